@@ -1,0 +1,4 @@
+pub mod executor;
+pub mod policy;
+pub mod record;
+pub mod scheduler;

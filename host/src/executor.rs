@@ -1,0 +1,88 @@
+//! The trait between deciding and running. The pipeline knows this file; what is behind it knows nothing of the pipeline.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::policy::{Limits, Permit};
+use crate::record::{Content, ProgressStatus, Refusal, Usage};
+pub use crate::scheduler::Cancellation;
+
+/// A future that can be stored: the trait is used through a pointer.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Runs guests. Only [`Executor::invoke`] gives capabilities, and only for a [`Permit`].
+pub trait Executor: Send + Sync {
+    /// Value validation and preflight (phase 4) in an empty world. `Ok` where the component exports no such thing.
+    fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
+
+    /// Runs the tool that `permit` names, with what `permit` carries, and reports usage also when it fails.
+    fn invoke<'a>(&'a self, permit: Permit, run: Run<'a>) -> BoxFuture<'a, Execution>;
+}
+
+/// A look at an input without capabilities.
+#[derive(Clone, Copy)]
+pub struct Check<'a> {
+    /// `sha256:<hex>`.
+    pub component: &'a str,
+    pub tool: &'a str,
+    pub input: &'a str,
+    pub limits: &'a Limits,
+    pub cancellation: &'a Cancellation,
+}
+
+/// What accompanies a run.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    pub cancellation: &'a Cancellation,
+    pub observer: &'a (dyn Observer + 'a),
+}
+
+/// Hears what a guest says while it runs. Called from within the run: it must not block.
+pub trait Observer: Send + Sync {
+    /// A progress update, or a partial result.
+    fn progress(&self, update: GuestProgress);
+    /// The guest has seen that it should stop.
+    fn cancel_acknowledged(&self);
+}
+
+/// A progress update as far as a guest may author it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GuestProgress {
+    pub status: ProgressStatus,
+    pub message: Option<String>,
+    /// 0 to 100.
+    pub percent: Option<f64>,
+    pub current_step: Option<String>,
+    pub total_steps: Option<u32>,
+    pub bytes_read: Option<u64>,
+    pub bytes_written: Option<u64>,
+    pub line_count: Option<u64>,
+    /// The reference and the JSON array of a partial result.
+    pub partial: Option<(String, serde_json::Value)>,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Execution {
+    pub outcome: Result<GuestOutcome, Refusal>,
+    pub usage: Usage,
+    /// What the guest printed and logged, bounded.
+    pub logs: Vec<Content>,
+}
+
+/// What the guest returned, before anybody looked at it.
+#[derive(Debug)]
+pub enum GuestOutcome {
+    Success(GuestOutput),
+    /// Something usable, and what failed.
+    Partial(GuestOutput, Refusal),
+    Failure(Refusal),
+}
+
+/// JSON texts of a guest.
+#[derive(Debug, Default)]
+pub struct GuestOutput {
+    pub content: String,
+    pub structured: Option<String>,
+    pub ui_summary: Option<String>,
+}

@@ -1,0 +1,64 @@
+use std::time::Duration;
+
+/// What one call may consume. Every one is enforced by the sandbox and reported back as usage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Units of wasmtime fuel: the deterministic CPU budget.
+    pub fuel: u64,
+    /// From instantiation to the end of post-return, host calls included.
+    pub wall: Duration,
+    /// Bytes of all linear memories together.
+    pub memory_bytes: u64,
+    /// Elements of all tables together.
+    pub table_elements: u64,
+    /// Core instances.
+    pub instances: u64,
+    /// Files, streams and pollables open at once.
+    pub handles: u64,
+    /// Bytes of content and structured output.
+    pub output_bytes: u64,
+    /// Bytes of stdout, stderr and log messages together; what is over is dropped, not fatal.
+    pub log_bytes: u64,
+    /// Progress updates kept; floods are coalesced beyond it.
+    pub progress_updates: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // 15 to 35 million units are about a millisecond of CPU: this is around 15 to 30 s.
+            fuel: 500_000_000_000,
+            wall: Duration::from_secs(60),
+            memory_bytes: 256 << 20,
+            table_elements: 100_000,
+            instances: 64,
+            handles: 1_024,
+            output_bytes: 8 << 20,
+            log_bytes: 256 << 10,
+            progress_updates: 1_000,
+        }
+    }
+}
+
+impl Limits {
+    /// The same limits with a shorter wall time, if `timeout_ms` is one (AT-EXEC-14: the lowest of all wins).
+    #[must_use]
+    pub fn with_timeout_ms(mut self, timeout_ms: Option<u64>) -> Self {
+        if let Some(timeout_ms) = timeout_ms {
+            self.wall = self.wall.min(Duration::from_millis(timeout_ms));
+        }
+        self
+    }
+
+    /// The limits of an export that only looks at its input: validation, classification, description.
+    #[must_use]
+    pub fn for_checks(&self) -> Self {
+        Self {
+            fuel: self.fuel.min(5_000_000_000),
+            wall: self.wall.min(Duration::from_secs(2)),
+            output_bytes: self.output_bytes.min(4 << 20),
+            log_bytes: self.log_bytes.min(16 << 10),
+            ..self.clone()
+        }
+    }
+}

@@ -1,0 +1,49 @@
+use std::sync::Arc;
+
+use crate::record::{Input, InvocationId};
+
+use super::{Capability, Limits};
+
+/// What a decision is about: one call of one tool of one component.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    pub invocation_id: InvocationId,
+    /// `sha256:<hex>` of the component.
+    pub component: Arc<str>,
+    /// The name by which the component knows the tool.
+    pub tool: Arc<str>,
+    /// 1 for the first try.
+    pub attempt: u32,
+}
+
+/// The only key to the sandbox. It carries what was permitted, so that what runs is what was decided on. It is minted
+/// in this room alone, and cannot be copied or written down: work that moves elsewhere is decided again over there.
+#[derive(Debug)]
+pub struct Permit {
+    subject: Subject,
+    call_input: Input,
+    capability: Capability,
+    limits: Limits,
+}
+
+impl Permit {
+    pub(super) fn mint(subject: Subject, call_input: Input, capability: Capability, limits: Limits) -> Self {
+        Self { subject, call_input, capability, limits }
+    }
+
+    pub fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    pub fn call_input(&self) -> &Input {
+        &self.call_input
+    }
+
+    pub fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}

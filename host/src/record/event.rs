@@ -1,0 +1,70 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{EventId, InvocationId, SchemaVersion, Timestamp};
+
+macro_rules! event_types {
+    ($($(#[$doc:meta])* $name:ident = $word:literal),* $(,)?) => {
+        /// `event_type` (AT-EV-01..27, and the documented extensions).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum EventType {
+            $($(#[$doc])* #[serde(rename = $word)] $name,)*
+        }
+
+        impl EventType {
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $word,)* }
+            }
+        }
+    };
+}
+
+event_types! {
+    Declared = "tool.declared",
+    Planned = "tool.invocation.planned",
+    Selected = "tool.invocation.selected",
+    ArgumentsReady = "tool.invocation.arguments_ready",
+    ValidationFailed = "tool.invocation.validation_failed",
+    PreHookStarted = "tool.hook.pre.started",
+    PreHookCompleted = "tool.hook.pre.completed",
+    PermissionRequested = "tool.permission.requested",
+    PermissionDecided = "tool.permission.decided",
+    Queued = "tool.invocation.queued",
+    Started = "tool.invocation.started",
+    Progress = "tool.invocation.progress",
+    PartialResult = "tool.invocation.partial_result",
+    PostHookStarted = "tool.hook.post.started",
+    PostHookCompleted = "tool.hook.post.completed",
+    FailureHookStarted = "tool.hook.failure.started",
+    FailureHookCompleted = "tool.hook.failure.completed",
+    InputMutated = "tool.input.mutated",
+    ResultPersisted = "tool.result.persisted",
+    ResultRedacted = "tool.result.redacted",
+    ResultCreated = "tool.result.created",
+    Succeeded = "tool.invocation.succeeded",
+    Failed = "tool.invocation.failed",
+    Denied = "tool.invocation.denied",
+    Blocked = "tool.invocation.blocked",
+    Canceled = "tool.invocation.canceled",
+    TimedOut = "tool.invocation.timed_out",
+    CancelRequested = "tool.invocation.cancel_requested",
+    CancelAcknowledged = "tool.invocation.cancel_acknowledged",
+    CancelFailed = "tool.invocation.cancel_failed",
+}
+
+/// `tool_event` (AT-EVF-01..10).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolEvent {
+    pub schema_version: SchemaVersion,
+    pub event_id: EventId,
+    pub event_type: EventType,
+    /// Who speaks: always this host.
+    pub source: String,
+    pub time: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invocation_id: Option<InvocationId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_id: Option<String>,
+    /// An object.
+    pub data: Value,
+}

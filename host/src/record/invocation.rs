@@ -1,0 +1,144 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{DecisionId, Extra, Input, InvocationId, SchemaVersion, Status, Timestamp};
+
+/// One entry of `status_transitions` (AT-INV-24).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Transition {
+    pub from: Status,
+    pub to: Status,
+    /// Later than every earlier transition of the same invocation.
+    pub at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A step that the transition graph does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an invocation cannot go from {} to {}", from.as_str(), to.as_str())]
+pub struct IllegalTransition {
+    pub from: Status,
+    pub to: Status,
+}
+
+/// `tool_invocation` (AT-INV-01..29). Its status changes through [`ToolInvocation::advance`] only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolInvocation {
+    schema_version: SchemaVersion,
+    pub invocation_id: InvocationId,
+    pub tool_id: String,
+    /// The caller's own id for this call, verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native_call_id: Option<String>,
+    status: Status,
+    pub model_input: Value,
+    pub model_input_ref: String,
+    /// The text that was sent, where writing `model_input` anew would not give the same bytes (AT-INP-01).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_input_text: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observable_input: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observable_input_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_input: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_input_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_input: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_input_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor_ref: Option<String>,
+    #[serde(default)]
+    pub runtime_refs: Vec<String>,
+    #[serde(default)]
+    pub policy_refs: Vec<String>,
+    #[serde(default)]
+    pub permission_decision_refs: Vec<DecisionId>,
+    #[serde(default)]
+    pub hook_refs: Vec<String>,
+    #[serde(default)]
+    status_transitions: Vec<Transition>,
+    created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended_at: Option<Timestamp>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl ToolInvocation {
+    /// A planned invocation. A name that resolves to nothing gives the tool id `unresolved:<name>`.
+    pub fn planned(requested: &str, model_input: &Input) -> Self {
+        let value = model_input.to_value();
+        let differs = model_input.value().is_err() || value.to_string() != model_input.text();
+        Self {
+            schema_version: SchemaVersion::default(),
+            invocation_id: InvocationId::new(),
+            tool_id: format!("unresolved:{requested}"),
+            native_call_id: None,
+            status: Status::Planned,
+            model_input: value,
+            model_input_ref: model_input.reference().to_owned(),
+            model_input_text: differs.then(|| model_input.text().to_owned()),
+            observable_input: None,
+            observable_input_ref: None,
+            permission_input: None,
+            permission_input_ref: None,
+            call_input: None,
+            call_input_ref: None,
+            actor_ref: None,
+            runtime_refs: Vec::new(),
+            policy_refs: Vec::new(),
+            permission_decision_refs: Vec::new(),
+            hook_refs: Vec::new(),
+            status_transitions: Vec::with_capacity(8),
+            created_at: Timestamp::now(),
+            started_at: None,
+            ended_at: None,
+            extra: Extra::new(),
+        }
+    }
+
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    pub fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.started_at
+    }
+
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.ended_at
+    }
+
+    pub fn status_transitions(&self) -> &[Transition] {
+        &self.status_transitions
+    }
+
+    /// Moves to `to`, if the transition graph has that edge; otherwise nothing changes.
+    pub fn advance(&mut self, to: Status, reason: Option<String>) -> Result<(), IllegalTransition> {
+        let from = self.status;
+        if !from.may_become(to) {
+            return Err(IllegalTransition { from, to });
+        }
+        let last = self.status_transitions.last().map_or(self.created_at, |transition| transition.at);
+        let at = Timestamp::after(last);
+        if to == Status::Running && self.started_at.is_none() {
+            self.started_at = Some(at);
+        }
+        if to.is_terminal() {
+            self.ended_at = Some(at);
+        }
+        self.status = to;
+        self.status_transitions.push(Transition { from, to, at, reason });
+        Ok(())
+    }
+}

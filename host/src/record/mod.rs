@@ -1,0 +1,53 @@
+//! NOUNS. The objects of Agent Tool 0.2.0 that a call touches: serde types without I/O.
+//!
+//! Records that a guest or a user writes keep what they do not know in `extra`, so that an unknown field survives a
+//! round trip (AT-N-31). What only the host writes is typed closely, and an illegal status transition cannot be made.
+
+mod cancel;
+mod content;
+mod decision;
+mod declaration;
+mod error;
+mod event;
+mod execution_profile;
+mod id;
+mod input;
+mod interface;
+mod invocation;
+mod mapping;
+mod mutation;
+mod permission_profile;
+mod persistence;
+mod progress;
+mod result;
+mod status;
+mod time;
+mod toolkit;
+mod usage;
+mod version;
+
+pub use cancel::AbortReason;
+pub use content::{Content, TEXT};
+pub use decision::{Behavior, Mode, PermissionDecision, Reason, ReasonType, RuleSource};
+pub use declaration::{InputContract, Lifecycle, OutputContract, ToolDeclaration, ToolKind};
+pub use error::{ErrorClass, Recoverability, Refusal, Retry, ToolError};
+pub use event::{EventType, ToolEvent};
+pub use execution_profile::ExecutionProfile;
+pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, ProgressId, ResultId};
+pub use input::{Input, digest};
+pub use interface::ToolInterface;
+pub use invocation::{IllegalTransition, Transition, ToolInvocation};
+pub use mapping::ExternalMapping;
+pub use mutation::{InputMutation, MutationSource, changed_fields};
+pub use permission_profile::{AccessKind, PermissionProfile, RiskLevel, WriteEffect};
+pub use persistence::{PersistedRef, ResultPersistence, Strategy};
+pub use progress::{ProgressStatus, ToolProgress};
+pub use result::{ResultStatus, ToolResult};
+pub use status::Status;
+pub use time::Timestamp;
+pub use toolkit::Toolkit;
+pub use usage::{Metered, Usage};
+pub use version::SchemaVersion;
+
+/// What a record carries beyond the fields that this version knows.
+pub type Extra = serde_json::Map<String, serde_json::Value>;

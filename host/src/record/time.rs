@@ -1,0 +1,48 @@
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A moment, written as RFC 3339 in UTC. Formatting waits until the record is written: a call stamps many, and shows few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(SystemTime);
+
+impl Timestamp {
+    pub fn now() -> Self {
+        Self(SystemTime::now())
+    }
+
+    /// Now, or just after `earlier` when the clock has not moved on.
+    pub fn after(earlier: Self) -> Self {
+        Self::now().max(Self(earlier.0 + Duration::from_nanos(1)))
+    }
+
+    /// Milliseconds from `earlier` to this moment; 0 when the clock went back.
+    pub fn millis_since(self, earlier: Self) -> u64 {
+        let elapsed = self.0.duration_since(earlier.0).unwrap_or_default();
+        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::try_from(self.0) {
+            Ok(stamp) => stamp.fmt(f),
+            Err(_) => jiff::Timestamp::UNIX_EPOCH.fmt(f),
+        }
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let stamp: jiff::Timestamp = text.parse().map_err(de::Error::custom)?;
+        Ok(Self(stamp.into()))
+    }
+}

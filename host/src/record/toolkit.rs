@@ -1,0 +1,17 @@
+use serde::{Deserialize, Serialize};
+
+use super::{ExecutionProfile, Extra, PermissionProfile, ToolDeclaration, ToolInterface};
+
+/// What a guest's `describe` answers: one component may carry several tools.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Toolkit {
+    pub declarations: Vec<ToolDeclaration>,
+    #[serde(default)]
+    pub interfaces: Vec<ToolInterface>,
+    #[serde(default)]
+    pub execution_profiles: Vec<ExecutionProfile>,
+    #[serde(default)]
+    pub permission_profiles: Vec<PermissionProfile>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
