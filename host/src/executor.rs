@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::policy::{Limits, Permit};
-use crate::record::{Content, ProgressStatus, Refusal, Usage};
+use crate::record::{AbortReason, Content, ErrorClass, ProgressStatus, Refusal, Usage};
 pub use crate::scheduler::Cancellation;
 
 /// A future that can be stored: the trait is used through a pointer.
@@ -16,7 +17,7 @@ pub trait Executor: Send + Sync {
     fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
 
     /// Runs the tool that `permit` names, with what `permit` carries, and reports usage also when it fails.
-    fn invoke<'a>(&'a self, permit: Permit, run: Run<'a>) -> BoxFuture<'a, Execution>;
+    fn invoke<'a>(&'a self, permit: Permit, run: Run) -> BoxFuture<'a, Execution>;
 }
 
 /// A look at an input without capabilities.
@@ -31,10 +32,10 @@ pub struct Check<'a> {
 }
 
 /// What accompanies a run.
-#[derive(Clone, Copy)]
-pub struct Run<'a> {
-    pub cancellation: &'a Cancellation,
-    pub observer: &'a (dyn Observer + 'a),
+#[derive(Clone)]
+pub struct Run {
+    pub cancellation: Cancellation,
+    pub observer: Arc<dyn Observer>,
 }
 
 /// Hears what a guest says while it runs. Called from within the run: it must not block.
@@ -85,4 +86,20 @@ pub struct GuestOutput {
     pub content: String,
     pub structured: Option<String>,
     pub ui_summary: Option<String>,
+}
+
+/// A call that somebody stopped.
+pub fn canceled(reason: AbortReason) -> Refusal {
+    let (class, code, why) = match reason {
+        AbortReason::SiblingError => {
+            (ErrorClass::SiblingCanceled, "sibling_canceled", "stopped, because a sibling call failed")
+        }
+        AbortReason::Fallback => {
+            (ErrorClass::StreamingFallbackDiscarded, "fallback", "superseded by another attempt at the same call")
+        }
+        AbortReason::RuntimeShutdown => (ErrorClass::Canceled, "canceled", "the host is shutting down"),
+        AbortReason::Timeout => (ErrorClass::Canceled, "canceled", "the caller stopped waiting"),
+        AbortReason::UserInterruption => (ErrorClass::Canceled, "canceled", "the call was canceled"),
+    };
+    Refusal::new(class, code, why)
 }

@@ -1,4 +1,10 @@
+pub mod catalog;
+pub mod dialect;
 pub mod executor;
+pub mod hook;
+pub mod journal;
+pub mod pipeline;
 pub mod policy;
 pub mod record;
+pub mod sandbox;
 pub mod scheduler;

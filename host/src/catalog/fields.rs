@@ -1,0 +1,109 @@
+//! Fields that a contract names: a JSON Pointer (`/a/b`, `*` for every item), or a property name at any depth (A-12).
+
+use serde_json::Value;
+
+/// Whether `value` has what `field` names.
+pub(super) fn contains(value: &Value, field: &str) -> bool {
+    match field.strip_prefix('/') {
+        Some(pointer) => contains_pointer(value, &steps(pointer)),
+        None => contains_name(value, field),
+    }
+}
+
+/// Takes what `field` names out of a JSON Schema: the property, and the demand for it.
+pub(super) fn strip(schema: &mut Value, field: &str) {
+    match field.strip_prefix('/') {
+        Some(pointer) => strip_pointer(schema, &steps(pointer)),
+        None => strip_name(schema, field),
+    }
+}
+
+fn steps(pointer: &str) -> Vec<String> {
+    pointer.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
+}
+
+fn contains_name(value: &Value, name: &str) -> bool {
+    match value {
+        Value::Object(fields) => {
+            fields.contains_key(name) || fields.values().any(|inner| contains_name(inner, name))
+        }
+        Value::Array(items) => items.iter().any(|item| contains_name(item, name)),
+        _ => false,
+    }
+}
+
+fn contains_pointer(value: &Value, steps: &[String]) -> bool {
+    let Some((step, rest)) = steps.split_first() else { return true };
+    match value {
+        Value::Object(fields) => fields.get(step).is_some_and(|inner| contains_pointer(inner, rest)),
+        Value::Array(items) if step == "*" => items.iter().any(|item| contains_pointer(item, rest)),
+        Value::Array(items) => {
+            step.parse().ok().and_then(|at: usize| items.get(at)).is_some_and(|item| contains_pointer(item, rest))
+        }
+        _ => false,
+    }
+}
+
+fn strip_name(schema: &mut Value, name: &str) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+                properties.shift_remove(name);
+            }
+            forget_demand(fields.get_mut("required"), name);
+            for inner in fields.values_mut() {
+                strip_name(inner, name);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| strip_name(item, name)),
+        _ => {}
+    }
+}
+
+fn strip_pointer(schema: &mut Value, steps: &[String]) {
+    let Some((step, rest)) = steps.split_first() else { return };
+    let Value::Object(fields) = schema else { return };
+    if step == "*" {
+        if let Some(items) = fields.get_mut("items") {
+            strip_pointer(items, rest);
+        }
+        return;
+    }
+    if rest.is_empty() {
+        forget_demand(fields.get_mut("required"), step);
+    }
+    let Some(Value::Object(properties)) = fields.get_mut("properties") else { return };
+    if rest.is_empty() {
+        properties.shift_remove(step);
+    } else if let Some(inner) = properties.get_mut(step) {
+        strip_pointer(inner, rest);
+    }
+}
+
+fn forget_demand(required: Option<&mut Value>, name: &str) {
+    if let Some(Value::Array(names)) = required {
+        names.retain(|required| required != name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{contains, strip};
+    use serde_json::json;
+
+    #[test]
+    fn a_name_is_found_at_any_depth_and_a_pointer_at_its_place() {
+        let value = json!({"a": [{"secret": 1}], "b": {"c": 2}});
+        assert!(contains(&value, "secret") && contains(&value, "/a/*/secret") && contains(&value, "/b/c"));
+        assert!(!contains(&value, "/c") && !contains(&value, "d"));
+    }
+
+    #[test]
+    fn stripping_takes_the_property_and_the_demand_for_it() {
+        let mut schema = json!({"properties": {"a": {}, "b": {"properties": {"a": {}}}}, "required": ["a", "b"]});
+        strip(&mut schema, "/a");
+        assert_eq!(schema, json!({"properties": {"b": {"properties": {"a": {}}}}, "required": ["b"]}));
+        strip(&mut schema, "a");
+        assert_eq!(schema, json!({"properties": {"b": {"properties": {}}}, "required": ["b"]}));
+    }
+}

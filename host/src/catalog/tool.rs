@@ -1,0 +1,156 @@
+use std::sync::Arc;
+
+use anyhow::Context;
+
+use crate::record::{ExecutionProfile, PermissionProfile, ToolDeclaration, ToolInterface, Toolkit};
+
+use super::Contract;
+
+/// What the host saw of a component: the flags of the execution profile are written from it, never from a claim.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// `sha256:<hex>` of the component.
+    pub component: Arc<str>,
+    pub imports: Vec<String>,
+    pub validates: bool,
+}
+
+/// One tool of one component, ready to be called.
+#[derive(Debug)]
+pub struct Tool {
+    declaration: Arc<ToolDeclaration>,
+    interface: Option<ToolInterface>,
+    execution_profile: ExecutionProfile,
+    permission_profile: PermissionProfile,
+    contract: Contract,
+    component: Arc<str>,
+    name: Arc<str>,
+    /// How records name what runs the tool.
+    runtime_refs: Vec<String>,
+}
+
+impl Tool {
+    /// The tools of `toolkit`, whose references are known to resolve. One bad contract refuses all of them.
+    pub fn from_toolkit(toolkit: Toolkit, facts: &Facts) -> anyhow::Result<Vec<Arc<Self>>> {
+        toolkit
+            .declarations
+            .iter()
+            .map(|declaration| {
+                let tool = Self::new(declaration, &toolkit, facts);
+                tool.map(Arc::new).with_context(|| format!("the tool {}", declaration.qualified_name()))
+            })
+            .collect()
+    }
+
+    fn new(declaration: &ToolDeclaration, toolkit: &Toolkit, facts: &Facts) -> anyhow::Result<Self> {
+        let interface = declaration.interface_ref.as_ref();
+        let interface = interface.and_then(|id| toolkit.interfaces.iter().find(|i| i.interface_id == *id)).cloned();
+        let permission_profile = declaration
+            .permission_profile_ref
+            .as_ref()
+            .and_then(|id| toolkit.permission_profiles.iter().find(|p| p.permission_profile_id == *id))
+            .cloned()
+            .unwrap_or_else(|| PermissionProfile::none(&declaration.tool_id));
+        let asked = declaration
+            .execution_profile_ref
+            .as_ref()
+            .and_then(|id| toolkit.execution_profiles.iter().find(|p| p.execution_profile_id == *id))
+            .cloned()
+            .unwrap_or_else(|| ExecutionProfile {
+                execution_profile_id: format!("{}.execution", declaration.tool_id),
+                ..ExecutionProfile::default()
+            });
+        Ok(Self {
+            contract: Contract::compile(declaration, interface.as_ref())?,
+            execution_profile: seen(asked, facts),
+            interface,
+            permission_profile,
+            component: Arc::clone(&facts.component),
+            name: declaration.name.as_str().into(),
+            runtime_refs: vec![format!("component:{}", facts.component)],
+            declaration: Arc::new(declaration.clone()),
+        })
+    }
+
+    pub fn declaration(&self) -> &Arc<ToolDeclaration> {
+        &self.declaration
+    }
+
+    pub fn interface(&self) -> Option<&ToolInterface> {
+        self.interface.as_ref()
+    }
+
+    pub fn execution_profile(&self) -> &ExecutionProfile {
+        &self.execution_profile
+    }
+
+    pub fn permission_profile(&self) -> &PermissionProfile {
+        &self.permission_profile
+    }
+
+    pub fn contract(&self) -> &Contract {
+        &self.contract
+    }
+
+    /// `sha256:<hex>`.
+    pub fn component(&self) -> &Arc<str> {
+        &self.component
+    }
+
+    /// The name by which the component knows the tool.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub fn runtime_refs(&self) -> &[String] {
+        &self.runtime_refs
+    }
+
+    /// The shorter of the timeouts that the tool itself asks for, in milliseconds.
+    pub fn timeout_ms(&self) -> Option<u64> {
+        let interface = self.interface.as_ref().and_then(|interface| interface.timeout_ms);
+        [interface, self.execution_profile.timeout_ms].into_iter().flatten().min()
+    }
+
+    /// The most characters of output that stay inline, if the tool says so.
+    pub fn max_inline_chars(&self) -> Option<u64> {
+        let contract = self.declaration.output_contract.as_ref();
+        let contract = contract.and_then(|c| [c.max_inline_chars, c.max_inline_bytes].into_iter().flatten().min());
+        let interface = self.interface.as_ref().and_then(|interface| interface.max_inline_chars);
+        [contract, interface].into_iter().flatten().min()
+    }
+}
+
+/// The execution profile as it is: what the component imports says what it supports.
+fn seen(asked: ExecutionProfile, facts: &Facts) -> ExecutionProfile {
+    let imports = |name: &str| facts.imports.iter().any(|import| import.starts_with(name));
+    let progress = imports("hotcell:tool/progress");
+    let mut profile = ExecutionProfile {
+        execution_kind: "embedded_runtime".to_owned(),
+        supports_progress: progress,
+        supports_partial_results: progress,
+        // Any guest can be stopped; one that imports cancellation can also help.
+        supports_cancel: true,
+        supports_resume: false,
+        supports_retries: false,
+        supports_background: false,
+        supports_artifacts: false,
+        supports_context_modifiers: false,
+        sandboxed: true,
+        ..asked
+    };
+    let cancel_mode = if imports("hotcell:tool/cancellation") { "both" } else { "forced" };
+    for (name, value) in [
+        ("cancel_mode", cancel_mode.into()),
+        ("supports_timeout", true.into()),
+        ("supports_persistence", true.into()),
+        ("credential_delegation", false.into()),
+        ("offline", true.into()),
+        ("validates_values", facts.validates.into()),
+        ("component_digest", facts.component.to_string().into()),
+        ("imports", facts.imports.clone().into()),
+    ] {
+        profile.extra.insert(name.to_owned(), value);
+    }
+    profile
+}

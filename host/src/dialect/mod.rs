@@ -1,0 +1,3 @@
+//! TRANSLATION. One file for each foreign shape: pure functions between JSON text and records.
+
+pub mod agent_tool;

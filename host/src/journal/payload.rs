@@ -1,0 +1,55 @@
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::record::{PersistedRef, digest};
+
+/// Payloads on disk, each a file named by the sha256 of its bytes.
+#[derive(Clone, Debug)]
+pub struct PayloadStore {
+    dir: PathBuf,
+}
+
+impl PayloadStore {
+    /// The folder is made when the first payload is kept.
+    pub fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Keeps `bytes`. The same bytes again are the same file.
+    pub fn keep(&self, bytes: &[u8], media_type: &str) -> anyhow::Result<PersistedRef> {
+        let digest = digest(bytes);
+        let path = self.dir.join(digest.trim_start_matches("sha256:"));
+        if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
+            return Ok(reference(digest, bytes, media_type));
+        }
+        make_private(&self.dir)?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.dir).context("make a payload file")?;
+        file.write_all(bytes).and_then(|()| file.as_file().sync_data()).context("write a payload")?;
+        file.persist(&path).context("keep a payload")?;
+        Ok(reference(digest, bytes, media_type))
+    }
+}
+
+fn reference(digest: String, bytes: &[u8], media_type: &str) -> PersistedRef {
+    PersistedRef {
+        uri: format!("hotcell:payload/{digest}"),
+        digest,
+        media_type: media_type.to_owned(),
+        size_bytes: bytes.len() as u64,
+    }
+}
+
+fn make_private(dir: &Path) -> anyhow::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir).with_context(|| format!("make the folder {}", dir.display()))
+}

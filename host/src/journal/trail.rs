@@ -1,0 +1,103 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::record::{
+    EventId, EventType, InvocationId, ProgressId, ProgressStatus, SchemaVersion, Timestamp, ToolEvent, ToolProgress,
+};
+
+/// Hears every event of a call as it happens. Called from within the call: it must not block.
+pub trait Listener: Send + Sync {
+    fn event(&self, event: &ToolEvent);
+}
+
+/// The events and the progress of one call, in causal order.
+#[derive(Clone)]
+pub struct Trail(Arc<Inner>);
+
+struct Inner {
+    invocation_id: InvocationId,
+    began: Timestamp,
+    listeners: Arc<[Arc<dyn Listener>]>,
+    source: Arc<str>,
+    kept: Mutex<Trailed>,
+}
+
+/// What a trail holds.
+#[derive(Debug, Default)]
+pub struct Trailed {
+    pub events: Vec<ToolEvent>,
+    pub progress: Vec<ToolProgress>,
+    tool_id: Option<String>,
+    cancel_acknowledged: bool,
+}
+
+impl Trail {
+    pub fn begin(invocation_id: InvocationId, source: Arc<str>, listeners: Arc<[Arc<dyn Listener>]>) -> Self {
+        let kept = Mutex::new(Trailed { events: Vec::with_capacity(12), ..Trailed::default() });
+        Self(Arc::new(Inner { invocation_id, began: Timestamp::now(), listeners, source, kept }))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Trailed> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on events name this tool.
+    pub fn resolved(&self, tool_id: &str) {
+        self.kept().tool_id = Some(tool_id.to_owned());
+    }
+
+    /// `data` is an object.
+    pub fn emit(&self, event_type: EventType, data: Value) {
+        let mut kept = self.kept();
+        let event = ToolEvent {
+            schema_version: SchemaVersion::default(),
+            event_id: EventId::new(),
+            event_type,
+            source: self.0.source.to_string(),
+            time: Timestamp::now(),
+            invocation_id: Some(self.0.invocation_id),
+            tool_id: kept.tool_id.clone(),
+            data,
+        };
+        for listener in self.0.listeners.iter() {
+            listener.event(&event);
+        }
+        kept.events.push(event);
+    }
+
+    /// Gives `progress` its identity, sequence and time, and makes an event of it.
+    pub fn progress(&self, mut progress: ToolProgress) {
+        progress.invocation_id = self.0.invocation_id;
+        progress.progress_id = ProgressId::new();
+        progress.timestamp = Timestamp::now();
+        progress.elapsed_ms = progress.timestamp.millis_since(self.0.began);
+        {
+            let mut kept = self.kept();
+            progress.sequence = kept.progress.len() as u64 + 1;
+            kept.progress.push(progress.clone());
+        }
+        let event_type = match progress.status {
+            ProgressStatus::PartialResult => EventType::PartialResult,
+            _ => EventType::Progress,
+        };
+        self.emit(event_type, json!({ "progress": progress }));
+    }
+
+    /// The guest saw that it should stop. Said once, however often the guest says so.
+    pub fn cancel_acknowledged(&self, how: &str) {
+        if !std::mem::replace(&mut self.kept().cancel_acknowledged, true) {
+            self.emit(EventType::CancelAcknowledged, json!({ "by": how }));
+        }
+    }
+
+    /// Whether a partial result was among the progress.
+    pub fn has_partial_result(&self) -> bool {
+        self.kept().progress.iter().any(|progress| progress.status == ProgressStatus::PartialResult)
+    }
+
+    /// Takes everything out.
+    pub fn finish(&self) -> Trailed {
+        std::mem::take(&mut *self.kept())
+    }
+}

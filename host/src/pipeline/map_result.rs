@@ -1,0 +1,111 @@
+//! Phase 10: execution_failed, where the tool's output breaks its contract.
+
+use serde_json::Value;
+
+use crate::catalog::Tool;
+use crate::executor::{GuestOutcome, GuestOutput};
+use crate::record::{Content, ErrorClass, Refusal, Status, Usage};
+
+use super::execute::Executed;
+use super::journey::Journey;
+
+/// Blocks of one result.
+const BLOCKS_MAX: usize = 1_000;
+/// The block types that a guest may write. References are the host's alone: a guest cannot forge one.
+const GUEST_BLOCKS: [&str; 9] =
+    ["text", "image", "audio", "video", "file", "resource_link", "embedded_resource", "log", "diff"];
+/// What a model reads where a tool succeeded and said nothing.
+const NOTHING_SAID: &str = "(tool completed with no output)";
+
+/// What a call comes to, before it is stored.
+#[derive(Debug, Default)]
+pub(super) struct Mapped {
+    /// Whether the guest was entered.
+    pub(super) ran: bool,
+    pub(super) error: Option<Refusal>,
+    pub(super) content: Vec<Content>,
+    pub(super) structured_content: Option<Value>,
+    pub(super) empty_result: bool,
+    pub(super) ui_facing_summary: Option<String>,
+    pub(super) usage: Option<Usage>,
+}
+
+/// Maps what the guest returned, once: JSON text becomes blocks, and the output contract is enforced.
+pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Mapped {
+    let Executed { tool, execution } = match executed {
+        Ok(executed) => executed,
+        Err(refusal) => return Mapped { error: Some(refusal), ..Mapped::default() },
+    };
+    if journey.trail.has_partial_result() {
+        journey.pass_through(Status::PartialResult, "the tool gave a partial result");
+    }
+    let (output, error) = match execution.outcome {
+        Ok(GuestOutcome::Success(output)) => (Some(output), None),
+        Ok(GuestOutcome::Partial(output, refusal)) => (Some(output), Some(refusal)),
+        Ok(GuestOutcome::Failure(refusal)) | Err(refusal) => (None, Some(refusal)),
+    };
+    let mut mapped = match output.map(|output| read(&tool, output, error.is_none())) {
+        None => Mapped { error, ..Mapped::default() },
+        Some(Ok(mapped)) => Mapped { error, ..mapped },
+        Some(Err(broken)) => Mapped { error: Some(broken), ..Mapped::default() },
+    };
+    mapped.ran = true;
+    mapped.usage = Some(execution.usage);
+    mapped.content.extend(execution.logs);
+    mapped
+}
+
+/// `whole` output must satisfy the contract; a partial one only what it does say.
+fn read(tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal> {
+    let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
+    let content: Vec<Content> = serde_json::from_str(&output.content)
+        .map_err(|error| broken("content_invalid", format!("the tool's content is no array of blocks: {error}")))?;
+    if content.len() > BLOCKS_MAX {
+        return Err(broken("content_invalid", format!("the tool returned more than {BLOCKS_MAX} blocks")));
+    }
+    let declared = tool.declaration().output_contract.as_ref().map_or(&[][..], |contract| &contract.content_types);
+    for block in &content {
+        let kind = block.kind.as_str();
+        if !GUEST_BLOCKS.contains(&kind) {
+            return Err(broken("content_invalid", format!("the tool returned a block of type {kind:?}, which it may not write")));
+        }
+        if !declared.is_empty() && !declared.iter().any(|name| name == kind) {
+            return Err(broken("content_type_not_declared", format!("the tool returned `{kind}`, which it does not declare")));
+        }
+    }
+    let structured = output
+        .structured
+        .map(|text| serde_json::from_str(&text))
+        .transpose()
+        .map_err(|error| broken("output_schema_mismatch", format!("the tool's structured output is not JSON: {error}")))?;
+    match &structured {
+        Some(value) => tool.contract().check_output(value).map_err(|mismatch| {
+            broken("output_schema_mismatch", format!("the tool's output does not satisfy its own schema: {mismatch}"))
+        })?,
+        None if whole && tool.contract().promises_structured_output() => {
+            return Err(broken("output_schema_mismatch", "the tool promises structured output and gave none".to_owned()));
+        }
+        None => {}
+    }
+    Ok(Mapped {
+        empty_result: whole && content.is_empty() && structured.is_none(),
+        content,
+        structured_content: structured,
+        ui_facing_summary: output.ui_summary,
+        ..Mapped::default()
+    })
+}
+
+/// What a model gets to read: no logs; the structured output where there are no blocks; and the error, if there is one.
+pub(super) fn model_facing(mapped: &Mapped) -> Vec<Content> {
+    let mut shown: Vec<Content> = mapped.content.iter().filter(|block| block.is_model_facing()).cloned().collect();
+    if let (true, Some(structured)) = (shown.is_empty(), &mapped.structured_content) {
+        shown.push(Content::text(structured.to_string()));
+    }
+    match &mapped.error {
+        Some(error) => shown.push(Content::text(error.message.clone())),
+        None if shown.is_empty() => shown.push(Content::text(NOTHING_SAID)),
+        None => {}
+    }
+    shown
+}

@@ -1,0 +1,82 @@
+//! ORDER. One function, thirteen phases, each a file that eats what the phase before it gave.
+
+mod execute;
+mod journey;
+mod map_result;
+mod observe;
+mod parse;
+mod permission;
+mod persist;
+mod post_hooks;
+mod pre_hooks;
+mod resolve;
+mod schedule;
+mod schema_gate;
+mod terminal;
+mod validate;
+
+use std::sync::Arc;
+
+use crate::catalog::Catalog;
+use crate::executor::{Cancellation, Executor};
+use crate::hook::Hook;
+use crate::journal::{Listener, PayloadStore};
+use crate::policy::{Grants, Limits};
+use crate::record::{CallRecord, Input, Refusal};
+use crate::scheduler::Scheduler;
+
+use execute::Executed;
+use journey::Journey;
+
+/// What calls need from the rest of the host.
+pub struct Services {
+    pub catalog: Catalog,
+    pub executor: Arc<dyn Executor>,
+    pub scheduler: Scheduler,
+    pub hooks: Vec<Arc<dyn Hook>>,
+    pub payloads: PayloadStore,
+    pub listeners: Arc<[Arc<dyn Listener>]>,
+    /// `source` of every event: `hotcell/<version>`.
+    pub source: Arc<str>,
+    /// Bytes of output that stay inside a result; more is kept as a payload.
+    pub inline_bytes_max: u64,
+}
+
+/// One call, as a door hands it in.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// A qualified name, a name, or an alias.
+    pub tool: String,
+    pub input: Input,
+    /// The caller's own id for the call, verbatim.
+    pub native_call_id: Option<String>,
+    pub actor_ref: Option<String>,
+    pub grants: Arc<Grants>,
+    pub limits: Limits,
+    pub cancellation: Cancellation,
+    /// Why the tool's component could not be loaded, if it could not.
+    pub unavailable: Option<Refusal>,
+}
+
+/// Carries one call through all phases. It never fails: a refusal is a result too, and there is exactly one.
+pub async fn call(services: &Services, request: Request) -> CallRecord {
+    let mut journey = Journey::begin(services, request);
+    let executed = approach(&mut journey).await;
+    let mapped = map_result::map(&mut journey, executed);
+    let hooked = post_hooks::run(&mut journey, mapped).await;
+    let persisted = persist::persist(&mut journey, hooked);
+    terminal::emit(journey, persisted)
+}
+
+/// The phases that can end a call before its tool has answered.
+async fn approach(journey: &mut Journey<'_>) -> Result<Executed, Refusal> {
+    let resolved = resolve::resolve(journey)?;
+    let parsed = parse::parse(journey, resolved);
+    let gated = schema_gate::gate(journey, parsed)?;
+    let valid = validate::validate(journey, gated).await?;
+    let observed = observe::observe(journey, valid);
+    let hooked = pre_hooks::run(journey, observed).await?;
+    let permitted = permission::decide(journey, hooked)?;
+    let scheduled = schedule::wait(journey, permitted).await?;
+    execute::run(journey, scheduled).await
+}

@@ -1,0 +1,25 @@
+//! Phase 5: no refusal. Makes `observable_input`; `model_input` stays as it was sent.
+
+use crate::record::{Input, InputMutation, MutationSource};
+
+use super::journey::{Journey, Prepared};
+
+/// Fills in the defaults of the contract, in a copy, and records that it did.
+pub(super) fn observe(journey: &mut Journey<'_>, prepared: Prepared) -> Prepared {
+    let Prepared { tool, input } = prepared;
+    let filled = input.value().ok().and_then(|value| tool.contract().with_defaults(value));
+    let input = match filled {
+        Some(filled) => {
+            let filled = Input::from_value(filled);
+            let id = journey.invocation.invocation_id;
+            let reason = "defaults of the input contract";
+            let source = (MutationSource::Runtime, "input_contract.defaults");
+            journey.mutated(InputMutation::new(id, source.0, source.1, &input, &filled, reason));
+            filled
+        }
+        None => input,
+    };
+    journey.invocation.observable_input = Some(input.to_value());
+    journey.invocation.observable_input_ref = Some(input.reference().to_owned());
+    Prepared { tool, input }
+}

@@ -1,0 +1,74 @@
+//! Phase 7: permission_denied, capability_gap, schema_validation_failed.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::catalog::Tool;
+use crate::policy::{self, Permit, Subject};
+use crate::record::{ErrorClass, EventType, Refusal, Status};
+
+use super::journey::{Journey, Prepared};
+
+pub(super) struct Permitted {
+    pub(super) tool: Arc<Tool>,
+    pub(super) permit: Permit,
+}
+
+/// Decides on exactly the input that will run, and records the decision whatever it is.
+pub(super) fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Permitted, Refusal> {
+    let Prepared { tool, input } = prepared;
+    check_call_input(journey, &tool, &input)?;
+    journey.invocation.permission_input = Some(input.to_value());
+    journey.invocation.permission_input_ref = Some(input.reference().to_owned());
+    let subject = Subject {
+        invocation_id: journey.invocation.invocation_id,
+        component: Arc::clone(tool.component()),
+        tool: Arc::clone(tool.name()),
+        attempt: 1,
+    };
+    let limits = journey.request.limits.clone().with_timeout_ms(tool.timeout_ms());
+    let tool_id = &tool.declaration().tool_id;
+    let verdict = policy::decide(
+        subject,
+        tool_id,
+        tool.permission_profile(),
+        &journey.request.grants,
+        input.clone(),
+        limits,
+    );
+    let decision = verdict.decision;
+    let summary = json!({
+        "decision_id": decision.decision_id,
+        "behavior": decision.behavior,
+        "source": decision.source,
+        "rule_refs": decision.rule_refs,
+    });
+    journey.trail.emit(EventType::PermissionDecided, summary);
+    journey.invocation.permission_decision_refs.push(decision.decision_id);
+    journey.decisions.push(decision);
+    let permit = verdict.permit?;
+    journey.advance(Status::Approved)?;
+    journey.invocation.call_input = Some(input.to_value());
+    journey.invocation.call_input_ref = Some(input.reference().to_owned());
+    Ok(Permitted { tool, permit })
+}
+
+/// What the tool gets must satisfy its contract also after hooks changed it (AT-IN-02).
+fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &crate::record::Input) -> Result<(), Refusal> {
+    let contract = tool.contract();
+    if input.is(&journey.request.input) && !contract.has_runtime_schema() {
+        return Ok(());
+    }
+    let value = input.value().map_err(Refusal::host_fault)?;
+    let checked = if contract.has_runtime_schema() {
+        contract.check_call_input(value)
+    } else {
+        contract.check_model_input(value)
+    };
+    checked.map_err(|mismatch| {
+        let message = format!("the input, as it was changed on its way, does not satisfy the tool's schema: {mismatch}");
+        let class = if journey.mutations.is_empty() { ErrorClass::SchemaValidationFailed } else { ErrorClass::HookBlocked };
+        Refusal::new(class, "call_input_mismatch", message)
+    })
+}

@@ -1,0 +1,113 @@
+//! Phase 13: none. Ends the invocation, once, and hands out everything that is known of it.
+
+use serde_json::{Value, json};
+
+use crate::record::{
+    CallRecord, ErrorClass, EventType, ResultId, ResultStatus, SchemaVersion, Status, Timestamp, ToolResult,
+};
+
+use super::journey::Journey;
+use super::map_result::{Mapped, model_facing};
+use super::persist::Persisted;
+
+/// The terminal result, status and events.
+pub(super) fn emit(mut journey: Journey<'_>, persisted: Persisted) -> CallRecord {
+    let Persisted { result_id, mapped, resource_refs } = persisted;
+    let status = terminal_status(&journey, &mapped);
+    let reason = mapped.error.as_ref().map(|error| error.code.to_owned());
+    // `terminal_status` gives a status that can be reached.
+    let _ = journey.invocation.advance(status, reason);
+    if let Some(detail) = mapped.error.as_ref().and_then(|error| error.detail.clone()) {
+        journey.invocation.extra.insert("error_detail".to_owned(), Value::String(detail));
+    }
+    let mut result = envelope(&journey, &mapped);
+    result.result_id = result_id;
+    result.resource_refs = resource_refs;
+    journey.trail.emit(EventType::ResultCreated, json!({ "result_id": result_id, "status": result.status }));
+    emit_end(&journey, status, &result);
+    let trailed = journey.trail.finish();
+    CallRecord {
+        declaration: journey.tool.map(|tool| tool.declaration().clone()),
+        invocation: journey.invocation,
+        decisions: journey.decisions,
+        progress: trailed.progress,
+        persistence: journey.persistence,
+        result,
+        events: trailed.events,
+    }
+}
+
+/// The status that the error asks for, or the nearest one that can be reached from where the call stands.
+fn terminal_status(journey: &Journey<'_>, mapped: &Mapped) -> Status {
+    let now = journey.invocation.status();
+    let wanted = match mapped.error.as_ref() {
+        None => Status::Succeeded,
+        Some(error) if mapped.ran => error.class.ran_status(),
+        Some(error) => error.class.refused_status(),
+    };
+    [wanted, Status::Failed, Status::Blocked, Status::Canceled]
+        .into_iter()
+        .find(|status| now.may_become(*status))
+        .or_else(|| resumed(now))
+        .unwrap_or(wanted)
+}
+
+/// Every status that is not terminal can still be canceled, so that nothing is ever left open.
+fn resumed(now: Status) -> Option<Status> {
+    (!now.is_terminal()).then_some(Status::Canceled)
+}
+
+/// One event of the listed classes for every end, and the finer one beside it.
+fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
+    let (listed, finer) = match status {
+        Status::Succeeded => (EventType::Succeeded, None),
+        Status::Canceled => (EventType::Canceled, None),
+        Status::TimedOut => (EventType::TimedOut, None),
+        Status::Denied => (EventType::Failed, Some(EventType::Denied)),
+        Status::Blocked => (EventType::Failed, Some(EventType::Blocked)),
+        _ => (EventType::Failed, None),
+    };
+    let data = json!({
+        "result_id": result.result_id,
+        "status": status,
+        "error_class": result.error_class(),
+        "error_code": result.error.as_ref().map(|error| &error.error_code),
+        "usage": result.usage,
+    });
+    if let Some(finer) = finer {
+        journey.trail.emit(finer, data.clone());
+    }
+    journey.trail.emit(listed, data);
+}
+
+/// The result as it stands.
+pub(super) fn envelope(journey: &Journey<'_>, mapped: &Mapped) -> ToolResult {
+    let status = match &mapped.error {
+        None => ResultStatus::Succeeded,
+        // What was usable is kept; only a guest's own partial answer is a partial success.
+        Some(error) if error.class == ErrorClass::PartialFailure => ResultStatus::PartialSucceeded,
+        Some(error) => error.class.result_status(),
+    };
+    ToolResult {
+        schema_version: SchemaVersion::default(),
+        result_id: ResultId::new(),
+        invocation_id: journey.invocation.invocation_id,
+        status,
+        is_error: mapped.error.is_some(),
+        content: mapped.content.clone(),
+        structured_content: mapped.structured_content.clone(),
+        empty_result: mapped.empty_result,
+        model_facing_content: model_facing(mapped),
+        ui_facing_summary: mapped.ui_facing_summary.clone(),
+        resource_refs: Vec::new(),
+        artifact_refs: Vec::new(),
+        policy_refs: Vec::new(),
+        persistence_refs: journey.persistence.iter().map(|decision| decision.decision_id).collect(),
+        redaction_state: "none".to_owned(),
+        error: mapped.error.as_ref().map(|error| error.to_error()),
+        input_mutations: journey.mutations.clone(),
+        additional_context: journey.additional_context.clone(),
+        usage: mapped.usage.clone(),
+        created_at: Timestamp::now(),
+    }
+}

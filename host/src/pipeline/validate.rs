@@ -1,0 +1,29 @@
+//! Phase 4: invalid_arguments, setup_required, and what stops a guest. Runs in an empty world, before any side effect.
+
+use serde_json::json;
+
+use crate::executor::Check;
+use crate::record::{EventType, Refusal, Status};
+
+use super::journey::{Journey, Prepared};
+
+/// Asks the tool itself whether the values make sense and the call could start.
+pub(super) async fn validate(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Prepared, Refusal> {
+    let limits = journey.request.limits.for_checks();
+    let check = Check {
+        component: prepared.tool.component(),
+        tool: prepared.tool.name(),
+        input: prepared.input.text(),
+        limits: &limits,
+        cancellation: &journey.request.cancellation,
+    };
+    match journey.services.executor.validate(check).await {
+        Ok(()) => Ok(prepared),
+        Err(refusal) => {
+            journey.pass_through(Status::ValidationFailed, "the tool refused the values");
+            let which = json!({ "which": "value", "error_class": refusal.class, "message": refusal.message });
+            journey.trail.emit(EventType::ValidationFailed, which);
+            Err(refusal)
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Host bindings of the contract in `wit/`, made at build time.
+
+pub(super) mod tool {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "tool",
+        imports: { default: async | trappable },
+        exports: { default: async },
+        with: { "wasi:io": wasmtime_wasi::p2::bindings::io },
+    });
+}
+
+pub(super) mod validating {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "validating",
+        exports: { default: async },
+        with: { "hotcell:tool/types": super::tool::hotcell::tool::types },
+    });
+}
+
+pub(super) mod classifying {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "classifying",
+        exports: { default: async },
+        with: { "hotcell:tool/types": super::tool::hotcell::tool::types },
+    });
+}

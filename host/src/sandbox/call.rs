@@ -1,0 +1,317 @@
+//! One call: a fresh store, limits armed before any guest code runs, and a verdict whatever happens.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wasmtime::{Store, UpdateDeadline};
+
+use crate::executor::{
+    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run,
+    canceled,
+};
+use crate::policy::{Capability, Limits, Permit};
+use crate::record::{AbortReason, ErrorClass, Metered, Refusal, Usage};
+
+use super::bindings::tool::exports::hotcell::tool::guest::{Call, Outcome, Output};
+use super::bindings::tool::hotcell::tool::types as wit;
+use super::component::LoadedComponent;
+use super::engine::{Engine, WASM_STACK_BYTES};
+use super::state::State;
+use super::trap::{self, Circumstances, Stop};
+
+/// What a guest may say of an error, in characters.
+const CODE_CHARS_MAX: usize = 64;
+const MESSAGE_CHARS_MAX: usize = 4_000;
+/// What a host call may lift beyond the output itself, in bytes: paths, messages, a chunk of a file.
+const HOST_CALL_BYTES: u64 = 2 << 20;
+
+/// Runs the tool of `permit`.
+pub(super) async fn invoke(
+    engine: &Engine,
+    component: &LoadedComponent,
+    grace: Duration,
+    permit: Permit,
+    run: Run,
+) -> Execution {
+    let limits = permit.limits();
+    let grace = component.imports_interface("hotcell:tool/cancellation").then_some(grace);
+    let observer = Arc::clone(&run.observer);
+    let mut store = match open(engine, permit.capability(), limits, &run.cancellation, observer) {
+        Ok(store) => store,
+        Err(error) => return not_started(&error, limits),
+    };
+    let request = Call {
+        invocation_id: permit.subject().invocation_id.to_string(),
+        tool: permit.subject().tool.to_string(),
+        input: permit.call_input().text().to_owned(),
+        attempt: permit.subject().attempt,
+        context: context(permit.capability()),
+    };
+    let result = {
+        let _running = engine.running();
+        let work = async {
+            let guest = component.tool.instantiate_async(&mut store).await?;
+            guest.hotcell_tool_guest().call_invoke(&mut store, &request).await
+        };
+        bounded(work, limits.wall, &run.cancellation, grace).await
+    };
+    close(store, result, limits, &run)
+}
+
+/// Asks the component what it is.
+pub(super) async fn describe(engine: &Engine, component: &LoadedComponent, limits: &Limits) -> Result<String, Refusal> {
+    let cancellation = super::never();
+    let mut store = empty_world(engine, limits, &cancellation)?;
+    let result = {
+        let _running = engine.running();
+        let work = async {
+            let guest = component.tool.instantiate_async(&mut store).await?;
+            guest.hotcell_tool_guest().call_describe(&mut store).await
+        };
+        bounded(work, limits.wall, &cancellation, None).await
+    };
+    result.map_err(|error| verdict(&error, &store, limits))
+}
+
+/// Value validation, then preflight, in one instance with an empty world.
+pub(super) async fn validate(engine: &Engine, component: &LoadedComponent, check: Check<'_>) -> Result<(), Refusal> {
+    let Some(validating) = &component.validating else { return Ok(()) };
+    let limits = check.limits;
+    let mut store = empty_world(engine, limits, check.cancellation)?;
+    let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
+    let result = {
+        let _running = engine.running();
+        let work = async {
+            let guest = validating.instantiate_async(&mut store).await?;
+            let guest = guest.hotcell_tool_validation();
+            if let Err(error) = guest.call_validate_values(&mut store, &tool, &input).await? {
+                return Ok(Err(error));
+            }
+            guest.call_preflight(&mut store, &tool, &input).await
+        };
+        bounded(work, limits.wall, check.cancellation, None).await
+    };
+    match result {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(guest_error(error, ErrorClass::InvalidArguments)),
+        Err(error) => Err(verdict(&error, &store, limits)),
+    }
+}
+
+fn empty_world(engine: &Engine, limits: &Limits, cancellation: &Cancellation) -> Result<Store<State>, Refusal> {
+    open(engine, &Capability::default(), limits, cancellation, Arc::new(Unheard))
+        .map_err(|error| Refusal::host_fault(format!("{error:#}")))
+}
+
+/// A store with the world of `capability`, in which every limit is set before a guest's start function can run.
+fn open(
+    engine: &Engine,
+    capability: &Capability,
+    limits: &Limits,
+    cancellation: &Cancellation,
+    observer: Arc<dyn Observer>,
+) -> wasmtime::Result<Store<State>> {
+    let state = State::new(capability, limits, cancellation.clone(), observer)?;
+    let mut store = Store::new(engine.wasmtime(), state);
+    store.limiter(|state| &mut state.limiter);
+    store.set_fuel(limits.fuel)?;
+    let lifted = limits.output_bytes.saturating_add(HOST_CALL_BYTES);
+    store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
+    store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+    store.set_epoch_deadline(1);
+    // Yielding is all it takes: the future around the guest then sees a cancellation or the deadline first.
+    store.epoch_deadline_callback(|_| Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))));
+    Ok(store)
+}
+
+/// Runs `work` until it is done, out of time, or canceled. A guest that listens to cancellation gets `grace`.
+async fn bounded<T>(
+    work: impl Future<Output = wasmtime::Result<T>>,
+    wall: Duration,
+    cancellation: &Cancellation,
+    grace: Option<Duration>,
+) -> wasmtime::Result<T> {
+    let deadline = Instant::now().checked_add(wall);
+    let canceled = async {
+        cancellation.cancelled().await;
+        if let Some(grace) = grace {
+            tokio::time::sleep(grace).await;
+        }
+    };
+    let expired = async {
+        match deadline {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    };
+    let result = tokio::select! {
+        biased;
+        () = canceled => Err(Stop::Canceled(reason(cancellation)).into()),
+        () = expired => Err(Stop::Deadline.into()),
+        result = work => result,
+    };
+    // A guest that answered after all was asked to stop: what it says is not what the caller wanted.
+    match (result, cancellation.requested()) {
+        (Err(error), Some(reason)) if error.downcast_ref::<Stop>().is_none() => {
+            Err(error.context(Stop::Canceled(reason)))
+        }
+        (result, _) => result,
+    }
+}
+
+fn reason(cancellation: &Cancellation) -> AbortReason {
+    cancellation.requested().unwrap_or(AbortReason::UserInterruption)
+}
+
+/// Reads the meters, drops the store, and turns what came of it into an outcome.
+fn close(mut store: Store<State>, result: wasmtime::Result<Outcome>, limits: &Limits, run: &Run) -> Execution {
+    if let Some(last) = store.data_mut().progress.finish() {
+        run.observer.progress(last);
+    }
+    let mut usage = usage(&store, limits);
+    let outcome = match result {
+        Ok(outcome) => {
+            usage.output_bytes.used = size(&outcome);
+            accept(outcome, usage.output_bytes).map(|outcome| heed_cancellation(outcome, &run.cancellation))
+        }
+        Err(error) => Err(verdict(&error, &store, limits)),
+    };
+    let logs = store.into_data().logs.into_content();
+    Execution { outcome, usage, logs }
+}
+
+fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
+    let refusal = Refusal::new(
+        ErrorClass::SetupRequired,
+        "world_not_available",
+        "something that was granted is not there any more, or cannot be opened",
+    )
+    .detail(format!("{error:#}"));
+    Execution { outcome: Err(refusal), usage: blank(limits), logs: Vec::new() }
+}
+
+fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
+    let state = store.data();
+    let seen = Circumstances { limits, denied: state.limiter.denied, stderr_tail: state.logs.stderr_tail() };
+    trap::refusal(error, &seen)
+}
+
+fn usage(store: &Store<State>, limits: &Limits) -> Usage {
+    let state = store.data();
+    let mut usage = blank(limits);
+    usage.fuel.used = limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0));
+    usage.wall_ms.used = u64::try_from(state.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    usage.memory_bytes.used = state.limiter.memory_peak as u64;
+    usage.table_elements.used = state.limiter.tables_peak as u64;
+    usage.log_bytes.used = state.logs.written();
+    usage
+}
+
+/// The limits, with nothing used.
+fn blank(limits: &Limits) -> Usage {
+    let metered = |limit| Metered { used: 0, limit };
+    Usage {
+        fuel: metered(limits.fuel),
+        wall_ms: metered(u64::try_from(limits.wall.as_millis()).unwrap_or(u64::MAX)),
+        memory_bytes: metered(limits.memory_bytes),
+        table_elements: metered(limits.table_elements),
+        instances: metered(limits.instances),
+        output_bytes: metered(limits.output_bytes),
+        log_bytes: metered(limits.log_bytes),
+        handles_limit: limits.handles,
+        stack_bytes_limit: WASM_STACK_BYTES as u64,
+    }
+}
+
+fn context(capability: &Capability) -> String {
+    match &capability.cwd {
+        Some(cwd) => serde_json::json!({ "cwd": cwd }).to_string(),
+        None => "{}".to_owned(),
+    }
+}
+
+fn size(outcome: &Outcome) -> u64 {
+    let of = |output: &Output| {
+        output.content.len()
+            + output.structured.as_ref().map_or(0, String::len)
+            + output.ui_summary.as_ref().map_or(0, String::len)
+    };
+    let bytes = match outcome {
+        Outcome::Success(output) | Outcome::Partial((output, _)) => of(output),
+        Outcome::Failure(_) => 0,
+    };
+    bytes as u64
+}
+
+fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
+    if bytes.used > bytes.limit {
+        let message = format!("the tool returned {} bytes, {} are allowed; --max-output raises it", bytes.used, bytes.limit);
+        return Err(Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message));
+    }
+    let output = |output: Output| GuestOutput {
+        content: output.content,
+        structured: output.structured,
+        ui_summary: output.ui_summary,
+    };
+    Ok(match outcome {
+        Outcome::Success(success) => GuestOutcome::Success(output(success)),
+        Outcome::Partial((partial, error)) => {
+            let mut refusal = guest_error(error, ErrorClass::PartialFailure);
+            refusal.class = ErrorClass::PartialFailure;
+            GuestOutcome::Partial(output(partial), refusal)
+        }
+        Outcome::Failure(error) => GuestOutcome::Failure(guest_error(error, ErrorClass::ExecutionFailed)),
+    })
+}
+
+/// What a guest answers after it was asked to stop is kept, but the call was canceled all the same.
+fn heed_cancellation(outcome: GuestOutcome, cancellation: &Cancellation) -> GuestOutcome {
+    let Some(reason) = cancellation.requested() else { return outcome };
+    let refusal = canceled(reason);
+    match outcome {
+        GuestOutcome::Success(output) | GuestOutcome::Partial(output, _) => GuestOutcome::Partial(output, refusal),
+        GuestOutcome::Failure(_) => GuestOutcome::Failure(refusal),
+    }
+}
+
+/// A guest's own opinion of what went wrong, bounded. A word that the host does not know becomes `otherwise`.
+fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
+    let class = match error.class {
+        wit::ErrorClass::InvalidArguments => ErrorClass::InvalidArguments,
+        wit::ErrorClass::CapabilityGap => ErrorClass::CapabilityGap,
+        wit::ErrorClass::SetupRequired => ErrorClass::SetupRequired,
+        wit::ErrorClass::CredentialMissing => ErrorClass::CredentialMissing,
+        wit::ErrorClass::Timeout => ErrorClass::Timeout,
+        wit::ErrorClass::RateLimited => ErrorClass::RateLimited,
+        wit::ErrorClass::DependencyUnavailable => ErrorClass::DependencyUnavailable,
+        wit::ErrorClass::PartialFailure => ErrorClass::PartialFailure,
+        wit::ErrorClass::ResultTooLarge => ErrorClass::ResultTooLarge,
+        wit::ErrorClass::Canceled => ErrorClass::Canceled,
+        wit::ErrorClass::ExecutionFailed => ErrorClass::ExecutionFailed,
+        wit::ErrorClass::Other(_) => otherwise,
+    };
+    let mut refusal = Refusal::new(class, "tool_failed", cut(error.message, MESSAGE_CHARS_MAX));
+    refusal.guest_code = Some(cut(error.code, CODE_CHARS_MAX)).filter(|code| !code.is_empty());
+    refusal.detail = error.detail.map(|detail| cut(detail, MESSAGE_CHARS_MAX));
+    #[allow(clippy::cast_precision_loss, reason = "seconds with a fraction; nobody waits 2^53 ms")]
+    let seconds = error.retry_after_ms.map(|ms| ms as f64 / 1_000.0);
+    refusal.retry_after = seconds;
+    refusal
+}
+
+fn cut(text: String, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned(),
+        None => text,
+    }
+}
+
+/// For guests that run outside a call: nobody listens.
+struct Unheard;
+
+impl Observer for Unheard {
+    fn progress(&self, _: GuestProgress) {}
+    fn cancel_acknowledged(&self) {}
+}

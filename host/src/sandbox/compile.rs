@@ -1,0 +1,158 @@
+//! Compiling a component, in a child process: a compilation cannot be interrupted, and 200 KB of hostile code can take
+//! ten seconds and a gigabyte. The child limits itself before it reads a byte, and the parent stops waiting.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+use tokio::sync::Semaphore;
+
+use crate::record::{ErrorClass, Refusal};
+
+use super::component::invalid;
+use super::engine::config;
+
+/// Bytes of a component that are accepted at all.
+const COMPONENT_BYTES_MAX: usize = 64 << 20;
+const CODE_BYTES_MAX: u64 = 512 << 20;
+/// The exit status of a worker that found the component faulty, and said why.
+const FAULTY: i32 = 65;
+
+/// How components are compiled.
+#[derive(Clone, Debug)]
+pub struct CompilerSettings {
+    /// The program that compiles: hotcell itself, called with [`compile_worker`]'s arguments.
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+    /// CPU time of one compilation, in whole seconds; twice as much in wall time.
+    pub cpu_seconds: u64,
+    /// Address space of one compilation, in bytes.
+    pub memory_bytes: u64,
+}
+
+pub(super) struct Compiler {
+    settings: CompilerSettings,
+    /// One at a time: two hostile components must not double the cost.
+    turn: Semaphore,
+}
+
+impl Compiler {
+    pub(super) fn new(settings: CompilerSettings) -> Self {
+        Self { settings, turn: Semaphore::new(1) }
+    }
+
+    /// The compiled code of `component`.
+    pub(super) async fn compile(&self, component: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let _turn = self.turn.acquire().await;
+        let wall = Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1));
+        match tokio::time::timeout(wall, self.run(component)).await {
+            Ok(Ok((status, code, said))) => self.judge(status, code, &said),
+            Ok(Err(error)) => Err(Refusal::host_fault(format!("{error:#}"))),
+            // Dropping the future killed the child.
+            Err(_) => Err(self.too_much("time")),
+        }
+    }
+
+    async fn run(&self, component: &[u8]) -> anyhow::Result<(ExitStatus, Vec<u8>, String)> {
+        let settings = &self.settings;
+        let mut child = Command::new(&settings.program)
+            .args(&settings.arguments)
+            .arg(settings.cpu_seconds.to_string())
+            .arg(settings.memory_bytes.to_string())
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("start the compiler {}", settings.program.display()))?;
+        let (mut input, output, errors) = match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+            (Some(input), Some(output), Some(errors)) => (input, output, errors),
+            _ => anyhow::bail!("the compiler has no pipes"),
+        };
+        let send = async {
+            // A child that died early says why by its status; the broken pipe adds nothing.
+            let _ = input.write_all(component).await;
+            drop(input);
+        };
+        let mut code = Vec::new();
+        let mut said = Vec::new();
+        let mut output = output.take(CODE_BYTES_MAX);
+        let mut errors = errors.take(8 << 10);
+        let (_, read, heard) = tokio::join!(send, output.read_to_end(&mut code), errors.read_to_end(&mut said));
+        read.and(heard).context("read from the compiler")?;
+        let status = child.wait().await.context("wait for the compiler")?;
+        Ok((status, code, String::from_utf8_lossy(&said).trim().to_owned()))
+    }
+
+    fn judge(&self, status: ExitStatus, code: Vec<u8>, said: &str) -> Result<Vec<u8>, Refusal> {
+        use std::os::unix::process::ExitStatusExt;
+        if status.success() {
+            return Ok(code);
+        }
+        if status.code() == Some(FAULTY) {
+            return Err(invalid("component_invalid", format!("the component is not valid: {said}")));
+        }
+        match status.signal().and_then(rustix::process::Signal::from_named_raw) {
+            Some(rustix::process::Signal::XCPU | rustix::process::Signal::KILL) => Err(self.too_much("time")),
+            Some(rustix::process::Signal::ABORT) if said.contains("memory allocation") => Err(self.too_much("memory")),
+            _ => Err(Refusal::host_fault(format!("the compiler ended with {status}: {said}"))),
+        }
+    }
+
+    fn too_much(&self, what: &str) -> Refusal {
+        let message = match what {
+            "memory" => format!("compiling the component takes more than {} bytes of memory", self.settings.memory_bytes),
+            _ => format!("compiling the component takes more than {} s", self.settings.cpu_seconds),
+        };
+        Refusal::new(ErrorClass::SandboxViolation, "compile_limit", message)
+    }
+}
+
+/// Refuses what no compiler need look at.
+pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
+    if wasmtime::Engine::detect_precompiled(bytes).is_some() {
+        return Err(invalid("component_precompiled", "native code is never accepted; give the .wasm file".to_owned()));
+    }
+    if bytes.len() > COMPONENT_BYTES_MAX {
+        let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
+        return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
+    }
+    match bytes.get(..8) {
+        Some([0, b'a', b's', b'm', 0x0d, 0, 1, 0]) => Ok(()),
+        Some([0, b'a', b's', b'm', 1, 0, 0, 0]) => Err(invalid(
+            "component_invalid",
+            "this is a core module, not a component; build it for wasm32-wasip2, or with `hotcell build`".to_owned(),
+        )),
+        _ => Err(invalid("component_invalid", "this is not a WebAssembly component".to_owned())),
+    }
+}
+
+/// The child's part: limits itself to `cpu_seconds` and `memory_bytes`, reads a component from standard input, writes
+/// the compiled code to standard output. Answers the exit status.
+pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64) -> i32 {
+    match work(cpu_seconds, memory_bytes) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("{error:#}");
+            FAULTY
+        }
+    }
+}
+
+fn work(cpu_seconds: u64, memory_bytes: u64) -> anyhow::Result<()> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
+    setrlimit(Resource::Cpu, limit(cpu_seconds)).context("limit the time")?;
+    setrlimit(Resource::As, limit(memory_bytes)).context("limit the memory")?;
+    setrlimit(Resource::Core, limit(0)).context("forbid core dumps")?;
+    let mut component = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut component).context("read the component")?;
+    let engine = wasmtime::Engine::new(&config()).map_err(anyhow::Error::from)?;
+    let code = engine.precompile_component(&component).map_err(anyhow::Error::from)?;
+    std::io::stdout().lock().write_all(&code).context("write the code")
+}

@@ -1,0 +1,150 @@
+use serde::{Deserialize, Serialize};
+use wasmtime::component::{Component, InstancePre, Linker};
+
+use crate::policy::Limits;
+use crate::record::{ErrorClass, Refusal};
+
+use super::bindings::classifying::ClassifyingPre;
+use super::bindings::tool::ToolPre;
+use super::bindings::validating::ValidatingPre;
+use super::cache::Entry;
+use super::engine::Engine;
+use super::state::State;
+use super::{call, filesystem, import};
+
+/// The optional interfaces that a component exports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exports {
+    pub validation: bool,
+    pub classification: bool,
+}
+
+/// What was found out about a component when it was first loaded. Kept beside its compiled code.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Description {
+    /// The answer of `describe`.
+    pub(super) toolkit: String,
+    pub(super) exports: Exports,
+    pub(super) imports: Vec<String>,
+}
+
+/// A component, compiled and linked: an instance is one allocation away.
+pub struct LoadedComponent {
+    pub(super) tool: ToolPre<State>,
+    pub(super) validating: Option<ValidatingPre<State>>,
+    description: Description,
+}
+
+const GUEST: &str = "hotcell:tool/guest@0.2.0";
+const VALIDATION: &str = "hotcell:tool/validation@0.2.0";
+const CLASSIFICATION: &str = "hotcell:tool/classification@0.2.0";
+
+impl LoadedComponent {
+    /// A component that was examined before, and whose entry was authenticated.
+    pub(super) fn revive(engine: &Engine, entry: Entry) -> Result<Self, Refusal> {
+        let component = deserialize(engine, entry.code())?;
+        Self::link(engine, &component, entry.into_description())
+    }
+
+    /// A component seen for the first time: looks at its type, links it, and asks it twice what it is.
+    pub(super) async fn examine(engine: &Engine, compiled: &[u8], limits: &Limits) -> Result<Self, Refusal> {
+        let component = deserialize(engine, compiled)?;
+        let kind = component.component_type();
+        let exports: Vec<String> = kind.exports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+        if !exports.iter().any(|name| name == GUEST) {
+            return Err(invalid("not_a_tool", format!("the component is no tool: it does not export {GUEST}")));
+        }
+        let description = Description {
+            toolkit: String::new(),
+            exports: Exports {
+                validation: exports.iter().any(|name| name == VALIDATION),
+                classification: exports.iter().any(|name| name == CLASSIFICATION),
+            },
+            imports: kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect(),
+        };
+        let mut loaded = Self::link(engine, &component, description)?;
+        let first = call::describe(engine, &loaded, limits).await?;
+        let second = call::describe(engine, &loaded, limits).await?;
+        if first != second {
+            return Err(invalid("description_changes", "the tool describes itself differently each time".to_owned()));
+        }
+        loaded.description.toolkit = first;
+        Ok(loaded)
+    }
+
+    fn link(engine: &Engine, component: &Component, description: Description) -> Result<Self, Refusal> {
+        let instance = engine.linker().instantiate_pre(component).map_err(|error| {
+            Refusal::new(
+                ErrorClass::CapabilityGap,
+                "import_not_available",
+                format!("the component asks for what this host does not have: {error:#}"),
+            )
+        })?;
+        let mismatch = |error: wasmtime::Error| {
+            invalid("contract_mismatch", format!("the component does not follow hotcell:tool@0.2.0: {error:#}"))
+        };
+        let validating = optional(description.exports.validation, &instance, ValidatingPre::new).map_err(mismatch)?;
+        optional(description.exports.classification, &instance, ClassifyingPre::new).map_err(mismatch)?;
+        let tool = ToolPre::new(instance).map_err(mismatch)?;
+        Ok(Self { tool, validating, description })
+    }
+
+    /// The answer of `describe`: JSON text, not yet looked at.
+    pub fn toolkit(&self) -> &str {
+        &self.description.toolkit
+    }
+
+    pub fn exports(&self) -> Exports {
+        self.description.exports
+    }
+
+    /// The interfaces that the component imports: a truthful list of what it can ask for.
+    pub fn imports(&self) -> &[String] {
+        &self.description.imports
+    }
+
+    pub(super) fn imports_interface(&self, name: &str) -> bool {
+        self.description.imports.iter().any(|import| import.starts_with(name))
+    }
+
+    pub(super) fn description(&self) -> &Description {
+        &self.description
+    }
+}
+
+fn optional<T>(
+    exported: bool,
+    instance: &InstancePre<State>,
+    bind: impl FnOnce(InstancePre<State>) -> wasmtime::Result<T>,
+) -> wasmtime::Result<Option<T>> {
+    exported.then(|| bind(instance.clone())).transpose()
+}
+
+#[allow(unsafe_code, reason = "wasmtime cannot check that bytes are code it made; the caller did")]
+fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
+    // SAFETY: the bytes come from our own compile worker, either straight from its pipe, or from a cache entry whose
+    // authentication code was verified over these very bytes.
+    unsafe { Component::deserialize(engine.wasmtime(), compiled) }.map_err(|error| {
+        let text = format!("{error:#}");
+        if text.contains("limit") {
+            Refusal::new(ErrorClass::SandboxViolation, "memory_limit", "the component starts with more than any call may use")
+                .detail(text)
+        } else {
+            Refusal::host_fault(text)
+        }
+    })
+}
+
+pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
+    Refusal::new(ErrorClass::SetupRequired, code, message)
+}
+
+/// Everything that a component may import. All of WASI 0.2's command world is there; what it gives is decided for
+/// each call.
+pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    filesystem::add_to_linker(&mut linker)?;
+    import::add_to_linker(&mut linker)?;
+    Ok(linker)
+}

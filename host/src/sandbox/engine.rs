@@ -1,0 +1,186 @@
+//! The wasmtime engine, configured once for all guests: metered by fuel, interrupted by epochs, pooled.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use wasmtime::component::Linker;
+use wasmtime::{
+    Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails,
+};
+
+use super::component;
+use super::state::State;
+
+/// The engine that runs guests.
+pub const ENGINE_VERSION: &str = "wasmtime 48.0.8";
+
+/// Proposals of WebAssembly that guests cannot use. Each is surface that no tool here needs.
+pub const FEATURES_OFF: [&str; 7] =
+    ["gc", "threads", "memory64", "relaxed-simd", "custom-page-sizes", "wide-arithmetic", "component-model-async"];
+
+/// Bytes of stack that wasm may use in one call; the host keeps as much again for its own frames, and more.
+pub(super) const WASM_STACK_BYTES: usize = 512 << 10;
+const FIBER_STACK_BYTES: usize = 2 << 20;
+
+/// A spinning guest yields to its neighbours this often.
+const TICK: Duration = Duration::from_millis(1);
+/// The ticker goes to sleep after so many idle ticks.
+const IDLE_TICKS: u32 = 200;
+
+/// Memory that a pooled slot keeps between calls, so that the next one need not fault it in again. It is zeroed.
+const KEEP_RESIDENT_BYTES: usize = 2 << 20;
+
+#[derive(Clone)]
+pub(super) struct Engine {
+    engine: wasmtime::Engine,
+    linker: Arc<Linker<State>>,
+    ticker: Arc<Ticker>,
+}
+
+impl Engine {
+    pub(super) fn new(pool: Option<u32>, memory_bytes_max: u64) -> anyhow::Result<Self> {
+        let mut config = config();
+        match pool {
+            Some(calls) => config.allocation_strategy(pooling(calls, memory_bytes_max)),
+            None => config.allocation_strategy(InstanceAllocationStrategy::OnDemand),
+        };
+        let engine = wasmtime::Engine::new(&config).map_err(anyhow::Error::from).context("set up the engine")?;
+        let linker = component::linker(&engine).map_err(anyhow::Error::from).context("link the host's interfaces")?;
+        let ticker = Ticker::start(&engine)?;
+        Ok(Self { engine, linker: Arc::new(linker), ticker })
+    }
+
+    pub(super) fn wasmtime(&self) -> &wasmtime::Engine {
+        &self.engine
+    }
+
+    pub(super) fn linker(&self) -> &Linker<State> {
+        &self.linker
+    }
+
+    /// Keeps the ticker awake while a guest runs.
+    pub(super) fn running(&self) -> Running {
+        self.ticker.active.fetch_add(1, Ordering::Relaxed);
+        if self.ticker.asleep.load(Ordering::Acquire) == 1 {
+            self.ticker.thread.unpark();
+        }
+        Running(Arc::clone(&self.ticker))
+    }
+
+    /// Names the settings and the processor that compiled code depends on.
+    pub(super) fn compatibility(&self) -> blake3::Hash {
+        struct Stable(blake3::Hasher);
+        impl Hasher for Stable {
+            fn finish(&self) -> u64 {
+                0
+            }
+            fn write(&mut self, bytes: &[u8]) {
+                self.0.update(bytes);
+            }
+        }
+        let mut hasher = Stable(blake3::Hasher::new());
+        std::hash::Hash::hash(&self.engine.precompile_compatibility_hash(), &mut hasher);
+        hasher.0.update(ENGINE_VERSION.as_bytes());
+        hasher.0.finalize()
+    }
+}
+
+/// What compiling and running share. The allocation strategy does not change compiled code.
+pub(super) fn config() -> Config {
+    let mut config = Config::new();
+    config
+        .epoch_interruption(true)
+        .consume_fuel(true)
+        .cranelift_opt_level(OptLevel::Speed)
+        .max_wasm_stack(WASM_STACK_BYTES)
+        .async_stack_size(FIBER_STACK_BYTES)
+        .memory_init_cow(true)
+        // A frame table for native debuggers: size, and a lock at each load, for nothing here.
+        .native_unwind_info(false)
+        // Otherwise an environment variable decides, and debug information of the guest would be parsed.
+        .wasm_backtrace_details(WasmBacktraceDetails::Disable)
+        // QuickJS guests need tail calls, and composed components need several memories: both stay on.
+        .wasm_memory64(false)
+        .wasm_relaxed_simd(false)
+        .wasm_custom_page_sizes(false)
+        .wasm_wide_arithmetic(false);
+    config
+}
+
+fn pooling(calls: u32, memory_bytes_max: u64) -> InstanceAllocationStrategy {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(calls)
+        .total_core_instances(calls.saturating_mul(8))
+        .total_memories(calls.saturating_mul(2))
+        .total_tables(calls.saturating_mul(4))
+        .total_stacks(calls)
+        .max_core_instances_per_component(64)
+        .max_memories_per_component(8)
+        .max_tables_per_component(16)
+        .table_elements(20_000)
+        .max_memory_size(usize::try_from(memory_bytes_max).unwrap_or(usize::MAX))
+        .max_unused_warm_slots(calls.min(100))
+        .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
+        .table_keep_resident(64 << 10)
+        .pagemap_scan(Enabled::Auto);
+    InstanceAllocationStrategy::Pooling(pool)
+}
+
+/// One thread that advances the epoch while a guest runs.
+struct Ticker {
+    active: AtomicUsize,
+    asleep: AtomicU64,
+    thread: thread::Thread,
+}
+
+pub(super) struct Running(Arc<Ticker>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Ticker {
+    fn start(engine: &wasmtime::Engine) -> anyhow::Result<Arc<Self>> {
+        let weak = engine.weak();
+        let (send, receive) = std::sync::mpsc::sync_channel::<Arc<Self>>(1);
+        let handle = thread::Builder::new()
+            .name("hotcell-epoch".to_owned())
+            .spawn(move || {
+                let Ok(ticker) = receive.recv() else { return };
+                let ticker = Arc::downgrade(&ticker);
+                let mut idle = 0;
+                while let (Some(engine), Some(ticker)) = (weak.upgrade(), ticker.upgrade()) {
+                    engine.increment_epoch();
+                    drop(engine);
+                    idle = if ticker.active.load(Ordering::Relaxed) == 0 { idle + 1 } else { 0 };
+                    if idle < IDLE_TICKS {
+                        drop(ticker);
+                        thread::sleep(TICK);
+                        continue;
+                    }
+                    ticker.asleep.store(1, Ordering::Release);
+                    // Whoever starts now sees the flag; whoever started just before is seen here.
+                    std::sync::atomic::fence(Ordering::SeqCst);
+                    if ticker.active.load(Ordering::Relaxed) == 0 {
+                        thread::park_timeout(Duration::from_secs(1));
+                    }
+                    ticker.asleep.store(0, Ordering::Release);
+                    idle = 0;
+                }
+            })
+            .context("start the epoch thread")?;
+        let ticker = Arc::new(Self {
+            active: AtomicUsize::new(0),
+            asleep: AtomicU64::new(0),
+            thread: handle.thread().clone(),
+        });
+        let _ = send.send(Arc::clone(&ticker));
+        Ok(ticker)
+    }
+}

@@ -1,0 +1,16 @@
+use super::wit::log::{Host, Level};
+use crate::sandbox::state::State;
+
+impl Host for State {
+    async fn log(&mut self, level: Level, message: String, fields: Option<String>) -> wasmtime::Result<()> {
+        let level = match level {
+            Level::Trace => "trace",
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warn => "warn",
+            Level::Error => "error",
+        };
+        self.logs.line(level, &message, fields.as_deref());
+        Ok(())
+    }
+}

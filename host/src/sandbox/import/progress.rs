@@ -1,0 +1,60 @@
+use serde_json::Value;
+
+use super::wit::progress::{Host, Update};
+use crate::executor::GuestProgress;
+use crate::record::{ProgressStatus, digest};
+use crate::sandbox::state::State;
+
+/// Text of an update is for a line on a screen; what is longer is cut.
+const MESSAGE_CHARS_MAX: usize = 1_000;
+/// Bytes of one partial result.
+const PARTIAL_BYTES_MAX: usize = 256 << 10;
+
+impl Host for State {
+    async fn report(&mut self, update: Update) -> wasmtime::Result<()> {
+        let update = GuestProgress {
+            status: ProgressStatus::Running,
+            message: update.message.map(cut),
+            percent: update.percent.filter(|percent| (0.0..=100.0).contains(percent)),
+            current_step: update.current_step.map(cut),
+            total_steps: update.total_steps,
+            bytes_read: update.bytes_read,
+            bytes_written: update.bytes_written,
+            line_count: update.line_count,
+            partial: None,
+        };
+        self.pass(update);
+        Ok(())
+    }
+
+    async fn partial_result(&mut self, content: String) -> wasmtime::Result<String> {
+        let reference = format!("partial:{}", digest(content.as_bytes()));
+        if content.len() <= PARTIAL_BYTES_MAX
+            && let Ok(value @ Value::Array(_)) = serde_json::from_str(&content)
+        {
+            self.pass(GuestProgress {
+                status: ProgressStatus::PartialResult,
+                partial: Some((reference.clone(), value)),
+                ..GuestProgress::default()
+            });
+        } else {
+            self.logs.line("warn", "a partial result was dropped: it must be a JSON array of at most 256 KiB", None);
+        }
+        Ok(reference)
+    }
+}
+
+impl State {
+    fn pass(&mut self, update: GuestProgress) {
+        if let Some(update) = self.progress.pass(update) {
+            self.observer.progress(update);
+        }
+    }
+}
+
+fn cut(text: String) -> String {
+    match text.char_indices().nth(MESSAGE_CHARS_MAX) {
+        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned(),
+        None => text,
+    }
+}

@@ -1,0 +1,79 @@
+use wasmtime::ResourceLimiter;
+
+use crate::policy::Limits;
+
+/// Adds up all memories and all tables of a call: a limit for each alone would let many small ones through.
+#[derive(Debug)]
+pub(super) struct Limiter {
+    memory_max: usize,
+    memory: usize,
+    pub(super) memory_peak: usize,
+    tables_max: usize,
+    tables: usize,
+    pub(super) tables_peak: usize,
+    instances_max: usize,
+    /// What the guest was refused, if anything: a trap that follows is then the limit's doing.
+    pub(super) denied: Option<&'static str>,
+}
+
+impl Limiter {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let size = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
+        Self {
+            memory_max: size(limits.memory_bytes),
+            memory: 0,
+            memory_peak: 0,
+            tables_max: size(limits.table_elements),
+            tables: 0,
+            tables_peak: 0,
+            instances_max: size(limits.instances),
+            denied: None,
+        }
+    }
+}
+
+/// The total after one part of it grows from `current` to `desired`; `None` when that is over `max`.
+fn grown(total: usize, current: usize, desired: usize, max: usize) -> Option<usize> {
+    let total = total.saturating_sub(current).checked_add(desired)?;
+    (total <= max).then_some(total)
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        let Some(total) = grown(self.memory, current, desired, self.memory_max) else {
+            self.denied = Some("memory");
+            return Ok(false);
+        };
+        self.memory = total;
+        self.memory_peak = self.memory_peak.max(total);
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        let Some(total) = grown(self.tables, current, desired, self.tables_max) else {
+            self.denied = Some("tables");
+            return Ok(false);
+        };
+        self.tables = total;
+        self.tables_peak = self.tables_peak.max(total);
+        Ok(true)
+    }
+
+    fn instances(&self) -> usize {
+        self.instances_max
+    }
+
+    fn memories(&self) -> usize {
+        16
+    }
+
+    fn tables(&self) -> usize {
+        64
+    }
+}

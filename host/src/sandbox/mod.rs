@@ -1,0 +1,138 @@
+//! EXECUTION. The only room that names wasmtime: a fresh store for each call, with the world that one permit carries.
+//!
+//! What goes wrong here, and what each must end as, is in `trap.rs`. What a guest can reach is in `wasi.rs`,
+//! `filesystem.rs` and `import/`, one file for each interface of the contract.
+
+mod bindings;
+mod cache;
+mod call;
+mod compile;
+mod component;
+mod engine;
+mod filesystem;
+mod import;
+mod limiter;
+mod logs;
+mod state;
+mod trap;
+mod wasi;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use crate::executor::{BoxFuture, Cancellation, Check, Execution, Executor, Run};
+use crate::policy::{Limits, Permit};
+use crate::record::{ErrorClass, Refusal};
+
+pub use compile::{CompilerSettings, compile_worker};
+pub use component::{Exports, LoadedComponent};
+pub use engine::{ENGINE_VERSION, FEATURES_OFF};
+
+use cache::Cache;
+use compile::Compiler;
+use engine::Engine;
+
+/// How a sandbox is set up.
+#[derive(Clone, Debug)]
+pub struct SandboxSettings {
+    /// Calls that can run at once: the size of the pool. `None` allocates each instance on demand, which starts
+    /// faster and suits a process that makes one call.
+    pub pool: Option<u32>,
+    /// The most memory that any call may be allowed, in bytes.
+    pub memory_bytes_max: u64,
+    /// Where compiled components are kept; `None` compiles each time.
+    pub cache_dir: Option<PathBuf>,
+    /// Where the key lies that authenticates what is kept.
+    pub key_file: PathBuf,
+    pub compiler: CompilerSettings,
+    /// How long a cancelled guest that listens to cancellation may still run.
+    pub cancel_grace: Duration,
+}
+
+/// Loads components and runs them. Cheap to share.
+pub struct Sandbox {
+    engine: Engine,
+    compiler: Compiler,
+    cache: Option<Cache>,
+    cancel_grace: Duration,
+    loaded: RwLock<HashMap<Arc<str>, Arc<LoadedComponent>>>,
+}
+
+impl Sandbox {
+    pub fn new(settings: SandboxSettings) -> anyhow::Result<Self> {
+        let engine = Engine::new(settings.pool, settings.memory_bytes_max)?;
+        let cache = match &settings.cache_dir {
+            Some(dir) => Some(Cache::open(dir, &settings.key_file, engine.compatibility())?),
+            None => None,
+        };
+        Ok(Self {
+            engine,
+            compiler: Compiler::new(settings.compiler),
+            cache,
+            cancel_grace: settings.cancel_grace,
+            loaded: RwLock::default(),
+        })
+    }
+
+    /// Loads the component `bytes`, named `sha256:<hex>` by `digest`: from memory, from the cache on disk, or by
+    /// compiling it in a child process. `limits` bound what its `describe` may use.
+    pub async fn load(&self, digest: &Arc<str>, bytes: &[u8], limits: &Limits) -> Result<Arc<LoadedComponent>, Refusal> {
+        if let Some(component) = self.get(digest) {
+            return Ok(component);
+        }
+        let component = match self.cache.as_ref().and_then(|cache| cache.read(digest)) {
+            Some(entry) => LoadedComponent::revive(&self.engine, entry)?,
+            None => {
+                compile::refuse_what_is_no_component(bytes)?;
+                let compiled = self.compiler.compile(bytes).await?;
+                let component = LoadedComponent::examine(&self.engine, &compiled, &limits.for_checks()).await?;
+                if let Some(cache) = &self.cache {
+                    // What cannot be kept is compiled again next time; the call need not fail for it.
+                    let _ = cache.write(digest, component.description(), &compiled);
+                }
+                component
+            }
+        };
+        let component = Arc::new(component);
+        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(Arc::clone(loaded.entry(Arc::clone(digest)).or_insert(component)))
+    }
+
+    fn get(&self, digest: &str) -> Option<Arc<LoadedComponent>> {
+        self.loaded.read().unwrap_or_else(PoisonError::into_inner).get(digest).cloned()
+    }
+
+    fn known(&self, digest: &str) -> Result<Arc<LoadedComponent>, Refusal> {
+        self.get(digest).ok_or_else(|| {
+            Refusal::new(ErrorClass::DependencyUnavailable, "component_not_loaded", "the tool's component is not loaded")
+        })
+    }
+}
+
+impl Executor for Sandbox {
+    fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            let component = self.known(check.component)?;
+            if !component.exports().validation {
+                return Ok(());
+            }
+            call::validate(&self.engine, &component, check).await
+        })
+    }
+
+    fn invoke<'a>(&'a self, permit: Permit, run: Run) -> BoxFuture<'a, Execution> {
+        Box::pin(async move {
+            match self.known(&permit.subject().component) {
+                Ok(component) => call::invoke(&self.engine, &component, self.cancel_grace, permit, run).await,
+                Err(refusal) => Execution { outcome: Err(refusal), usage: Default::default(), logs: Vec::new() },
+            }
+        })
+    }
+}
+
+/// A cancellation that nobody uses: for guests that run outside a call.
+fn never() -> Cancellation {
+    Cancellation::new()
+}

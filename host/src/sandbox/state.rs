@@ -1,0 +1,81 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use crate::executor::{Cancellation, GuestProgress, Observer};
+use crate::policy::{Capability, Denial, Limits};
+
+use super::limiter::Limiter;
+use super::logs::Logs;
+
+/// What the host keeps for one call; it dies with the store.
+pub(super) struct State {
+    pub(super) wasi: WasiCtx,
+    pub(super) table: ResourceTable,
+    pub(super) limiter: Limiter,
+    pub(super) logs: Logs,
+    pub(super) denials: Arc<[Denial]>,
+    pub(super) cancellation: Cancellation,
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) progress: ProgressGate,
+    pub(super) started: Instant,
+}
+
+impl State {
+    pub(super) fn new(
+        capability: &Capability,
+        limits: &Limits,
+        cancellation: Cancellation,
+        observer: Arc<dyn Observer>,
+    ) -> wasmtime::Result<Self> {
+        let logs = Logs::new(limits.log_bytes);
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+        Ok(Self {
+            wasi: super::wasi::context(capability, &logs)?,
+            table,
+            limiter: Limiter::new(limits),
+            logs,
+            denials: capability.denials.as_slice().into(),
+            cancellation,
+            observer,
+            progress: ProgressGate::new(limits.progress_updates),
+            started: Instant::now(),
+        })
+    }
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+/// Lets a bounded number of updates through; of a flood, the latest waits and is let through at the end.
+pub(super) struct ProgressGate {
+    left: u64,
+    waiting: Option<GuestProgress>,
+}
+
+impl ProgressGate {
+    fn new(updates: u64) -> Self {
+        Self { left: updates.max(1), waiting: None }
+    }
+
+    /// The update, if it may pass now. The last place is kept for the update that turns out to be the last one.
+    pub(super) fn pass(&mut self, update: GuestProgress) -> Option<GuestProgress> {
+        if self.left > 1 {
+            self.left -= 1;
+            return Some(update);
+        }
+        self.waiting = Some(update);
+        None
+    }
+
+    /// The update that waits, once the call is over.
+    pub(super) fn finish(&mut self) -> Option<GuestProgress> {
+        self.waiting.take()
+    }
+}

@@ -1,0 +1,131 @@
+//! From what stopped a guest to the error class that says so. The one place where traps and limits get their class.
+//!
+//! Precedence: canceled, timeout, a limit that was hit, what the guest did.
+
+use wasmtime::component::ResourceTableError;
+use wasmtime::{PoolConcurrencyLimitError, Trap};
+use wasmtime_wasi::I32Exit;
+
+use crate::executor::canceled;
+use crate::policy::Limits;
+use crate::record::{AbortReason, ErrorClass, Refusal};
+
+/// Why the host stopped a guest.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(super) enum Stop {
+    #[error("canceled")]
+    Canceled(AbortReason),
+    #[error("out of time")]
+    Deadline,
+}
+
+/// What the sandbox saw besides the error itself.
+pub(super) struct Circumstances<'a> {
+    pub(super) limits: &'a Limits,
+    /// The limit that a request for memory or table space met.
+    pub(super) denied: Option<&'static str>,
+    pub(super) stderr_tail: String,
+}
+
+pub(super) fn refusal(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
+    if let Some(stop) = error.downcast_ref::<Stop>() {
+        return stopped(*stop, seen.limits);
+    }
+    if let Some(trap) = error.downcast_ref::<Trap>()
+        && *trap == Trap::OutOfFuel
+    {
+        let message = format!("the tool used up its CPU budget of {} units of fuel; --fuel raises it", seen.limits.fuel);
+        return Refusal::new(ErrorClass::Timeout, "fuel_exhausted", message).native("out_of_fuel");
+    }
+    if let Some(exit) = error.downcast_ref::<I32Exit>() {
+        return failed("guest_exited", format!("the tool exited with status {} instead of answering", exit.0), seen)
+            .native(exit.0);
+    }
+    if let Some(limit) = seen.denied {
+        return limit_hit(limit, seen);
+    }
+    if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
+        return Refusal::new(ErrorClass::RateLimited, "host_overloaded", "the host has no room for another call now");
+    }
+    if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
+        return violation("handle_limit", format!("the tool opened more than {} handles", seen.limits.handles));
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(trap) => trapped(*trap, seen),
+        None => by_message(error, seen),
+    }
+}
+
+fn stopped(stop: Stop, limits: &Limits) -> Refusal {
+    match stop {
+        Stop::Canceled(reason) => canceled(reason),
+        Stop::Deadline => Refusal::new(
+            ErrorClass::Timeout,
+            "deadline_exceeded",
+            format!("the tool did not finish within {} ms; --timeout raises it", limits.wall.as_millis()),
+        ),
+    }
+}
+
+fn limit_hit(limit: &str, seen: &Circumstances<'_>) -> Refusal {
+    match limit {
+        "memory" => violation(
+            "memory_limit",
+            format!("the tool needs more than the {} bytes of memory it may use; --memory raises it", seen.limits.memory_bytes),
+        ),
+        _ => violation(
+            "table_limit",
+            format!("the tool needs more than the {} table elements it may use", seen.limits.table_elements),
+        ),
+    }
+}
+
+fn trapped(trap: Trap, seen: &Circumstances<'_>) -> Refusal {
+    let (code, what) = match trap {
+        Trap::StackOverflow => ("stack_overflow", "the tool used up its stack"),
+        Trap::UnreachableCodeReached => ("guest_panicked", "the tool crashed"),
+        Trap::MemoryOutOfBounds | Trap::HeapMisaligned => ("memory_fault", "the tool touched memory that is not its own"),
+        Trap::IntegerDivisionByZero | Trap::IntegerOverflow | Trap::BadConversionToInteger => {
+            ("arithmetic_fault", "the tool computed something that has no result")
+        }
+        Trap::Interrupt => ("deadline_exceeded", "the tool was interrupted"),
+        _ => ("guest_trapped", "the tool crashed"),
+    };
+    let class = if trap == Trap::Interrupt { ErrorClass::Timeout } else { ErrorClass::ExecutionFailed };
+    let mut refusal = failed(code, what.to_owned(), seen).native(trap.to_string());
+    refusal.class = class;
+    refusal
+}
+
+/// Limits that the engine reports in words only.
+fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
+    let text = format!("{error:#}");
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if has(&["fuel allocated for hostcalls"]) {
+        return Refusal::new(
+            ErrorClass::ResultTooLarge,
+            "output_limit",
+            format!("the tool handed over more than {} bytes at once; --max-output raises it", seen.limits.output_bytes),
+        );
+    }
+    if has(&["resource limit exceeded: instance", "instance count"]) {
+        return violation("instance_limit", "the tool needs more instances than it may have".to_owned());
+    }
+    if has(&["handle table", "component handles", "resource table has no free keys"]) {
+        return violation("handle_limit", format!("the tool opened more than {} handles", seen.limits.handles));
+    }
+    if has(&["memory minimum size", "table minimum size", "memory limits", "table limits", "exceeds the limit"]) {
+        return violation("memory_limit", "the tool starts with more memory than it may use; --memory raises it".to_owned());
+    }
+    failed("guest_invalid", "the tool broke the contract with its host".to_owned(), seen).detail(text)
+}
+
+fn violation(code: &'static str, message: String) -> Refusal {
+    Refusal::new(ErrorClass::SandboxViolation, code, message)
+}
+
+/// What the guest last said on stderr is for the journal: it may hold what the model should not see.
+fn failed(code: &'static str, message: String, seen: &Circumstances<'_>) -> Refusal {
+    let refusal = Refusal::new(ErrorClass::ExecutionFailed, code, message);
+    if seen.stderr_tail.is_empty() { refusal } else { refusal.detail(seen.stderr_tail.clone()) }
+}

@@ -1,0 +1,483 @@
+//! `hotcell build`: cargo for the guest's target, then the component and its stamp in the tool's own folder.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Deserialize;
+
+use super::find::{Search, Toolchain, Way, find};
+use super::process::{self, Stream};
+use super::stamp::{self, Made};
+use super::{Say, TARGET};
+
+/// Two megabytes at start: room for the stack and a heap that a small tool never has to grow.
+const INITIAL_MEMORY: u64 = 2 << 20;
+/// What a module with larger static data gets beyond what it needs at least, and the step that sizes are rounded to.
+const SPARE_MEMORY: u64 = 1 << 20;
+
+const SDK: &str = "hotcell-guest";
+
+pub struct BuildSettings {
+    /// How to find a toolchain. Its `dir` and `offline` are set from the build's own.
+    pub search: Search,
+    /// Where cargo compiles, below a folder named after the toolchain; by default `target/hotcell` of the tool's
+    /// workspace, so that tools of one workspace share what they depend on, and no lock with the user's own cargo.
+    pub target_dir: Option<PathBuf>,
+    /// The folder of a local copy of the SDK (see `write_sdk`), for tools that name the SDK by its version alone.
+    pub sdk: Option<PathBuf>,
+    pub offline: bool,
+    /// Refuse to change Cargo.lock.
+    pub locked: bool,
+    pub jobs: Option<u32>,
+}
+
+impl BuildSettings {
+    pub fn new(search: Search) -> Self {
+        BuildSettings { search, target_dir: None, sdk: None, offline: false, locked: false, jobs: None }
+    }
+}
+
+#[derive(Debug)]
+pub struct Built {
+    /// `<tool>/target/hotcell/<package>.wasm`
+    pub wasm: PathBuf,
+    /// The package's name.
+    pub name: String,
+    /// Nothing had to be compiled.
+    pub fresh: bool,
+    /// How the toolchain came about.
+    pub way: Way,
+}
+
+/// Builds the tool whose Cargo.toml lies in `dir`.
+pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+    let dir = std::fs::canonicalize(dir).with_context(|| format!("find the folder {}", dir.display()))?;
+    if !dir.join("Cargo.toml").is_file() {
+        bail!("no Cargo.toml in {}: name a tool's folder, or make one with `hotcell new NAME`", dir.display());
+    }
+    // Two calls that find the same tool stale: the second waits, and then has nothing to compile.
+    let mut lock = stamp::lock(&dir)?;
+    let _held = lock.write().context("wait for another build of this tool")?;
+    let search = Search { dir: dir.clone(), offline: settings.offline, ..settings.search.clone() };
+    let toolchain = find(&search, say)?;
+    let workspace = Workspace::read(&dir, &toolchain)?;
+    let package = workspace.package_at(&dir)?;
+    package.check_component()?;
+    let sdk = settings.sdk.as_deref().filter(|_| workspace.wants_sdk());
+    let sdk = sdk.map(std::path::absolute).transpose().context("find the SDK")?;
+    let sdk = sdk.as_deref();
+    let job = Job { dir: &dir, settings, toolchain: &toolchain, workspace: &workspace, package, sdk };
+
+    let started = SystemTime::now();
+    let mut initial_memory = stamp::read(&dir).map_or(INITIAL_MEMORY, |stamp| stamp.initial_memory);
+    let artifact = match job.compile(initial_memory, say)? {
+        Compiled::Done(artifact) => artifact,
+        Compiled::NeedsMemory(bytes) => {
+            initial_memory = enough_for(bytes);
+            say(&format!("{} starts with {} MiB of memory: its data is large", package.name, initial_memory >> 20));
+            match job.compile(initial_memory, say)? {
+                Compiled::Done(artifact) => artifact,
+                Compiled::NeedsMemory(bytes) => bail!(
+                    "{} needs {bytes} bytes of memory at start, but another setting holds it smaller: look for \
+                     --initial-memory in its build script and in .cargo/config.toml",
+                    package.name
+                ),
+            }
+        }
+    };
+    let made = Made {
+        wasm: &artifact.wasm,
+        name: &package.name,
+        inputs: job.inputs(&artifact.wasm)?,
+        initial_memory,
+        sdk,
+        started,
+    };
+    let wasm = stamp::write(&dir, &made)?;
+    Ok(Built { wasm, name: package.name.clone(), fresh: artifact.fresh, way: toolchain.way })
+}
+
+/// In whole steps, with room to work.
+fn enough_for(bytes: u64) -> u64 {
+    bytes.div_ceil(SPARE_MEMORY).saturating_add(1).saturating_mul(SPARE_MEMORY)
+}
+
+/// What `cargo metadata --no-deps` says; it resolves nothing and asks no network.
+#[derive(Deserialize)]
+struct Workspace {
+    packages: Vec<Package>,
+    workspace_root: PathBuf,
+    target_directory: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    id: String,
+    manifest_path: PathBuf,
+    targets: Vec<Target>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+    crate_types: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    source: Option<String>,
+}
+
+impl Workspace {
+    fn read(dir: &Path, toolchain: &Toolchain) -> Result<Self> {
+        let mut command = toolchain.cargo(dir);
+        command.args(["metadata", "--no-deps", "--format-version", "1", "--color", "never"]);
+        let (mut text, mut complaint) = (String::new(), String::new());
+        let status = process::run(command, None, &mut |stream, line| {
+            let text = if stream == Stream::Out { &mut text } else { &mut complaint };
+            text.push_str(line);
+            text.push('\n');
+        })?;
+        if !status.success() {
+            bail!("cargo cannot read {}:\n{}", dir.join("Cargo.toml").display(), complaint.trim_end());
+        }
+        serde_json::from_str(&text).context("read the answer of `cargo metadata`")
+    }
+
+    fn package_at(&self, dir: &Path) -> Result<&Package> {
+        if let Some(package) = self.packages.iter().find(|package| package.folder() == Some(dir)) {
+            return Ok(package);
+        }
+        let tools: Vec<String> = self
+            .packages
+            .iter()
+            .filter(|package| package.check_component().is_ok())
+            .filter_map(|package| Some(package.folder()?.display().to_string()))
+            .collect();
+        match tools.as_slice() {
+            [] => bail!("{} is a workspace without a tool in it", dir.display()),
+            [one] => bail!("{} is a workspace: name its tool's folder, {one}", dir.display()),
+            many => bail!("{} is a workspace of several tools: name the folder of one:\n  {}", dir.display(), many.join("\n  ")),
+        }
+    }
+
+    /// Whether a package here takes the SDK from the registry, and nobody has said yet where else to find it.
+    fn wants_sdk(&self) -> bool {
+        let from_registry = |dependency: &Dependency| {
+            dependency.name == SDK && dependency.source.as_deref().is_some_and(|source| source.starts_with("registry+"))
+        };
+        let manifest = std::fs::read_to_string(self.workspace_root.join("Cargo.toml")).unwrap_or_default();
+        self.packages.iter().any(|package| package.dependencies.iter().any(from_registry)) && !patches_sdk(&manifest)
+    }
+}
+
+/// Whether a manifest says itself where the registry's SDK is. Patches on the command line would overrule it.
+fn patches_sdk(manifest: &str) -> bool {
+    let mut section = String::new();
+    manifest.lines().map(str::trim).any(|line| {
+        if line.starts_with('[') {
+            section = line.chars().filter(|letter| !matches!(letter, '"' | '\'' | ' ')).collect();
+        }
+        let is_key = line.split(['=', '.', ' ']).next().is_some_and(|key| key.trim_matches(['"', '\'']) == SDK);
+        section == format!("[patch.crates-io.{SDK}]") || (section == "[patch.crates-io]" && is_key)
+    })
+}
+
+impl Package {
+    fn folder(&self) -> Option<&Path> {
+        self.manifest_path.parent()
+    }
+
+    fn check_component(&self) -> Result<()> {
+        let is_library = |target: &Target| target.kind.iter().any(|kind| kind.ends_with("lib"));
+        let library = self.targets.iter().find(|target| is_library(target)).ok_or_else(|| {
+            anyhow!("{} has no library, and a tool is one: put it into src/lib.rs, and add to Cargo.toml:\n{CDYLIB}", self.name)
+        })?;
+        if !library.crate_types.iter().any(|kind| kind == "cdylib") {
+            bail!("{} does not build a component: add to {}:\n{CDYLIB}", self.name, self.manifest_path.display());
+        }
+        Ok(())
+    }
+}
+
+const CDYLIB: &str = "[lib]\ncrate-type = [\"cdylib\", \"rlib\"]";
+
+/// One package, to be built one way.
+struct Job<'a> {
+    dir: &'a Path,
+    settings: &'a BuildSettings,
+    toolchain: &'a Toolchain,
+    workspace: &'a Workspace,
+    package: &'a Package,
+    sdk: Option<&'a Path>,
+}
+
+struct Artifact {
+    wasm: PathBuf,
+    fresh: bool,
+}
+
+enum Compiled {
+    Done(Artifact),
+    /// The linker wants this many bytes at start.
+    NeedsMemory(u64),
+}
+
+/// The lines of `cargo --message-format=json` that matter here.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    #[serde(default)]
+    package_id: String,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
+    #[serde(default)]
+    fresh: bool,
+}
+
+impl Job<'_> {
+    /// `cargo rustc`, because what is added for the linker then reaches this one crate: flags of the user's own
+    /// configuration stay in force, and dependencies are not compiled anew.
+    fn compile(&self, initial_memory: u64, say: Say) -> Result<Compiled> {
+        let mut command = self.toolchain.cargo(self.dir);
+        command.args(["rustc", "--release", "--lib", "--target", TARGET, "--color", "never"]);
+        // Without the rlib that tests need, link-time optimisation is possible.
+        command.args(["--crate-type", "cdylib", "--message-format", "json-render-diagnostics"]);
+        command.arg("--target-dir").arg(self.target_dir());
+        for (flag, wanted) in [("--offline", self.settings.offline), ("--locked", self.settings.locked)] {
+            if wanted {
+                command.arg(flag);
+            }
+        }
+        if let Some(jobs) = self.settings.jobs {
+            command.args(["--jobs", &jobs.to_string()]);
+        }
+        if let Some(sdk) = self.sdk {
+            command.args(["--config", &patch(sdk)?]);
+        }
+        command.args(["--", "-C", &format!("link-arg=--initial-memory={initial_memory}")]);
+
+        let mut artifact = None;
+        let mut complaint = String::new();
+        let status = process::run(command, None, &mut |stream, line| match stream {
+            Stream::Out => artifact = self.artifact_in(line).or(artifact.take()),
+            Stream::Err if is_status(line) => say(line),
+            Stream::Err => {
+                complaint.push_str(line);
+                complaint.push('\n');
+            }
+        })?;
+        if !status.success() {
+            return match memory_wanted(&complaint) {
+                Some(bytes) => Ok(Compiled::NeedsMemory(bytes)),
+                None => Err(anyhow!("{} does not build:\n{}", self.package.name, complaint.trim_end())),
+            };
+        }
+        // Warnings, if any.
+        complaint.lines().for_each(say);
+        let name = &self.package.name;
+        artifact.map(Compiled::Done).ok_or_else(|| anyhow!("cargo built {name}, but no .wasm file came of it"))
+    }
+
+    fn artifact_in(&self, line: &str) -> Option<Artifact> {
+        let message: Message = serde_json::from_str(line).ok()?;
+        if message.reason != "compiler-artifact" || message.package_id != self.package.id {
+            return None;
+        }
+        let wasm = message.filenames.into_iter().find(|file| file.extension() == Some(OsStr::new("wasm")))?;
+        Some(Artifact { wasm, fresh: message.fresh })
+    }
+
+    fn target_dir(&self) -> PathBuf {
+        let base = match &self.settings.target_dir {
+            Some(folder) => std::path::absolute(folder).unwrap_or_else(|_| folder.clone()),
+            None => self.workspace.target_directory.join("hotcell"),
+        };
+        base.join(format!("build-{}", self.toolchain.id))
+    }
+
+    /// All that the component depends on: the sources that cargo lists, and what steers cargo itself.
+    fn inputs(&self, wasm: &Path) -> Result<Vec<PathBuf>> {
+        let list = wasm.with_extension("d");
+        let text = std::fs::read_to_string(&list).with_context(|| format!("read cargo's list {}", list.display()))?;
+        let made_here = self.target_dir();
+        let sources = sources_in(&text).into_iter().map(|file| self.dir.join(file));
+        let mut inputs: BTreeSet<PathBuf> = sources.filter(|file| !file.starts_with(&made_here)).collect();
+        let manifests: BTreeSet<PathBuf> = inputs.iter().filter_map(|file| manifest_of(file)).collect();
+        inputs.extend(manifests);
+        let root = &self.workspace.workspace_root;
+        inputs.extend([self.dir.join("Cargo.toml"), root.join("Cargo.toml"), root.join("Cargo.lock")]);
+        for folder in self.dir.ancestors().take_while(|folder| folder.starts_with(root)) {
+            let steering = [".cargo/config.toml", "rust-toolchain.toml", "rust-toolchain"];
+            inputs.extend(steering.map(|name| folder.join(name)));
+        }
+        Ok(inputs.into_iter().collect())
+    }
+}
+
+fn manifest_of(source: &Path) -> Option<PathBuf> {
+    source.ancestors().skip(1).map(|folder| folder.join("Cargo.toml")).find(|file| file.is_file())
+}
+
+/// The setting that makes cargo take the SDK from `sdk` instead of the registry. The SDK's own macros are a path beside it.
+fn patch(sdk: &Path) -> Result<String> {
+    let folder = sdk.join("guest-sdk").join("rust");
+    if !folder.join("Cargo.toml").is_file() {
+        bail!("no SDK in {}", folder.display());
+    }
+    let text = folder.to_str().with_context(|| format!("{} is no UTF-8, which cargo's settings must be", folder.display()))?;
+    Ok(format!("patch.crates-io.{SDK}.path={}", quoted(text)?))
+}
+
+/// As a TOML string: its escapes are those of JSON.
+pub(super) fn quoted(text: &str) -> Result<String> {
+    serde_json::to_string(text).context("quote a path")
+}
+
+/// The files after the colon of a make rule; a space in a name is escaped.
+fn sources_in(rule: &str) -> Vec<PathBuf> {
+    let Some((_, files)) = rule.lines().next().and_then(|line| line.split_once(".wasm: ")) else { return Vec::new() };
+    let mut names = vec![String::new()];
+    let mut letters = files.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, letters.peek(), names.last_mut()) {
+            ('\\', Some(' '), Some(name)) => {
+                name.push(' ');
+                letters.next();
+            }
+            (' ', ..) => names.push(String::new()),
+            (letter, _, Some(name)) => name.push(letter),
+            (_, _, None) => {}
+        }
+    }
+    names.into_iter().filter(|name| !name.is_empty()).map(PathBuf::from).collect()
+}
+
+/// Whether a line is cargo's word on its progress: a verb, set right in twelve columns.
+pub(super) fn is_status(line: &str) -> bool {
+    let Some((verb, rest)) = line.split_at_checked(12) else { return false };
+    let verb = verb.trim_start();
+    rest.starts_with(' ') && verb.starts_with(|letter: char| letter.is_ascii_uppercase()) && verb.chars().all(char::is_alphabetic)
+}
+
+/// The linker's answer to a start that is too small for the module's own data.
+fn memory_wanted(complaint: &str) -> Option<u64> {
+    let (_, after) = complaint.split_once("initial memory too small, ")?;
+    after.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Preference;
+    use super::super::standin::Programs;
+    use super::*;
+
+    #[test]
+    fn a_folder_without_a_manifest_is_told_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = BuildSettings::new(Programs::new().search(Preference::Installed));
+        let error = build(folder.path(), &settings, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("no Cargo.toml in ") && error.ends_with("`hotcell new NAME`"), "{error}");
+        let error = build(&folder.path().join("none"), &settings, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("find the folder "), "{error}");
+    }
+
+    fn workspace(packages: &[(&str, &str)]) -> Workspace {
+        let packages: Vec<String> = packages
+            .iter()
+            .map(|(name, kind)| {
+                format!(
+                    r#"{{"name": "{name}", "id": "{name}", "manifest_path": "/w/{name}/Cargo.toml", "dependencies": [],
+                        "targets": [{{"kind": ["{kind}"], "crate_types": ["{kind}"]}}]}}"#
+                )
+            })
+            .collect();
+        let text = format!(
+            r#"{{"packages": [{}], "workspace_root": "/w", "target_directory": "/w/target"}}"#,
+            packages.join(",")
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn the_package_at_the_folder_is_built_and_a_workspace_is_asked_which() {
+        let both = workspace(&[("a", "cdylib"), ("b", "cdylib"), ("c", "lib")]);
+        assert_eq!(both.package_at(Path::new("/w/b")).ok().map(|package| package.name.as_str()), Some("b"));
+        let error = |workspace: &Workspace| workspace.package_at(Path::new("/w")).err().unwrap().to_string();
+        assert_eq!(error(&both), "/w is a workspace of several tools: name the folder of one:\n  /w/a\n  /w/b");
+        assert_eq!(error(&workspace(&[("a", "cdylib")])), "/w is a workspace: name its tool's folder, /w/a");
+        assert_eq!(error(&workspace(&[("c", "lib")])), "/w is a workspace without a tool in it");
+    }
+
+    #[test]
+    fn a_package_that_is_no_component_is_told_what_to_add() {
+        let packages = workspace(&[("c", "lib"), ("d", "bin")]).packages;
+        let [plain, program] = packages.as_slice() else { panic!("two packages") };
+        let error = plain.check_component().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "c does not build a component: add to /w/c/Cargo.toml:\n[lib]\ncrate-type = [\"cdylib\", \"rlib\"]"
+        );
+        assert!(program.check_component().unwrap_err().to_string().starts_with("d has no library, and a tool is one"));
+    }
+
+    #[test]
+    fn a_patch_of_the_users_own_is_seen() {
+        for manifest in [
+            "[patch.crates-io]\nhotcell-guest = { path = \"../sdk\" }",
+            "[patch.crates-io]\nserde = \"1\"\nhotcell-guest.path = \"../sdk\"",
+            "[patch.crates-io.hotcell-guest]\npath = \"../sdk\"",
+            "[patch.\"crates-io\"]\n\"hotcell-guest\" = { path = \"../sdk\" }",
+        ] {
+            assert!(patches_sdk(manifest), "{manifest}");
+        }
+        for manifest in [
+            "[dependencies]\nhotcell-guest = \"0.1\"",
+            "[patch.crates-io]\nhotcell-guest-macros = { path = \"m\" }\n[dependencies]\nhotcell-guest = \"0.1\"",
+            "",
+        ] {
+            assert!(!patches_sdk(manifest), "{manifest}");
+        }
+    }
+
+    #[test]
+    fn cargos_progress_is_told_from_the_compilers_words() {
+        for line in ["   Compiling serde v1.0.0", "    Finished `release` profile", "     Locking 3 packages"] {
+            assert!(is_status(line), "{line}");
+        }
+        for line in ["error: expected `;`", "   --> src/lib.rs:1:1", "warning: unused", "            |", "", "é"] {
+            assert!(!is_status(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_linkers_wish_is_read_and_rounded_up() {
+        let complaint = "  = note: rust-lld: error: initial memory too small, 5308416 bytes needed\n";
+        assert_eq!(memory_wanted(complaint), Some(5_308_416));
+        assert_eq!(memory_wanted("error: linking failed"), None);
+        assert_eq!(enough_for(5_308_416), 7 << 20);
+    }
+
+    #[test]
+    fn cargos_list_of_sources_is_read_with_its_escapes() {
+        let rule = "/t/wasm32-wasip2/release/a.wasm: /w/a/src/lib.rs /w/with\\ space/x.rs\n\n/w/a/src/lib.rs:\n";
+        assert_eq!(sources_in(rule), [PathBuf::from("/w/a/src/lib.rs"), PathBuf::from("/w/with space/x.rs")]);
+        assert!(sources_in("").is_empty());
+    }
+
+    #[test]
+    fn the_sdk_must_be_where_it_is_said_to_be() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(patch(folder.path()).unwrap_err().to_string().starts_with("no SDK in "));
+        let sdk = folder.path().join("guest-sdk/rust");
+        std::fs::create_dir_all(&sdk).unwrap();
+        std::fs::write(sdk.join("Cargo.toml"), "").unwrap();
+        assert_eq!(patch(folder.path()).unwrap(), format!("patch.crates-io.hotcell-guest.path=\"{}\"", sdk.display()));
+    }
+}

@@ -1,0 +1,272 @@
+//! Runs other programs: bounded in time, free of what an outer cargo left in the environment, line by line.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// How often a wait looks whether the child is gone or its time is up.
+const TICK: Duration = Duration::from_millis(20);
+
+/// How long a child's output may stay open after it ended: a daemon that it left behind holds the pipe for ever.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// What a program that is asked to stop may still take to clean up, before it is killed.
+const STOP: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    Out,
+    Err,
+}
+
+pub(super) struct Output {
+    pub(super) status: ExitStatus,
+    pub(super) out: String,
+    pub(super) err: String,
+}
+
+impl Output {
+    /// The last thing that the program said, which is where most of them put their reason.
+    pub(super) fn reason(&self) -> String {
+        last_line(&self.err)
+            .or_else(|| last_line(&self.out))
+            .map_or_else(|| self.status.to_string(), str::to_owned)
+    }
+}
+
+pub(super) fn last_line(text: &str) -> Option<&str> {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty())
+}
+
+/// The first executable file called `name` in the folders of `path`.
+pub(super) fn which(name: &str, path: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|file| is_executable(file))
+}
+
+pub(super) fn is_executable(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// A command that sees `path` as its PATH, and nothing of a cargo that may have started this process.
+pub(super) fn command(program: &Path, path: &OsStr) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if leaks(&name) {
+            command.env_remove(name);
+        }
+    }
+    // cargo run and cargo test put the folders of their own toolchain there, which another rustc must not load from.
+    if std::env::var_os("CARGO").is_some() {
+        command.env_remove("LD_LIBRARY_PATH").env_remove("DYLD_FALLBACK_LIBRARY_PATH");
+    }
+    command.env("PATH", path);
+    command
+}
+
+/// Whether a variable steers one particular build, so that it would steer the guest's build by accident.
+fn leaks(name: &OsStr) -> bool {
+    const NAMES: [&str; 16] = [
+        "CARGO",
+        "CARGO_CRATE_NAME",
+        "CARGO_ENCODED_RUSTDOCFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "CARGO_MAKEFLAGS",
+        "CARGO_PRIMARY_PACKAGE",
+        "CARGO_TARGET_DIR",
+        "CARGO_TARGET_TMPDIR",
+        "RUSTC",
+        "RUSTC_BOOTSTRAP",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "RUSTC_WRAPPER",
+        "RUSTDOC",
+        "RUSTFLAGS",
+        "RUSTUP_TOOLCHAIN",
+        "RUST_RECURSION_COUNT",
+    ];
+    const BEGINNINGS: [&str; 6] =
+        ["CARGO_BIN_", "CARGO_BUILD_", "CARGO_CFG_", "CARGO_FEATURE_", "CARGO_MANIFEST_", "CARGO_PKG_"];
+    let Some(name) = name.to_str() else { return false };
+    // A bound on the machine's load is no setting of one build.
+    name != "CARGO_BUILD_JOBS" && (NAMES.contains(&name) || BEGINNINGS.iter().any(|start| name.starts_with(start)))
+}
+
+/// Runs to the end and keeps what was printed.
+pub(super) fn output(command: Command, limit: Duration) -> Result<Output> {
+    let (mut out, mut err) = (String::new(), String::new());
+    let status = run(command, Some(limit), &mut |stream, line| {
+        let text = if stream == Stream::Out { &mut out } else { &mut err };
+        text.push_str(line);
+        text.push('\n');
+    })?;
+    Ok(Output { status, out, err })
+}
+
+/// Runs to the end, handing over each line as it comes. With a `limit` the program gets a process group of its own,
+/// which is stopped as a whole when the time is up.
+pub(super) fn run(
+    mut command: Command,
+    limit: Option<Duration>,
+    on_line: &mut dyn FnMut(Stream, &str),
+) -> Result<ExitStatus> {
+    let shown = shown(&command);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if limit.is_some() {
+        command.process_group(0);
+    }
+    let mut child = spawn(&mut command).with_context(|| format!("start `{shown}`"))?;
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    let lines = read_lines(&mut child);
+    let mut ended: Option<Instant> = None;
+    loop {
+        match lines.recv_timeout(TICK) {
+            Ok((stream, line)) => on_line(stream, &line),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if ended.is_some_and(|at| at.elapsed() > GRACE) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                if ended.is_none() && has_ended(&mut child)? {
+                    ended = Some(Instant::now());
+                }
+            }
+        }
+        if ended.is_none() && is_over() {
+            break;
+        }
+    }
+    while !is_over() && !has_ended(&mut child)? {
+        std::thread::sleep(TICK.min(Duration::from_millis(2)));
+    }
+    if let Some(status) = child.try_wait().with_context(|| format!("wait for `{shown}`"))? {
+        return Ok(status);
+    }
+    stop(&mut child)?;
+    bail!("`{shown}` did not end within {} s and was stopped", limit.unwrap_or_default().as_secs())
+}
+
+fn has_ended(child: &mut Child) -> Result<bool> {
+    Ok(child.try_wait().context("wait for a program")?.is_some())
+}
+
+/// Only for a child that leads its own process group.
+fn stop(child: &mut Child) -> Result<()> {
+    let group = Pid::from_child(child);
+    kill_process_group(group, Signal::TERM).ok();
+    let asked = Instant::now();
+    while asked.elapsed() < STOP && !has_ended(child)? {
+        std::thread::sleep(TICK);
+    }
+    // Also when the leader is gone: the others of its group may not be.
+    kill_process_group(group, Signal::KILL).ok();
+    child.wait().context("wait for a stopped program")?;
+    Ok(())
+}
+
+/// Another thread that forks at the wrong moment keeps a freshly written program open for writing: try again.
+fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    for _ in 0..10 {
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::sleep(TICK),
+            other => return other,
+        }
+    }
+    command.spawn()
+}
+
+fn read_lines(child: &mut Child) -> Receiver<(Stream, String)> {
+    let (sender, receiver) = sync_channel(256);
+    if let Some(out) = child.stdout.take() {
+        read_from(out, Stream::Out, sender.clone());
+    }
+    if let Some(err) = child.stderr.take() {
+        read_from(err, Stream::Err, sender);
+    }
+    receiver
+}
+
+fn read_from(source: impl Read + Send + 'static, stream: Stream, sender: SyncSender<(Stream, String)>) {
+    std::thread::spawn(move || {
+        let mut source = BufReader::new(source);
+        let mut line = Vec::new();
+        while matches!(source.read_until(b'\n', &mut line), Ok(1..)) {
+            let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
+            line.clear();
+            if sender.send((stream, text)).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// The command as a person would type it.
+pub(super) fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let words = [program.file_name().map_or_else(|| program.as_os_str().to_owned(), OsString::from)]
+        .into_iter()
+        .chain(command.get_args().map(OsStr::to_owned));
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::standin::Programs;
+    use super::*;
+
+    #[test]
+    fn what_steers_an_outer_build_is_removed_and_what_a_user_sets_for_every_build_stays() {
+        for gone in ["RUSTC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN", "CARGO_PKG_NAME", "CARGO_BUILD_TARGET", "CARGO"] {
+            assert!(leaks(OsStr::new(gone)), "{gone}");
+        }
+        for kept in ["CARGO_HOME", "RUSTUP_HOME", "CARGO_BUILD_JOBS", "CARGO_NET_OFFLINE", "PATH", "HOME"] {
+            assert!(!leaks(OsStr::new(kept)), "{kept}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_stopped_with_its_children() {
+        let programs = Programs::new().with("hang", "echo $$; sleep 600 & wait");
+        let started = Instant::now();
+        let mut group = String::new();
+        let error = run(programs.command("hang"), Some(Duration::from_millis(200)), &mut |_, line| {
+            group = line.to_owned();
+        })
+        .unwrap_err();
+        assert!(error.to_string().contains("`hang` did not end within 0 s and was stopped"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(10));
+        let group = Pid::from_raw(group.parse().unwrap()).unwrap();
+        // The sleeping child may stay for a moment as a zombie that init has yet to collect.
+        let gone = || rustix::process::test_kill_process_group(group).is_err();
+        let asked = Instant::now();
+        while !gone() && asked.elapsed() < Duration::from_secs(5) {
+            std::thread::yield_now();
+        }
+        assert!(gone(), "the process group still lives");
+    }
+
+    #[test]
+    fn a_daemon_that_keeps_the_output_open_does_not_keep_us() {
+        let programs = Programs::new().with("leaver", "sleep 5 & echo done");
+        let started = Instant::now();
+        let output = output(programs.command("leaver"), Duration::from_secs(60)).unwrap();
+        assert_eq!(output.out, "done\n");
+        assert!(output.status.success() && started.elapsed() < Duration::from_secs(4));
+    }
+
+    #[test]
+    fn the_reason_is_the_last_line_said() {
+        let programs = Programs::new().with("fails", "echo fine; echo 'error: no route' >&2; echo >&2; exit 3");
+        let output = output(programs.command("fails"), Duration::from_secs(60)).unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(output.reason(), "error: no route");
+    }
+}
