@@ -1,1 +1,7 @@
-fn main(){}
+//! The `hotcell` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hotcell::cli::run()
+}

@@ -24,9 +24,7 @@ fn steps(pointer: &str) -> Vec<String> {
 
 fn contains_name(value: &Value, name: &str) -> bool {
     match value {
-        Value::Object(fields) => {
-            fields.contains_key(name) || fields.values().any(|inner| contains_name(inner, name))
-        }
+        Value::Object(fields) => fields.contains_key(name) || fields.values().any(|inner| contains_name(inner, name)),
         Value::Array(items) => items.iter().any(|item| contains_name(item, name)),
         _ => false,
     }

@@ -38,6 +38,7 @@ pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>
     };
     if journey.trail.has_partial_result() {
         journey.pass_through(Status::PartialResult, "the tool gave a partial result");
+        journey.pass_through(Status::Running, "and ran on");
     }
     let (output, error) = match execution.outcome {
         Ok(GuestOutcome::Success(output)) => (Some(output), None),
@@ -67,23 +68,30 @@ fn read(tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal
     for block in &content {
         let kind = block.kind.as_str();
         if !GUEST_BLOCKS.contains(&kind) {
-            return Err(broken("content_invalid", format!("the tool returned a block of type {kind:?}, which it may not write")));
+            return Err(broken(
+                "content_invalid",
+                format!("the tool returned a block of type {kind:?}, which it may not write"),
+            ));
         }
         if !declared.is_empty() && !declared.iter().any(|name| name == kind) {
-            return Err(broken("content_type_not_declared", format!("the tool returned `{kind}`, which it does not declare")));
+            return Err(broken(
+                "content_type_not_declared",
+                format!("the tool returned `{kind}`, which it does not declare"),
+            ));
         }
     }
-    let structured = output
-        .structured
-        .map(|text| serde_json::from_str(&text))
-        .transpose()
-        .map_err(|error| broken("output_schema_mismatch", format!("the tool's structured output is not JSON: {error}")))?;
+    let structured = output.structured.map(|text| serde_json::from_str(&text)).transpose().map_err(|error| {
+        broken("output_schema_mismatch", format!("the tool's structured output is not JSON: {error}"))
+    })?;
     match &structured {
         Some(value) => tool.contract().check_output(value).map_err(|mismatch| {
             broken("output_schema_mismatch", format!("the tool's output does not satisfy its own schema: {mismatch}"))
         })?,
         None if whole && tool.contract().promises_structured_output() => {
-            return Err(broken("output_schema_mismatch", "the tool promises structured output and gave none".to_owned()));
+            return Err(broken(
+                "output_schema_mismatch",
+                "the tool promises structured output and gave none".to_owned(),
+            ));
         }
         None => {}
     }

@@ -29,14 +29,8 @@ pub(super) fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Pe
     };
     let limits = journey.request.limits.clone().with_timeout_ms(tool.timeout_ms());
     let tool_id = &tool.declaration().tool_id;
-    let verdict = policy::decide(
-        subject,
-        tool_id,
-        tool.permission_profile(),
-        &journey.request.grants,
-        input.clone(),
-        limits,
-    );
+    let verdict =
+        policy::decide(subject, tool_id, tool.permission_profile(), &journey.request.grants, input.clone(), limits);
     let decision = verdict.decision;
     let summary = json!({
         "decision_id": decision.decision_id,
@@ -67,8 +61,10 @@ fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &crate::record::I
         contract.check_model_input(value)
     };
     checked.map_err(|mismatch| {
-        let message = format!("the input, as it was changed on its way, does not satisfy the tool's schema: {mismatch}");
-        let class = if journey.mutations.is_empty() { ErrorClass::SchemaValidationFailed } else { ErrorClass::HookBlocked };
+        let message =
+            format!("the input, as it was changed on its way, does not satisfy the tool's schema: {mismatch}");
+        let class =
+            if journey.mutations.is_empty() { ErrorClass::SchemaValidationFailed } else { ErrorClass::HookBlocked };
         Refusal::new(class, "call_input_mismatch", message)
     })
 }

@@ -69,7 +69,9 @@ fn spill(journey: &mut Journey<'_>, persisted: &mut Persisted, limit: u64) -> an
         let strategy = Strategy::PreviewAndPersist;
         let id = persisted.result_id;
         let kept = decision(journey, id, strategy, limit, reference.size_bytes, preview, Some(reference));
-        journey.trail.emit(EventType::ResultPersisted, json!({ "decision_id": kept.decision_id, "persisted_ref": record }));
+        journey
+            .trail
+            .emit(EventType::ResultPersisted, json!({ "decision_id": kept.decision_id, "persisted_ref": record }));
         journey.persistence.push(kept);
     }
 }
@@ -86,7 +88,9 @@ fn largest_text(content: &[Content]) -> Option<(usize, u64)> {
 fn spill_block(journey: &Journey<'_>, persisted: &mut Persisted, at: usize) -> anyhow::Result<PersistedRef> {
     let Some(block) = persisted.mapped.content.get_mut(at) else { anyhow::bail!("no block {at}") };
     let reference = match (block.kind.as_str(), block.as_text()) {
-        (TEXT | "log" | "diff", Some(text)) => journey.services.payloads.keep(text.as_bytes(), "text/plain; charset=utf-8")?,
+        (TEXT | "log" | "diff", Some(text)) => {
+            journey.services.payloads.keep(text.as_bytes(), "text/plain; charset=utf-8")?
+        }
         _ => journey.services.payloads.keep(&serde_json::to_vec(block)?, "application/json")?,
     };
     let preview = preview(block.as_text().unwrap_or_default());

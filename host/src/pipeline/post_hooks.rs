@@ -49,7 +49,8 @@ async fn one(journey: &mut Journey<'_>, hook: &dyn Hook, succeeded: bool, mapped
             HookOutput::UpdatedOutput(value) => {
                 let checked = journey.tool.as_ref().map_or(Ok(()), |tool| tool.contract().check_output(&value));
                 if let Err(mismatch) = checked {
-                    let message = format!("the hook {} changed the output, and broke its schema: {mismatch}", hook.id());
+                    let message =
+                        format!("the hook {} changed the output, and broke its schema: {mismatch}", hook.id());
                     mapped.error = Some(Refusal::new(ErrorClass::ExecutionFailed, "result_mapping_failed", message));
                 } else {
                     // Mapped a second time, by the hook that owns this update (AT-PIPE-10).
@@ -59,7 +60,9 @@ async fn one(journey: &mut Journey<'_>, hook: &dyn Hook, succeeded: bool, mapped
                 }
             }
             HookOutput::AdditionalContext(context) => journey.additional_context.push(context),
-            HookOutput::Stop { reason } => journey.additional_context.push(json!({ "stop": reason, "hook": hook.id() })),
+            HookOutput::Stop { reason } => {
+                journey.additional_context.push(json!({ "stop": reason, "hook": hook.id() }))
+            }
             HookOutput::Message(_) | HookOutput::UpdatedInput(_) => {}
         }
     }

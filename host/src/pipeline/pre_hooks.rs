@@ -35,7 +35,9 @@ async fn one(journey: &mut Journey<'_>, hook: &Arc<dyn Hook>, input: Input) -> R
     let answer = hook.pre_tool_use(&call).await;
     let outputs = answer.as_ref().map_or(0, Vec::len);
     let error = answer.as_ref().err();
-    journey.trail.emit(EventType::PreHookCompleted, json!({ "hook_id": hook.id(), "outputs": outputs, "error": error }));
+    journey
+        .trail
+        .emit(EventType::PreHookCompleted, json!({ "hook_id": hook.id(), "outputs": outputs, "error": error }));
     let outputs = answer.map_err(|error| {
         let message = format!("the hook {} failed, and so the call may not go on", hook.id());
         Refusal::new(ErrorClass::HookBlocked, "hook_failed", message).detail(error)

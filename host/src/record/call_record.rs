@@ -1,6 +1,8 @@
 use serde::Serialize;
 
-use super::{PermissionDecision, ResultPersistence, ToolDeclaration, ToolEvent, ToolInvocation, ToolProgress, ToolResult};
+use super::{
+    PermissionDecision, ResultPersistence, ToolDeclaration, ToolEvent, ToolInvocation, ToolProgress, ToolResult,
+};
 
 /// Everything that is known of one call after its end.
 #[derive(Clone, Debug, Serialize)]

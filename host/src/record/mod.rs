@@ -38,7 +38,7 @@ pub use execution_profile::ExecutionProfile;
 pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, ProgressId, ResultId};
 pub use input::{Input, digest};
 pub use interface::ToolInterface;
-pub use invocation::{IllegalTransition, Transition, ToolInvocation};
+pub use invocation::{IllegalTransition, ToolInvocation, Transition};
 pub use mapping::ExternalMapping;
 pub use mutation::{InputMutation, MutationSource, changed_fields};
 pub use permission_profile::{AccessKind, PermissionProfile, RiskLevel, WriteEffect};

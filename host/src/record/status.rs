@@ -29,10 +29,7 @@ pub enum Status {
 impl Status {
     /// Nothing follows a terminal status; every invocation reaches exactly one.
     pub fn is_terminal(self) -> bool {
-        matches!(
-            self,
-            Self::Denied | Self::Succeeded | Self::Failed | Self::Canceled | Self::TimedOut | Self::Blocked
-        )
+        matches!(self, Self::Denied | Self::Succeeded | Self::Failed | Self::Canceled | Self::TimedOut | Self::Blocked)
     }
 
     /// The transition graph: whether `self` may be followed by `next` (requirements 1.9.2).

@@ -10,19 +10,20 @@ pub struct Metered {
 /// What a call consumed, also when it failed. An extension of `tool_result`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Units of wasmtime fuel: deterministic for the same component, input and grants.
+    /// Units of wasmtime fuel: deterministic for the same component, input and grants. A lower bound where a guest was
+    /// stopped in the middle of a computation.
     pub fuel: Metered,
     pub wall_ms: Metered,
     /// Bytes of all linear memories together, at their peak.
     pub memory_bytes: Metered,
     /// Elements of all tables together, at their peak.
     pub table_elements: Metered,
-    /// Core instances.
-    pub instances: Metered,
     /// Bytes of content and structured output that the guest returned.
     pub output_bytes: Metered,
     /// Bytes of stdout, stderr and log messages; `used` counts what was dropped, too.
     pub log_bytes: Metered,
+    /// Core instances of one component; more is refused, how many there are is not measured.
+    pub instances_limit: u64,
     /// Host handles (files, streams, pollables) open at once.
     pub handles_limit: u64,
     /// Bytes of wasm stack; overflow is a trap, the depth in use is not measured.

@@ -75,7 +75,8 @@ impl Cache {
         signed.extend_from_slice(&description);
         signed.extend_from_slice(code);
         let mac = self.authenticate(digest, &signed);
-        let mut file = tempfile::NamedTempFile::new_in(&self.dir).context("write to the cache of compiled components")?;
+        let mut file =
+            tempfile::NamedTempFile::new_in(&self.dir).context("write to the cache of compiled components")?;
         file.write_all(mac.as_bytes()).and_then(|()| file.write_all(&signed)).context("write a compiled component")?;
         file.persist(self.path(digest)).context("keep a compiled component")?;
         Ok(())
@@ -132,11 +133,12 @@ fn private() -> fs::Permissions {
 
 fn read_key(path: &Path) -> anyhow::Result<Option<[u8; 32]>> {
     use std::os::unix::fs::MetadataExt;
-    let mut file = match OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("open the key file {}", path.display())),
-    };
+    let mut file =
+        match OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("open the key file {}", path.display())),
+        };
     let metadata = file.metadata().context("look at the key file")?;
     if metadata.mode() & 0o077 != 0 {
         bail!("the key file {} can be read by others; remove it, a new one is made", path.display());

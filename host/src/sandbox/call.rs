@@ -8,8 +8,7 @@ use tokio::time::Instant;
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::executor::{
-    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run,
-    canceled,
+    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run, canceled,
 };
 use crate::policy::{Capability, Limits, Permit};
 use crate::record::{AbortReason, ErrorClass, Metered, Refusal, Usage};
@@ -217,9 +216,9 @@ fn blank(limits: &Limits) -> Usage {
         wall_ms: metered(u64::try_from(limits.wall.as_millis()).unwrap_or(u64::MAX)),
         memory_bytes: metered(limits.memory_bytes),
         table_elements: metered(limits.table_elements),
-        instances: metered(limits.instances),
         output_bytes: metered(limits.output_bytes),
         log_bytes: metered(limits.log_bytes),
+        instances_limit: limits.instances,
         handles_limit: limits.handles,
         stack_bytes_limit: WASM_STACK_BYTES as u64,
     }
@@ -247,7 +246,8 @@ fn size(outcome: &Outcome) -> u64 {
 
 fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
     if bytes.used > bytes.limit {
-        let message = format!("the tool returned {} bytes, {} are allowed; --max-output raises it", bytes.used, bytes.limit);
+        let message =
+            format!("the tool returned {} bytes, {} are allowed; --max-output raises it", bytes.used, bytes.limit);
         return Err(Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message));
     }
     let output = |output: Output| GuestOutput {

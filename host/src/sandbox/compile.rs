@@ -106,7 +106,9 @@ impl Compiler {
 
     fn too_much(&self, what: &str) -> Refusal {
         let message = match what {
-            "memory" => format!("compiling the component takes more than {} bytes of memory", self.settings.memory_bytes),
+            "memory" => {
+                format!("compiling the component takes more than {} bytes of memory", self.settings.memory_bytes)
+            }
             _ => format!("compiling the component takes more than {} s", self.settings.cpu_seconds),
         };
         Refusal::new(ErrorClass::SandboxViolation, "compile_limit", message)

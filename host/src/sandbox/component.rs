@@ -127,8 +127,12 @@ fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
     unsafe { Component::deserialize(engine.wasmtime(), compiled) }.map_err(|error| {
         let text = format!("{error:#}");
         if text.contains("limit") {
-            Refusal::new(ErrorClass::SandboxViolation, "memory_limit", "the component starts with more than any call may use")
-                .detail(text)
+            Refusal::new(
+                ErrorClass::SandboxViolation,
+                "memory_limit",
+                "the component starts with more than any call may use",
+            )
+            .detail(text)
         } else {
             Refusal::host_fault(text)
         }

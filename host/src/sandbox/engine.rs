@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use wasmtime::component::Linker;
-use wasmtime::{
-    Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails,
-};
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails};
 
 use super::component;
 use super::state::State;
@@ -175,11 +173,8 @@ impl Ticker {
                 }
             })
             .context("start the epoch thread")?;
-        let ticker = Arc::new(Self {
-            active: AtomicUsize::new(0),
-            asleep: AtomicU64::new(0),
-            thread: handle.thread().clone(),
-        });
+        let ticker =
+            Arc::new(Self { active: AtomicUsize::new(0), asleep: AtomicU64::new(0), thread: handle.thread().clone() });
         let _ = send.send(Arc::clone(&ticker));
         Ok(ticker)
     }

@@ -96,7 +96,8 @@ impl Logs {
             }
         }
         if inner.truncated {
-            let note = format!("the guest wrote {} bytes to its log; what is over the limit was dropped", inner.written);
+            let note =
+                format!("the guest wrote {} bytes to its log; what is over the limit was dropped", inner.written);
             content.push(Content::log("host", note));
         }
         content

@@ -78,7 +78,12 @@ impl Sandbox {
 
     /// Loads the component `bytes`, named `sha256:<hex>` by `digest`: from memory, from the cache on disk, or by
     /// compiling it in a child process. `limits` bound what its `describe` may use.
-    pub async fn load(&self, digest: &Arc<str>, bytes: &[u8], limits: &Limits) -> Result<Arc<LoadedComponent>, Refusal> {
+    pub async fn load(
+        &self,
+        digest: &Arc<str>,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<Arc<LoadedComponent>, Refusal> {
         if let Some(component) = self.get(digest) {
             return Ok(component);
         }
@@ -106,7 +111,11 @@ impl Sandbox {
 
     fn known(&self, digest: &str) -> Result<Arc<LoadedComponent>, Refusal> {
         self.get(digest).ok_or_else(|| {
-            Refusal::new(ErrorClass::DependencyUnavailable, "component_not_loaded", "the tool's component is not loaded")
+            Refusal::new(
+                ErrorClass::DependencyUnavailable,
+                "component_not_loaded",
+                "the tool's component is not loaded",
+            )
         })
     }
 }

@@ -34,7 +34,8 @@ pub(super) fn refusal(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refu
     if let Some(trap) = error.downcast_ref::<Trap>()
         && *trap == Trap::OutOfFuel
     {
-        let message = format!("the tool used up its CPU budget of {} units of fuel; --fuel raises it", seen.limits.fuel);
+        let message =
+            format!("the tool used up its CPU budget of {} units of fuel; --fuel raises it", seen.limits.fuel);
         return Refusal::new(ErrorClass::Timeout, "fuel_exhausted", message).native("out_of_fuel");
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
@@ -71,7 +72,10 @@ fn limit_hit(limit: &str, seen: &Circumstances<'_>) -> Refusal {
     match limit {
         "memory" => violation(
             "memory_limit",
-            format!("the tool needs more than the {} bytes of memory it may use; --memory raises it", seen.limits.memory_bytes),
+            format!(
+                "the tool needs more than the {} bytes of memory it may use; --memory raises it",
+                seen.limits.memory_bytes
+            ),
         ),
         _ => violation(
             "table_limit",
@@ -84,7 +88,9 @@ fn trapped(trap: Trap, seen: &Circumstances<'_>) -> Refusal {
     let (code, what) = match trap {
         Trap::StackOverflow => ("stack_overflow", "the tool used up its stack"),
         Trap::UnreachableCodeReached => ("guest_panicked", "the tool crashed"),
-        Trap::MemoryOutOfBounds | Trap::HeapMisaligned => ("memory_fault", "the tool touched memory that is not its own"),
+        Trap::MemoryOutOfBounds | Trap::HeapMisaligned => {
+            ("memory_fault", "the tool touched memory that is not its own")
+        }
         Trap::IntegerDivisionByZero | Trap::IntegerOverflow | Trap::BadConversionToInteger => {
             ("arithmetic_fault", "the tool computed something that has no result")
         }
@@ -105,7 +111,10 @@ fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
         return Refusal::new(
             ErrorClass::ResultTooLarge,
             "output_limit",
-            format!("the tool handed over more than {} bytes at once; --max-output raises it", seen.limits.output_bytes),
+            format!(
+                "the tool handed over more than {} bytes at once; --max-output raises it",
+                seen.limits.output_bytes
+            ),
         );
     }
     if has(&["resource limit exceeded: instance", "instance count"]) {
@@ -115,7 +124,10 @@ fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
         return violation("handle_limit", format!("the tool opened more than {} handles", seen.limits.handles));
     }
     if has(&["memory minimum size", "table minimum size", "memory limits", "table limits", "exceeds the limit"]) {
-        return violation("memory_limit", "the tool starts with more memory than it may use; --memory raises it".to_owned());
+        return violation(
+            "memory_limit",
+            "the tool starts with more memory than it may use; --memory raises it".to_owned(),
+        );
     }
     failed("guest_invalid", "the tool broke the contract with its host".to_owned(), seen).detail(text)
 }

@@ -163,7 +163,11 @@ impl Workspace {
         match tools.as_slice() {
             [] => bail!("{} is a workspace without a tool in it", dir.display()),
             [one] => bail!("{} is a workspace: name its tool's folder, {one}", dir.display()),
-            many => bail!("{} is a workspace of several tools: name the folder of one:\n  {}", dir.display(), many.join("\n  ")),
+            many => bail!(
+                "{} is a workspace of several tools: name the folder of one:\n  {}",
+                dir.display(),
+                many.join("\n  ")
+            ),
         }
     }
 
@@ -197,7 +201,10 @@ impl Package {
     fn check_component(&self) -> Result<()> {
         let is_library = |target: &Target| target.kind.iter().any(|kind| kind.ends_with("lib"));
         let library = self.targets.iter().find(|target| is_library(target)).ok_or_else(|| {
-            anyhow!("{} has no library, and a tool is one: put it into src/lib.rs, and add to Cargo.toml:\n{CDYLIB}", self.name)
+            anyhow!(
+                "{} has no library, and a tool is one: put it into src/lib.rs, and add to Cargo.toml:\n{CDYLIB}",
+                self.name
+            )
         })?;
         if !library.crate_types.iter().any(|kind| kind == "cdylib") {
             bail!("{} does not build a component: add to {}:\n{CDYLIB}", self.name, self.manifest_path.display());
@@ -331,7 +338,8 @@ fn patch(sdk: &Path) -> Result<String> {
     if !folder.join("Cargo.toml").is_file() {
         bail!("no SDK in {}", folder.display());
     }
-    let text = folder.to_str().with_context(|| format!("{} is no UTF-8, which cargo's settings must be", folder.display()))?;
+    let text =
+        folder.to_str().with_context(|| format!("{} is no UTF-8, which cargo's settings must be", folder.display()))?;
     Ok(format!("patch.crates-io.{SDK}.path={}", quoted(text)?))
 }
 
@@ -363,7 +371,9 @@ fn sources_in(rule: &str) -> Vec<PathBuf> {
 pub(super) fn is_status(line: &str) -> bool {
     let Some((verb, rest)) = line.split_at_checked(12) else { return false };
     let verb = verb.trim_start();
-    rest.starts_with(' ') && verb.starts_with(|letter: char| letter.is_ascii_uppercase()) && verb.chars().all(char::is_alphabetic)
+    rest.starts_with(' ')
+        && verb.starts_with(|letter: char| letter.is_ascii_uppercase())
+        && verb.chars().all(char::is_alphabetic)
 }
 
 /// The linker's answer to a start that is too small for the module's own data.

@@ -185,10 +185,12 @@ fn first_of_all(search: &Search, say: Say) -> Result<Toolchain> {
 pub(super) fn remedy(search: &Search) -> String {
     if search.which("rustup").is_some() {
         format!("Run: rustup target add {TARGET}")
-    } else if search.which("apt-get").is_some() {
-        format!("Run: sudo apt-get update && sudo apt-get install {}", packages::NAMES.join(" "))
     } else {
-        format!("Install Rust with rustup, then run: rustup target add {TARGET}")
+        match packages::Apt::find(search).and_then(|apt| apt.missing(&packages::NAMES)) {
+            Ok(missing) if missing.is_empty() => "Mend what is said of the packages, then run it again".to_owned(),
+            Ok(_) => format!("Run: sudo apt-get update && sudo apt-get install {}", packages::NAMES.join(" ")),
+            Err(_) => format!("Install Rust with rustup, then run: rustup target add {TARGET}"),
+        }
     }
 }
 
@@ -203,8 +205,8 @@ pub(super) fn installed(search: &Search) -> Result<Toolchain> {
         bail!("{} cannot build for {TARGET}: {}", rustc.display(), answer.reason());
     }
     let folder = PathBuf::from(answer.out.trim());
-    let library = standard_library(&folder)
-        .ok_or_else(|| anyhow!("{} has no standard library for {TARGET}", rustc.display()))?;
+    let library =
+        standard_library(&folder).ok_or_else(|| anyhow!("{} has no standard library for {TARGET}", rustc.display()))?;
     Ok(Toolchain::new(Way::Installed, cargo, None, &library.to_string_lossy(), &search.path))
 }
 

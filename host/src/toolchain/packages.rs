@@ -13,8 +13,8 @@ use super::find::{Search, Toolchain};
 use super::process::{self, Output, Stream};
 use super::{Say, TARGET, sysroot};
 
-/// The compiler, its cargo, the sources of the standard library, the component linker.
-pub(super) const NAMES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm"];
+/// The compiler, its cargo, the sources of the standard library, the component linker; and what cargo checks servers by.
+pub(super) const NAMES: [&str; 5] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm", "ca-certificates"];
 
 /// The release whose wasi-libc is new enough. Bookworm's own claims memory that belongs to others: every file
 /// operation of a guest linked with it fails. The package is for all architectures and depends on nothing.
@@ -100,6 +100,7 @@ impl<'a> Apt<'a> {
 
     fn install_missing(&self, say: Say) -> Result<()> {
         if !self.missing(&NAMES)?.is_empty() {
+            say(&format!("installing {}: some 240 MB with what they need", NAMES.join(", ")));
             // All of them, not only the missing: the compiler and the sources must be of one version.
             self.install(&NAMES, say)?;
         }
@@ -108,6 +109,7 @@ impl<'a> Apt<'a> {
             .with_context(|| format!("{}, which rust-web-llvm brings, is missing", sysroot::SYSTEM_LINKER))?;
         let linker = link.file_name().and_then(OsStr::to_str).context("name the linker's package")?;
         if !self.missing(&[linker])?.is_empty() {
+            say(&format!("installing {linker}"));
             self.install(&[linker], say)?;
         }
         Ok(())
@@ -119,7 +121,6 @@ impl<'a> Apt<'a> {
             bail!("packages are missing, which --offline forbids to download. Run: {by_hand}");
         }
         let prefix = self.as_root().with_context(|| format!("packages are missing. Run: {by_hand}"))?;
-        say(&format!("installing {}: some 240 MB with what they need", names.join(", ")));
         // Some source that has nothing to do with it may be broken: whether the lists suffice, the next step shows.
         if let Err(reason) = self.apt_get(&prefix, &["update"], say) {
             say(&format!("{reason:#}; trying with the lists as they are"));
@@ -139,7 +140,8 @@ impl<'a> Apt<'a> {
         if rustix::process::geteuid().is_root() {
             return Ok(Vec::new());
         }
-        let sudo = self.search.which("sudo").ok_or_else(|| anyhow!("only root may install them, and there is no sudo"))?;
+        let sudo =
+            self.search.which("sudo").ok_or_else(|| anyhow!("only root may install them, and there is no sudo"))?;
         let mut question = self.command(&sudo);
         question.args(["--non-interactive", "true"]);
         if !process::output(question, QUESTION)?.status.success() {
@@ -152,7 +154,11 @@ impl<'a> Apt<'a> {
     fn apt_get(&self, prefix: &[PathBuf], words: &[&str], say: Say) -> Result<()> {
         let mut line: Vec<&OsStr> = prefix.iter().map(|word| word.as_os_str()).collect();
         // sudo drops the environment, so the setting travels as a word of the command.
-        line.extend([OsStr::new("/usr/bin/env"), OsStr::new("DEBIAN_FRONTEND=noninteractive"), self.apt_get.as_os_str()]);
+        line.extend([
+            OsStr::new("/usr/bin/env"),
+            OsStr::new("DEBIAN_FRONTEND=noninteractive"),
+            self.apt_get.as_os_str(),
+        ]);
         let (program, rest) = line.split_first().context("an empty command")?;
         let mut command = self.command(Path::new(program));
         command.args(rest).args(WAITS).arg("-qq").args(words);
@@ -181,7 +187,8 @@ impl<'a> Apt<'a> {
         if !Path::new(KEYRING).is_file() {
             bail!("the keys that sign Debian's packages are missing. Run: sudo apt-get install debian-archive-keyring");
         }
-        let temporary = tempfile::Builder::new().prefix(".new-").tempdir_in(home).context("make a folder for wasi-libc")?;
+        let temporary =
+            tempfile::Builder::new().prefix(".new-").tempdir_in(home).context("make a folder for wasi-libc")?;
         let folder = std::fs::canonicalize(temporary.path())?;
         for name in ["lists/partial", "archives/partial"] {
             std::fs::create_dir_all(folder.join(name))?;
@@ -279,15 +286,21 @@ impl<'a> Apt<'a> {
 
 /// Bounds on what would otherwise hang: a silent mirror, another package manager at work.
 const WAITS: [&str; 8] = [
-    "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30", "-o", "Acquire::https::Timeout=30",
-    "-o", "DPkg::Lock::Timeout=120",
+    "-o",
+    "Acquire::Retries=2",
+    "-o",
+    "Acquire::http::Timeout=30",
+    "-o",
+    "Acquire::https::Timeout=30",
+    "-o",
+    "DPkg::Lock::Timeout=120",
 ];
 
 /// Debian's main archive among apt's sources; security updates and other projects have mirrors of their own.
 fn mirror_in(uris: &str) -> Option<&str> {
-    uris.lines().map(|line| line.trim_end_matches('/')).find(|uri| {
-        uri.ends_with("/debian") || (uri.starts_with("mirror+") && uri.ends_with("/debian.list"))
-    })
+    uris.lines()
+        .map(|line| line.trim_end_matches('/'))
+        .find(|uri| uri.ends_with("/debian") || (uri.starts_with("mirror+") && uri.ends_with("/debian.list")))
 }
 
 #[cfg(test)]
@@ -310,7 +323,10 @@ mod tests {
     fn the_mirror_is_the_systems_own() {
         let uris = "http://security.example/debian-security/\nhttps://mirror.example/x/debian/\n";
         assert_eq!(mirror_in(uris), Some("https://mirror.example/x/debian"));
-        assert_eq!(mirror_in("mirror+file:/etc/apt/mirrors/debian.list/"), Some("mirror+file:/etc/apt/mirrors/debian.list"));
+        assert_eq!(
+            mirror_in("mirror+file:/etc/apt/mirrors/debian.list/"),
+            Some("mirror+file:/etc/apt/mirrors/debian.list")
+        );
         assert_eq!(mirror_in("https://example/ubuntu/"), None);
     }
 
@@ -330,7 +346,10 @@ mod tests {
         let error = find(&programs.search(Preference::Packages), &mut |line| said.push(line.to_owned())).unwrap_err();
         let error = format!("{error:#}");
         assert!(error.contains("apt-get install failed: E: Unable to locate package rustc-web"), "{error}");
-        assert!(error.contains("sudo apt-get install rustc-web cargo-web rust-web-src rust-web-llvm"), "{error}");
+        assert!(
+            error.contains("sudo apt-get install rustc-web cargo-web rust-web-src rust-web-llvm ca-certificates"),
+            "{error}"
+        );
         assert!(said.iter().any(|line| line.starts_with("installing rustc-web, cargo-web")), "{said:?}");
     }
 

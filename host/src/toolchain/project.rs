@@ -42,10 +42,50 @@ const RUST_CONFIG: &str = include_str!("template/rust/cargo-config.toml");
 
 /// Names that a crate cannot have, or that would hide another.
 const TAKEN: [&str; 44] = [
-    "abstract", "alloc", "as", "async", "await", "become", "box", "break", "const", "continue", "core", "do", "dyn",
-    "else", "enum", "extern", "false", "final", "fn", "for", "gen", "hotcell-guest", "hotcell_guest", "if", "impl",
-    "in", "let", "loop", "macro", "match", "mod", "move", "mut", "pub", "ref", "return", "self", "static", "std",
-    "struct", "test", "type", "unsafe", "use",
+    "abstract",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "const",
+    "continue",
+    "core",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "hotcell-guest",
+    "hotcell_guest",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "static",
+    "std",
+    "struct",
+    "test",
+    "type",
+    "unsafe",
+    "use",
 ];
 
 /// Writes a new project into `<parent>/<name>`, whole or not at all. `sdk` is the folder that `write_sdk` gave.
@@ -85,7 +125,8 @@ fn write(file: &Path, text: &str) -> Result<()> {
 
 /// The name is that of a folder, of a crate, and the first part of every tool's id.
 fn check_name(name: &str) -> Result<()> {
-    const RULE: &str = "a name begins with a lower-case letter and goes on with lower-case letters, digits, `-` and `_`";
+    const RULE: &str =
+        "a name begins with a lower-case letter and goes on with lower-case letters, digits, `-` and `_`";
     let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || matches!(letter, '-' | '_');
     if !name.starts_with(|letter: char| letter.is_ascii_lowercase()) || !name.chars().all(fits) {
         bail!("{name:?} cannot be a project's name: {RULE}");
@@ -108,7 +149,9 @@ mod tests {
         for name in ["a", "word-count", "tool_2", &"a".repeat(64)] {
             assert!(check_name(name).is_ok(), "{name}");
         }
-        for name in ["", "2x", "-x", "Upper", "a b", "a/b", "..", "a.b", "ä", "fn", "self", "std", "hotcell-guest", "trait"] {
+        for name in
+            ["", "2x", "-x", "Upper", "a b", "a/b", "..", "a.b", "ä", "fn", "self", "std", "hotcell-guest", "trait"]
+        {
             let error = check_name(name).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{name:?} cannot be a project's name: ")), "{error}");
         }
@@ -159,7 +202,8 @@ mod tests {
         let error = new_project(&parent.path().join("file"), "tool", Language::Rust, None).unwrap_err();
         assert!(format!("{error:#}").starts_with("make "), "{error:#}");
 
-        let mut left: Vec<_> = std::fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut left: Vec<_> =
+            std::fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["file", "mine"]);
     }

@@ -81,7 +81,9 @@ mod tests {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
             // What a tool that depends on the SDK never compiles.
-            if ["target", "tests", "examples", "benches", "Cargo.lock"].contains(&name.as_str()) || name.starts_with('.') {
+            if ["target", "tests", "examples", "benches", "Cargo.lock"].contains(&name.as_str())
+                || name.starts_with('.')
+            {
                 continue;
             }
             if entry.path().is_dir() {

@@ -36,9 +36,12 @@ pub fn survey(search: &Search) -> Vec<Finding> {
     let ready = allowed.iter().find(|finding| finding.state == State::Ready);
     let possible = allowed.iter().find(|finding| finding.state == State::Absent);
     let verdict = match (ready, possible) {
-        (Some(way), _) => {
-            Finding { subject: "building tools", state: State::Ready, detail: format!("through {}", way.subject), mend: None }
-        }
+        (Some(way), _) => Finding {
+            subject: "building tools",
+            state: State::Ready,
+            detail: format!("through {}", way.subject),
+            mend: None,
+        },
         (None, Some(way)) => Finding {
             subject: "building tools",
             state: State::Absent,
@@ -74,9 +77,7 @@ fn by_installed(search: &Search) -> Finding {
 /// Whether rustup could be asked; whether its download works is known only when it is tried.
 fn by_rustup(search: &Search) -> Finding {
     let (state, detail, mend) = match search.which("rustup") {
-        Some(rustup) => {
-            (State::Absent, rustup.display().to_string(), Some(format!("rustup target add {TARGET}")))
-        }
+        Some(rustup) => (State::Absent, rustup.display().to_string(), Some(format!("rustup target add {TARGET}"))),
         None => (State::Missing, "no rustup on PATH".to_owned(), None),
     };
     Finding { subject: RUSTUP, state, detail, mend }
@@ -145,7 +146,10 @@ mod tests {
         let findings = survey(&programs.search(Preference::Packages));
         assert_eq!(verdict(&findings).1, "the first build sets up the system's packages");
         let last = findings.last().unwrap();
-        assert!(last.detail.ends_with("not installed: rustc-web, rust-web-src, rust-web-llvm"), "{last:?}");
+        assert!(
+            last.detail.ends_with("not installed: rustc-web, rust-web-src, rust-web-llvm, ca-certificates"),
+            "{last:?}"
+        );
     }
 
     #[test]

@@ -124,7 +124,10 @@ fn lay_out(search: &Search, root: &Path, wasi_libc: &Path) -> Result<()> {
     let system = PathBuf::from(ask(search, &["--print", "sysroot"])?).join("lib/rustlib");
     let sources = system.join("src");
     if !sources.join("rust/library/std").is_dir() {
-        bail!("the sources of the standard library are not in {}: package rust-web-src is incomplete", sources.display());
+        bail!(
+            "the sources of the standard library are not in {}: package rust-web-src is incomplete",
+            sources.display()
+        );
     }
     let host = ask(search, &["--version", "--verbose"])?;
     let host = host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc did not name its host")?;
@@ -141,7 +144,8 @@ fn lay_out(search: &Search, root: &Path, wasi_libc: &Path) -> Result<()> {
     }
     let rustc = root.join("bin/rustc");
     // The folder is moved when it is complete, so the script must not know where it lies.
-    let script = format!("#!/bin/sh\nd=$(cd \"${{0%/*}}/..\" && pwd -P) && exec {SYSTEM_RUSTC} --sysroot \"$d\" \"$@\"\n");
+    let script =
+        format!("#!/bin/sh\nd=$(cd \"${{0%/*}}/..\" && pwd -P) && exec {SYSTEM_RUSTC} --sysroot \"$d\" \"$@\"\n");
     std::fs::write(&rustc, script).context("write the compiler's wrapper")?;
     std::fs::set_permissions(&rustc, std::fs::Permissions::from_mode(0o755))?;
     Ok(())
@@ -152,6 +156,8 @@ fn compile(search: &Search, root: &Path, seed: &Path, say: Say) -> Result<()> {
     let manifest = "[package]\nname = \"std-seed\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[workspace]\n";
     std::fs::write(seed.join("Cargo.toml"), manifest)?;
     std::fs::write(seed.join("src/lib.rs"), "")?;
+    // What std depends on comes from cargo's registry, checked against the sums in the sources' own lock file: the
+    // copies in the package lack a prebuilt part.
     let mut command: Command = process::command(Path::new(SYSTEM_CARGO), &search.path);
     command.args(["build", "--release", "--color", "never", "-Zbuild-std=std,panic_abort", "--target", TARGET]);
     if search.offline {

@@ -1,0 +1,42 @@
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// A folder for one test, gone with it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let root = env::temp_dir().join(format!("hotcell-example-{}-{number}", process::id()));
+        let folder = Self(root);
+        for (path, text) in files {
+            folder.write(path, text.as_bytes());
+        }
+        folder
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn text(&self, path: &str) -> String {
+        self.0.join(path).display().to_string()
+    }
+
+    pub(crate) fn write(&self, path: &str, bytes: &[u8]) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

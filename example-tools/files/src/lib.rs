@@ -1,0 +1,18 @@
+//! Lists, reads and searches files in the folders that are granted.
+
+mod list;
+mod read;
+mod search;
+mod walk;
+
+#[cfg(test)]
+mod folder;
+
+use hotcell_guest::toolkit;
+
+toolkit! { namespace: "files", tools: [list::list, read::read, search::search] }
+
+/// The default of every `path`: the working directory.
+fn here() -> String {
+    ".".to_owned()
+}

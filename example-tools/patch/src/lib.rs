@@ -1,0 +1,142 @@
+//! Applies a unified diff to files: all of it, or nothing.
+
+mod apply;
+mod parse;
+mod place;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use hotcell_guest::{Output, ToolError, data, tool, toolkit};
+use parse::FilePatch;
+use write::Change;
+
+#[data]
+struct Patch {
+    /// The folder that the paths in the diff start from, or the one file that the diff is about.
+    #[serde(default = "here")]
+    path: String,
+    /// A unified diff, as `diff -u` and `git diff` write it, for one file or several.
+    diff: String,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+#[data]
+struct Patched {
+    files: Vec<Summary>,
+    /// Lines added, in all files.
+    added: u32,
+    /// Lines removed, in all files.
+    removed: u32,
+}
+
+#[data]
+struct Summary {
+    path: String,
+    action: Action,
+    added: u32,
+    removed: u32,
+    hunks: u32,
+    /// Hunks that were found at other lines than the diff says, because the file has changed since.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    moved: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+#[data]
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    Created,
+    Modified,
+    Deleted,
+}
+
+/// Applies a unified diff to files.
+///
+/// Every line of context must be as the diff says. If one hunk does not fit, nothing is written. Files can be created
+/// (`--- /dev/null`) and deleted (`+++ /dev/null`). Renames and binary patches are refused.
+#[tool(
+    kind = "file_operation",
+    search_hint = "apply patch unified diff edit files",
+    access = ["file_read", "file_write"],
+    write_effects = ["local_persistent"],
+    risk = "medium",
+    content = ["text", "diff"],
+    read_only = false,
+    destructive,
+    validate = is_readable
+)]
+fn patch(input: Patch) -> Result<Output<Patched>, ToolError> {
+    let patches = parse::parse(&input.diff)?;
+    // Nothing is written before every hunk of every file has found its place.
+    let changes = patches.iter().map(|patch| plan(&input.path, patch)).collect::<Result<Vec<_>, _>>()?;
+    write::commit(&changes)?;
+    Ok(render(&changes))
+}
+
+/// Before anybody is asked to approve the call: the diff can be read, and stays inside the folder.
+fn is_readable(input: &Patch) -> Result<(), ToolError> {
+    for patch in parse::parse(&input.diff)? {
+        place::inside(&patch.path)?;
+    }
+    Ok(())
+}
+
+fn plan(base: &str, patch: &FilePatch) -> Result<Change, ToolError> {
+    let target = place::find(base, patch)?;
+    let before = place::read(&target, patch.action)?;
+    let applied = apply::apply(&target.name, before.as_deref().unwrap_or_default(), &patch.hunks)?;
+    if patch.action == Action::Deleted && !applied.text.is_empty() {
+        let message = format!("{}: the diff deletes the file, but does not remove all of its lines", target.name);
+        return Err(ToolError::invalid_arguments("deletes_too_little", message));
+    }
+    Ok(Change { name: target.name, path: target.path, action: patch.action, before, applied })
+}
+
+fn render(changes: &[Change]) -> Output<Patched> {
+    let files: Vec<Summary> = changes.iter().map(summary).collect();
+    let (added, removed) = files.iter().fold((0, 0), |sum, file| (sum.0 + file.added, sum.1 + file.removed));
+    let lines: Vec<String> = files.iter().map(line).collect();
+    let mut output = Output::new()
+        .text(lines.join("\n"))
+        .ui_summary(format!("{} files changed, +{added} -{removed}", files.len()))
+        .structured(Patched { files, added, removed });
+    for change in changes {
+        output = output.diff(&change.name, change.diff());
+    }
+    output
+}
+
+fn summary(change: &Change) -> Summary {
+    Summary {
+        path: change.name.clone(),
+        action: change.action,
+        added: change.applied.added,
+        removed: change.applied.removed,
+        hunks: change.applied.hunks,
+        moved: change.applied.moved,
+    }
+}
+
+fn line(file: &Summary) -> String {
+    let action = match file.action {
+        Action::Created => "created",
+        Action::Modified => "modified",
+        Action::Deleted => "deleted",
+    };
+    let moved = match file.moved {
+        0 => String::new(),
+        moved => format!(", {moved} of {} hunks at other lines than the diff says", file.hunks),
+    };
+    format!("{action} {} (+{} -{}{moved})", file.path, file.added, file.removed)
+}
+
+toolkit! { namespace: "patch", tools: [patch] }

@@ -1,0 +1,158 @@
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use hotcell_guest::{ToolError, log};
+
+use crate::{Action, apply::Applied};
+
+/// What happens to one file.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// As people know the file.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) action: Action,
+    /// Its text until now, if it exists.
+    pub(crate) before: Option<String>,
+    pub(crate) applied: Applied,
+}
+
+impl Change {
+    /// The unified diff of what was done.
+    pub(crate) fn diff(&self) -> String {
+        let name = |side: &str, exists: bool| if exists { format!("{side}/{}", self.name) } else { "/dev/null".into() };
+        let old = name("a", self.action != Action::Created);
+        let new = name("b", self.action != Action::Deleted);
+        format!("--- {old}\n+++ {new}\n{}", self.applied.diff)
+    }
+}
+
+/// Makes all changes, or none. New texts are first written beside their files, so that what can fail for lack of space or
+/// rights fails before anything is changed; then each takes its place at once. If that fails half way, what was changed
+/// is put back.
+pub(crate) fn commit(changes: &[Change]) -> Result<(), ToolError> {
+    let mut journal = Journal::default();
+    let result = stage(changes, &mut journal).and_then(|staged| replace(changes, &staged, &mut journal));
+    result.map_err(|(name, error)| {
+        let left = journal.undo();
+        let error = ToolError::at_path(name, &error);
+        match left.is_empty() {
+            true => ToolError { message: format!("{}; nothing was changed", error.message), ..error },
+            false => ToolError::execution_failed(
+                "undo_failed",
+                format!("{}, and these files could not be put back: {}", error.message, left.join(", ")),
+            ),
+        }
+    })
+}
+
+type Failure<'c> = (&'c str, io::Error);
+
+/// What was done so far, to be undone from the end.
+#[derive(Default)]
+struct Journal<'c>(Vec<Step<'c>>);
+
+enum Step<'c> {
+    MadeFolder(PathBuf),
+    Staged(PathBuf),
+    Created(&'c Change),
+    Replaced(&'c Change),
+    Deleted(&'c Change),
+}
+
+impl Journal<'_> {
+    /// Gives the names of the files that stay changed.
+    fn undo(&mut self) -> Vec<String> {
+        let mut left = Vec::new();
+        while let Some(step) = self.0.pop() {
+            match step {
+                // The folder holds something by now, or the file has taken its place: both are fine.
+                Step::MadeFolder(path) => drop(fs::remove_dir(path)),
+                Step::Staged(path) => drop(fs::remove_file(path)),
+                Step::Created(change) => note(&mut left, change, fs::remove_file(&change.path)),
+                Step::Replaced(change) | Step::Deleted(change) => note(&mut left, change, restore(change)),
+            }
+        }
+        left
+    }
+}
+
+fn note(left: &mut Vec<String>, change: &Change, result: io::Result<()>) {
+    if let Err(error) = result {
+        log::error(format!("could not put back {}: {error}", change.name));
+        left.push(change.name.clone());
+    }
+}
+
+fn restore(change: &Change) -> io::Result<()> {
+    let staged = beside(&change.path)?;
+    write_new(&staged, change.before.as_deref().unwrap_or_default())?;
+    fs::rename(staged, &change.path)
+}
+
+/// Writes every new text beside its file. Gives the staged paths, in the order of the changes.
+fn stage<'c>(changes: &'c [Change], journal: &mut Journal<'c>) -> Result<Vec<Option<PathBuf>>, Failure<'c>> {
+    let mut staged = Vec::new();
+    for change in changes {
+        if change.action == Action::Deleted {
+            staged.push(None);
+            continue;
+        }
+        let mut write = || {
+            make_folders(&change.path, journal)?;
+            let path = beside(&change.path)?;
+            // Recorded first: a half-written file has to go too.
+            journal.0.push(Step::Staged(path.clone()));
+            write_new(&path, &change.applied.text)?;
+            Ok(path)
+        };
+        staged.push(Some(write().map_err(|error| (change.name.as_str(), error))?));
+    }
+    Ok(staged)
+}
+
+fn replace<'c>(
+    changes: &'c [Change],
+    staged: &[Option<PathBuf>],
+    journal: &mut Journal<'c>,
+) -> Result<(), Failure<'c>> {
+    for (change, staged) in changes.iter().zip(staged) {
+        let (result, step) = match (staged, change.action) {
+            (Some(staged), Action::Created) => (fs::rename(staged, &change.path), Step::Created(change)),
+            (Some(staged), _) => (fs::rename(staged, &change.path), Step::Replaced(change)),
+            (None, _) => (fs::remove_file(&change.path), Step::Deleted(change)),
+        };
+        result.map_err(|error| (change.name.as_str(), error))?;
+        journal.0.push(step);
+    }
+    Ok(())
+}
+
+/// Makes the folders above `path` that are missing.
+fn make_folders(path: &Path, journal: &mut Journal<'_>) -> io::Result<()> {
+    let missing: Vec<&Path> =
+        path.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
+    for folder in missing.into_iter().rev() {
+        fs::create_dir(folder)?;
+        journal.0.push(Step::MadeFolder(folder.to_owned()));
+    }
+    Ok(())
+}
+
+/// A path in the same folder that nothing has yet.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    (0..100)
+        .map(|number| path.with_file_name(format!(".{name}.patch-{number}")))
+        .find(|path| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound))
+        .ok_or_else(|| io::ErrorKind::AlreadyExists.into())
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}

@@ -1,0 +1,70 @@
+//! The macros of hotcell-guest. Use them through that crate.
+
+mod attributes;
+mod tool;
+mod toolkit;
+
+use proc_macro::TokenStream;
+use quote::quote;
+
+/// Makes a typed function a tool.
+///
+/// The name, the description (the doc comment) and both JSON Schemas come from the function. The function takes one
+/// argument, or none. Arguments of the attribute, all optional:
+///
+/// | argument | value | absent means |
+/// |---|---|---|
+/// | `name` | the tool's name | the function's name |
+/// | `title` | a name for people | none |
+/// | `kind` | the `tool_kind` | `"function"` |
+/// | `search_hint` | 3 to 10 words that a search should find | none |
+/// | `aliases` | `["other_name", ..]` | none |
+/// | `risk` | `"low"`, `"medium"`, `"high"`, `"critical"` | `"low"` |
+/// | `access` | access kinds: `["file_read", "network", ..]` | no access |
+/// | `write_effects` | `["local_persistent", ..]` | `["none"]`, or with `file_write` `["local_persistent"]` |
+/// | `network_scope` | origins, such as `"https://api.example.com"` | none |
+/// | `credential_refs` | names of credentials | none |
+/// | `env` | names of environment variables | none |
+/// | `sensitive_fields` | input fields to redact | none |
+/// | `content` | the block types that an `Output` may hold | any |
+/// | `read_only`, `concurrency_safe`, `destructive`, `open_world` | a boolean; the bare word means true | unstated |
+/// | `timeout_ms` | milliseconds | the host's limit |
+/// | `validate` | `fn(&Input) -> Result<(), ToolError>`: value checks before anything runs | none |
+/// | `preflight` | the same, for whether the call could start at all | none |
+#[proc_macro_attribute]
+pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    tool::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Exports the tools of a package: `toolkit! { namespace: "text", tools: [count, upper] }`.
+///
+/// A tool of another module is named by its path, `[words::count]`. Makes a type `Toolkit`, which tests can use.
+#[proc_macro]
+pub fn toolkit(input: TokenStream) -> TokenStream {
+    toolkit::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes a type fit for a tool's input or output: it can be read from JSON and written as JSON, it has a JSON Schema, and
+/// it refuses fields that it does not know.
+///
+/// The same as deriving `serde::Serialize`, `serde::Deserialize` and `schemars::JsonSchema` with
+/// `#[serde(deny_unknown_fields)]`, without those crates as dependencies. Attributes of serde and schemars work.
+#[proc_macro_attribute]
+pub fn data(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    if !arguments.is_empty() {
+        let message = "`data` takes no arguments; attributes of serde go into `#[serde(..)]`";
+        return syn::Error::new(proc_macro2::Span::call_site(), message).into_compile_error().into();
+    }
+    let item = proc_macro2::TokenStream::from(item);
+    quote! {
+        #[derive(
+            ::hotcell_guest::serde::Serialize,
+            ::hotcell_guest::serde::Deserialize,
+            ::hotcell_guest::schemars::JsonSchema,
+        )]
+        #[serde(crate = "::hotcell_guest::serde", deny_unknown_fields)]
+        #[schemars(crate = "::hotcell_guest::schemars")]
+        #item
+    }
+    .into()
+}

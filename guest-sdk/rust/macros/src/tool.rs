@@ -1,0 +1,254 @@
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::{
+    Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, LitStr, Meta, Path, Result, ReturnType, Type,
+    spanned::Spanned,
+};
+
+use crate::attributes::Arguments;
+
+/// Writes, beside the function, an empty type of the same name that implements `Tool`, and a macro that tells
+/// `toolkit!` whether this tool checks values.
+pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
+    let arguments: Arguments = syn::parse2(arguments)?;
+    let function: ItemFn = syn::parse2(item)?;
+    let (input, call) = input(&function)?;
+    let answer = match &function.sig.output {
+        ReturnType::Type(_, answer) => {
+            quote_spanned!(answer.span()=> <#answer as ::hotcell_guest::__private::IntoOutcome<_>>)
+        }
+        ReturnType::Default => {
+            return Err(Error::new(function.sig.ident.span(), "a tool must return something: its result"));
+        }
+    };
+    let name = &function.sig.ident;
+    let visibility = &function.vis;
+    let attributes = attributes(&function, &arguments)?;
+    // A tool without file access must not even import the file system.
+    let enter_cwd = arguments.touches_files.then(|| quote!(::hotcell_guest::__private::enter_cwd()?;));
+    let validate = check("validate", &input, arguments.validate.as_ref());
+    let preflight = check("preflight", &input, arguments.preflight.as_ref());
+    let exports = exports_validation(name, arguments.validate.is_some() || arguments.preflight.is_some());
+    Ok(quote! {
+        #function
+
+        #[doc(hidden)]
+        #[allow(non_camel_case_types, dead_code)]
+        #visibility struct #name {}
+
+        impl ::hotcell_guest::Tool for #name {
+            const ATTRIBUTES: ::hotcell_guest::Attributes = #attributes;
+
+            fn input_schema() -> ::hotcell_guest::serde_json::Value {
+                ::hotcell_guest::__private::of_input::<#input>()
+            }
+
+            fn structured_schema() -> ::core::option::Option<::hotcell_guest::serde_json::Value> {
+                #answer::structured_schema()
+            }
+
+            fn content_types() -> &'static [&'static str] {
+                #answer::content_types()
+            }
+
+            fn run(input: &str) -> ::hotcell_guest::Outcome {
+                let prepare = || -> ::core::result::Result<#input, ::hotcell_guest::ToolError> {
+                    #enter_cwd
+                    ::hotcell_guest::__private::parse(input)
+                };
+                match prepare() {
+                    ::core::result::Result::Ok(_input) => #answer::into_outcome(#call),
+                    ::core::result::Result::Err(error) => ::hotcell_guest::Outcome::Failure(error),
+                }
+            }
+            #validate
+            #preflight
+        }
+
+        #exports
+    })
+}
+
+/// The type of the one argument, and the call.
+fn input(function: &ItemFn) -> Result<(TokenStream, TokenStream)> {
+    let signature = &function.sig;
+    let name = &signature.ident;
+    let refuse = |span: Span, what: &str| Err(Error::new(span, what));
+    if let Some(word) = &signature.asyncness {
+        return refuse(word.span(), "a tool is a plain function: it may wait, nobody else runs beside it");
+    }
+    if !signature.generics.params.is_empty() {
+        return refuse(signature.generics.span(), "a tool has no generic parameters: its schema must be known");
+    }
+    let mut arguments = signature.inputs.iter();
+    let first = match (arguments.next(), arguments.next()) {
+        (None, _) => return Ok((quote!(::hotcell_guest::NoInput), quote!(#name()))),
+        (Some(first), None) => first,
+        (Some(_), Some(second)) => {
+            return refuse(
+                second.span(),
+                "a tool takes one argument: a struct with a field for each of its parameters",
+            );
+        }
+    };
+    let FnArg::Typed(argument) = first else {
+        return refuse(first.span(), "a tool is a plain function, not a method");
+    };
+    if let Type::Reference(reference) = &*argument.ty {
+        return refuse(reference.span(), "a tool takes its input by value");
+    }
+    let ty = &argument.ty;
+    Ok((quote_spanned!(ty.span()=> #ty), quote!(#name(_input))))
+}
+
+fn attributes(function: &ItemFn, arguments: &Arguments) -> Result<TokenStream> {
+    let function_name = function.sig.ident.to_string();
+    let name = match &arguments.name {
+        Some(name) => name.value(),
+        None => function_name.trim_start_matches("r#").to_owned(),
+    };
+    let description = description(&function.attrs);
+    if description.is_empty() {
+        let message = "a tool needs a doc comment: it is the description that a model reads";
+        return Err(Error::new(function.sig.ident.span(), message));
+    }
+    let fields = &arguments.fields;
+    // `..` is of no use when every field is stated, which nobody does.
+    Ok(quote!(::hotcell_guest::Attributes { #(#fields,)* ..::hotcell_guest::Attributes::new(#name, #description) }))
+}
+
+/// The doc comment, without the space that follows each `///`.
+fn description(attributes: &[Attribute]) -> String {
+    let lines: Vec<String> = attributes.iter().filter_map(doc_line).collect();
+    let lines: Vec<&str> =
+        lines.iter().flat_map(|line| line.split('\n')).map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
+    lines.join("\n").trim().to_owned()
+}
+
+fn doc_line(attribute: &Attribute) -> Option<String> {
+    let Meta::NameValue(meta) = &attribute.meta else { return None };
+    match &meta.value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if meta.path.is_ident("doc") => Some(LitStr::value(text)),
+        _ => None,
+    }
+}
+
+fn check(name: &str, input: &TokenStream, path: Option<&Path>) -> TokenStream {
+    let name = format_ident!("{name}");
+    let Some(path) = path else { return TokenStream::new() };
+    quote_spanned! {path.span()=>
+        fn #name(input: &str) -> ::core::result::Result<(), ::hotcell_guest::ToolError> {
+            #path(&::hotcell_guest::__private::parse::<#input>(input)?)
+        }
+    }
+}
+
+/// `toolkit!` sees names only, so it asks these macros in a row: the first tool that checks values writes the export, and
+/// the others pass the question on. It must be known before types are: an export is there or not, whatever runs.
+fn exports_validation(name: &Ident, exports: bool) -> TokenStream {
+    let (public, private) = (marker(name), format_ident!("__hotcell_ask_{}", bare(name)));
+    let rules = match exports {
+        true => quote!(($others:tt { $($export:tt)* }) => { $($export)* };),
+        false => quote! {
+            ([($($next:tt)*) $($others:tt)*] $export:tt) => { $($next)*! { [$($others)*] $export } };
+            ([] $export:tt) => {};
+        },
+    };
+    quote! {
+        #[doc(hidden)]
+        #[allow(unused_macros)]
+        macro_rules! #private { #rules }
+        #[doc(hidden)]
+        #[allow(unused_imports)]
+        pub(crate) use #private as #public;
+    }
+}
+
+/// The name under which `toolkit!` finds the macro of the tool `name`.
+pub(crate) fn marker(name: &Ident) -> Ident {
+    format_ident!("__hotcell_tool_{}", bare(name), span = name.span())
+}
+
+fn bare(name: &Ident) -> String {
+    name.to_string().trim_start_matches("r#").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(function: TokenStream) -> String {
+        expand(TokenStream::new(), function).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn functions_that_cannot_be_tools_are_refused() {
+        for (function, reason) in [
+            (
+                quote!(
+                    fn f(input: Text) -> String {
+                        String::new()
+                    }
+                ),
+                "a tool needs a doc comment",
+            ),
+            (
+                quote!(
+                    #[doc = " It."]
+                    fn f(input: Text) {}
+                ),
+                "a tool must return something",
+            ),
+            (
+                quote!(
+                    #[doc = " It."]
+                    async fn f(input: Text) -> String {
+                        String::new()
+                    }
+                ),
+                "a tool is a plain function",
+            ),
+            (
+                quote!(
+                    #[doc = " It."]
+                    fn f<T>(input: T) -> String {
+                        String::new()
+                    }
+                ),
+                "a tool has no generic parameters",
+            ),
+            (
+                quote!(
+                    #[doc = " It."]
+                    fn f(a: A, b: B) -> String {
+                        String::new()
+                    }
+                ),
+                "a tool takes one argument",
+            ),
+            (
+                quote!(
+                    #[doc = " It."]
+                    fn f(input: &Text) -> String {
+                        String::new()
+                    }
+                ),
+                "a tool takes its input by value",
+            ),
+        ] {
+            assert!(refusal(function).starts_with(reason), "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_doc_comment_keeps_its_lines_and_loses_its_margin() {
+        let function: ItemFn = syn::parse2(quote! {
+            #[doc = " Counts."]
+            #[doc = ""]
+            #[doc = "   Indented."]
+            fn f() -> String { String::new() }
+        })
+        .unwrap();
+        assert_eq!(description(&function.attrs), "Counts.\n\n  Indented.");
+    }
+}

@@ -1,0 +1,87 @@
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::{
+    Error, Ident, LitStr, Path, Result, Token, bracketed,
+    parse::{Parse, ParseStream},
+    punctuated::Punctuated,
+    spanned::Spanned,
+};
+
+use crate::tool::marker;
+
+/// `namespace: "text", tools: [count, upper]`.
+struct Declared {
+    namespace: LitStr,
+    tools: Vec<Path>,
+}
+
+impl Parse for Declared {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        key(input, "namespace")?;
+        let namespace: LitStr = input.parse()?;
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if namespace.value().is_empty() || !namespace.value().chars().all(fits) {
+            return Err(Error::new(namespace.span(), "a namespace has letters, digits, `_`, `-` or `.`"));
+        }
+        input.parse::<Token![,]>()?;
+        key(input, "tools")?;
+        let inner;
+        let brackets = bracketed!(inner in input);
+        let tools: Vec<Path> = Punctuated::<Path, Token![,]>::parse_terminated(&inner)?.into_iter().collect();
+        if tools.is_empty() {
+            return Err(Error::new(brackets.span.join(), "a toolkit has at least one tool"));
+        }
+        input.parse::<Option<Token![,]>>()?;
+        Ok(Self { namespace, tools })
+    }
+}
+
+fn key(input: ParseStream<'_>, expected: &str) -> Result<()> {
+    let key: Ident = input.parse()?;
+    if key != expected {
+        return Err(Error::new(
+            key.span(),
+            format!("expected `{expected}:`, as in `namespace: \"text\", tools: [count]`"),
+        ));
+    }
+    input.parse::<Token![:]>().map(drop)
+}
+
+pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
+    let Declared { namespace, tools } = syn::parse2(input)?;
+    let mut markers = tools.iter().map(marker_path).collect::<Vec<_>>();
+    let first = markers.remove(0);
+    let entries = tools.iter().map(|tool| quote_spanned!(tool.span()=> ::hotcell_guest::Entry::of::<#tool>()));
+    Ok(quote! {
+        /// The tools that this component exports.
+        pub struct Toolkit;
+
+        impl ::hotcell_guest::Toolkit for Toolkit {
+            const NAMESPACE: &'static str = #namespace;
+            const TOOLS: &'static [::hotcell_guest::Entry] = &[#(#entries),*];
+        }
+
+        const _: () = ::hotcell_guest::__private::assert_unique_names::<Toolkit>();
+
+        #[cfg(target_arch = "wasm32")]
+        ::hotcell_guest::__private::tool::export_tool!(Toolkit with_types_in ::hotcell_guest::__private::tool);
+        #[cfg(target_arch = "wasm32")]
+        #first! {
+            [#((#markers))*]
+            {
+                ::hotcell_guest::__private::validating::export_validation!(
+                    Toolkit with_types_in ::hotcell_guest::__private::validating
+                );
+            }
+        }
+    })
+}
+
+/// `words::count` becomes `words::__hotcell_tool_count`.
+fn marker_path(tool: &Path) -> Path {
+    let mut path = tool.clone();
+    if let Some(last) = path.segments.last_mut() {
+        last.ident = marker(&last.ident);
+    }
+    path
+}

@@ -1,0 +1,179 @@
+//! The bindings of the contract, and what turns its types into the SDK's. Only in WebAssembly.
+#![allow(missing_docs, unreachable_pub, clippy::all)]
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{
+    Context, ErrorClass, Outcome, Output, ToolError, cancellation::AbortReason, log::Level, output::content_json,
+    progress::Update, toolkit, toolkit::Toolkit,
+};
+
+/// World `tool`, and the clock that lets a sleep and a request to stop be awaited together: the two pollables must be of
+/// one version of wasi:io, and the contract says which. The interface is whole, because the linker merges it with the
+/// one that the standard library brings.
+pub mod tool {
+    wit_bindgen::generate!({
+        inline: r#"
+            package hotcell:guest-sdk;
+
+            package wasi:clocks@0.2.6 {
+                interface monotonic-clock {
+                    use wasi:io/poll@0.2.6.{pollable};
+                    type instant = u64;
+                    type duration = u64;
+                    now: func() -> instant;
+                    resolution: func() -> duration;
+                    subscribe-instant: func(when: instant) -> pollable;
+                    subscribe-duration: func(when: duration) -> pollable;
+                }
+            }
+
+            world sdk {
+                include hotcell:tool/tool@0.2.0;
+                import wasi:clocks/monotonic-clock@0.2.6;
+            }
+        "#,
+        path: "../../wit",
+        world: "hotcell:guest-sdk/sdk",
+        generate_all,
+        pub_export_macro: true,
+        export_macro_name: "export_tool",
+        default_bindings_module: "::hotcell_guest::__private::tool",
+    });
+}
+
+/// World `validating`, apart from the other one: a toolkit that checks no values must not export it.
+pub mod validating {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "validating",
+        with: { "hotcell:tool/types@0.2.0": crate::component::tool::hotcell::tool::types },
+        pub_export_macro: true,
+        export_macro_name: "export_validation",
+        default_bindings_module: "::hotcell_guest::__private::validating",
+    });
+}
+
+use tool::{
+    exports::hotcell::tool::guest,
+    hotcell::tool::{cancellation as stop, log as lines, progress, types},
+    wasi::{clocks::monotonic_clock, io::poll},
+};
+use validating::exports::hotcell::tool::validation;
+
+impl<K: Toolkit> guest::Guest for K {
+    fn describe() -> String {
+        toolkit::describe::<K>().to_string()
+    }
+
+    fn invoke(call: guest::Call) -> guest::Outcome {
+        let context = Context::new(call.invocation_id, call.attempt, &call.context);
+        match toolkit::invoke::<K>(&call.tool, &call.input, context) {
+            Outcome::Success(output) => guest::Outcome::Success(output.into()),
+            Outcome::Partial(output, error) => guest::Outcome::Partial((output.into(), error.into())),
+            Outcome::Failure(error) => guest::Outcome::Failure(error.into()),
+        }
+    }
+}
+
+impl<K: Toolkit> validation::Guest for K {
+    fn validate_values(tool: String, input: String) -> Result<(), types::ToolError> {
+        Ok(toolkit::validate::<K>(&tool, &input)?)
+    }
+
+    fn preflight(tool: String, input: String) -> Result<(), types::ToolError> {
+        Ok(toolkit::preflight::<K>(&tool, &input)?)
+    }
+}
+
+impl From<Output<Value>> for guest::Output {
+    fn from(output: Output<Value>) -> Self {
+        Self {
+            content: content_json(&output.content),
+            structured: output.structured.map(|value| value.to_string()),
+            ui_summary: output.ui_summary,
+        }
+    }
+}
+
+impl From<ToolError> for types::ToolError {
+    fn from(error: ToolError) -> Self {
+        Self {
+            class: error.class.into(),
+            code: error.code,
+            message: error.message,
+            detail: error.detail,
+            retry_after_ms: error.retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
+        }
+    }
+}
+
+impl From<ErrorClass> for types::ErrorClass {
+    fn from(class: ErrorClass) -> Self {
+        match class {
+            ErrorClass::InvalidArguments => Self::InvalidArguments,
+            ErrorClass::CapabilityGap => Self::CapabilityGap,
+            ErrorClass::SetupRequired => Self::SetupRequired,
+            ErrorClass::CredentialMissing => Self::CredentialMissing,
+            ErrorClass::Timeout => Self::Timeout,
+            ErrorClass::RateLimited => Self::RateLimited,
+            ErrorClass::DependencyUnavailable => Self::DependencyUnavailable,
+            ErrorClass::ExecutionFailed => Self::ExecutionFailed,
+            ErrorClass::PartialFailure => Self::PartialFailure,
+            ErrorClass::ResultTooLarge => Self::ResultTooLarge,
+            ErrorClass::Canceled => Self::Canceled,
+            ErrorClass::Other(word) => Self::Other(word),
+        }
+    }
+}
+
+pub(crate) fn report(update: Update) {
+    progress::report(&progress::Update {
+        message: update.message,
+        percent: update.percent,
+        current_step: update.current_step,
+        total_steps: update.total_steps,
+        bytes_read: update.bytes_read,
+        bytes_written: update.bytes_written,
+        line_count: update.line_count,
+    });
+}
+
+pub(crate) fn partial_result(content: String) -> String {
+    progress::partial_result(&content)
+}
+
+pub(crate) fn log(level: Level, message: &str, fields: Option<&Value>) {
+    let level = match level {
+        Level::Trace => lines::Level::Trace,
+        Level::Debug => lines::Level::Debug,
+        Level::Info => lines::Level::Info,
+        Level::Warn => lines::Level::Warn,
+        Level::Error => lines::Level::Error,
+    };
+    lines::log(level, message, fields.map(Value::to_string).as_deref());
+}
+
+pub(crate) fn cancel_requested() -> Option<AbortReason> {
+    stop::requested().map(|reason| match reason {
+        stop::AbortReason::UserInterruption => AbortReason::UserInterruption,
+        stop::AbortReason::SiblingError => AbortReason::SiblingError,
+        stop::AbortReason::Timeout => AbortReason::Timeout,
+        stop::AbortReason::Fallback => AbortReason::Fallback,
+        stop::AbortReason::RuntimeShutdown => AbortReason::RuntimeShutdown,
+    })
+}
+
+pub(crate) fn acknowledge_cancel() {
+    stop::acknowledge();
+}
+
+/// Waits for the clock or a request to stop, whichever comes first.
+pub(crate) fn sleep(duration: Duration) {
+    let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let clock = monotonic_clock::subscribe_duration(nanoseconds);
+    let stop = stop::subscribe();
+    poll::poll(&[&clock, &stop]);
+}

@@ -1,0 +1,67 @@
+use std::cell::RefCell;
+
+use serde_json::{Map, Value};
+
+use crate::ToolError;
+
+/// What a tool knows about the call that it serves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Context {
+    /// The host's name for this call.
+    pub invocation_id: String,
+    /// 1 for the first try.
+    pub attempt: u32,
+    /// The caller's working directory, when it lies in a granted folder. A tool that reads or writes files is in it
+    /// already, so its relative paths mean what the caller thinks.
+    pub cwd: Option<String>,
+    /// Whatever else the host says.
+    pub extra: Map<String, Value>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Context> = RefCell::default();
+}
+
+/// The context of the call at work.
+pub fn context() -> Context {
+    CURRENT.with_borrow(Context::clone)
+}
+
+pub(crate) fn set(context: Context) {
+    CURRENT.set(context);
+}
+
+impl Context {
+    /// `open` is the open object that the host sends along. Text that is no object says nothing.
+    #[cfg(any(test, target_arch = "wasm32"))]
+    pub(crate) fn new(invocation_id: String, attempt: u32, open: &str) -> Self {
+        let mut extra: Map<String, Value> = serde_json::from_str(open).unwrap_or_default();
+        let cwd = match extra.remove("cwd") {
+            Some(Value::String(cwd)) => Some(cwd),
+            _ => None,
+        };
+        Self { invocation_id, attempt, cwd, extra }
+    }
+}
+
+/// Goes to the caller's working directory. To go on elsewhere would read and write the wrong files, so it fails instead.
+pub fn enter_cwd() -> Result<(), ToolError> {
+    let Some(cwd) = context().cwd else { return Ok(()) };
+    std::env::set_current_dir(&cwd).map_err(|error| {
+        ToolError::setup_required("cwd_unavailable", format!("the working directory {cwd} cannot be entered"))
+            .detail(error.to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_open_object_gives_cwd_and_keeps_the_rest() {
+        let context = Context::new("inv_1".to_owned(), 2, r#"{"cwd": "/work", "locale": "fr"}"#);
+        assert_eq!(context.cwd.as_deref(), Some("/work"));
+        assert_eq!(context.extra["locale"], "fr");
+        assert_eq!(Context::new(String::new(), 1, "nonsense").extra, Map::new());
+    }
+}

@@ -1,0 +1,87 @@
+//! Write hotcell tools in Rust. A tool is a typed function; its declaration comes from its types and its doc comment.
+//!
+//! ```
+//! use hotcell_guest::{data, tool, toolkit};
+//!
+//! #[data]
+//! struct Text {
+//!     /// The text to count in.
+//!     text: String,
+//! }
+//!
+//! /// Counts the words of a text.
+//! #[tool(read_only, concurrency_safe)]
+//! fn count(input: Text) -> String {
+//!     format!("{} words", input.text.split_whitespace().count())
+//! }
+//!
+//! toolkit! { namespace: "text", tools: [count] }
+//! # fn main() {
+//! # use hotcell_guest::testing;
+//! # let described = testing::describe::<Toolkit>();
+//! # assert_eq!(described["declarations"][0]["tool_id"], "text.count");
+//! # }
+//! ```
+//!
+//! The package is a `cdylib` (and an `rlib`, to be tested with plain `cargo test`) that is built for `wasm32-wasip2`. The
+//! function may return
+//!
+//! * a value whose type has `#[data]`: the structured result,
+//! * a `String`: text,
+//! * an [`Output`]: content blocks, a structured value, a line for a person,
+//! * or a `Result` of one of them and a [`ToolError`].
+//!
+//! A panic is a bug: it stops the call, and the host reports it as such.
+//!
+//! While it runs, a tool can report [`progress`], write a [`log`], notice a [`cancellation`], and ask for its
+//! [`context()`]. Outside of WebAssembly these calls are recorded, and [`testing`] reads them back.
+
+mod context;
+mod error;
+mod output;
+mod schema;
+mod toolkit;
+
+pub mod cancellation;
+pub mod log;
+pub mod progress;
+
+#[cfg(target_arch = "wasm32")]
+mod component;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+
+#[cfg(target_arch = "wasm32")]
+use component as host;
+#[cfg(not(target_arch = "wasm32"))]
+use testing as host;
+
+pub use context::{Context, context};
+pub use error::{ErrorClass, ToolError};
+pub use hotcell_guest_macros::{data, tool, toolkit};
+pub use output::{Content, Outcome, Output, Unstructured};
+pub use toolkit::{Attributes, Entry, Tool, Toolkit};
+
+pub use {schemars, serde, serde_json};
+
+/// The input of a tool that takes nothing: an empty object.
+#[doc(hidden)]
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoInput {}
+
+/// For what the macros write.
+#[doc(hidden)]
+pub mod __private {
+    #[cfg(target_arch = "wasm32")]
+    pub use crate::component::{
+        tool::{self, export_tool},
+        validating::{self, export_validation},
+    };
+    pub use crate::{
+        context::enter_cwd,
+        output::IntoOutcome,
+        schema::of_input,
+        toolkit::{assert_unique_names, parse},
+    };
+}

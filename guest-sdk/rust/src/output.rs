@@ -1,0 +1,359 @@
+use std::any::Any;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::{ToolError, schema};
+
+/// One content block: an open JSON object with a `type`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Content(Map<String, Value>);
+
+impl Content {
+    /// The block types that a tool may return.
+    pub const TYPES: [&str; 9] =
+        ["text", "image", "audio", "video", "file", "resource_link", "embedded_resource", "log", "diff"];
+
+    /// A block of any type, to be filled with [`Self::field`].
+    pub fn new(kind: &str) -> Self {
+        Self(Map::from_iter([("type".to_owned(), kind.into())]))
+    }
+
+    /// Text for the model.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new("text").field("text", text.into())
+    }
+
+    /// What the tool logged; kept, and not given to the model.
+    pub fn log(text: impl Into<String>) -> Self {
+        Self::new("log").field("text", text.into())
+    }
+
+    /// A unified diff of the file `path`.
+    pub fn diff(path: impl Into<String>, diff: impl Into<String>) -> Self {
+        Self::new("diff").field("path", path.into()).field("diff", diff.into())
+    }
+
+    /// An image; `media_type` such as `image/png`. The bytes travel as base64.
+    pub fn image(media_type: &str, bytes: &[u8]) -> Self {
+        Self::media("image", media_type, bytes)
+    }
+
+    /// Sound; `media_type` such as `audio/wav`.
+    pub fn audio(media_type: &str, bytes: &[u8]) -> Self {
+        Self::media("audio", media_type, bytes)
+    }
+
+    /// A film; `media_type` such as `video/mp4`.
+    pub fn video(media_type: &str, bytes: &[u8]) -> Self {
+        Self::media("video", media_type, bytes)
+    }
+
+    /// A file with its name and bytes.
+    pub fn file(name: impl Into<String>, media_type: &str, bytes: &[u8]) -> Self {
+        Self::media("file", media_type, bytes).field("name", name.into())
+    }
+
+    /// A pointer to something that the caller can fetch.
+    pub fn resource_link(uri: impl Into<String>, name: impl Into<String>) -> Self {
+        Self::new("resource_link").field("uri", uri.into()).field("name", name.into())
+    }
+
+    /// A text that has an address of its own.
+    pub fn embedded_resource(uri: impl Into<String>, media_type: &str, text: impl Into<String>) -> Self {
+        Self::new("embedded_resource")
+            .field("uri", uri.into())
+            .field("media_type", media_type)
+            .field("text", text.into())
+    }
+
+    /// Adds a field, or replaces it. The type of a block stays as it is.
+    #[must_use]
+    pub fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
+        if name != "type" {
+            self.0.insert(name.to_owned(), value.into());
+        }
+        self
+    }
+
+    /// The block's type.
+    pub fn kind(&self) -> &str {
+        self.get("type").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// One field of the block.
+    pub fn get(&self, field: &str) -> Option<&Value> {
+        self.0.get(field)
+    }
+
+    fn media(kind: &str, media_type: &str, bytes: &[u8]) -> Self {
+        Self::new(kind).field("media_type", media_type).field("data", base64(bytes))
+    }
+}
+
+/// Says that an [`Output`] has no structured value. It has no values itself.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unstructured {}
+
+/// What a tool answers when a plain value is not enough: content blocks, a structured value, a line for a person.
+///
+/// `Output` alone has no structured value; `Output<T>` may have one, and declares the schema of `T`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output<T = Unstructured> {
+    /// What the model reads, in order.
+    pub content: Vec<Content>,
+    /// The value that a program reads.
+    pub structured: Option<T>,
+    /// One line for a person; never given to the model.
+    pub ui_summary: Option<String>,
+    /// What failed although the rest is usable.
+    pub error: Option<ToolError>,
+}
+
+impl<T> Default for Output<T> {
+    fn default() -> Self {
+        Self { content: Vec::new(), structured: None, ui_summary: None, error: None }
+    }
+}
+
+impl<T> Output<T> {
+    /// An explicit empty result, to be filled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a block.
+    #[must_use]
+    pub fn block(mut self, block: Content) -> Self {
+        self.content.push(block);
+        self
+    }
+
+    /// Adds text for the model.
+    #[must_use]
+    pub fn text(self, text: impl Into<String>) -> Self {
+        self.block(Content::text(text))
+    }
+
+    /// Adds a unified diff of the file `path`.
+    #[must_use]
+    pub fn diff(self, path: impl Into<String>, diff: impl Into<String>) -> Self {
+        self.block(Content::diff(path, diff))
+    }
+
+    /// Sets the structured value.
+    #[must_use]
+    pub fn structured(mut self, value: T) -> Self {
+        self.structured = Some(value);
+        self
+    }
+
+    /// Sets the line for a person.
+    #[must_use]
+    pub fn ui_summary(mut self, line: impl Into<String>) -> Self {
+        self.ui_summary = Some(line.into());
+        self
+    }
+
+    /// Says that part of the work failed: the call ends as a partial success.
+    #[must_use]
+    pub fn partial_failure(mut self, error: ToolError) -> Self {
+        self.error = Some(error);
+        self
+    }
+}
+
+/// How a call ends, with the types erased.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It worked.
+    Success(Output<Value>),
+    /// Something usable came back, and something failed.
+    Partial(Output<Value>, ToolError),
+    /// It did not work.
+    Failure(ToolError),
+}
+
+/// What a structured value may be: anything that serialises and has a schema, or [`Unstructured`].
+#[doc(hidden)]
+pub trait Structured: Sized {
+    fn schema() -> Option<Value>;
+    fn to_json(self) -> Result<Value, ToolError>;
+}
+
+impl<T: Serialize + JsonSchema> Structured for T {
+    fn schema() -> Option<Value> {
+        Some(schema::of_output::<T>())
+    }
+
+    fn to_json(self) -> Result<Value, ToolError> {
+        serde_json::to_value(self).map_err(|error| {
+            ToolError::execution_failed("output_not_json", "the tool's result cannot be written as JSON")
+                .detail(error.to_string())
+        })
+    }
+}
+
+impl Structured for Unstructured {
+    fn schema() -> Option<Value> {
+        None
+    }
+
+    fn to_json(self) -> Result<Value, ToolError> {
+        match self {}
+    }
+}
+
+/// What a tool function may return: a value that serialises and has a schema (a `String` becomes text), an [`Output`],
+/// or a `Result` of these and a [`ToolError`]. `Shape` is inferred: it keeps the three implementations apart.
+#[diagnostic::on_unimplemented(
+    message = "a tool cannot return `{Self}`",
+    label = "not an answer that a tool can give",
+    note = "return a type with `#[data]` (serde::Serialize and schemars::JsonSchema), a `String`, an `Output`, \
+            or a `Result` of one of them and a `ToolError`"
+)]
+#[doc(hidden)]
+pub trait IntoOutcome<Shape> {
+    /// The JSON Schema of the structured value, if there is one.
+    fn structured_schema() -> Option<Value>;
+
+    /// The block types that can come back; none means any.
+    fn content_types() -> &'static [&'static str];
+
+    /// The value itself, with its type erased.
+    fn into_outcome(self) -> Outcome;
+}
+
+impl<T: Serialize + JsonSchema + 'static> IntoOutcome<shape::Plain> for T {
+    fn structured_schema() -> Option<Value> {
+        (!is_text::<T>()).then(schema::of_output::<T>)
+    }
+
+    fn content_types() -> &'static [&'static str] {
+        if is_text::<T>() { &["text"] } else { &["structured_content"] }
+    }
+
+    fn into_outcome(self) -> Outcome {
+        match (&self as &dyn Any).downcast_ref::<String>() {
+            Some(text) => Output::<Value>::new().text(text).into_outcome(),
+            None => Output::new().structured(self).into_outcome(),
+        }
+    }
+}
+
+impl<T: Structured> IntoOutcome<shape::Built> for Output<T> {
+    fn structured_schema() -> Option<Value> {
+        T::schema()
+    }
+
+    fn content_types() -> &'static [&'static str] {
+        &[]
+    }
+
+    fn into_outcome(self) -> Outcome {
+        let structured = match self.structured.map(T::to_json).transpose() {
+            Ok(structured) => structured,
+            Err(error) => return Outcome::Failure(error),
+        };
+        let output = Output { content: self.content, structured, ui_summary: self.ui_summary, error: None };
+        match self.error {
+            Some(error) => Outcome::Partial(output, error),
+            None => Outcome::Success(output),
+        }
+    }
+}
+
+impl<S, T: IntoOutcome<S>> IntoOutcome<shape::Fallible<S>> for Result<T, ToolError> {
+    fn structured_schema() -> Option<Value> {
+        T::structured_schema()
+    }
+
+    fn content_types() -> &'static [&'static str] {
+        T::content_types()
+    }
+
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Ok(value) => value.into_outcome(),
+            Err(error) => Outcome::Failure(error),
+        }
+    }
+}
+
+mod shape {
+    /// A value of the tool's own type.
+    pub enum Plain {}
+    /// An `Output`.
+    pub enum Built {}
+    /// A `Result` of the shape `S`.
+    pub struct Fallible<S>(std::marker::PhantomData<S>);
+}
+
+fn is_text<T: 'static>() -> bool {
+    std::any::TypeId::of::<T>() == std::any::TypeId::of::<String>()
+}
+
+/// The JSON array of some blocks.
+pub(crate) fn content_json(content: &[Content]) -> String {
+    json!(content).to_string()
+}
+
+/// RFC 4648, with padding.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            let sextet = (word >> (18 - 6 * place)) & 63;
+            text.push(if place <= chunk.len() { char::from(ALPHABET[sextet as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize, JsonSchema)]
+    struct Count {
+        words: u32,
+    }
+
+    #[test]
+    fn a_value_is_structured_and_a_string_is_text() {
+        let Outcome::Success(output) = Count { words: 2 }.into_outcome() else { panic!() };
+        assert_eq!((output.content, output.structured), (vec![], Some(json!({"words": 2}))));
+        let Outcome::Success(output) = "two".to_owned().into_outcome() else { panic!() };
+        assert_eq!((output.content, output.structured), (vec![Content::text("two")], None));
+        assert_eq!(<Result<String, ToolError> as IntoOutcome<_>>::structured_schema(), None);
+        assert_eq!(<Result<String, ToolError> as IntoOutcome<_>>::content_types(), ["text"]);
+    }
+
+    #[test]
+    fn an_output_declares_the_schema_of_its_structured_value() {
+        assert_eq!(<Output as IntoOutcome<_>>::structured_schema(), None);
+        let schema = <Output<Count> as IntoOutcome<_>>::structured_schema().unwrap();
+        assert_eq!(schema["required"], json!(["words"]));
+    }
+
+    #[test]
+    fn a_failure_beside_a_usable_output_is_partial() {
+        let error = ToolError::partial_failure("one_missing", "one file was not found");
+        let outcome = Output::<Count>::new().text("some").partial_failure(error.clone()).into_outcome();
+        let Outcome::Partial(output, said) = outcome else { panic!() };
+        assert_eq!((output.content.len(), said), (1, error));
+    }
+
+    #[test]
+    fn bytes_travel_as_base64() {
+        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        let image = Content::image("image/png", &[0xff, 0xfe]);
+        assert_eq!(json!(image), json!({"type": "image", "media_type": "image/png", "data": "//4="}));
+    }
+}

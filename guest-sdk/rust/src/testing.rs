@@ -1,0 +1,173 @@
+//! Tests of a tool on the machine it is written on, with plain `cargo test`: what the tool tells the host is kept for the
+//! thread that runs the test, and time is a number that only [`cancellation::sleep`](crate::cancellation::sleep) moves.
+//!
+//! ```
+//! use hotcell_guest::{progress, testing};
+//!
+//! progress::message("half way");
+//! assert_eq!(testing::progress()[0].message.as_deref(), Some("half way"));
+//! ```
+
+use std::{cell::RefCell, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    Context, Outcome, ToolError, cancellation::AbortReason, log::Level, progress::Update, toolkit, toolkit::Toolkit,
+};
+
+/// One line that a tool logged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// How much it matters.
+    pub level: Level,
+    /// What it says.
+    pub message: String,
+    /// The JSON object beside it.
+    pub fields: Option<Value>,
+}
+
+#[derive(Default)]
+struct Recorded {
+    progress: Vec<Update>,
+    partials: Vec<Value>,
+    logs: Vec<Line>,
+    elapsed: Duration,
+    cancel: Option<(Duration, AbortReason)>,
+    acknowledged: bool,
+}
+
+thread_local! {
+    static RECORDED: RefCell<Recorded> = RefCell::default();
+}
+
+/// Forgets everything that this thread recorded, and its context.
+pub fn reset() {
+    RECORDED.take();
+    crate::context::set(Context::default());
+}
+
+/// Every progress report so far, oldest first.
+pub fn progress() -> Vec<Update> {
+    RECORDED.with_borrow(|recorded| recorded.progress.clone())
+}
+
+/// Every partial result so far: JSON arrays of content blocks.
+pub fn partials() -> Vec<Value> {
+    RECORDED.with_borrow(|recorded| recorded.partials.clone())
+}
+
+/// Every logged line so far, oldest first.
+pub fn logs() -> Vec<Line> {
+    RECORDED.with_borrow(|recorded| recorded.logs.clone())
+}
+
+/// How long the tool has slept so far. No real time passes.
+pub fn slept() -> Duration {
+    RECORDED.with_borrow(|recorded| recorded.elapsed)
+}
+
+/// Whether the tool acknowledged a request to stop.
+pub fn acknowledged() -> bool {
+    RECORDED.with_borrow(|recorded| recorded.acknowledged)
+}
+
+/// Asks the tool to stop, now.
+pub fn cancel(reason: AbortReason) {
+    cancel_after(Duration::ZERO, reason);
+}
+
+/// Asks the tool to stop as soon as it has slept for `slept` in all.
+pub fn cancel_after(slept: Duration, reason: AbortReason) {
+    RECORDED.with_borrow_mut(|recorded| recorded.cancel = Some((slept, reason)));
+}
+
+/// Sets what [`context`](crate::context()) answers.
+pub fn set_context(context: Context) {
+    crate::context::set(context);
+}
+
+/// What the host reads when it loads the toolkit.
+pub fn describe<K: Toolkit>() -> Value {
+    toolkit::describe::<K>()
+}
+
+/// Calls a tool of `K` by its name, as the host would after it has checked the input.
+pub fn invoke<K: Toolkit>(tool: &str, input: Value) -> Outcome {
+    toolkit::invoke::<K>(tool, &input.to_string(), crate::context())
+}
+
+/// Runs the value checks of a tool of `K`.
+pub fn validate<K: Toolkit>(tool: &str, input: Value) -> Result<(), ToolError> {
+    toolkit::validate::<K>(tool, &input.to_string())
+}
+
+/// Runs the preflight of a tool of `K`.
+pub fn preflight<K: Toolkit>(tool: &str, input: Value) -> Result<(), ToolError> {
+    toolkit::preflight::<K>(tool, &input.to_string())
+}
+
+pub(crate) fn report(update: Update) {
+    RECORDED.with_borrow_mut(|recorded| recorded.progress.push(update));
+}
+
+pub(crate) fn partial_result(content: String) -> String {
+    RECORDED.with_borrow_mut(|recorded| {
+        recorded.partials.push(serde_json::from_str(&content).unwrap_or_default());
+        format!("partial-{}", recorded.partials.len())
+    })
+}
+
+pub(crate) fn log(level: Level, message: &str, fields: Option<&Value>) {
+    let line = Line { level, message: message.to_owned(), fields: fields.cloned() };
+    RECORDED.with_borrow_mut(|recorded| recorded.logs.push(line));
+}
+
+pub(crate) fn cancel_requested() -> Option<AbortReason> {
+    RECORDED.with_borrow(|recorded| recorded.cancel.and_then(|(at, reason)| (recorded.elapsed >= at).then_some(reason)))
+}
+
+pub(crate) fn acknowledge_cancel() {
+    RECORDED.with_borrow_mut(|recorded| recorded.acknowledged = true);
+}
+
+/// Moves the clock, and stops it where a stop is requested.
+pub(crate) fn sleep(duration: Duration) {
+    RECORDED.with_borrow_mut(|recorded| {
+        let end = recorded.elapsed.saturating_add(duration);
+        recorded.elapsed = match recorded.cancel {
+            Some((at, _)) => end.min(at.max(recorded.elapsed)),
+            None => end,
+        };
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cancellation, log, progress};
+
+    #[test]
+    fn what_a_tool_says_is_recorded_for_its_thread() {
+        reset();
+        progress::percent(50.0);
+        log::warn("odd");
+        let reference = progress::partial([crate::Content::text("half")]);
+        assert_eq!(super::progress(), [Update::new().percent(50.0)]);
+        assert_eq!(logs()[0].level, Level::Warn);
+        assert_eq!(partials()[0][0]["text"], "half");
+        assert_eq!(reference, "partial-1");
+        assert!(std::thread::spawn(|| logs().is_empty()).join().unwrap());
+    }
+
+    #[test]
+    fn a_sleep_ends_early_when_a_stop_is_requested() {
+        reset();
+        cancel_after(Duration::from_millis(150), AbortReason::UserInterruption);
+        assert_eq!(cancellation::sleep(Duration::from_millis(100)), Ok(()));
+        let stopped = cancellation::sleep(Duration::from_millis(100)).unwrap_err();
+        assert_eq!(stopped.reason, AbortReason::UserInterruption);
+        assert_eq!(slept(), Duration::from_millis(150));
+        assert_eq!(ToolError::from(stopped).class, crate::ErrorClass::Canceled);
+    }
+}

@@ -1,0 +1,159 @@
+//! What `#[tool]` and `toolkit!` make of functions, seen from outside.
+
+use hotcell_guest::{Content, Context, ErrorClass, Outcome, Output, ToolError, context, data, testing, tool, toolkit};
+use serde_json::json;
+
+#[data]
+struct Text {
+    /// The text to count in.
+    text: String,
+    /// At most so many words.
+    #[serde(default = "many")]
+    limit: u32,
+}
+
+fn many() -> u32 {
+    100
+}
+
+#[data]
+struct Count {
+    words: usize,
+}
+
+fn not_blank(input: &Text) -> Result<(), ToolError> {
+    match input.text.trim() {
+        "" => Err(ToolError::invalid_arguments("blank", "the text is blank")),
+        _ => Ok(()),
+    }
+}
+
+/// Counts the words of a text.
+///
+/// Words are what white space keeps apart.
+#[tool(
+    title = "Count words",
+    search_hint = "count words of a text",
+    aliases = ["wc"],
+    read_only,
+    concurrency_safe = true,
+    destructive = false,
+    timeout_ms = 500,
+    validate = not_blank,
+)]
+fn count(input: Text) -> Result<Count, ToolError> {
+    let words = input.text.split_whitespace().count();
+    if words > input.limit as usize {
+        return Err(ToolError::result_too_large("too_many", format!("{words} words")));
+    }
+    Ok(Count { words })
+}
+
+/// Answers with text.
+#[tool]
+fn hello() -> String {
+    format!("hello, attempt {}", context().attempt)
+}
+
+mod files {
+    use super::*;
+
+    /// Deletes everything.
+    #[tool(
+        name = "wipe",
+        kind = "file_operation",
+        risk = "critical",
+        access = ["file_read", "file_write"],
+        env = ["HOME"],
+        content = ["text", "diff"]
+    )]
+    pub(crate) fn remove_all(_input: Text) -> Output<Count> {
+        Output::new().text("gone").structured(Count { words: 0 }).ui_summary("all gone")
+    }
+}
+
+toolkit! { namespace: "demo", tools: [count, hello, files::remove_all] }
+
+#[test]
+fn records_refer_to_each_other() {
+    let described = testing::describe::<Toolkit>();
+    assert_eq!(described, testing::describe::<Toolkit>());
+    let declaration = &described["declarations"][0];
+    assert_eq!(declaration["tool_id"], "demo.count");
+    assert_eq!(declaration["description"], "Counts the words of a text.\n\nWords are what white space keeps apart.");
+    assert_eq!((&declaration["lifecycle"], &declaration["tool_kind"]), (&json!("available"), &json!("function")));
+    assert_eq!(declaration["aliases"], json!(["wc"]));
+    assert_eq!(declaration["input_contract"]["strict"], true);
+    assert_eq!(declaration["output_contract"]["content_types"], json!(["structured_content"]));
+    for (record, reference, list, id) in [
+        (0, "interface_ref", "interfaces", "interface_id"),
+        (1, "execution_profile_ref", "execution_profiles", "execution_profile_id"),
+        (2, "permission_profile_ref", "permission_profiles", "permission_profile_id"),
+    ] {
+        assert_eq!(described["declarations"][record][reference], described[list][record][id]);
+    }
+}
+
+#[test]
+fn what_is_not_stated_stays_absent() {
+    let described = testing::describe::<Toolkit>();
+    let stated = &described["interfaces"][0];
+    assert_eq!((&stated["is_read_only"], &stated["is_destructive"]), (&json!(true), &json!(false)));
+    assert!(stated.get("is_open_world").is_none());
+    assert!(described["interfaces"][1].get("is_read_only").is_none());
+    assert_eq!(described["execution_profiles"][0]["timeout_ms"], 500);
+    assert!(described["execution_profiles"][1].get("timeout_ms").is_none());
+    assert!(described["declarations"][1]["output_contract"].get("structured_schema").is_none());
+    assert_eq!(described["permission_profiles"][1]["access_kinds"], json!([]));
+}
+
+#[test]
+fn a_tool_that_writes_files_says_so() {
+    let described = testing::describe::<Toolkit>();
+    let profile = &described["permission_profiles"][2];
+    assert_eq!(profile["permission_profile_id"], "demo.wipe.permission");
+    assert_eq!(profile["access_kinds"], json!(["file_read", "file_write"]));
+    assert_eq!(profile["write_effects"], json!(["local_persistent"]));
+    assert_eq!((&profile["risk_level"], &profile["environment"]), (&json!("critical"), &json!(["HOME"])));
+    assert_eq!(described["declarations"][2]["output_contract"]["content_types"], json!(["text", "diff"]));
+}
+
+#[test]
+fn a_call_gets_its_structured_value_its_text_or_its_error() {
+    let Outcome::Success(output) = testing::invoke::<Toolkit>("count", json!({"text": "a b c"})) else { panic!() };
+    assert_eq!(output.structured, Some(json!({"words": 3})));
+    let Outcome::Failure(error) = testing::invoke::<Toolkit>("count", json!({"text": "a b", "limit": 1})) else {
+        panic!()
+    };
+    assert_eq!((error.class, error.code.as_str()), (ErrorClass::ResultTooLarge, "too_many"));
+
+    testing::set_context(Context { attempt: 2, ..Context::default() });
+    let Outcome::Success(output) = testing::invoke::<Toolkit>("hello", json!({})) else { panic!() };
+    assert_eq!(output.content, [Content::text("hello, attempt 2")]);
+
+    let Outcome::Success(output) = testing::invoke::<Toolkit>("wipe", json!({"text": ""})) else { panic!() };
+    assert_eq!(output.ui_summary.as_deref(), Some("all gone"));
+}
+
+#[test]
+fn input_that_does_not_fit_is_refused_with_the_reason() {
+    for (input, reason) in [
+        (json!({"text": 1}), "invalid type: integer `1`, expected a string"),
+        (json!({"text": "", "colour": "red"}), "unknown field `colour`"),
+        (json!({}), "missing field `text`"),
+    ] {
+        let Outcome::Failure(error) = testing::invoke::<Toolkit>("count", input) else { panic!() };
+        assert_eq!(error.class, ErrorClass::InvalidArguments);
+        assert!(error.message.contains(reason), "{}", error.message);
+    }
+    let Outcome::Failure(error) = testing::invoke::<Toolkit>("missing", json!({})) else { panic!() };
+    assert_eq!(error.code, "unknown_tool");
+}
+
+#[test]
+fn values_are_checked_where_the_tool_says_how() {
+    let error = testing::validate::<Toolkit>("count", json!({"text": " "})).unwrap_err();
+    assert_eq!(error.code, "blank");
+    assert_eq!(testing::validate::<Toolkit>("hello", json!({})), Ok(()));
+    assert_eq!(testing::preflight::<Toolkit>("count", json!({"text": " "})), Ok(()));
+}

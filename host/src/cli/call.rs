@@ -1,0 +1,157 @@
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::config::Home;
+use crate::executor::Cancellation;
+use crate::journal::Listener;
+use crate::pipeline::Request;
+use crate::record::{AbortReason, CallRecord, Input, Refusal};
+
+use super::exit::{self, BadRequest, Exit};
+use super::options::{GrantOptions, LimitOptions};
+use super::show::{self, Bar};
+use super::target::{self, Target};
+
+/// Arguments larger than this are not read.
+const INPUT_BYTES_MAX: u64 = 16 << 20;
+
+/// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  hotcell call example-tools/jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
+                        hotcell call example-tools/files#search '{\"pattern\": \"fn main\"}' --allow-read=.")]
+pub(super) struct Call {
+    /// A .wasm file, or the source folder of a tool, built when stale; with #NAME if it has several tools
+    tool: String,
+    /// The arguments: JSON, @FILE, or - for standard input
+    #[arg(default_value = "{}", value_name = "JSON|@FILE|-")]
+    input: String,
+    /// Print the tool_result record, and nothing else, on standard output
+    #[arg(long, conflicts_with = "record")]
+    json: bool,
+    /// Print everything that is known of the call: declaration, invocation, decisions, progress, result, events
+    #[arg(long)]
+    record: bool,
+    #[command(flatten)]
+    grants: GrantOptions,
+    #[command(flatten)]
+    limits: LimitOptions,
+}
+
+impl Call {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        let grants = self.grants.grants()?;
+        let input = self.read_input()?;
+        let bar = if self.json || self.record { None } else { Bar::if_seen() };
+        let limits = self.limits.limits();
+        let host = target::host(&home, |settings| {
+            settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
+            settings.listeners = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
+        })?;
+        let target = Target::parse(&self.tool);
+        let runtime = super::runtime()?;
+        let record = runtime.block_on(async {
+            let cancellation = Cancellation::new();
+            interrupts(cancellation.clone())?;
+            let mut request = Request {
+                tool: self.tool.clone(),
+                input,
+                native_call_id: None,
+                actor_ref: None,
+                grants: Arc::new(grants),
+                limits,
+                cancellation: cancellation.clone(),
+                unavailable: None,
+            };
+            match prepare(&host, &home, &target, &cancellation).await {
+                Ok(tool) => request.tool = tool,
+                Err(refusal) => request.unavailable = Some(refusal),
+            }
+            anyhow::Ok(host.call(request).await)
+        })?;
+        if let Some(bar) = bar {
+            bar.clear();
+        }
+        // A blocking read of the guest may still wait for a file: it must not delay the answer.
+        runtime.shutdown_background();
+        self.print(&record)
+    }
+
+    fn print(&self, record: &CallRecord) -> anyhow::Result<Exit> {
+        let exit = exit::of_result(&record.result);
+        let printed = if self.record {
+            print_json(record)
+        } else if self.json {
+            print_json(&record.result)
+        } else {
+            show::result(&record.result)
+        };
+        printed.map(|()| exit).or_else(show::closed)
+    }
+
+    fn read_input(&self) -> Result<Input, BadRequest> {
+        let read = |what: &str, from: Box<dyn Read>| {
+            let mut text = String::new();
+            let read = from.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text);
+            read.with_context(|| format!("read the arguments from {what}"))
+                .map_err(|error| BadRequest(format!("{error:#}")))?;
+            if text.len() as u64 > INPUT_BYTES_MAX {
+                return Err(BadRequest(format!("the arguments are larger than {INPUT_BYTES_MAX} bytes")));
+            }
+            Ok(Input::from_text(text))
+        };
+        match (self.input.as_str(), self.input.strip_prefix('@')) {
+            ("-", _) => read("standard input", Box::new(std::io::stdin())),
+            (_, Some(path)) => {
+                let file = std::fs::File::open(path).map_err(|error| BadRequest(format!("open {path}: {error}")))?;
+                read(path, Box::new(file))
+            }
+            (text, None) => Ok(Input::from_text(text)),
+        }
+    }
+}
+
+/// Loads what TOOL names, unless somebody interrupts.
+async fn prepare(
+    host: &crate::host::Host,
+    home: &Home,
+    target: &Target,
+    cancellation: &Cancellation,
+) -> Result<String, Refusal> {
+    let bytes = target.read(home)?;
+    tokio::select! {
+        biased;
+        () = cancellation.cancelled() => Err(crate::executor::canceled(AbortReason::UserInterruption)),
+        loaded = host.load(&bytes) => target.choose(&loaded?),
+    }
+}
+
+/// The first interrupt cancels the call, so that it still ends in a result; the second one ends the program.
+fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen to interrupts")?;
+    let mut terminate = signal(SignalKind::terminate()).context("listen to termination")?;
+    tokio::spawn(async move {
+        let reason = tokio::select! {
+            _ = interrupt.recv() => AbortReason::UserInterruption,
+            _ = terminate.recv() => AbortReason::RuntimeShutdown,
+        };
+        cancellation.cancel(reason);
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        std::process::exit(130);
+    });
+    Ok(())
+}
+
+fn print_json(value: &impl serde::Serialize) -> std::io::Result<()> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    serde_json::to_writer(&mut out, value)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}

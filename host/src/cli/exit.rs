@@ -1,0 +1,59 @@
+use std::process::ExitCode;
+
+use crate::record::{ErrorClass, Refusal, ToolResult};
+
+/// Exit codes, and what they mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    Succeeded = 0,
+    ToolFailed = 1,
+    /// An unknown tool, wrong arguments, something that has to be set up first.
+    BadRequest = 2,
+    /// Permission, approval, policy, hook, a capability that this host does not give.
+    Refused = 3,
+    /// Time, fuel, memory, output.
+    Limit = 4,
+    Canceled = 5,
+    /// A fault of hotcell itself.
+    HostFault = 70,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// A mistake of the caller that ends a command before any call.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct BadRequest(pub(super) String);
+
+/// The exit code of a command that ended in an error.
+pub(super) fn of_error(error: &anyhow::Error) -> Exit {
+    if error.is::<BadRequest>() { Exit::BadRequest } else { Exit::HostFault }
+}
+
+pub(super) fn of_result(result: &ToolResult) -> Exit {
+    let Some(error) = &result.error else { return Exit::Succeeded };
+    if error.error_code == Refusal::HOST_FAULT {
+        return Exit::HostFault;
+    }
+    of_class(error.error_class)
+}
+
+pub(super) fn of_class(class: ErrorClass) -> Exit {
+    use ErrorClass::*;
+    match class {
+        UnknownTool
+        | InvalidArguments
+        | SchemaValidationFailed
+        | SchemaNotLoaded
+        | SetupRequired
+        | CredentialMissing => Exit::BadRequest,
+        PermissionDenied | ApprovalRejected | PolicyBlocked | HookBlocked | CapabilityGap => Exit::Refused,
+        Timeout | SandboxViolation | ResultTooLarge | RateLimited => Exit::Limit,
+        Canceled | SiblingCanceled | StreamingFallbackDiscarded => Exit::Canceled,
+        DependencyUnavailable | ExecutionFailed | PartialFailure | ResultRedacted => Exit::ToolFailed,
+    }
+}

@@ -1,0 +1,152 @@
+//! What a person sees: content on standard output, everything else on standard error.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::journal::Listener;
+use crate::record::{Content, EventType, ToolError, ToolEvent, ToolResult};
+
+use super::exit::Exit;
+
+/// One line about what takes time.
+pub(super) fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", printable(line, io::stderr().is_terminal()));
+}
+
+/// A reader that went away is no error of ours.
+pub(super) fn closed(error: io::Error) -> anyhow::Result<Exit> {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(Exit::Succeeded),
+        _ => Err(error.into()),
+    }
+}
+
+/// Prints a result for a person.
+pub(super) fn result(result: &ToolResult) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let terminal = out.is_terminal();
+    let mut shown = false;
+    for block in result.content.iter().filter(|block| block.is_model_facing()) {
+        shown = true;
+        let text = block_text(block);
+        let text = printable(&text, terminal);
+        out.write_all(text.as_bytes())?;
+        if !text.ends_with('\n') {
+            out.write_all(b"\n")?;
+        }
+    }
+    if let (false, Some(structured)) = (shown, &result.structured_content) {
+        serde_json::to_writer_pretty(&mut out, structured)?;
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    drop(out);
+    aside(result)
+}
+
+/// What goes to standard error: the tool's own logs, a summary, the error.
+fn aside(result: &ToolResult) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    let terminal = err.is_terminal();
+    for block in result.content.iter().filter(|block| !block.is_model_facing()) {
+        let stream = block.fields.get("stream").and_then(|stream| stream.as_str()).unwrap_or("log");
+        for line in block.as_text().unwrap_or_default().lines() {
+            writeln!(err, "{stream}| {}", printable(line, terminal))?;
+        }
+    }
+    if let Some(summary) = &result.ui_facing_summary {
+        writeln!(err, "{}", printable(summary, terminal))?;
+    }
+    if let Some(error) = &result.error {
+        writeln!(err, "{}", printable(&error_line(error), terminal))?;
+    }
+    Ok(())
+}
+
+fn error_line(error: &ToolError) -> String {
+    let class = serde_json::to_value(error.error_class).ok();
+    let class = class.as_ref().and_then(|class| class.as_str()).unwrap_or("error");
+    format!("error: {} [{class}/{}]", error.message, error.error_code)
+}
+
+fn block_text(block: &Content) -> String {
+    if let Some(text) = block.as_text() {
+        return text.to_owned();
+    }
+    if block.kind == "persisted_output_ref" {
+        let preview = block.fields.get("preview").and_then(|preview| preview.as_str()).unwrap_or_default();
+        let reference = block.fields.get("persisted_ref");
+        let of = |field: &str| reference.and_then(|r| r.get(field)).map(ToString::to_string).unwrap_or_default();
+        return format!("{preview}\n[... {} bytes in all, kept as {}]", of("size_bytes"), of("uri"));
+    }
+    serde_json::to_string(block).unwrap_or_default()
+}
+
+/// Keeps control, bidirectional and invisible characters of a tool from acting on a terminal. A file or a pipe gets
+/// the text as it is.
+pub(super) fn printable(text: &str, terminal: bool) -> String {
+    if !terminal {
+        return text.to_owned();
+    }
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        let acts = (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+        if acts {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
+}
+
+/// Shows progress as a bar on standard error while a tool runs.
+pub(super) struct Bar(ProgressBar);
+
+impl Bar {
+    /// A bar, if somebody can see it.
+    pub(super) fn if_seen() -> Option<Arc<Self>> {
+        if !io::stderr().is_terminal() {
+            return None;
+        }
+        let bar = ProgressBar::new(100);
+        let style = ProgressStyle::with_template("{spinner} {wide_bar} {pos:>3}% {msg}").ok()?;
+        bar.set_style(style);
+        Some(Arc::new(Self(bar)))
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+impl Listener for Bar {
+    fn event(&self, event: &ToolEvent) {
+        if !matches!(event.event_type, EventType::Progress | EventType::PartialResult) {
+            return;
+        }
+        self.0.enable_steady_tick(Duration::from_millis(120));
+        let field = |name: &str| event.data.pointer(&format!("/progress/{name}"));
+        if let Some(percent) = field("percent").and_then(|percent| percent.as_f64()) {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
+            self.0.set_position(percent as u64);
+        }
+        if let Some(message) = field("message").or(field("current_step")).and_then(|message| message.as_str()) {
+            self.0.set_message(printable(message, true));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn a_terminal_is_spared_what_would_act_on_it() {
+        assert_eq!(printable("a\x1b[2Jb\u{202e}c\n", true), "a\\u{1b}[2Jb\\u{202e}c\n");
+        assert_eq!(printable("a\x1b[2Jb", false), "a\x1b[2Jb");
+    }
+}

@@ -1,0 +1,52 @@
+//! Where hotcell keeps its state.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use etcetera::BaseStrategy;
+
+/// Names the folder that holds all state, where it is set.
+pub const HOME_VARIABLE: &str = "HOTCELL_HOME";
+
+/// The folder that holds all state.
+#[derive(Clone, Debug)]
+pub struct Home(PathBuf);
+
+impl Home {
+    /// `HOTCELL_HOME`, else `hotcell` in the platform's data folder.
+    pub fn find() -> anyhow::Result<Self> {
+        if let Some(home) = std::env::var_os(HOME_VARIABLE).filter(|home| !home.is_empty()) {
+            let home = std::path::absolute(&home).with_context(|| format!("find the folder of {HOME_VARIABLE}"))?;
+            return Ok(Self(home));
+        }
+        let base = etcetera::choose_base_strategy()
+            .with_context(|| format!("find a folder for hotcell's data; set {HOME_VARIABLE} to choose one"))?;
+        Ok(Self(base.data_dir().join("hotcell")))
+    }
+
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self(folder.into())
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// What can be made again: compiled components, the toolchain for guests.
+    pub fn cache(&self) -> PathBuf {
+        self.0.join("cache")
+    }
+
+    pub fn components(&self) -> PathBuf {
+        self.cache().join("components")
+    }
+
+    /// Authenticates compiled components; kept apart from them.
+    pub fn component_key(&self) -> PathBuf {
+        self.0.join("keys").join("components")
+    }
+
+    pub fn payloads(&self) -> PathBuf {
+        self.0.join("payloads")
+    }
+}

@@ -1,0 +1,36 @@
+//! A component that is small to send and slow to compile. Compilation cannot be interrupted, so a host has to bound it
+//! from outside. `#[path]`-included by the tests, which turn the text into bytes with the crate `wat`.
+
+const LOCALS: usize = 5_000;
+const BRANCHES: usize = 5_000;
+
+/// The echo tool with one more function, which nobody calls: every one of its locals lives across all of its branches,
+/// so the work of the register allocator grows with the product of the two.
+pub(crate) fn compile_bomb() -> String {
+    let module = "(core module $main";
+    let armed = format!("{module}\n{}", slow_function());
+    include_str!("wat/echo.wat").replacen(module, &armed, 1)
+}
+
+fn slow_function() -> String {
+    let mut text = format!(
+        "(func (param $seed i32) (result i32) (local{})\n",
+        " i32".repeat(LOCALS)
+    );
+    for local in 1..=LOCALS {
+        text += &format!("(local.set {local} (i32.mul (local.get $seed) (i32.const {local})))\n");
+    }
+    for branch in 1..=BRANCHES {
+        let changed = (branch * 7) % LOCALS + 1;
+        let other = (branch * 13) % LOCALS + 1;
+        text += &format!(
+            "(if (i32.and (local.get $seed) (i32.const {branch}))
+               (then (local.set {changed} (i32.add (local.get {changed}) (local.get {other})))))\n"
+        );
+    }
+    text += "(local.get $seed)\n";
+    for local in 1..=LOCALS {
+        text += &format!("(i32.add (local.get {local}))\n");
+    }
+    text + ")"
+}

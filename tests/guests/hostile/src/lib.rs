@@ -1,0 +1,74 @@
+//! One tool per attack. The component imports no `cancellation`: whatever is to be stopped is to be stopped at once.
+
+mod endings;
+mod exhaustion;
+mod floods;
+mod forgeries;
+mod stalls;
+
+use fixture::{Input, Toolkit};
+use serde_json::Value;
+
+wit_bindgen::generate!({
+    world: "tool",
+    path: "../../../wit",
+    with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
+});
+
+use exports::hotcell::tool::guest::{Call, Guest, Outcome, Output};
+use hotcell::tool::types::{ErrorClass, ToolError};
+
+type Attack = fn(&Input) -> Outcome;
+
+struct Hostile;
+
+impl Guest for Hostile {
+    fn describe() -> String {
+        Toolkit::new("hostile")
+            .reporting_progress()
+            .with(stalls::tools())
+            .with(exhaustion::tools())
+            .with(endings::tools())
+            .with(floods::tools())
+            .with(forgeries::tools())
+            .to_json()
+    }
+
+    fn invoke(call: Call) -> Outcome {
+        let attack = stalls::attack(&call.tool)
+            .or_else(|| exhaustion::attack(&call.tool))
+            .or_else(|| endings::attack(&call.tool))
+            .or_else(|| floods::attack(&call.tool))
+            .or_else(|| forgeries::attack(&call.tool));
+        match (attack, Input::parse(&call.input)) {
+            (Some(attack), Ok(input)) => attack(&input),
+            (None, _) => refuse(ErrorClass::CapabilityGap, "unknown_tool", &call.tool),
+            (_, Err(error)) => refuse(ErrorClass::InvalidArguments, "input_not_json", &error),
+        }
+    }
+}
+
+fn refuse(class: ErrorClass, code: &str, message: &str) -> Outcome {
+    Outcome::Failure(ToolError {
+        class,
+        code: code.into(),
+        message: message.into(),
+        detail: None,
+        retry_after_ms: None,
+    })
+}
+
+/// The guest survived its own attack, and tells how far it came.
+fn answer(structured: Value) -> Outcome {
+    raw("[]".into(), Some(structured.to_string()))
+}
+
+fn raw(content: String, structured: Option<String>) -> Outcome {
+    Outcome::Success(Output {
+        content,
+        structured,
+        ui_summary: None,
+    })
+}
+
+export!(Hostile);

@@ -1,0 +1,91 @@
+//! Many small tools that behave, and some that are nosy: what a guest sees, reads, writes and answers.
+
+mod contracts;
+mod escape;
+mod files;
+mod network;
+mod replies;
+mod reports;
+mod surroundings;
+
+use fixture::{Input, Toolkit};
+use serde_json::{Value, json};
+
+wit_bindgen::generate!({
+    world: "tool",
+    path: "../../../wit",
+    with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
+});
+
+use exports::hotcell::tool::guest::{Call, Guest, Outcome, Output};
+use hotcell::tool::types::{ErrorClass, ToolError};
+
+type Handler = fn(&Call, &Input) -> Outcome;
+
+struct Probe;
+
+impl Guest for Probe {
+    fn describe() -> String {
+        Toolkit::new("probe")
+            .reporting_progress()
+            .with(surroundings::tools())
+            .with(files::tools())
+            .with(escape::tools())
+            .with(network::tools())
+            .with(replies::tools())
+            .with(reports::tools())
+            .with(contracts::tools())
+            .to_json()
+    }
+
+    fn invoke(call: Call) -> Outcome {
+        let handler = surroundings::handler(&call.tool)
+            .or_else(|| files::handler(&call.tool))
+            .or_else(|| escape::handler(&call.tool))
+            .or_else(|| network::handler(&call.tool))
+            .or_else(|| replies::handler(&call.tool))
+            .or_else(|| reports::handler(&call.tool))
+            .or_else(|| contracts::handler(&call.tool));
+        let Some(handler) = handler else {
+            return refuse(ErrorClass::CapabilityGap, "unknown_tool", &call.tool);
+        };
+        match Input::parse(&call.input) {
+            Ok(input) => handler(&call, &input),
+            Err(error) => refuse(ErrorClass::InvalidArguments, "input_not_json", &error),
+        }
+    }
+}
+
+fn refuse(class: ErrorClass, code: &str, message: &str) -> Outcome {
+    Outcome::Failure(ToolError {
+        class,
+        code: code.into(),
+        message: message.into(),
+        detail: None,
+        retry_after_ms: None,
+    })
+}
+
+/// Success with structured content alone.
+fn answer(structured: Value) -> Outcome {
+    Outcome::Success(Output {
+        content: "[]".into(),
+        structured: Some(structured.to_string()),
+        ui_summary: None,
+    })
+}
+
+/// Success with content blocks alone.
+fn show(content: Value) -> Outcome {
+    Outcome::Success(Output {
+        content: content.to_string(),
+        structured: None,
+        ui_summary: None,
+    })
+}
+
+fn text_block(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+export!(Probe);

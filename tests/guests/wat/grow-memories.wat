@@ -1,0 +1,123 @@
+;; Fifteen empty memories; a call grows each by 16 MiB, and answers how many MiB it was granted.
+(component
+  (component $tool
+    (core module $main
+      (memory (export "memory") 1)
+      (memory $m1 0) (memory $m2 0) (memory $m3 0) (memory $m4 0) (memory $m5 0)
+      (memory $m6 0) (memory $m7 0) (memory $m8 0) (memory $m9 0) (memory $m10 0)
+      (memory $m11 0) (memory $m12 0) (memory $m13 0) (memory $m14 0) (memory $m15 0)
+      (data (i32.const 32) "[]")
+      (data (i32.const 1024)
+        "{\"declarations\":["
+        "{\"schema_version\":\"0.2.0\",\"tool_id\":\"wat.grow_memories\",\"namespace\":\"wat\",\"name\":\"grow_memories\","
+        "\"description\":\"Grows fifteen memories\",\"lifecycle\":\"available\",\"tool_kind\":\"function\","
+        "\"input_contract\":{\"model_input_schema\":{\"type\":\"object\"},\"strict\":false},"
+        "\"interface_ref\":\"wat.grow_memories.interface\",\"execution_profile_ref\":\"wat.grow_memories.execution\","
+        "\"permission_profile_ref\":\"wat.grow_memories.permissions\"}],"
+        "\"interfaces\":["
+        "{\"schema_version\":\"0.2.0\",\"interface_id\":\"wat.grow_memories.interface\",\"tool_id\":\"wat.grow_memories\","
+        "\"is_read_only\":true,\"is_concurrency_safe\":true,\"is_destructive\":false,\"is_open_world\":false}],"
+        "\"execution_profiles\":["
+        "{\"schema_version\":\"0.2.0\",\"execution_profile_id\":\"wat.grow_memories.execution\",\"execution_kind\":\"embedded_runtime\",\"supports_cancel\":true,\"sandboxed\":true}],"
+        "\"permission_profiles\":["
+        "{\"schema_version\":\"0.2.0\",\"permission_profile_id\":\"wat.grow_memories.permissions\",\"risk_level\":\"low\","
+        "\"access_kinds\":[],\"write_effects\":[\"none\"],\"network_scope\":\"none\"}]}")
+
+      ;; Answers the text at 1024.
+      (func (export "describe") (result i32)
+        (i32.store (i32.const 16) (i32.const 1024))
+        (i32.store (i32.const 20) (i32.const 1012))
+        (i32.const 16))
+
+      ;; Hands out one block after the other, and never takes one back.
+      (global $free (mut i32) (i32.const 8192))
+      (func (export "realloc") (param $old i32) (param $old_size i32) (param $align i32) (param $size i32) (result i32)
+        (global.set $free (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
+        (global.get $free)
+        (global.set $free (i32.add (global.get $free) (local.get $size))))
+
+      (func (export "invoke")
+        (param $id i32) (param $id_len i32) (param $tool i32) (param $tool_len i32) (param $input i32) (param $input_len i32)
+        (param $attempt i32) (param $context i32) (param $context_len i32)
+        (result i32) (local $granted i32) (local $text i32)
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m1 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m2 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m3 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m4 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m5 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m6 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m7 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m8 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m9 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m10 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m11 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m12 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m13 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m14 (i32.const 256)) (i32.const -1))))
+        (local.set $granted (i32.add (local.get $granted)
+          (i32.ne (memory.grow $m15 (i32.const 256)) (i32.const -1))))
+        (local.set $text (call $decimal (i32.mul (local.get $granted) (i32.const 16))))
+        ;; At 64, an outcome: the case, then from 72 on the content, the structured text, and no summary.
+        (i32.store8 (i32.const 64) (i32.const 0))
+        (i32.store (i32.const 72) (i32.const 32))
+        (i32.store (i32.const 76) (i32.const 2))
+        (i32.store8 (i32.const 80) (i32.const 1))
+        (i32.store (i32.const 84) (local.get $text))
+        (i32.store (i32.const 88) (i32.sub (i32.const 256) (local.get $text)))
+        (i32.store8 (i32.const 92) (i32.const 0))
+        (i32.const 64))
+
+      ;; Writes a number as decimal text that ends before 256; answers where it begins.
+      (func $decimal (param $n i32) (result i32)
+        (local $at i32)
+        (local.set $at (i32.const 256))
+        (loop $digit
+          (local.set $at (i32.sub (local.get $at) (i32.const 1)))
+          (i32.store8 (local.get $at) (i32.add (i32.const 48) (i32.rem_u (local.get $n) (i32.const 10))))
+          (local.set $n (i32.div_u (local.get $n) (i32.const 10)))
+          (br_if $digit (local.get $n)))
+        (local.get $at)))
+    (core instance $main (instantiate $main))
+
+    ;; The types of hotcell:tool/guest, each exported so that the functions may name it.
+    (type $class (variant
+      (case "invalid-arguments") (case "capability-gap") (case "setup-required") (case "credential-missing")
+      (case "timeout") (case "rate-limited") (case "dependency-unavailable") (case "execution-failed")
+      (case "partial-failure") (case "result-too-large") (case "canceled") (case "other" string)))
+    (export $error-class "error-class" (type $class))
+    (type $error (record
+      (field "class" $error-class) (field "code" string) (field "message" string)
+      (field "detail" (option string)) (field "retry-after-ms" (option u64))))
+    (export $tool-error "tool-error" (type $error))
+    (type $request (record
+      (field "invocation-id" string) (field "tool" string) (field "input" string)
+      (field "attempt" u32) (field "context" string)))
+    (export $call "call" (type $request))
+    (type $answer (record
+      (field "content" string) (field "structured" (option string)) (field "ui-summary" (option string))))
+    (export $output "output" (type $answer))
+    (type $end (variant
+      (case "success" $output) (case "partial" (tuple $output $tool-error)) (case "failure" $tool-error)))
+    (export $outcome "outcome" (type $end))
+
+    (func (export "describe") (result string)
+      (canon lift (core func $main "describe") (memory (core memory $main "memory"))))
+    (func (export "invoke") (param "call" $call) (result $outcome)
+      (canon lift (core func $main "invoke") (memory (core memory $main "memory"))
+        (realloc (core func $main "realloc")))))
+  (instance $guest (instantiate $tool))
+  (export "hotcell:tool/guest@0.2.0" (instance $guest)))
