@@ -10,12 +10,16 @@ use crate::catalog::{Catalog, Facts, Tool};
 use crate::config::Home;
 use crate::dialect::agent_tool;
 use crate::executor::Executor;
+pub use crate::executor::{Cancellation, canceled};
 use crate::hook::Hook;
-use crate::journal::{Listener, PayloadStore};
-use crate::pipeline::{self, Request, Services};
-use crate::policy::Limits;
+pub use crate::journal::Listener;
+use crate::journal::PayloadStore;
+pub use crate::pipeline::Request;
+use crate::pipeline::{self, Services};
+pub use crate::policy::{Grants, Limits};
 use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
+pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
 use crate::scheduler::Scheduler;
 
 /// The hidden subcommand of the `hotcell` program that compiles one component.

@@ -5,9 +5,7 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::config::Home;
-use crate::executor::Cancellation;
-use crate::journal::Listener;
-use crate::pipeline::Request;
+use crate::host::{Cancellation, Host, Listener, Request, canceled};
 use crate::record::{AbortReason, CallRecord, Input, Refusal};
 
 use super::exit::{self, BadRequest, Exit};
@@ -115,16 +113,11 @@ impl Call {
 }
 
 /// Loads what TOOL names, unless somebody interrupts.
-async fn prepare(
-    host: &crate::host::Host,
-    home: &Home,
-    target: &Target,
-    cancellation: &Cancellation,
-) -> Result<String, Refusal> {
+async fn prepare(host: &Host, home: &Home, target: &Target, cancellation: &Cancellation) -> Result<String, Refusal> {
     let bytes = target.read(home)?;
     tokio::select! {
         biased;
-        () = cancellation.cancelled() => Err(crate::executor::canceled(AbortReason::UserInterruption)),
+        () = cancellation.cancelled() => Err(canceled(AbortReason::UserInterruption)),
         loaded = host.load(&bytes) => target.choose(&loaded?),
     }
 }

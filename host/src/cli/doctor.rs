@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::config::Home;
-use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF};
+use crate::host::{ENGINE_VERSION, FEATURES_OFF};
 use crate::toolchain::{self, Preference, Search, State};
 
 use super::exit::Exit;

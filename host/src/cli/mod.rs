@@ -61,7 +61,7 @@ pub fn run() -> ExitCode {
         Command::New(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::CompileComponent { cpu_seconds, memory_bytes } => {
-            let status = crate::sandbox::compile_worker(cpu_seconds, memory_bytes);
+            let status = crate::host::compile_worker(cpu_seconds, memory_bytes);
             return ExitCode::from(u8::try_from(status).unwrap_or(1));
         }
     };

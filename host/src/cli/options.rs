@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::policy::{Grants, Limits};
+use crate::host::{Grants, Limits};
 
 use super::exit::BadRequest;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::journal::Listener;
+use crate::host::Listener;
 use crate::record::{Content, EventType, ToolError, ToolEvent, ToolResult};
 
 use super::exit::Exit;

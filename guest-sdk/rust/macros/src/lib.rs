@@ -38,7 +38,7 @@ pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Exports the tools of a package: `toolkit! { namespace: "text", tools: [count, upper] }`.
 ///
-/// A tool of another module is named by its path, `[words::count]`. Makes a type `Toolkit`, which tests can use.
+/// A tool of another module is named by its path, `[words::count]`, not by an imported name. Makes a type `Toolkit`, which tests can use.
 #[proc_macro]
 pub fn toolkit(input: TokenStream) -> TokenStream {
     toolkit::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()

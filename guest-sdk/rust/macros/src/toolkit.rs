@@ -65,10 +65,10 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
 
         #[cfg(target_arch = "wasm32")]
         ::hotcell_guest::__private::tool::export_tool!(Toolkit with_types_in ::hotcell_guest::__private::tool);
-        #[cfg(target_arch = "wasm32")]
         #first! {
             [#((#markers))*]
             {
+                #[cfg(target_arch = "wasm32")]
                 ::hotcell_guest::__private::validating::export_validation!(
                     Toolkit with_types_in ::hotcell_guest::__private::validating
                 );

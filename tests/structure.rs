@@ -1,0 +1,108 @@
+//! The doors between the rooms: which may import which, and which names belong to one room alone.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::support::root;
+
+/// A room, and the rooms it may import. `ARCHITECTURE.md` says why.
+const DOORS: [(&str, &[&str]); 14] = [
+    ("record", &[]),
+    ("dialect", &["record"]),
+    ("policy", &["record"]),
+    ("hook", &["record"]),
+    ("scheduler", &["record"]),
+    ("journal", &["record"]),
+    ("catalog", &["record"]),
+    ("executor", &["record", "policy", "scheduler"]),
+    ("sandbox", &["record", "policy", "executor"]),
+    ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "executor"]),
+    ("toolchain", &[]),
+    ("config", &[]),
+    (
+        "host",
+        &[
+            "record",
+            "dialect",
+            "policy",
+            "hook",
+            "scheduler",
+            "journal",
+            "catalog",
+            "executor",
+            "sandbox",
+            "pipeline",
+            "config",
+        ],
+    ),
+    ("cli", &["host", "catalog", "toolchain", "record", "config"]),
+];
+
+/// A crate that only one room may name.
+const KEPT: [(&str, &[&str]); 6] = [
+    ("wasmtime", &["sandbox"]),
+    ("wasmtime_wasi", &["sandbox"]),
+    ("clap", &["cli"]),
+    ("indicatif", &["cli"]),
+    ("jsonschema", &["catalog"]),
+    ("tempfile", &["sandbox", "journal", "toolchain", "cli"]),
+];
+
+#[test]
+fn rooms_import_only_what_their_door_allows() {
+    let mut wrong = Vec::new();
+    for (room, files) in rooms() {
+        let allowed = DOORS.iter().find(|(name, _)| *name == room).unwrap_or_else(|| panic!("no door for {room}")).1;
+        for file in files {
+            let text = code(&file);
+            for (name, _) in DOORS {
+                let uses = text.contains(&format!("crate::{name}::")) || text.contains(&format!("crate::{name};"));
+                if uses && name != room && !allowed.contains(&name) {
+                    wrong.push(format!("{} imports {name}", file.display()));
+                }
+            }
+            for (name, owners) in KEPT {
+                if text.contains(&format!("{name}::")) && !owners.contains(&room.as_str()) {
+                    wrong.push(format!("{} names {name}", file.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_room_of_the_tree_has_a_door() {
+    let rooms: BTreeSet<String> = rooms().into_iter().map(|(room, _)| room).collect();
+    let doors: BTreeSet<String> = DOORS.iter().map(|(room, _)| (*room).to_owned()).collect();
+    assert_eq!(rooms, doors);
+}
+
+/// Each room with its files. `lib.rs` and `main.rs` only name the rooms.
+fn rooms() -> Vec<(String, Vec<PathBuf>)> {
+    let entries = std::fs::read_dir(root().join("host/src")).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .filter_map(|path| {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            (name != "lib" && name != "main").then(|| (name, files(&path)))
+        })
+        .collect()
+}
+
+fn files(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return path
+            .extension()
+            .is_some_and(|extension| extension == "rs")
+            .then(|| path.to_owned())
+            .into_iter()
+            .collect();
+    }
+    std::fs::read_dir(path).unwrap().flat_map(|entry| files(&entry.unwrap().path())).collect()
+}
+
+/// The text of a file without its comments.
+fn code(file: &Path) -> String {
+    let text = std::fs::read_to_string(file).unwrap();
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,209 @@
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use hotcell::config::Home;
+use hotcell::executor::Cancellation;
+use hotcell::host::{Host, HostSettings};
+use hotcell::pipeline::Request;
+use hotcell::policy::{Grants, Limits};
+use hotcell::record::{AbortReason, CallRecord, Input, Refusal};
+use serde_json::Value;
+
+use super::{check_record, fixture, kept, wat};
+
+/// A host with settings of one's own.
+pub(crate) fn host(change: impl FnOnce(&mut HostSettings)) -> Host {
+    let mut settings = HostSettings::new(Home::at(kept("home")), env!("CARGO_BIN_EXE_hotcell"));
+    settings.calls_at_once = 16;
+    change(&mut settings);
+    Host::new(settings).unwrap()
+}
+
+/// The host that most tests share.
+fn shared() -> Arc<Host> {
+    static HOST: OnceLock<Arc<Host>> = OnceLock::new();
+    Arc::clone(HOST.get_or_init(|| Arc::new(host(|_| {}))))
+}
+
+/// One call, told as a story: which tool, with which grants and limits, and how it must end.
+pub(crate) struct Test {
+    host: Arc<Host>,
+    component: Vec<u8>,
+    tool: Option<String>,
+    grants: Grants,
+    limits: Limits,
+    cancellation: Cancellation,
+}
+
+impl Test {
+    /// `probe#read`: a tool of a test guest; `wat:spin`: the one tool of a component text.
+    pub(crate) fn new(tool: &str) -> Self {
+        if let Some(name) = tool.strip_prefix("wat:") {
+            return Self::of_bytes(wat(name), None);
+        }
+        let (guest, name) = tool.split_once('#').unwrap_or_else(|| panic!("{tool}: name a tool, as in probe#echo"));
+        Self::of_file(&fixture(guest), Some(name))
+    }
+
+    /// A tool of a component file.
+    pub(crate) fn of_file(file: &Path, name: Option<&str>) -> Self {
+        Self::of_bytes(std::fs::read(file).unwrap(), name)
+    }
+
+    pub(crate) fn of_bytes(component: Vec<u8>, name: Option<&str>) -> Self {
+        Self {
+            host: shared(),
+            component,
+            tool: name.map(str::to_owned),
+            grants: Grants::default(),
+            limits: Limits::default(),
+            cancellation: Cancellation::new(),
+        }
+    }
+
+    pub(crate) fn on(mut self, host: &Arc<Host>) -> Self {
+        self.host = Arc::clone(host);
+        self
+    }
+
+    /// Changes what is granted; nothing is, to begin with.
+    pub(crate) fn grant(mut self, grant: impl FnOnce(&mut Grants)) -> Self {
+        grant(&mut self.grants);
+        self
+    }
+
+    pub(crate) fn read(self, folder: &Path) -> Self {
+        self.grant(|grants| grants.allow_read(folder.to_str().unwrap()).unwrap())
+    }
+
+    pub(crate) fn write(self, folder: &Path) -> Self {
+        self.grant(|grants| grants.allow_write(folder.to_str().unwrap()).unwrap())
+    }
+
+    pub(crate) fn limit(mut self, limit: impl FnOnce(&mut Limits)) -> Self {
+        limit(&mut self.limits);
+        self
+    }
+
+    pub(crate) fn timeout_ms(self, ms: u64) -> Self {
+        self.limit(|limits| limits.wall = Duration::from_millis(ms))
+    }
+
+    /// The handle with which the call can be canceled while it runs.
+    pub(crate) fn cancellation(&self) -> Cancellation {
+        self.cancellation.clone()
+    }
+
+    /// Cancels the call after a while.
+    pub(crate) fn cancel_after(self, delay: Duration) -> Self {
+        let cancellation = self.cancellation();
+        std::thread::spawn(move || {
+            std::thread::sleep(delay);
+            cancellation.cancel(AbortReason::UserInterruption);
+        });
+        self
+    }
+
+    /// Loads the component, for tests about loading itself.
+    pub(crate) async fn load(&self) -> Result<Vec<String>, Refusal> {
+        let loaded = self.host.load(&self.component).await?;
+        Ok(loaded.tools.iter().map(|tool| tool.declaration().qualified_name()).collect())
+    }
+
+    /// Calls the tool with JSON arguments. Every record is held against the schemas.
+    pub(crate) async fn call(self, input: Value) -> Called {
+        self.call_text(&input.to_string()).await
+    }
+
+    /// Calls the tool with arguments that need not be JSON.
+    pub(crate) async fn call_text(self, input: &str) -> Called {
+        let loaded = match self.host.load(&self.component).await {
+            Ok(loaded) => loaded,
+            Err(refusal) => panic!("load the component: {refusal:?}"),
+        };
+        let names: Vec<String> = loaded.tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
+        let tool = match &self.tool {
+            Some(name) => {
+                names.iter().find(|known| known.ends_with(&format!(".{name}"))).cloned().unwrap_or(name.clone())
+            }
+            None => names.first().cloned().unwrap(),
+        };
+        let record = self
+            .host
+            .call(Request {
+                tool,
+                input: Input::from_text(input),
+                native_call_id: None,
+                actor_ref: None,
+                grants: Arc::new(self.grants),
+                limits: self.limits,
+                cancellation: self.cancellation,
+                unavailable: None,
+            })
+            .await;
+        check_record(&serde_json::to_value(&record).unwrap());
+        Called(record)
+    }
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(crate) struct Called(pub(crate) CallRecord);
+
+impl Called {
+    /// The structured output of a call that must have succeeded.
+    #[track_caller]
+    pub(crate) fn succeeded(&self) -> Value {
+        let result = &self.0.result;
+        assert!(!result.is_error, "the call failed: {:?}", result.error);
+        result.structured_content.clone().unwrap_or_default()
+    }
+
+    /// The call must have ended with this error class and code.
+    #[track_caller]
+    pub(crate) fn failed(&self, class: &str, code: &str) -> &Self {
+        let error = self.0.result.error.as_ref().unwrap_or_else(|| panic!("the call succeeded: {:?}", self.0.result));
+        let found = serde_json::to_value(error.error_class).unwrap();
+        assert_eq!((found.as_str().unwrap(), error.error_code.as_str()), (class, code), "{}", error.message);
+        self
+    }
+
+    /// No guest code ran.
+    #[track_caller]
+    pub(crate) fn never_ran(&self) -> &Self {
+        assert!(self.0.invocation.started_at().is_none(), "the guest was started");
+        assert!(self.0.result.usage.is_none());
+        self
+    }
+
+    /// `tool_result.status` and `tool_invocation.status`.
+    pub(crate) fn statuses(&self) -> (String, String) {
+        let word = |value: Value| value.as_str().unwrap().to_owned();
+        let result = word(serde_json::to_value(self.0.result.status).unwrap());
+        (result, self.0.invocation.status().as_str().to_owned())
+    }
+
+    /// The message of the error.
+    #[track_caller]
+    pub(crate) fn message(&self) -> &str {
+        &self.0.result.error.as_ref().unwrap().message
+    }
+
+    /// The types of all events, in order.
+    pub(crate) fn events(&self) -> Vec<&'static str> {
+        self.0.events.iter().map(|event| event.event_type.as_str()).collect()
+    }
+
+    pub(crate) fn record(&self) -> Value {
+        serde_json::to_value(&self.0).unwrap()
+    }
+}
+
+/// A folder for one test, gone afterwards.
+#[allow(dead_code, reason = "a helper of several test rooms")]
+pub(crate) fn scratch() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = std::fs::canonicalize(dir.path()).unwrap();
+    (dir, path)
+}

@@ -1,0 +1,37 @@
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use hotcell::config::Home;
+use hotcell::toolchain::{BuildSettings, Preference, Search, build};
+
+use super::root;
+
+/// The component of a source folder below the checkout (`example-tools/jq`, `tests/guests/probe`), built once.
+pub(crate) fn component(folder: &str) -> PathBuf {
+    type Built = Mutex<HashMap<String, Arc<OnceLock<PathBuf>>>>;
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    let cell = Arc::clone(BUILT.get_or_init(Mutex::default).lock().unwrap().entry(folder.to_owned()).or_default());
+    cell.get_or_init(|| {
+        // One build at a time: cargo would only wait for itself.
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap();
+        // The toolchain is the user's own, wherever it was set up; all other state of the tests is apart.
+        let search = Search::new(Preference::from_env().unwrap(), Home::find().unwrap().cache());
+        let settings = BuildSettings::new(search);
+        let dir = root().join(folder);
+        build(&dir, &settings, &mut |line| eprintln!("{line}")).unwrap_or_else(|e| panic!("build {folder}: {e:#}")).wasm
+    })
+    .clone()
+}
+
+/// A test guest by its name: `probe`, `hostile`, ..; its component.
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    component(&format!("tests/guests/{name}"))
+}
+
+/// The component of `tests/guests/wat/<name>.wat`, as bytes.
+pub(crate) fn wat(name: &str) -> Vec<u8> {
+    let file: &Path = &root().join("tests/guests/wat").join(format!("{name}.wat"));
+    wat::parse_file(file).unwrap_or_else(|error| panic!("{error}"))
+}

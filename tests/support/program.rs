@@ -1,0 +1,102 @@
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::{check_record, kept};
+
+/// The `hotcell` program, run as a user runs it.
+pub(crate) struct Hotcell {
+    command: Command,
+    input: Option<String>,
+}
+
+impl Hotcell {
+    /// With state that the tests share, so that components are compiled once.
+    pub(crate) fn new<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Self {
+        Self::at(&kept("home"), arguments)
+    }
+
+    /// With its state in `home`.
+    pub(crate) fn at<I: AsRef<OsStr>>(home: &Path, arguments: impl IntoIterator<Item = I>) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hotcell"));
+        command.args(arguments).env("HOTCELL_HOME", home);
+        Self { command, input: None }
+    }
+
+    pub(crate) fn dir(mut self, dir: &Path) -> Self {
+        self.command.current_dir(dir);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn stdin(mut self, text: &str) -> Self {
+        self.input = Some(text.to_owned());
+        self
+    }
+
+    /// Starts it and hands it over: to be interrupted, or killed.
+    pub(crate) fn spawn(mut self) -> Child {
+        let stdin = if self.input.is_some() { Stdio::piped() } else { Stdio::null() };
+        let mut child = self.command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        if let (Some(mut pipe), Some(text)) = (child.stdin.take(), self.input) {
+            // The program may end before it has read everything.
+            let _ = pipe.write_all(text.as_bytes());
+        }
+        child
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(self) -> Ran {
+        Ran::from(self.spawn().wait_with_output().unwrap())
+    }
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The one JSON document on standard output.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        let value: Value =
+            serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {:?}", self.stdout));
+        if value.get("invocation").is_some() {
+            check_record(&value);
+        }
+        value
+    }
+}
+
+/// A component's path and the name of one of its tools, as TOOL.
+#[allow(dead_code, reason = "a helper of several test rooms")]
+pub(crate) fn tool(component: &PathBuf, name: &str) -> String {
+    format!("{}#{name}", component.display())
+}
