@@ -59,8 +59,8 @@ mod tests {
 
     #[test]
     fn the_open_object_gives_cwd_and_keeps_the_rest() {
-        let context = Context::new("inv_1".to_owned(), 2, r#"{"cwd": "/work", "locale": "fr"}"#);
-        assert_eq!(context.cwd.as_deref(), Some("/work"));
+        let context = Context::new("inv_1".to_owned(), 2, r#"{"cwd": "/project", "locale": "fr"}"#);
+        assert_eq!(context.cwd.as_deref(), Some("/project"));
         assert_eq!(context.extra["locale"], "fr");
         assert_eq!(Context::new(String::new(), 1, "nonsense").extra, Map::new());
     }

@@ -160,6 +160,12 @@ fn classify(error: &io::Error) -> (ErrorClass, &'static str, String) {
         return fixed(ErrorClass::ExecutionFailed, "not_granted", "not in any folder that this tool was granted");
     }
     match error.kind() {
+        // In the sandbox, what lies outside of the granted folders does not exist.
+        NotFound if cfg!(target_os = "wasi") => fixed(
+            ErrorClass::InvalidArguments,
+            "not_found",
+            "no such file or folder, or not in a folder that this tool was granted",
+        ),
         NotFound => fixed(ErrorClass::InvalidArguments, "not_found", "no such file or folder"),
         AlreadyExists => fixed(ErrorClass::InvalidArguments, "already_exists", "already exists"),
         NotADirectory => fixed(ErrorClass::InvalidArguments, "not_a_folder", "not a folder"),

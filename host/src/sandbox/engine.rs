@@ -17,8 +17,18 @@ use super::state::State;
 pub const ENGINE_VERSION: &str = "wasmtime 48.0.8";
 
 /// Proposals of WebAssembly that guests cannot use. Each is surface that no tool here needs.
-pub const FEATURES_OFF: [&str; 7] =
-    ["gc", "threads", "memory64", "relaxed-simd", "custom-page-sizes", "wide-arithmetic", "component-model-async"];
+pub const FEATURES_OFF: [&str; 10] = [
+    "gc",
+    "function-references",
+    "exceptions",
+    "threads",
+    "memory64",
+    "relaxed-simd",
+    "custom-page-sizes",
+    "wide-arithmetic",
+    "stack-switching",
+    "component-model-async",
+];
 
 /// Bytes of stack that wasm may use in one call; the host keeps as much again for its own frames, and more.
 pub(super) const WASM_STACK_BYTES: usize = 512 << 10;
@@ -101,6 +111,17 @@ pub(super) fn config() -> Config {
         .native_unwind_info(false)
         // Otherwise an environment variable decides, and debug information of the guest would be parsed.
         .wasm_backtrace_details(WasmBacktraceDetails::Disable)
+        // Names of guest functions would come along into errors, raw.
+        .wasm_backtrace_max_frames(None)
+        // These three are compiled in and switched off here: builds without them abort on some inputs.
+        .gc_support(false)
+        .wasm_gc(false)
+        .wasm_function_references(false)
+        .wasm_exceptions(false)
+        .wasm_threads(false)
+        .shared_memory(false)
+        .concurrency_support(false)
+        .wasm_stack_switching(false)
         // QuickJS guests need tail calls, and composed components need several memories: both stay on.
         .wasm_memory64(false)
         .wasm_relaxed_simd(false)

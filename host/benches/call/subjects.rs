@@ -1,0 +1,120 @@
+//! What is called: components from a few hundred bytes to a real tool, and a host to call them in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use hotcell::config::Home;
+use hotcell::host::{Cancellation, Grants, Host, HostSettings, Limits, Request};
+use hotcell::record::{CallRecord, Input};
+use hotcell::toolchain::{BuildSettings, Language, Preference, Search, build, new_project, write_sdk};
+
+/// One component, and one call of it.
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    pub(crate) component: Vec<u8>,
+    /// By which the component knows the tool.
+    pub(crate) tool: &'static str,
+    /// By which the host knows the tool.
+    pub(crate) qualified: &'static str,
+    pub(crate) input: &'static str,
+}
+
+impl Subject {
+    pub(crate) fn request(&self) -> Request {
+        request(self.qualified, self.input)
+    }
+}
+
+/// The smallest component there is: no imports, no allocator.
+pub(crate) fn echo() -> anyhow::Result<Subject> {
+    let component = wat("echo")?;
+    Ok(Subject { name: "wat echo", component, tool: "echo", qualified: "wat.echo", input: r#"{"a":1}"# })
+}
+
+/// What `hotcell new` writes: the smallest tool that somebody would write with the SDK.
+pub(crate) fn count() -> anyhow::Result<Subject> {
+    let sdk = write_sdk(home().folder())?;
+    let folder = kept("count");
+    if !folder.exists() {
+        std::fs::create_dir_all(kept("."))?;
+        new_project(&kept("."), "count", Language::Rust, Some(&sdk))?;
+    }
+    let component = component(&folder, Some(sdk))?;
+    let input = r#"{"text":"one two"}"#;
+    Ok(Subject { name: "SDK new", component, tool: "count", qualified: "count.count", input })
+}
+
+/// A tool with a parser, an interpreter and structured output under a schema.
+pub(crate) fn jq() -> anyhow::Result<Subject> {
+    let component = component(&root().join("example-tools/jq"), None)?;
+    let input = r#"{"filter":".","input":{"a":1}}"#;
+    Ok(Subject { name: "SDK jq .", component, tool: "jq", qualified: "jq.jq", input })
+}
+
+/// A guest of the tests, written without the SDK.
+pub(crate) fn fixture(
+    guest: &str,
+    name: &'static str,
+    tool: &'static str,
+    qualified: &'static str,
+) -> anyhow::Result<Subject> {
+    let component = component(&root().join("tests/guests").join(guest), None)?;
+    Ok(Subject { name, component, tool, qualified, input: "{}" })
+}
+
+pub(crate) fn wat(name: &str) -> anyhow::Result<Vec<u8>> {
+    let file = root().join("tests/guests/wat").join(format!("{name}.wat"));
+    wat::parse_file(&file).with_context(|| format!("read {}", file.display()))
+}
+
+fn component(folder: &Path, sdk: Option<PathBuf>) -> anyhow::Result<Vec<u8>> {
+    let mut settings = BuildSettings::new(Search::new(Preference::from_env()?, Home::find()?.cache()));
+    settings.sdk = sdk;
+    let built = build(folder, &settings, &mut |line| eprintln!("{line}"))?;
+    std::fs::read(&built.wasm).with_context(|| format!("read {}", built.wasm.display()))
+}
+
+/// A host that serves many calls, unless `change` says otherwise.
+pub(crate) fn host(change: impl FnOnce(&mut HostSettings)) -> anyhow::Result<Host> {
+    let mut settings = HostSettings::new(home(), env!("CARGO_BIN_EXE_hotcell"));
+    change(&mut settings);
+    Host::new(settings)
+}
+
+pub(crate) fn request(tool: &str, input: &str) -> Request {
+    Request {
+        tool: tool.to_owned(),
+        input: Input::from_text(input),
+        native_call_id: None,
+        actor_ref: None,
+        grants: Arc::new(Grants::default()),
+        limits: Limits::default(),
+        cancellation: Cancellation::new(),
+        unavailable: None,
+    }
+}
+
+/// A record of a call that must have succeeded: a benchmark of an error would be a fast one.
+pub(crate) fn succeeded(record: CallRecord) -> anyhow::Result<CallRecord> {
+    anyhow::ensure!(!record.result.is_error, "the call failed: {:?}", record.result.error);
+    Ok(record)
+}
+
+pub(crate) async fn load(host: &Host, component: &[u8]) -> anyhow::Result<()> {
+    host.load(component).await.map_err(|refusal| anyhow::anyhow!("load a component: {refusal:?}"))?;
+    Ok(())
+}
+
+/// A folder of the benchmarks, kept between runs.
+pub(crate) fn kept(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench").join(name)
+}
+
+fn home() -> Home {
+    Home::at(kept("home"))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
