@@ -13,7 +13,7 @@ use crate::executor::Executor;
 pub use crate::executor::{Cancellation, canceled};
 use crate::hook::Hook;
 pub use crate::journal::Listener;
-use crate::journal::PayloadStore;
+use crate::journal::{self, PayloadStore};
 pub use crate::pipeline::Request;
 use crate::pipeline::{self, Services};
 pub use crate::policy::{Grants, Limits};
@@ -119,6 +119,10 @@ impl Host {
             Refusal::new(ErrorClass::SetupRequired, "description_invalid", format!("the tool's description: {error:#}"))
         })?;
         self.services.catalog.add(tools.clone())?;
+        for tool in &tools {
+            let id = &tool.declaration().tool_id;
+            journal::declared(&self.services.listeners, &self.services.source, id, &digest);
+        }
         Ok(Loaded { tools, component })
     }
 

@@ -74,11 +74,5 @@ fn rounds(mut work: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<[
 
 fn show(name: &str, samples: &[Samples; 4]) {
     let [none, epoch, fuel, both] = samples.each_ref().map(|samples| samples.us(0.0));
-    println!(
-        "{name:<12}{:>10.1}{:>8.2}{:>8.2}{:>8.2}",
-        none / 1e3,
-        epoch / none,
-        fuel / none,
-        both / none
-    );
+    println!("{name:<12}{:>10.1}{:>8.2}{:>8.2}{:>8.2}", none / 1e3, epoch / none, fuel / none, both / none);
 }

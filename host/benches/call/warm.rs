@@ -14,11 +14,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     println!("warm: Host::call on a loaded tool, and bare wasmtime, interleaved; µs");
     println!("{:<12}{:>10}{:>10}{:>8}{:>8}{:>12}{:>12}", "", "floor", "pipeline", "ratio", "more", "floor p99", "p99");
     let headline = compare(&subjects::count()?)?;
-    for subject in [
-        subjects::jq()?,
-        subjects::fixture("probe", "probe echo", "echo", "probe.echo")?,
-        subjects::echo()?,
-    ] {
+    for subject in [subjects::jq()?, subjects::fixture("probe", "probe echo", "echo", "probe.echo")?, subjects::echo()?]
+    {
         compare(&subject)?;
     }
     println!("targets, for SDK new: at most 3.00, and at most 1.50 and 20 µs");

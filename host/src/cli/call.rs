@@ -50,6 +50,8 @@ impl Call {
             settings.listeners = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
         })?;
         let target = Target::parse(&self.tool);
+        // Before interrupts mean a canceled call: one that comes while the tool is being built ends the program.
+        let component = target.read(&home);
         let runtime = super::runtime()?;
         let record = runtime.block_on(async {
             let cancellation = Cancellation::new();
@@ -64,7 +66,7 @@ impl Call {
                 cancellation: cancellation.clone(),
                 unavailable: None,
             };
-            match prepare(&host, &home, &target, &cancellation).await {
+            match prepare(&host, component, &target, &cancellation).await {
                 Ok(tool) => request.tool = tool,
                 Err(refusal) => request.unavailable = Some(refusal),
             }
@@ -113,8 +115,13 @@ impl Call {
 }
 
 /// Loads what TOOL names, unless somebody interrupts.
-async fn prepare(host: &Host, home: &Home, target: &Target, cancellation: &Cancellation) -> Result<String, Refusal> {
-    let bytes = target.read(home)?;
+async fn prepare(
+    host: &Host,
+    component: Result<Vec<u8>, Refusal>,
+    target: &Target,
+    cancellation: &Cancellation,
+) -> Result<String, Refusal> {
+    let bytes = component?;
     tokio::select! {
         biased;
         () = cancellation.cancelled() => Err(canceled(AbortReason::UserInterruption)),

@@ -4,4 +4,4 @@ mod payload;
 mod trail;
 
 pub use payload::PayloadStore;
-pub use trail::{Listener, Trail, Trailed};
+pub use trail::{Listener, Trail, Trailed, declared};

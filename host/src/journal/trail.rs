@@ -11,6 +11,21 @@ pub trait Listener: Send + Sync {
     fn event(&self, event: &ToolEvent);
 }
 
+/// Tells `listeners` that a tool can be called from now on (AT-EV-01).
+pub fn declared(listeners: &[Arc<dyn Listener>], source: &str, tool_id: &str, component: &str) {
+    let event = ToolEvent {
+        schema_version: SchemaVersion::default(),
+        event_id: EventId::new(),
+        event_type: EventType::Declared,
+        source: source.to_owned(),
+        time: Timestamp::now(),
+        invocation_id: None,
+        tool_id: Some(tool_id.to_owned()),
+        data: json!({ "component": component }),
+    };
+    listeners.iter().for_each(|listener| listener.event(&event));
+}
+
 /// The events and the progress of one call, in causal order.
 #[derive(Clone)]
 pub struct Trail(Arc<Inner>);

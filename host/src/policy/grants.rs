@@ -32,14 +32,25 @@ pub struct Grants {
 impl Grants {
     /// Adds `--allow-read=SPEC`. `SPEC` is `HOST`, or `HOST=GUEST`.
     pub fn allow_read(&mut self, spec: &str) -> anyhow::Result<()> {
-        self.read.push(folder(spec, "--allow-read")?);
+        let grant = self.unambiguous(folder(spec, "--allow-read")?)?;
+        self.read.push(grant);
         Ok(())
     }
 
     /// Adds `--allow-write=SPEC`.
     pub fn allow_write(&mut self, spec: &str) -> anyhow::Result<()> {
-        self.write.push(folder(spec, "--allow-write")?);
+        let grant = self.unambiguous(folder(spec, "--allow-write")?)?;
+        self.write.push(grant);
         Ok(())
+    }
+
+    /// Two folders cannot have one name inside the guest.
+    fn unambiguous(&self, grant: FolderGrant) -> anyhow::Result<FolderGrant> {
+        let mut known = self.read.iter().chain(&self.write);
+        match known.find(|other| other.guest == grant.guest && other.host != grant.host) {
+            Some(other) => bail!("{} and {} give two folders the same path inside the tool", other.rule, grant.rule),
+            None => Ok(grant),
+        }
     }
 
     /// Adds `--allow-env=NAME` with the value that `NAME` has in this process. An unset name grants nothing.
@@ -84,8 +95,9 @@ impl Grants {
 
 fn folder(spec: &str, flag: &str) -> anyhow::Result<FolderGrant> {
     let (host, guest) = match spec.split_once('=') {
-        Some((host, guest)) => (host, Some(guest)),
-        None => (spec, None),
+        // A folder may have the sign in its name.
+        Some((host, guest)) if !Path::new(spec).exists() => (host, Some(guest)),
+        _ => (spec, None),
     };
     let canonical = std::fs::canonicalize(host).with_context(|| format!("{flag}={spec}: find the folder {host}"))?;
     if !canonical.is_dir() {

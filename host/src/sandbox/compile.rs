@@ -67,6 +67,8 @@ impl Compiler {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // An interrupt from the terminal is for the caller, who then stops the child.
+            .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("start the compiler {}", settings.program.display()))?;
