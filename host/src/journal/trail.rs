@@ -3,7 +3,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 use crate::record::{
-    EventId, EventType, InvocationId, ProgressId, ProgressStatus, SchemaVersion, Timestamp, ToolEvent, ToolProgress,
+    EventId, EventType, Extra, InvocationId, ProgressId, ProgressStatus, SchemaVersion, Timestamp, ToolEvent,
+    ToolProgress,
 };
 
 /// Hears every event of a call as it happens. Called from within the call: it must not block.
@@ -22,6 +23,7 @@ pub fn declared(listeners: &[Arc<dyn Listener>], source: &str, tool_id: &str, co
         invocation_id: None,
         tool_id: Some(tool_id.to_owned()),
         data: json!({ "component": component }),
+        extra: Extra::new(),
     };
     listeners.iter().for_each(|listener| listener.event(&event));
 }
@@ -74,6 +76,7 @@ impl Trail {
             invocation_id: Some(self.0.invocation_id),
             tool_id: kept.tool_id.clone(),
             data,
+            extra: Extra::new(),
         };
         for listener in self.0.listeners.iter() {
             listener.event(&event);

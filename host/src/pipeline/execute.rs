@@ -8,7 +8,7 @@ use crate::catalog::Tool;
 use crate::executor::{Execution, GuestProgress, Observer, Run};
 use crate::journal::Trail;
 use crate::record::{
-    EventType, InvocationId, ProgressId, ProgressStatus, Refusal, SchemaVersion, Status, Timestamp, ToolProgress,
+    EventType, Extra, InvocationId, ProgressId, ProgressStatus, Refusal, SchemaVersion, Status, Timestamp, ToolProgress,
 };
 
 use super::journey::Journey;
@@ -73,6 +73,7 @@ impl Observer for Relay {
             partial_result_refs,
             partial_content,
             timestamp: Timestamp::now(),
+            extra: Extra::new(),
         });
     }
 

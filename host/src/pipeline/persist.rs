@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::record::{
-    Content, ErrorClass, EventType, PersistedRef, PersistenceId, Refusal, ResultId, ResultPersistence, SchemaVersion,
-    Strategy, TEXT, Timestamp,
+    Content, ErrorClass, EventType, Extra, PersistedRef, PersistenceId, Refusal, ResultId, ResultPersistence,
+    SchemaVersion, Strategy, TEXT, Timestamp,
 };
 
 use super::journey::Journey;
@@ -167,5 +167,6 @@ fn decision(
         redaction_state: "none".to_owned(),
         reason: reason.to_owned(),
         created_at: Timestamp::now(),
+        extra: Extra::new(),
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::record::{
-    CallRecord, ErrorClass, EventType, ResultId, ResultStatus, SchemaVersion, Status, Timestamp, ToolResult,
+    CallRecord, ErrorClass, EventType, Extra, ResultId, ResultStatus, SchemaVersion, Status, Timestamp, ToolResult,
 };
 
 use super::journey::Journey;
@@ -109,5 +109,6 @@ pub(super) fn envelope(journey: &Journey<'_>, mapped: &Mapped) -> ToolResult {
         additional_context: journey.additional_context.clone(),
         usage: mapped.usage.clone(),
         created_at: Timestamp::now(),
+        extra: Extra::new(),
     }
 }

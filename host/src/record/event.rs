@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{EventId, InvocationId, SchemaVersion, Timestamp};
+use super::{EventId, Extra, InvocationId, SchemaVersion, Timestamp};
 
 macro_rules! event_types {
     ($($(#[$doc:meta])* $name:ident = $word:literal),* $(,)?) => {
@@ -67,4 +67,6 @@ pub struct ToolEvent {
     pub tool_id: Option<String>,
     /// An object.
     pub data: Value,
+    #[serde(flatten)]
+    pub extra: Extra,
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Input, InvocationId, MutationId, SchemaVersion, Timestamp};
+use super::{Extra, Input, InvocationId, MutationId, SchemaVersion, Timestamp};
 
 /// `source_type`: who changed an input (AT-MUT-04).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub struct InputMutation {
     pub changed_fields: Vec<String>,
     pub reason: String,
     pub created_at: Timestamp,
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 impl InputMutation {
@@ -52,6 +54,7 @@ impl InputMutation {
             changed_fields: changed_fields(&from.to_value(), &to.to_value()),
             reason: reason.to_owned(),
             created_at: Timestamp::now(),
+            extra: Extra::new(),
         }
     }
 }

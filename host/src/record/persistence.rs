@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{InvocationId, PersistenceId, ResultId, SchemaVersion, Timestamp};
+use super::{Extra, InvocationId, PersistenceId, ResultId, SchemaVersion, Timestamp};
 
 /// `strategy` (AT-STRAT-01..06).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,4 +42,6 @@ pub struct ResultPersistence {
     pub redaction_state: String,
     pub reason: String,
     pub created_at: Timestamp,
+    #[serde(flatten)]
+    pub extra: Extra,
 }

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{InvocationId, ProgressId, SchemaVersion, Timestamp};
+use super::{Extra, InvocationId, ProgressId, SchemaVersion, Timestamp};
 
 /// `status` of a progress record (AT-PSTAT-01..10). A guest's own updates are `running` or `partial_result`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,4 +51,6 @@ pub struct ToolProgress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial_content: Option<Value>,
     pub timestamp: Timestamp,
+    #[serde(flatten)]
+    pub extra: Extra,
 }

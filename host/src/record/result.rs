@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Content, ErrorClass, InputMutation, InvocationId, PersistenceId, ResultId, SchemaVersion, Timestamp, ToolError,
-    Usage,
+    Content, ErrorClass, Extra, InputMutation, InvocationId, PersistenceId, ResultId, SchemaVersion, Timestamp,
+    ToolError, Usage,
 };
 
 /// `tool_result.status` (AT-RST-01..11).
@@ -61,6 +61,8 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     pub created_at: Timestamp,
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 impl ToolResult {
