@@ -1,1 +1,19 @@
-
+mod arguments;
+mod cancellation;
+mod content;
+mod contracts;
+mod decisions;
+mod doubles;
+mod guest_failures;
+mod hook_outputs;
+mod hooks;
+mod inputs;
+mod lifecycle;
+mod names;
+mod order;
+mod order_of_failures;
+mod persistence;
+mod refusals;
+mod round_trips;
+mod schedule;
+mod status;

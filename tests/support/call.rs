@@ -31,6 +31,8 @@ pub(crate) struct Test {
     host: Arc<Host>,
     component: Vec<u8>,
     tool: Option<String>,
+    typed: Option<String>,
+    native_call_id: Option<String>,
     grants: Grants,
     limits: Limits,
     cancellation: Cancellation,
@@ -56,6 +58,8 @@ impl Test {
             host: shared(),
             component,
             tool: name.map(str::to_owned),
+            typed: None,
+            native_call_id: None,
             grants: Grants::default(),
             limits: Limits::default(),
             cancellation: Cancellation::new(),
@@ -64,6 +68,18 @@ impl Test {
 
     pub(crate) fn on(mut self, host: &Arc<Host>) -> Self {
         self.host = Arc::clone(host);
+        self
+    }
+
+    /// Calls by exactly this name: a qualified name, a bare one, an alias, or one that means nothing.
+    pub(crate) fn typed(mut self, name: &str) -> Self {
+        self.typed = Some(name.to_owned());
+        self
+    }
+
+    /// The caller's own id for the call.
+    pub(crate) fn native_call_id(mut self, id: &str) -> Self {
+        self.native_call_id = Some(id.to_owned());
         self
     }
 
@@ -123,18 +139,19 @@ impl Test {
             Err(refusal) => panic!("load the component: {refusal:?}"),
         };
         let names: Vec<String> = loaded.tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
-        let tool = match &self.tool {
-            Some(name) => {
+        let tool = match (self.typed, &self.tool) {
+            (Some(typed), _) => typed,
+            (None, Some(name)) => {
                 names.iter().find(|known| known.ends_with(&format!(".{name}"))).cloned().unwrap_or(name.clone())
             }
-            None => names.first().cloned().unwrap(),
+            (None, None) => names.first().cloned().unwrap(),
         };
         let record = self
             .host
             .call(Request {
                 tool,
                 input: Input::from_text(input),
-                native_call_id: None,
+                native_call_id: self.native_call_id,
                 actor_ref: None,
                 grants: Arc::new(self.grants),
                 limits: self.limits,
@@ -174,6 +191,24 @@ impl Called {
     pub(crate) fn never_ran(&self) -> &Self {
         assert!(self.0.invocation.started_at().is_none(), "the guest was started");
         assert!(self.0.result.usage.is_none());
+        self
+    }
+
+    /// `tool_result.status` and `tool_invocation.status` were these, and the one terminal event says the same.
+    #[track_caller]
+    pub(crate) fn ended(&self, result: &str, invocation: &str) -> &Self {
+        assert_eq!(self.statuses(), (result.to_owned(), invocation.to_owned()));
+        let mut events = self.events();
+        let last = match invocation {
+            "denied" | "blocked" => "failed",
+            other => other,
+        };
+        assert_eq!(events.pop().unwrap(), format!("tool.invocation.{last}"));
+        if last != invocation {
+            assert_eq!(events.pop().unwrap(), format!("tool.invocation.{invocation}"));
+        }
+        assert_eq!(events.pop().unwrap(), "tool.result.created");
+        assert_eq!(self.0.events.last().unwrap().data["status"], invocation);
         self
     }
 

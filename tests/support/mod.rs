@@ -6,7 +6,7 @@ mod guests;
 mod program;
 mod schemas;
 
-pub(crate) use call::{Called, Test, host};
+pub(crate) use call::{Called, Test, host, scratch};
 pub(crate) use guests::{component, fixture, wat};
 pub(crate) use program::{Hotcell, Ran};
 pub(crate) use schemas::check_record;

@@ -8,6 +8,7 @@
 mod cancel;
 mod cold;
 mod metering;
+mod soak;
 mod subjects;
 mod throughput;
 mod warm;
@@ -19,12 +20,13 @@ mod samples;
 
 type Section = fn() -> anyhow::Result<()>;
 
-const SECTIONS: [(&str, Section); 5] = [
+const SECTIONS: [(&str, Section); 6] = [
     ("warm", warm::run),
     ("cold", cold::run),
     ("metering", metering::run),
     ("throughput", throughput::run),
     ("cancel", cancel::run),
+    ("soak", soak::run),
 ];
 
 fn main() -> anyhow::Result<()> {

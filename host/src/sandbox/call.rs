@@ -293,12 +293,17 @@ fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
         wit::ErrorClass::Other(_) => otherwise,
     };
     let mut refusal = Refusal::new(class, "tool_failed", cut(error.message, MESSAGE_CHARS_MAX));
-    refusal.guest_code = Some(cut(error.code, CODE_CHARS_MAX)).filter(|code| !code.is_empty());
+    refusal.guest_code = Some(plain(&error.code)).filter(|code| !code.is_empty());
     refusal.detail = error.detail.map(|detail| cut(detail, MESSAGE_CHARS_MAX));
     #[allow(clippy::cast_precision_loss, reason = "seconds with a fraction; nobody waits 2^53 ms")]
     let seconds = error.retry_after_ms.map(|ms| ms as f64 / 1_000.0);
     refusal.retry_after = seconds;
     refusal
+}
+
+/// A code is a word for programs, and people see it in their terminals: one line that controls nothing.
+fn plain(code: &str) -> String {
+    code.chars().take(CODE_CHARS_MAX).map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect()
 }
 
 fn cut(text: String, chars: usize) -> String {

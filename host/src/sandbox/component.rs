@@ -126,16 +126,13 @@ fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
     // authentication code was verified over these very bytes.
     unsafe { Component::deserialize(engine.wasmtime(), compiled) }.map_err(|error| {
         let text = format!("{error:#}");
-        if text.contains("limit") {
-            Refusal::new(
-                ErrorClass::SandboxViolation,
-                "memory_limit",
-                "the component starts with more than any call may use",
-            )
-            .detail(text)
-        } else {
-            Refusal::host_fault(text)
-        }
+        let code = match &text {
+            text if text.contains("core module instances") => "instance_limit",
+            text if text.contains("exceeds the limit") || text.contains("configured maximum") => "memory_limit",
+            _ => return Refusal::host_fault(text),
+        };
+        let message = "the component starts with more than any call may use";
+        Refusal::new(ErrorClass::SandboxViolation, code, message).detail(text)
     })
 }
 

@@ -5,7 +5,7 @@
 //! between leads to a handle that the guest never gets. A call without denials pays one comparison.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +19,10 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
 use super::state::State;
 use crate::policy::Denial;
+
+/// Bytes of a path, and links that lead from one to the next: no more than Linux itself follows.
+const PATH_BYTES_MAX: usize = 4_096;
+const LINKS_MAX: u32 = 40;
 
 /// Replaces the plain interface in `linker`.
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
@@ -50,30 +54,42 @@ impl Guarded<'_> {
         if self.denials.is_empty() {
             return Ok(());
         }
-        let host = self.resolve(fd, path, follow)?;
+        let Some(host) = self.resolve(fd, path, follow)? else { return Ok(()) };
         if is_denied(&self.denials, &host, write) { Err(ErrorCode::Access.into()) } else { Ok(()) }
     }
 
-    /// Fails also when something closed lies below `path`: moved along, it would be open at its new place.
+    /// Fails also when something closed lies below `path`: moved along, it would be open at its new place, and what
+    /// takes its place would be taken for it.
     fn check_move(&self, fd: &Fd, path: &str) -> FsResult<()> {
         self.check(fd, path, false, true)?;
         if self.denials.is_empty() {
             return Ok(());
         }
-        let host = self.resolve(fd, path, false)?;
+        let Some(host) = self.resolve(fd, path, false)? else { return Ok(()) };
         if self.denials.iter().any(|denial| denial.host.starts_with(&host)) {
             return Err(ErrorCode::Access.into());
         }
         Ok(())
     }
 
-    /// Where `path` below `fd` leads on the host.
-    fn resolve(&self, fd: &Fd, path: &str, follow: bool) -> FsResult<PathBuf> {
+    /// Where `path` below `fd` leads on the host. `None` where it leads through what is not there: wasmtime-wasi then
+    /// says the same as without denials, and tells nothing of what lies outside.
+    fn resolve(&self, fd: &Fd, path: &str, follow: bool) -> FsResult<Option<PathBuf>> {
         let Descriptor::Dir(dir) = self.plain.table.get(fd)? else {
             return Err(ErrorCode::NotDirectory.into());
         };
+        if path.len() > PATH_BYTES_MAX {
+            return Err(ErrorCode::NameTooLong.into());
+        }
         let full = real_path(&dir.dir).map_err(|_| ErrorCode::Access)?.join(path);
-        resolve(&full, follow).map_err(|_| ErrorCode::Access.into())
+        // A slash at the end follows a link, whoever says otherwise.
+        match resolve(&full, follow || path.ends_with('/')) {
+            Ok(path) => Ok(Some(path)),
+            Err(error) => match error.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied => Ok(None),
+                _ => Err(ErrorCode::Access.into()),
+            },
+        }
     }
 
     /// Looks at what was really opened: takes it away again if it is closed, and the right to write if only that is.
@@ -115,20 +131,38 @@ fn real_path(file: &File) -> io::Result<PathBuf> {
     #[cfg(not(target_os = "linux"))]
     {
         let _ = file;
-        Err(io::ErrorKind::Unsupported.into())
+        Err(ErrorKind::Unsupported.into())
     }
 }
 
 /// Follows the links of `path`, the last one only if `follow`; what does not exist yet stays as it is named.
 fn resolve(path: &Path, follow: bool) -> io::Result<PathBuf> {
-    if follow && let Ok(path) = std::fs::canonicalize(path) {
-        return Ok(path);
+    let (mut path, last) = match (path.parent(), path.components().next_back()) {
+        (Some(parent), Some(Component::Normal(name))) if !follow => (parent.to_owned(), Some(name)),
+        _ => (path.to_owned(), None),
+    };
+    for _ in 0..=LINKS_MAX {
+        let (known, rest) = split(&path)?;
+        let mut names = rest.components();
+        let link = names.next().and_then(|name| std::fs::read_link(known.join(name)).ok());
+        let Some(target) = link else { return Ok(known.iter().chain(rest).chain(last).collect()) };
+        // A link to what is not there: a file that is made through it is made where it points.
+        path = known.join(target).join(names.as_path());
     }
-    match (path.parent(), path.components().next_back()) {
-        (Some(parent), Some(Component::Normal(name))) => Ok(resolve(parent, true)?.join(name)),
-        (_, Some(Component::RootDir)) => Ok(path.to_owned()),
-        // `..` at the end, and not there: nothing that could be opened.
-        _ => std::fs::canonicalize(path),
+    Err(io::Error::other("too many links"))
+}
+
+/// The part of `path` that exists, with its links followed, and the rest.
+fn split(path: &Path) -> io::Result<(PathBuf, &Path)> {
+    let mut known = path;
+    loop {
+        match (std::fs::canonicalize(known), known.parent()) {
+            (Ok(found), _) => return Ok((found, path.strip_prefix(known).unwrap_or(Path::new("")))),
+            (Err(error), Some(parent)) if error.kind() == ErrorKind::NotFound && known.file_name().is_some() => {
+                known = parent;
+            }
+            (Err(error), _) => return Err(error),
+        }
     }
 }
 
@@ -206,7 +240,7 @@ impl HostDescriptor for Guarded<'_> {
     }
 
     async fn symlink_at(&mut self, fd: Fd, target: String, path: String) -> FsResult<()> {
-        self.check(&fd, &path, false, true)?;
+        self.check_move(&fd, &path)?;
         self.plain.symlink_at(fd, target, path).await
     }
 

@@ -63,14 +63,15 @@ impl Logs {
     pub(super) fn line(&self, level: &str, message: &str, fields: Option<&str>) {
         let mut inner = self.inner();
         let length = level.len() + message.len() + fields.map_or(0, |fields| fields.len() + 1) + 2;
-        if inner.take(length) < length {
-            return;
-        }
+        let start = inner.log.len();
+        let kept = inner.take(length);
         // Writing to a String cannot fail.
         let _ = match fields {
             Some(fields) => writeln!(inner.log, "{level} {message} {fields}"),
             None => writeln!(inner.log, "{level} {message}"),
         };
+        let end = inner.log.floor_char_boundary(start + kept);
+        inner.log.truncate(end);
     }
 
     /// Bytes that the guest wrote.

@@ -20,6 +20,8 @@ pub(super) struct State {
     pub(super) cancellation: Cancellation,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) progress: ProgressGate,
+    /// Bytes of partial results that may still be handed over: together no more than the answer may have.
+    pub(super) partial_bytes_left: u64,
     pub(super) started: Instant,
 }
 
@@ -42,6 +44,7 @@ impl State {
             cancellation,
             observer,
             progress: ProgressGate::new(limits.progress_updates),
+            partial_bytes_left: limits.output_bytes,
             started: Instant::now(),
         })
     }

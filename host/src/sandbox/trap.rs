@@ -10,6 +10,8 @@ use crate::executor::canceled;
 use crate::policy::Limits;
 use crate::record::{AbortReason, ErrorClass, Refusal};
 
+use super::component::invalid;
+
 /// Why the host stopped a guest.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum Stop {
@@ -117,10 +119,11 @@ fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
             ),
         );
     }
-    if has(&["resource limit exceeded: instance", "instance count"]) {
-        return violation("instance_limit", "the tool needs more instances than it may have".to_owned());
+    if has(&["resource limit exceeded"]) {
+        let message = "the tool needs more instances, memories or tables than it may have".to_owned();
+        return violation("instance_limit", message).detail(text);
     }
-    if has(&["handle table", "component handles", "resource table has no free keys"]) {
+    if has(&["handle limit exceeded", "handle table", "resource table has no free keys"]) {
         return violation("handle_limit", format!("the tool opened more than {} handles", seen.limits.handles));
     }
     if has(&["memory minimum size", "table minimum size", "memory limits", "table limits", "exceeds the limit"]) {
@@ -128,6 +131,9 @@ fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
             "memory_limit",
             "the tool starts with more memory than it may use; --memory raises it".to_owned(),
         );
+    }
+    if has(&["failed to convert function to given type"]) {
+        return invalid("contract_mismatch", format!("the component does not follow hotcell:tool@0.2.0: {text}"));
     }
     failed("guest_invalid", "the tool broke the contract with its host".to_owned(), seen).detail(text)
 }

@@ -8,7 +8,7 @@ use crate::sandbox::state::State;
 /// Text of an update is for a line on a screen; what is longer is cut.
 const MESSAGE_CHARS_MAX: usize = 1_000;
 /// Bytes of one partial result.
-const PARTIAL_BYTES_MAX: usize = 256 << 10;
+const PARTIAL_BYTES_MAX: u64 = 256 << 10;
 
 impl Host for State {
     async fn report(&mut self, update: Update) -> wasmtime::Result<()> {
@@ -29,9 +29,13 @@ impl Host for State {
 
     async fn partial_result(&mut self, content: String) -> wasmtime::Result<String> {
         let reference = format!("partial:{}", digest(content.as_bytes()));
-        if content.len() <= PARTIAL_BYTES_MAX
+        let bytes = content.len() as u64;
+        if bytes > self.partial_bytes_left {
+            self.logs.line("warn", "a partial result was dropped: all together are larger than an answer may be", None);
+        } else if bytes <= PARTIAL_BYTES_MAX
             && let Ok(value @ Value::Array(_)) = serde_json::from_str(&content)
         {
+            self.partial_bytes_left -= bytes;
             self.pass(GuestProgress {
                 status: ProgressStatus::PartialResult,
                 partial: Some((reference.clone(), value)),

@@ -1,0 +1,112 @@
+//! A request to stop is on record, in its order, wherever it meets the call.
+
+use std::sync::Arc;
+
+use hotcell::record::AbortReason;
+use serde_json::json;
+
+use super::doubles::{RecordingListener, canceled_while_running, own_host};
+use crate::support::{Called, Test};
+
+const REQUESTED: &str = "tool.invocation.cancel_requested";
+const ACKNOWLEDGED: &str = "tool.invocation.cancel_acknowledged";
+
+/// The events that tell of the cancellation, and who acknowledged it.
+fn story(called: &Called) -> (Vec<&'static str>, Vec<String>) {
+    let events = called.events().into_iter().filter(|event| event.contains("cancel")).collect();
+    let acknowledged = called.0.events.iter().filter(|event| event.event_type.as_str() == ACKNOWLEDGED);
+    (events, acknowledged.map(|event| event.data["by"].as_str().unwrap().to_owned()).collect())
+}
+
+#[tokio::test]
+async fn a_tool_that_does_not_listen_is_stopped_by_the_host() {
+    for tool in ["hostile#sleep", "hostile#spin", "hostile#clock_flood"] {
+        let called = canceled_while_running(tool, json!({}), AbortReason::UserInterruption).await;
+        called.failed("canceled", "canceled").ended("canceled", "canceled");
+        let expected = (vec![REQUESTED, ACKNOWLEDGED, "tool.invocation.canceled"], vec!["host".to_owned()]);
+        assert_eq!(story(&called), expected, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_listens_acknowledges_after_the_request_and_its_answer_is_kept() {
+    for tool in ["cancellable#cooperative", "cancellable#polling"] {
+        let called = canceled_while_running(tool, json!({}), AbortReason::RuntimeShutdown).await;
+        called.failed("canceled", "canceled").ended("canceled", "canceled");
+        let expected = (vec![REQUESTED, ACKNOWLEDGED, "tool.invocation.canceled"], vec!["guest".to_owned()]);
+        assert_eq!(story(&called), expected, "{tool}");
+        let answer = json!({"finished": false, "reason": "runtime_shutdown"});
+        assert_eq!(called.0.result.structured_content, Some(answer));
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_sees_the_request_and_stays_is_stopped_after_the_grace() {
+    for tool in
+        ["acknowledge_never", "acknowledge_and_stay", "sleep_ignore_cancel", "spin_ignore_cancel", "trap_when_asked"]
+    {
+        let tool = format!("cancellable#{tool}");
+        let called = canceled_while_running(&tool, json!({}), AbortReason::UserInterruption).await;
+        called.failed("canceled", "canceled").ended("canceled", "canceled");
+        assert_eq!(story(&called).0, [REQUESTED, ACKNOWLEDGED, "tool.invocation.canceled"], "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn to_acknowledge_what_nobody_asked_changes_nothing() {
+    let called = Test::new("cancellable#acknowledge_unasked").call(json!({})).await;
+    assert_eq!(called.succeeded(), json!({"requested": null}));
+    assert_eq!(story(&called), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn a_call_that_was_canceled_before_it_began_never_starts() {
+    let test = Test::new("probe#echo");
+    test.cancellation().cancel(AbortReason::SiblingError);
+    let called = test.call(json!({})).await;
+    called.failed("sibling_canceled", "sibling_canceled").ended("synthetic_error", "canceled").never_ran();
+    assert_eq!(called.events()[1], REQUESTED);
+    assert!(called.0.result.error.as_ref().unwrap().retry.sibling_caused);
+}
+
+#[tokio::test]
+async fn a_call_that_is_canceled_while_it_waits_never_starts() {
+    let listener = Arc::new(RecordingListener::default());
+    let heard = Arc::clone(&listener);
+    let host = own_host(|settings| {
+        settings.calls_at_once = 1;
+        settings.listeners = vec![heard];
+    });
+    let (running, waiting) = (Test::new("hostile#sleep").on(&host), Test::new("probe#counter").on(&host));
+    let (stop_running, stop_waiting) = (running.cancellation(), waiting.cancellation());
+    let waiting = async {
+        listener.wait_for("hostile.sleep", "tool.invocation.started").await;
+        let stop = async {
+            listener.wait_for("probe.counter", "tool.invocation.queued").await;
+            stop_waiting.cancel(AbortReason::UserInterruption);
+        };
+        let called = tokio::join!(waiting.call(json!({})), stop).0;
+        stop_running.cancel(AbortReason::UserInterruption);
+        called
+    };
+    let (_, called) = tokio::join!(running.call(json!({})), waiting);
+    called.failed("canceled", "canceled").ended("canceled", "canceled").never_ran();
+    assert_eq!(story(&called).0, [REQUESTED, "tool.invocation.canceled"]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_canceled_while_its_values_are_checked_is_no_failed_validation() {
+    let listener = Arc::new(RecordingListener::default());
+    let heard = Arc::clone(&listener);
+    let host = own_host(|settings| settings.listeners = vec![heard]);
+    let test = Test::new("validated#check_spins").on(&host);
+    let cancellation = test.cancellation();
+    let cancel = async {
+        listener.wait_for("validated.check_spins", "tool.invocation.arguments_ready").await;
+        cancellation.cancel(AbortReason::UserInterruption);
+    };
+    let called = tokio::join!(test.call(json!({})), cancel).0;
+    called.failed("canceled", "canceled").ended("canceled", "canceled").never_ran();
+    assert!(!called.events().contains(&"tool.invocation.validation_failed"), "{:?}", called.events());
+    assert_eq!(story(&called).0, [REQUESTED, "tool.invocation.canceled"]);
+}

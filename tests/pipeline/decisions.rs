@@ -1,0 +1,116 @@
+//! Phase 7: the decision on a call, as the record shows it.
+
+use serde_json::{Value, json};
+
+use super::doubles::echoing;
+use crate::support::{Called, Test, scratch};
+
+fn decision(called: &Called) -> Value {
+    assert_eq!(called.0.decisions.len(), 1);
+    let decision = serde_json::to_value(&called.0.decisions[0]).unwrap();
+    assert_eq!(called.record()["invocation"]["permission_decision_refs"], json!([decision["decision_id"]]));
+    decision
+}
+
+#[tokio::test]
+async fn a_tool_that_asks_for_nothing_is_allowed_without_a_rule() {
+    let decision = decision(&Test::new("probe#echo").call(json!({})).await);
+    assert_eq!((&decision["behavior"], &decision["reason"]["type"]), (&json!("allow"), &json!("safety_check")));
+    assert_eq!(decision["rule_refs"], json!([]));
+    assert!(decision.get("source").is_none(), "nobody's rule decided");
+}
+
+#[tokio::test]
+async fn what_nobody_granted_is_denied_before_the_tool_runs_and_the_flag_is_named() {
+    let (_guard, folder) = scratch();
+    let path = folder.join("a");
+    let input = json!({ "path": path });
+    let called = Test::new("probe#read").call(input.clone()).await;
+    called.failed("permission_denied", "not_granted").ended("denied", "denied").never_ran();
+    assert!(called.message().contains("--allow-read="), "{}", called.message());
+    let decision = decision(&called);
+    assert_eq!((&decision["behavior"], &decision["reason"]["type"]), (&json!("deny"), &json!("mode")));
+    assert_eq!(decision["reason"]["message"], called.message());
+    assert_eq!(called.record()["invocation"]["permission_input"], input);
+    assert!(called.record()["invocation"].get("call_input").is_none(), "nothing was given to the tool");
+
+    let called = Test::new("probe#append").read(&folder).call(json!({"path": path, "text": "x"})).await;
+    called.failed("permission_denied", "not_granted").ended("denied", "denied").never_ran();
+    assert!(called.message().contains("--allow-write="), "{}", called.message());
+}
+
+#[tokio::test]
+async fn a_grant_is_the_rule_that_allows_and_the_record_names_it() {
+    let (_guard, folder) = scratch();
+    std::fs::write(folder.join("a"), "here").unwrap();
+    let called = Test::new("probe#read").read(&folder).call(json!({"path": folder.join("a")})).await;
+    assert_eq!(called.succeeded()["value"], "here");
+    let decision = decision(&called);
+    assert_eq!(decision["source"], "cli_arg");
+    assert_eq!(decision["rule_refs"], json!([format!("--allow-read={}", folder.display())]));
+    let reason = json!({"type": "rule", "message": "everything that the tool declares was granted"});
+    assert_eq!(decision["reason"], reason);
+    let event = called.0.events.iter().find(|event| event.event_type.as_str() == "tool.permission.decided").unwrap();
+    assert_eq!((&event.data["behavior"], &event.data["rule_refs"]), (&json!("allow"), &decision["rule_refs"]));
+}
+
+#[tokio::test]
+async fn a_denial_overrules_a_grant_and_the_record_names_the_path() {
+    let (_guard, folder) = scratch();
+    let denied = folder.to_str().unwrap();
+    let test = Test::new("probe#read").read(&folder).grant(|grants| grants.deny_read(denied).unwrap());
+    let called = test.call(json!({"path": folder.join("a")})).await;
+    called.failed("permission_denied", "denied_by_rule").ended("denied", "denied").never_ran();
+    let decision = decision(&called);
+    assert_eq!((&decision["source"], &decision["reason"]["type"]), (&json!("cli_arg"), &json!("rule")));
+    assert_eq!(decision["blocked_path"], denied);
+}
+
+#[tokio::test]
+async fn a_kind_of_access_that_this_host_cannot_grant_is_a_gap_in_its_capabilities() {
+    let (_guard, folder) = scratch();
+    let called = Test::new("probe#net").read(&folder).write(&folder).call(json!({})).await;
+    called.failed("capability_gap", "access_kind_not_supported").ended("failed", "blocked").never_ran();
+    for kind in ["browser", "credential", "payment", "external_send", "code_execution", "teleport"] {
+        let bytes = asking(&format!("decisions_{kind}"), json!({"access_kinds": [kind]}), json!({}));
+        let called = Test::of_bytes(bytes, None).write(&folder).call(json!({})).await;
+        called.failed("capability_gap", "access_kind_not_supported").ended("failed", "blocked").never_ran();
+        assert!(called.message().contains(&format!("`{kind}`")), "{}", called.message());
+        assert_eq!(decision(&called)["reason"]["type"], "safety_check");
+    }
+}
+
+#[tokio::test]
+async fn annotations_change_no_decision() {
+    let (_guard, folder) = scratch();
+    let praise = json!({"readOnlyHint": true, "trusted": true, "hotcell": {"approved": true, "access_kinds": []}});
+    let profile = json!({"access_kinds": ["file_write"], "write_effects": ["local_persistent"]});
+    for granted in [false, true] {
+        let mut decisions = Vec::new();
+        for (name, annotations) in [("plain", json!({})), ("praised", praise.clone())] {
+            let bytes = asking(&format!("decisions_{name}"), profile.clone(), annotations);
+            let test = Test::of_bytes(bytes, None);
+            let called = if granted { test.write(&folder) } else { test }.call(json!({})).await;
+            assert_eq!(called.0.result.is_error, !granted);
+            let mut decision = decision(&called);
+            for own in ["decision_id", "invocation_id", "decided_at"] {
+                decision.as_object_mut().unwrap().remove(own);
+            }
+            decisions.push(decision.to_string().replace(name, "tool"));
+        }
+        assert_eq!(decisions[0], decisions[1]);
+    }
+    let annotated = Test::new("probe#annotated").call(json!({})).await;
+    assert_eq!(annotated.record()["declaration"]["annotations"]["trusted"], true, "carried all the same");
+}
+
+/// An echo with this permission profile and these annotations.
+fn asking(namespace: &str, profile: Value, annotations: Value) -> Vec<u8> {
+    echoing(namespace, |toolkit| {
+        let mut record = json!({"schema_version": "0.2.0", "permission_profile_id": "asks", "risk_level": "low"});
+        record.as_object_mut().unwrap().extend(profile.as_object().unwrap().clone());
+        toolkit["permission_profiles"] = json!([record]);
+        toolkit["declarations"][0]["permission_profile_ref"] = json!("asks");
+        toolkit["declarations"][0]["annotations"] = annotations;
+    })
+}

@@ -1,0 +1,203 @@
+//! Stand-ins of the pipeline's tests: a tool with records of one's own, a hook that does as it is told, and hosts.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use hotcell::config::Home;
+use hotcell::hook::{Hook, HookAnswer, HookCall, HookFuture, HookOutput};
+use hotcell::host::{Host, HostSettings, Listener};
+use hotcell::record::{AbortReason, ToolEvent, ToolResult};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::support::{Called, Test, host, kept, root};
+
+/// The component text `echo.wat` with a toolkit of one's own: one tool `<namespace>.echo` that answers its input.
+pub(super) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let mut toolkit = json!({
+        "declarations": [{
+            "schema_version": "0.2.0",
+            "namespace": namespace,
+            "name": "echo",
+            "description": "Answers its input",
+            "lifecycle": "available",
+            "tool_kind": "function",
+            "input_contract": {"model_input_schema": {"type": "object"}},
+        }],
+    });
+    change(&mut toolkit);
+    let toolkit = toolkit.to_string();
+    assert!(toolkit.len() < 7_000, "the component has no room for {} bytes", toolkit.len());
+    let text = std::fs::read_to_string(root().join("tests/guests/wat/echo.wat")).unwrap();
+    let (before, rest) = text.split_once("(data (i32.const 1024)").unwrap();
+    let (_, after) = rest.split_once("\n\n").unwrap();
+    let escaped = toolkit.replace('\\', "\\\\").replace('"', "\\\"");
+    let text = format!("{before}(data (i32.const 1024) \"{escaped}\")\n\n{after}");
+    wat::parse_str(text.replace("(i32.const 926)", &format!("(i32.const {})", toolkit.len()))).unwrap()
+}
+
+/// [`echoing`] with a declaration of one's own.
+pub(super) fn declaring(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    echoing(namespace, |toolkit| change(&mut toolkit["declarations"][0]))
+}
+
+/// A host of one's own, without a pool: it costs little.
+pub(super) fn own_host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
+    Arc::new(host(|settings| {
+        settings.pooled = false;
+        change(settings);
+    }))
+}
+
+/// A host with these hooks, in this order.
+pub(super) fn hooked<const N: usize>(hooks: [&Arc<RecordingHook>; N]) -> Arc<Host> {
+    own_host(|settings| settings.hooks = hooks.map(|hook| Arc::clone(hook) as Arc<dyn Hook>).to_vec())
+}
+
+/// Calls a tool, and cancels the call once its guest runs.
+pub(super) async fn canceled_while_running(tool: &str, input: Value, reason: AbortReason) -> Called {
+    let listener = Arc::new(RecordingListener::default());
+    let heard = Arc::clone(&listener);
+    let host = own_host(|settings| settings.listeners = vec![heard]);
+    let test = Test::new(tool).on(&host);
+    let cancellation = test.cancellation();
+    let cancel = async {
+        listener.wait_for("", "tool.invocation.started").await;
+        cancellation.cancel(reason);
+    };
+    tokio::join!(test.call(input), cancel).0
+}
+
+/// A home whose payloads are apart from those of all other tests, while compiled components are shared with them.
+pub(super) fn home_with_own_payloads(folder: &Path) -> Home {
+    let shared = kept("home");
+    for part in ["cache", "keys"] {
+        std::fs::create_dir_all(shared.join(part)).unwrap();
+        std::os::unix::fs::symlink(shared.join(part), folder.join(part)).unwrap();
+    }
+    Home::at(folder)
+}
+
+/// Answers what it was told to, and keeps what it saw.
+pub(super) struct RecordingHook {
+    id: &'static str,
+    before: HookAnswer,
+    after: HookAnswer,
+    on_failure: HookAnswer,
+    seen: Mutex<Vec<Seen>>,
+}
+
+/// One run of a hook.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) moment: &'static str,
+    pub(super) call: HookCall,
+    pub(super) result: Option<ToolResult>,
+}
+
+impl RecordingHook {
+    pub(super) fn new(id: &'static str) -> Self {
+        let nothing = || Ok(Vec::new());
+        Self { id, before: nothing(), after: nothing(), on_failure: nothing(), seen: Mutex::default() }
+    }
+
+    pub(super) fn before(mut self, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
+        self.before = Ok(outputs.into_iter().collect());
+        self
+    }
+
+    pub(super) fn after(mut self, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
+        self.after = Ok(outputs.into_iter().collect());
+        self
+    }
+
+    pub(super) fn on_failure(mut self, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
+        self.on_failure = Ok(outputs.into_iter().collect());
+        self
+    }
+
+    pub(super) fn failing_before(mut self, why: &str) -> Self {
+        self.before = Err(why.to_owned());
+        self
+    }
+
+    pub(super) fn failing_after(mut self, why: &str) -> Self {
+        self.after = Err(why.to_owned());
+        self
+    }
+
+    pub(super) fn shared(self) -> Arc<Self> {
+        Arc::new(self)
+    }
+
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// The moments at which the hook ran.
+    pub(super) fn moments(&self) -> Vec<&'static str> {
+        self.seen().iter().map(|seen| seen.moment).collect()
+    }
+
+    fn answer<'a>(
+        &self,
+        moment: &'static str,
+        call: &HookCall,
+        result: Option<&ToolResult>,
+        answer: &'a HookAnswer,
+    ) -> HookFuture<'a> {
+        self.seen.lock().unwrap().push(Seen { moment, call: call.clone(), result: result.cloned() });
+        Box::pin(async move { answer.clone() })
+    }
+}
+
+impl Hook for RecordingHook {
+    fn id(&self) -> &str {
+        self.id
+    }
+
+    fn pre_tool_use<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a> {
+        self.answer("before", call, None, &self.before)
+    }
+
+    fn post_tool_use<'a>(&'a self, call: &'a HookCall, result: &'a ToolResult) -> HookFuture<'a> {
+        self.answer("after", call, Some(result), &self.after)
+    }
+
+    fn post_tool_use_failure<'a>(&'a self, call: &'a HookCall, result: &'a ToolResult) -> HookFuture<'a> {
+        self.answer("on_failure", call, Some(result), &self.on_failure)
+    }
+}
+
+/// Hears the events of a host as they happen, and lets a test wait for one.
+#[derive(Default)]
+pub(super) struct RecordingListener {
+    heard: Mutex<Vec<(String, &'static str)>>,
+    news: Notify,
+}
+
+impl RecordingListener {
+    /// Tool and type of every event so far.
+    pub(super) fn heard(&self) -> Vec<(String, &'static str)> {
+        self.heard.lock().unwrap().clone()
+    }
+
+    /// Waits until an event of `event_type` was heard of a tool whose id ends so.
+    pub(super) async fn wait_for(&self, tool: &str, event_type: &str) {
+        loop {
+            let news = self.news.notified();
+            if self.heard().iter().any(|(id, heard)| id.ends_with(tool) && *heard == event_type) {
+                return;
+            }
+            news.await;
+        }
+    }
+}
+
+impl Listener for RecordingListener {
+    fn event(&self, event: &ToolEvent) {
+        let tool = event.tool_id.clone().unwrap_or_default();
+        self.heard.lock().unwrap().push((tool, event.event_type.as_str()));
+        self.news.notify_waiters();
+    }
+}

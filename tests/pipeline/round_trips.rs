@@ -1,0 +1,83 @@
+//! What a record says that this version does not know survives being read and written (AT-N-31).
+
+use hotcell::record::{
+    Content, ExecutionProfile, ExternalMapping, InputContract, OutputContract, PermissionDecision, PermissionProfile,
+    ToolDeclaration, ToolError, ToolInterface, ToolInvocation, Toolkit,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::doubles::declaring;
+use crate::support::Test;
+
+/// `record` with an unknown field comes back with it, and with everything else that it said.
+#[track_caller]
+fn survives<T: DeserializeOwned + Serialize>(mut record: Value) {
+    let unknown = json!({"from": "0.9", "list": [1.5, null, "\u{e9}"]});
+    record["a_field_of_tomorrow"] = unknown.clone();
+    let name = std::any::type_name::<T>();
+    let read: T = serde_json::from_value(record.clone()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let written = serde_json::to_value(&read).unwrap();
+    for (field, value) in record.as_object().unwrap() {
+        assert_eq!(written.get(field), Some(value), "{name}: {field}");
+    }
+}
+
+const VERSION: &str = "0.2.0";
+
+#[test]
+fn records_that_others_write_keep_what_is_not_known() {
+    survives::<ToolDeclaration>(json!({
+        "schema_version": "0.2.7", "tool_id": "a.b", "namespace": "a", "name": "b", "description": "c",
+        "lifecycle": "available", "tool_kind": "tea_ceremony", "annotations": {"x": [1]},
+    }));
+    survives::<InputContract>(json!({"strict": true, "argument_mode": "text", "mutation_policy": {"hooks": "deny"}}));
+    survives::<OutputContract>(json!({"max_inline_chars": 7, "redaction_rules": ["/a"]}));
+    survives::<ToolInterface>(
+        json!({"schema_version": VERSION, "interface_id": "i", "tool_id": "a.b", "is_enabled": "feature:x"}),
+    );
+    survives::<ExecutionProfile>(
+        json!({"schema_version": VERSION, "execution_profile_id": "e", "execution_kind": "hybrid"}),
+    );
+    survives::<PermissionProfile>(json!({
+        "schema_version": VERSION, "permission_profile_id": "p", "risk_level": "critical",
+        "access_kinds": ["file_read", "teleport"], "write_effects": ["none", "cosmic"],
+    }));
+    survives::<ExternalMapping>(json!({"source": "mcp", "jsonrpc_request_id": 7}));
+    survives::<Content>(json!({"type": "hologram", "data": "x"}));
+    survives::<Toolkit>(json!({"declarations": []}));
+}
+
+#[tokio::test]
+async fn records_that_this_host_writes_can_be_read_again_and_extended() {
+    let record = Test::new("probe#partial").call(json!({})).await.record();
+    survives::<ToolInvocation>(record["invocation"].clone());
+    survives::<PermissionDecision>(record["decisions"][0].clone());
+    survives::<ToolError>(record["result"]["error"].clone());
+    survives::<ToolDeclaration>(record["declaration"].clone());
+}
+
+#[tokio::test]
+async fn what_a_tool_says_of_itself_comes_back_as_it_was() {
+    let record = Test::new("probe#external").call(json!({})).await.record();
+    let mapping = json!([{"source": "mcp", "server": "example", "native_id": 7, "kept": [1.5, null]}]);
+    assert_eq!(record["declaration"]["external_mappings"], mapping);
+    let record = Test::new("probe#unusual_kind").call(json!({})).await.record();
+    assert_eq!(record["declaration"]["tool_kind"], "tea_ceremony");
+    let bytes = declaring("round_trips", |declaration| declaration["a_field_of_tomorrow"] = json!({"x": [1]}));
+    let record = Test::of_bytes(bytes, None).call(json!({})).await.record();
+    assert_eq!(record["declaration"]["a_field_of_tomorrow"], json!({"x": [1]}));
+}
+
+#[test]
+fn every_known_kind_of_tool_is_known() {
+    use hotcell::record::ToolKind;
+    let open = ["browser_action", "shell_command", "web_search", "mcp_tool", "openapi_operation", "peer_agent_tool"];
+    for kind in ToolKind::KNOWN {
+        let read: ToolKind = serde_json::from_value(kind.into()).unwrap();
+        assert!(read.is_known());
+        assert_eq!(read.is_open_world(), open.contains(&kind), "{kind}");
+    }
+    assert!(!ToolKind("tea_ceremony".to_owned()).is_known());
+}

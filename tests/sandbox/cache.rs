@@ -1,0 +1,173 @@
+//! Compiled components on disk. Loading one is running it, so only what hotcell itself wrote is ever loaded.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hotcell::config::Home;
+use hotcell::host::Host;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::{Test, host, scratch};
+
+/// A home of its own, with two components compiled into it.
+struct Cached {
+    _dir: TempDir,
+    home: Home,
+    echo: PathBuf,
+    spin: PathBuf,
+}
+
+impl Cached {
+    async fn new() -> Self {
+        let (guard, dir) = scratch();
+        let home = Home::at(dir.join("home"));
+        let host = Arc::new(host(|settings| {
+            settings.home = home.clone();
+            settings.pooled = false;
+        }));
+        Test::new("wat:echo").on(&host).load().await.unwrap();
+        let echo = entries(&home).remove(0);
+        Test::new("wat:spin").on(&host).load().await.unwrap();
+        let spin = entries(&home).into_iter().find(|entry| *entry != echo).unwrap();
+        Self { _dir: guard, home, echo, spin }
+    }
+
+    /// A host that cannot compile: what it loads, it found compiled.
+    fn without_compiler(&self) -> Arc<Host> {
+        Arc::new(host(|settings| {
+            settings.home = self.home.clone();
+            settings.pooled = false;
+            settings.compiler = "/nowhere/hotcell".into();
+        }))
+    }
+
+    /// The echo tool must be compiled again; then it works as ever.
+    async fn echo_is_not_taken_from_disk(&self) {
+        let refusal = Test::new("wat:echo").on(&self.without_compiler()).load().await.unwrap_err();
+        assert_eq!(refusal.code, "host_fault", "{refusal:?}");
+        let host = Arc::new(host(|settings| {
+            settings.home = self.home.clone();
+            settings.pooled = false;
+        }));
+        Test::new("wat:echo").on(&host).call(json!({ "n": 1 })).await.succeeded();
+        // And what was damaged was written anew.
+        Test::new("wat:echo").on(&self.without_compiler()).load().await.unwrap();
+    }
+}
+
+fn entries(home: &Home) -> Vec<PathBuf> {
+    fs::read_dir(home.components()).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn a_compiled_component_is_loaded_without_compiling_it_again() {
+    let cached = Cached::new().await;
+    let host = cached.without_compiler();
+    let called = Test::new("wat:echo").on(&host).call(json!({ "kept": true })).await;
+    assert_eq!(called.succeeded(), json!({ "kept": true }));
+    let refusal = Test::new("wat:divide-by-zero").on(&host).load().await.unwrap_err();
+    assert_eq!(refusal.code, "host_fault", "{refusal:?}");
+    assert!(!refusal.message.contains("/nowhere"), "{}", refusal.message);
+}
+
+#[tokio::test]
+async fn an_entry_with_one_changed_bit_is_not_loaded() {
+    // In the authentication code, in the length, in the description, in the code, and in the very last byte.
+    let cached = Cached::new().await;
+    let good = fs::read(&cached.echo).unwrap();
+    for at in [0, 31, 32, 40, 100, good.len() / 2, good.len() - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        fs::write(&cached.echo, bad).unwrap();
+        let refusal = Test::new("wat:echo").on(&cached.without_compiler()).load().await.unwrap_err();
+        assert_eq!(refusal.code, "host_fault", "byte {at}: {refusal:?}");
+    }
+    cached.echo_is_not_taken_from_disk().await;
+}
+
+#[tokio::test]
+async fn an_entry_that_was_cut_or_made_longer_is_not_loaded() {
+    let cached = Cached::new().await;
+    let good = fs::read(&cached.echo).unwrap();
+    let longer = [good.as_slice(), b"x"].concat();
+    for bad in [&[][..], &good[..16], &good[..40], &good[..good.len() - 1], &longer] {
+        fs::write(&cached.echo, bad).unwrap();
+        let refusal = Test::new("wat:echo").on(&cached.without_compiler()).load().await.unwrap_err();
+        assert_eq!(refusal.code, "host_fault", "{} bytes: {refusal:?}", bad.len());
+    }
+    cached.echo_is_not_taken_from_disk().await;
+}
+
+#[tokio::test]
+async fn the_entry_of_another_component_is_not_loaded() {
+    let cached = Cached::new().await;
+    fs::copy(&cached.spin, &cached.echo).unwrap();
+    cached.echo_is_not_taken_from_disk().await;
+}
+
+#[tokio::test]
+async fn an_entry_that_was_made_with_another_key_is_not_loaded() {
+    let cached = Cached::new().await;
+    fs::write(cached.home.component_key(), [7; 32]).unwrap();
+    cached.echo_is_not_taken_from_disk().await;
+    fs::remove_file(cached.home.component_key()).unwrap();
+    cached.echo_is_not_taken_from_disk().await;
+}
+
+#[tokio::test]
+async fn an_entry_that_somebody_else_wrote_is_not_loaded() {
+    let theirs = Cached::new().await;
+    let cached = Cached::new().await;
+    assert_eq!(theirs.echo.file_name(), cached.echo.file_name());
+    fs::copy(&theirs.echo, &cached.echo).unwrap();
+    cached.echo_is_not_taken_from_disk().await;
+}
+
+/// Why a host does not start.
+fn refused(home: &Home) -> String {
+    let mut settings = hotcell::host::HostSettings::new(home.clone(), env!("CARGO_BIN_EXE_hotcell"));
+    settings.pooled = false;
+    match Host::new(settings) {
+        Ok(_) => panic!("the host started"),
+        Err(error) => format!("{error:#}"),
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_private_whole_and_a_file_is_refused() {
+    let cached = Cached::new().await;
+    let key = cached.home.component_key();
+    for open in [0o640, 0o604, 0o620] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(open)).unwrap();
+        let why = refused(&cached.home);
+        assert!(why.contains("can be read by others") && why.contains(super::text(&key)), "{open:o}: {why}");
+    }
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    for bad in [&[][..], &[1; 31], &[1; 33]] {
+        fs::write(&key, bad).unwrap();
+        assert!(refused(&cached.home).contains("damaged"));
+    }
+    let elsewhere = key.with_file_name("elsewhere");
+    fs::rename(&key, &elsewhere).unwrap();
+    symlink(&elsewhere, &key).unwrap();
+    assert!(refused(&cached.home).contains("open the key file"));
+}
+
+#[tokio::test]
+async fn what_is_kept_is_private() {
+    let cached = Cached::new().await;
+    for file in [&cached.echo, &cached.spin, &cached.home.component_key()] {
+        assert_eq!(mode(file), 0o600, "{}", file.display());
+    }
+    for folder in [cached.home.components(), cached.home.component_key().parent().unwrap().to_owned()] {
+        assert_eq!(mode(&folder), 0o700, "{}", folder.display());
+    }
+    assert_eq!(entries(&cached.home).len(), 2, "something was left behind");
+}

@@ -1,0 +1,85 @@
+//! Checks that a component makes itself run in an empty world, before anything else happens.
+
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use super::{snapshot, text};
+use crate::support::{Called, Test, scratch};
+
+async fn refused(tool: &str, input: Value, class: &str, code: &str) -> Called {
+    let called = Test::new(tool).timeout_ms(200).call(input).await;
+    called.failed(class, code).never_ran();
+    let events = called.events();
+    assert!(!events.contains(&"tool.invocation.started"), "{events:?}");
+    assert!(events.contains(&"tool.invocation.validation_failed"), "{events:?}");
+    called
+}
+
+#[tokio::test]
+async fn values_that_the_tool_refuses_never_reach_it() {
+    let called = refused("validated#even", json!({ "n": 3 }), "invalid_arguments", "odd_number").await;
+    assert_eq!(called.message(), "`n` must be even.");
+    refused("validated#even", json!({ "n": 102 }), "setup_required", "number_too_large").await;
+    // The invocation would panic.
+    refused("validated#careless", json!({ "n": 1 }), "invalid_arguments", "odd_number").await;
+    assert_eq!(Test::new("validated#even").call(json!({ "n": 4 })).await.succeeded()["ran"], "even");
+}
+
+#[tokio::test]
+async fn a_check_that_spins_is_stopped() {
+    for tool in ["validated#check_spins", "validated#preflight_spins"] {
+        refused(tool, json!({}), "timeout", "deadline_exceeded").await;
+    }
+}
+
+#[tokio::test]
+async fn a_check_that_traps_refuses_the_call() {
+    for tool in ["validated#check_panics", "validated#preflight_panics"] {
+        refused(tool, json!({}), "execution_failed", "guest_panicked").await;
+    }
+}
+
+#[tokio::test]
+async fn a_check_finds_nothing_around_it_whatever_was_granted() {
+    let (_dir, dir) = scratch();
+    std::fs::write(dir.join("secret"), "secret").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let before = snapshot(&dir);
+    let called = Test::new("validated#nosy")
+        .write(&dir)
+        .grant(|grants| grants.environment.push(("GRANTED".into(), "a value".into())))
+        .call(json!({
+            "marker": text(&dir.join("marker")),
+            "file": text(&dir.join("secret")),
+            "address": listener.local_addr().unwrap().to_string(),
+        }))
+        .await;
+    assert_eq!(called.succeeded()["ran"], "nosy");
+    assert_eq!(snapshot(&dir), before);
+    assert!(listener.accept().is_err(), "a check connected");
+}
+
+#[tokio::test]
+async fn checks_and_calls_share_no_state() {
+    for _ in 0..3 {
+        assert_eq!(Test::new("validated#forgetful").call(json!({})).await.succeeded()["checks_seen"], 0);
+    }
+}
+
+#[tokio::test]
+async fn a_check_can_be_canceled() {
+    Test::new("validated#check_spins").load().await.unwrap();
+    let test = Test::new("validated#check_spins").cancel_after(std::time::Duration::from_millis(50));
+    test.call(json!({})).await.failed("canceled", "canceled").never_ran();
+}
+
+#[tokio::test]
+async fn a_component_that_classifies_its_inputs_loads_and_runs() {
+    let names = Test::new("classified#reader").load().await.unwrap();
+    assert!(names.iter().any(|name| name.ends_with(".classify_spins")), "{names:?}");
+    let (_dir, dir) = scratch();
+    let called = Test::new("classified#writer").write(&dir).call(json!({ "path": text(&dir.join("x")), "text": "x" }));
+    assert_eq!(called.await.succeeded()["ok"], true);
+}

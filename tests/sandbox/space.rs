@@ -1,0 +1,148 @@
+//! Limits on space: memory, tables, stack, handles of the host, instances.
+
+use std::sync::Arc;
+
+use hotcell::host::Host;
+use serde_json::json;
+
+use super::text;
+use crate::support::{Test, host, scratch};
+
+const MIB: u64 = 1 << 20;
+
+/// A host that allocates on demand: here the limits of a call stand alone, without those of the pool.
+fn without_pool() -> Arc<Host> {
+    Arc::new(host(|settings| settings.pooled = false))
+}
+
+#[tokio::test]
+async fn a_tool_that_dies_of_its_memory_limit_is_told_so() {
+    let called = Test::new("hostile#memory")
+        .limit(|limits| limits.memory_bytes = 16 * MIB)
+        .call(json!({ "mib": 64 }))
+        .await;
+    called.failed("sandbox_violation", "memory_limit");
+    let memory = called.0.result.usage.as_ref().unwrap().memory_bytes;
+    assert!(memory.used > 8 * MIB && memory.used <= 16 * MIB, "{memory:?}");
+}
+
+#[tokio::test]
+async fn a_tool_that_survives_its_memory_limit_gets_no_more_than_that() {
+    for how in ["reserve", "grow"] {
+        let called = Test::new("hostile#memory")
+            .limit(|limits| limits.memory_bytes = 16 * MIB)
+            .call(json!({ "mib": 64, "how": how }))
+            .await;
+        let answer = called.succeeded();
+        assert_eq!(answer["refused"], true, "{how}");
+        assert!((4..16).contains(&answer["mib"].as_u64().unwrap()), "{how}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn many_small_memories_share_one_limit() {
+    let host = without_pool();
+    for (limit_mib, granted_mib) in [(100, 96), (50, 48), (256, 240)] {
+        let called = Test::new("wat:grow-memories")
+            .on(&host)
+            .limit(|limits| limits.memory_bytes = limit_mib * MIB)
+            .call(json!({}))
+            .await;
+        assert_eq!(called.succeeded(), granted_mib, "of {limit_mib} MiB");
+        assert!(called.0.result.usage.as_ref().unwrap().memory_bytes.used <= limit_mib * MIB);
+    }
+}
+
+#[tokio::test]
+async fn memories_that_are_there_from_the_start_count_too() {
+    let host = without_pool();
+    let refused = Test::new("wat:many-memories")
+        .on(&host)
+        .limit(|limits| limits.memory_bytes = 255 * MIB)
+        .call(json!({}))
+        .await;
+    refused.failed("sandbox_violation", "memory_limit");
+}
+
+#[tokio::test]
+async fn a_component_with_too_many_or_too_large_memories_does_not_load_into_a_pool() {
+    for name in ["wat:many-memories", "wat:grow-memories", "wat:many-instances", "wat:big-table"] {
+        let refusal = Test::new(name).load().await.unwrap_err();
+        assert_eq!(serde_json::to_value(refusal.class).unwrap(), "sandbox_violation", "{name}: {refusal:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_component_that_starts_too_large_does_not_load_anywhere() {
+    let on_demand = without_pool();
+    for (name, code) in [
+        ("wat:big-memory", "memory_limit"),
+        ("wat:big-table", "table_limit"),
+        ("wat:many-instances", "instance_limit"),
+    ] {
+        let refusal = Test::new(name).on(&on_demand).load().await.unwrap_err();
+        assert_eq!(serde_json::to_value(refusal.class).unwrap(), "sandbox_violation", "{name}: {refusal:?}");
+        assert_eq!(refusal.code, code, "{name}: {refusal:?}");
+    }
+    let refusal = Test::new("wat:big-memory").load().await.unwrap_err();
+    assert_eq!(refusal.code, "memory_limit", "{refusal:?}");
+}
+
+#[tokio::test]
+async fn tables_share_one_limit() {
+    let host = without_pool();
+    let called =
+        Test::new("wat:grow-tables").on(&host).limit(|limits| limits.table_elements = 5_000).call(json!({})).await;
+    let granted = called.succeeded().as_u64().unwrap();
+    assert!((1_000..=5_000).contains(&granted), "{granted}");
+    let tables = called.0.result.usage.as_ref().unwrap().table_elements;
+    assert!(tables.used <= 5_000 && tables.used >= granted, "{tables:?}");
+}
+
+#[tokio::test]
+async fn endless_recursion_is_a_trap_on_either_stack() {
+    let engine = Test::new("hostile#recurse").call(json!({ "stack": "engine" })).await;
+    engine.failed("execution_failed", "stack_overflow");
+    let memory = Test::new("hostile#recurse").call(json!({ "stack": "memory" })).await;
+    memory.failed("execution_failed", "memory_fault");
+    // The host's own stack is whole: the same thread answers the next call.
+    Test::new("probe#counter").call(json!({})).await.succeeded();
+}
+
+#[tokio::test]
+async fn handles_of_every_kind_are_bounded() {
+    let (_dir, dir) = scratch();
+    let file = dir.join("file");
+    std::fs::write(&file, "content").unwrap();
+    for kind in ["pollables", "streams", "folders", "files"] {
+        let flood = |count: u64| {
+            Test::new("hostile#flood_handles")
+                .read(&dir)
+                .limit(|limits| limits.handles = 64)
+                .call(json!({ "count": count, "kind": kind, "path": text(&file) }))
+        };
+        let few = flood(20).await;
+        assert_eq!(few.succeeded()["kept"], 20, "{kind}");
+        let many = flood(5_000).await;
+        many.failed("sandbox_violation", "handle_limit");
+    }
+}
+
+#[tokio::test]
+async fn handles_are_given_back_after_each_call() {
+    let (_dir, dir) = scratch();
+    let file = dir.join("file");
+    std::fs::write(&file, "content").unwrap();
+    let open = || {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap();
+        links.filter(|link| link.as_ref().unwrap().path().read_link().is_ok_and(|target| target == file)).count()
+    };
+    for _ in 0..5 {
+        let called = Test::new("hostile#flood_handles")
+            .read(&dir)
+            .call(json!({ "count": 200, "kind": "files", "path": text(&file) }))
+            .await;
+        assert_eq!(called.succeeded()["kept"], 200);
+    }
+    assert_eq!(open(), 0);
+}

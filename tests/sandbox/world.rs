@@ -1,0 +1,103 @@
+//! What a guest finds around itself: nothing that was not granted.
+
+use std::net::{TcpListener, UdpSocket};
+
+use serde_json::json;
+
+use super::{logged, text};
+use crate::support::{Hotcell, Test, fixture, scratch};
+
+#[tokio::test]
+async fn without_grants_there_is_nothing_around_a_guest() {
+    let called = Test::new("probe#echo").call(json!({ "any": ["thing", 1] })).await;
+    let seen = called.succeeded();
+    assert_eq!(seen["input"], json!({ "any": ["thing", 1] }));
+    for nothing in ["env", "readable", "context"] {
+        assert_eq!(seen[nothing], json!({}), "{nothing}");
+    }
+    for nothing in ["args", "preopens"] {
+        assert_eq!(seen[nothing], json!([]), "{nothing}");
+    }
+}
+
+#[tokio::test]
+async fn the_standard_input_is_empty() {
+    let seen = Test::new("probe#stdin").call(json!({})).await.succeeded();
+    assert_eq!((&seen["bytes"], &seen["error"]), (&json!(0), &json!(null)));
+}
+
+#[tokio::test]
+async fn what_a_tool_does_not_declare_it_does_not_get_whatever_is_granted() {
+    let (_dir, dir) = scratch();
+    let seen = Test::new("probe#echo")
+        .read(&dir)
+        .write(&dir)
+        .grant(|grants| grants.environment.push(("GRANTED".into(), "a value".into())))
+        .call(json!({}))
+        .await
+        .succeeded();
+    assert_eq!((&seen["env"], &seen["preopens"]), (&json!({}), &json!([])));
+    let seen = Test::new("probe#env")
+        .grant(|grants| grants.environment.push(("GRANTED".into(), "a value".into())))
+        .call(json!({ "name": "GRANTED" }))
+        .await
+        .succeeded();
+    assert_eq!(seen["value"], json!(null));
+}
+
+#[tokio::test]
+async fn the_environment_of_the_host_is_not_the_guests() {
+    let seen = Test::new("probe#env").call(json!({ "name": "PATH" })).await.succeeded();
+    assert_eq!(seen["value"], json!(null));
+}
+
+#[tokio::test]
+async fn what_a_guest_prints_becomes_log_content() {
+    let called = Test::new("probe#stdio").call(json!({ "out": "to stdout", "err": "to stderr" })).await;
+    assert_eq!(called.succeeded(), json!({ "out": "written", "err": "written" }));
+    let record = called.record();
+    assert_eq!(logged(&record, "stdout"), "to stdout");
+    assert_eq!(logged(&record, "stderr"), "to stderr");
+    assert!(!record["result"]["model_facing_content"].to_string().contains("to std"));
+}
+
+#[test]
+fn what_a_guest_prints_is_not_printed_by_the_host() {
+    let tool = format!("{}#stdio", fixture("probe").display());
+    let frame = r#"{"jsonrpc":"2.0","id":1}"#;
+    let input = json!({ "out": frame, "err": frame }).to_string();
+    let ran = Hotcell::new(["call", &tool, &input, "--record"]).run().exits(0);
+    let record = ran.json();
+    assert_eq!(logged(&record, "stdout"), frame);
+    assert!(!ran.stdout.lines().any(|line| line == frame));
+    assert!(!ran.stderr.contains(frame), "{}", ran.stderr);
+}
+
+#[tokio::test]
+async fn there_is_no_network() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let socket = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+    socket.set_nonblocking(true).unwrap();
+
+    let tried = Test::new("probe#net_undeclared").call(json!({ "port": port })).await.succeeded();
+    assert_eq!(tried["attempts"].as_array().unwrap().len(), 5);
+    assert_eq!(tried["succeeded"], json!([]), "{tried:#}");
+    let refused = Test::new("probe#net").call(json!({ "port": port })).await;
+    refused.failed("capability_gap", "access_kind_not_supported").never_ran();
+
+    assert!(listener.accept().is_err(), "somebody connected");
+    assert!(socket.recv(&mut [0; 16]).is_err(), "something was sent");
+}
+
+#[tokio::test]
+async fn the_working_directory_of_the_caller_is_known_only_where_it_was_granted() {
+    let (_dir, dir) = scratch();
+    let cwd = |grants: &mut hotcell::policy::Grants| grants.cwd = Some(std::env::temp_dir());
+    let seen = Test::new("probe#echo").grant(cwd).call(json!({})).await.succeeded();
+    assert!(!seen["context_text"].as_str().unwrap().contains(text(&std::env::temp_dir())), "{seen}");
+    // Granted, but a tool that declares no access to files is not told either.
+    let seen = Test::new("probe#echo").read(&dir).grant(cwd).call(json!({})).await.succeeded();
+    assert_eq!(seen["context"], json!({}));
+}
