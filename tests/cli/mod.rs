@@ -1,1 +1,43 @@
+//! The `hotcell` program, as a person and a script meet it.
 
+mod arguments;
+mod build;
+mod cache;
+mod describe;
+mod doctor;
+mod examples;
+mod exit_codes;
+mod grants;
+mod help;
+mod interrupts;
+mod json;
+mod limits;
+mod people;
+mod pipes;
+mod readme;
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use crate::support::{component, fixture, wat};
+
+/// Held by a test that builds a project of its own: such tests share compiled dependencies, which are kept.
+static BUILDING: Mutex<()> = Mutex::new(());
+
+/// A tool of a test guest as TOOL: `probe#echo`.
+fn guest(tool: &str) -> String {
+    let (name, tool) = tool.split_once('#').unwrap();
+    format!("{}#{tool}", fixture(name).display())
+}
+
+/// The component of an example tool as TOOL.
+fn example(name: &str) -> String {
+    component(&format!("example-tools/{name}")).display().to_string()
+}
+
+/// Writes the component `echo.wat` into `folder`: the smallest tool there is.
+fn echo_in(folder: &Path) -> String {
+    let file = folder.join("echo.wasm");
+    std::fs::write(&file, wat("echo")).unwrap();
+    file.display().to_string()
+}

@@ -44,7 +44,7 @@ async fn a_grant_is_the_rule_that_allows_and_the_record_names_it() {
     let (_guard, folder) = scratch();
     std::fs::write(folder.join("a"), "here").unwrap();
     let called = Test::new("probe#read").read(&folder).call(json!({"path": folder.join("a")})).await;
-    assert_eq!(called.succeeded()["value"], "here");
+    assert_eq!(called.succeeded()["value"]["text"], "here");
     let decision = decision(&called);
     assert_eq!(decision["source"], "cli_arg");
     assert_eq!(decision["rule_refs"], json!([format!("--allow-read={}", folder.display())]));

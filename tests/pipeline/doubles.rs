@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hotcell::config::Home;
 use hotcell::hook::{Hook, HookAnswer, HookCall, HookFuture, HookOutput};
@@ -31,7 +32,7 @@ pub(super) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u
     let text = std::fs::read_to_string(root().join("tests/guests/wat/echo.wat")).unwrap();
     let (before, rest) = text.split_once("(data (i32.const 1024)").unwrap();
     let (_, after) = rest.split_once("\n\n").unwrap();
-    let escaped = toolkit.replace('\\', "\\\\").replace('"', "\\\"");
+    let escaped: String = toolkit.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     let text = format!("{before}(data (i32.const 1024) \"{escaped}\")\n\n{after}");
     wat::parse_str(text.replace("(i32.const 926)", &format!("(i32.const {})", toolkit.len()))).unwrap()
 }
@@ -184,6 +185,11 @@ impl RecordingListener {
 
     /// Waits until an event of `event_type` was heard of a tool whose id ends so.
     pub(super) async fn wait_for(&self, tool: &str, event_type: &str) {
+        let heard = tokio::time::timeout(Duration::from_secs(30), self.hear(tool, event_type)).await;
+        assert!(heard.is_ok(), "{tool} had no {event_type}: {:?}", self.heard());
+    }
+
+    async fn hear(&self, tool: &str, event_type: &str) {
         loop {
             let news = self.news.notified();
             if self.heard().iter().any(|(id, heard)| id.ends_with(tool) && *heard == event_type) {

@@ -1,8 +1,9 @@
 //! What a record says that this version does not know survives being read and written (AT-N-31).
 
 use hotcell::record::{
-    Content, ExecutionProfile, ExternalMapping, InputContract, OutputContract, PermissionDecision, PermissionProfile,
-    ToolDeclaration, ToolError, ToolInterface, ToolInvocation, Toolkit,
+    Content, ExecutionProfile, ExternalMapping, InputContract, InputMutation, OutputContract, PermissionDecision,
+    PermissionProfile, ResultPersistence, ToolDeclaration, ToolError, ToolEvent, ToolInterface, ToolInvocation,
+    ToolProgress, ToolResult, Toolkit,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -56,6 +57,13 @@ async fn records_that_this_host_writes_can_be_read_again_and_extended() {
     survives::<PermissionDecision>(record["decisions"][0].clone());
     survives::<ToolError>(record["result"]["error"].clone());
     survives::<ToolDeclaration>(record["declaration"].clone());
+    survives::<ToolResult>(record["result"].clone());
+    survives::<ToolEvent>(record["events"][0].clone());
+    survives::<ResultPersistence>(record["persistence"][0].clone());
+    let record = Test::new("probe#defaults").call(json!({"query": "x"})).await.record();
+    survives::<InputMutation>(record["result"]["input_mutations"][0].clone());
+    let record = Test::new("probe#progress").call(json!({"count": 1})).await.record();
+    survives::<ToolProgress>(record["progress"][0].clone());
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use super::Heard;
 use crate::support::{Called, Test, host};
 
 const SOON: Duration = Duration::from_millis(100);
-/// None of these tools ends by itself in this time.
-const LONG: Duration = Duration::from_secs(30);
+/// Far more than a grace, far less than any of these tools would run.
+const LONG: Duration = Duration::from_secs(3);
 
 async fn canceled(tool: &str, input: Value) -> Called {
     // What is loaded already is not compiled while the clock runs.

@@ -6,6 +6,7 @@ use hotcell::record::{ErrorClass, Refusal};
 
 use crate::support::{Test, host};
 
+#[rustfmt::skip]
 #[path = "../guests/compile_bomb.rs"]
 mod bomb;
 

@@ -88,7 +88,10 @@ impl Granted {
 #[tokio::test]
 async fn what_is_denied_for_reading_cannot_be_read_by_any_name() {
     for (denied, names) in [
-        ("sub/folder", vec!["sub/folder/secret.txt", "to-secret", "to-folder/secret.txt", "sub/../to-folder/secret.txt"]),
+        (
+            "sub/folder",
+            vec!["sub/folder/secret.txt", "to-secret", "to-folder/secret.txt", "sub/../to-folder/secret.txt"],
+        ),
         ("sub/file.txt", vec!["sub/file.txt", "to-file", "sub/folder/../file.txt"]),
     ] {
         let granted = Granted::new(denied, false);
@@ -112,7 +115,11 @@ async fn a_folder_that_is_denied_for_reading_can_neither_be_listed_nor_looked_at
     for name in ["sub/folder", "sub/folder/secret.txt", "to-folder/", "to-folder/secret.txt"] {
         assert!(!granted.at("probe#stat", name).await, "stat {name}");
     }
-    assert!(granted.at("probe#list", "sub").await);
+    // What lies around it can be listed, with its name.
+    for (folder, names) in [("", 5), ("sub", 2)] {
+        let listed = granted.run("probe#list", json!({ "path": granted.path(folder) })).await.succeeded();
+        assert_eq!(listed["value"].as_array().map(Vec::len), Some(names), "{listed}");
+    }
 }
 
 #[tokio::test]

@@ -38,7 +38,10 @@ impl Prison {
 
     /// Everything but the folder itself.
     fn around(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        snapshot(&self.dir).into_iter().filter(|(path, _)| !path.starts_with(&self.root) || *path == self.root).collect()
+        snapshot(&self.dir)
+            .into_iter()
+            .filter(|(path, _)| !path.starts_with(&self.root) || *path == self.root)
+            .collect()
     }
 
     async fn attack(&self, test: Test) -> Called {
@@ -155,7 +158,8 @@ async fn a_path_that_climbs_out_and_in_again_tells_nothing_either() {
     for place in ["outside", "nowhere", "root"] {
         let path = format!("{}/../{place}/../root/other.txt", prison.root.display());
         let plain = Test::new("probe#stat").read(&prison.root);
-        let denying = Test::new("probe#stat").read(&prison.root).grant(|grants| grants.deny_read(text(&denied)).unwrap());
+        let denying =
+            Test::new("probe#stat").read(&prison.root).grant(|grants| grants.deny_read(text(&denied)).unwrap());
         for test in [plain, denying] {
             seen.push(test.call(json!({ "path": path })).await.succeeded());
         }

@@ -60,10 +60,8 @@ async fn logging_too_much_is_not_fatal_and_what_is_over_is_counted() {
 
 #[tokio::test]
 async fn one_huge_log_line_is_cut() {
-    let called = Test::new("hostile#one_huge_log")
-        .limit(|limits| limits.log_bytes = LOG_BYTES)
-        .call(json!({ "mib": 4 }))
-        .await;
+    let called =
+        Test::new("hostile#one_huge_log").limit(|limits| limits.log_bytes = LOG_BYTES).call(json!({ "mib": 4 })).await;
     called.succeeded();
     holds_no_more_than_the_limit(&called, "log");
     assert!(called.0.result.usage.as_ref().unwrap().log_bytes.used >= 4 * MIB);
@@ -116,8 +114,13 @@ async fn all_partial_results_together_are_no_larger_than_an_answer_may_be() {
         .call(json!({ "count": 100, "bytes": 100_000 }))
         .await;
     called.succeeded();
-    let kept: usize =
-        called.0.progress.iter().filter_map(|update| update.partial_content.as_ref()).map(|c| c.to_string().len()).sum();
+    let kept: usize = called
+        .0
+        .progress
+        .iter()
+        .filter_map(|update| update.partial_content.as_ref())
+        .map(|c| c.to_string().len())
+        .sum();
     assert!(kept > 500_000 && kept <= 1 << 20, "{kept} bytes of partial results were kept");
     assert!(logged(&called.record(), "log").contains("a partial result was dropped"));
 }

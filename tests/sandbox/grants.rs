@@ -51,8 +51,7 @@ async fn a_tool_that_declares_to_read_cannot_write_where_writing_was_granted() {
     assert_eq!(file.metadata().unwrap().modified().unwrap(), modified);
 
     // The same component, the same grant, and a tool that declares to write.
-    let wrote =
-        answered(Test::new("probe#write").write(&dir), json!({ "path": text(&file), "text": "written" })).await;
+    let wrote = answered(Test::new("probe#write").write(&dir), json!({ "path": text(&file), "text": "written" })).await;
     assert_eq!(wrote["ok"], true, "{wrote}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "written");
 }

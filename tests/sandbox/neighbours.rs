@@ -42,7 +42,9 @@ async fn a_small_call_is_answered_while_more_guests_spin_than_there_are_threads(
 async fn a_guest_that_takes_all_its_memory_leaves_its_neighbours_theirs() {
     let calls = (0..4).map(|number| {
         let mib = if number % 2 == 0 { 1_000 } else { 8 };
-        tokio::spawn(Test::new("hostile#memory").limit(|limits| limits.memory_bytes = 32 << 20).call(json!({ "mib": mib })))
+        tokio::spawn(
+            Test::new("hostile#memory").limit(|limits| limits.memory_bytes = 32 << 20).call(json!({ "mib": mib })),
+        )
     });
     for (number, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
         let called = call.await.unwrap();
@@ -57,7 +59,9 @@ async fn a_guest_that_takes_all_its_memory_leaves_its_neighbours_theirs() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_at_once_see_nothing_of_each_other() {
     let calls: Vec<_> = (0..12)
-        .map(|number| tokio::spawn(Test::new("probe#echo").call(json!({ "number": number, "text": "x".repeat(2_000) }))))
+        .map(|number| {
+            tokio::spawn(Test::new("probe#echo").call(json!({ "number": number, "text": "x".repeat(2_000) })))
+        })
         .collect();
     for (number, call) in calls.into_iter().enumerate() {
         let called = call.await.unwrap();

@@ -17,10 +17,8 @@ fn without_pool() -> Arc<Host> {
 
 #[tokio::test]
 async fn a_tool_that_dies_of_its_memory_limit_is_told_so() {
-    let called = Test::new("hostile#memory")
-        .limit(|limits| limits.memory_bytes = 16 * MIB)
-        .call(json!({ "mib": 64 }))
-        .await;
+    let called =
+        Test::new("hostile#memory").limit(|limits| limits.memory_bytes = 16 * MIB).call(json!({ "mib": 64 })).await;
     called.failed("sandbox_violation", "memory_limit");
     let memory = called.0.result.usage.as_ref().unwrap().memory_bytes;
     assert!(memory.used > 8 * MIB && memory.used <= 16 * MIB, "{memory:?}");
@@ -56,11 +54,8 @@ async fn many_small_memories_share_one_limit() {
 #[tokio::test]
 async fn memories_that_are_there_from_the_start_count_too() {
     let host = without_pool();
-    let refused = Test::new("wat:many-memories")
-        .on(&host)
-        .limit(|limits| limits.memory_bytes = 255 * MIB)
-        .call(json!({}))
-        .await;
+    let refused =
+        Test::new("wat:many-memories").on(&host).limit(|limits| limits.memory_bytes = 255 * MIB).call(json!({})).await;
     refused.failed("sandbox_violation", "memory_limit");
 }
 
@@ -75,11 +70,9 @@ async fn a_component_with_too_many_or_too_large_memories_does_not_load_into_a_po
 #[tokio::test]
 async fn a_component_that_starts_too_large_does_not_load_anywhere() {
     let on_demand = without_pool();
-    for (name, code) in [
-        ("wat:big-memory", "memory_limit"),
-        ("wat:big-table", "table_limit"),
-        ("wat:many-instances", "instance_limit"),
-    ] {
+    for (name, code) in
+        [("wat:big-memory", "memory_limit"), ("wat:big-table", "table_limit"), ("wat:many-instances", "instance_limit")]
+    {
         let refusal = Test::new(name).on(&on_demand).load().await.unwrap_err();
         assert_eq!(serde_json::to_value(refusal.class).unwrap(), "sandbox_violation", "{name}: {refusal:?}");
         assert_eq!(refusal.code, code, "{name}: {refusal:?}");

@@ -9,7 +9,7 @@ mod schemas;
 pub(crate) use call::{Called, Test, host, scratch};
 pub(crate) use guests::{component, fixture, wat};
 pub(crate) use program::{Hotcell, Ran};
-pub(crate) use schemas::check_record;
+pub(crate) use schemas::{check_one, check_record};
 
 use std::path::{Path, PathBuf};
 

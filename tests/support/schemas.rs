@@ -11,29 +11,32 @@ use super::root;
 #[track_caller]
 pub(crate) fn check_record(record: &Value) {
     check_invariants(record);
-    let Some(schemas) = schemas() else { return };
-    let one = |name: &str, value: &Value| {
-        let Some(validator) = schemas.get(name) else { panic!("there is no schema {name}") };
-        let problems: Vec<String> =
-            validator.iter_errors(value).map(|error| format!("{error} at {}", error.instance_path())).collect();
-        assert!(problems.is_empty(), "{name}: {problems:?}\n{value:#}");
-    };
     if !record["declaration"].is_null() {
-        one("tool-declaration", &record["declaration"]);
+        check_one("tool-declaration", &record["declaration"]);
     }
-    one("invocation", &record["invocation"]);
-    one("result", &record["result"]);
+    check_one("invocation", &record["invocation"]);
+    check_one("result", &record["result"]);
     for (list, name) in [
         ("decisions", "permission-decision"),
         ("progress", "progress"),
         ("persistence", "result-persistence"),
         ("events", "event"),
     ] {
-        record[list].as_array().unwrap().iter().for_each(|value| one(name, value));
+        record[list].as_array().unwrap().iter().for_each(|value| check_one(name, value));
     }
     for mutation in record["result"]["input_mutations"].as_array().into_iter().flatten() {
-        one("input-mutation", mutation);
+        check_one("input-mutation", mutation);
     }
+}
+
+/// Holds one object against the specification's schema of that name, where it is at hand.
+#[track_caller]
+pub(crate) fn check_one(name: &str, value: &Value) {
+    let Some(schemas) = schemas() else { return };
+    let Some(validator) = schemas.get(name) else { panic!("there is no schema {name}") };
+    let problems: Vec<String> =
+        validator.iter_errors(value).map(|error| format!("{error} at {}", error.instance_path())).collect();
+    assert!(problems.is_empty(), "{name}: {problems:?}\n{value:#}");
 }
 
 #[track_caller]

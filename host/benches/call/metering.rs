@@ -38,10 +38,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
         runtime.block_on(bare.answer(jq.tool, FILTER)).map(drop)
     })?;
     show("jq sort_by", &busy);
+    let text = wat::parse_str(LOOP)?;
     let mut modules = Vec::new();
     for settings in settings() {
         let engine = settings.engine()?;
-        let module = Module::new(&engine, LOOP)?;
+        let module = Module::new(&engine, &text)?;
         modules.push((settings, engine, module));
     }
     let tight = rounds(|at| {

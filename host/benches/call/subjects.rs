@@ -35,10 +35,9 @@ pub(crate) fn echo() -> anyhow::Result<Subject> {
 /// What `hotcell new` writes: the smallest tool that somebody would write with the SDK.
 pub(crate) fn count() -> anyhow::Result<Subject> {
     let sdk = write_sdk(home().folder())?;
-    let folder = kept("count");
+    let folder = kept().join("count");
     if !folder.exists() {
-        std::fs::create_dir_all(kept("."))?;
-        new_project(&kept("."), "count", Language::Rust, Some(&sdk))?;
+        new_project(&kept(), "count", Language::Rust, Some(&sdk))?;
     }
     let component = component(&folder, Some(sdk))?;
     let input = r#"{"text":"one two"}"#;
@@ -106,13 +105,13 @@ pub(crate) async fn load(host: &Host, component: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A folder of the benchmarks, kept between runs.
-pub(crate) fn kept(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench").join(name)
+/// The folder of this benchmark, kept between runs.
+fn kept() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench")
 }
 
 fn home() -> Home {
-    Home::at(kept("home"))
+    Home::at(kept().join("home"))
 }
 
 fn root() -> PathBuf {

@@ -18,14 +18,20 @@ use samples::Samples;
 
 const RUNS: usize = 60;
 const HOTCELL: &str = env!("CARGO_BIN_EXE_hotcell");
-const TOOL: &str = "jq";
-const INPUT: &str = r#"{"filter":".","input":{"a":1}}"#;
+
+/// A tool in a source folder, and one call of it.
+struct Subject {
+    name: &'static str,
+    folder: PathBuf,
+    tool: &'static str,
+    input: &'static str,
+}
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["bare", code, tool, input] => call_once(Path::new(code), tool, input),
-        _ => compare(),
+        _ => compare_all(),
     }
 }
 
@@ -38,42 +44,78 @@ fn call_once(code: &Path, tool: &str, input: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn compare() -> anyhow::Result<()> {
-    let component = build()?;
-    let code = precompile(&component)?;
-    let home = kept("home");
+fn compare_all() -> anyhow::Result<()> {
+    println!("cli: whole processes, {RUNS} each, interleaved; median and best, ms");
+    println!("{:<12}{:>8}{:>8}{:>10}{:>8}{:>8}{:>8}", "", "bare", "best", "hotcell", "best", "ratio", "more");
+    let small = compare(&started()?)?;
+    let jq = Subject {
+        name: "SDK jq .",
+        folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("../example-tools/jq"),
+        tool: "jq",
+        input: r#"{"filter":".","input":{"a":1}}"#,
+    };
+    let large = compare(&jq)?;
+    println!("a process that only prints the version of hotcell: {:.2}", version()?.median_ms());
+    println!("target: at most 1.50");
+    println!("cli_over_bare={small:.2}");
+    println!("cli_over_bare_large={large:.2}");
+    Ok(())
+}
+
+/// What `hotcell new` writes: the smallest tool that somebody would write with the SDK.
+fn started() -> anyhow::Result<Subject> {
+    let folder = kept().join("count");
+    if !folder.exists() {
+        std::fs::create_dir_all(kept())?;
+        let made = Command::new(HOTCELL).current_dir(kept()).args(["new", "count"]).status()?;
+        anyhow::ensure!(made.success(), "start a tool: {made}");
+    }
+    Ok(Subject { name: "SDK new", folder, tool: "count", input: r#"{"text":"one two"}"# })
+}
+
+/// How much longer `hotcell call` takes than the bare program.
+fn compare(subject: &Subject) -> anyhow::Result<f64> {
+    let component = build(&subject.folder)?;
+    let code = precompile(subject, &component)?;
+    let home = kept().join("home");
+    let program = std::env::current_exe()?;
     let hotcell = || {
         let mut command = Command::new(HOTCELL);
-        command.env("HOTCELL_HOME", &home).arg("call").arg(&component).args([INPUT, "--json"]);
+        command.env("HOTCELL_HOME", &home).arg("call").arg(&component).args([subject.input, "--json"]);
         command
     };
-    let program = std::env::current_exe()?;
     let bare = || {
         let mut command = Command::new(&program);
-        command.arg("bare").arg(&code).args([TOOL, INPUT]);
-        command
-    };
-    let version = || {
-        let mut command = Command::new(HOTCELL);
-        command.arg("--version");
+        command.arg("bare").arg(&code).args([subject.tool, subject.input]);
         command
     };
     // The first call fills the cache.
     time(hotcell())?;
-    let [mut call, mut floor, mut start] = [const { Samples::new() }; 3];
+    let (mut call, mut floor) = (Samples::new(), Samples::new());
     for _ in 0..RUNS {
         floor.push(time(bare())?);
         call.push(time(hotcell())?);
-        start.push(time(version())?);
     }
-    println!("cli: whole processes, {RUNS} each, interleaved; ms");
-    println!("{:<28}{:>8}{:>8}{:>8}", "", "median", "best", "p90");
-    for (name, samples) in [("bare wasmtime", &floor), ("hotcell call --json", &call), ("hotcell --version", &start)] {
-        println!("{name:<28}{:>8.2}{:>8.2}{:>8.2}", samples.median_ms(), samples.us(0.0) / 1e3, samples.us(0.9) / 1e3);
+    let (floor_ms, call_ms) = (floor.median_ms(), call.median_ms());
+    println!(
+        "{:<12}{floor_ms:>8.2}{:>8.2}{call_ms:>10.2}{:>8.2}{:>8.2}{:>8.2}",
+        subject.name,
+        floor.us(0.0) / 1e3,
+        call.us(0.0) / 1e3,
+        call_ms / floor_ms,
+        call_ms - floor_ms,
+    );
+    Ok(call_ms / floor_ms)
+}
+
+fn version() -> anyhow::Result<Samples> {
+    let mut samples = Samples::new();
+    for _ in 0..RUNS {
+        let mut command = Command::new(HOTCELL);
+        command.arg("--version");
+        samples.push(time(command)?);
     }
-    println!("target: at most 1.50");
-    println!("cli_over_bare={:.2}", call.median_us() / floor.median_us());
-    Ok(())
+    Ok(samples)
 }
 
 /// How long a process takes from start to end; it must succeed.
@@ -86,22 +128,22 @@ fn time(mut command: Command) -> anyhow::Result<std::time::Duration> {
     Ok(elapsed)
 }
 
-fn build() -> anyhow::Result<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../example-tools").join(TOOL);
+fn build(folder: &Path) -> anyhow::Result<PathBuf> {
     let output = Command::new(HOTCELL).arg("build").arg(folder).stderr(Stdio::inherit()).output()?;
     anyhow::ensure!(output.status.success(), "build the tool: {}", output.status);
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
 }
 
-fn precompile(component: &Path) -> anyhow::Result<PathBuf> {
+fn precompile(subject: &Subject, component: &Path) -> anyhow::Result<PathBuf> {
     let bytes = std::fs::read(component).with_context(|| format!("read {}", component.display()))?;
     let code = Settings::metered(None).engine()?.precompile_component(&bytes)?;
-    let file = kept("bare.cwasm");
-    std::fs::create_dir_all(kept("."))?;
+    std::fs::create_dir_all(kept())?;
+    let file = kept().join(subject.tool).with_extension("cwasm");
     std::fs::write(&file, code)?;
     Ok(file)
 }
 
-fn kept(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-cli").join(name)
+/// The folder of this benchmark, kept between runs.
+fn kept() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-cli")
 }

@@ -13,6 +13,7 @@ impl Samples {
         self.0.push(sample);
     }
 
+    #[allow(dead_code, reason = "not every bench measures from a start")]
     /// Adds the time since `start`.
     pub(crate) fn since(&mut self, start: Instant) {
         self.push(start.elapsed());

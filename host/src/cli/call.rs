@@ -89,7 +89,8 @@ impl Call {
         } else {
             show::result(&record.result)
         };
-        printed.map(|()| exit).or_else(show::closed)
+        // Whoever closed the pipe still gets the exit code of the call.
+        printed.map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
     }
 
     fn read_input(&self) -> Result<Input, BadRequest> {
@@ -124,7 +125,9 @@ async fn prepare(
     let bytes = component?;
     tokio::select! {
         biased;
-        () = cancellation.cancelled() => Err(canceled(AbortReason::UserInterruption)),
+        () = cancellation.cancelled() => {
+            Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
+        }
         loaded = host.load(&bytes) => target.choose(&loaded?),
     }
 }

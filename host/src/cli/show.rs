@@ -53,7 +53,7 @@ fn aside(result: &ToolResult) -> io::Result<()> {
     let terminal = err.is_terminal();
     for block in result.content.iter().filter(|block| !block.is_model_facing()) {
         let stream = block.fields.get("stream").and_then(|stream| stream.as_str()).unwrap_or("log");
-        for line in block.as_text().unwrap_or_default().lines() {
+        for line in block_text(block).lines() {
             writeln!(err, "{stream}| {}", printable(line, terminal))?;
         }
     }
@@ -76,7 +76,7 @@ fn block_text(block: &Content) -> String {
     if let Some(text) = block.as_text() {
         return text.to_owned();
     }
-    if block.kind == "persisted_output_ref" {
+    if block.is_persisted() {
         let preview = block.fields.get("preview").and_then(|preview| preview.as_str()).unwrap_or_default();
         let reference = block.fields.get("persisted_ref");
         let of = |field: &str| reference.and_then(|r| r.get(field)).map(ToString::to_string).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::record::{InvocationId, ToolResult};
 
@@ -36,6 +36,19 @@ pub type HookAnswer = Result<Vec<HookOutput>, String>;
 
 /// The future of an answer.
 pub type HookFuture<'a> = Pin<Box<dyn Future<Output = HookAnswer> + Send + 'a>>;
+
+/// What the event trail says of an answer: never the inputs and outputs themselves.
+pub fn summary(hook: &dyn Hook, answer: &HookAnswer) -> Value {
+    let outputs = answer.as_deref().unwrap_or_default();
+    let messages: Vec<&str> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            HookOutput::Message(message) => Some(message.as_str()),
+            _ => None,
+        })
+        .collect();
+    json!({ "hook_id": hook.id(), "outputs": outputs.len(), "messages": messages, "error": answer.as_ref().err() })
+}
 
 /// A hook in this process. A failing hook before a tool blocks the call; after a tool it leaves a note.
 pub trait Hook: Send + Sync {

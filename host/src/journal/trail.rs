@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 use crate::record::{
-    EventId, EventType, Extra, InvocationId, ProgressId, ProgressStatus, SchemaVersion, Timestamp, ToolEvent,
-    ToolProgress,
+    AbortReason, EventId, EventType, Extra, InvocationId, ProgressId, ProgressStatus, SchemaVersion, Timestamp,
+    ToolEvent, ToolProgress,
 };
 
 /// Hears every event of a call as it happens. Called from within the call: it must not block.
@@ -46,6 +46,7 @@ pub struct Trailed {
     pub events: Vec<ToolEvent>,
     pub progress: Vec<ToolProgress>,
     tool_id: Option<String>,
+    cancel_requested: bool,
     cancel_acknowledged: bool,
 }
 
@@ -100,6 +101,13 @@ impl Trail {
             _ => EventType::Progress,
         };
         self.emit(event_type, json!({ "progress": progress }));
+    }
+
+    /// Somebody asked the call to stop. Said once, and before anybody acknowledges it.
+    pub fn cancel_requested(&self, reason: AbortReason) {
+        if !std::mem::replace(&mut self.kept().cancel_requested, true) {
+            self.emit(EventType::CancelRequested, json!({ "abort_reason": reason }));
+        }
     }
 
     /// The guest saw that it should stop. Said once, however often the guest says so.

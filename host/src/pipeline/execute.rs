@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::executor::{Execution, GuestProgress, Observer, Run};
+use crate::executor::{Cancellation, Execution, GuestProgress, Observer, Run};
 use crate::journal::Trail;
 use crate::record::{
     EventType, Extra, InvocationId, ProgressId, ProgressStatus, Refusal, SchemaVersion, Status, Timestamp, ToolProgress,
@@ -33,12 +33,16 @@ pub(super) async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Resu
     journey.trail.emit(EventType::Started, started);
     let run = Run {
         cancellation: journey.request.cancellation.clone(),
-        observer: Arc::new(Relay { trail: journey.trail.clone(), invocation_id: journey.invocation.invocation_id }),
+        observer: Arc::new(Relay {
+            trail: journey.trail.clone(),
+            invocation_id: journey.invocation.invocation_id,
+            cancellation: journey.request.cancellation.clone(),
+        }),
     };
     let execution = journey.services.executor.invoke(permitted.permit, run).await;
     drop(place);
     if let Some(reason) = journey.request.cancellation.requested() {
-        journey.trail.emit(EventType::CancelRequested, json!({ "abort_reason": reason }));
+        journey.trail.cancel_requested(reason);
         journey.trail.cancel_acknowledged("host");
     }
     Ok(Executed { tool: permitted.tool, execution })
@@ -48,6 +52,7 @@ pub(super) async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Resu
 struct Relay {
     trail: Trail,
     invocation_id: InvocationId,
+    cancellation: Cancellation,
 }
 
 impl Observer for Relay {
@@ -78,6 +83,9 @@ impl Observer for Relay {
     }
 
     fn cancel_acknowledged(&self) {
+        if let Some(reason) = self.cancellation.requested() {
+            self.trail.cancel_requested(reason);
+        }
         self.trail.cancel_acknowledged("guest");
     }
 }

@@ -62,6 +62,9 @@ pub struct Request {
 pub async fn call(services: &Services, request: Request) -> CallRecord {
     let mut journey = Journey::begin(services, request);
     let executed = approach(&mut journey).await;
+    if let (Err(_), Some(reason)) = (&executed, journey.request.cancellation.requested()) {
+        journey.trail.cancel_requested(reason);
+    }
     let mapped = map_result::map(&mut journey, executed);
     let hooked = post_hooks::run(&mut journey, mapped).await;
     let persisted = persist::persist(&mut journey, hooked);

@@ -4,14 +4,16 @@ use serde_json::{Value, json};
 
 use crate::record::{
     Content, ErrorClass, EventType, Extra, PersistedRef, PersistenceId, Refusal, ResultId, ResultPersistence,
-    SchemaVersion, Strategy, TEXT, Timestamp,
+    SchemaVersion, Strategy, Timestamp,
 };
 
 use super::journey::Journey;
 use super::map_result::Mapped;
 
-/// Characters of a payload that stay in the result.
-const PREVIEW_CHARS: usize = 2_000;
+/// Characters of a payload that stay in the result, at the most.
+const PREVIEW_CHARS_MAX: u64 = 2_000;
+/// Bytes of a block's other fields that stay beside its preview.
+const BESIDE_BYTES_MAX: usize = 1_000;
 
 /// What is stored, and what of it stays in the result.
 pub(super) struct Persisted {
@@ -46,68 +48,100 @@ pub(super) fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persisted {
     persisted
 }
 
-/// Moves the largest pieces out until the rest fits.
+/// Moves pieces out, the largest first, until the rest fits or nothing is left that could be moved.
 fn spill(journey: &mut Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<()> {
-    let mut kept_structured = false;
-    loop {
-        let size = size(&persisted.mapped);
-        let largest = largest_text(&persisted.mapped.content);
-        let structured = persisted.mapped.structured_content.as_ref().filter(|_| !kept_structured);
-        let structured = structured.map_or(0, |value| value.to_string().len() as u64);
-        if size <= limit || (largest.is_none() && structured == 0) {
-            return Ok(());
-        }
-        let reference = match largest {
-            Some((at, length)) if length >= structured => spill_block(journey, persisted, at)?,
-            _ => {
-                kept_structured = true;
-                spill_structured(journey, persisted)?
-            }
+    while size(&persisted.mapped) > limit {
+        let moved = match next(&persisted.mapped, limit) {
+            Some(Piece::Block(at)) => spill_block(journey, persisted, at, limit)?,
+            Some(Piece::Structured) => spill_structured(journey, persisted, limit)?,
+            Some(Piece::Rest) => spill_rest(journey, persisted, limit)?,
+            None => break,
         };
+        let Moved { reference, preview_bytes } = moved;
+        persisted.resource_refs.push(resource(&reference));
         let record = json!({ "uri": reference.uri, "digest": reference.digest, "size_bytes": reference.size_bytes });
-        let preview = PREVIEW_CHARS as u64;
         let strategy = Strategy::PreviewAndPersist;
         let id = persisted.result_id;
-        let kept = decision(journey, id, strategy, limit, reference.size_bytes, preview, Some(reference));
+        let kept = decision(journey, id, strategy, limit, reference.size_bytes, preview_bytes, Some(reference));
         journey
             .trail
             .emit(EventType::ResultPersisted, json!({ "decision_id": kept.decision_id, "persisted_ref": record }));
         journey.persistence.push(kept);
     }
+    Ok(())
 }
 
-/// The largest block that has more text than a preview shows.
-fn largest_text(content: &[Content]) -> Option<(usize, u64)> {
-    let sized = content.iter().enumerate().filter_map(|(at, block)| {
-        let text = block.fields.values().filter_map(Value::as_str).map(str::len).sum::<usize>();
-        (block.kind != "persisted_output_ref" && text > PREVIEW_CHARS * 4).then_some((at, text as u64))
+/// What can be moved out of a result at once.
+enum Piece {
+    Block(usize),
+    Structured,
+    /// All blocks for the model that are too small to be moved one by one.
+    Rest,
+}
+
+/// What was moved out.
+struct Moved {
+    reference: PersistedRef,
+    preview_bytes: u64,
+}
+
+fn next(mapped: &Mapped, limit: u64) -> Option<Piece> {
+    let structured = mapped.structured_content.as_ref().map_or(0, length);
+    let worth_it = usize::try_from(preview_chars(limit) * 4).unwrap_or(usize::MAX);
+    let sized = mapped.content.iter().enumerate().filter_map(|(at, block)| {
+        let bytes = block_length(block);
+        (!block.is_persisted() && bytes > worth_it).then_some((at, bytes))
     });
-    sized.max_by_key(|(_, length)| *length)
+    match sized.max_by_key(|(_, bytes)| *bytes) {
+        Some((at, bytes)) if bytes >= structured => Some(Piece::Block(at)),
+        _ if structured > 0 => Some(Piece::Structured),
+        _ => mapped.content.iter().any(is_rest).then_some(Piece::Rest),
+    }
 }
 
-fn spill_block(journey: &Journey<'_>, persisted: &mut Persisted, at: usize) -> anyhow::Result<PersistedRef> {
+fn is_rest(block: &Content) -> bool {
+    block.is_model_facing() && !block.is_persisted()
+}
+
+/// A text is kept as it is, and what else the block says stays beside the preview; any other block is kept as JSON.
+fn spill_block(journey: &Journey<'_>, persisted: &mut Persisted, at: usize, limit: u64) -> anyhow::Result<Moved> {
     let Some(block) = persisted.mapped.content.get_mut(at) else { anyhow::bail!("no block {at}") };
-    let reference = match (block.kind.as_str(), block.as_text()) {
-        (TEXT | "log" | "diff", Some(text)) => {
-            journey.services.payloads.keep(text.as_bytes(), "text/plain; charset=utf-8")?
+    let preview = preview(block.as_text().unwrap_or_default(), limit);
+    let small = |text: &str| block_length(block) - text.len() <= BESIDE_BYTES_MAX;
+    let (reference, beside) = match block.as_text().filter(|text| small(text)) {
+        Some(text) => {
+            let mut beside = block.fields.clone();
+            beside.retain(|_, value| value.as_str() != Some(text));
+            (journey.services.payloads.keep(text.as_bytes(), "text/plain; charset=utf-8")?, beside)
         }
-        _ => journey.services.payloads.keep(&serde_json::to_vec(block)?, "application/json")?,
+        None => (journey.services.payloads.keep(&serde_json::to_vec(block)?, "application/json")?, Extra::new()),
     };
-    let preview = preview(block.as_text().unwrap_or_default());
-    let fields = json!({ "of": block.kind, "preview": preview, "persisted_ref": reference });
-    *block = Content::new("persisted_output_ref", fields);
-    persisted.resource_refs.push(resource(&reference));
-    Ok(reference)
+    let stand_in = Content::persisted(&block.kind, &preview, &reference);
+    let mut fields = beside;
+    // What the host says comes last, so that a guest's field of the same name cannot take its place.
+    fields.extend(stand_in.fields);
+    *block = Content { kind: stand_in.kind, fields };
+    Ok(Moved { reference, preview_bytes: preview.len() as u64 })
 }
 
-fn spill_structured(journey: &Journey<'_>, persisted: &mut Persisted) -> anyhow::Result<PersistedRef> {
+fn spill_structured(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<Moved> {
     let value = persisted.mapped.structured_content.take().unwrap_or_default();
     let text = value.to_string();
     let reference = journey.services.payloads.keep(text.as_bytes(), "application/json")?;
-    let fields = json!({ "of": "structured_content", "preview": preview(&text), "persisted_ref": reference });
-    persisted.mapped.content.push(Content::new("persisted_output_ref", fields));
-    persisted.resource_refs.push(resource(&reference));
-    Ok(reference)
+    let preview = preview(&text, limit);
+    persisted.mapped.content.push(Content::persisted("structured_content", &preview, &reference));
+    Ok(Moved { reference, preview_bytes: preview.len() as u64 })
+}
+
+fn spill_rest(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<Moved> {
+    let content = std::mem::take(&mut persisted.mapped.content);
+    let (rest, stays): (Vec<_>, Vec<_>) = content.into_iter().partition(is_rest);
+    let text = serde_json::to_string(&rest)?;
+    let reference = journey.services.payloads.keep(text.as_bytes(), "application/json")?;
+    let preview = preview(&text, limit);
+    persisted.mapped.content.push(Content::persisted("content", &preview, &reference));
+    persisted.mapped.content.extend(stays);
+    Ok(Moved { reference, preview_bytes: preview.len() as u64 })
 }
 
 fn resource(reference: &PersistedRef) -> Value {
@@ -120,13 +154,22 @@ fn resource(reference: &PersistedRef) -> Value {
     })
 }
 
-fn preview(text: &str) -> String {
-    text.chars().take(PREVIEW_CHARS).collect()
+/// A preview is much smaller than what may stay inline.
+fn preview_chars(limit: u64) -> u64 {
+    PREVIEW_CHARS_MAX.min(limit / 8)
+}
+
+fn preview(text: &str, limit: u64) -> String {
+    text.chars().take(usize::try_from(preview_chars(limit)).unwrap_or(usize::MAX)).collect()
 }
 
 fn size(mapped: &Mapped) -> u64 {
-    let blocks = mapped.content.iter().map(|block| block.fields.values().map(length).sum::<usize>()).sum::<usize>();
+    let blocks = mapped.content.iter().map(block_length).sum::<usize>();
     (blocks + mapped.structured_content.as_ref().map_or(0, length)) as u64
+}
+
+fn block_length(block: &Content) -> usize {
+    block.fields.values().map(length).sum()
 }
 
 /// Bytes of a value as JSON text, near enough and without writing it.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::hook::{Hook, HookCall, HookOutput};
+use crate::hook::{self, Hook, HookCall, HookOutput};
 use crate::record::{ErrorClass, EventType, Refusal, Status};
 
 use super::journey::Journey;
@@ -42,8 +42,7 @@ async fn one(journey: &mut Journey<'_>, hook: &dyn Hook, succeeded: bool, mapped
         true => hook.post_tool_use(&call, &result).await,
         false => hook.post_tool_use_failure(&call, &result).await,
     };
-    let error = answer.as_ref().err();
-    journey.trail.emit(completed, json!({ "hook_id": hook.id(), "error": error }));
+    journey.trail.emit(completed, hook::summary(hook, &answer));
     for output in answer.unwrap_or_default() {
         match output {
             HookOutput::UpdatedOutput(value) => {

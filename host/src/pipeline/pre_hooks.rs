@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::hook::{Hook, HookCall, HookOutput};
+use crate::hook::{self, Hook, HookCall, HookOutput};
 use crate::record::{ErrorClass, EventType, Input, InputMutation, MutationSource, Refusal, Status};
 
 use super::journey::{Journey, Prepared};
@@ -33,11 +33,7 @@ async fn one(journey: &mut Journey<'_>, hook: &Arc<dyn Hook>, input: Input) -> R
     journey.invocation.hook_refs.push(hook.id().to_owned());
     journey.trail.emit(EventType::PreHookStarted, json!({ "hook_id": hook.id() }));
     let answer = hook.pre_tool_use(&call).await;
-    let outputs = answer.as_ref().map_or(0, Vec::len);
-    let error = answer.as_ref().err();
-    journey
-        .trail
-        .emit(EventType::PreHookCompleted, json!({ "hook_id": hook.id(), "outputs": outputs, "error": error }));
+    journey.trail.emit(EventType::PreHookCompleted, hook::summary(hook.as_ref(), &answer));
     let outputs = answer.map_err(|error| {
         let message = format!("the hook {} failed, and so the call may not go on", hook.id());
         Refusal::new(ErrorClass::HookBlocked, "hook_failed", message).detail(error)

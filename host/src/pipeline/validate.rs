@@ -19,6 +19,8 @@ pub(super) async fn validate(journey: &mut Journey<'_>, prepared: Prepared) -> R
     };
     match journey.services.executor.validate(check).await {
         Ok(()) => Ok(prepared),
+        // Somebody stopped the check: it says nothing of the values.
+        Err(refusal) if journey.request.cancellation.requested().is_some() => Err(refusal),
         Err(refusal) => {
             journey.pass_through(Status::ValidationFailed, "the tool refused the values");
             let which = json!({ "which": "value", "error_class": refusal.class, "message": refusal.message });

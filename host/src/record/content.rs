@@ -1,8 +1,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::PersistedRef;
+
 /// `type` of a text block.
 pub const TEXT: &str = "text";
+/// `type` of a block that is for people only.
+const LOG: &str = "log";
+/// `type` of what stands in for a block that was moved to a payload; `of` is the type that it had.
+const PERSISTED: &str = "persisted_output_ref";
 
 /// One content block (AT-CONT-01..13): an open object with a `type`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,29 +20,22 @@ pub struct Content {
 }
 
 impl Content {
-    pub const KINDS: [&str; 13] = [
-        TEXT,
-        "structured_content",
-        "image",
-        "audio",
-        "video",
-        "file",
-        "resource_link",
-        "embedded_resource",
-        "log",
-        "diff",
-        "artifact_ref",
-        "persisted_output_ref",
-        "handoff_ref",
-    ];
-
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(TEXT, json!({ "text": text.into() }))
     }
 
     /// What a guest printed to `stream` (stdout, stderr) or logged.
     pub fn log(stream: &str, text: impl Into<String>) -> Self {
-        Self::new("log", json!({ "stream": stream, "text": text.into() }))
+        Self::new(LOG, json!({ "stream": stream, "text": text.into() }))
+    }
+
+    /// Stands in for a block of type `of` that was moved to a payload.
+    pub fn persisted(of: &str, preview: &str, persisted_ref: &PersistedRef) -> Self {
+        Self::new(PERSISTED, json!({ "of": of, "preview": preview, "persisted_ref": persisted_ref }))
+    }
+
+    pub fn is_persisted(&self) -> bool {
+        self.kind == PERSISTED
     }
 
     /// `fields` is an object; anything else is dropped.
@@ -54,8 +53,9 @@ impl Content {
         self.fields.get(key).and_then(Value::as_str)
     }
 
-    /// Whether the block may be shown to a model: logs and diffs for people stay out.
+    /// Whether the block may be shown to a model: logs stay out, also those that were moved to a payload.
     pub fn is_model_facing(&self) -> bool {
-        self.kind != "log"
+        let moved_log = self.kind == PERSISTED && self.fields.get("of").is_some_and(|of| of == LOG);
+        self.kind != LOG && !moved_log
     }
 }

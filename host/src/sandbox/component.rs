@@ -128,7 +128,7 @@ fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
         let text = format!("{error:#}");
         let code = match &text {
             text if text.contains("core module instances") => "instance_limit",
-            text if text.contains("exceeds the limit") || text.contains("configured maximum") => "memory_limit",
+            text if text.contains("limit") || text.contains("configured maximum") => "memory_limit",
             _ => return Refusal::host_fault(text),
         };
         let message = "the component starts with more than any call may use";

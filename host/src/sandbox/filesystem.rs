@@ -72,6 +72,16 @@ impl Guarded<'_> {
         Ok(())
     }
 
+    /// Whether `path` is closed itself, but its name is to be seen in a folder that is open.
+    fn is_listed(&self, fd: &Fd, path: &str) -> FsResult<bool> {
+        if self.denials.is_empty() {
+            return Ok(false);
+        }
+        let Some(host) = self.resolve(fd, path, false)? else { return Ok(false) };
+        let is_seen = host.parent().is_some_and(|parent| !is_denied(&self.denials, parent, false));
+        Ok(is_seen && self.denials.iter().any(|denial| denial.host == host))
+    }
+
     /// Where `path` below `fd` leads on the host. `None` where it leads through what is not there: wasmtime-wasi then
     /// says the same as without denials, and tells nothing of what lies outside.
     fn resolve(&self, fd: &Fd, path: &str, follow: bool) -> FsResult<Option<PathBuf>> {
@@ -203,7 +213,11 @@ impl HostDescriptor for Guarded<'_> {
         path_flags: PathFlags,
         path: String,
     ) -> FsResult<types::MetadataHashValue> {
-        self.check(&fd, &path, path_flags.contains(PathFlags::SYMLINK_FOLLOW), false)?;
+        let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
+        // Whoever lists a folder asks this of every name in it. The hash is of the inode number, and tells nothing.
+        if follow || !self.is_listed(&fd, &path)? {
+            self.check(&fd, &path, follow, false)?;
+        }
         self.plain.metadata_hash_at(fd, path_flags, path).await
     }
 

@@ -22,9 +22,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::executor::{BoxFuture, Cancellation, Check, Execution, Executor, Run};
+use tokio::sync::Semaphore;
+
+use crate::executor::{self, BoxFuture, Cancellation, Check, Execution, Executor, Run};
 use crate::policy::{Limits, Permit};
-use crate::record::{ErrorClass, Refusal};
+use crate::record::{AbortReason, ErrorClass, Refusal};
 
 pub use compile::{CompilerSettings, compile_worker};
 pub use component::{Exports, LoadedComponent};
@@ -57,12 +59,16 @@ pub struct Sandbox {
     compiler: Compiler,
     cache: Option<Cache>,
     cancel_grace: Duration,
+    /// Checks and descriptions that run at once: they have places of their own, so that none of them takes a call's.
+    checks: Semaphore,
     loaded: RwLock<HashMap<Arc<str>, Arc<LoadedComponent>>>,
 }
 
 impl Sandbox {
     pub fn new(settings: SandboxSettings) -> anyhow::Result<Self> {
-        let engine = Engine::new(settings.pool, settings.memory_bytes_max)?;
+        let checks = settings.pool.map_or(1, |calls| calls.div_ceil(4));
+        let pool = settings.pool.map(|calls| calls.saturating_add(checks));
+        let engine = Engine::new(pool, settings.memory_bytes_max)?;
         let cache = match &settings.cache_dir {
             Some(dir) => Some(Cache::open(dir, &settings.key_file, engine.compatibility())?),
             None => None,
@@ -72,6 +78,7 @@ impl Sandbox {
             compiler: Compiler::new(settings.compiler),
             cache,
             cancel_grace: settings.cancel_grace,
+            checks: Semaphore::new(usize::try_from(checks).unwrap_or(1)),
             loaded: RwLock::default(),
         })
     }
@@ -92,6 +99,7 @@ impl Sandbox {
             None => {
                 compile::refuse_what_is_no_component(bytes)?;
                 let compiled = self.compiler.compile(bytes).await?;
+                let _place = self.checks.acquire().await;
                 let component = LoadedComponent::examine(&self.engine, &compiled, &limits.for_checks()).await?;
                 if let Some(cache) = &self.cache {
                     // What cannot be kept is compiled again next time; the call need not fail for it.
@@ -127,6 +135,11 @@ impl Executor for Sandbox {
             if !component.exports().validation {
                 return Ok(());
             }
+            let _place = tokio::select! {
+                biased;
+                () = check.cancellation.cancelled() => return Err(canceled(check.cancellation)),
+                place = self.checks.acquire() => place,
+            };
             call::validate(&self.engine, &component, check).await
         })
     }
@@ -139,6 +152,10 @@ impl Executor for Sandbox {
             }
         })
     }
+}
+
+fn canceled(cancellation: &Cancellation) -> Refusal {
+    executor::canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption))
 }
 
 /// A cancellation that nobody uses: for guests that run outside a call.

@@ -1,0 +1,96 @@
+//! From `hotcell new` to a call: the one test here that builds from nothing. What it compiles of others is kept.
+
+use std::path::{Path, PathBuf};
+
+use hotcell::config::Home;
+
+use super::{BUILDING, example};
+use crate::support::{Hotcell, kept, root, scratch};
+
+/// The program with the state of the user: there the toolchain for guests was set up.
+pub(super) fn with_toolchain(dir: &Path, arguments: &[&str]) -> Hotcell {
+    Hotcell::at(Home::find().unwrap().folder(), arguments).dir(dir)
+}
+
+/// An empty place for the project `name`, always the same, and the folder in which its dependencies stay compiled.
+pub(super) fn place_for(name: &str) -> (PathBuf, PathBuf) {
+    let place = kept("new");
+    std::fs::create_dir_all(kept("new-target")).unwrap();
+    std::fs::create_dir_all(&place).unwrap();
+    let _ = std::fs::remove_dir_all(place.join(name));
+    (place, kept("new-target"))
+}
+
+#[test]
+fn a_new_tool_builds_is_described_and_runs() {
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (place, target) = place_for("word-count");
+    let ran = with_toolchain(&place, &["new", "word-count", "--json"]).run().exits(0);
+    assert_eq!(ran.json()["name"], "word-count");
+    let project = place.join("word-count");
+    std::os::unix::fs::symlink(target, project.join("target")).unwrap();
+
+    let built = with_toolchain(&place, &["build", "word-count", "--json"]).run().exits(0).json();
+    assert_eq!((built["name"].as_str(), built["fresh"].as_bool()), (Some("word-count"), Some(false)));
+    let wasm = PathBuf::from(built["wasm"].as_str().unwrap());
+    assert_eq!(&std::fs::read(&wasm).unwrap()[..4], b"\0asm");
+    let again = with_toolchain(&project, &["build", "--json"]).run().exits(0).json();
+    assert_eq!((again["fresh"].as_bool(), again["wasm"].as_str()), (Some(true), built["wasm"].as_str()));
+    let plain = with_toolchain(&project, &["build"]).run().exits(0);
+    assert_eq!(plain.stdout.trim_end(), wasm.display().to_string());
+
+    let shown = with_toolchain(&place, &["describe", "word-count"]).run().exits(0);
+    assert!(shown.stdout.starts_with("word-count.count\n"), "{}", shown.stdout);
+    let call = || with_toolchain(&place, &["call", "word-count", "{\"text\": \"one two three\"}"]).run().exits(0);
+    assert_eq!(call().stdout, "3 words\n");
+
+    // A change of the source is a change of the tool, without anybody asking for a build.
+    let source = project.join("src/lib.rs");
+    let text = std::fs::read_to_string(&source).unwrap();
+    std::fs::write(&source, text.replace("{} words", "{} words here")).unwrap();
+    assert_eq!(call().stdout, "3 words here\n");
+
+    // What does not compile is told as a refusal, with the compiler's words.
+    std::fs::write(&source, "fn broken(").unwrap();
+    let broken = with_toolchain(&place, &["call", "word-count", "{}", "--json"]).run().exits(2).json();
+    assert_eq!(broken["error"]["error_code"], "build_failed");
+    assert!(broken["error"]["message"].as_str().unwrap().contains("src/lib.rs"), "{}", broken["error"]);
+    with_toolchain(&place, &["build", "word-count"]).run().exits(2);
+}
+
+#[test]
+fn a_tool_that_was_built_is_fresh() {
+    example("ticker");
+    let built = with_toolchain(&root(), &["build", "example-tools/ticker", "--json"]).run().exits(0).json();
+    assert_eq!((built["name"].as_str(), built["fresh"].as_bool()), (Some("ticker"), Some(true)));
+}
+
+#[test]
+fn a_name_that_cannot_be_one_makes_no_folder() {
+    let (_guard, folder) = scratch();
+    for name in ["", "Upper", "2x", "-x", "a b", "../a", "a/b", "fn", "self", "std", "hotcell-guest", "\u{e4}"] {
+        let arguments = ["new", "--", name];
+        let ran = Hotcell::at(&folder.join("home"), arguments).dir(&folder).run().exits(2);
+        assert!(ran.stderr.contains("cannot be a project's name"), "{name}: {}", ran.stderr);
+    }
+    let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["home"]);
+}
+
+#[test]
+fn what_is_there_is_not_overwritten() {
+    let (_guard, folder) = scratch();
+    std::fs::create_dir(folder.join("mine")).unwrap();
+    let ran = Hotcell::at(&folder.join("home"), ["new", "mine"]).dir(&folder).run().exits(2);
+    assert!(ran.stderr.contains("is there already"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_dir(folder.join("mine")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_folder_without_a_tool_says_what_to_do() {
+    let (_guard, folder) = scratch();
+    for command in ["build", "call", "describe"] {
+        let ran = Hotcell::new([command, folder.to_str().unwrap()]).run().exits(2);
+        assert!(ran.stderr.contains("hotcell new NAME"), "{command}: {}", ran.stderr);
+    }
+}

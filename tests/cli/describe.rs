@@ -1,0 +1,101 @@
+use serde_json::{Value, json};
+
+use super::{echo_in, example, guest};
+use crate::support::{Hotcell, check_one, scratch};
+
+#[test]
+fn a_person_sees_what_a_tool_does_takes_and_asks_for() {
+    let ran = Hotcell::new(["describe", &format!("{}#search", example("files"))]).run().exits(0);
+    let text = ran.stdout;
+    assert!(text.starts_with("files.search\n"), "{text}");
+    for words in
+        ["Searches the text files", "pattern (string)", "ignore_case (boolean, optional)", "asks for: file_read"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("files.list"), "only the one that was named: {text}");
+}
+
+#[test]
+fn all_tools_of_a_component_are_shown_unless_one_is_named() {
+    let ran = Hotcell::new(["describe", &example("files")]).run().exits(0);
+    for name in ["files.list\n", "files.read\n", "files.search\n"] {
+        assert!(ran.stdout.contains(name), "{}", ran.stdout);
+    }
+    let ran = Hotcell::new(["describe", &example("jq")]).run().exits(0);
+    assert!(ran.stdout.contains("asks for: nothing") && ran.stdout.contains("input (any, optional)"), "{}", ran.stdout);
+}
+
+#[test]
+fn every_line_belongs_to_its_tool() {
+    // A description of several lines stays under what it describes.
+    let ran = Hotcell::new(["describe", &example("files")]).run().exits(0);
+    let heads: Vec<&str> = ran.stdout.lines().filter(|line| !line.is_empty() && !line.starts_with(' ')).collect();
+    assert_eq!(heads, ["files.list", "files.read", "files.search"]);
+}
+
+#[test]
+fn a_field_that_only_hooks_may_fill_is_not_shown_to_people_either() {
+    let ran = Hotcell::new(["describe", &guest("probe#internal")]).run().exits(0);
+    assert!(ran.stdout.contains("query (string)") && !ran.stdout.contains("zz_internal_7f3"), "{}", ran.stdout);
+}
+
+#[test]
+fn the_records_follow_the_specification_and_refer_to_each_other() {
+    for component in ["jq", "files", "patch", "ticker"].map(example) {
+        let records = Hotcell::new(["describe", &component, "--json"]).run().exits(0).json();
+        let ids = |list: &str, id: &str| -> Vec<Value> {
+            records[list].as_array().unwrap().iter().map(|record| record[id].clone()).collect()
+        };
+        let (interfaces, executions) =
+            (ids("interfaces", "interface_id"), ids("execution_profiles", "execution_profile_id"));
+        let permissions = ids("permission_profiles", "permission_profile_id");
+        for declaration in records["declarations"].as_array().unwrap() {
+            check_one("tool-declaration", declaration);
+            assert!(interfaces.contains(&declaration["interface_ref"]));
+            assert!(executions.contains(&declaration["execution_profile_ref"]));
+            assert!(permissions.contains(&declaration["permission_profile_ref"]));
+        }
+        for (list, schema) in [
+            ("interfaces", "tool-interface"),
+            ("execution_profiles", "execution-profile"),
+            ("permission_profiles", "permission-profile"),
+        ] {
+            records[list].as_array().unwrap().iter().for_each(|record| check_one(schema, record));
+        }
+    }
+}
+
+#[test]
+fn what_an_execution_profile_says_is_what_the_host_saw() {
+    let profile = |tool: &str| {
+        let records = Hotcell::new(["describe", &guest(tool), "--json"]).run().exits(0).json();
+        assert_eq!(records["declarations"].as_array().unwrap().len(), 1, "one tool was named");
+        records["execution_profiles"][0].clone()
+    };
+    let facts = |profile: &Value| {
+        ["supports_progress", "supports_partial_results", "cancel_mode", "validates_values"]
+            .map(|fact| profile[fact].clone())
+    };
+    assert_eq!(facts(&profile("probe#echo")), [json!(true), json!(true), json!("forced"), json!(false)]);
+    assert_eq!(facts(&profile("cancellable#polling")), [json!(false), json!(false), json!("both"), json!(false)]);
+    assert_eq!(facts(&profile("validated#even")), [json!(false), json!(false), json!("forced"), json!(true)]);
+    let probe = profile("probe#echo");
+    assert_eq!(
+        (&probe["sandboxed"], &probe["offline"], &probe["supports_retries"]),
+        (&json!(true), &json!(true), &json!(false))
+    );
+}
+
+#[test]
+fn a_tool_that_cannot_be_shown_is_an_error_in_both_forms() {
+    let (_guard, folder) = scratch();
+    std::fs::write(folder.join("garbage.wasm"), "garbage").unwrap();
+    let (garbage, echo) = (folder.join("garbage.wasm").display().to_string(), format!("{}#none", echo_in(&folder)));
+    for tool in [garbage.as_str(), &echo, "no/such/tool"] {
+        let ran = Hotcell::new(["describe", tool]).run().exits(2);
+        assert!(ran.stdout.is_empty() && ran.stderr.starts_with("error: "), "{ran:?}");
+        let ran = Hotcell::new(["describe", tool, "--json"]).run().exits(2);
+        assert!(ran.json()["error"]["error_class"].is_string());
+    }
+}

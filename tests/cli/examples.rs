@@ -1,0 +1,108 @@
+//! The example tools, called as a person calls them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hotcell::record::digest;
+use serde_json::{Value, json};
+
+use super::example;
+use crate::support::{Hotcell, scratch};
+
+/// Every file below `folder` with the digest of its bytes.
+fn digests(folder: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(digests(&path));
+            found.insert(path, "a folder".to_owned());
+        } else {
+            let digest = digest(&std::fs::read(&path).unwrap());
+            found.insert(path, digest);
+        }
+    }
+    found
+}
+
+#[test]
+fn jq_filters() {
+    let input = json!({"filter": "map(.n) | add", "input": [{"n": 1}, {"n": 2}]}).to_string();
+    let ran = Hotcell::new(["call", &example("jq"), &input]).run().exits(0);
+    assert_eq!(ran.stdout, "3\n");
+    let ran = Hotcell::new(["call", &example("jq"), "{\"filter\": \".[\"}"]).run().exits(2);
+    assert!(ran.stderr.contains("[invalid_arguments/"), "{}", ran.stderr);
+}
+
+#[test]
+fn jq_cannot_reach_the_environment() {
+    let ran =
+        Hotcell::new(["call", &example("jq"), "{\"filter\": \"env | length\"}", "--json"]).env("SECRET", "x").run();
+    assert!(!ran.stdout.contains("\"SECRET\""), "{}", ran.stdout);
+}
+
+#[test]
+fn ticker_reports_progress_and_a_partial_result() {
+    let input = "{\"ticks\": 4, \"interval_ms\": 5, \"partial\": true}";
+    let record = Hotcell::new(["call", &example("ticker"), input, "--record"]).run().exits(0).json();
+    let percents: Vec<&Value> =
+        record["progress"].as_array().unwrap().iter().map(|update| &update["percent"]).collect();
+    assert_eq!(percents, [&json!(25.0), &json!(50.0), &Value::Null, &json!(75.0), &json!(100.0)]);
+    assert_eq!(record["progress"][2]["partial_content"], json!([{"type": "text", "text": "2 ticks so far"}]));
+    assert_eq!(record["result"]["structured_content"], json!({"of": 4, "ticks": 4}));
+}
+
+#[test]
+fn files_lists_reads_and_searches() {
+    let (_guard, folder) = scratch();
+    std::fs::write(folder.join("a.txt"), "one\ntwo three\n").unwrap();
+    let call = |tool: &str, input: Value| {
+        let tool = format!("{}#{tool}", example("files"));
+        let ran = Hotcell::new(["call", &tool, &input.to_string(), "--allow-read=.", "--json"]).dir(&folder).run();
+        ran.exits(0).json()["structured_content"].clone()
+    };
+    assert_eq!(call("list", json!({}))["entries"].as_array().unwrap().len(), 1);
+    assert_eq!(call("read", json!({"path": "a.txt", "offset": 2}))["count"], 1);
+    assert_eq!(call("search", json!({"pattern": "t.o"}))["matches"][0]["line"], 2);
+}
+
+const DIFF: &str = "--- a/hello.txt\n+++ b/hello.txt\n@@ -1,2 +1,2 @@\n hello\n-world\n+hotcell\n\
+                    --- /dev/null\n+++ b/new/file.txt\n@@ -0,0 +1 @@\n+new\n";
+
+fn patch(folder: &Path, diff: &str, grant: &str) -> crate::support::Ran {
+    let input = json!({ "diff": diff }).to_string();
+    Hotcell::new(["call", &example("patch"), &input, grant, "--json"]).dir(folder).run()
+}
+
+#[test]
+fn patch_needs_the_right_to_write_and_changes_no_byte_without_it() {
+    let (_guard, folder) = scratch();
+    std::fs::write(folder.join("hello.txt"), "hello\nworld\n").unwrap();
+    let before = digests(&folder);
+    let ran = patch(&folder, DIFF, "--allow-read=.").exits(3);
+    assert_eq!(ran.json()["error"]["error_class"], "permission_denied");
+    assert_eq!(digests(&folder), before);
+    // Writing where it is denied again leaves it closed, too.
+    let input = json!({ "diff": DIFF }).to_string();
+    let ran = Hotcell::new(["call", &example("patch"), &input, "--allow-write=.", "--deny-write=hello.txt"])
+        .dir(&folder)
+        .run();
+    assert_ne!(ran.code, Some(0), "{}", ran.stdout);
+    assert_eq!(digests(&folder), before, "all of it or nothing");
+}
+
+#[test]
+fn patch_changes_what_the_diff_says_and_nothing_when_a_hunk_does_not_fit() {
+    let (_guard, folder) = scratch();
+    std::fs::write(folder.join("hello.txt"), "hello\nworld\n").unwrap();
+    let before = digests(&folder);
+    let ran = patch(&folder, &DIFF.replace("-world", "-moon"), "--allow-write=.");
+    assert!(ran.json()["error"]["error_code"].is_string());
+    assert_eq!(digests(&folder), before);
+
+    let result = patch(&folder, DIFF, "--allow-write=.").exits(0).json();
+    assert_eq!(std::fs::read_to_string(folder.join("hello.txt")).unwrap(), "hello\nhotcell\n");
+    assert_eq!(std::fs::read_to_string(folder.join("new/file.txt")).unwrap(), "new\n");
+    assert_eq!(digests(&folder).len(), 3, "no file is left beside them");
+    assert_eq!(result["structured_content"]["added"], 2);
+}

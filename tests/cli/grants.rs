@@ -1,0 +1,144 @@
+//! What a tool may reach is what the command line grants.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{example, guest};
+use crate::support::{Hotcell, scratch};
+
+/// `probe#read` of `path`: what the tool got, or the error number that it met.
+fn read(dir: &Path, options: &[&str], path: &str) -> Result<String, String> {
+    let input = json!({ "path": path }).to_string();
+    let tool = guest("probe#read");
+    let mut arguments = vec!["call", &tool, &input, "--json"];
+    arguments.extend(options);
+    let answer = Hotcell::new(arguments).dir(dir).run().exits(0).json()["structured_content"].clone();
+    match answer["ok"] == true {
+        true => Ok(answer["value"]["text"].as_str().unwrap().to_owned()),
+        false => Err(answer["error"].to_string()),
+    }
+}
+
+fn file(folder: &Path, name: &str) -> String {
+    std::fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
+    std::fs::write(folder.join(name), name).unwrap();
+    folder.join(name).display().to_string()
+}
+
+#[test]
+fn a_tool_that_needs_a_grant_is_refused_without_it_and_works_with_it() {
+    let (_guard, folder) = scratch();
+    file(&folder, "src/a.rs");
+    let search = format!("{}#search", example("files"));
+    let call = |options: &[&str]| {
+        let mut arguments = vec!["call", search.as_str(), "{\"pattern\": \"src\"}"];
+        arguments.extend(options);
+        Hotcell::new(arguments).dir(&folder).run()
+    };
+    let refused = call(&[]).exits(3);
+    assert!(refused.stderr.contains("--allow-read="), "{}", refused.stderr);
+    let found = call(&["--allow-read=."]).exits(0);
+    assert!(found.stdout.contains("src/a.rs"), "{}", found.stdout);
+}
+
+#[test]
+fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
+    let (_guard, folder) = scratch();
+    file(&folder, "below/a.txt");
+    let tool = format!("{}#read", example("files"));
+    let call = |dir: &Path, path: &str, grant: &str| {
+        Hotcell::new(["call", &tool, &json!({ "path": path }).to_string(), grant, "--json"]).dir(dir).run()
+    };
+    for (dir, path, grant) in [
+        (folder.clone(), "below/a.txt", "--allow-read=."),
+        (folder.clone(), "./below/a.txt", "--allow-read=below/.."),
+        (folder.join("below"), "a.txt", "--allow-read=.."),
+    ] {
+        assert_eq!(call(&dir, path, grant).exits(0).json()["content"][0]["text"], "below/a.txt");
+    }
+    // The same name from elsewhere is another file.
+    call(Path::new("/"), "below/a.txt", &format!("--allow-read={}", folder.display())).exits(1);
+}
+
+#[test]
+fn several_folders_are_granted_by_commas_or_by_repetition() {
+    let (_guard, folder) = scratch();
+    let (a, b, c) = (file(&folder, "a/x"), file(&folder, "b/x"), file(&folder, "c/x"));
+    for options in [&["--allow-read=a,b"][..], &["--allow-read", "a", "--allow-read", "b"]] {
+        assert_eq!(read(&folder, options, &a), Ok("a/x".to_owned()));
+        assert_eq!(read(&folder, options, &b), Ok("b/x".to_owned()));
+        assert!(read(&folder, options, &c).is_err(), "{options:?}");
+    }
+}
+
+#[test]
+fn a_folder_can_have_another_name_inside_the_tool() {
+    let (_guard, folder) = scratch();
+    let path = file(&folder, "data/x");
+    assert_eq!(read(&folder, &["--allow-read=data=/inside"], "/inside/x"), Ok("data/x".to_owned()));
+    assert!(read(&folder, &["--allow-read=data=/inside"], &path).is_err(), "its own name is gone");
+    for bad in ["data=inside", "data=/in/../side", "data="] {
+        let ran = Hotcell::new(["call", "x", "{}", &format!("--allow-read={bad}")]).dir(&folder).run().exits(2);
+        assert!(ran.stderr.contains(bad), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn two_folders_cannot_have_one_name_inside_the_tool() {
+    let (_guard, folder) = scratch();
+    file(&folder, "a/x");
+    file(&folder, "b/x");
+    let ran = Hotcell::new(["call", "x", "{}", "--allow-read=a=/d", "--allow-write=b=/d"]).dir(&folder).run().exits(2);
+    assert!(ran.stderr.contains("--allow-read=a=/d") && ran.stderr.contains("--allow-write=b=/d"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_path_can_be_closed_inside_what_is_allowed() {
+    let (_guard, folder) = scratch();
+    let (open, closed) = (file(&folder, "open/x"), file(&folder, "closed/x"));
+    let options = ["--allow-read=.", "--deny-read=closed"];
+    assert_eq!(read(&folder, &options, &open), Ok("open/x".to_owned()));
+    assert!(read(&folder, &options, &closed).is_err());
+    let input = json!({"path": open}).to_string();
+    let ran =
+        Hotcell::new(["call", &guest("probe#read"), &input, "--allow-read=.", "--deny-read=."]).dir(&folder).run();
+    assert!(ran.exits(3).stderr.contains("permission_denied/denied_by_rule"));
+}
+
+#[test]
+fn a_grant_of_a_file_or_of_nothing_is_a_bad_request_that_says_what_to_do() {
+    let (_guard, folder) = scratch();
+    file(&folder, "data/x");
+    for option in ["--allow-read", "--allow-write"] {
+        let ran = Hotcell::new(["call", "x", "{}", &format!("{option}=data/x")]).dir(&folder).run().exits(2);
+        let hint = format!("grant the folder that holds it: {option}={}", folder.join("data").display());
+        assert!(ran.stderr.contains(&hint), "{}", ran.stderr);
+        let ran = Hotcell::new(["call", "x", "{}", &format!("{option}=none")]).dir(&folder).run().exits(2);
+        assert!(ran.stderr.contains("find the folder none"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn what_was_granted_is_named_in_the_record() {
+    let (_guard, folder) = scratch();
+    file(&folder, "data/x");
+    let input = json!({"path": folder.join("data/x")}).to_string();
+    let ran = Hotcell::new(["call", &guest("probe#read"), &input, "--allow-read=data", "--record"]).dir(&folder).run();
+    let decision = ran.exits(0).json()["decisions"][0].clone();
+    assert_eq!((&decision["rule_refs"], &decision["source"]), (&json!(["--allow-read=data"]), &json!("cli_arg")));
+}
+
+#[test]
+fn a_write_grant_lets_a_reader_read_and_nothing_more() {
+    let (_guard, folder) = scratch();
+    let path = file(&folder, "data/x");
+    assert_eq!(read(&folder, &["--allow-write=data"], &path), Ok("data/x".to_owned()));
+    let input = json!({ "path": path }).to_string();
+    let ran = Hotcell::new(["call", &guest("probe#write_readonly"), &input, "--allow-write=data", "--json"])
+        .dir(&folder)
+        .run();
+    let attempts: Value = ran.exits(0).json()["structured_content"].clone();
+    assert_eq!(attempts["succeeded"], json!([]), "{attempts:#}");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "data/x");
+}

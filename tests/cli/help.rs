@@ -1,0 +1,67 @@
+use crate::support::Hotcell;
+
+#[test]
+fn help_says_what_matters() {
+    for (command, words) in [
+        (&["--help"][..], &["call", "describe", "build", "new", "doctor", "Exit codes", "70"][..]),
+        (
+            &["call", "--help"],
+            &[
+                "--allow-read",
+                "--allow-write",
+                "--allow-env",
+                "--deny-read",
+                "--deny-write",
+                "--timeout",
+                "--fuel",
+                "--memory",
+                "--max-output",
+                "--json",
+                "--record",
+                "@FILE",
+                "standard input",
+                "#NAME",
+                "HOST=GUEST",
+                "[default: 60s]",
+                "Examples:",
+                "example-tools/files#search",
+            ],
+        ),
+        (&["describe", "--help"], &["--json", "#NAME", "permission profiles"]),
+        (&["build", "--help"], &["Cargo.toml", "--json"]),
+        (&["new", "--help"], &["NAME", "--lang", "rust"]),
+        (&["doctor", "--help"], &["--json", "changes nothing"]),
+    ] {
+        let ran = Hotcell::new(command).run().exits(0);
+        for word in words {
+            assert!(ran.stdout.contains(word), "{command:?} lacks {word}:\n{}", ran.stdout);
+        }
+        assert!(ran.stderr.is_empty());
+    }
+}
+
+#[test]
+fn help_hides_what_hotcell_calls_itself() {
+    let ran = Hotcell::new(["--help"]).run().exits(0);
+    assert!(!ran.stdout.contains("compile-component"), "{}", ran.stdout);
+}
+
+#[test]
+fn every_default_in_the_help_is_the_default() {
+    let limits = hotcell::policy::Limits::default();
+    let help = Hotcell::new(["call", "--help"]).run().exits(0).stdout;
+    for default in [
+        format!("[default: {}s]", limits.wall.as_secs()),
+        format!("[default: {}]", limits.fuel),
+        format!("[default: {}MiB]", limits.memory_bytes >> 20),
+        format!("[default: {}MiB]", limits.output_bytes >> 20),
+    ] {
+        assert!(help.contains(&default), "{default}: {help}");
+    }
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let ran = Hotcell::new(["--version"]).run().exits(0);
+    assert_eq!(ran.stdout, format!("hotcell {}\n", env!("CARGO_PKG_VERSION")));
+}

@@ -1,0 +1,59 @@
+use serde_json::json;
+
+use super::guest;
+use crate::support::Hotcell;
+
+#[test]
+fn a_limit_without_a_meaning_is_a_bad_request_that_says_what_has_one() {
+    for (option, values, hint) in [
+        ("--timeout", &["5", "soon", "0s", "-1s", "5h", "99999999999999999999s", ""][..], "500ms"),
+        ("--memory", &["0", "1TB", "many", "-1", "99999999999GiB"][..], "64MiB"),
+        ("--max-output", &["0", "1.5MiB", "MiB"][..], "64MiB"),
+        ("--fuel", &["lots", "-1", "1e9", "99999999999999999999999"][..], "--fuel"),
+    ] {
+        for value in values {
+            let ran = Hotcell::new(["call", "x", "{}", &format!("{option}={value}")]).run().exits(2);
+            assert!(ran.stderr.contains(hint) && ran.stderr.contains(option), "{option}={value}: {}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn every_limit_stops_what_is_over_it_and_is_on_the_bill() {
+    for (tool, input, limit, code, meter, value) in [
+        ("hostile#spin", "{}", "--timeout=120ms", "deadline_exceeded", "wall_ms", 120),
+        ("hostile#sleep", "{}", "--timeout=120ms", "deadline_exceeded", "wall_ms", 120),
+        ("hostile#spin_fuel", "{}", "--fuel=3000000", "fuel_exhausted", "fuel", 3_000_000),
+        ("hostile#memory", "{\"mib\": 64}", "--memory=8MiB", "memory_limit", "memory_bytes", 8 << 20),
+        ("probe#big", "{\"bytes\": 3000}", "--max-output=2KiB", "output_limit", "output_bytes", 2 << 10),
+    ] {
+        let ran = Hotcell::new(["call", &guest(tool), input, limit, "--json"]).run().exits(4);
+        let result = ran.json();
+        assert_eq!(result["error"]["error_code"], code, "{tool} {limit}");
+        assert_eq!(result["usage"][meter]["limit"], value, "{tool} {limit}");
+        let option = limit.split_once('=').unwrap().0;
+        assert!(result["error"]["message"].as_str().unwrap().contains(option), "{}", result["error"]);
+    }
+}
+
+#[test]
+fn a_limit_can_be_raised_over_the_default() {
+    let ran = Hotcell::new(["call", &guest("hostile#memory"), "{\"mib\": 300}", "--memory=400MiB"]).run();
+    ran.exits(0);
+    let ran = Hotcell::new(["call", &guest("probe#big"), "{\"bytes\": 9000000}", "--max-output", "16MiB", "--json"])
+        .run()
+        .exits(0);
+    assert_eq!(ran.json()["content"][0]["persisted_ref"]["size_bytes"], 9_000_000);
+}
+
+#[test]
+fn the_same_call_costs_the_same_fuel() {
+    let fuel = || {
+        let ran = Hotcell::new(["call", &guest("probe#big"), "{\"bytes\": 5000}", "--json"]).run().exits(0);
+        ran.json()["usage"]["fuel"].clone()
+    };
+    let first = fuel();
+    assert_eq!(first["limit"], json!(500_000_000_000_u64));
+    assert!(first["used"].as_u64().unwrap() > 1_000);
+    assert_eq!(first, fuel());
+}

@@ -1,0 +1,46 @@
+//! A reader that goes away early is no reason to panic.
+
+use std::process::Child;
+
+use super::{echo_in, guest};
+use crate::support::{Hotcell, Ran, scratch};
+
+/// The program with a standard output that is closed before anything is written.
+fn closed(mut child: Child) -> Ran {
+    drop(child.stdout.take());
+    Ran::from(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_closed_pipe_is_met_in_silence_and_the_exit_code_stays_that_of_the_call() {
+    let big = guest("probe#big");
+    for (arguments, code) in [
+        (vec!["call", &big, "{\"bytes\": 60000}"], 0),
+        (vec!["call", &big, "{\"bytes\": 60000}", "--json"], 0),
+        (vec!["call", &big, "{\"bytes\": 60000}", "--record"], 0),
+        (vec!["call", &big, "{\"wrong\": 1}", "--json"], 2),
+        (vec!["describe", &big], 0),
+        (vec!["describe", &big, "--json"], 0),
+        (vec!["doctor"], 0),
+        (vec!["--help"], 0),
+    ] {
+        let ran = closed(Hotcell::new(&arguments).spawn());
+        assert!(!ran.stderr.contains("panicked"), "{arguments:?}: {}", ran.stderr);
+        if arguments[0] == "doctor" {
+            // Whether this machine has everything is not the question here.
+            assert!(ran.code.is_some_and(|code| code < 2), "{ran:?}");
+        } else {
+            ran.exits(code);
+        }
+    }
+}
+
+#[test]
+fn standard_input_is_not_read_unless_asked_for() {
+    let (_guard, folder) = scratch();
+    let ran =
+        Hotcell::new(["call", &echo_in(&folder), "{\"a\": 1}", "--json"]).stdin("not for the tool").run().exits(0);
+    assert_eq!(ran.json()["structured_content"], serde_json::json!({"a": 1}));
+    let ran = Hotcell::new(["call", &guest("probe#stdin"), "--json"]).stdin("not for the tool").run().exits(0);
+    assert_eq!(ran.json()["structured_content"]["bytes"], 0);
+}

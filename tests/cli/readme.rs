@@ -1,0 +1,133 @@
+//! The README does what it says: every command in its `sh` blocks is run as it stands.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use hotcell::config::Home;
+
+use super::BUILDING;
+use super::build::place_for;
+use crate::support::{component, root};
+
+const CARGO_RUN: &str = "cargo run --release -- ";
+/// Lines that are not run here, by their beginning: they set up, or they run these very tests.
+const SKIPPED: [&str; 4] = ["cargo test", "cargo install", "git clone", "export "];
+
+struct Line {
+    /// As it stands in the README.
+    text: String,
+    /// What a shell is given: the program by its name, wherever it comes from.
+    command: String,
+    /// What a comment promises: `# refused, exit 3`.
+    exit: i32,
+}
+
+#[derive(Debug, PartialEq)]
+enum Kind {
+    Run,
+    Enter(String),
+    Skip,
+}
+
+impl Line {
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text.is_empty() || text.starts_with('#') {
+            return None;
+        }
+        let comment = text.rsplit_once(" # ").map_or("", |(_, comment)| comment);
+        let exit = comment.rsplit_once("exit ").map_or(0, |(_, code)| code.trim().parse().unwrap());
+        let command = match text.strip_prefix(CARGO_RUN) {
+            Some(rest) => format!("hotcell {rest}"),
+            None => text.to_owned(),
+        };
+        Some(Self { text: text.to_owned(), command, exit })
+    }
+
+    fn kind(&self) -> Kind {
+        match self.command.split_once(' ') {
+            Some(("hotcell", _)) => Kind::Run,
+            Some(("cd", folder)) => Kind::Enter(folder.to_owned()),
+            _ => {
+                assert!(SKIPPED.iter().any(|start| self.text.starts_with(start)), "what is `{}`?", self.text);
+                Kind::Skip
+            }
+        }
+    }
+}
+
+/// The `sh` blocks of a text, line by line.
+fn blocks(markdown: &str) -> Vec<Vec<Line>> {
+    let parts = markdown.split("```sh\n").skip(1);
+    parts.map(|part| part.split("```").next().unwrap().lines().filter_map(Line::parse).collect()).collect()
+}
+
+/// Runs one line in a shell that finds the program of this build as `hotcell`.
+fn run(line: &Line, dir: &Path) {
+    let program = Path::new(env!("CARGO_BIN_EXE_hotcell")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh")
+        .args(["-c", &line.command])
+        .current_dir(dir)
+        .env("PATH", path)
+        .env("HOTCELL_HOME", Home::find().unwrap().folder())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(line.exit), "{}\n{said}", line.text);
+    assert!(line.exit != 0 || !output.stdout.is_empty(), "{} says nothing", line.text);
+}
+
+/// A block that starts a tool runs in a place of its own, every other one in the checkout.
+fn run_block(lines: &[Line]) -> usize {
+    let new = lines.iter().find_map(|line| line.command.strip_prefix("hotcell new ")).map(str::to_owned);
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut dir: PathBuf = new.as_deref().map_or_else(root, |name| place_for(name).0);
+    let mut commands = 0;
+    for line in lines {
+        match line.kind() {
+            Kind::Skip => {}
+            Kind::Enter(folder) => dir = dir.join(folder).canonicalize().unwrap(),
+            Kind::Run => {
+                run(line, &dir);
+                commands += 1;
+                if let Some(name) = line.command.strip_prefix("hotcell new ") {
+                    let target = place_for("").1;
+                    std::os::unix::fs::symlink(target, dir.join(name).join("target")).unwrap();
+                }
+            }
+        }
+    }
+    commands
+}
+
+#[test]
+fn every_command_of_the_readme_does_what_it_says() {
+    // Built beforehand, in turn with the other tests.
+    for example in ["files", "jq", "patch", "ticker"] {
+        component(&format!("example-tools/{example}"));
+    }
+    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let commands: usize = blocks(&markdown).iter().map(|block| run_block(block)).sum();
+    assert!(commands >= 5, "only {commands} commands were found");
+}
+
+#[test]
+fn lines_of_a_readme_are_understood() {
+    let found = blocks(
+        "x\n```sh\ncargo run --release -- call a '{}'  # refused, exit 3\ncd b\n\n# why\ncargo test\n```\n```rust\nhotcell\n```\n",
+    );
+    assert_eq!(found.len(), 1);
+    let [call, enter, skip] = found.into_iter().next().unwrap().try_into().ok().unwrap();
+    assert_eq!((call.kind(), call.exit), (Kind::Run, 3));
+    assert!(call.command.starts_with("hotcell call a '{}'"));
+    assert_eq!(enter.kind(), Kind::Enter("b".to_owned()));
+    assert_eq!((skip.kind(), skip.exit), (Kind::Skip, 0));
+}
+
+#[test]
+#[should_panic(expected = "what is `rm -rf /`?")]
+fn a_line_that_nobody_knows_is_not_passed_over() {
+    Line::parse("rm -rf /").unwrap().kind();
+}
