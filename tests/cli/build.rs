@@ -12,23 +12,29 @@ pub(super) fn with_toolchain(dir: &Path, arguments: &[&str]) -> Hotcell {
     Hotcell::at(Home::find().unwrap().folder(), arguments).dir(dir)
 }
 
-/// An empty place for the project `name`, always the same, and the folder in which its dependencies stay compiled.
-pub(super) fn place_for(name: &str) -> (PathBuf, PathBuf) {
+/// A place for the project `name`, always the same, in which it is not yet.
+pub(super) fn place_for(name: &str) -> PathBuf {
     let place = kept("new");
-    std::fs::create_dir_all(kept("new-target")).unwrap();
     std::fs::create_dir_all(&place).unwrap();
     let _ = std::fs::remove_dir_all(place.join(name));
-    (place, kept("new-target"))
+    place
+}
+
+/// Lets `project` compile where what it depends on was compiled before.
+pub(super) fn share_target(project: &Path) {
+    let target = kept("new-target");
+    std::fs::create_dir_all(&target).unwrap();
+    std::os::unix::fs::symlink(target, project.join("target")).unwrap();
 }
 
 #[test]
 fn a_new_tool_builds_is_described_and_runs() {
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let (place, target) = place_for("word-count");
+    let place = place_for("word-count");
     let ran = with_toolchain(&place, &["new", "word-count", "--json"]).run().exits(0);
     assert_eq!(ran.json()["name"], "word-count");
     let project = place.join("word-count");
-    std::os::unix::fs::symlink(target, project.join("target")).unwrap();
+    share_target(&project);
 
     let built = with_toolchain(&place, &["build", "word-count", "--json"]).run().exits(0).json();
     assert_eq!((built["name"].as_str(), built["fresh"].as_bool()), (Some("word-count"), Some(false)));
@@ -63,6 +69,14 @@ fn a_tool_that_was_built_is_fresh() {
     example("ticker");
     let built = with_toolchain(&root(), &["build", "example-tools/ticker", "--json"]).run().exits(0).json();
     assert_eq!((built["name"].as_str(), built["fresh"].as_bool()), (Some("ticker"), Some(true)));
+}
+
+#[test]
+fn a_tool_that_was_built_is_called_without_any_toolchain() {
+    example("ticker");
+    let call = Hotcell::new(["call", "example-tools/ticker", "{\"ticks\": 1}"]).dir(&root());
+    let ran = call.env("PATH", "/nowhere").env("HOTCELL_GUEST_TOOLCHAIN", "installed").run().exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("1 of 1 ticks\n", ""));
 }
 
 #[test]

@@ -33,7 +33,10 @@ fn doctor_says_of_everything_whether_it_is_there() {
 #[test]
 fn doctor_changes_nothing() {
     let (_guard, folder) = scratch();
-    Hotcell::at(&folder, ["doctor"]).run();
+    for home in [folder.clone(), folder.join("not/yet/there")] {
+        let state = check(&checks(&Hotcell::at(&home, ["doctor", "--json"]).run()), "state").clone();
+        assert_eq!(state["state"], "ready");
+    }
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
 }
 

@@ -58,7 +58,7 @@ fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
         assert_eq!(call(&dir, path, grant).exits(0).json()["content"][0]["text"], "below/a.txt");
     }
     // The same name from elsewhere is another file.
-    call(Path::new("/"), "below/a.txt", &format!("--allow-read={}", folder.display())).exits(1);
+    call(Path::new("/"), "below/a.txt", &format!("--allow-read={}", folder.display())).exits(2);
 }
 
 #[test]

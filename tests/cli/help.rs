@@ -27,10 +27,10 @@ fn help_says_what_matters() {
                 "example-tools/files#search",
             ],
         ),
-        (&["describe", "--help"], &["--json", "#NAME", "permission profiles"]),
+        (&["describe", "--help"], &["--json", "#NAME", "permission"]),
         (&["build", "--help"], &["Cargo.toml", "--json"]),
         (&["new", "--help"], &["NAME", "--lang", "rust"]),
-        (&["doctor", "--help"], &["--json", "changes nothing"]),
+        (&["doctor", "--help"], &["--json", "mend what is missing"]),
     ] {
         let ran = Hotcell::new(command).run().exits(0);
         for word in words {

@@ -41,7 +41,7 @@ fn a_tool_that_cannot_be_loaded_is_one_record() {
         (file("empty.wasm", b""), "setup_required"),
         (file("core.wasm", &crate::support::wat("core-module")), "setup_required"),
         (file("cut.wasm", &cut[..cut.len() / 2]), "setup_required"),
-        (file("other.wasm", &crate::support::wat("not-a-tool")), "capability_gap"),
+        (file("other.wasm", &crate::support::wat("not-a-tool")), "setup_required"),
         (file("imports.wasm", &crate::support::wat("unknown-import")), "capability_gap"),
         (format!("{echo}#other"), "unknown_tool"),
         (guest("probe#no_such_tool"), "unknown_tool"),

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use hotcell::config::Home;
 
 use super::BUILDING;
-use super::build::place_for;
+use super::build::{place_for, share_target};
 use crate::support::{component, root};
 
 const CARGO_RUN: &str = "cargo run --release -- ";
@@ -83,7 +83,7 @@ fn run(line: &Line, dir: &Path) {
 fn run_block(lines: &[Line]) -> usize {
     let new = lines.iter().find_map(|line| line.command.strip_prefix("hotcell new ")).map(str::to_owned);
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut dir: PathBuf = new.as_deref().map_or_else(root, |name| place_for(name).0);
+    let mut dir: PathBuf = new.as_deref().map_or_else(root, place_for);
     let mut commands = 0;
     for line in lines {
         match line.kind() {
@@ -93,8 +93,7 @@ fn run_block(lines: &[Line]) -> usize {
                 run(line, &dir);
                 commands += 1;
                 if let Some(name) = line.command.strip_prefix("hotcell new ") {
-                    let target = place_for("").1;
-                    std::os::unix::fs::symlink(target, dir.join(name).join("target")).unwrap();
+                    share_target(&dir.join(name));
                 }
             }
         }

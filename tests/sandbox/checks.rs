@@ -1,6 +1,7 @@
 //! Checks that a component makes itself run in an empty world, before anything else happens.
 
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -28,8 +29,11 @@ async fn values_that_the_tool_refuses_never_reach_it() {
 
 #[tokio::test]
 async fn a_check_that_spins_is_stopped() {
+    Test::new("validated#even").load().await.unwrap();
     for tool in ["validated#check_spins", "validated#preflight_spins"] {
+        let began = Instant::now();
         refused(tool, json!({}), "timeout", "deadline_exceeded").await;
+        assert!(began.elapsed() < Duration::from_secs(3), "{tool} was stopped after {:?}", began.elapsed());
     }
 }
 
@@ -71,7 +75,7 @@ async fn checks_and_calls_share_no_state() {
 #[tokio::test]
 async fn a_check_can_be_canceled() {
     Test::new("validated#check_spins").load().await.unwrap();
-    let test = Test::new("validated#check_spins").cancel_after(std::time::Duration::from_millis(50));
+    let test = Test::new("validated#check_spins").cancel_after(Duration::from_millis(50));
     test.call(json!({})).await.failed("canceled", "canceled").never_ran();
 }
 

@@ -269,7 +269,7 @@ async fn a_denial_holds_under_another_name_of_the_folder() {
 async fn a_path_of_any_length_is_looked_at_safely() {
     let granted = Granted::new("sub/folder", false);
     for path in ["a/", "../", "./", "sub/../", "to-folder/../"] {
-        let long = path.repeat(200_000);
+        let long = path.repeat(20_000);
         for path in [format!("{long}open.txt"), format!("{long}sub/folder/secret.txt")] {
             let called = granted.run("probe#stat", json!({ "path": granted.path(&path) })).await;
             assert_eq!(called.succeeded()["ok"], false, "{:.40}", path);

@@ -236,7 +236,6 @@ impl Called {
 }
 
 /// A folder for one test, gone afterwards.
-#[allow(dead_code, reason = "a helper of several test rooms")]
 pub(crate) fn scratch() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = std::fs::canonicalize(dir.path()).unwrap();

@@ -1,6 +1,6 @@
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
@@ -95,10 +95,4 @@ impl Ran {
         }
         value
     }
-}
-
-/// A component's path and the name of one of its tools, as TOOL.
-#[allow(dead_code, reason = "a helper of several test rooms")]
-pub(crate) fn tool(component: &PathBuf, name: &str) -> String {
-    format!("{}#{name}", component.display())
 }

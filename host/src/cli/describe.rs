@@ -86,9 +86,11 @@ fn for_people(tool: &Tool) -> String {
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         let _ = writeln!(text, "  takes:");
         for (name, property) in properties {
-            let kind = property.get("type").map(kind_of).unwrap_or_default();
+            let kind = kind_of(property.get("type"));
             let optional = if required.contains(&name.as_str()) { "" } else { ", optional" };
             let what = property.get("description").and_then(Value::as_str).unwrap_or_default();
+            // One line each, however the guest broke it.
+            let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
             let _ = writeln!(text, "    {name} ({kind}{optional}) {what}");
         }
     }
@@ -103,10 +105,10 @@ fn for_people(tool: &Tool) -> String {
     show::printable(&text, true)
 }
 
-fn kind_of(kind: &Value) -> String {
+fn kind_of(kind: Option<&Value>) -> String {
     match kind {
-        Value::String(kind) => kind.clone(),
-        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        Some(Value::String(kind)) => kind.clone(),
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
         _ => "any".to_owned(),
     }
 }

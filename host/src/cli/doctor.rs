@@ -78,7 +78,9 @@ fn ready(subject: &str, detail: String) -> Check {
 
 fn writable(home: &Home) -> Check {
     let folder = home.folder();
-    match std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder)) {
+    // The folder is made when it is needed: here the question is whether it could be.
+    let nearest = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
+    match tempfile::tempfile_in(nearest) {
         Ok(_) => ready("state", folder.display().to_string()),
         Err(error) => Check {
             subject: "state".to_owned(),

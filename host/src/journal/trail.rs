@@ -13,12 +13,12 @@ pub trait Listener: Send + Sync {
 }
 
 /// Tells `listeners` that a tool can be called from now on (AT-EV-01).
-pub fn declared(listeners: &[Arc<dyn Listener>], source: &str, tool_id: &str, component: &str) {
+pub fn declared(listeners: &[Arc<dyn Listener>], source: &Arc<str>, tool_id: &str, component: &str) {
     let event = ToolEvent {
         schema_version: SchemaVersion::default(),
         event_id: EventId::new(),
         event_type: EventType::Declared,
-        source: source.to_owned(),
+        source: Arc::clone(source),
         time: Timestamp::now(),
         invocation_id: None,
         tool_id: Some(tool_id.to_owned()),
@@ -72,7 +72,7 @@ impl Trail {
             schema_version: SchemaVersion::default(),
             event_id: EventId::new(),
             event_type,
-            source: self.0.source.to_string(),
+            source: Arc::clone(&self.0.source),
             time: Timestamp::now(),
             invocation_id: Some(self.0.invocation_id),
             tool_id: kept.tool_id.clone(),

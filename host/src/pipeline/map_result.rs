@@ -18,7 +18,7 @@ const GUEST_BLOCKS: [&str; 9] =
 const NOTHING_SAID: &str = "(tool completed with no output)";
 
 /// What a call comes to, before it is stored.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Mapped {
     /// Whether the guest was entered.
     pub(super) ran: bool,

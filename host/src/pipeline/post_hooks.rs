@@ -36,7 +36,7 @@ async fn one(journey: &mut Journey<'_>, hook: &dyn Hook, succeeded: bool, mapped
         tool_id: journey.invocation.tool_id.clone(),
         input: journey.invocation.call_input.clone().unwrap_or_default(),
     };
-    let result = terminal::envelope(journey, mapped);
+    let result = terminal::envelope(journey, mapped.clone());
     journey.trail.emit(started, json!({ "hook_id": hook.id() }));
     let answer = match succeeded {
         true => hook.post_tool_use(&call, &result).await,

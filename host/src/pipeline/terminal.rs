@@ -20,7 +20,7 @@ pub(super) fn emit(mut journey: Journey<'_>, persisted: Persisted) -> CallRecord
     if let Some(detail) = mapped.error.as_ref().and_then(|error| error.detail.clone()) {
         journey.invocation.extra.insert("error_detail".to_owned(), Value::String(detail));
     }
-    let mut result = envelope(&journey, &mapped);
+    let mut result = envelope(&journey, mapped);
     result.result_id = result_id;
     result.resource_refs = resource_refs;
     journey.trail.emit(EventType::ResultCreated, json!({ "result_id": result_id, "status": result.status }));
@@ -81,7 +81,7 @@ fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
 }
 
 /// The result as it stands.
-pub(super) fn envelope(journey: &Journey<'_>, mapped: &Mapped) -> ToolResult {
+pub(super) fn envelope(journey: &Journey<'_>, mapped: Mapped) -> ToolResult {
     let status = match &mapped.error {
         None => ResultStatus::Succeeded,
         // What was usable is kept; only a guest's own partial answer is a partial success.
@@ -94,11 +94,11 @@ pub(super) fn envelope(journey: &Journey<'_>, mapped: &Mapped) -> ToolResult {
         invocation_id: journey.invocation.invocation_id,
         status,
         is_error: mapped.error.is_some(),
-        content: mapped.content.clone(),
-        structured_content: mapped.structured_content.clone(),
+        model_facing_content: model_facing(&mapped),
+        content: mapped.content,
+        structured_content: mapped.structured_content,
         empty_result: mapped.empty_result,
-        model_facing_content: model_facing(mapped),
-        ui_facing_summary: mapped.ui_facing_summary.clone(),
+        ui_facing_summary: mapped.ui_facing_summary,
         resource_refs: Vec::new(),
         artifact_refs: Vec::new(),
         policy_refs: Vec::new(),
@@ -107,7 +107,7 @@ pub(super) fn envelope(journey: &Journey<'_>, mapped: &Mapped) -> ToolResult {
         error: mapped.error.as_ref().map(|error| error.to_error()),
         input_mutations: journey.mutations.clone(),
         additional_context: journey.additional_context.clone(),
-        usage: mapped.usage.clone(),
+        usage: mapped.usage,
         created_at: Timestamp::now(),
         extra: Extra::new(),
     }

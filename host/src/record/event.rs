@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -59,7 +61,7 @@ pub struct ToolEvent {
     pub event_id: EventId,
     pub event_type: EventType,
     /// Who speaks: always this host.
-    pub source: String,
+    pub source: Arc<str>,
     pub time: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation_id: Option<InvocationId>,

@@ -74,7 +74,9 @@ impl ToolInvocation {
     /// A planned invocation. A name that resolves to nothing gives the tool id `unresolved:<name>`.
     pub fn planned(requested: &str, model_input: &Input) -> Self {
         let value = model_input.to_value();
-        let differs = model_input.value().is_err() || value.to_string() != model_input.text();
+        // The texts are compared, not the values: a string would equal its own text.
+        let written = value.to_string();
+        let differs = model_input.value().is_err() || written != model_input.text();
         Self {
             schema_version: SchemaVersion::default(),
             invocation_id: InvocationId::new(),

@@ -10,8 +10,8 @@ pub struct Metered {
 /// What a call consumed, also when it failed. An extension of `tool_result`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Units of wasmtime fuel: deterministic for the same component, input and grants. A lower bound where a guest was
-    /// stopped in the middle of a computation.
+    /// Units of wasmtime fuel: deterministic for the same component, input and grants, as long as the guest looks at no
+    /// clock and no randomness. A lower bound where a guest was stopped in the middle of a computation.
     pub fuel: Metered,
     pub wall_ms: Metered,
     /// Bytes of all linear memories together, at their peak.

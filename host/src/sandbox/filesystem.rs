@@ -20,8 +20,7 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use super::state::State;
 use crate::policy::Denial;
 
-/// Bytes of a path, and links that lead from one to the next: no more than Linux itself follows.
-const PATH_BYTES_MAX: usize = 4_096;
+/// Links that lead from one to the next: no more than Linux itself follows.
 const LINKS_MAX: u32 = 40;
 
 /// Replaces the plain interface in `linker`.
@@ -88,9 +87,6 @@ impl Guarded<'_> {
         let Descriptor::Dir(dir) = self.plain.table.get(fd)? else {
             return Err(ErrorCode::NotDirectory.into());
         };
-        if path.len() > PATH_BYTES_MAX {
-            return Err(ErrorCode::NameTooLong.into());
-        }
         let full = real_path(&dir.dir).map_err(|_| ErrorCode::Access)?.join(path);
         // A slash at the end follows a link, whoever says otherwise.
         match resolve(&full, follow || path.ends_with('/')) {
