@@ -151,3 +151,10 @@ async fn the_keywords_of_json_schema_mean_what_they_say() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_name_that_stands_twice_is_refused_because_the_tool_might_read_the_other_value() {
+    let called = Test::new("probe#echo").call_text(r#"{"path": "allowed", "path": "other"}"#).await;
+    called.failed("invalid_arguments", "arguments_not_json").never_ran();
+    assert!(called.message().contains("stands twice"), "{}", called.message());
+}

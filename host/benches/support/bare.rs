@@ -47,6 +47,8 @@ impl Settings {
             .max_wasm_stack(512 << 10)
             .async_stack_size(2 << 20)
             .memory_init_cow(true)
+            // Nobody asks at which instruction of the guest a trap was: a tenth of the code's size.
+            .generate_address_map(false)
             .native_unwind_info(false)
             .wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable)
             .wasm_backtrace_max_frames(None)

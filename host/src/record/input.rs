@@ -1,6 +1,8 @@
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 
 /// `sha256:` and the hex digest of `bytes`: the form of every content reference.
@@ -26,10 +28,11 @@ struct Inner {
 }
 
 impl Input {
-    /// The text exactly as it was sent. Text that is not JSON is kept, with what is wrong with it.
+    /// The text exactly as it was sent. Text that is not JSON is kept, with what is wrong with it. A name that stands
+    /// twice in one object is wrong: the host would check one value, and the guest might read the other.
     pub fn from_text(text: impl Into<String>) -> Self {
         let text = text.into();
-        let value = serde_json::from_str(&text).map_err(|error| error.to_string());
+        let value = serde_json::from_str(&text).map(|Unique(value)| value).map_err(|error| error.to_string());
         Self(Arc::new(Inner { text, value, reference: OnceLock::new() }))
     }
 
@@ -62,5 +65,83 @@ impl Input {
     /// Whether both are the very same input, not merely equal ones.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A JSON value in which no object has the same name twice.
+struct Unique(Value);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueVisitor).map(Self)
+    }
+}
+
+struct UniqueVisitor;
+
+impl<'de> Visitor<'de> for UniqueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Unique(value)) = items.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut values = Map::new();
+        while let Some((name, Unique(value))) = fields.next_entry::<String, Unique>()? {
+            if values.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("the name {name:?} stands twice in one object")));
+            }
+            values.insert(name, value);
+        }
+        Ok(Value::Object(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Input;
+
+    #[test]
+    fn an_object_names_each_field_once() {
+        assert!(Input::from_text(r#"{"a": [1, -2, 1.5, true, null, "x"], "b": {"a": 1}}"#).value().is_ok());
+        let twice = Input::from_text(r#"{"b": {"a": 1, "a": 2}}"#);
+        assert!(twice.value().unwrap_err().contains("stands twice"));
     }
 }

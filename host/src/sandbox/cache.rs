@@ -1,8 +1,8 @@
 //! Compiled components on disk. Deserialising code is running it, so every entry carries an authentication code made
 //! with a key that only this user can read, over the digest of the component, the engine's settings and the code.
 
-use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,10 @@ use anyhow::{Context, bail};
 
 use super::component::Description;
 
-/// Bytes of the authentication code, then of the length of the description.
-const MAC: usize = 32;
-const HEADER: usize = MAC + 8;
+/// What follows the code and the description in an entry: the length of the description, the authentication code. They
+/// come last, so that the code can be mapped as it lies in the file.
+const LENGTH: u64 = 8;
+const MAC: u64 = 32;
 /// An entry that is larger is not read: no component that hotcell accepts makes one.
 const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
@@ -24,18 +25,29 @@ pub(super) struct Cache {
 
 /// An entry that was authenticated.
 pub(super) struct Entry {
-    bytes: Vec<u8>,
-    code_start: usize,
+    /// Open, so that `code_file` leads to it.
+    _file: File,
+    code_file: PathBuf,
     description: Description,
 }
 
 impl Entry {
-    pub(super) fn code(&self) -> &[u8] {
-        self.bytes.get(self.code_start..).unwrap_or_default()
+    /// A path to the very file that was authenticated. Only its owner can write to that file.
+    pub(super) fn code_file(&self) -> &Path {
+        &self.code_file
     }
 
     pub(super) fn into_description(self) -> Description {
         self.description
+    }
+}
+
+/// A path to an open file, whatever its folder has come to hold since; its own path where there is no such thing.
+fn path_of(file: &File, path: PathBuf) -> PathBuf {
+    if cfg!(target_os = "linux") {
+        PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file)))
+    } else {
+        path
     }
 }
 
@@ -49,46 +61,51 @@ impl Cache {
     /// The entry of the component `digest`, if there is one that hotcell wrote for this engine. Anything else counts
     /// as absent, and is written anew.
     pub(super) fn read(&self, digest: &str) -> Option<Entry> {
-        let mut file = fs::File::open(self.path(digest)).ok()?;
+        let path = self.path(digest);
+        let mut file = open_private(&path)?;
         let length = file.metadata().ok()?.len();
-        if length > ENTRY_BYTES_MAX {
-            return None;
-        }
-        let mut bytes = Vec::with_capacity(usize::try_from(length).ok()?);
-        file.read_to_end(&mut bytes).ok()?;
-        let (mac, signed) = bytes.split_at_checked(MAC)?;
-        let mac: [u8; MAC] = mac.try_into().ok()?;
+        let signed = length.checked_sub(MAC).filter(|signed| *signed >= LENGTH && length <= ENTRY_BYTES_MAX)?;
+        let mut hasher = self.authenticator(digest);
+        hasher.update_reader(Read::by_ref(&mut file).take(signed)).ok()?;
+        let mut mac = [0; MAC as usize];
+        file.read_exact(&mut mac).ok()?;
         // Comparing hashes of blake3 takes the same time wherever they differ.
-        if self.authenticate(digest, signed) != blake3::Hash::from(mac) {
+        if hasher.finalize() != blake3::Hash::from(mac) {
             return None;
         }
-        let (length, rest) = signed.split_at_checked(HEADER - MAC)?;
-        let length = usize::try_from(u64::from_le_bytes(length.try_into().ok()?)).ok()?;
-        let description: Description = serde_json::from_slice(rest.get(..length)?).ok()?;
-        Some(Entry { code_start: HEADER + length, description, bytes })
+        let mut size = [0; LENGTH as usize];
+        file.seek(SeekFrom::Start(signed - LENGTH)).ok()?;
+        file.read_exact(&mut size).ok()?;
+        let size = u64::from_le_bytes(size);
+        file.seek(SeekFrom::Start(signed.checked_sub(LENGTH)?.checked_sub(size)?)).ok()?;
+        let mut description = vec![0; usize::try_from(size).ok()?];
+        file.read_exact(&mut description).ok()?;
+        let description = serde_json::from_slice(&description).ok()?;
+        Some(Entry { code_file: path_of(&file, path), _file: file, description })
     }
 
     pub(super) fn write(&self, digest: &str, description: &Description, code: &[u8]) -> anyhow::Result<()> {
         let description = serde_json::to_vec(description).context("write a description")?;
-        let mut signed = Vec::with_capacity(8 + description.len() + code.len());
-        signed.extend_from_slice(&(description.len() as u64).to_le_bytes());
-        signed.extend_from_slice(&description);
-        signed.extend_from_slice(code);
-        let mac = self.authenticate(digest, &signed);
+        let length = (description.len() as u64).to_le_bytes();
+        let mut hasher = self.authenticator(digest);
         let mut file =
             tempfile::NamedTempFile::new_in(&self.dir).context("write to the cache of compiled components")?;
-        file.write_all(mac.as_bytes()).and_then(|()| file.write_all(&signed)).context("write a compiled component")?;
+        for part in [code, &description, &length] {
+            hasher.update(part);
+            file.write_all(part).context("write a compiled component")?;
+        }
+        file.write_all(hasher.finalize().as_bytes()).context("write a compiled component")?;
         file.persist(self.path(digest)).context("keep a compiled component")?;
         Ok(())
     }
 
-    fn authenticate(&self, digest: &str, signed: &[u8]) -> blake3::Hash {
+    /// A keyed hash that has begun with what an entry is for: this component, this engine.
+    fn authenticator(&self, digest: &str) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.compatibility.as_bytes());
         hasher.update(&(digest.len() as u64).to_le_bytes());
         hasher.update(digest.as_bytes());
-        hasher.update(signed);
-        hasher.finalize()
+        hasher
     }
 
     fn path(&self, digest: &str) -> PathBuf {
@@ -97,6 +114,20 @@ impl Cache {
         hasher.update(self.compatibility.as_bytes());
         self.dir.join(hasher.finalize().to_hex().as_str())
     }
+}
+
+/// Opens a plain file that nobody but this user can write to: what was authenticated stays as it was.
+fn open_private(path: &Path) -> Option<File> {
+    use std::os::unix::fs::MetadataExt;
+    let file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    let own = metadata.uid() == rustix::process::geteuid().as_raw();
+    (metadata.is_file() && own && metadata.mode() & 0o022 == 0).then_some(file)
+}
+
+#[allow(clippy::cast_possible_wrap, reason = "a small set of flags")]
+fn no_follow() -> i32 {
+    rustix::fs::OFlags::NOFOLLOW.bits() as i32
 }
 
 /// A folder that only its owner can enter.
@@ -133,12 +164,11 @@ fn private() -> fs::Permissions {
 
 fn read_key(path: &Path) -> anyhow::Result<Option<[u8; 32]>> {
     use std::os::unix::fs::MetadataExt;
-    let mut file =
-        match OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("open the key file {}", path.display())),
-        };
+    let mut file = match OpenOptions::new().read(true).custom_flags(no_follow()).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("open the key file {}", path.display())),
+    };
     let metadata = file.metadata().context("look at the key file")?;
     if metadata.mode() & 0o077 != 0 {
         bail!("the key file {} can be read by others; remove it, a new one is made", path.display());

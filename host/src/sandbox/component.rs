@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{Component, InstancePre, Linker};
 
@@ -42,7 +44,7 @@ const CLASSIFICATION: &str = "hotcell:tool/classification@0.2.0";
 impl LoadedComponent {
     /// A component that was examined before, and whose entry was authenticated.
     pub(super) fn revive(engine: &Engine, entry: Entry) -> Result<Self, Refusal> {
-        let component = deserialize(engine, entry.code())?;
+        let component = map(engine, entry.code_file())?;
         Self::link(engine, &component, entry.into_description())
     }
 
@@ -122,18 +124,27 @@ fn optional<T>(
 
 #[allow(unsafe_code, reason = "wasmtime cannot check that bytes are code it made; the caller did")]
 fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
-    // SAFETY: the bytes come from our own compile worker, either straight from its pipe, or from a cache entry whose
-    // authentication code was verified over these very bytes.
-    unsafe { Component::deserialize(engine.wasmtime(), compiled) }.map_err(|error| {
-        let text = format!("{error:#}");
-        let code = match &text {
-            text if text.contains("core module instances") => "instance_limit",
-            text if text.contains("limit") || text.contains("configured maximum") => "memory_limit",
-            _ => return Refusal::host_fault(text),
-        };
-        let message = "the component starts with more than any call may use";
-        Refusal::new(ErrorClass::SandboxViolation, code, message).detail(text)
-    })
+    // SAFETY: the bytes come straight from the pipe of our own compile worker.
+    unsafe { Component::deserialize(engine.wasmtime(), compiled) }.map_err(|error| not_loadable(&error))
+}
+
+#[allow(unsafe_code, reason = "wasmtime cannot check that a file holds code it made; the caller did")]
+fn map(engine: &Engine, code: &Path) -> Result<Component, Refusal> {
+    // SAFETY: the file is an entry of the cache whose authentication code was just verified, reached through the same
+    // handle, and nobody but this user can write to it; hotcell itself replaces entries, and never writes into one.
+    unsafe { Component::deserialize_file(engine.wasmtime(), code) }.map_err(|error| not_loadable(&error))
+}
+
+/// Compiled code that the engine turns down: the component asks for more than any call gets, or a fault of ours.
+fn not_loadable(error: &wasmtime::Error) -> Refusal {
+    let text = format!("{error:#}");
+    let code = match &text {
+        text if text.contains("core module instances") => "instance_limit",
+        text if text.contains("limit") || text.contains("configured maximum") => "memory_limit",
+        _ => return Refusal::host_fault(text),
+    };
+    let message = "the component starts with more than any call may use";
+    Refusal::new(ErrorClass::SandboxViolation, code, message).detail(text)
 }
 
 pub(super) fn invalid(code: &'static str, message: String) -> Refusal {

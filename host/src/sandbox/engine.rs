@@ -107,6 +107,8 @@ pub(super) fn config() -> Config {
         .max_wasm_stack(WASM_STACK_BYTES)
         .async_stack_size(FIBER_STACK_BYTES)
         .memory_init_cow(true)
+        // Nobody asks at which instruction of the guest a trap was: a tenth of the code's size.
+        .generate_address_map(false)
         // A frame table for native debuggers: size, and a lock at each load, for nothing here.
         .native_unwind_info(false)
         // Otherwise an environment variable decides, and debug information of the guest would be parsed.
