@@ -1,6 +1,8 @@
 //! Wires the rooms: a catalog, a sandbox and a pipeline that belong together.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ pub use crate::pipeline::Request;
 use crate::pipeline::{self, Services};
 pub use crate::policy::{Grants, Limits};
 use crate::record::{CallRecord, ErrorClass, Refusal, digest};
-use crate::sandbox::{CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
+use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
 use crate::scheduler::Scheduler;
 
@@ -115,6 +117,31 @@ impl Host {
     pub async fn load(&self, bytes: &[u8]) -> Result<Loaded, Refusal> {
         let digest: Arc<str> = digest(bytes).into();
         let component = self.sandbox.load(&digest, bytes, &Limits::default()).await?;
+        self.declare(component)
+    }
+
+    /// Loads the component in `file`. One that is in the cache is not even read into memory.
+    pub async fn load_file(&self, file: &Path) -> Result<Loaded, Refusal> {
+        let unreadable = |error: std::io::Error| {
+            let message = format!("read the component {}: {error}", file.display());
+            Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
+        };
+        let mut open = File::open(file).map_err(unreadable)?;
+        let size = open.metadata().map_err(unreadable)?.len();
+        if size > COMPONENT_BYTES_MAX {
+            let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
+            return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
+        }
+        if let Some(component) = self.sandbox.find(&mut Read::by_ref(&mut open).take(size))? {
+            return self.declare(component);
+        }
+        let mut bytes = Vec::new();
+        open.rewind().and_then(|()| open.take(COMPONENT_BYTES_MAX).read_to_end(&mut bytes)).map_err(unreadable)?;
+        self.load(&bytes).await
+    }
+
+    fn declare(&self, component: Arc<LoadedComponent>) -> Result<Loaded, Refusal> {
+        let digest: Arc<str> = component.digest().into();
         let tools = tools(&digest, &component).map_err(|error| {
             Refusal::new(ErrorClass::SetupRequired, "description_invalid", format!("the tool's description: {error:#}"))
         })?;

@@ -8,7 +8,6 @@
 mod cancel;
 mod cold;
 mod metering;
-mod soak;
 mod subjects;
 mod throughput;
 mod warm;
@@ -20,13 +19,12 @@ mod samples;
 
 type Section = fn() -> anyhow::Result<()>;
 
-const SECTIONS: [(&str, Section); 6] = [
+const SECTIONS: [(&str, Section); 5] = [
     ("warm", warm::run),
     ("cold", cold::run),
     ("metering", metering::run),
     ("throughput", throughput::run),
     ("cancel", cancel::run),
-    ("soak", soak::run),
 ];
 
 fn main() -> anyhow::Result<()> {

@@ -1,4 +1,5 @@
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -51,7 +52,7 @@ impl Call {
         })?;
         let target = Target::parse(&self.tool);
         // Before interrupts mean a canceled call: one that comes while the tool is being built ends the program.
-        let component = target.read(&home);
+        let component = target.locate(&home);
         let runtime = super::runtime()?;
         let record = runtime.block_on(async {
             let cancellation = Cancellation::new();
@@ -120,17 +121,17 @@ impl Call {
 /// Loads what TOOL names, unless somebody interrupts.
 async fn prepare(
     host: &Host,
-    component: Result<Vec<u8>, Refusal>,
+    component: Result<PathBuf, Refusal>,
     target: &Target,
     cancellation: &Cancellation,
 ) -> Result<String, Refusal> {
-    let bytes = component?;
+    let component = component?;
     tokio::select! {
         biased;
         () = cancellation.cancelled() => {
             Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
         }
-        loaded = host.load(&bytes) => target.choose(&loaded?),
+        loaded = host.load_file(&component) => target.choose(&loaded?),
     }
 }
 

@@ -29,8 +29,8 @@ impl Describe {
         let host = target::host(&home, |_| {})?;
         let target = Target::parse(&self.tool);
         let loaded = super::runtime()?.block_on(async {
-            let bytes = target.read(&home)?;
-            host.load(&bytes).await
+            let component = target.locate(&home)?;
+            host.load_file(&component).await
         });
         let chosen = loaded.and_then(|loaded| match &target.name {
             Some(_) => {

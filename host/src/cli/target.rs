@@ -9,9 +9,6 @@ use crate::host::{Host, HostSettings, Loaded};
 use crate::record::{ErrorClass, Refusal};
 use crate::toolchain::{self, BuildSettings, Built, Freshness, Preference, Search};
 
-/// A component larger than this is not read.
-const COMPONENT_BYTES_MAX: u64 = 64 << 20;
-
 /// TOOL as it was typed: a path, and the name of one of its tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
@@ -30,20 +27,17 @@ impl Target {
         Self { path, name, typed: typed.to_owned() }
     }
 
-    /// The bytes of the component; a source folder is built first if something in it changed.
-    pub(super) fn read(&self, home: &Home) -> Result<Vec<u8>, Refusal> {
+    /// The file of the component; a source folder is built first if something in it changed.
+    pub(super) fn locate(&self, home: &Home) -> Result<PathBuf, Refusal> {
         let metadata = std::fs::metadata(&self.path).map_err(|error| {
             let message = format!("there is no tool at {}: {error}", self.path.display());
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
         })?;
-        let file = if metadata.is_dir() {
-            self.build_if_stale(home)
-                .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "build_failed", format!("{error:#}")))?
-        } else {
-            self.path.clone()
-        };
-        read_bounded(&file)
-            .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "component_unreadable", format!("{error:#}")))
+        if !metadata.is_dir() {
+            return Ok(self.path.clone());
+        }
+        self.build_if_stale(home)
+            .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "build_failed", format!("{error:#}")))
     }
 
     fn build_if_stale(&self, home: &Home) -> anyhow::Result<PathBuf> {
@@ -99,11 +93,4 @@ pub(super) fn host(home: &Home, change: impl FnOnce(&mut HostSettings)) -> anyho
     settings.pooled = false;
     change(&mut settings);
     Host::new(settings)
-}
-
-fn read_bounded(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let read = || format!("read the component {}", path.display());
-    let size = std::fs::metadata(path).with_context(read)?.len();
-    anyhow::ensure!(size <= COMPONENT_BYTES_MAX, "{} is larger than {COMPONENT_BYTES_MAX} bytes", path.display());
-    std::fs::read(path).with_context(read)
 }

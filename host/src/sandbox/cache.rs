@@ -58,14 +58,14 @@ impl Cache {
         Ok(Self { dir: dir.to_owned(), key, compatibility })
     }
 
-    /// The entry of the component `digest`, if there is one that hotcell wrote for this engine. Anything else counts
+    /// The entry of the component with this hash, if there is one that hotcell wrote for this engine. Anything else counts
     /// as absent, and is written anew.
-    pub(super) fn read(&self, digest: &str) -> Option<Entry> {
-        let path = self.path(digest);
+    pub(super) fn read(&self, component: &blake3::Hash) -> Option<Entry> {
+        let path = self.path(component);
         let mut file = open_private(&path)?;
         let length = file.metadata().ok()?.len();
         let signed = length.checked_sub(MAC).filter(|signed| *signed >= LENGTH && length <= ENTRY_BYTES_MAX)?;
-        let mut hasher = self.authenticator(digest);
+        let mut hasher = self.authenticator(component);
         hasher.update_reader(Read::by_ref(&mut file).take(signed)).ok()?;
         let mut mac = [0; MAC as usize];
         file.read_exact(&mut mac).ok()?;
@@ -84,10 +84,10 @@ impl Cache {
         Some(Entry { code_file: path_of(&file, path), _file: file, description })
     }
 
-    pub(super) fn write(&self, digest: &str, description: &Description, code: &[u8]) -> anyhow::Result<()> {
+    pub(super) fn write(&self, component: &blake3::Hash, description: &Description, code: &[u8]) -> anyhow::Result<()> {
         let description = serde_json::to_vec(description).context("write a description")?;
         let length = (description.len() as u64).to_le_bytes();
-        let mut hasher = self.authenticator(digest);
+        let mut hasher = self.authenticator(component);
         let mut file =
             tempfile::NamedTempFile::new_in(&self.dir).context("write to the cache of compiled components")?;
         for part in [code, &description, &length] {
@@ -95,22 +95,21 @@ impl Cache {
             file.write_all(part).context("write a compiled component")?;
         }
         file.write_all(hasher.finalize().as_bytes()).context("write a compiled component")?;
-        file.persist(self.path(digest)).context("keep a compiled component")?;
+        file.persist(self.path(component)).context("keep a compiled component")?;
         Ok(())
     }
 
     /// A keyed hash that has begun with what an entry is for: this component, this engine.
-    fn authenticator(&self, digest: &str) -> blake3::Hasher {
+    fn authenticator(&self, component: &blake3::Hash) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.compatibility.as_bytes());
-        hasher.update(&(digest.len() as u64).to_le_bytes());
-        hasher.update(digest.as_bytes());
+        hasher.update(component.as_bytes());
         hasher
     }
 
-    fn path(&self, digest: &str) -> PathBuf {
+    fn path(&self, component: &blake3::Hash) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(digest.as_bytes());
+        hasher.update(component.as_bytes());
         hasher.update(self.compatibility.as_bytes());
         self.dir.join(hasher.finalize().to_hex().as_str())
     }

@@ -17,7 +17,7 @@ use super::component::invalid;
 use super::engine::config;
 
 /// Bytes of a component that are accepted at all.
-const COMPONENT_BYTES_MAX: usize = 64 << 20;
+pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
 const CODE_BYTES_MAX: u64 = 512 << 20;
 /// The exit status of a worker that found the component faulty, and said why.
 const FAULTY: i32 = 65;
@@ -122,7 +122,7 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     if wasmtime::Engine::detect_precompiled(bytes).is_some() {
         return Err(invalid("component_precompiled", "native code is never accepted; give the .wasm file".to_owned()));
     }
-    if bytes.len() > COMPONENT_BYTES_MAX {
+    if bytes.len() as u64 > COMPONENT_BYTES_MAX {
         let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
         return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
     }

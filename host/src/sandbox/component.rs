@@ -24,6 +24,8 @@ pub struct Exports {
 /// What was found out about a component when it was first loaded. Kept beside its compiled code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Description {
+    /// `sha256:<hex>` of the component.
+    pub(super) digest: String,
     /// The answer of `describe`.
     pub(super) toolkit: String,
     pub(super) exports: Exports,
@@ -49,7 +51,12 @@ impl LoadedComponent {
     }
 
     /// A component seen for the first time: looks at its type, links it, and asks it twice what it is.
-    pub(super) async fn examine(engine: &Engine, compiled: &[u8], limits: &Limits) -> Result<Self, Refusal> {
+    pub(super) async fn examine(
+        engine: &Engine,
+        digest: &str,
+        compiled: &[u8],
+        limits: &Limits,
+    ) -> Result<Self, Refusal> {
         let component = deserialize(engine, compiled)?;
         let kind = component.component_type();
         let exports: Vec<String> = kind.exports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
@@ -57,6 +64,7 @@ impl LoadedComponent {
             return Err(invalid("not_a_tool", format!("the component is no tool: it does not export {GUEST}")));
         }
         let description = Description {
+            digest: digest.to_owned(),
             toolkit: String::new(),
             exports: Exports {
                 validation: exports.iter().any(|name| name == VALIDATION),
@@ -89,6 +97,11 @@ impl LoadedComponent {
         optional(description.exports.classification, &instance, ClassifyingPre::new).map_err(mismatch)?;
         let tool = ToolPre::new(instance).map_err(mismatch)?;
         Ok(Self { tool, validating, description })
+    }
+
+    /// `sha256:<hex>` of the component.
+    pub fn digest(&self) -> &str {
+        &self.description.digest
     }
 
     /// The answer of `describe`: JSON text, not yet looked at.

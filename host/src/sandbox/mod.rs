@@ -18,6 +18,7 @@ mod trap;
 mod wasi;
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -28,7 +29,7 @@ use crate::executor::{self, BoxFuture, Cancellation, Check, Execution, Executor,
 use crate::policy::{Limits, Permit};
 use crate::record::{AbortReason, ErrorClass, Refusal};
 
-pub use compile::{CompilerSettings, compile_worker};
+pub use compile::{COMPONENT_BYTES_MAX, CompilerSettings, compile_worker};
 pub use component::{Exports, LoadedComponent};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
 
@@ -94,23 +95,41 @@ impl Sandbox {
         if let Some(component) = self.get(digest) {
             return Ok(component);
         }
-        let component = match self.cache.as_ref().and_then(|cache| cache.read(digest)) {
+        let name = blake3::hash(bytes);
+        let component = match self.cache.as_ref().and_then(|cache| cache.read(&name)) {
             Some(entry) => LoadedComponent::revive(&self.engine, entry)?,
             None => {
                 compile::refuse_what_is_no_component(bytes)?;
                 let compiled = self.compiler.compile(bytes).await?;
                 let _place = self.checks.acquire().await;
-                let component = LoadedComponent::examine(&self.engine, &compiled, &limits.for_checks()).await?;
+                let component = LoadedComponent::examine(&self.engine, digest, &compiled, &limits.for_checks()).await?;
                 if let Some(cache) = &self.cache {
                     // What cannot be kept is compiled again next time; the call need not fail for it.
-                    let _ = cache.write(digest, component.description(), &compiled);
+                    let _ = cache.write(&name, component.description(), &compiled);
                 }
                 component
             }
         };
+        Ok(self.keep(component))
+    }
+
+    /// Loads the component in `file` if it is in the cache on disk: without compiling it, and without keeping its bytes.
+    pub fn find(&self, file: &mut impl Read) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
+        let Some(cache) = &self.cache else { return Ok(None) };
+        let mut hasher = blake3::Hasher::new();
+        if hasher.update_reader(file).is_err() {
+            return Ok(None);
+        }
+        match cache.read(&hasher.finalize()) {
+            Some(entry) => LoadedComponent::revive(&self.engine, entry).map(|found| Some(self.keep(found))),
+            None => Ok(None),
+        }
+    }
+
+    fn keep(&self, component: LoadedComponent) -> Arc<LoadedComponent> {
         let component = Arc::new(component);
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(Arc::clone(loaded.entry(Arc::clone(digest)).or_insert(component)))
+        Arc::clone(loaded.entry(component.digest().into()).or_insert(component))
     }
 
     fn get(&self, digest: &str) -> Option<Arc<LoadedComponent>> {

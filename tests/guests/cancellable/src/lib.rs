@@ -28,32 +28,14 @@ impl Guest for Cancellable {
         });
         Toolkit::new("cancellable")
             .with([
-                plain(
-                    "cooperative",
-                    "Waits for its work and for a stop together, and cleans up",
-                )
-                .input(work.clone(), &[]),
+                plain("cooperative", "Waits for its work and for a stop together, and cleans up")
+                    .input(work.clone(), &[]),
                 plain("polling", "Asks every 5 ms whether it should stop").input(work, &[]),
-                plain(
-                    "acknowledge_never",
-                    "Sees the request, never says so, and goes on for ever",
-                ),
-                plain(
-                    "acknowledge_and_stay",
-                    "Acknowledges the request, and goes on for ever",
-                ),
-                plain(
-                    "acknowledge_unasked",
-                    "Acknowledges a request that nobody made",
-                ),
-                plain(
-                    "sleep_ignore_cancel",
-                    "Sleeps for ever, and never looks for a request",
-                ),
-                plain(
-                    "spin_ignore_cancel",
-                    "Loops for ever, and never looks for a request",
-                ),
+                plain("acknowledge_never", "Sees the request, never says so, and goes on for ever"),
+                plain("acknowledge_and_stay", "Acknowledges the request, and goes on for ever"),
+                plain("acknowledge_unasked", "Acknowledges a request that nobody made"),
+                plain("sleep_ignore_cancel", "Sleeps for ever, and never looks for a request"),
+                plain("spin_ignore_cancel", "Loops for ever, and never looks for a request"),
                 plain("trap_when_asked", "Traps as soon as it is asked to stop"),
             ])
             .to_json()
@@ -127,10 +109,7 @@ fn stop_well(input: &Input, reason: AbortReason) -> Outcome {
     let structured = json!({ "finished": false, "reason": name(reason) });
     match input.text_or("answer", "success") {
         "canceled" => failure(ErrorClass::Canceled, "stopped_on_request"),
-        "partial" => Outcome::Partial((
-            output(structured),
-            error(ErrorClass::Canceled, "stopped_on_request"),
-        )),
+        "partial" => Outcome::Partial((output(structured), error(ErrorClass::Canceled, "stopped_on_request"))),
         _ => answer(structured),
     }
 }
@@ -160,11 +139,7 @@ fn answer(structured: Value) -> Outcome {
 }
 
 fn output(structured: Value) -> Output {
-    Output {
-        content: "[]".into(),
-        structured: Some(structured.to_string()),
-        ui_summary: None,
-    }
+    Output { content: "[]".into(), structured: Some(structured.to_string()), ui_summary: None }
 }
 
 fn failure(class: ErrorClass, code: &str) -> Outcome {

@@ -19,11 +19,7 @@ const CONTROL_CHARACTERS: &str = concat!(
 pub(crate) fn tools() -> Vec<Tool> {
     let plain = |name, description| Tool::new(name, Access::Nothing, description);
     vec![
-        plain(
-            "deep_json",
-            "Answers JSON nested that deep, 100,000 unless told",
-        )
-        .input(
+        plain("deep_json", "Answers JSON nested that deep, 100,000 unless told").input(
             json!({
                 "depth": { "type": "integer", "minimum": 1 },
                 "where": { "enum": ["content", "structured"] },
@@ -31,11 +27,7 @@ pub(crate) fn tools() -> Vec<Tool> {
             &[],
         ),
         plain("not_json", "Answers content that is not JSON"),
-        plain(
-            "control_chars",
-            "Puts terminal escapes, bidi marks and NUL where people read",
-        )
-        .input(
+        plain("control_chars", "Puts terminal escapes, bidi marks and NUL where people read").input(
             json!({
                 "where": {
                     "enum": [
@@ -47,10 +39,7 @@ pub(crate) fn tools() -> Vec<Tool> {
             &[],
         ),
         plain("duplicate_keys", "Answers objects that name a key twice"),
-        plain(
-            "forged_record",
-            "Answers what looks like a host's record, and prints a frame of MCP",
-        ),
+        plain("forged_record", "Answers what looks like a host's record, and prints a frame of MCP"),
     ]
 }
 
@@ -94,36 +83,22 @@ fn control_chars(input: &Input) -> Outcome {
     match input.text_or("where", "content") {
         "structured" => return answer(json!({ CONTROL_CHARACTERS: CONTROL_CHARACTERS })),
         "summary" => {
-            return Outcome::Success(Output {
-                content: "[]".into(),
-                structured: None,
-                ui_summary: Some(text()),
-            });
+            return Outcome::Success(Output { content: "[]".into(), structured: None, ui_summary: Some(text()) });
         }
         "message" => {
-            return failure(
-                ErrorClass::ExecutionFailed,
-                "misleading",
-                CONTROL_CHARACTERS,
-            );
+            return failure(ErrorClass::ExecutionFailed, "misleading", CONTROL_CHARACTERS);
         }
         "code" => {
-            return failure(
-                ErrorClass::ExecutionFailed,
-                CONTROL_CHARACTERS,
-                "misleading",
-            );
+            return failure(ErrorClass::ExecutionFailed, CONTROL_CHARACTERS, "misleading");
         }
         "class" => return failure(ErrorClass::Other(text()), "misleading", "misleading"),
         "stdout" => {
             println!("{CONTROL_CHARACTERS}");
             eprintln!("{CONTROL_CHARACTERS}");
         }
-        "log" => log(
-            Level::Error,
-            CONTROL_CHARACTERS,
-            Some(&json!({ CONTROL_CHARACTERS: CONTROL_CHARACTERS }).to_string()),
-        ),
+        "log" => {
+            log(Level::Error, CONTROL_CHARACTERS, Some(&json!({ CONTROL_CHARACTERS: CONTROL_CHARACTERS }).to_string()))
+        }
         "progress" => report(&Update {
             message: Some(text()),
             percent: Some(50.0),

@@ -68,20 +68,12 @@ fn refuse(class: ErrorClass, code: &str, message: &str) -> Outcome {
 
 /// Success with structured content alone.
 fn answer(structured: Value) -> Outcome {
-    Outcome::Success(Output {
-        content: "[]".into(),
-        structured: Some(structured.to_string()),
-        ui_summary: None,
-    })
+    Outcome::Success(Output { content: "[]".into(), structured: Some(structured.to_string()), ui_summary: None })
 }
 
 /// Success with content blocks alone.
 fn show(content: Value) -> Outcome {
-    Outcome::Success(Output {
-        content: content.to_string(),
-        structured: None,
-        ui_summary: None,
-    })
+    Outcome::Success(Output { content: content.to_string(), structured: None, ui_summary: None })
 }
 
 fn text_block(text: &str) -> Value {

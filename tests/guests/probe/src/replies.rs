@@ -22,17 +22,8 @@ const ERROR_CLASSES: [&str; 11] = [
     "canceled",
 ];
 
-const BLOCK_TYPES: [&str; 9] = [
-    "text",
-    "image",
-    "audio",
-    "video",
-    "file",
-    "resource_link",
-    "embedded_resource",
-    "log",
-    "diff",
-];
+const BLOCK_TYPES: [&str; 9] =
+    ["text", "image", "audio", "video", "file", "resource_link", "embedded_resource", "log", "diff"];
 
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = ends();
@@ -55,21 +46,12 @@ fn ends() -> Vec<Tool> {
         "retry_after_ms": { "type": "integer", "minimum": 0 },
     });
     vec![
-        plain(
-            "partial",
-            "Answers something usable together with a failure",
-        ),
-        plain(
-            "fail",
-            "Fails with the class that it is told; an unknown word becomes `other`",
-        )
-        .input(failure, &["class"]),
+        plain("partial", "Answers something usable together with a failure"),
+        plain("fail", "Fails with the class that it is told; an unknown word becomes `other`")
+            .input(failure, &["class"]),
         plain("empty", "Succeeds with no content and nothing structured"),
         plain("null", "Succeeds with a structured null"),
-        plain(
-            "summary",
-            "Answers three representations that differ from each other",
-        ),
+        plain("summary", "Answers three representations that differ from each other"),
     ]
 }
 
@@ -80,27 +62,15 @@ fn shapes() -> Vec<Tool> {
         })
     };
     vec![
-        plain("blocks", "Answers one content block of every type")
-            .promises("content_types", json!(BLOCK_TYPES)),
-        plain(
-            "blocks_unpromised",
-            "Answers an image where its records promise text alone",
-        )
-        .promises("content_types", json!(["text"])),
+        plain("blocks", "Answers one content block of every type").promises("content_types", json!(BLOCK_TYPES)),
+        plain("blocks_unpromised", "Answers an image where its records promise text alone")
+            .promises("content_types", json!(["text"])),
         plain("bad_content", "Answers content that is JSON, but no array"),
-        plain(
-            "bad_block",
-            "Answers an array whose items are not typed blocks",
-        ),
+        plain("bad_block", "Answers an array whose items are not typed blocks"),
         plain("bad_json", "Answers content that is not JSON"),
-        plain(
-            "bad_structured_json",
-            "Answers structured content that is not JSON",
-        ),
-        plain("bad_structured", "Violates the schema of its own output")
-            .promises("structured_schema", numbered()),
-        plain("good_structured", "Keeps the schema of its own output")
-            .promises("structured_schema", numbered()),
+        plain("bad_structured_json", "Answers structured content that is not JSON"),
+        plain("bad_structured", "Violates the schema of its own output").promises("structured_schema", numbered()),
+        plain("good_structured", "Keeps the schema of its own output").promises("structured_schema", numbered()),
     ]
 }
 
@@ -108,16 +78,8 @@ fn sizes() -> Vec<Tool> {
     let length = || json!({ "bytes": { "type": "integer", "minimum": 0 } });
     vec![
         plain("big", "Answers one text block of that many bytes").input(length(), &["bytes"]),
-        plain(
-            "big_multibyte",
-            "Like big, but every character takes four bytes",
-        )
-        .input(length(), &["bytes"]),
-        plain(
-            "structured_big",
-            "Answers a structured text of that many bytes",
-        )
-        .input(length(), &["bytes"]),
+        plain("big_multibyte", "Like big, but every character takes four bytes").input(length(), &["bytes"]),
+        plain("structured_big", "Answers a structured text of that many bytes").input(length(), &["bytes"]),
     ]
 }
 
@@ -144,11 +106,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
 }
 
 fn raw(content: &str, structured: Option<&str>) -> Outcome {
-    Outcome::Success(Output {
-        content: content.into(),
-        structured: structured.map(Into::into),
-        ui_summary: None,
-    })
+    Outcome::Success(Output { content: content.into(), structured: structured.map(Into::into), ui_summary: None })
 }
 
 /// As many whole `character`s as fit in the wanted length.
@@ -176,9 +134,7 @@ fn fail(_: &Call, input: &Input) -> Outcome {
     Outcome::Failure(ToolError {
         class: error_class(input.text("class")),
         code: input.text_or("code", "told_to_fail").into(),
-        message: input
-            .text_or("message", "The tool was told to fail.")
-            .into(),
+        message: input.text_or("message", "The tool was told to fail.").into(),
         detail: input.given("detail").map(Into::into),
         retry_after_ms: input.given_number("retry_after_ms"),
     })

@@ -11,66 +11,28 @@ use wasip2::filesystem::preopens;
 use crate::{Call, Handler, Outcome, answer};
 
 /// Folders that exist on nearly every host: a guest that can list one of them sees too much.
-pub(crate) const HOST_FOLDERS: [&str; 10] = [
-    "/", ".", "..", "/etc", "/tmp", "/home", "/root", "/proc", "/dev", "/sys",
-];
+pub(crate) const HOST_FOLDERS: [&str; 10] = ["/", ".", "..", "/etc", "/tmp", "/home", "/root", "/proc", "/dev", "/sys"];
 
 pub(crate) fn tools() -> Vec<Tool> {
     let milliseconds = || json!({ "ms": { "type": "integer", "minimum": 0 } });
     vec![
-        Tool::new(
-            "echo",
-            Access::Nothing,
-            "Returns its input verbatim, and everything it sees of its world",
-        )
-        .input(json!({}), &[])
-        .contract("model_input_schema", json!({ "type": "object" }))
-        .contract("strict", false),
-        Tool::new(
-            "counter",
-            Access::Nothing,
-            "Counts its calls in a static: 1 whenever the instance is fresh",
-        ),
-        Tool::new(
-            "invocation",
-            Access::Nothing,
-            "Returns its invocation id and attempt",
-        ),
+        Tool::new("echo", Access::Nothing, "Returns its input verbatim, and everything it sees of its world")
+            .input(json!({}), &[])
+            .contract("model_input_schema", json!({ "type": "object" }))
+            .contract("strict", false),
+        Tool::new("counter", Access::Nothing, "Counts its calls in a static: 1 whenever the instance is fresh"),
+        Tool::new("invocation", Access::Nothing, "Returns its invocation id and attempt"),
         Tool::new("env", Access::Nothing, "Reads one environment variable")
             .input(json!({ "name": { "type": "string" } }), &["name"]),
-        Tool::new(
-            "stdio",
-            Access::Nothing,
-            "Prints text to stdout and to stderr",
-        )
-        .input(
-            json!({ "out": { "type": "string" }, "err": { "type": "string" } }),
-            &[],
-        ),
-        Tool::new(
-            "stdin",
-            Access::Nothing,
-            "Reads the standard input to its end",
-        ),
-        Tool::new(
-            "hold",
-            Access::Nothing,
-            "Sleeps, and says when it entered and left",
-        )
-        .input(milliseconds(), &["ms"]),
-        Tool::new(
-            "hold_unstated",
-            Access::Unstated,
-            "Like hold, but states no fact: must never overlap another call",
-        )
-        .input(milliseconds(), &["ms"]),
-        Tool::new(
-            "timeboxed",
-            Access::Nothing,
-            "Like hold, with 300 ms in its own profile",
-        )
-        .input(milliseconds(), &["ms"])
-        .executes("timeout_ms", 300),
+        Tool::new("stdio", Access::Nothing, "Prints text to stdout and to stderr")
+            .input(json!({ "out": { "type": "string" }, "err": { "type": "string" } }), &[]),
+        Tool::new("stdin", Access::Nothing, "Reads the standard input to its end"),
+        Tool::new("hold", Access::Nothing, "Sleeps, and says when it entered and left").input(milliseconds(), &["ms"]),
+        Tool::new("hold_unstated", Access::Unstated, "Like hold, but states no fact: must never overlap another call")
+            .input(milliseconds(), &["ms"]),
+        Tool::new("timeboxed", Access::Nothing, "Like hold, with 300 ms in its own profile")
+            .input(milliseconds(), &["ms"])
+            .executes("timeout_ms", 300),
     ]
 }
 
@@ -89,16 +51,11 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
 
 /// The guest paths of the folders that the host opened for this call.
 pub(crate) fn preopened_paths() -> Vec<String> {
-    preopens::get_directories()
-        .into_iter()
-        .map(|(_, path)| path)
-        .collect()
+    preopens::get_directories().into_iter().map(|(_, path)| path).collect()
 }
 
 fn echo(call: &Call, input: &Input) -> Outcome {
-    let environment: Map<String, Value> = std::env::vars()
-        .map(|(name, value)| (name, value.into()))
-        .collect();
+    let environment: Map<String, Value> = std::env::vars().map(|(name, value)| (name, value.into())).collect();
     let readable: Map<String, Value> = HOST_FOLDERS
         .iter()
         .filter_map(|folder| {
@@ -138,13 +95,11 @@ fn env(_: &Call, input: &Input) -> Outcome {
 }
 
 fn stdio(_: &Call, input: &Input) -> Outcome {
-    let print = |stream: &mut dyn Write, text: &str| match stream
-        .write_all(text.as_bytes())
-        .and_then(|()| stream.flush())
-    {
-        Ok(()) => "written".to_owned(),
-        Err(error) => error.to_string(),
-    };
+    let print =
+        |stream: &mut dyn Write, text: &str| match stream.write_all(text.as_bytes()).and_then(|()| stream.flush()) {
+            Ok(()) => "written".to_owned(),
+            Err(error) => error.to_string(),
+        };
     let out = print(&mut std::io::stdout(), input.text("out"));
     let err = print(&mut std::io::stderr(), input.text("err"));
     answer(json!({ "out": out, "err": err }))
@@ -167,7 +122,5 @@ fn hold(_: &Call, input: &Input) -> Outcome {
 }
 
 fn nanoseconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_nanos() as u64)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

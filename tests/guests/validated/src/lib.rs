@@ -26,22 +26,14 @@ struct Validated;
 impl guest::Guest for Validated {
     fn describe() -> String {
         let numbered = |name, description| {
-            Tool::new(name, Access::Nothing, description)
-                .input(json!({ "n": { "type": "integer" } }), &["n"])
+            Tool::new(name, Access::Nothing, description).input(json!({ "n": { "type": "integer" } }), &["n"])
         };
         let plain = |name, description| Tool::new(name, Access::Nothing, description);
         Toolkit::new("validated")
             .with([
                 numbered("even", "Takes even numbers up to 100"),
-                numbered(
-                    "careless",
-                    "Takes what its checks let through, and panics on odd numbers",
-                ),
-                plain(
-                    "nosy",
-                    "Its checks reach for files, network and environment",
-                )
-                .input(
+                numbered("careless", "Takes what its checks let through, and panics on odd numbers"),
+                plain("nosy", "Its checks reach for files, network and environment").input(
                     json!({
                         "marker": { "type": "string" },
                         "file": { "type": "string" },
@@ -53,21 +45,14 @@ impl guest::Guest for Validated {
                 plain("check_panics", "Its value check traps"),
                 plain("preflight_spins", "Its preflight never returns"),
                 plain("preflight_panics", "Its preflight traps"),
-                plain(
-                    "forgetful",
-                    "Its value check counts, and its invocation must see no count",
-                ),
+                plain("forgetful", "Its value check counts, and its invocation must see no count"),
             ])
             .to_json()
     }
 
     fn invoke(call: Call) -> Outcome {
         let Ok(input) = Input::parse(&call.input) else {
-            return Outcome::Failure(error(
-                ErrorClass::InvalidArguments,
-                "input_not_json",
-                &call.input,
-            ));
+            return Outcome::Failure(error(ErrorClass::InvalidArguments, "input_not_json", &call.input));
         };
         match call.tool.as_str() {
             "careless" if input.number("n") % 2 == 1 => panic!("an odd number came through"),
@@ -81,11 +66,9 @@ impl validation::Guest for Validated {
     fn validate_values(tool: String, input: String) -> Result<(), ToolError> {
         let input = parse(&input)?;
         match tool.as_str() {
-            "even" | "careless" if input.number("n") % 2 == 1 => Err(error(
-                ErrorClass::InvalidArguments,
-                "odd_number",
-                "`n` must be even.",
-            )),
+            "even" | "careless" if input.number("n") % 2 == 1 => {
+                Err(error(ErrorClass::InvalidArguments, "odd_number", "`n` must be even."))
+            }
             "nosy" => nosy::look_around(&input),
             "check_spins" => spin(),
             "check_panics" => panic!("the value check gave up"),
@@ -114,8 +97,7 @@ impl validation::Guest for Validated {
 }
 
 fn parse(input: &str) -> Result<Input, ToolError> {
-    Input::parse(input)
-        .map_err(|cause| error(ErrorClass::InvalidArguments, "input_not_json", &cause))
+    Input::parse(input).map_err(|cause| error(ErrorClass::InvalidArguments, "input_not_json", &cause))
 }
 
 fn spin() -> ! {
@@ -125,21 +107,11 @@ fn spin() -> ! {
 }
 
 fn error(class: ErrorClass, code: &str, message: &str) -> ToolError {
-    ToolError {
-        class,
-        code: code.into(),
-        message: message.into(),
-        detail: None,
-        retry_after_ms: None,
-    }
+    ToolError { class, code: code.into(), message: message.into(), detail: None, retry_after_ms: None }
 }
 
 fn answer(structured: Value) -> Outcome {
-    Outcome::Success(Output {
-        content: "[]".into(),
-        structured: Some(structured.to_string()),
-        ui_summary: None,
-    })
+    Outcome::Success(Output { content: "[]".into(), structured: Some(structured.to_string()), ui_summary: None })
 }
 
 export!(Validated);
