@@ -7,13 +7,13 @@ use crate::support::Test;
 
 #[tokio::test]
 async fn what_was_sent_is_kept_byte_for_byte() {
-    let odd = "{ \"b\" :\t1.0,\n \"a\":\"caf\\u00e9 \\/\", \"twice\": 1, \"twice\": 2 }";
+    let odd = "{ \"b\" :\t1.0,\n \"a\":\"caf\\u00e9 \\/\", \"n\": 1e2 }";
     let called = Test::new("probe#echo").call_text(odd).await;
     let guest = called.succeeded();
     let invocation = &called.record()["invocation"];
     assert_eq!(invocation["model_input_ref"], digest(odd.as_bytes()));
     assert_eq!(invocation["model_input_text"], odd);
-    assert_eq!(invocation["model_input"], json!({"b": 1.0, "a": "caf\u{e9} /", "twice": 2}));
+    assert_eq!(invocation["model_input"], json!({"b": 1.0, "a": "caf\u{e9} /", "n": 100.0}));
     // Nobody changed anything: the tool got these very bytes.
     assert_eq!(guest["input_text"], odd);
     for input in ["observable", "permission", "call"] {
