@@ -1,5 +1,6 @@
 //! `hotcell call` of a cached tool, beside a program that does the same with bare wasmtime: whole processes, started
-//! in turns. This binary is both the measurement and, called with `bare`, the bare program; it links no hotcell.
+//! in turns. On a busy machine compare the best runs: whoever else runs delays a process by more than it takes. This
+//! binary is both the measurement and, called with `bare`, the bare program; it links no hotcell.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
