@@ -21,3 +21,4 @@ test *ARGS:
 # What a call costs, beside bare wasmtime in the same run
 bench:
     cargo bench -p hotcell --bench call
+    cargo bench -p hotcell --bench cli
