@@ -171,3 +171,14 @@ async fn what_is_kept_is_private() {
     }
     assert_eq!(entries(&cached.home).len(), 2, "something was left behind");
 }
+
+#[tokio::test]
+async fn an_entry_that_others_can_write_to_is_not_loaded() {
+    let cached = Cached::new().await;
+    for open in [0o620, 0o602] {
+        fs::set_permissions(&cached.echo, fs::Permissions::from_mode(open)).unwrap();
+        let refusal = Test::new("wat:echo").on(&cached.without_compiler()).load().await.unwrap_err();
+        assert_eq!(refusal.code, "host_fault", "{open:o}: {refusal:?}");
+    }
+    cached.echo_is_not_taken_from_disk().await;
+}
