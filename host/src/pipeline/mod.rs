@@ -79,7 +79,7 @@ async fn approach(journey: &mut Journey<'_>) -> Result<Executed, Refusal> {
     let valid = validate::validate(journey, gated).await?;
     let observed = observe::observe(journey, valid);
     let hooked = pre_hooks::run(journey, observed).await?;
-    let permitted = permission::decide(journey, hooked)?;
+    let permitted = permission::decide(journey, hooked).await?;
     let scheduled = schedule::wait(journey, permitted).await?;
     execute::run(journey, scheduled).await
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::policy::{self, Permit, Subject};
+use crate::policy::{self, Outcome, Permit, Subject};
 use crate::record::{ErrorClass, EventType, Refusal, Status};
 
 use super::journey::{Journey, Prepared};
@@ -16,7 +16,7 @@ pub(super) struct Permitted {
 }
 
 /// Decides on exactly the input that will run, and records the decision whatever it is.
-pub(super) fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Permitted, Refusal> {
+pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Permitted, Refusal> {
     let Prepared { tool, input } = prepared;
     check_call_input(journey, &tool, &input)?;
     journey.invocation.permission_input = Some(input.to_value());
@@ -41,7 +41,10 @@ pub(super) fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Pe
     journey.trail.emit(EventType::PermissionDecided, summary);
     journey.invocation.permission_decision_refs.push(decision.decision_id);
     journey.decisions.push(decision);
-    let permit = verdict.permit?;
+    let permit = match verdict.outcome {
+        Outcome::Allow(permit) => permit,
+        Outcome::Deny(refusal) => return Err(refusal),
+    };
     journey.advance(Status::Approved)?;
     journey.invocation.call_input = Some(input.to_value());
     journey.invocation.call_input_ref = Some(input.reference().to_owned());

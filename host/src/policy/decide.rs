@@ -5,11 +5,18 @@ use crate::record::{
 
 use super::{Capability, Grants, Limits, Permit, Subject};
 
-/// The decision on one call, and the permit if it was allowed.
+/// The decision on one call, and what follows from it.
 #[derive(Debug)]
 pub struct Verdict {
     pub decision: PermissionDecision,
-    pub permit: Result<Permit, Refusal>,
+    pub outcome: Outcome,
+}
+
+/// What follows from a decision.
+#[derive(Debug)]
+pub enum Outcome {
+    Allow(Permit),
+    Deny(Refusal),
 }
 
 /// Decides whether the call of `subject` with `input` may run under `grants`.
@@ -54,7 +61,7 @@ pub fn decide(
             decision.rule_refs = rules_used(&capability, grants);
             "everything that the tool declares was granted".clone_into(&mut decision.reason.message);
         }
-        return Verdict { decision, permit: Ok(Permit::mint(subject, input, capability, limits)) };
+        return Verdict { decision, outcome: Outcome::Allow(Permit::mint(subject, input, capability, limits)) };
     };
     decision.behavior = Behavior::Deny;
     decision.reason.message.clone_from(&refusal.refusal.message);
@@ -63,7 +70,7 @@ pub fn decide(
     if refusal.reason != ReasonType::Rule {
         decision.source = None;
     }
-    Verdict { decision, permit: Err(refusal.refusal) }
+    Verdict { decision, outcome: Outcome::Deny(refusal.refusal) }
 }
 
 struct Missing {

@@ -10,7 +10,7 @@ mod limits;
 mod permit;
 
 pub use capability::{Capability, Denial, Mount};
-pub use decide::{Verdict, decide};
+pub use decide::{Outcome, Verdict, decide};
 pub use grants::{FolderGrant, Grants};
 pub use limits::Limits;
 pub use permit::{Permit, Subject};
