@@ -120,7 +120,8 @@ impl Host {
         self.declare(component)
     }
 
-    /// Loads the component in `file`. One that is in the cache is not even read into memory.
+    /// Loads the component in `file`. One that is in the cache is not read into memory, and not
+    /// read at all if that was done before and nothing changed since.
     pub async fn load_file(&self, file: &Path) -> Result<Loaded, Refusal> {
         let unreadable = |error: std::io::Error| {
             let message = format!("read the component {}: {error}", file.display());
@@ -132,7 +133,8 @@ impl Host {
             let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
             return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
         }
-        if let Some(component) = self.sandbox.find(&mut Read::by_ref(&mut open).take(size))? {
+        let path = std::path::absolute(file).map_err(unreadable)?;
+        if let Some(component) = self.sandbox.find(&path, &mut open)? {
             return self.declare(component);
         }
         let mut bytes = Vec::new();

@@ -1,7 +1,7 @@
 //! A component is compiled once.
 
-use std::path::Path;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::echo_in;
 use crate::support::{Hotcell, scratch};
@@ -52,13 +52,74 @@ fn a_compiled_component_that_was_tampered_with_is_not_run() {
     assert_eq!(std::fs::read(&file).unwrap(), good, "it was compiled anew");
 }
 
+/// Calls `tool` until hotcell has noted that its files were read and settled.
+fn call_until_noted(home: &Path, tool: &str) -> PathBuf {
+    let notes = home.join("cache/components.notes");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < deadline {
+        Hotcell::at(home, ["call", tool]).run().exits(0);
+        if let Some(note) = std::fs::read_dir(&notes).ok().and_then(|mut notes| notes.next()) {
+            return note.unwrap().path();
+        }
+    }
+    panic!("no note was kept");
+}
+
+/// Changes bytes of a file, and makes it look as if it had not been touched: its size and its times are the same.
+fn change_unseen(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let modified = std::fs::metadata(file).unwrap().modified().unwrap();
+    let mut bytes = std::fs::read(file).unwrap();
+    change(&mut bytes);
+    std::fs::write(file, bytes).unwrap();
+    std::fs::File::options().write(true).open(file).unwrap().set_modified(modified).unwrap();
+}
+
+#[test]
+fn a_file_that_changed_under_the_same_size_and_times_is_read_again() {
+    let (_guard, folder) = scratch();
+    let (home, tool) = (folder.join("home"), echo_in(&folder));
+    call_until_noted(&home, &tool);
+    // The compiled code: it is authenticated again, found wanting, and compiled anew.
+    let entry = home.join("cache/components").join(&compiled(&home)[0].0);
+    let good = std::fs::read(&entry).unwrap();
+    change_unseen(&entry, |bytes| bytes[good.len() / 2] ^= 1);
+    Hotcell::at(&home, ["call", &tool]).run().exits(0);
+    assert_eq!(std::fs::read(&entry).unwrap(), good, "it was compiled anew");
+    // The component: it is another one now, and no component at all.
+    call_until_noted(&home, &tool);
+    change_unseen(Path::new(&tool), |bytes| bytes[0] ^= 1);
+    Hotcell::at(&home, ["call", &tool]).run().exits(2);
+}
+
+#[test]
+fn a_note_that_hotcell_did_not_write_counts_for_nothing() {
+    let (_guard, folder) = scratch();
+    let (home, tool) = (folder.join("home"), echo_in(&folder));
+    let note = call_until_noted(&home, &tool);
+    let entry = home.join("cache/components").join(&compiled(&home)[0].0);
+    let good = std::fs::read(&entry).unwrap();
+    // Neither changed, nor cut, nor as it was does it vouch for code that was tampered with.
+    let noted = std::fs::read(&note).unwrap();
+    let flipped = |at: usize| {
+        let mut bytes = noted.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    for forged in [flipped(0), flipped(40), noted[..63].to_vec(), Vec::new(), noted.clone()] {
+        change_unseen(&entry, |bytes| bytes[good.len() / 2] ^= 1);
+        std::fs::write(&note, forged).unwrap();
+        Hotcell::at(&home, ["call", &tool]).run().exits(0);
+        assert_eq!(std::fs::read(&entry).unwrap(), good, "it was compiled anew");
+    }
+}
+
 #[test]
 fn what_hotcell_keeps_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let (_guard, folder) = scratch();
     let home = folder.join("home");
-    Hotcell::at(&home, ["call", &echo_in(&folder)]).run().exits(0);
-    for path in ["cache/components", "keys", "keys/components"] {
+    call_until_noted(&home, &echo_in(&folder));
+    for path in ["cache/components", "cache/components.notes", "keys", "keys/components"] {
         let mode = std::fs::metadata(home.join(path)).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{path} has mode {mode:o}");
     }

@@ -9,17 +9,23 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use super::component::Description;
+use super::file_state::FileState;
 
 /// What follows the code and the description in an entry: the length of the description, the authentication code. They
 /// come last, so that the code can be mapped as it lies in the file.
 const LENGTH: u64 = 8;
 const MAC: u64 = 32;
+/// A note is the name of a component and an authentication code.
+const NOTE: usize = 64;
 /// An entry that is larger is not read: no component that hotcell accepts makes one.
 const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) struct Cache {
     dir: PathBuf,
+    /// Where notes lie: which component a file held, and that its entry was authenticated.
+    notes: PathBuf,
     key: [u8; 32],
+    note_key: [u8; 32],
     compatibility: blake3::Hash,
 }
 
@@ -27,6 +33,8 @@ pub(super) struct Cache {
 pub(super) struct Entry {
     /// Open, so that `code_file` leads to it.
     _file: File,
+    /// As it was before it was authenticated.
+    state: FileState,
     code_file: PathBuf,
     description: Description,
 }
@@ -55,7 +63,57 @@ impl Cache {
     pub(super) fn open(dir: &Path, key_file: &Path, compatibility: blake3::Hash) -> anyhow::Result<Self> {
         private_folder(dir)?;
         let key = read_or_make_key(key_file)?;
-        Ok(Self { dir: dir.to_owned(), key, compatibility })
+        let note_key = blake3::derive_key("hotcell 2026-11 notes on component files", &key);
+        Ok(Self { dir: dir.to_owned(), notes: dir.with_extension("notes"), key, note_key, compatibility })
+    }
+
+    /// The entry of the component in the file `path`, if both files were read and authenticated before and are in the
+    /// same state since. It spares a start the reading of both.
+    pub(super) fn recall(&self, path: &Path, component: &FileState) -> Option<Entry> {
+        let mut note = [0; NOTE];
+        let mut file = open_private(&self.note_path(path))?;
+        file.read_exact(&mut note).ok()?;
+        let (name, mac) = note.split_first_chunk::<32>()?;
+        let name = blake3::Hash::from(*name);
+        let entry = self.path(&name);
+        let file = open_private(&entry)?;
+        let state = FileState::of(&file)?;
+        let expected = self.note(path, component, &name, &state);
+        // Comparing hashes of blake3 takes the same time wherever they differ.
+        if expected != blake3::Hash::from_slice(mac).ok()? {
+            return None;
+        }
+        Self::entry(file, state, entry)
+    }
+
+    /// Notes that `path` in this state held the component of `entry`. What cannot be noted is found out again.
+    pub(super) fn remember(&self, path: &Path, component: &FileState, name: &blake3::Hash, entry: &Entry) {
+        if !(component.is_settled() && entry.state.is_settled()) {
+            return;
+        }
+        let write = || -> anyhow::Result<()> {
+            private_folder(&self.notes)?;
+            let mut file = tempfile::NamedTempFile::new_in(&self.notes)?;
+            file.write_all(name.as_bytes())?;
+            file.write_all(self.note(path, component, name, &entry.state).as_bytes())?;
+            file.persist(self.note_path(path))?;
+            Ok(())
+        };
+        let _ = write();
+    }
+
+    /// Authenticates a note. The entry's path holds the engine's settings.
+    fn note(&self, path: &Path, component: &FileState, name: &blake3::Hash, entry: &FileState) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.note_key);
+        for part in [component.identity(), entry.identity(), name.as_bytes(), self.compatibility.as_bytes()] {
+            hasher.update(part);
+        }
+        hasher.update(path.as_os_str().as_encoded_bytes());
+        hasher.finalize()
+    }
+
+    fn note_path(&self, path: &Path) -> PathBuf {
+        self.notes.join(blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex().as_str())
     }
 
     /// The entry of the component with this hash, if there is one that hotcell wrote for this engine. Anything else counts
@@ -63,6 +121,7 @@ impl Cache {
     pub(super) fn read(&self, component: &blake3::Hash) -> Option<Entry> {
         let path = self.path(component);
         let mut file = open_private(&path)?;
+        let state = FileState::of(&file)?;
         let length = file.metadata().ok()?.len();
         let signed = length.checked_sub(MAC).filter(|signed| *signed >= LENGTH && length <= ENTRY_BYTES_MAX)?;
         let mut hasher = self.authenticator(component);
@@ -73,15 +132,21 @@ impl Cache {
         if hasher.finalize() != blake3::Hash::from(mac) {
             return None;
         }
+        Self::entry(file, state, path)
+    }
+
+    /// An entry in a file that was authenticated.
+    fn entry(mut file: File, state: FileState, path: PathBuf) -> Option<Entry> {
+        let signed = file.metadata().ok()?.len().checked_sub(MAC)?;
         let mut size = [0; LENGTH as usize];
-        file.seek(SeekFrom::Start(signed - LENGTH)).ok()?;
+        file.seek(SeekFrom::Start(signed.checked_sub(LENGTH)?)).ok()?;
         file.read_exact(&mut size).ok()?;
         let size = u64::from_le_bytes(size);
         file.seek(SeekFrom::Start(signed.checked_sub(LENGTH)?.checked_sub(size)?)).ok()?;
         let mut description = vec![0; usize::try_from(size).ok()?];
         file.read_exact(&mut description).ok()?;
         let description = serde_json::from_slice(&description).ok()?;
-        Some(Entry { code_file: path_of(&file, path), _file: file, description })
+        Some(Entry { code_file: path_of(&file, path), _file: file, state, description })
     }
 
     pub(super) fn write(&self, component: &blake3::Hash, description: &Description, code: &[u8]) -> anyhow::Result<()> {

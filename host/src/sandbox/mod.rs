@@ -9,6 +9,7 @@ mod call;
 mod compile;
 mod component;
 mod engine;
+mod file_state;
 mod filesystem;
 mod import;
 mod limiter;
@@ -18,8 +19,9 @@ mod trap;
 mod wasi;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -36,6 +38,7 @@ pub use engine::{ENGINE_VERSION, FEATURES_OFF};
 use cache::Cache;
 use compile::Compiler;
 use engine::Engine;
+use file_state::FileState;
 
 /// How a sandbox is set up.
 #[derive(Clone, Debug)]
@@ -113,17 +116,19 @@ impl Sandbox {
         Ok(self.keep(component))
     }
 
-    /// Loads the component in `file` if it is in the cache on disk: without compiling it, and without keeping its bytes.
-    pub fn find(&self, file: &mut impl Read) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
-        let Some(cache) = &self.cache else { return Ok(None) };
-        let mut hasher = blake3::Hasher::new();
-        if hasher.update_reader(file).is_err() {
-            return Ok(None);
-        }
-        match cache.read(&hasher.finalize()) {
-            Some(entry) => LoadedComponent::revive(&self.engine, entry).map(|found| Some(self.keep(found))),
-            None => Ok(None),
-        }
+    /// Loads the component in `file`, which was opened at `path`, if it is in the cache on disk: without compiling it,
+    /// without keeping its bytes, and without reading a file that was read before and did not change since.
+    pub fn find(&self, path: &Path, file: &mut File) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
+        let (Some(cache), Some(state)) = (&self.cache, FileState::of(file)) else { return Ok(None) };
+        let found = cache.recall(path, &state).or_else(|| {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update_reader(file.take(COMPONENT_BYTES_MAX)).ok()?;
+            let name = hasher.finalize();
+            let entry = cache.read(&name)?;
+            cache.remember(path, &state, &name, &entry);
+            Some(entry)
+        });
+        found.map(|entry| LoadedComponent::revive(&self.engine, entry).map(|found| self.keep(found))).transpose()
     }
 
     fn keep(&self, component: LoadedComponent) -> Arc<LoadedComponent> {
