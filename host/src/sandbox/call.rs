@@ -205,6 +205,8 @@ fn usage(store: &Store<State>, limits: &Limits) -> Usage {
     usage.memory_bytes.used = state.limiter.memory_peak as u64;
     usage.table_elements.used = state.limiter.tables_peak as u64;
     usage.log_bytes.used = state.logs.written();
+    usage.disk_bytes.used = state.file_rules.quota.bytes_used();
+    usage.files_created.used = state.file_rules.quota.files_used();
     usage
 }
 
@@ -219,7 +221,10 @@ fn blank(limits: &Limits) -> Usage {
         output_bytes: metered(limits.output_bytes),
         log_bytes: metered(limits.log_bytes),
         instances_limit: limits.instances,
+        disk_bytes: metered(limits.disk_bytes),
+        files_created: metered(limits.files_created),
         handles_limit: limits.handles,
+        descriptors_limit: limits.descriptors,
         stack_bytes_limit: WASM_STACK_BYTES as u64,
     }
 }
