@@ -121,7 +121,11 @@ fn open(
     store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
     store.set_epoch_deadline(1);
     // Yielding is all it takes: the future around the guest then sees a cancellation or the deadline first.
-    store.epoch_deadline_callback(|_| Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))));
+    let (engine, mut ticks) = (engine.clone(), 0_u64);
+    store.epoch_deadline_callback(move |_| {
+        ticks = ticks.saturating_add(1);
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(engine.turn(ticks))))
+    });
     Ok(store)
 }
 
