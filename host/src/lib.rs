@@ -18,6 +18,9 @@
 //!
 //! [`host::Host`] wires it all; [`cli`] is the door for people.
 
+#[macro_use]
+mod guard;
+
 pub mod catalog;
 pub mod cli;
 pub mod config;

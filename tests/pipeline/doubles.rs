@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::support::{Called, Test, host, kept, root};
 
 /// The component text `echo.wat` with a toolkit of one's own: one tool `<namespace>.echo` that answers its input.
-pub(super) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+pub(crate) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut toolkit = json!({
         "declarations": [{
             "schema_version": "0.2.0",
@@ -38,7 +38,7 @@ pub(super) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u
 }
 
 /// [`echoing`] with a declaration of one's own.
-pub(super) fn declaring(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+pub(crate) fn declaring(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     echoing(namespace, |toolkit| change(&mut toolkit["declarations"][0]))
 }
 

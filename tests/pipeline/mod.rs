@@ -3,7 +3,7 @@ mod cancellation;
 mod content;
 mod contracts;
 mod decisions;
-mod doubles;
+pub(crate) mod doubles;
 mod guest_failures;
 mod hook_outputs;
 mod hooks;

@@ -114,6 +114,11 @@ impl Test {
         self.limit(|limits| limits.wall = Duration::from_millis(ms))
     }
 
+    /// The deadline of the call.
+    pub(crate) fn wall(&self) -> Duration {
+        self.limits.wall
+    }
+
     /// The handle with which the call can be canceled while it runs.
     pub(crate) fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()

@@ -143,8 +143,7 @@ fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
 }
 
 fn print_json(value: &impl serde::Serialize) -> std::io::Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    serde_json::to_writer(&mut out, value)?;
-    out.write_all(b"\n")?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", show::json_for_terminals(&serde_json::to_string(value)?))?;
     out.flush()
 }

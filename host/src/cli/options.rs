@@ -125,6 +125,9 @@ pub(super) struct LimitOptions {
     /// Output of the tool [default: 8MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_output: Option<u64>,
+    /// What the tool may write to files, holes included [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_disk: Option<u64>,
 }
 
 impl LimitOptions {
@@ -135,6 +138,7 @@ impl LimitOptions {
             fuel: self.fuel.unwrap_or(defaults.fuel),
             memory_bytes: self.memory.unwrap_or(defaults.memory_bytes),
             output_bytes: self.max_output.unwrap_or(defaults.output_bytes),
+            disk_bytes: self.max_disk.unwrap_or(defaults.disk_bytes),
             ..defaults
         }
     }

@@ -1,5 +1,6 @@
 //! What a person sees: content on standard output, everything else on standard error.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,8 +40,8 @@ pub(super) fn result(result: &ToolResult) -> io::Result<()> {
         }
     }
     if let (false, Some(structured)) = (shown, &result.structured_content) {
-        serde_json::to_writer_pretty(&mut out, structured)?;
-        out.write_all(b"\n")?;
+        let text = serde_json::to_string_pretty(structured)?;
+        writeln!(out, "{}", json_for_terminals(&text))?;
     }
     out.flush()?;
     drop(out);
@@ -92,15 +93,40 @@ pub(super) fn printable(text: &str, terminal: bool) -> String {
         return text.to_owned();
     }
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        let acts = (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        if acts {
+        if guard!("terminal_escapes") && acts(c) && c != '\n' && c != '\t' {
             shown.extend(c.escape_unicode());
         } else {
             shown.push(c);
         }
         shown
     })
+}
+
+/// Whether a character acts on a terminal, changes the order of what stands around it, or cannot be seen.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The same JSON, in which nothing acts on a terminal: such characters stand in strings only, and JSON can spell them.
+pub(super) fn json_for_terminals(text: &str) -> Cow<'_, str> {
+    if !guard!("terminal_escapes") || !text.chars().any(|c| acts(c) && c != '\n') {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if acts(c) && c != '\n' {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                shown.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// Shows progress as a bar on standard error while a tool runs.
@@ -142,7 +168,16 @@ impl Listener for Bar {
 
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::{json_for_terminals, printable};
+
+    #[test]
+    fn json_stays_the_same_and_spells_what_would_act() {
+        let value = serde_json::json!({"a\u{9b}31m": ["\u{202e}x\u{e0041}\u{7f}\n", "b\u{e9}"]});
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let shown = json_for_terminals(&text);
+        assert!(shown.contains("\\u009b31m") && shown.contains("\\udb40\\udc41\\u007f") && shown.contains('\u{e9}'));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+    }
 
     #[test]
     fn a_terminal_is_spared_what_would_act_on_it() {

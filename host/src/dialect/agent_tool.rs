@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::record::{ToolDeclaration, Toolkit};
+use crate::record::{JSON_VALUES_MAX, ToolDeclaration, Toolkit, read_json};
 
 /// Tools of one component.
 const TOOLS_MAX: usize = 256;
@@ -15,7 +15,9 @@ const DESCRIPTION_CHARS_MAX: usize = 16_000;
 
 /// Reads a toolkit, fills in what may be left out, and refuses what is incomplete, contradictory or dangling.
 pub fn toolkit(text: &str) -> anyhow::Result<Toolkit> {
-    let mut toolkit: Toolkit = serde_json::from_str(text).context("read the toolkit that `describe` answers")?;
+    let mut toolkit: Toolkit = read_json(text, JSON_VALUES_MAX)
+        .map_err(anyhow::Error::msg)
+        .context("read the toolkit that `describe` answers")?;
     ensure!(!toolkit.declarations.is_empty(), "the toolkit declares no tool");
     ensure!(toolkit.declarations.len() <= TOOLS_MAX, "the toolkit declares more than {TOOLS_MAX} tools");
     for declaration in &mut toolkit.declarations {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::catalog::Tool;
 use crate::executor::{GuestOutcome, GuestOutput};
-use crate::record::{Content, ErrorClass, Refusal, Status, Usage};
+use crate::record::{Content, ErrorClass, JSON_VALUES_MAX, Refusal, Status, Usage, read_json};
 
 use super::execute::Executed;
 use super::journey::Journey;
@@ -59,7 +59,7 @@ pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>
 /// `whole` output must satisfy the contract; a partial one only what it does say.
 fn read(tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
-    let content: Vec<Content> = serde_json::from_str(&output.content)
+    let content: Vec<Content> = read_json(&output.content, JSON_VALUES_MAX)
         .map_err(|error| broken("content_invalid", format!("the tool's content is no array of blocks: {error}")))?;
     if content.len() > BLOCKS_MAX {
         return Err(broken("content_invalid", format!("the tool returned more than {BLOCKS_MAX} blocks")));
@@ -80,9 +80,10 @@ fn read(tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal
             ));
         }
     }
-    let structured = output.structured.map(|text| serde_json::from_str(&text)).transpose().map_err(|error| {
-        broken("output_schema_mismatch", format!("the tool's structured output is not JSON: {error}"))
-    })?;
+    let structured =
+        output.structured.map(|text| read_json::<Value>(&text, JSON_VALUES_MAX)).transpose().map_err(|error| {
+            broken("output_schema_mismatch", format!("the tool's structured output is not JSON: {error}"))
+        })?;
     match &structured {
         Some(value) => tool.contract().check_output(value).map_err(|mismatch| {
             broken("output_schema_mismatch", format!("the tool's output does not satisfy its own schema: {mismatch}"))

@@ -15,6 +15,13 @@ pub struct Limits {
     pub instances: u64,
     /// Files, streams and pollables open at once.
     pub handles: u64,
+    /// Files and folders of the host open at once.
+    pub descriptors: u64,
+    /// Bytes that may be written to files. A file that is made longer counts as if it were written, holes too; what is
+    /// removed again is not given back.
+    pub disk_bytes: u64,
+    /// Files, folders and links that may be made, whether they are removed again or not.
+    pub files_created: u64,
     /// Bytes of content and structured output.
     pub output_bytes: u64,
     /// Bytes of stdout, stderr and log messages together; what is over is dropped, not fatal.
@@ -33,6 +40,9 @@ impl Default for Limits {
             table_elements: 100_000,
             instances: 64,
             handles: 1_024,
+            descriptors: 256,
+            disk_bytes: 1 << 30,
+            files_created: 10_000,
             output_bytes: 8 << 20,
             log_bytes: 256 << 10,
             progress_updates: 1_000,

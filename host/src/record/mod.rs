@@ -16,6 +16,7 @@ mod id;
 mod input;
 mod interface;
 mod invocation;
+mod json;
 mod mapping;
 mod mutation;
 mod permission_profile;
@@ -41,6 +42,7 @@ pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, Progr
 pub use input::{Input, digest};
 pub use interface::ToolInterface;
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
+pub use json::{JSON_VALUES_MAX, read_json};
 pub use mapping::ExternalMapping;
 pub use mutation::{InputMutation, MutationSource, changed_fields};
 pub use permission_profile::{AccessKind, PermissionProfile, RiskLevel, WriteEffect};

@@ -22,10 +22,16 @@ pub struct Usage {
     pub output_bytes: Metered,
     /// Bytes of stdout, stderr and log messages; `used` counts what was dropped, too.
     pub log_bytes: Metered,
+    /// Bytes written to files, or by which files grew.
+    pub disk_bytes: Metered,
+    /// Files, folders and links that were made.
+    pub files_created: Metered,
     /// Core instances of one component; more is refused, how many there are is not measured.
     pub instances_limit: u64,
     /// Host handles (files, streams, pollables) open at once.
     pub handles_limit: u64,
+    /// Files and folders of the host open at once.
+    pub descriptors_limit: u64,
     /// Bytes of wasm stack; overflow is a trap, the depth in use is not measured.
     pub stack_bytes_limit: u64,
 }

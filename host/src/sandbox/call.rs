@@ -147,7 +147,11 @@ fn open(
     store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
     store.set_epoch_deadline(1);
     // Yielding is all it takes: the future around the guest then sees a cancellation or the deadline first.
-    store.epoch_deadline_callback(|_| Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))));
+    let (engine, mut ticks) = (engine.clone(), 0_u64);
+    store.epoch_deadline_callback(move |_| {
+        ticks = ticks.saturating_add(1);
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(engine.turn(ticks))))
+    });
     Ok(store)
 }
 
@@ -231,6 +235,8 @@ fn usage(store: &Store<State>, limits: &Limits) -> Usage {
     usage.memory_bytes.used = state.limiter.memory_peak as u64;
     usage.table_elements.used = state.limiter.tables_peak as u64;
     usage.log_bytes.used = state.logs.written();
+    usage.disk_bytes.used = state.file_rules.quota.bytes_used();
+    usage.files_created.used = state.file_rules.quota.files_used();
     usage
 }
 
@@ -245,7 +251,10 @@ fn blank(limits: &Limits) -> Usage {
         output_bytes: metered(limits.output_bytes),
         log_bytes: metered(limits.log_bytes),
         instances_limit: limits.instances,
+        disk_bytes: metered(limits.disk_bytes),
+        files_created: metered(limits.files_created),
         handles_limit: limits.handles,
+        descriptors_limit: limits.descriptors,
         stack_bytes_limit: WASM_STACK_BYTES as u64,
     }
 }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails};
 
@@ -37,6 +38,9 @@ const FIBER_STACK_BYTES: usize = 2 << 20;
 
 /// A spinning guest yields to its neighbours this often.
 const TICK: Duration = Duration::from_millis(1);
+/// A guest that has computed for so many ticks waits for a turn at each further one. There is a turn less at each tick than
+/// there are processors: guests that spin never take all of them, so that a short call finds one free.
+const TICKS_WITHOUT_TURN: u64 = 4;
 /// The ticker goes to sleep after so many idle ticks.
 const IDLE_TICKS: u32 = 200;
 
@@ -75,6 +79,18 @@ impl Engine {
 
     pub(super) fn linker(&self) -> &Linker<State> {
         &self.linker
+    }
+
+    /// What a guest waits for at its tick number `ticks`, before it goes on.
+    pub(super) fn turn(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
+        let ticker = (ticks > TICKS_WITHOUT_TURN && guard!("turns")).then(|| Arc::clone(&self.ticker));
+        async move {
+            match ticker {
+                None => tokio::task::yield_now().await,
+                // The turn is used up: the next tick brings new ones. The semaphore is never closed.
+                Some(ticker) => ticker.turns.acquire().await.map_or((), SemaphorePermit::forget),
+            }
+        }
     }
 
     /// Keeps the ticker awake while a guest runs.
@@ -163,6 +179,8 @@ struct Ticker {
     active: AtomicUsize,
     asleep: AtomicU64,
     thread: thread::Thread,
+    turns: Semaphore,
+    turns_max: usize,
 }
 
 pub(super) struct Running(Arc<Ticker>);
@@ -184,6 +202,8 @@ impl Ticker {
                 let ticker = Arc::downgrade(&ticker);
                 let mut idle = 0;
                 while let (Some(engine), Some(ticker)) = (weak.upgrade(), ticker.upgrade()) {
+                    // First the turns, then the tick at which guests look for one.
+                    ticker.turns.add_permits(ticker.turns_max.saturating_sub(ticker.turns.available_permits()));
                     engine.increment_epoch();
                     drop(engine);
                     idle = if ticker.active.load(Ordering::Relaxed) == 0 { idle + 1 } else { 0 };
@@ -203,8 +223,14 @@ impl Ticker {
                 }
             })
             .context("start the epoch thread")?;
-        let ticker =
-            Arc::new(Self { active: AtomicUsize::new(0), asleep: AtomicU64::new(0), thread: handle.thread().clone() });
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let ticker = Arc::new(Self {
+            active: AtomicUsize::new(0),
+            asleep: AtomicU64::new(0),
+            thread: handle.thread().clone(),
+            turns: Semaphore::new(0),
+            turns_max: processors.saturating_sub(1).max(1),
+        });
         let _ = send.send(Arc::clone(&ticker));
         Ok(ticker)
     }

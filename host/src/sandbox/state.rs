@@ -6,8 +6,9 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::executor::{Cancellation, GuestProgress, Observer};
-use crate::policy::{Capability, Denial, Limits};
+use crate::policy::{Capability, Limits};
 
+use super::filesystem::Rules;
 use super::limiter::Limiter;
 use super::logs::Logs;
 use super::scratch::Scratch;
@@ -19,7 +20,7 @@ pub(super) struct State {
     pub(super) table: ResourceTable,
     pub(super) limiter: Limiter,
     pub(super) logs: Logs,
-    pub(super) denials: Arc<[Denial]>,
+    pub(super) file_rules: Arc<Rules>,
     pub(super) cancellation: Cancellation,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) progress: ProgressGate,
@@ -47,7 +48,7 @@ impl State {
             table,
             limiter: Limiter::new(limits),
             logs,
-            denials: capability.denials.as_slice().into(),
+            file_rules: Arc::new(Rules::new(capability, limits)),
             cancellation,
             observer,
             progress: ProgressGate::new(limits.progress_updates),

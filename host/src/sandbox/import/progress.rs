@@ -2,13 +2,15 @@ use serde_json::Value;
 
 use super::wit::progress::{Host, Update};
 use crate::executor::GuestProgress;
-use crate::record::{ProgressStatus, digest};
+use crate::record::{ProgressStatus, digest, read_json};
 use crate::sandbox::state::State;
 
 /// Text of an update is for a line on a screen; what is longer is cut.
 const MESSAGE_CHARS_MAX: usize = 1_000;
 /// Bytes of one partial result.
 const PARTIAL_BYTES_MAX: u64 = 256 << 10;
+/// Values in one partial result: the host keeps many of them.
+const PARTIAL_VALUES_MAX: usize = 1_000;
 
 impl Host for State {
     async fn report(&mut self, update: Update) -> wasmtime::Result<()> {
@@ -33,7 +35,7 @@ impl Host for State {
         if bytes > self.partial_bytes_left {
             self.logs.line("warn", "a partial result was dropped: all together are larger than an answer may be", None);
         } else if bytes <= PARTIAL_BYTES_MAX
-            && let Ok(value @ Value::Array(_)) = serde_json::from_str(&content)
+            && let Ok(value @ Value::Array(_)) = read_json(&content, PARTIAL_VALUES_MAX)
         {
             self.partial_bytes_left -= bytes;
             self.pass(GuestProgress {
@@ -42,7 +44,7 @@ impl Host for State {
                 ..GuestProgress::default()
             });
         } else {
-            self.logs.line("warn", "a partial result was dropped: it must be a JSON array of at most 256 KiB", None);
+            self.logs.line("warn", "a partial result was dropped: it must be a JSON array of at most 256 KiB and 1000 values", None);
         }
         Ok(reference)
     }
