@@ -22,3 +22,11 @@ test *ARGS:
 bench:
     cargo bench -p hotcell --bench call
     cargo bench -p hotcell --bench cli
+
+# The attacks of the first set, twenty times each, to the letter: nothing else should run on this machine
+hostile RUNS="20":
+    HOTCELL_ATTACK_RUNS={{RUNS}} HOTCELL_ATTACKS_STRICT=1 cargo test -p hotcell --test hotcell -- hostile::the_first_set --nocapture
+
+# Leaves out one guard of the sandbox at a time: some test must notice each. Takes minutes
+mutants:
+    cargo test -p hotcell --features mutants --test hotcell -- hostile::mutants --include-ignored --nocapture

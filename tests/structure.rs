@@ -80,6 +80,12 @@ fn every_room_of_the_tree_has_a_door() {
     assert_eq!(rooms, doors);
 }
 
+/// All source files of the host.
+#[cfg(feature = "mutants")]
+pub(crate) fn sources() -> Vec<PathBuf> {
+    rooms().into_iter().flat_map(|(_, files)| files).collect()
+}
+
 /// Each room with its files. `lib.rs` and `main.rs` only name the rooms.
 fn rooms() -> Vec<(String, Vec<PathBuf>)> {
     let entries = std::fs::read_dir(root().join("host/src")).unwrap().map(|entry| entry.unwrap().path());

@@ -24,6 +24,14 @@ pub(super) fn forget_peak() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
 }
 
+/// Processor time that this process has used.
+pub(super) fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    // After the name of the program, which ends with the last parenthesis: in hundredths of a second.
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}
+
 pub(super) fn threads() -> u64 {
     status("Threads")
 }

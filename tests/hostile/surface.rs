@@ -107,7 +107,8 @@ pub(super) async fn surroundings(arena: &Arena) {
     arena.holds(home.len() < 2 || !text.contains(&home), "Z: the host's home folder is known");
     // Granted, but the tool does not say that it wants it: it gets nothing all the same.
     let granted = arena.test("probe#echo").grant(|grants| grants.allow_env(super::SECRET).unwrap());
-    arena.call(granted, json!({})).await;
+    let told = arena.call(granted, json!({})).await.succeeded();
+    arena.holds(!told.to_string().contains(super::SECRET), "Z: the guest knows the name of the secret");
     let named = arena.call(arena.test("probe#env"), json!({ "name": super::SECRET })).await;
     arena.holds(named.succeeded()["value"].is_null(), "Z: the secret is in the guest's environment");
 }

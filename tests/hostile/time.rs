@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::arena::{Arena, assembled};
+use super::meters;
 use crate::support::wat;
 
 /// What checks and descriptions get at most.
@@ -42,13 +43,17 @@ pub(super) async fn more_spinners_than_cores(arena: &Arena) {
     });
     // The calls belong to this one task otherwise, and would take turns on one core.
     let calls: Vec<_> = spinners.map(|test| tokio::spawn(arena_free(test))).collect();
-    let begun = std::time::Instant::now();
+    let (begun, cpu) = (std::time::Instant::now(), meters::cpu_seconds());
     for call in calls {
         let (verdict, record) = call.await.unwrap();
         arena.verdict(verdict);
         arena.shown(&record);
     }
     arena.in_time(begun.elapsed(), arena.allowed(Duration::from_millis(500)));
+    // One processor is left to the neighbours, but for what guests may use before they wait for turns.
+    let (used, had) = (meters::cpu_seconds() - cpu, begun.elapsed().as_secs_f64());
+    let allowed = had * (cores as f64 - 0.4).max(1.0);
+    arena.holds(used <= allowed, format!("N: the guests computed for {used:.2} s in {had:.2} s on {cores} processors"));
 }
 
 async fn arena_free(test: crate::support::Test) -> (String, String) {

@@ -14,6 +14,7 @@ mod loading;
 mod narrowing;
 mod neighbours;
 mod profiles;
+mod races;
 mod space;
 mod traps;
 mod world;

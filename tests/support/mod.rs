@@ -20,5 +20,13 @@ pub(crate) fn root() -> PathBuf {
 
 /// A folder of this test binary, kept between runs: compiled components are found again.
 pub(crate) fn kept(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // A host that misses a guard may keep what another would not.
+    match (cfg!(feature = "mutants"), std::env::var("HOTCELL_MUTANT")) {
+        (true, Ok(mutant)) if mutant.starts_with("cache") || mutant == "description_changes" => {
+            tmp.join("mutants").join(mutant).join(name)
+        }
+        (true, _) => tmp.join("mutants").join(name),
+        (false, _) => tmp.join(name),
+    }
 }

@@ -65,7 +65,7 @@ impl Capability {
         capability.environment = grants
             .environment
             .iter()
-            .filter(|(name, _)| profile.environment.iter().any(|wanted| wanted == name))
+            .filter(|(name, _)| profile.environment.iter().any(|wanted| wanted == name) || !guard!("environment"))
             .cloned()
             .collect();
         capability.cwd = grants.cwd.as_deref().and_then(|cwd| capability.guest_path(cwd));

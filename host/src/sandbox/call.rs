@@ -141,15 +141,20 @@ fn open(
     let state = State::new(capability, engine.scratch_dir(), limits, cancellation.clone(), observer)?;
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.limiter);
-    store.set_fuel(limits.fuel)?;
+    store.set_fuel(if guard!("fuel") { limits.fuel } else { u64::MAX })?;
     let lifted = limits.output_bytes.saturating_add(HOST_CALL_BYTES);
-    store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
+    if guard!("hostcall_fuel") {
+        store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
+    }
     store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
     store.set_epoch_deadline(1);
     // Yielding is all it takes: the future around the guest then sees a cancellation or the deadline first.
     let (engine, mut ticks) = (engine.clone(), 0_u64);
     store.epoch_deadline_callback(move |_| {
         ticks = ticks.saturating_add(1);
+        if !guard!("yield") {
+            return Ok(UpdateDeadline::Continue(1));
+        }
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(engine.turn(ticks))))
     });
     Ok(store)
@@ -162,8 +167,11 @@ async fn bounded<T>(
     cancellation: &Cancellation,
     grace: Option<Duration>,
 ) -> wasmtime::Result<T> {
-    let deadline = Instant::now().checked_add(wall);
+    let deadline = Instant::now().checked_add(wall).filter(|_| guard!("deadline"));
     let canceled = async {
+        if !guard!("cancellation") {
+            std::future::pending::<()>().await;
+        }
         cancellation.cancelled().await;
         if let Some(grace) = grace {
             tokio::time::sleep(grace).await;
@@ -281,7 +289,7 @@ fn size(outcome: &Outcome) -> u64 {
 }
 
 fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
-    if bytes.used > bytes.limit {
+    if bytes.used > bytes.limit && guard!("output_limit") {
         let message =
             format!("the tool returned {} bytes, {} are allowed; --max-output raises it", bytes.used, bytes.limit);
         return Err(Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message));
@@ -344,8 +352,8 @@ fn plain(code: &str) -> String {
 
 fn cut(text: String, chars: usize) -> String {
     match text.char_indices().nth(chars) {
-        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned(),
-        None => text,
+        Some((end, _)) if guard!("message_limit") => text.get(..end).unwrap_or_default().to_owned(),
+        _ => text,
     }
 }
 

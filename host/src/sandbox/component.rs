@@ -76,7 +76,7 @@ impl LoadedComponent {
         let mut loaded = Self::link(engine, &component, description)?;
         let first = call::describe(engine, &loaded, limits).await?;
         let second = call::describe(engine, &loaded, limits).await?;
-        if first != second {
+        if first != second && guard!("description_changes") {
             return Err(invalid("description_changes", "the tool describes itself differently each time".to_owned()));
         }
         loaded.description.toolkit = first;

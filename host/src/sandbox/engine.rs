@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails};
 
@@ -85,10 +85,13 @@ impl Engine {
     pub(super) fn turn(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
         let ticker = (ticks > TICKS_WITHOUT_TURN && guard!("turns")).then(|| Arc::clone(&self.ticker));
         async move {
-            match ticker {
-                None => tokio::task::yield_now().await,
+            // Also where a turn is free: whoever waits for the deadline or a cancellation is asked first.
+            tokio::task::yield_now().await;
+            if let Some(ticker) = ticker {
                 // The turn is used up: the next tick brings new ones. The semaphore is never closed.
-                Some(ticker) => ticker.turns.acquire().await.map_or((), SemaphorePermit::forget),
+                if let Ok(turn) = ticker.turns.acquire().await {
+                    turn.forget();
+                }
             }
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn world(capability: &Capability, scratch_dir: &Path, logs: &Logs) ->
         .allow_ip_name_lookup(false)
         .max_random_size(RANDOM_BYTES_MAX);
     for mount in &capability.mounts {
-        let permissions = if mount.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+        let permissions = if mount.writable || !guard!("read_only") { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
         let folder = OpenFolder::open(&mount.host)?;
         builder.preopened_dir(folder.path(), &mount.guest, permissions)?;
     }
@@ -46,6 +46,8 @@ pub(super) fn world(capability: &Capability, scratch_dir: &Path, logs: &Logs) ->
     for (name, value) in &capability.environment {
         builder.env(name, value);
     }
+    #[cfg(feature = "mutants")]
+    leave_out(&mut builder);
     if let Some(cwd) = &capability.cwd {
         if !capability.holds_cwd() {
             // Runtimes enter it before anything else; there it is, with nothing in it but what was mounted below.
@@ -54,4 +56,15 @@ pub(super) fn world(capability: &Capability, scratch_dir: &Path, logs: &Logs) ->
         builder.initial_cwd(cwd);
     }
     Ok(World { wasi: builder.build(), scratch })
+}
+
+/// For the check of the tests: a world whose network, or whose output, is the host's own.
+#[cfg(feature = "mutants")]
+fn leave_out(builder: &mut WasiCtxBuilder) {
+    if !guard!("no_network") {
+        builder.inherit_network().allow_tcp(true).allow_udp(true).allow_ip_name_lookup(true);
+    }
+    if !guard!("captured_output") {
+        builder.inherit_stdout().inherit_stderr();
+    }
 }
