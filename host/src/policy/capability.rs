@@ -2,7 +2,8 @@ use std::path::{Path, PathBuf};
 
 use crate::record::PermissionProfile;
 
-use super::Grants;
+use super::network::Origin;
+use super::{Grants, Network};
 
 /// A folder of the host that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,11 +31,12 @@ pub struct Capability {
     pub environment: Vec<(String, String)>,
     /// The caller's working directory as the guest names it, if it lies in a mount.
     pub cwd: Option<String>,
+    pub network: Network,
 }
 
 impl Capability {
-    /// What `profile` declares and `grants` allows: the intersection.
-    pub fn effective(profile: &PermissionProfile, grants: &Grants) -> Self {
+    /// What `profile` declares and `grants` allows: the intersection. `named` are the origins in the call's arguments.
+    pub fn effective(profile: &PermissionProfile, grants: &Grants, named: &[Origin]) -> Self {
         let mut capability = Self::default();
         if profile.wants_file_write() {
             for grant in &grants.write {
@@ -61,6 +63,7 @@ impl Capability {
             .cloned()
             .collect();
         capability.cwd = grants.cwd.as_deref().and_then(|cwd| capability.guest_path(cwd));
+        capability.network = Network::effective(profile, &grants.network, named);
         capability
     }
 

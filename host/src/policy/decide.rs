@@ -3,6 +3,7 @@ use crate::record::{
     ReasonType, Refusal, RiskLevel, RuleSource, SchemaVersion, Timestamp, WriteEffect,
 };
 
+use super::network::{self, Origin};
 use super::{Brief, Capability, Case, Grants, Permit, Question, Touches};
 
 /// The decision on one call, and what follows from it.
@@ -26,8 +27,9 @@ pub enum Outcome {
 /// Every access kind that the profile declares must have been granted: a tool that says it needs something is not
 /// started without it. What was granted and not declared is not given.
 pub fn decide(case: Case<'_>) -> Verdict {
-    let capability = Capability::effective(case.declared.profile, case.grants);
-    let ruling = rule(&case, &capability);
+    let named = network::named_by(case.declared.profile, &case.input);
+    let capability = Capability::effective(case.declared.profile, case.grants, &named);
+    let ruling = rule(&case, &capability, &named);
     let decision = PermissionDecision {
         schema_version: SchemaVersion::default(),
         decision_id: DecisionId::new(),
@@ -94,9 +96,12 @@ impl Ruling {
 }
 
 /// The order of authority: denials, then what has to be asked, then what was allowed.
-fn rule(case: &Case<'_>, capability: &Capability) -> Ruling {
+fn rule(case: &Case<'_>, capability: &Capability, named: &[Origin]) -> Ruling {
     let declared = &case.declared;
-    let missing = |kind: &AccessKind| missing(declared.tool_id, kind, declared.profile, case.grants, capability);
+    let missing = |kind: &AccessKind| match kind {
+        AccessKind::Network => no_network(declared.tool_id, declared.profile, case.grants, capability, named),
+        kind => missing(declared.tool_id, kind, declared.profile, case.grants, capability),
+    };
     if let Some(denied) = declared.profile.access_kinds.iter().find_map(missing) {
         return denied;
     }
@@ -198,6 +203,36 @@ fn missing(
     })
 }
 
+/// Why no request may leave, although the tool says that it needs the network; nothing when some may.
+fn no_network(
+    tool_id: &str,
+    profile: &PermissionProfile,
+    grants: &Grants,
+    capability: &Capability,
+    named: &[Origin],
+) -> Option<Ruling> {
+    if !capability.network.is_empty() {
+        return None;
+    }
+    let wishes = match network::wishes(profile, named) {
+        Ok(wishes) if wishes.is_empty() => {
+            let message = format!("{tool_id} wants to use the network, and neither it nor its arguments say where to");
+            let refusal = Refusal::new(ErrorClass::PermissionDenied, "not_granted", message);
+            return Some(Ruling::deny(ReasonType::SafetyCheck, refusal));
+        }
+        Ok(wishes) => wishes,
+        Err(error) => {
+            let message = format!("{tool_id} asks for what this host cannot grant: {error:#}");
+            let refusal = Refusal::new(ErrorClass::CapabilityGap, "network_scope_not_supported", message);
+            return Some(Ruling::deny(ReasonType::SafetyCheck, refusal));
+        }
+    };
+    let why = if grants.network.is_empty() { "nothing allows it" } else { "what was granted does not cover that" };
+    let message = format!("{tool_id} wants to reach {wishes}, and {why}; --allow-net=HOST grants a host");
+    let refusal = Refusal::new(ErrorClass::PermissionDenied, "not_granted", message);
+    Some(Ruling::deny(ReasonType::Mode, refusal))
+}
+
 fn not_grantable(tool_id: &str, kind: &AccessKind) -> Ruling {
     let word = serde_json::to_value(kind).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
     let message = format!("{tool_id} asks for `{word}`, which this host cannot grant");
@@ -212,7 +247,9 @@ fn rules_used(capability: &Capability, grants: &Grants) -> Vec<String> {
         .iter()
         .chain(&grants.read)
         .filter(|grant| capability.mounts.iter().any(|mount| mount.guest == grant.guest))
-        .map(|grant| grant.rule.clone())
+        .map(|grant| grant.rule.as_str())
+        .chain(capability.network.rules())
+        .map(str::to_owned)
         .collect();
     rules.dedup();
     rules

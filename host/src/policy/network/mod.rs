@@ -7,8 +7,9 @@ mod rule;
 use std::net::IpAddr;
 
 use anyhow::{Context, bail};
+use serde_json::Value;
 
-use crate::record::{AccessKind, PermissionProfile, WriteEffect};
+use crate::record::{AccessKind, Input, PermissionProfile, WriteEffect};
 
 pub use address::special;
 pub use origin::{HostName, Origin, Scheme};
@@ -30,6 +31,11 @@ pub struct NetworkGrants {
 }
 
 impl NetworkGrants {
+    /// Whether nothing was granted.
+    pub fn is_empty(&self) -> bool {
+        self.allow.is_empty()
+    }
+
     pub(super) fn allow(&mut self, spec: &str) -> anyhow::Result<()> {
         self.allow.push(Rule::allow(spec, "--allow-net")?);
         Ok(())
@@ -148,14 +154,14 @@ impl Network {
 
 /// A profile's `network_scope` (AT-PERM-06): patterns with commas between them, or the words `none`, `any` and
 /// `argument`. Absent, it declares nothing.
-pub(super) struct Scope {
+struct Scope {
     patterns: Vec<Rule>,
     /// The origins that a call's arguments name.
-    pub(super) argument: bool,
+    argument: bool,
 }
 
 impl Scope {
-    pub(super) fn of(profile: &PermissionProfile) -> anyhow::Result<Self> {
+    fn of(profile: &PermissionProfile) -> anyhow::Result<Self> {
         let text = profile.network_scope.as_deref().unwrap_or("none");
         if text.len() > SCOPE_BYTES_MAX {
             bail!("network_scope is longer than {SCOPE_BYTES_MAX} bytes");
@@ -174,6 +180,31 @@ impl Scope {
         }
         Ok(scope)
     }
+}
+
+/// The origins that a call names in its argument `url`, a URL or a list of them; looked for only where the profile's
+/// scope has the word `argument`.
+pub(super) fn named_by(profile: &PermissionProfile, input: &Input) -> Vec<Origin> {
+    let wanted = profile.wants(&AccessKind::Network) && Scope::of(profile).is_ok_and(|scope| scope.argument);
+    let value = if wanted { input.value().ok().and_then(|value| value.get("url")) } else { None };
+    let urls = match value {
+        Some(Value::Array(urls)) => urls.as_slice(),
+        Some(url) => std::slice::from_ref(url),
+        None => &[],
+    };
+    urls.iter().take(SCOPE_PATTERNS_MAX).filter_map(|url| Origin::of_url(url.as_str()?)).collect()
+}
+
+/// Where a tool wants to go, in words that can be granted. Fails for a scope that asks for more than requests.
+pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::Result<String> {
+    let scope = Scope::of(profile)?;
+    let patterns = scope.patterns.iter().map(ToString::to_string);
+    let mut wishes: Vec<String> = patterns.collect();
+    if scope.argument {
+        wishes.extend(named.iter().map(ToString::to_string));
+    }
+    wishes.dedup();
+    Ok(wishes.join(", "))
 }
 
 #[cfg(test)]

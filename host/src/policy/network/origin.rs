@@ -124,8 +124,26 @@ mod tests {
     #[test]
     fn what_can_be_read_in_two_ways_is_no_host() {
         let wrong = [
-            "", ".", "a..b", "127.1", "0", "2130706433", "0177.0.0.1", "0x7f.1", "0x7f000001", "1.2.3.4.", "127.0.0.1.5",
-            "a%2eb", "b\u{fc}cher.example", "[::1%25eth0]", "::1", "[127.0.0.1]", "-a.example", "a b", "*.example", "a@b",
+            "",
+            ".",
+            "a..b",
+            "127.1",
+            "0",
+            "2130706433",
+            "0177.0.0.1",
+            "0x7f.1",
+            "0x7f000001",
+            "1.2.3.4.",
+            "127.0.0.1.5",
+            "a%2eb",
+            "b\u{fc}cher.example",
+            "[::1%25eth0]",
+            "::1",
+            "[127.0.0.1]",
+            "-a.example",
+            "a b",
+            "*.example",
+            "a@b",
         ];
         for text in wrong {
             assert_eq!(HostName::parse(text), None, "{text}");

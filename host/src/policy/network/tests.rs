@@ -24,8 +24,7 @@ fn reading(scope: &str, allow: &[&str], deny: &[&str]) -> Network {
 /// What is decided on a request to `origin`, whose host has `address`.
 fn decided(network: &Network, origin: &str, address: &str) -> Result<(), &'static str> {
     let origin = Origin::of_url(origin).unwrap();
-    let request =
-        Request { scheme: origin.scheme, host: &origin.host, port: origin.port, method: "GET", path: "/" };
+    let request = Request { scheme: origin.scheme, host: &origin.host, port: origin.port, method: "GET", path: "/" };
     let checked = network.check(&request).and_then(|()| network.check_address(&request, address.parse().unwrap()));
     checked.map_err(|error| error.code)
 }
@@ -34,10 +33,7 @@ fn decided(network: &Network, origin: &str, address: &str) -> Result<(), &'stati
 fn only_what_is_declared_and_granted_remains() {
     let allowed = |network: Network| network.allowed().iter().map(ToString::to_string).collect::<Vec<_>>();
     let network = reading("https://*.ex.test, http://127.0.0.1:80", &["https://*:*", "other.test"], &[]);
-    assert_eq!(
-        allowed(network),
-        ["GET+HEAD+OPTIONS@https://*.ex.test:443"],
-    );
+    assert_eq!(allowed(network), ["GET+HEAD+OPTIONS@https://*.ex.test:443"],);
     assert!(reading("none", &["ex.test"], &[]).is_empty() && reading("any", &[], &[]).is_empty());
     assert!(reading("ftp://x", &["ex.test"], &[]).is_empty());
     let mutating = profile("any", &[WriteEffect::RemoteMutation]);
@@ -48,7 +44,8 @@ fn only_what_is_declared_and_granted_remains() {
 
 #[test]
 fn the_arguments_of_a_call_narrow_it() {
-    let named: Vec<Origin> = ["https://a.ex.test/x", "http://b.test"].iter().filter_map(|u| Origin::of_url(u)).collect();
+    let named: Vec<Origin> =
+        ["https://a.ex.test/x", "http://b.test"].iter().filter_map(|u| Origin::of_url(u)).collect();
     let profile = profile("argument", &[WriteEffect::None]);
     let network = Network::effective(&profile, &grants(&["*.ex.test", "c.test"], &[]), &named);
     assert_eq!(decided(&network, "https://a.ex.test", "1.1.1.1"), Ok(()));
