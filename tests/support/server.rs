@@ -84,9 +84,7 @@ impl Server {
                 std::thread::spawn(move || {
                     let held = socket.try_clone().unwrap();
                     let stream: Box<dyn Stream> = match tls {
-                        Some(config) => {
-                            Box::new(StreamOwned::new(ServerConnection::new(config).unwrap(), socket))
-                        }
+                        Some(config) => Box::new(StreamOwned::new(ServerConnection::new(config).unwrap(), socket)),
                         None => Box::new(socket),
                     };
                     serve(&mut Visit { stream, socket: held, seen });

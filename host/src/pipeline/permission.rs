@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::policy::{self, Case, Declared, Outcome, Permit, Question, Subject};
-use crate::record::{ErrorClass, EventType, Refusal, Status};
+use crate::executor::Check;
+use crate::policy::{self, Case, Declared, Explanation, Outcome, Permit, Question, Subject, Verdict};
+use crate::record::{ErrorClass, EventType, Input, Refusal, SafetyFacts, Status};
 
 use super::journey::{Journey, Prepared};
 
@@ -21,27 +22,7 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     check_call_input(journey, &tool, &input)?;
     journey.invocation.permission_input = Some(input.to_value());
     journey.invocation.permission_input_ref = Some(input.reference().to_owned());
-    let subject = Subject {
-        invocation_id: journey.invocation.invocation_id,
-        component: Arc::clone(tool.component()),
-        tool: Arc::clone(tool.name()),
-        attempt: 1,
-    };
-    let limits = journey.request.limits.clone().with_timeout_ms(tool.timeout_ms());
-    let declaration = tool.declaration();
-    let verdict = policy::decide(Case {
-        subject,
-        input: input.clone(),
-        limits,
-        declared: Declared {
-            tool_id: &declaration.tool_id,
-            namespace: &declaration.namespace,
-            name: &declaration.name,
-            profile: tool.permission_profile(),
-        },
-        grants: &journey.request.grants,
-        policy: &journey.request.policy,
-    });
+    let verdict = verdict(journey, &tool, &input).await;
     let decision = verdict.decision;
     let summary = json!({
         "decision_id": decision.decision_id,
@@ -63,6 +44,66 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     Ok(Permitted { tool, permit })
 }
 
+/// What policy says of `input`, under the grants and rules of the request.
+async fn verdict(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Verdict {
+    let classified = classify(journey, tool, input).await;
+    policy::decide(case(journey, tool, input, classified))
+}
+
+/// Why policy would say what it would say, without a permit at its end.
+pub(super) async fn explain(journey: &Journey<'_>, prepared: &Prepared) -> Result<Explanation, Refusal> {
+    let Prepared { tool, input } = prepared;
+    check_call_input(journey, tool, input)?;
+    let classified = classify(journey, tool, input).await;
+    Ok(policy::explain(&case(journey, tool, input, classified)))
+}
+
+fn case<'a>(journey: &'a Journey<'_>, tool: &'a Tool, input: &Input, classified: Option<SafetyFacts>) -> Case<'a> {
+    Case {
+        subject: Subject {
+            invocation_id: journey.invocation.invocation_id,
+            component: Arc::clone(tool.component()),
+            tool: Arc::clone(tool.name()),
+            attempt: 1,
+        },
+        input: input.clone(),
+        limits: journey.request.limits.clone().with_timeout_ms(tool.timeout_ms()),
+        declared: declared(tool),
+        classified,
+        grants: &journey.request.grants,
+        policy: &journey.request.policy,
+        protected: &journey.services.protected,
+    }
+}
+
+fn declared(tool: &Tool) -> Declared<'_> {
+    let declaration = tool.declaration();
+    Declared {
+        tool_id: &declaration.tool_id,
+        namespace: &declaration.namespace,
+        name: &declaration.name,
+        profile: tool.permission_profile(),
+        facts: tool.facts(),
+        subjects: tool.subjects(),
+    }
+}
+
+/// What the tool says of this one input, if it can: it narrows the call, and widens nothing.
+async fn classify(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Option<SafetyFacts> {
+    if !tool.classifies() {
+        return None;
+    }
+    let limits = journey.request.limits.for_checks();
+    let check = Check {
+        component: tool.component(),
+        tool: tool.name(),
+        input: input.text(),
+        limits: &limits,
+        cancellation: &journey.request.cancellation,
+    };
+    journey.services.executor.classify(check).await
+}
+
 fn nobody_to_ask(question: &Question) -> Refusal {
     let brief = question.brief();
     let message = format!("{} needs an approval ({}), and there is nobody to ask", brief.tool_id, brief.reason);
@@ -70,7 +111,7 @@ fn nobody_to_ask(question: &Question) -> Refusal {
 }
 
 /// What the tool gets must satisfy its contract also after hooks changed it (AT-IN-02).
-fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &crate::record::Input) -> Result<(), Refusal> {
+fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
     let contract = tool.contract();
     if input.is(&journey.request.input) && !contract.has_runtime_schema() {
         return Ok(());

@@ -11,6 +11,7 @@ mod declaration;
 mod error;
 mod event;
 mod execution_profile;
+mod facts;
 mod id;
 mod input;
 mod interface;
@@ -35,6 +36,7 @@ pub use declaration::{InputContract, Lifecycle, OutputContract, ToolDeclaration,
 pub use error::{ErrorClass, Recoverability, Refusal, Retry, ToolError};
 pub use event::{EventType, ToolEvent};
 pub use execution_profile::ExecutionProfile;
+pub use facts::{SafetyFacts, SubjectField, SubjectKind};
 pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, ProgressId, ResultId};
 pub use input::{Input, digest};
 pub use interface::ToolInterface;

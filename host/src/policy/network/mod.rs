@@ -7,9 +7,11 @@ mod rule;
 use std::net::IpAddr;
 
 use anyhow::{Context, bail};
-use serde_json::Value;
+use url::Url;
 
-use crate::record::{AccessKind, Input, PermissionProfile, WriteEffect};
+use crate::record::{AccessKind, PermissionProfile, RuleSource, WriteEffect};
+
+use super::UrlPattern;
 
 pub use address::special;
 pub use origin::{HostName, Origin, Scheme};
@@ -36,14 +38,19 @@ impl NetworkGrants {
         self.allow.is_empty()
     }
 
-    pub(super) fn allow(&mut self, spec: &str) -> anyhow::Result<()> {
-        self.allow.push(Rule::allow(spec, "--allow-net")?);
+    pub(super) fn allow(&mut self, spec: &str, words: &str, source: RuleSource) -> anyhow::Result<()> {
+        self.allow.push(Rule::allow(spec, words, source)?);
         Ok(())
     }
 
-    pub(super) fn deny(&mut self, spec: &str) -> anyhow::Result<()> {
-        self.deny.push(Rule::deny(spec, "--deny-net")?);
+    pub(super) fn deny(&mut self, spec: &str, words: &str, source: RuleSource) -> anyhow::Result<()> {
+        self.deny.push(Rule::deny(spec, words, source)?);
         Ok(())
+    }
+
+    pub(super) fn extend(&mut self, other: &Self) {
+        self.allow.extend(other.allow.iter().cloned());
+        self.deny.extend(other.deny.iter().cloned());
     }
 }
 
@@ -72,24 +79,30 @@ pub struct NotAllowed {
 pub struct Network {
     allow: Vec<Rule>,
     deny: Vec<Rule>,
+    /// What rules close; see `[[rule]]`.
+    closed: Vec<UrlPattern>,
 }
 
 impl Network {
-    /// What `profile` declares and `grants` allows. `named` are the origins that the call's own arguments name: a scope
-    /// with the word `argument` reaches these and no others. Unless the profile says `remote_mutation`, only methods
-    /// that change nothing remain. A scope that cannot be understood declares nothing.
-    pub fn effective(profile: &PermissionProfile, grants: &NetworkGrants, named: &[Origin]) -> Self {
+    /// What `profile` declares and `grants` allows. `named` are the origins that the call's own arguments name: the word
+    /// `argument` of a scope means them, and patterns reach no others where there are any. Unless the profile says
+    /// `remote_mutation`, only methods that change nothing remain. A scope that cannot be understood declares nothing.
+    /// `closed` stays closed.
+    pub fn effective(
+        profile: &PermissionProfile,
+        grants: &NetworkGrants,
+        named: &[Origin],
+        closed: &[UrlPattern],
+    ) -> Self {
         if !profile.wants(&AccessKind::Network) || grants.allow.is_empty() {
             return Self::default();
         }
-        let Ok(Scope { mut patterns, argument }) = Scope::of(profile) else { return Self::default() };
-        if argument {
-            patterns.extend(named.iter().map(Rule::origin));
-        }
-        let mutating = profile.write_effects.contains(&WriteEffect::RemoteMutation);
+        let Ok(scope) = Scope::of(profile) else { return Self::default() };
+        let wanted = scope.narrowed(named);
+        let mutating = profile.has_effect(&WriteEffect::RemoteMutation);
         let mut allow: Vec<Rule> = Vec::new();
         for grant in &grants.allow {
-            let met = patterns.iter().filter_map(|pattern| grant.meet(pattern));
+            let met = wanted.iter().filter_map(|pattern| grant.meet(pattern));
             let met = met.filter_map(|rule| if mutating { Some(rule) } else { rule.safe() });
             for rule in met {
                 if !allow.contains(&rule) {
@@ -97,8 +110,10 @@ impl Network {
                 }
             }
         }
-        let deny = if allow.is_empty() { Vec::new() } else { grants.deny.clone() };
-        Self { allow, deny }
+        if allow.is_empty() {
+            return Self::default();
+        }
+        Self { allow, deny: grants.deny.clone(), closed: closed.to_vec() }
     }
 
     /// Whether no request at all can leave.
@@ -117,15 +132,13 @@ impl Network {
     }
 
     /// The grants behind it, as they were written.
-    pub(super) fn rules(&self) -> impl Iterator<Item = &str> {
-        self.allow.iter().map(|rule| rule.words.as_str())
+    pub(super) fn rules(&self) -> impl Iterator<Item = (&str, RuleSource)> {
+        self.allow.iter().map(|rule| (rule.words.as_str(), rule.source))
     }
 
     /// Decides on `request` before anything is looked up or sent.
     pub fn check(&self, request: &Request<'_>) -> Result<(), NotAllowed> {
-        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(request, request.host)) {
-            return Err(NotAllowed { code: "denied_by_rule", rule: rule.words.clone() });
-        }
+        self.check_denials(request, request.host)?;
         if !self.allow.iter().any(|rule| rule.covers(request, request.host)) {
             return Err(NotAllowed { code: "not_granted", rule: "no grant covers it".to_owned() });
         }
@@ -139,9 +152,7 @@ impl Network {
     /// have been granted as an address itself, or be this machine's own where `localhost` was granted.
     pub fn check_address(&self, request: &Request<'_>, address: IpAddr) -> Result<(), NotAllowed> {
         let host = HostName::Address(address);
-        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(request, &host)) {
-            return Err(NotAllowed { code: "denied_by_rule", rule: rule.words.clone() });
-        }
+        self.check_denials(request, &host)?;
         let Some(purpose) = special(address) else { return Ok(()) };
         let named = |host: &HostName| self.allow.iter().any(|rule| rule.named && rule.covers(request, host));
         let local = matches!(request.host, HostName::Name(name) if name == LOCALHOST) && address.is_loopback();
@@ -149,6 +160,24 @@ impl Network {
             return Ok(());
         }
         Err(NotAllowed { code: "special_address", rule: format!("{purpose} address") })
+    }
+
+    /// Whether something denies `request`, going to `host`.
+    fn check_denials(&self, request: &Request<'_>, host: &HostName) -> Result<(), NotAllowed> {
+        let denied = |rule: &str| Err(NotAllowed { code: "denied_by_rule", rule: rule.to_owned() });
+        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(request, host)) {
+            return denied(&rule.words);
+        }
+        if self.closed.is_empty() {
+            return Ok(());
+        }
+        let url = format!("{}://{host}:{}{}", request.scheme.as_str(), request.port, request.path);
+        // What is no URL cannot be compared, and so is not sent.
+        let Ok(url) = Url::parse(&url) else { return denied("a rule about URLs") };
+        match self.closed.iter().find(|pattern| pattern.covers(&url, false)) {
+            Some(pattern) => denied(&format!("a rule closes {}", pattern.text())),
+            None => Ok(()),
+        }
     }
 }
 
@@ -180,31 +209,27 @@ impl Scope {
         }
         Ok(scope)
     }
-}
 
-/// The origins that a call names in its argument `url`, a URL or a list of them; looked for only where the profile's
-/// scope has the word `argument`.
-pub(super) fn named_by(profile: &PermissionProfile, input: &Input) -> Vec<Origin> {
-    let wanted = profile.wants(&AccessKind::Network) && Scope::of(profile).is_ok_and(|scope| scope.argument);
-    let value = if wanted { input.value().ok().and_then(|value| value.get("url")) } else { None };
-    let urls = match value {
-        Some(Value::Array(urls)) => urls.as_slice(),
-        Some(url) => std::slice::from_ref(url),
-        None => &[],
-    };
-    urls.iter().take(SCOPE_PATTERNS_MAX).filter_map(|url| Origin::of_url(url.as_str()?)).collect()
+    /// What a call with `named` in its arguments may want.
+    fn narrowed(self, named: &[Origin]) -> Vec<Rule> {
+        let origins = named.iter().map(Rule::origin);
+        if self.argument {
+            self.patterns.into_iter().chain(origins).collect()
+        } else if named.is_empty() {
+            self.patterns
+        } else {
+            origins.flat_map(|origin| self.patterns.iter().filter_map(move |pattern| origin.meet(pattern))).collect()
+        }
+    }
 }
 
 /// Where a tool wants to go, in words that can be granted. Fails for a scope that asks for more than requests.
 pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::Result<String> {
     let scope = Scope::of(profile)?;
-    let patterns = scope.patterns.iter().map(ToString::to_string);
-    let mut wishes: Vec<String> = patterns.collect();
-    if scope.argument {
-        wishes.extend(named.iter().map(ToString::to_string));
+    if !named.is_empty() {
+        return Ok(named.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
     }
-    wishes.dedup();
-    Ok(wishes.join(", "))
+    Ok(scope.patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use url::Url;
+
 /// How a server is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
@@ -83,10 +85,9 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The origin of an absolute `http` or `https` URL. `None` for anything else, also for a URL with a user name: it
-    /// is there to be mistaken for a host.
-    pub fn of_url(text: &str) -> Option<Self> {
-        let url = url::Url::parse(text).ok()?;
+    /// The origin of an `http` or `https` URL. `None` for anything else, also for a URL with a user name: it is there to
+    /// be mistaken for a host.
+    pub fn of_url(url: &Url) -> Option<Self> {
         let scheme = Scheme::parse(url.scheme())?;
         if !url.username().is_empty() || url.password().is_some() {
             return None;
@@ -111,7 +112,7 @@ impl fmt::Display for Origin {
 
 #[cfg(test)]
 mod tests {
-    use super::{HostName, Origin};
+    use super::{HostName, Origin, Url};
 
     #[test]
     fn a_host_has_one_spelling() {
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_origin_of_a_url_is_what_a_browser_would_ask() {
-        let of = |url: &str| Origin::of_url(url).map(|origin| origin.to_string());
+        let of = |url: &str| Url::parse(url).ok().and_then(|url| Origin::of_url(&url)).map(|origin| origin.to_string());
         assert_eq!(of("https://Example.com:443/a?b"), Some("https://example.com".to_owned()));
         assert_eq!(of("http://b\u{fc}cher.example:81"), Some("http://xn--bcher-kva.example:81".to_owned()));
         assert_eq!(of("http://2130706433/"), Some("http://127.0.0.1".to_owned()));

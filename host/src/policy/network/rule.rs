@@ -2,6 +2,8 @@ use std::fmt;
 
 use anyhow::{Context, bail};
 
+use crate::record::RuleSource;
+
 use super::{HostName, Origin, Request, Scheme};
 
 /// Methods that change nothing on the other side.
@@ -28,6 +30,7 @@ pub struct Rule {
     pub(super) named: bool,
     /// How it was written, for the record: `--allow-net=api.example.com`.
     pub(super) words: String,
+    pub(super) source: RuleSource,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,28 +49,25 @@ enum Methods {
 }
 
 impl Rule {
-    /// A grant.
-    pub(super) fn allow(spec: &str, flag: &str) -> anyhow::Result<Self> {
-        let mut rule = Self::parse(spec, true).with_context(|| format!("{flag}={spec}"))?;
+    /// A grant, and how it was written.
+    pub(super) fn allow(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
+        let mut rule = Self::parse(spec, true)?;
         rule.named = match &rule.host {
             HostPattern::Is(HostName::Address(address)) => {
                 if address.is_unspecified() || address.to_canonical() != *address {
-                    bail!("{flag}={spec}: write the address that is meant, such as 127.0.0.1");
+                    bail!("write the address that is meant, such as 127.0.0.1");
                 }
                 true
             }
             HostPattern::Is(HostName::Name(name)) => name == super::LOCALHOST,
             HostPattern::Any | HostPattern::Below(_) => false,
         };
-        rule.words = format!("{flag}={spec}");
-        Ok(rule)
+        Ok(Self { words: words.to_owned(), source, ..rule })
     }
 
     /// A denial: what is not said means everything.
-    pub(super) fn deny(spec: &str, flag: &str) -> anyhow::Result<Self> {
-        let mut rule = Self::parse(spec, false).with_context(|| format!("{flag}={spec}"))?;
-        rule.words = format!("{flag}={spec}");
-        Ok(rule)
+    pub(super) fn deny(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
+        Ok(Self { words: words.to_owned(), source, ..Self::parse(spec, false)? })
     }
 
     /// A pattern of a tool's `network_scope`.
@@ -85,6 +85,7 @@ impl Rule {
             path: "/".to_owned(),
             named: false,
             words: String::new(),
+            source: RuleSource::CliArg,
         }
     }
 
@@ -124,7 +125,7 @@ impl Rule {
             None => None,
         };
         let path = if path.is_empty() { "/" } else { path }.to_owned();
-        Ok(Self { scheme, host: HostPattern::parse(host)?, port, methods, path, named: false, words: String::new() })
+        Ok(Self { scheme, host: HostPattern::parse(host)?, port, methods, path, ..Self::any() })
     }
 
     /// What this rule and `other` both cover. The words and the naming are this rule's.
@@ -141,6 +142,7 @@ impl Rule {
             },
             named: self.named,
             words: self.words.clone(),
+            source: self.source,
         })
     }
 

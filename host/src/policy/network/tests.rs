@@ -12,18 +12,22 @@ fn profile(scope: &str, effects: &[WriteEffect]) -> PermissionProfile {
 
 fn grants(allow: &[&str], deny: &[&str]) -> NetworkGrants {
     let mut grants = NetworkGrants::default();
-    allow.iter().for_each(|spec| grants.allow(spec).unwrap());
-    deny.iter().for_each(|spec| grants.deny(spec).unwrap());
+    allow.iter().for_each(|spec| grants.allow(spec, spec, RuleSource::CliArg).unwrap());
+    deny.iter().for_each(|spec| grants.deny(spec, spec, RuleSource::CliArg).unwrap());
     grants
 }
 
 fn reading(scope: &str, allow: &[&str], deny: &[&str]) -> Network {
-    Network::effective(&profile(scope, &[WriteEffect::None]), &grants(allow, deny), &[])
+    Network::effective(&profile(scope, &[WriteEffect::None]), &grants(allow, deny), &[], &[])
+}
+
+fn of(url: &str) -> Option<Origin> {
+    Origin::of_url(&url::Url::parse(url).unwrap())
 }
 
 /// What is decided on a request to `origin`, whose host has `address`.
 fn decided(network: &Network, origin: &str, address: &str) -> Result<(), &'static str> {
-    let origin = Origin::of_url(origin).unwrap();
+    let origin = of(origin).unwrap();
     let request = Request { scheme: origin.scheme, host: &origin.host, port: origin.port, method: "GET", path: "/" };
     let checked = network.check(&request).and_then(|()| network.check_address(&request, address.parse().unwrap()));
     checked.map_err(|error| error.code)
@@ -37,22 +41,21 @@ fn only_what_is_declared_and_granted_remains() {
     assert!(reading("none", &["ex.test"], &[]).is_empty() && reading("any", &[], &[]).is_empty());
     assert!(reading("ftp://x", &["ex.test"], &[]).is_empty());
     let mutating = profile("any", &[WriteEffect::RemoteMutation]);
-    let network = Network::effective(&mutating, &grants(&["POST@ex.test"], &[]), &[]);
+    let network = Network::effective(&mutating, &grants(&["POST@ex.test"], &[]), &[], &[]);
     assert_eq!(allowed(network), ["POST@https://ex.test:443"]);
     assert!(reading("any", &["POST@ex.test"], &[]).is_empty());
 }
 
 #[test]
 fn the_arguments_of_a_call_narrow_it() {
-    let named: Vec<Origin> =
-        ["https://a.ex.test/x", "http://b.test"].iter().filter_map(|u| Origin::of_url(u)).collect();
+    let named: Vec<Origin> = ["https://a.ex.test/x", "http://b.test"].iter().filter_map(|url| of(url)).collect();
     let profile = profile("argument", &[WriteEffect::None]);
-    let network = Network::effective(&profile, &grants(&["*.ex.test", "c.test"], &[]), &named);
+    let network = Network::effective(&profile, &grants(&["*.ex.test", "c.test"], &[]), &named, &[]);
     assert_eq!(decided(&network, "https://a.ex.test", "1.1.1.1"), Ok(()));
     for other in ["https://b.ex.test", "https://c.test", "http://b.test"] {
         assert_eq!(decided(&network, other, "1.1.1.1"), Err("not_granted"));
     }
-    assert!(Network::effective(&profile, &grants(&["*.ex.test"], &[]), &[]).is_empty());
+    assert!(Network::effective(&profile, &grants(&["*.ex.test"], &[]), &[], &[]).is_empty());
 }
 
 #[test]

@@ -38,7 +38,8 @@ impl Guest for Egress {
                 tool("change", Access::Network, "Sends requests that change something")
                     .permits("write_effects", json!(["remote_mutation"])),
                 tool("narrowed", Access::Network, "Sends requests to the host of its argument")
-                    .permits("network_scope", "argument"),
+                    .permits("network_scope", "argument")
+                    .claims("permission_subjects", json!({ "/url": "url" })),
                 tool("scoped", Access::Network, "Sends requests to two hosts")
                     .permits("network_scope", "http://127.0.0.1:*, http://*.ex.test:*"),
                 tool("unscoped", Access::Network, "Does not say where to").permits("network_scope", Value::Null),

@@ -1,5 +1,6 @@
 use super::super::{HostName, Request, Scheme};
 use super::Rule;
+use crate::record::RuleSource;
 
 fn covers(rule: &Rule, url: &str, method: &str) -> bool {
     let (scheme, rest) = url.split_once("://").unwrap();
@@ -13,7 +14,7 @@ fn covers(rule: &Rule, url: &str, method: &str) -> bool {
 }
 
 fn allow(spec: &str) -> Rule {
-    Rule::allow(spec, "--allow-net").unwrap()
+    Rule::allow(spec, spec, RuleSource::CliArg).unwrap()
 }
 
 #[test]
@@ -54,9 +55,9 @@ fn methods_and_paths_narrow() {
 
 #[test]
 fn a_denial_means_everything_that_it_does_not_say() {
-    let rule = Rule::deny("ex.test", "--deny-net").unwrap();
+    let rule = Rule::deny("ex.test", "", RuleSource::CliArg).unwrap();
     assert_eq!(rule.to_string(), "*://ex.test:*");
-    let path = Rule::deny("ex.test/admin", "--deny-net").unwrap();
+    let path = Rule::deny("ex.test/admin", "", RuleSource::CliArg).unwrap();
     let host = HostName::parse("ex.test").unwrap();
     let touches = |path_of: &str| {
         path.touches(&Request { scheme: Scheme::Http, host: &host, port: 1, method: "GET", path: path_of }, &host)
@@ -102,6 +103,6 @@ fn a_pattern_that_could_mean_two_things_is_refused() {
         "::1",
     ];
     for spec in wrong {
-        assert!(Rule::allow(spec, "--allow-net").is_err(), "{spec}");
+        assert!(Rule::allow(spec, spec, RuleSource::CliArg).is_err(), "{spec}");
     }
 }
