@@ -48,6 +48,21 @@ pub trait Observer: Send + Sync {
     fn progress(&self, update: GuestProgress);
     /// The guest has seen that it should stop.
     fn cancel_acknowledged(&self);
+    /// The sandbox kept the guest from something. The guest was told, and may go on.
+    fn denied(&self, denial: SandboxDenial);
+}
+
+/// Something that the sandbox kept a guest from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxDenial {
+    /// `network`.
+    pub capability: &'static str,
+    /// What the guest wanted, bounded and printable: method and origin of a request.
+    pub target: String,
+    /// `public`, `loopback address`, `malformed`, ..
+    pub target_class: String,
+    /// The rule that it met.
+    pub rule: String,
 }
 
 /// A progress update as far as a guest may author it.

@@ -15,6 +15,7 @@ mod narrowing;
 mod neighbours;
 mod profiles;
 mod races;
+mod network;
 mod space;
 mod traps;
 mod world;

@@ -105,6 +105,11 @@ impl Test {
         self.grant(|grants| grants.allow_write(folder.to_str().unwrap()).unwrap())
     }
 
+    /// Grants requests, as `--allow-net` does.
+    pub(crate) fn net(self, spec: &str) -> Self {
+        self.grant(|grants| grants.allow_net(spec).unwrap())
+    }
+
     pub(crate) fn limit(mut self, limit: impl FnOnce(&mut Limits)) -> Self {
         limit(&mut self.limits);
         self

@@ -4,12 +4,16 @@
 mod call;
 mod guests;
 mod program;
+mod resolver;
 mod schemas;
+mod server;
 
 pub(crate) use call::{Called, Test, host, scratch};
 pub(crate) use guests::{component, fixture, wat};
 pub(crate) use program::{Hotcell, Ran};
+pub(crate) use resolver::ScriptedResolver;
 pub(crate) use schemas::{check_one, check_record};
+pub(crate) use server::{Identity, Server, Visit};
 
 use std::path::{Path, PathBuf};
 

@@ -24,12 +24,19 @@ pub(super) struct GrantOptions {
     /// Let the tool see an environment variable
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     allow_env: Vec<String>,
+    /// Let the tool send requests: [METHOD+METHOD@][https://]HOST[:PORT][/PATH], HOST a name, *.NAME, * or an address.
+    /// http://, and addresses that are not public, only where they are written out
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    allow_net: Vec<String>,
     /// Keep a path closed, whatever is allowed
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     deny_read: Vec<String>,
     /// Keep a path unchanged, whatever is allowed
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     deny_write: Vec<String>,
+    /// Keep requests from being sent, whatever is allowed
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    deny_net: Vec<String>,
 }
 
 impl GrantOptions {
@@ -41,6 +48,8 @@ impl GrantOptions {
             (GrantWord::Env, &self.allow_env),
             (GrantWord::DenyRead, &self.deny_read),
             (GrantWord::DenyWrite, &self.deny_write),
+            (GrantWord::Net, &self.allow_net),
+            (GrantWord::DenyNet, &self.deny_net),
         ] {
             specs.iter().try_for_each(|spec| grants.add(word, spec, &Provenance::COMMAND_LINE))?;
         }

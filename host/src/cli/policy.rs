@@ -157,6 +157,7 @@ fn capability(explained: &Explanation) -> Value {
     json!({
         "mounts": mounts.collect::<Vec<_>>(),
         "closed": closed.collect::<Vec<_>>(),
+        "network": capability.network.allowed().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "closed_urls": capability.closed_urls.iter().map(|url| url.text()).collect::<Vec<_>>(),
         "scratch": capability.scratch,
         "environment": capability.environment.iter().map(|(name, _)| name).collect::<Vec<_>>(),

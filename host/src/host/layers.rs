@@ -88,6 +88,8 @@ impl Layers {
             (GrantWord::Env, &file.grants.env),
             (GrantWord::DenyRead, &file.grants.deny_read),
             (GrantWord::DenyWrite, &file.grants.deny_write),
+            (GrantWord::Net, &file.grants.net),
+            (GrantWord::DenyNet, &file.grants.deny_net),
         ] {
             for spec in specs {
                 self.grants.add(word, spec, &said).with_context(|| file.place_of(spec))?;
@@ -169,7 +171,6 @@ impl LimitsOfFiles {
 /// Words that no part of this host acts on. To pass them over would be to promise what is not kept.
 fn refuse_what_nobody_heeds(file: &ConfigFile) -> anyhow::Result<()> {
     let unheeded = [
-        ("grants.net", !file.grants.net.is_empty()),
         ("grants.secret", !file.grants.secret.is_empty()),
         ("[approvals]", file.approvals.expire.is_some()),
         ("[[hook]]", !file.hooks.is_empty()),

@@ -3,7 +3,8 @@ use std::path::{Path, PathBuf};
 use crate::record::{AccessKind, PermissionProfile};
 
 use super::named::mount_of;
-use super::{Grants, PathPattern, UrlPattern};
+use super::network::Origin;
+use super::{Grants, Network, PathPattern, UrlPattern};
 
 /// A folder of the host that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Denial {
 pub struct Capability {
     pub mounts: Vec<Mount>,
     pub denials: Vec<Denial>,
+    /// The requests that may be sent.
+    pub network: Network,
     /// URLs that stay closed, whatever the network grants allow.
     pub closed_urls: Vec<UrlPattern>,
     /// A folder of the call's own, made for it and gone after it: the name that the guest has for it.
@@ -40,7 +43,8 @@ pub struct Capability {
 const SCRATCH: &str = "/scratch";
 
 impl Capability {
-    /// What `profile` declares and `grants` allows: the intersection, without what `closed` closes.
+    /// What `profile` declares and `grants` allows: the intersection, without what `closed` closes. What the arguments name
+    /// of the network is not in it yet: see [`Self::reach`].
     pub fn effective(profile: &PermissionProfile, grants: &Grants, closed: &[Denial]) -> Self {
         let mut capability = Self::default();
         let writes = profile.wants_file_write();
@@ -70,6 +74,12 @@ impl Capability {
             .collect();
         capability.cwd = grants.cwd.as_deref().and_then(|cwd| capability.guest_path(cwd));
         capability
+    }
+
+    /// Gives the call the network: what `profile` declares and `grants` allows, narrowed to the origins that its arguments
+    /// name.
+    pub(super) fn reach(&mut self, profile: &PermissionProfile, grants: &Grants, named: &[Origin]) {
+        self.network = Network::effective(profile, &grants.network, named, &self.closed_urls);
     }
 
     fn mount(&mut self, host: &Path, guest: &str, writable: bool, closed: &[Denial]) {

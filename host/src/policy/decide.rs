@@ -7,6 +7,7 @@ use super::look::{Call, Look, closed_places};
 use super::missing::missing;
 use super::named::{Named, named};
 use super::narrow::narrow;
+use super::network::Origin;
 use super::{Brief, Capability, Case, Denial, Permit, Question, Touches, facts};
 
 /// The decision on one call, and what follows from it.
@@ -187,8 +188,10 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Cap
         named = &again;
     }
     wide.closed_urls = urls;
+    let origins: Vec<Origin> = named.urls.iter().filter_map(Origin::of_url).collect();
+    wide.reach(case.declared.profile, case.grants, &origins);
     for kind in &case.declared.profile.access_kinds {
-        if let Some(ruling) = missing(case, kind, &wide) {
+        if let Some(ruling) = missing(case, kind, &wide, &origins) {
             return Err(ruling);
         }
     }
@@ -296,6 +299,12 @@ fn allow(case: &Case<'_>, looks: &[Look], world: &Capability) -> Ruling {
         if stands_behind && !ruling.rule_refs.contains(&grant.rule) {
             ruling.source = ruling.source.or(Some(grant.source));
             ruling.rule_refs.push(grant.rule.clone());
+        }
+    }
+    for (words, source) in world.network.rules() {
+        if !ruling.rule_refs.iter().any(|known| known == words) {
+            ruling.source = ruling.source.or(Some(source));
+            ruling.rule_refs.push(words.to_owned());
         }
     }
     if ruling.source.is_none() && ruling.kind == ReasonType::Rule {

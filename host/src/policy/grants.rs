@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use crate::record::RuleSource;
 
 use super::place::{canonical, rooted};
-use super::{Denial, PathPattern, Provenance};
+use super::{Denial, NetworkGrants, PathPattern, Provenance};
 
 /// A folder that somebody granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub struct Grants {
     pub environment: Vec<(String, String)>,
     pub deny_read: Vec<ClosedPath>,
     pub deny_write: Vec<ClosedPath>,
+    pub network: NetworkGrants,
     /// The working directory of the caller: relative paths in arguments start here, where a grant covers it.
     pub cwd: Option<PathBuf>,
 }
@@ -51,6 +52,8 @@ pub enum GrantWord {
     Env,
     DenyRead,
     DenyWrite,
+    Net,
+    DenyNet,
 }
 
 impl GrantWord {
@@ -61,6 +64,8 @@ impl GrantWord {
             Self::Env => ("--allow-env", "env"),
             Self::DenyRead => ("--deny-read", "deny_read"),
             Self::DenyWrite => ("--deny-write", "deny_write"),
+            Self::Net => ("--allow-net", "net"),
+            Self::DenyNet => ("--deny-net", "deny_net"),
         };
         said.words(option, entry, spec)
     }
@@ -68,7 +73,7 @@ impl GrantWord {
 
 impl Grants {
     /// Adds what `word` says of `spec`: `HOST` or `HOST=GUEST` for folders, a name for the environment, a path for what is
-    /// closed. Fails where that is ambiguous, or leads nowhere; an environment variable that is not set grants nothing.
+    /// closed, a [`super::network::Rule`] for the network. Fails where that is ambiguous, or leads nowhere; an environment variable that is not set grants nothing.
     pub fn add(&mut self, word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<()> {
         let rule = word.words(spec, said);
         self.add_words(word, spec, said, &rule).with_context(|| rule.clone())
@@ -91,6 +96,8 @@ impl Grants {
             GrantWord::Env => self.environment.extend(variable(spec)?),
             GrantWord::DenyRead => self.deny_read.push(closed()?),
             GrantWord::DenyWrite => self.deny_write.push(closed()?),
+            GrantWord::Net => self.network.allow(spec, rule, said.source)?,
+            GrantWord::DenyNet => self.network.deny(spec, rule, said.source)?,
         }
         Ok(())
     }
@@ -120,6 +127,16 @@ impl Grants {
         self.add(GrantWord::DenyWrite, path, &Provenance::COMMAND_LINE)
     }
 
+    /// Adds `--allow-net=SPEC`: see [`super::network::Rule`] for what a `SPEC` looks like.
+    pub fn allow_net(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::Net, spec, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--deny-net=SPEC`: such requests are not sent, whatever is allowed.
+    pub fn deny_net(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::DenyNet, spec, &Provenance::COMMAND_LINE)
+    }
+
     /// Adds all that `other` grants and closes. Fails where one name would mean two folders.
     pub fn extend(&mut self, other: &Self) -> anyhow::Result<()> {
         for grant in &other.read {
@@ -133,6 +150,7 @@ impl Grants {
         self.environment.extend(other.environment.iter().cloned());
         self.deny_read.extend(other.deny_read.iter().cloned());
         self.deny_write.extend(other.deny_write.iter().cloned());
+        self.network.extend(&other.network);
         Ok(())
     }
 

@@ -1,14 +1,16 @@
 use crate::record::{AccessKind, ErrorClass, ReasonType, Refusal};
 
 use super::decide::Ruling;
+use super::network::{self, Origin};
 use super::{Capability, Case};
 
-/// Why `kind` is not covered by what was granted; nothing when it is.
-pub(super) fn missing(case: &Case<'_>, kind: &AccessKind, capability: &Capability) -> Option<Ruling> {
+/// Why `kind` is not covered by what was granted; nothing when it is. `named` are the origins in the arguments.
+pub(super) fn missing(case: &Case<'_>, kind: &AccessKind, capability: &Capability, named: &[Origin]) -> Option<Ruling> {
     let profile = case.declared.profile;
     let (covered, write) = match kind {
         AccessKind::FileRead => (!capability.mounts.is_empty() || capability.scratch.is_some(), false),
         AccessKind::FileWrite => (!profile.wants_file_write() || capability.is_writable(), true),
+        AccessKind::Network => return capability.network.is_empty().then(|| no_network(case, named)),
         other => return Some(not_grantable(case.declared.tool_id, other)),
     };
     (!covered).then(|| not_granted(case, capability, write))
@@ -42,6 +44,26 @@ fn not_granted(case: &Case<'_>, capability: &Capability, write: bool) -> Ruling 
         ruling.rule_refs = vec![rule.words.clone()];
     }
     ruling
+}
+
+/// Why no request may leave, although the tool says that it needs the network.
+fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
+    let tool_id = case.declared.tool_id;
+    let denied = |kind, class, code, message| Ruling::deny(kind, Refusal::new(class, code, message));
+    let wishes = match network::wishes(case.declared.profile, named) {
+        Ok(wishes) => wishes,
+        Err(error) => {
+            let message = format!("{tool_id} asks for what this host cannot grant: {error:#}");
+            return denied(ReasonType::SafetyCheck, ErrorClass::CapabilityGap, "network_scope_not_supported", message);
+        }
+    };
+    if wishes.is_empty() {
+        let message = format!("{tool_id} wants to use the network, and neither it nor its arguments say where to");
+        return denied(ReasonType::SafetyCheck, ErrorClass::PermissionDenied, "not_granted", message);
+    }
+    let why = if case.grants.network.is_empty() { "nothing allows it" } else { "what was granted does not cover that" };
+    let message = format!("{tool_id} wants to reach {wishes}, and {why}; --allow-net=HOST grants a host");
+    denied(ReasonType::Mode, ErrorClass::PermissionDenied, "not_granted", message)
 }
 
 fn not_grantable(tool_id: &str, kind: &AccessKind) -> Ruling {

@@ -35,7 +35,7 @@ pub struct Touches {
     pub reads: Vec<Mount>,
     /// Read and changed.
     pub writes: Vec<Mount>,
-    /// Origins, as they were granted.
+    /// What may be sent, and where: `GET+HEAD@https://api.example.com:443`.
     pub network: Vec<String>,
     /// Names, never values.
     pub secrets: Vec<String>,
@@ -47,7 +47,8 @@ impl Touches {
     pub(super) fn of(capability: &Capability) -> Self {
         let (writes, reads) = capability.mounts.iter().cloned().partition(|mount| mount.writable);
         let environment = capability.environment.iter().map(|(name, _)| name.clone()).collect();
-        Self { reads, writes, environment, ..Self::default() }
+        let network = capability.network.allowed().iter().map(ToString::to_string).collect();
+        Self { reads, writes, network, environment, ..Self::default() }
     }
 }
 

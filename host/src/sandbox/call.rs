@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::executor::{
-    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run, canceled,
+    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run, SandboxDenial, canceled,
 };
 use crate::policy::{Capability, Limits, Permit};
 use crate::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
@@ -17,6 +17,7 @@ use super::bindings::classifying::exports::hotcell::tool::classification::Claim;
 use super::bindings::tool::exports::hotcell::tool::guest::{Call, Outcome, Output};
 use super::bindings::tool::hotcell::tool::types as wit;
 use super::component::LoadedComponent;
+use super::egress::{Egress, Gate, Uplink};
 use super::engine::{Engine, WASM_STACK_BYTES};
 use super::state::State;
 use super::trap::{self, Circumstances, Stop};
@@ -30,6 +31,7 @@ const HOST_CALL_BYTES: u64 = 2 << 20;
 /// Runs the tool of `permit`.
 pub(super) async fn invoke(
     engine: &Engine,
+    uplink: &Arc<Uplink>,
     component: &LoadedComponent,
     grace: Duration,
     permit: Permit,
@@ -38,7 +40,13 @@ pub(super) async fn invoke(
     let limits = permit.limits();
     let grace = component.imports_interface("hotcell:tool/cancellation").then_some(grace);
     let observer = Arc::clone(&run.observer);
-    let mut store = match open(engine, permit.capability(), limits, &run.cancellation, observer) {
+    let gate = component.imports_interface("wasi:http/outgoing-handler").then(|| {
+        let network = permit.capability().network.clone();
+        Arc::new(Gate::new(network, limits.network.clone(), Arc::clone(uplink), Arc::clone(&observer)))
+    });
+    let (cancellation, egress) = (run.cancellation.clone(), Egress::new(gate));
+    let state = State::new(permit.capability(), engine.scratch_dir(), limits, cancellation, observer, egress);
+    let mut store = match state.and_then(|state| open(engine, state, limits)) {
         Ok(store) => store,
         Err(error) => return not_started(&error, limits),
     };
@@ -126,19 +134,14 @@ pub(super) async fn classify(engine: &Engine, component: &LoadedComponent, check
 }
 
 fn empty_world(engine: &Engine, limits: &Limits, cancellation: &Cancellation) -> Result<Store<State>, Refusal> {
-    open(engine, &Capability::default(), limits, cancellation, Arc::new(Unheard))
+    let (nothing, nobody) = (Capability::default(), Arc::new(Unheard));
+    State::new(&nothing, engine.scratch_dir(), limits, cancellation.clone(), nobody, Egress::new(None))
+        .and_then(|state| open(engine, state, limits))
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))
 }
 
-/// A store with the world of `capability`, in which every limit is set before a guest's start function can run.
-fn open(
-    engine: &Engine,
-    capability: &Capability,
-    limits: &Limits,
-    cancellation: &Cancellation,
-    observer: Arc<dyn Observer>,
-) -> wasmtime::Result<Store<State>> {
-    let state = State::new(capability, engine.scratch_dir(), limits, cancellation.clone(), observer)?;
+/// A store with the world of `state`, in which every limit is set before a guest's start function can run.
+fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Store<State>> {
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.limiter);
     store.set_fuel(if guard!("fuel") { limits.fuel } else { u64::MAX })?;
@@ -215,6 +218,7 @@ fn close(mut store: Store<State>, result: wasmtime::Result<Outcome>, limits: &Li
         }
         Err(error) => Err(verdict(&error, &store, limits)),
     };
+    let outcome = heed_denials(outcome, store.data().egress.gate());
     let logs = store.into_data().logs.into_content();
     Execution { outcome, usage, logs }
 }
@@ -245,7 +249,20 @@ fn usage(store: &Store<State>, limits: &Limits) -> Usage {
     usage.log_bytes.used = state.logs.written();
     usage.disk_bytes.used = state.file_rules.quota.bytes_used();
     usage.files_created.used = state.file_rules.quota.files_used();
+    usage.network = state.egress.gate().and_then(Gate::usage);
     usage
+}
+
+/// A call that failed after the sandbox denied it something ends with the sandbox's verdict.
+fn heed_denials(outcome: Result<GuestOutcome, Refusal>, gate: Option<&Gate>) -> Result<GuestOutcome, Refusal> {
+    let Some(denied) = gate.and_then(Gate::denied) else { return outcome };
+    match outcome {
+        Ok(GuestOutcome::Failure(failure)) if failure.class != ErrorClass::Canceled => {
+            Ok(GuestOutcome::Failure(denied.verdict(&failure)))
+        }
+        Err(failure) if failure.class == ErrorClass::ExecutionFailed => Err(denied.verdict(&failure)),
+        outcome => outcome,
+    }
 }
 
 /// The limits, with nothing used.
@@ -263,6 +280,7 @@ fn blank(limits: &Limits) -> Usage {
         files_created: metered(limits.files_created),
         handles_limit: limits.handles,
         descriptors_limit: limits.descriptors,
+        network: None,
         stack_bytes_limit: WASM_STACK_BYTES as u64,
     }
 }
@@ -363,4 +381,5 @@ struct Unheard;
 impl Observer for Unheard {
     fn progress(&self, _: GuestProgress) {}
     fn cancel_acknowledged(&self) {}
+    fn denied(&self, _: SandboxDenial) {}
 }

@@ -8,6 +8,7 @@ mod cache;
 mod call;
 mod compile;
 mod component;
+mod egress;
 mod engine;
 mod file_state;
 mod filesystem;
@@ -35,10 +36,12 @@ use crate::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
 
 pub use compile::{COMPONENT_BYTES_MAX, CompilerSettings, compile_worker};
 pub use component::{Exports, LoadedComponent};
+pub use egress::{NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
 
 use cache::Cache;
 use compile::Compiler;
+use egress::Uplink;
 use engine::Engine;
 use file_state::FileState;
 
@@ -59,11 +62,13 @@ pub struct SandboxSettings {
     pub compiler: CompilerSettings,
     /// How long a cancelled guest that listens to cancellation may still run.
     pub cancel_grace: Duration,
+    pub network: NetworkSettings,
 }
 
 /// Loads components and runs them. Cheap to share.
 pub struct Sandbox {
     engine: Engine,
+    uplink: Arc<Uplink>,
     compiler: Compiler,
     cache: Option<Cache>,
     cancel_grace: Duration,
@@ -83,6 +88,7 @@ impl Sandbox {
         };
         Ok(Self {
             engine,
+            uplink: Arc::new(Uplink::new(settings.network)?),
             compiler: Compiler::new(settings.compiler),
             cache,
             cancel_grace: settings.cancel_grace,
@@ -187,7 +193,9 @@ impl Executor for Sandbox {
     fn invoke<'a>(&'a self, permit: Permit, run: Run) -> BoxFuture<'a, Execution> {
         Box::pin(async move {
             match self.known(&permit.subject().component) {
-                Ok(component) => call::invoke(&self.engine, &component, self.cancel_grace, permit, run).await,
+                Ok(component) => {
+                    call::invoke(&self.engine, &self.uplink, &component, self.cancel_grace, permit, run).await
+                }
                 Err(refusal) => Execution { outcome: Err(refusal), usage: Default::default(), logs: Vec::new() },
             }
         })

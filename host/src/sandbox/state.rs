@@ -9,6 +9,7 @@ use crate::executor::{Cancellation, GuestProgress, Observer};
 use crate::policy::{Capability, Limits};
 
 use super::filesystem::Rules;
+use super::egress::Egress;
 use super::limiter::Limiter;
 use super::logs::Logs;
 use super::scratch::Scratch;
@@ -21,6 +22,7 @@ pub(super) struct State {
     pub(super) limiter: Limiter,
     pub(super) logs: Logs,
     pub(super) file_rules: Arc<Rules>,
+    pub(super) egress: Egress,
     pub(super) cancellation: Cancellation,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) progress: ProgressGate,
@@ -38,6 +40,7 @@ impl State {
         limits: &Limits,
         cancellation: Cancellation,
         observer: Arc<dyn Observer>,
+        egress: Egress,
     ) -> wasmtime::Result<Self> {
         let logs = Logs::new(limits.log_bytes);
         let mut table = ResourceTable::new();
@@ -51,6 +54,7 @@ impl State {
             limiter: Limiter::new(limits),
             logs,
             file_rules: Arc::new(Rules::new(capability, limits)),
+            egress,
             cancellation,
             observer,
             progress: ProgressGate::new(limits.progress_updates),
