@@ -121,7 +121,10 @@ pub(super) async fn stdout_hijack(arena: &Arena) {
                 }
                 Err(error) => arena.holds(false, format!("L: not JSON: {error}: {:?}", ran.stdout)),
             }
-            arena.verdict(verdict(&ran));
+            let ended = verdict(&ran);
+            let expected = if tool == "probe#stdio" { "ok" } else { "execution_failed/content_invalid" };
+            arena.holds(ended == expected, format!("{tool} ended as {ended}"));
+            arena.verdict(ended);
         }
     }
 }
