@@ -15,5 +15,6 @@ mod order_of_failures;
 mod persistence;
 mod refusals;
 mod round_trips;
+mod rules;
 mod schedule;
 mod status;
