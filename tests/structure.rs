@@ -15,7 +15,7 @@ const DOORS: [(&str, &[&str]); 14] = [
     ("journal", &["record"]),
     ("catalog", &["record"]),
     ("executor", &["record", "policy", "scheduler"]),
-    ("sandbox", &["record", "policy", "executor"]),
+    ("sandbox", &["record", "policy", "hook", "executor"]),
     ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "executor"]),
     ("toolchain", &[]),
     ("config", &[]),

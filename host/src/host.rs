@@ -1,5 +1,7 @@
 //! Wires the rooms: a catalog, a sandbox and a pipeline that belong together.
 
+mod hooks;
+
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -13,7 +15,7 @@ use crate::config::Home;
 use crate::dialect::agent_tool;
 use crate::executor::Executor;
 pub use crate::executor::{Cancellation, canceled};
-use crate::hook::Hook;
+use crate::hook::{Hooks, Registration};
 pub use crate::journal::Listener;
 use crate::journal::{self, PayloadStore};
 pub use crate::pipeline::Request;
@@ -52,7 +54,8 @@ pub struct HostSettings {
     pub cancel_grace: Duration,
     /// Bytes of output that stay inside a result.
     pub inline_bytes_max: u64,
-    pub hooks: Vec<Arc<dyn Hook>>,
+    /// What runs around every call; hook components are added with [`Host::add_hook`].
+    pub hooks: Vec<Registration>,
     pub listeners: Vec<Arc<dyn Listener>>,
 }
 
@@ -100,11 +103,13 @@ impl Host {
         .context("set up the sandbox")?;
         let sandbox = Arc::new(sandbox);
         let executor: Arc<dyn Executor> = Arc::<Sandbox>::clone(&sandbox);
+        let mut hooks = Hooks::default();
+        settings.hooks.into_iter().try_for_each(|hook| hooks.add(hook)).map_err(anyhow::Error::msg)?;
         let services = Services {
             catalog: Catalog::default(),
             executor,
             scheduler: Scheduler::new(usize::try_from(settings.calls_at_once).unwrap_or(1)),
-            hooks: settings.hooks,
+            hooks,
             payloads: PayloadStore::new(settings.home.payloads()),
             listeners: settings.listeners.into(),
             source: concat!("hotcell/", env!("CARGO_PKG_VERSION")).into(),
@@ -122,22 +127,12 @@ impl Host {
 
     /// Loads the component in `file`. One that is in the cache is not even read into memory.
     pub async fn load_file(&self, file: &Path) -> Result<Loaded, Refusal> {
-        let unreadable = |error: std::io::Error| {
-            let message = format!("read the component {}: {error}", file.display());
-            Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
-        };
-        let mut open = File::open(file).map_err(unreadable)?;
-        let size = open.metadata().map_err(unreadable)?.len();
-        if size > COMPONENT_BYTES_MAX {
-            let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
-            return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
-        }
+        let (mut open, size) = open_component(file)?;
         if let Some(component) = self.sandbox.find(&mut Read::by_ref(&mut open).take(size))? {
             return self.declare(component);
         }
-        let mut bytes = Vec::new();
-        open.rewind().and_then(|()| open.take(COMPONENT_BYTES_MAX).read_to_end(&mut bytes)).map_err(unreadable)?;
-        self.load(&bytes).await
+        open.rewind().map_err(|error| unreadable(file, &error))?;
+        self.load(&read_all(file, open)?).await
     }
 
     fn declare(&self, component: Arc<LoadedComponent>) -> Result<Loaded, Refusal> {
@@ -184,4 +179,30 @@ fn tools(digest: &Arc<str>, component: &LoadedComponent) -> anyhow::Result<Vec<A
         validates: component.exports().validation,
     };
     Tool::from_toolkit(agent_tool::toolkit(component.toolkit())?, &facts)
+}
+
+/// Opens the file of a component, and answers its size, if that is one that hotcell accepts.
+fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
+    let open = File::open(file).map_err(|error| unreadable(file, &error))?;
+    let size = open.metadata().map_err(|error| unreadable(file, &error))?.len();
+    if size > COMPONENT_BYTES_MAX {
+        let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
+        return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
+    }
+    Ok((open, size))
+}
+
+fn read_component(file: &Path) -> Result<Vec<u8>, Refusal> {
+    read_all(file, open_component(file)?.0)
+}
+
+fn read_all(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::new();
+    open.take(COMPONENT_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(file, &error))?;
+    Ok(bytes)
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Refusal {
+    let message = format!("read the component {}: {error}", file.display());
+    Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
 }

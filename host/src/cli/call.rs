@@ -10,6 +10,7 @@ use crate::host::{Cancellation, Host, Listener, Request, canceled};
 use crate::record::{AbortReason, CallRecord, Input, Refusal};
 
 use super::exit::{self, BadRequest, Exit};
+use super::hooks;
 use super::options::{GrantOptions, LimitOptions};
 use super::show::{self, Bar};
 use super::target::{self, Target};
@@ -33,6 +34,9 @@ pub(super) struct Call {
     /// Print everything that is known of the call: declaration, invocation, decisions, progress, result, events
     #[arg(long)]
     record: bool,
+    /// Another hotcell.toml, beside the user's own
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     grants: GrantOptions,
     #[command(flatten)]
@@ -43,10 +47,11 @@ impl Call {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
         let grants = self.grants.grants()?;
+        let configuration = hooks::files(&home, self.config.as_deref())?;
         let input = self.read_input()?;
         let bar = if self.json || self.record { None } else { Bar::if_seen() };
         let limits = self.limits.limits();
-        let host = target::host(&home, |settings| {
+        let mut host = target::host(&home, |settings| {
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
             settings.listeners = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
         })?;
@@ -57,6 +62,11 @@ impl Call {
         let record = runtime.block_on(async {
             let cancellation = Cancellation::new();
             interrupts(cancellation.clone())?;
+            tokio::select! {
+                biased;
+                () = cancellation.cancelled() => {}
+                added = hooks::add(&mut host, &home, &configuration) => added?,
+            }
             let mut request = Request {
                 tool: self.tool.clone(),
                 input,

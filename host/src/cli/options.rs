@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::config;
 use crate::host::{Grants, Limits};
 
 use super::exit::BadRequest;
@@ -50,16 +51,16 @@ impl GrantOptions {
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitOptions {
     /// Wall time, such as 500ms, 5s, 2m [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = config::duration)]
     timeout: Option<Duration>,
     /// CPU budget in units of fuel: about 15 to 35 million are a millisecond [default: 500000000000]
     #[arg(long, value_name = "N")]
     fuel: Option<u64>,
     /// Memory of the tool [default: 256MiB]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = config::size)]
     memory: Option<u64>,
     /// Output of the tool [default: 8MiB]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = config::size)]
     max_output: Option<u64>,
 }
 
@@ -73,50 +74,5 @@ impl LimitOptions {
             output_bytes: self.max_output.unwrap_or(defaults.output_bytes),
             ..defaults
         }
-    }
-}
-
-fn split(text: &str) -> Option<(u64, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at_checked(end)?;
-    Some((number.parse().ok()?, unit.trim()))
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = match split(text) {
-        Some((number, "ms")) => Some(Duration::from_millis(number)),
-        Some((number, "s")) => Some(Duration::from_secs(number)),
-        Some((number, "m")) => number.checked_mul(60).map(Duration::from_secs),
-        _ => None,
-    };
-    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "give a number with a unit: 500ms, 5s, 2m".to_owned())
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    let size = match split(text) {
-        Some((number, "" | "B")) => Some(number),
-        Some((number, "KiB" | "K" | "k")) => number.checked_mul(1 << 10),
-        Some((number, "MiB" | "M")) => number.checked_mul(1 << 20),
-        Some((number, "GiB" | "G")) => number.checked_mul(1 << 30),
-        _ => None,
-    };
-    size.filter(|size| *size > 0)
-        .ok_or_else(|| "give a number of bytes, or one with a unit: 64KiB, 64MiB, 1GiB".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{duration, size};
-    use std::time::Duration;
-
-    #[test]
-    fn times_and_sizes_need_their_units_right() {
-        assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
-        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        assert!(duration("5").is_err() && duration("0s").is_err() && duration("s").is_err());
-        assert!(duration("99999999999999999999s").is_err());
-        assert_eq!(size("64MiB"), Ok(64 << 20));
-        assert_eq!(size("1000"), Ok(1_000));
-        assert!(size("0").is_err() && size("1TB").is_err() && size("99999999999GiB").is_err());
     }
 }

@@ -3,7 +3,7 @@ use crate::record::{
     ReasonType, Refusal, RuleSource, SchemaVersion, Timestamp,
 };
 
-use super::{Capability, Grants, Limits, Permit, Subject};
+use super::{Capability, Grants, Limits, Opinion, Permit, Subject};
 
 /// The decision on one call, and what follows from it.
 #[derive(Debug)]
@@ -28,11 +28,13 @@ pub fn decide(
     tool_id: &str,
     profile: &PermissionProfile,
     grants: &Grants,
+    opinion: Option<&Opinion>,
     input: Input,
     limits: Limits,
 ) -> Verdict {
     let capability = Capability::effective(profile, grants);
     let refusal = profile.access_kinds.iter().find_map(|kind| missing(tool_id, kind, profile, grants, &capability));
+    let refusal = refusal.or_else(|| opinion.and_then(|opinion| objection(tool_id, opinion)));
     let mut decision = PermissionDecision {
         schema_version: SchemaVersion::default(),
         decision_id: DecisionId::new(),
@@ -128,6 +130,21 @@ fn missing(
             blocked_path: None,
         },
     })
+}
+
+/// What the opinion of hooks takes away from a call that nothing else keeps from running.
+fn objection(tool_id: &str, opinion: &Opinion) -> Option<Missing> {
+    let Opinion { behavior, hook_id, reason } = opinion;
+    let (code, message) = match behavior {
+        Behavior::Allow | Behavior::Passthrough => return None,
+        Behavior::Deny => ("denied_by_hook", format!("the hook {hook_id} denies {tool_id}: {reason}")),
+        Behavior::Ask => (
+            "approval_not_possible",
+            format!("the hook {hook_id} wants somebody to be asked about {tool_id}, and nobody can be: {reason}"),
+        ),
+    };
+    let refusal = Refusal::new(ErrorClass::PermissionDenied, code, message);
+    Some(Missing { refusal, reason: ReasonType::Hook, blocked_path: None })
 }
 
 fn not_grantable(tool_id: &str, kind: &AccessKind) -> Missing {

@@ -6,11 +6,15 @@
 mod capability;
 mod decide;
 mod grants;
+mod hook_permit;
 mod limits;
+mod opinion;
 mod permit;
 
 pub use capability::{Capability, Denial, Mount};
 pub use decide::{Outcome, Verdict, decide};
 pub use grants::{FolderGrant, Grants};
+pub use hook_permit::HookPermit;
 pub use limits::Limits;
+pub use opinion::Opinion;
 pub use permit::{Permit, Subject};

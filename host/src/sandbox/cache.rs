@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-
-use super::component::Description;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// What follows the code and the description in an entry: the length of the description, the authentication code. They
 /// come last, so that the code can be mapped as it lies in the file.
@@ -24,20 +24,21 @@ pub(super) struct Cache {
 }
 
 /// An entry that was authenticated.
-pub(super) struct Entry {
+pub(super) struct Entry<D> {
     /// Open, so that `code_file` leads to it.
     _file: File,
     code_file: PathBuf,
-    description: Description,
+    /// What was found out about the component: `D` depends on whether it is a tool or a hook.
+    description: D,
 }
 
-impl Entry {
+impl<D> Entry<D> {
     /// A path to the very file that was authenticated. Only its owner can write to that file.
     pub(super) fn code_file(&self) -> &Path {
         &self.code_file
     }
 
-    pub(super) fn into_description(self) -> Description {
+    pub(super) fn into_description(self) -> D {
         self.description
     }
 }
@@ -60,7 +61,7 @@ impl Cache {
 
     /// The entry of the component with this hash, if there is one that hotcell wrote for this engine. Anything else counts
     /// as absent, and is written anew.
-    pub(super) fn read(&self, component: &blake3::Hash) -> Option<Entry> {
+    pub(super) fn read<D: DeserializeOwned>(&self, component: &blake3::Hash) -> Option<Entry<D>> {
         let path = self.path(component);
         let mut file = open_private(&path)?;
         let length = file.metadata().ok()?.len();
@@ -84,7 +85,12 @@ impl Cache {
         Some(Entry { code_file: path_of(&file, path), _file: file, description })
     }
 
-    pub(super) fn write(&self, component: &blake3::Hash, description: &Description, code: &[u8]) -> anyhow::Result<()> {
+    pub(super) fn write(
+        &self,
+        component: &blake3::Hash,
+        description: &impl Serialize,
+        code: &[u8],
+    ) -> anyhow::Result<()> {
         let description = serde_json::to_vec(description).context("write a description")?;
         let length = (description.len() as u64).to_le_bytes();
         let mut hasher = self.authenticator(component);

@@ -10,6 +10,7 @@ mod compile;
 mod component;
 mod engine;
 mod filesystem;
+mod hook;
 mod import;
 mod limiter;
 mod logs;
@@ -32,6 +33,7 @@ use crate::record::{AbortReason, ErrorClass, Refusal};
 pub use compile::{COMPONENT_BYTES_MAX, CompilerSettings, compile_worker};
 pub use component::{Exports, LoadedComponent};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
+pub use hook::SandboxedHook;
 
 use cache::Cache;
 use compile::Compiler;
@@ -60,7 +62,7 @@ pub struct Sandbox {
     compiler: Compiler,
     cache: Option<Cache>,
     cancel_grace: Duration,
-    /// Checks and descriptions that run at once: they have places of their own, so that none of them takes a call's.
+    /// Checks, descriptions and hooks that run at once: they have places of their own, so that none of them takes a call's.
     checks: Semaphore,
     loaded: RwLock<HashMap<Arc<str>, Arc<LoadedComponent>>>,
 }

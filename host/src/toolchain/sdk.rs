@@ -30,6 +30,7 @@ const FILES: &[(&str, &str)] = files![
     "guest-sdk/rust/src/testing.rs",
     "guest-sdk/rust/src/toolkit.rs",
     "wit/deps/io/poll.wit",
+    "wit/hook.wit",
     "wit/tool.wit",
 ];
 
