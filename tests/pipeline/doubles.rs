@@ -103,7 +103,6 @@ impl RecordingHook {
     }
 
     /// Hears of these events only.
-    #[allow(dead_code, reason = "used below soon")]
     pub(super) fn hearing(id: &'static str, events: &[HookEvent]) -> Self {
         Self { events: events.to_vec(), ..Self::new(id) }
     }

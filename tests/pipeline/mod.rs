@@ -5,6 +5,8 @@ mod contracts;
 mod decisions;
 mod doubles;
 mod guest_failures;
+mod hook_events;
+mod hook_failures;
 mod hook_outputs;
 mod hooks;
 mod inputs;

@@ -123,10 +123,13 @@ pub(super) fn remap(
     updated: UpdatedOutput,
     mapped: &mut Mapped,
 ) {
-    match accept(tool, updated.content, updated.structured, mapped.error.is_none()) {
+    // The host put the logs there: no tool has to declare them.
+    let (content, logs): (Vec<_>, Vec<_>) = updated.content.into_iter().partition(Content::is_model_facing);
+    match accept(tool, content, updated.structured, mapped.error.is_none()) {
         Ok(new) => {
             journey.mappings.hooks.push(hook_id.to_owned());
             *mapped = Mapped { ran: mapped.ran, error: mapped.error.take(), usage: mapped.usage.take(), ..new };
+            mapped.content.extend(logs);
         }
         Err(broken) => {
             let message = format!("the hook {hook_id} changed the output, and broke its contract: {}", broken.message);
