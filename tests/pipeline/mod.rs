@@ -7,6 +7,7 @@ mod doubles;
 mod guest_failures;
 mod hook_events;
 mod hook_failures;
+mod hook_inputs;
 mod hook_outputs;
 mod hooks;
 mod inputs;

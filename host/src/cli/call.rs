@@ -100,7 +100,7 @@ impl Call {
         } else if self.json {
             print_json(&record.result)
         } else {
-            show::result(&record.result)
+            show::hooks(&record.hooks).and_then(|()| show::result(&record.result))
         };
         // Whoever closed the pipe still gets the exit code of the call.
         printed.map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))

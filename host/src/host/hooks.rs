@@ -68,7 +68,8 @@ impl Host {
     ) -> anyhow::Result<Registration> {
         let Settings { events, grants, wall } = understand(entry, folder)?;
         let bytes = read_component(component).map_err(|refusal| anyhow::anyhow!(refusal.message))?;
-        let permit = HookPermit::standing(&grants, wall);
+        // Whoever waits for the hook gives up at `wall`, and drops the run; the sandbox's own limit stands behind that.
+        let permit = HookPermit::standing(&grants, wall + Duration::from_secs(1));
         let hook = SandboxedHook::load(&self.sandbox, id, &bytes, permit).await.map_err(|refusal| {
             anyhow::anyhow!(
                 [Some(refusal.message), refusal.detail].into_iter().flatten().collect::<Vec<_>>().join(": ")
@@ -78,8 +79,7 @@ impl Host {
         if let Some(event) = events.iter().find(|event| !crate::hook::Hook::events(&*hook).contains(event)) {
             bail!("it does not handle {}, which its entry names", event.as_str());
         }
-        // The sandbox ends a run at `wall`; a moment later nobody waits for it any more.
-        let registration = Registration::new(hook).within(wall + Duration::from_millis(100));
+        let registration = Registration::new(hook).within(wall);
         Ok(if events.is_empty() { registration } else { registration.only(&events) })
     }
 }
