@@ -85,13 +85,35 @@ fn a_hook_that_is_missing_blocks_and_says_why() {
 #[test]
 fn a_configuration_that_cannot_be_understood_runs_nothing() {
     let (_guard, folder) = scratch();
+    let ran = echo(&configured(&folder, "[[hook]]\ncomponnt = 1"), &json!({}), &[]).exits(3);
+    assert!(ran.stderr.contains("componnt") && ran.stdout.is_empty(), "{}", ran.stderr);
     let twice = format!("{0}\n{0}", scripted(""));
-    for (text, why) in [("[[hook]]\ncomponnt = 1", "componnt"), (twice.as_str(), "two hooks are called scripted")] {
-        let ran = echo(&configured(&folder, text), &json!({}), &[]).exits(2);
-        assert!(ran.stderr.contains(why) && ran.stdout.is_empty(), "{}", ran.stderr);
+    let ran = echo(&configured(&folder, &twice), &json!({}), &[]).exits(2);
+    assert!(ran.stderr.contains("two hooks are called scripted") && ran.stdout.is_empty(), "{}", ran.stderr);
+}
+
+#[test]
+fn a_hook_of_a_project_runs_only_once_the_project_is_trusted() {
+    let (_guard, folder) = scratch();
+    configured(&folder, &scripted("events = [\"pre_tool_use\"]"));
+    let (_home_guard, home) = scratch();
+    for part in ["cache", "keys"] {
+        std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
     }
-    let ran = echo(&folder.join("other.toml"), &json!({}), &[]).exits(2);
-    assert!(ran.stderr.contains("there is no file"), "{}", ran.stderr);
+    let tool = format!("{}#echo", fixture("probe").display());
+    let input = json!({"hook": {"pre_tool_use": [{"stop": "the project says no"}]}}).to_string();
+    let call = || Hotcell::at(&home, ["call", &tool, &input]).dir(&folder).run().exits(3);
+    assert!(call().stderr.contains("hotcell policy trust"));
+    Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(0);
+    assert!(call().stderr.contains("the project says no"));
+}
+
+#[test]
+fn no_grant_of_a_hook_reaches_hotcells_own_state() {
+    let (_guard, folder) = scratch();
+    let grants = format!("grants = {{ write = [{:?}] }}", kept("home"));
+    let ran = echo(&configured(&folder, &scripted(&grants)), &json!({}), &[]).exits(3);
+    assert!(ran.stderr.contains("would reach hotcell's own state"), "{}", ran.stderr);
 }
 
 #[test]

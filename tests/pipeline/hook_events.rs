@@ -1,7 +1,8 @@
 //! The six hook events: when each fires, and what an answer there comes to.
 
 use hotcell::hook::{HookOutput, HookProgress, Registration, UpdatedOutput};
-use hotcell::record::{Behavior, Content, HookEvent, PermissionResult};
+use hotcell::policy::{Policy, Provenance, Rule, RuleWords};
+use hotcell::record::{Behavior, Content, HookEvent, Mode, PermissionResult};
 use serde_json::{Value, json};
 
 use super::doubles::{RecordingHook, home_with_own_payloads, hooked, own_host};
@@ -122,7 +123,9 @@ async fn an_opinion_denies_and_asks_but_allows_nothing() {
     for event in [PreToolUse, PermissionRequest] {
         let decided = async |behavior, tool: &str, input: Value| {
             let hook = RecordingHook::new("judge").at(event, [opinion(behavior)]).shared();
-            Test::new(tool).on(&hooked([&hook])).call(input).await
+            // Where nobody may be asked, so that a question has an answer.
+            let test = Test::new(tool).on(&hooked([&hook]));
+            test.policy(|policy| policy.mode = Mode::NonInteractive).call(input).await
         };
         let called = decided(Behavior::Deny, "probe#counter", json!({})).await;
         called.failed("permission_denied", "denied_by_hook").ended("denied", "denied").never_ran();
@@ -130,12 +133,47 @@ async fn an_opinion_denies_and_asks_but_allows_nothing() {
         assert_eq!(called.record()["decisions"][0]["reason"]["type"], "hook");
         let called = decided(Behavior::Ask, "probe#counter", json!({})).await;
         called.failed("permission_denied", "approval_not_possible").never_ran();
+        assert!(
+            called.message().contains("the hook judge wants somebody to be asked: because"),
+            "{}",
+            called.message()
+        );
         // What nothing grants stays denied, whatever a hook says.
         let called = decided(Behavior::Allow, "probe#read", json!({"path": "/etc/hostname"})).await;
         called.failed("permission_denied", "not_granted").never_ran();
         decided(Behavior::Allow, "probe#counter", json!({})).await.succeeded();
         decided(Behavior::Passthrough, "probe#counter", json!({})).await.succeeded();
     }
+}
+
+#[tokio::test]
+async fn what_a_hook_allows_a_rule_still_denies_or_asks_about() {
+    let decided = async |opinion: Option<Behavior>, rule: &str| {
+        let hook = RecordingHook::new("judge").before(opinion.map(self::opinion)).shared();
+        let words = RuleWords { behavior: rule, tool: Some("probe.counter"), ..RuleWords::default() };
+        let rule = Rule::compile(&words, &Provenance::COMMAND_LINE).unwrap();
+        let test = Test::new("probe#counter").on(&hooked([&hook]));
+        test.policy(|policy| *policy = Policy::new(Mode::NonInteractive, vec![rule])).call(json!({})).await
+    };
+    let denied = decided(Some(Behavior::Allow), "deny").await;
+    denied.failed("permission_denied", "denied_by_rule").ended("denied", "denied").never_ran();
+    let asked = decided(Some(Behavior::Allow), "ask").await;
+    asked.failed("permission_denied", "approval_not_possible").never_ran();
+    let denied = decided(Some(Behavior::Deny), "allow").await;
+    denied.failed("permission_denied", "denied_by_hook").never_ran();
+    let asked = decided(Some(Behavior::Ask), "allow").await;
+    asked.failed("permission_denied", "approval_not_possible").never_ran();
+    decided(Some(Behavior::Allow), "allow").await.succeeded();
+    decided(None, "allow").await.succeeded();
+}
+
+#[tokio::test]
+async fn what_a_hook_allows_the_profile_of_the_tool_still_asks_about() {
+    let (_guard, folder) = scratch();
+    let hook = RecordingHook::new("generous").before([opinion(Behavior::Allow)]).shared();
+    let test = Test::new("probe#risky").on(&hooked([&hook])).write(&folder);
+    let called = test.policy(|policy| policy.mode = Mode::NonInteractive).call(json!({})).await;
+    called.failed("permission_denied", "approval_not_possible").never_ran();
 }
 
 #[tokio::test]
@@ -212,6 +250,18 @@ async fn a_stop_at_the_decision_ends_an_allowed_call_and_leaves_a_denied_one_den
     let hook = RecordingHook::hearing("stopper", &[PermissionDecision]).at(PermissionDecision, [stop("no")]).shared();
     let called = Test::new("probe#read").on(&hooked([&hook])).call(json!({"path": "/a"})).await;
     called.failed("permission_denied", "not_granted").ended("denied", "denied");
+}
+
+#[tokio::test]
+async fn no_hook_changes_the_input_once_it_is_being_decided_on() {
+    for event in [PermissionRequest, PermissionDecision] {
+        let update = HookOutput::UpdatedInput(json!({"swapped": true}));
+        let hook = RecordingHook::hearing("swapper", &[event]).at(event, [update]).shared();
+        let called = Test::new("probe#echo").on(&hooked([&hook])).call(json!({"sent": true})).await;
+        assert_eq!(called.succeeded()["input"], json!({"sent": true}));
+        assert!(called.0.result.input_mutations.is_empty());
+        assert_eq!(called.record()["hooks"][0]["outputs"][0]["ignored"], true);
+    }
 }
 
 #[tokio::test]

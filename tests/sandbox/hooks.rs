@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hotcell::config::ConfigFile;
-use hotcell::host::Host;
+use hotcell::host::{Host, Provenance};
+use hotcell::record::RuleSource;
 use serde_json::{Value, json};
 
 use crate::support::{Called, Test, fixture, host, root, scratch};
@@ -15,11 +16,13 @@ async fn host_with(text: &str, folder: &Path) -> (Arc<Host>, Vec<String>) {
     let component = fixture("hooks");
     let text = text.replace("COMPONENT", component.to_str().unwrap());
     let file = ConfigFile::parse(&text, folder).unwrap();
+    let path = folder.join("hotcell.toml");
+    let said = Provenance { source: RuleSource::UserSettings, file: Some(&path) };
     let mut host = host(|settings| settings.pooled = false);
     let mut problems = Vec::new();
     for entry in &file.hooks {
         let component = folder.join(&entry.component);
-        problems.extend(host.add_hook(entry, Ok(component), folder).await.unwrap());
+        problems.extend(host.add_hook(entry, Ok(component), &said).await.unwrap());
     }
     (Arc::new(host), problems)
 }
@@ -238,7 +241,7 @@ async fn a_hook_that_cannot_be_loaded_blocks_what_it_guards_and_says_why() {
         ("component = \"COMPONENT\"\nevents = [\"pre_tool\"]", "there is no hook event"),
         ("component = \"COMPONENT\"\nmatcher = { tool = \"[\" }", "is no pattern"),
         ("component = \"COMPONENT\"\ngrants = { secret = [\"X\"] }", "no secrets"),
-        ("component = \"COMPONENT\"\ngrants = { read = [\"gone\"] }", "find the folder"),
+        ("component = \"COMPONENT\"\ngrants = { read = [\"gone\"] }", "gone"),
     ] {
         let (host, problems) = host_with(&format!("[[hook]]\nid = \"guard\"\n{entry}"), &folder).await;
         assert!(problems.concat().contains(why), "{problems:?}");

@@ -1,4 +1,4 @@
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,16 +7,14 @@ use clap::Args;
 
 use crate::config::Home;
 use crate::host::{Cancellation, Host, Listener, Request, canceled};
-use crate::record::{AbortReason, CallRecord, Input, Refusal};
+use crate::record::{AbortReason, CallRecord, Refusal};
 
-use super::exit::{self, BadRequest, Exit};
+use super::exit::{self, Exit};
 use super::hooks;
-use super::options::{GrantOptions, LimitOptions};
+use super::input;
+use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::show::{self, Bar};
 use super::target::{self, Target};
-
-/// Arguments larger than this are not read.
-const INPUT_BYTES_MAX: u64 = 16 << 20;
 
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
@@ -34,30 +32,35 @@ pub(super) struct Call {
     /// Print everything that is known of the call: declaration, invocation, decisions, progress, result, events
     #[arg(long)]
     record: bool,
-    /// Another hotcell.toml, beside the user's own
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
     #[command(flatten)]
     grants: GrantOptions,
     #[command(flatten)]
     limits: LimitOptions,
+    #[command(flatten)]
+    policy: PolicyOptions,
 }
 
 impl Call {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let grants = self.grants.grants()?;
-        let configuration = hooks::files(&home, self.config.as_deref())?;
-        let input = self.read_input()?;
+        let settings = options::settings(&home, &self.grants, &self.limits, &self.policy)?;
+        let input = input::read(&self.input)?;
         let bar = if self.json || self.record { None } else { Bar::if_seen() };
-        let limits = self.limits.limits();
+        // A call that is refused for its policy is a call all the same, and ends in a result.
+        let (Settings { grants, limits, policy, layers }, refused) = match settings {
+            Ok(settings) => (settings, None),
+            Err(refusal) => (Settings::default(), Some(refusal)),
+        };
         let mut host = target::host(&home, |settings| {
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
             settings.listeners = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
         })?;
         let target = Target::parse(&self.tool);
         // Before interrupts mean a canceled call: one that comes while the tool is being built ends the program.
-        let component = target.locate(&home);
+        let component = match refused {
+            Some(refusal) => Err(refusal),
+            None => target.locate(&home),
+        };
         let runtime = super::runtime()?;
         let record = runtime.block_on(async {
             let cancellation = Cancellation::new();
@@ -65,7 +68,7 @@ impl Call {
             tokio::select! {
                 biased;
                 () = cancellation.cancelled() => {}
-                added = hooks::add(&mut host, &home, &configuration) => added?,
+                added = hooks::add(&mut host, &home, layers.files()) => added?,
             }
             let mut request = Request {
                 tool: self.tool.clone(),
@@ -73,6 +76,7 @@ impl Call {
                 native_call_id: None,
                 actor_ref: None,
                 grants: Arc::new(grants),
+                policy: Arc::new(policy),
                 limits,
                 cancellation: cancellation.clone(),
                 unavailable: None,
@@ -104,27 +108,6 @@ impl Call {
         };
         // Whoever closed the pipe still gets the exit code of the call.
         printed.map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
-    }
-
-    fn read_input(&self) -> Result<Input, BadRequest> {
-        let read = |what: &str, from: Box<dyn Read>| {
-            let mut text = String::new();
-            let read = from.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text);
-            read.with_context(|| format!("read the arguments from {what}"))
-                .map_err(|error| BadRequest(format!("{error:#}")))?;
-            if text.len() as u64 > INPUT_BYTES_MAX {
-                return Err(BadRequest(format!("the arguments are larger than {INPUT_BYTES_MAX} bytes")));
-            }
-            Ok(Input::from_text(text))
-        };
-        match (self.input.as_str(), self.input.strip_prefix('@')) {
-            ("-", _) => read("standard input", Box::new(std::io::stdin())),
-            (_, Some(path)) => {
-                let file = std::fs::File::open(path).map_err(|error| BadRequest(format!("open {path}: {error}")))?;
-                read(path, Box::new(file))
-            }
-            (text, None) => Ok(Input::from_text(text)),
-        }
     }
 }
 

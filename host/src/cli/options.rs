@@ -1,11 +1,13 @@
-//! Options that several commands share: grants and limits.
+//! Options that several commands share: grants, limits, policy.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use crate::config;
-use crate::host::{Grants, Limits};
+use crate::config::{Home, duration, size};
+use crate::host::{GrantWord, Grants, LayerOptions, Layers, Limits, Policy, Provenance};
+use crate::record::{Mode, Refusal};
 
 use super::exit::BadRequest;
 
@@ -31,19 +33,83 @@ pub(super) struct GrantOptions {
 }
 
 impl GrantOptions {
-    pub(super) fn grants(&self) -> Result<Grants, BadRequest> {
-        let mut grants =
-            Grants { cwd: std::env::current_dir().and_then(std::fs::canonicalize).ok(), ..Grants::default() };
-        let mut each = |specs: &[String], add: fn(&mut Grants, &str) -> anyhow::Result<()>| {
-            specs.iter().try_for_each(|spec| add(&mut grants, spec)).map_err(|error| BadRequest(format!("{error:#}")))
-        };
-        each(&self.allow_read, Grants::allow_read)?;
-        each(&self.allow_write, Grants::allow_write)?;
-        each(&self.allow_env, Grants::allow_env)?;
-        each(&self.deny_read, Grants::deny_read)?;
-        each(&self.deny_write, Grants::deny_write)?;
-        Ok(grants)
+    /// Adds what these options say to `grants`.
+    fn add_to(&self, grants: &mut Grants) -> anyhow::Result<()> {
+        for (word, specs) in [
+            (GrantWord::Read, &self.allow_read),
+            (GrantWord::Write, &self.allow_write),
+            (GrantWord::Env, &self.allow_env),
+            (GrantWord::DenyRead, &self.deny_read),
+            (GrantWord::DenyWrite, &self.deny_write),
+        ] {
+            specs.iter().try_for_each(|spec| grants.add(word, spec, &Provenance::COMMAND_LINE))?;
+        }
+        Ok(())
     }
+}
+
+/// What decides besides grants: the mode, and the files with rules.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Policy")]
+pub(super) struct PolicyOptions {
+    /// What happens to a call that needs an approval: it is asked about, it is denied, or nothing with effects runs
+    #[arg(long, value_name = "MODE")]
+    mode: Option<ModeWord>,
+    /// Read this file instead of the project's hotcell.toml
+    #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
+    config: Option<PathBuf>,
+    /// Read no hotcell.toml, neither your own nor the project's
+    #[arg(long)]
+    no_config: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum ModeWord {
+    Default,
+    NonInteractive,
+    Plan,
+}
+
+/// What a call is made with: the options of the command line, and the files that count in this folder.
+#[derive(Default)]
+pub(super) struct Settings {
+    pub(super) grants: Grants,
+    pub(super) limits: Limits,
+    pub(super) policy: Policy,
+    /// The files themselves, for the sections that others understand.
+    pub(super) layers: Layers,
+}
+
+/// Puts the options and the files together. A file that may not count, or cannot be understood, refuses the call; an
+/// option that cannot be understood is a bad request.
+pub(super) fn settings(
+    home: &Home,
+    grants: &GrantOptions,
+    limits: &LimitOptions,
+    policy: &PolicyOptions,
+) -> Result<Result<Settings, Refusal>, BadRequest> {
+    let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
+    let cwd = std::env::current_dir().and_then(std::fs::canonicalize).ok();
+    let mut granted = Grants { cwd: cwd.clone(), ..Grants::default() };
+    grants.add_to(&mut granted).map_err(bad)?;
+    let options = LayerOptions { file: policy.config.clone(), none: policy.no_config };
+    let layers = match Layers::read(home, cwd.as_deref().unwrap_or(Path::new("/")), &options) {
+        Ok(layers) => layers,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    granted.extend(layers.grants()).map_err(bad)?;
+    let mode = policy.mode.map(|mode| match mode {
+        ModeWord::Default => Mode::Default,
+        ModeWord::NonInteractive => Mode::NonInteractive,
+        ModeWord::Plan => Mode::Plan,
+    });
+    Ok(Ok(Settings {
+        grants: granted,
+        limits: limits.over(layers.limits(Limits::default())),
+        policy: layers.policy(mode),
+        layers,
+    }))
 }
 
 /// Limits of one call. Units: ms, s, m for time; KiB, MiB, GiB for sizes.
@@ -51,22 +117,22 @@ impl GrantOptions {
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitOptions {
     /// Wall time, such as 500ms, 5s, 2m [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = config::duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
     /// CPU budget in units of fuel: about 15 to 35 million are a millisecond [default: 500000000000]
     #[arg(long, value_name = "N")]
     fuel: Option<u64>,
     /// Memory of the tool [default: 256MiB]
-    #[arg(long, value_name = "SIZE", value_parser = config::size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<u64>,
     /// Output of the tool [default: 8MiB]
-    #[arg(long, value_name = "SIZE", value_parser = config::size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     max_output: Option<u64>,
 }
 
 impl LimitOptions {
-    pub(super) fn limits(&self) -> Limits {
-        let defaults = Limits::default();
+    /// These limits where they are given, else those of `defaults`.
+    pub(super) fn over(&self, defaults: Limits) -> Limits {
         Limits {
             wall: self.timeout.unwrap_or(defaults.wall),
             fuel: self.fuel.unwrap_or(defaults.fuel),

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// A time with its unit: `500ms`, `5s`, `2m`. Never nothing.
+/// A time with its unit, such as `500ms`, `5s`, `2m`; never nothing.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let duration = match split(text) {
         Some((number, "ms")) => Some(Duration::from_millis(number)),
@@ -11,7 +11,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "give a number with a unit: 500ms, 5s, 2m".to_owned())
 }
 
-/// A number of bytes, with or without a unit: `64KiB`, `64MiB`, `1GiB`. Never nothing.
+/// A number of bytes, plain or with a unit, such as `64MiB`; never nothing.
 pub fn size(text: &str) -> Result<u64, String> {
     let size = match split(text) {
         Some((number, "" | "B")) => Some(number),
@@ -24,7 +24,6 @@ pub fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "give a number of bytes, or one with a unit: 64KiB, 64MiB, 1GiB".to_owned())
 }
 
-/// A number, and what follows it.
 fn split(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(end)?;

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use crate::config::{self, GrantSection, HookEntry};
 use crate::hook::{Matcher, OnFailure, Registration};
-use crate::policy::{Grants, HookPermit};
+use crate::policy::{GrantWord, Grants, HookPermit, Provenance};
 use crate::record::HookEvent;
 use crate::sandbox::SandboxedHook;
 
@@ -25,22 +25,22 @@ struct Settings {
 }
 
 impl Host {
-    /// Adds the hook that `entry` configures, whose component lies in `component`; relative paths of its grants start in
-    /// `folder`. A hook that cannot be loaded is added all the same: it fails before each call that it would have heard
+    /// Adds the hook that `entry` configures, whose component lies in `component`; `said` is where
+    /// the entry stands, and where relative paths of its grants start. A hook that cannot be loaded is added all the same: it fails before each call that it would have heard
     /// of, which blocks that call unless the entry says `on_failure = "warn"`. Answers why it could not be loaded, if it
     /// could not; fails, and adds nothing, where another hook has the same id.
     pub async fn add_hook(
         &mut self,
         entry: &HookEntry,
         component: anyhow::Result<impl AsRef<Path>>,
-        folder: &Path,
+        said: &Provenance<'_>,
     ) -> Result<Option<String>, String> {
         let id = id(entry);
         let matcher = Matcher::new(entry.matcher.tool.as_deref(), entry.matcher.namespace.as_deref());
         let loaded = match (&matcher, component) {
             (Err(why), _) => Err(anyhow::Error::msg(why.clone())),
             (_, Err(error)) => Err(error),
-            (Ok(_), Ok(component)) => self.load_hook(entry, &id, component.as_ref(), folder).await,
+            (Ok(_), Ok(component)) => self.load_hook(entry, &id, component.as_ref(), said).await,
         };
         let (registration, problem) = match loaded {
             Ok(registration) => (registration, None),
@@ -64,12 +64,13 @@ impl Host {
         entry: &HookEntry,
         id: &str,
         component: &Path,
-        folder: &Path,
+        said: &Provenance<'_>,
     ) -> anyhow::Result<Registration> {
-        let Settings { events, grants, wall } = understand(entry, folder)?;
+        let Settings { events, grants, wall } = understand(entry, said)?;
         let bytes = read_component(component).map_err(|refusal| anyhow::anyhow!(refusal.message))?;
         // Whoever waits for the hook gives up at `wall`, and drops the run; the sandbox's own limit stands behind that.
-        let permit = HookPermit::standing(&grants, wall + Duration::from_secs(1));
+        let permit = HookPermit::standing(&grants, &self.services.protected, wall + Duration::from_secs(1))
+            .map_err(|refusal| anyhow::anyhow!(refusal.message))?;
         let hook = SandboxedHook::load(&self.sandbox, id, &bytes, permit).await.map_err(|refusal| {
             anyhow::anyhow!(
                 [Some(refusal.message), refusal.detail].into_iter().flatten().collect::<Vec<_>>().join(": ")
@@ -90,13 +91,13 @@ fn id(entry: &HookEntry) -> String {
     entry.id.clone().or_else(file).unwrap_or_default()
 }
 
-fn understand(entry: &HookEntry, folder: &Path) -> anyhow::Result<Settings> {
+fn understand(entry: &HookEntry, said: &Provenance<'_>) -> anyhow::Result<Settings> {
     let events = entry.events.iter().map(|word| event(word)).collect::<anyhow::Result<_>>()?;
     let wall = match &entry.timeout {
         Some(text) => config::duration(text).map_err(|error| anyhow::anyhow!("timeout = {text:?}: {error}"))?,
         None => WALL_DEFAULT,
     };
-    Ok(Settings { events, grants: grants(&entry.grants, folder)?, wall })
+    Ok(Settings { events, grants: grants(&entry.grants, said)?, wall })
 }
 
 fn event(word: &str) -> anyhow::Result<HookEvent> {
@@ -108,20 +109,20 @@ fn event(word: &str) -> anyhow::Result<HookEvent> {
 
 /// The grants of a hook. A word that grants what no hook can have is an error: a hook that was meant to have it would do
 /// something else without it.
-fn grants(section: &GrantSection, folder: &Path) -> anyhow::Result<Grants> {
+fn grants(section: &GrantSection, said: &Provenance<'_>) -> anyhow::Result<Grants> {
     if !section.net.is_empty() || !section.secret.is_empty() {
         bail!("a hook has no network and no secrets; remove net and secret from its grants");
     }
     let mut grants = Grants::default();
-    let rooted = |spec: &str| match Path::new(spec).is_absolute() {
-        true => spec.to_owned(),
-        false => format!("{}/{spec}", folder.display()),
-    };
-    section.read.iter().try_for_each(|spec| grants.allow_read(&rooted(spec)))?;
-    section.write.iter().try_for_each(|spec| grants.allow_write(&rooted(spec)))?;
-    section.env.iter().try_for_each(|name| grants.allow_env(name))?;
-    section.deny_read.iter().try_for_each(|path| grants.deny_read(&rooted(path)))?;
-    section.deny_write.iter().try_for_each(|path| grants.deny_write(&rooted(path)))?;
+    for (word, specs) in [
+        (GrantWord::Read, &section.read),
+        (GrantWord::Write, &section.write),
+        (GrantWord::Env, &section.env),
+        (GrantWord::DenyRead, &section.deny_read),
+        (GrantWord::DenyWrite, &section.deny_write),
+    ] {
+        specs.iter().try_for_each(|spec| grants.add(word, spec, said))?;
+    }
     Ok(grants)
 }
 
@@ -129,6 +130,7 @@ fn grants(section: &GrantSection, folder: &Path) -> anyhow::Result<Grants> {
 mod tests {
     use super::*;
     use crate::config::ConfigFile;
+    use crate::record::RuleSource;
 
     fn entry(text: &str) -> HookEntry {
         let file = ConfigFile::parse(&format!("[[hook]]\n{text}"), Path::new("/")).unwrap();
@@ -143,14 +145,15 @@ mod tests {
 
     #[test]
     fn an_entry_that_cannot_be_understood_says_why() {
+        let said = Provenance { source: RuleSource::UserSettings, file: Some(Path::new("/nowhere/hotcell.toml")) };
         for (text, why) in [
             ("events = [\"pre_tool\"]", "there is no hook event \"pre_tool\"; there are: pre_tool_use"),
             ("timeout = \"soon\"", "timeout = \"soon\""),
             ("grants = { net = [\"https://a\"] }", "a hook has no network"),
-            ("grants = { read = [\"not/there\"] }", "find the folder /nowhere/not/there"),
+            ("grants = { read = [\"not/there\"] }", "/nowhere/not/there"),
         ] {
             let entry = entry(&format!("component = \"x.wasm\"\n{text}"));
-            let error = understand(&entry, Path::new("/nowhere")).err().unwrap();
+            let error = understand(&entry, &said).err().unwrap();
             assert!(format!("{error:#}").contains(why), "{error:#}");
         }
     }

@@ -16,13 +16,14 @@ mod schema_gate;
 mod terminal;
 mod validate;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::catalog::Catalog;
 use crate::executor::{Cancellation, Executor};
 use crate::hook::Hooks;
 use crate::journal::{Listener, PayloadStore};
-use crate::policy::{Grants, Limits};
+use crate::policy::{Explanation, Grants, Limits, Policy};
 use crate::record::{CallRecord, Input, Refusal};
 use crate::scheduler::Scheduler;
 
@@ -36,6 +37,8 @@ pub struct Services {
     pub scheduler: Scheduler,
     pub hooks: Hooks,
     pub payloads: PayloadStore,
+    /// Folders of the host's own state, canonical: no grant may reach them.
+    pub protected: Vec<PathBuf>,
     pub listeners: Arc<[Arc<dyn Listener>]>,
     /// `source` of every event: `hotcell/<version>`.
     pub source: Arc<str>,
@@ -53,6 +56,8 @@ pub struct Request {
     pub native_call_id: Option<String>,
     pub actor_ref: Option<String>,
     pub grants: Arc<Grants>,
+    /// Mode and rules, beside what was granted.
+    pub policy: Arc<Policy>,
     pub limits: Limits,
     pub cancellation: Cancellation,
     /// Why the tool's component could not be loaded, if it could not.
@@ -70,6 +75,17 @@ pub async fn call(services: &Services, request: Request) -> CallRecord {
     let hooked = post_hooks::run(&mut journey, mapped).await;
     let persisted = persist::persist(&mut journey, hooked).await;
     terminal::emit(journey, persisted)
+}
+
+/// What would be decided on a call, and why; or what would stop it before. The tool does not run, no hook does, and
+/// nobody hears of it. A component that classifies its inputs is asked, in an empty world, as it would be by a call.
+pub async fn explain(services: &Services, request: Request) -> Result<Explanation, Refusal> {
+    let mut journey = Journey::unheard(services, request);
+    let resolved = resolve::resolve(&mut journey)?;
+    let parsed = parse::parse(&journey, resolved);
+    let gated = schema_gate::gate(&mut journey, parsed)?;
+    let observed = observe::observe(&mut journey, gated);
+    permission::explain(&journey, &observed).await
 }
 
 /// The phases that can end a call before its tool has answered.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::catalog::Tool;
+use crate::executor::Check;
 use crate::hook::HookOutput;
-use crate::policy::{self, Outcome, Permit, Subject};
-use crate::record::{ErrorClass, EventType, HookEvent, Input, Refusal, Status};
+use crate::policy::{self, Case, Declared, Explanation, Outcome, Permit, Question, Subject, Verdict};
+use crate::record::{ErrorClass, EventType, HookEvent, Input, Refusal, SafetyFacts, Status};
 
 use super::hooks;
 use super::journey::{Journey, Prepared};
@@ -24,16 +25,7 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     journey.invocation.permission_input = Some(input.to_value());
     journey.invocation.permission_input_ref = Some(input.reference().to_owned());
     request_hooks(journey, &tool, &input).await?;
-    let subject = Subject {
-        invocation_id: journey.invocation.invocation_id,
-        component: Arc::clone(tool.component()),
-        tool: Arc::clone(tool.name()),
-        attempt: 1,
-    };
-    let limits = journey.request.limits.clone().with_timeout_ms(tool.timeout_ms());
-    let tool_id = &tool.declaration().tool_id;
-    let (profile, grants, opinion) = (tool.permission_profile(), &journey.request.grants, journey.opinion.as_ref());
-    let verdict = policy::decide(subject, tool_id, profile, grants, opinion, input.clone(), limits);
+    let verdict = verdict(journey, &tool, &input).await;
     let decision = verdict.decision;
     let summary = json!({
         "decision_id": decision.decision_id,
@@ -46,12 +38,16 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     journey.decisions.push(decision);
     let observed = decision_hooks(journey, &tool, &input).await;
     let permit = match verdict.outcome {
+        // What hooks think of a denial changes nothing.
+        Outcome::Deny(refusal) => return Err(refusal),
+        Outcome::Ask(question) => {
+            observed?;
+            return Err(nobody_to_ask(&question));
+        }
         Outcome::Allow(permit) => {
             observed?;
             permit
         }
-        // What hooks think of a denial changes nothing.
-        Outcome::Deny(refusal) => return Err(refusal),
     };
     journey.advance(Status::Approved)?;
     journey.invocation.call_input = Some(input.to_value());
@@ -98,6 +94,73 @@ async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -
         }
     }
     stopped
+}
+
+/// What policy says of `input`, under the grants and rules of the request.
+async fn verdict(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Verdict {
+    let classified = classify(journey, tool, input).await;
+    policy::decide(case(journey, tool, input, classified))
+}
+
+/// Why policy would say what it would say, without a permit at its end.
+pub(super) async fn explain(journey: &Journey<'_>, prepared: &Prepared) -> Result<Explanation, Refusal> {
+    let Prepared { tool, input } = prepared;
+    check_call_input(journey, tool, input)?;
+    let classified = classify(journey, tool, input).await;
+    Ok(policy::explain(&case(journey, tool, input, classified)))
+}
+
+fn case<'a>(journey: &'a Journey<'_>, tool: &'a Tool, input: &Input, classified: Option<SafetyFacts>) -> Case<'a> {
+    Case {
+        subject: Subject {
+            invocation_id: journey.invocation.invocation_id,
+            component: Arc::clone(tool.component()),
+            tool: Arc::clone(tool.name()),
+            attempt: 1,
+        },
+        input: input.clone(),
+        limits: journey.request.limits.clone().with_timeout_ms(tool.timeout_ms()),
+        declared: declared(tool),
+        classified,
+        grants: &journey.request.grants,
+        policy: &journey.request.policy,
+        opinion: journey.opinion.as_ref(),
+        protected: &journey.services.protected,
+    }
+}
+
+fn declared(tool: &Tool) -> Declared<'_> {
+    let declaration = tool.declaration();
+    Declared {
+        tool_id: &declaration.tool_id,
+        namespace: &declaration.namespace,
+        name: &declaration.name,
+        profile: tool.permission_profile(),
+        facts: tool.facts(),
+        subjects: tool.subjects(),
+    }
+}
+
+/// What the tool says of this one input, if it can: it narrows the call, and widens nothing.
+async fn classify(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Option<SafetyFacts> {
+    if !tool.classifies() {
+        return None;
+    }
+    let limits = journey.request.limits.for_checks();
+    let check = Check {
+        component: tool.component(),
+        tool: tool.name(),
+        input: input.text(),
+        limits: &limits,
+        cancellation: &journey.request.cancellation,
+    };
+    journey.services.executor.classify(check).await
+}
+
+fn nobody_to_ask(question: &Question) -> Refusal {
+    let brief = question.brief();
+    let message = format!("{} needs an approval ({}), and there is nobody to ask", brief.tool_id, brief.reason);
+    Refusal::new(ErrorClass::PermissionDenied, "nobody_to_ask", message)
 }
 
 /// What the tool gets must satisfy its contract also after hooks changed it (AT-IN-02).

@@ -1,6 +1,7 @@
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::record::{AccessKind, PermissionProfile, WriteEffect};
+use crate::record::{AccessKind, PermissionProfile, Refusal, WriteEffect};
 
 use super::{Capability, Grants, Limits};
 
@@ -14,8 +15,12 @@ pub struct HookPermit {
 
 impl HookPermit {
     /// What `grants` gives, to a hook: it has no profile of its own, because the owner who configures it is the one who
-    /// grants. `wall` is the time that one run may take.
-    pub fn standing(grants: &Grants, wall: Duration) -> Self {
+    /// grants. `protected` are the folders that no grant may reach, `wall` is the time that one run may take. Refuses with
+    /// policy_blocked.
+    pub fn standing(grants: &Grants, protected: &[PathBuf], wall: Duration) -> Result<Self, Refusal> {
+        if let Some(refusal) = super::protect::reaches_own_state(grants, protected) {
+            return Err(refusal);
+        }
         let mut profile = PermissionProfile::none("hook");
         if !grants.read.is_empty() {
             profile.access_kinds.push(AccessKind::FileRead);
@@ -25,7 +30,8 @@ impl HookPermit {
             profile.write_effects = vec![WriteEffect::LocalPersistent];
         }
         profile.environment = grants.environment.iter().map(|(name, _)| name.clone()).collect();
-        Self { capability: Capability::effective(&profile, grants), limits: limits(wall) }
+        let capability = Capability::effective(&profile, grants, &grants.denials());
+        Ok(Self { capability, limits: limits(wall) })
     }
 
     pub fn capability(&self) -> &Capability {
