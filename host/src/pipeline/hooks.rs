@@ -5,10 +5,10 @@ use std::future::pending;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::executor::canceled;
+use crate::executor::{BoxFuture, canceled};
 use crate::hook::{HookCall, HookFailure, HookOutput, HookProgress, HookRun, Registration};
 use crate::record::{
-    AbortReason, ErrorClass, EventType, Extra, HookEvent, HookOutcome, ProgressId, ProgressStatus, Refusal,
+    AbortReason, ErrorClass, EventType, Extra, HookEvent, HookOutcome, Input, ProgressId, ProgressStatus, Refusal,
     SchemaVersion, Timestamp, ToolHook, ToolProgress,
 };
 
@@ -26,6 +26,24 @@ pub(super) fn call(journey: &Journey<'_>, tool: &Tool, event: HookEvent, input: 
         decision: None,
         result: None,
     }
+}
+
+/// Asks one hook before the tool, with a copy of `input`. On the heap, as is [`super::post_hooks::one`]: a call without
+/// hooks must not carry the room for one.
+pub(super) fn ask<'a>(
+    journey: &'a mut Journey<'_>,
+    tool: &'a Tool,
+    hook: &'a Registration,
+    event: HookEvent,
+    input: &'a Input,
+) -> BoxFuture<'a, Result<Vec<HookOutput>, Refusal>> {
+    Box::pin(async move {
+        let mut call = call(journey, tool, event, input.to_value());
+        if event == HookEvent::PermissionDecision {
+            call.decision = journey.decisions.last().cloned();
+        }
+        run(journey, hook, call).await
+    })
 }
 
 /// Runs one hook, and keeps the record of it. What every event has a use for is done here; the rest is the phase's. A

@@ -61,8 +61,7 @@ async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) ->
     let event = HookEvent::PermissionRequest;
     for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
         journey.heed_cancellation()?;
-        let call = hooks::call(journey, tool, event, input.to_value());
-        for output in hooks::run(journey, hook, call).await? {
+        for output in hooks::ask(journey, tool, hook, event, input).await? {
             match output {
                 HookOutput::PermissionResult(result) => journey.hear(hook.id(), result),
                 HookOutput::Stop { reason } => return Err(hooks::stopped(hook, &reason)),
@@ -79,9 +78,7 @@ async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -
     let event = HookEvent::PermissionDecision;
     let mut stopped = Ok(());
     for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
-        let mut call = hooks::call(journey, tool, event, input.to_value());
-        call.decision = journey.decisions.last().cloned();
-        match hooks::run(journey, hook, call).await {
+        match hooks::ask(journey, tool, hook, event, input).await {
             // All of them hear of a decision, also when one of them ends the call.
             Err(refusal) => stopped = stopped.and(Err(refusal)),
             Ok(outputs) => {

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::catalog::Tool;
+use crate::executor::BoxFuture;
 use crate::hook::{HookOutput, Registration};
 use crate::record::{HookEvent, Status};
 
@@ -33,23 +34,34 @@ pub(super) async fn run(journey: &mut Journey<'_>, mapped: Mapped) -> Mapped {
 }
 
 /// Runs one hook after the tool, and maps the output that it gives. Answers why it says stop, if it does.
-pub(super) async fn one(
+pub(super) fn one<'a>(
+    journey: &'a mut Journey<'_>,
+    tool: &'a Tool,
+    hook: &'a Registration,
+    event: HookEvent,
+    mapped: &'a mut Mapped,
+) -> BoxFuture<'a, Option<String>> {
+    Box::pin(async move {
+        let input = journey.invocation.call_input.clone().unwrap_or_default();
+        let mut call = hooks::call(journey, tool, event, input);
+        call.result = Some(terminal::envelope(journey, mapped.clone()));
+        match hooks::run(journey, hook, call).await {
+            Ok(outputs) => apply(journey, tool, hook, outputs, mapped),
+            Err(refusal) => {
+                mapped.withhold(refusal);
+                None
+            }
+        }
+    })
+}
+
+fn apply(
     journey: &mut Journey<'_>,
     tool: &Tool,
     hook: &Registration,
-    event: HookEvent,
+    outputs: Vec<HookOutput>,
     mapped: &mut Mapped,
 ) -> Option<String> {
-    let input = journey.invocation.call_input.clone().unwrap_or_default();
-    let mut call = hooks::call(journey, tool, event, input);
-    call.result = Some(terminal::envelope(journey, mapped.clone()));
-    let outputs = match hooks::run(journey, hook, call).await {
-        Ok(outputs) => outputs,
-        Err(refusal) => {
-            mapped.withhold(refusal);
-            return None;
-        }
-    };
     let mut stop = None;
     for output in outputs {
         match output {

@@ -17,8 +17,7 @@ pub(super) async fn run(journey: &mut Journey<'_>, prepared: Prepared) -> Result
     }
     for hook in hearing {
         journey.heed_cancellation()?;
-        let call = hooks::call(journey, &tool, event, input.to_value());
-        let outputs = hooks::run(journey, hook, call).await?;
+        let outputs = hooks::ask(journey, &tool, hook, event, &input).await?;
         input = apply(journey, hook, outputs, input)?;
     }
     Ok(Prepared { tool, input })
