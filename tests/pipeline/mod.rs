@@ -18,5 +18,6 @@ mod order_of_failures;
 mod persistence;
 mod refusals;
 mod round_trips;
+mod rules;
 mod schedule;
 mod status;

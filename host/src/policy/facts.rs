@@ -29,9 +29,10 @@ pub(super) fn effective(case: &Case<'_>, capability: &Capability) -> SafetyFacts
 pub(super) fn recorded(case: &Case<'_>, capability: &Capability) -> Extra {
     let effective = effective(case, capability);
     let declared = case.declared.facts;
-    let differs = |claim: Option<bool>, fact: Option<bool>| claim.is_some() && claim != fact;
-    let disagrees = differs(declared.is_read_only, effective.is_read_only);
-    if case.classified.is_none() && !disagrees {
+    let differs = declared.is_read_only.is_some() && declared.is_read_only != effective.is_read_only;
+    // It says of itself that it only reads, and asks to write.
+    let contradicts = declared.is_read_only == Some(true) && case.declared.profile.wants_file_write();
+    if case.classified.is_none() && !differs && !contradicts {
         return Extra::new();
     }
     let mut extra = Extra::new();

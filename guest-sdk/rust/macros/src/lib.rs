@@ -27,6 +27,7 @@ use quote::quote;
 /// | `credential_refs` | names of credentials | none |
 /// | `env` | names of environment variables | none |
 /// | `sensitive_fields` | input fields to redact | none |
+/// | `paths`, `urls`, `resources` | input fields that name what the call is about: the host decides on them, and opens no other folder | none |
 /// | `content` | the block types that an `Output` may hold | any |
 /// | `read_only`, `concurrency_safe`, `destructive`, `open_world` | a boolean; the bare word means true | unstated |
 /// | `timeout_ms` | milliseconds | the host's limit |
