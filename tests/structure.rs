@@ -39,12 +39,13 @@ const DOORS: [(&str, &[&str]); 14] = [
 ];
 
 /// A crate that only one room may name.
-const KEPT: [(&str, &[&str]); 6] = [
+const KEPT: [(&str, &[&str]); 7] = [
     ("wasmtime", &["sandbox"]),
     ("wasmtime_wasi", &["sandbox"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
     ("jsonschema", &["catalog"]),
+    ("rusqlite", &["journal"]),
     ("tempfile", &["sandbox", "journal", "toolchain", "cli"]),
 ];
 
