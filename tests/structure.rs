@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::support::root;
 
 /// A room, and the rooms it may import. `ARCHITECTURE.md` says why.
-const DOORS: [(&str, &[&str]); 14] = [
+const DOORS: [(&str, &[&str]); 15] = [
     ("record", &[]),
     ("dialect", &["record"]),
     ("policy", &["record"]),
@@ -14,9 +14,10 @@ const DOORS: [(&str, &[&str]); 14] = [
     ("scheduler", &["record"]),
     ("journal", &["record"]),
     ("catalog", &["record"]),
+    ("approval", &["record", "policy", "catalog"]),
     ("executor", &["record", "policy", "scheduler"]),
     ("sandbox", &["record", "policy", "executor"]),
-    ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "executor"]),
+    ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "approval", "executor"]),
     ("toolchain", &[]),
     ("config", &[]),
     (
@@ -29,6 +30,7 @@ const DOORS: [(&str, &[&str]); 14] = [
             "scheduler",
             "journal",
             "catalog",
+            "approval",
             "executor",
             "sandbox",
             "pipeline",

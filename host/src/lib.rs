@@ -18,6 +18,7 @@
 //!
 //! [`host::Host`] wires it all; [`cli`] is the door for people.
 
+pub mod approval;
 pub mod catalog;
 pub mod cli;
 pub mod config;

@@ -1,4 +1,4 @@
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,11 +7,12 @@ use clap::Args;
 
 use crate::config::Home;
 use crate::host::{Cancellation, Host, Listener, Request, canceled};
-use crate::record::{AbortReason, CallRecord, Input, Refusal};
+use crate::record::{AbortReason, Input, Refusal};
 
-use super::exit::{self, BadRequest, Exit};
-use super::options::{GrantOptions, LimitOptions};
-use super::show::{self, Bar};
+use super::ask::{self, Origin};
+use super::exit::{BadRequest, Exit};
+use super::options::{ApprovalOptions, GrantOptions, LimitOptions};
+use super::show::{self, Bar, Form};
 use super::target::{self, Target};
 
 /// Arguments larger than this are not read.
@@ -37,6 +38,8 @@ pub(super) struct Call {
     grants: GrantOptions,
     #[command(flatten)]
     limits: LimitOptions,
+    #[command(flatten)]
+    approvals: ApprovalOptions,
 }
 
 impl Call {
@@ -48,6 +51,8 @@ impl Call {
         let limits = self.limits.limits();
         let host = target::host(&home, |settings| {
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
+            settings.approvals = true;
+            settings.approver = Some(ask::approver());
             settings.listeners = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
         })?;
         let target = Target::parse(&self.tool);
@@ -61,13 +66,17 @@ impl Call {
                 tool: self.tool.clone(),
                 input,
                 native_call_id: None,
-                actor_ref: None,
+                actor_ref: ask::actor(),
                 grants: Arc::new(grants),
                 policy: Arc::default(),
                 limits,
+                approval: self.approvals.terms(None),
                 cancellation: cancellation.clone(),
                 unavailable: None,
             };
+            if let Ok(component) = &component {
+                request.approval.origin = Origin::new(component, &self.grants, &self.limits).words();
+            }
             match prepare(&host, component, &target, &cancellation).await {
                 Ok(tool) => request.tool = tool,
                 Err(refusal) => request.unavailable = Some(refusal),
@@ -81,20 +90,15 @@ impl Call {
         runtime.shutdown_background();
         // And the process ends: taking the engine apart would only take time.
         std::mem::forget(host);
-        self.print(&record)
+        show::record(&record, self.form())
     }
 
-    fn print(&self, record: &CallRecord) -> anyhow::Result<Exit> {
-        let exit = exit::of_result(&record.result);
-        let printed = if self.record {
-            print_json(record)
-        } else if self.json {
-            print_json(&record.result)
-        } else {
-            show::result(&record.result)
-        };
-        // Whoever closed the pipe still gets the exit code of the call.
-        printed.map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+    fn form(&self) -> Form {
+        match (self.record, self.json) {
+            (true, _) => Form::Record,
+            (false, true) => Form::Result,
+            (false, false) => Form::People,
+        }
     }
 
     fn read_input(&self) -> Result<Input, BadRequest> {
@@ -137,7 +141,7 @@ async fn prepare(
 }
 
 /// The first interrupt cancels the call, so that it still ends in a result; the second one ends the program.
-fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
+pub(super) fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt()).context("listen to interrupts")?;
     let mut terminate = signal(SignalKind::terminate()).context("listen to termination")?;
@@ -154,11 +158,4 @@ fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
         std::process::exit(130);
     });
     Ok(())
-}
-
-fn print_json(value: &impl serde::Serialize) -> std::io::Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    serde_json::to_writer(&mut out, value)?;
-    out.write_all(b"\n")?;
-    out.flush()
 }

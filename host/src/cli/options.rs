@@ -1,15 +1,17 @@
-//! Options that several commands share: grants and limits.
+//! Options that several commands share: grants, limits, approvals.
 
 use std::time::Duration;
 
 use clap::Args;
+use serde::{Deserialize, Serialize};
 
-use crate::host::{Grants, Limits};
+use crate::config::ApprovalSection;
+use crate::host::{EXPIRE_DEFAULT, EXPIRE_MAX, Grants, Limits, Session, Terms};
 
 use super::exit::BadRequest;
 
 /// Nothing is granted unless it is granted here; a tool gets what it declares and what is granted, both.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Grants")]
 pub(super) struct GrantOptions {
     /// Let the tool read a folder and what is below it. HOST=GUEST gives it another name inside the tool
@@ -46,7 +48,7 @@ impl GrantOptions {
 }
 
 /// Limits of one call. Units: ms, s, m for time; KiB, MiB, GiB for sizes.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitOptions {
     /// Wall time, such as 500ms, 5s, 2m [default: 60s]
@@ -73,6 +75,49 @@ impl LimitOptions {
             output_bytes: self.max_output.unwrap_or(defaults.output_bytes),
             ..defaults
         }
+    }
+}
+
+/// Names the session where `--session` does not.
+pub(super) const SESSION_VARIABLE: &str = "HOTCELL_SESSION";
+
+/// What happens when somebody has to approve the call.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Approvals")]
+pub(super) struct ApprovalOptions {
+    /// How long the call waits for an approval, where it needs one [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = expiry)]
+    approval_timeout: Option<Duration>,
+    /// What "always for this session" means [default: HOTCELL_SESSION, else the terminal's session]
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+}
+
+impl ApprovalOptions {
+    /// The terms of a call; `configured` is how long the configuration lets a question stay open.
+    pub(super) fn terms(&self, configured: Option<Duration>) -> Terms {
+        let named = self.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
+        Terms {
+            expire: self.approval_timeout.or(configured).unwrap_or(EXPIRE_DEFAULT),
+            session: named.filter(|name| !name.is_empty()).map_or(Session::Terminal, Session::Named),
+            origin: None,
+        }
+    }
+}
+
+/// How long a question stays open, as `[approvals]` says it; nothing where it does not.
+#[cfg_attr(not(test), expect(dead_code, reason = "configuration files are not read yet"))]
+pub(super) fn configured_expiry(section: &ApprovalSection) -> Result<Option<Duration>, BadRequest> {
+    let read =
+        |text: &String| expiry(text).map_err(|error| BadRequest(format!("[approvals] expire = {text:?}: {error}")));
+    section.expire.as_ref().map(read).transpose()
+}
+
+fn expiry(text: &str) -> Result<Duration, String> {
+    let wanted = duration(text)?;
+    match wanted <= EXPIRE_MAX {
+        true => Ok(wanted),
+        false => Err(format!("a question can stay open for {} hours at the most", EXPIRE_MAX.as_secs() / 3_600)),
     }
 }
 
@@ -106,8 +151,19 @@ fn size(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{duration, size};
+    use super::{configured_expiry, duration, size};
+    use crate::config::ApprovalSection;
     use std::time::Duration;
+
+    #[test]
+    fn a_question_stays_open_for_a_time_that_has_an_end() {
+        let of = |text: &str| configured_expiry(&ApprovalSection { expire: Some(text.to_owned()) });
+        assert_eq!(of("10m").unwrap(), Some(Duration::from_secs(600)));
+        assert_eq!(configured_expiry(&ApprovalSection::default()).unwrap(), None);
+        for wrong in ["", "soon", "0s", "10", "99999m"] {
+            assert!(of(wrong).unwrap_err().0.contains("[approvals] expire"), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_and_sizes_need_their_units_right() {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::host::Listener;
-use crate::record::{Content, EventType, ToolError, ToolEvent, ToolResult};
+use crate::host::{Listener, Whitespace, visible};
+use crate::record::{CallRecord, Content, EventType, ToolError, ToolEvent, ToolResult};
 
-use super::exit::Exit;
+use super::exit::{self, Exit};
 
 /// One line about what takes time.
 pub(super) fn say(line: &str) {
@@ -24,8 +24,39 @@ pub(super) fn closed(error: io::Error) -> anyhow::Result<Exit> {
     }
 }
 
+/// How the end of a call is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The content, for people.
+    People,
+    /// The `tool_result` record.
+    Result,
+    /// Everything that is known of the call.
+    Record,
+}
+
+/// Prints how a call ended, and gives the exit code that says the same.
+pub(super) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
+    let exit = exit::of_result(&record.result);
+    let printed = match form {
+        Form::People => result(&record.result),
+        Form::Result => json(&record.result),
+        Form::Record => json(record),
+    };
+    // Whoever closed the pipe still gets the exit code of the call.
+    printed.map(|()| exit).or_else(|error| closed(error).map(|_| exit))
+}
+
+/// Prints one line of JSON.
+pub(super) fn json(value: &impl serde::Serialize) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    serde_json::to_writer(&mut out, value)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
 /// Prints a result for a person.
-pub(super) fn result(result: &ToolResult) -> io::Result<()> {
+fn result(result: &ToolResult) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let terminal = out.is_terminal();
     let mut shown = false;
@@ -88,19 +119,7 @@ fn block_text(block: &Content) -> String {
 /// Keeps control, bidirectional and invisible characters of a tool from acting on a terminal. A file or a pipe gets
 /// the text as it is.
 pub(super) fn printable(text: &str, terminal: bool) -> String {
-    if !terminal {
-        return text.to_owned();
-    }
-    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        let acts = (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        if acts {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
-        shown
-    })
+    if terminal { visible(text, Whitespace::Kept) } else { text.to_owned() }
 }
 
 /// Shows progress as a bar on standard error while a tool runs.

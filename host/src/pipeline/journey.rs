@@ -3,11 +3,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::journal::Trail;
+use crate::journal::{Held, Kept, Trail};
 use crate::record::{
     EventType, Input, InputMutation, PermissionDecision, Refusal, ResultPersistence, Status, ToolInvocation,
 };
 
+use super::approval::{Asked, Desk};
 use super::{Request, Services};
 
 /// What one call gathers on its way: records only, never a decision.
@@ -22,6 +23,8 @@ pub(super) struct Journey<'a> {
     pub(super) persistence: Vec<ResultPersistence>,
     /// What hooks have to say to the model.
     pub(super) additional_context: Vec<Value>,
+    /// There once somebody was asked about the call.
+    pub(super) asked: Option<Asked>,
 }
 
 impl<'a> Journey<'a> {
@@ -42,6 +45,27 @@ impl<'a> Journey<'a> {
             mutations: Vec::new(),
             persistence: Vec::new(),
             additional_context: Vec::new(),
+            asked: None,
+        }
+    }
+
+    /// Goes on with a call that another process began, and that this one `held` from now on.
+    pub(super) fn resume(services: &'a Services, request: Request, kept: &Kept, desk: &Desk, held: Held) -> Self {
+        let id = kept.invocation.invocation_id;
+        let listeners = Arc::clone(&services.listeners);
+        let trail = Trail::resume(id, kept.events.clone(), Arc::clone(&services.source), listeners);
+        trail.resolved(&kept.invocation.tool_id);
+        Self {
+            services,
+            request,
+            invocation: kept.invocation.clone(),
+            trail,
+            tool: None,
+            decisions: kept.decisions.clone(),
+            mutations: kept.mutations.clone(),
+            persistence: Vec::new(),
+            additional_context: kept.approval.plan.additional_context.clone(),
+            asked: Some(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held }),
         }
     }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::policy::{self, Case, Declared, Outcome, Permit, Question, Subject};
-use crate::record::{ErrorClass, EventType, Refusal, Status};
+use crate::policy::{self, Case, Declared, Outcome, Permit, Subject, Verdict};
+use crate::record::{ErrorClass, EventType, Input, PermissionDecision, Refusal, Status};
 
+use super::approval;
 use super::journey::{Journey, Prepared};
 
 pub(super) struct Permitted {
@@ -21,18 +22,34 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     check_call_input(journey, &tool, &input)?;
     journey.invocation.permission_input = Some(input.to_value());
     journey.invocation.permission_input_ref = Some(input.reference().to_owned());
-    let subject = Subject {
-        invocation_id: journey.invocation.invocation_id,
-        component: Arc::clone(tool.component()),
-        tool: Arc::clone(tool.name()),
-        attempt: 1,
+    let Verdict { decision, outcome } = verdict(journey, &tool, &input);
+    let permit = match outcome {
+        Outcome::Ask(question) => return approval::ask(journey, tool, decision, question).await,
+        Outcome::Allow(permit) => {
+            record(journey, decision);
+            permit
+        }
+        Outcome::Deny(refusal) => {
+            record(journey, decision);
+            return Err(refusal);
+        }
     };
-    let limits = journey.request.limits.clone().with_timeout_ms(tool.timeout_ms());
+    journey.advance(Status::Approved)?;
+    Ok(admit(journey, tool, permit))
+}
+
+/// What policy says of `input`, under the grants and rules of the request.
+pub(super) fn verdict(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Verdict {
     let declaration = tool.declaration();
-    let verdict = policy::decide(Case {
-        subject,
+    policy::decide(Case {
+        subject: Subject {
+            invocation_id: journey.invocation.invocation_id,
+            component: Arc::clone(tool.component()),
+            tool: Arc::clone(tool.name()),
+            attempt: 1,
+        },
         input: input.clone(),
-        limits,
+        limits: journey.request.limits.clone().with_timeout_ms(tool.timeout_ms()),
         declared: Declared {
             tool_id: &declaration.tool_id,
             namespace: &declaration.namespace,
@@ -41,8 +58,11 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
         },
         grants: &journey.request.grants,
         policy: &journey.request.policy,
-    });
-    let decision = verdict.decision;
+    })
+}
+
+/// Puts a decision on record.
+pub(super) fn record(journey: &mut Journey<'_>, decision: PermissionDecision) {
     let summary = json!({
         "decision_id": decision.decision_id,
         "behavior": decision.behavior,
@@ -52,40 +72,33 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     journey.trail.emit(EventType::PermissionDecided, summary);
     journey.invocation.permission_decision_refs.push(decision.decision_id);
     journey.decisions.push(decision);
-    let permit = match verdict.outcome {
-        Outcome::Allow(permit) => permit,
-        Outcome::Ask(question) => return Err(nobody_to_ask(&question)),
-        Outcome::Deny(refusal) => return Err(refusal),
-    };
-    journey.advance(Status::Approved)?;
-    journey.invocation.call_input = Some(input.to_value());
-    journey.invocation.call_input_ref = Some(input.reference().to_owned());
-    Ok(Permitted { tool, permit })
 }
 
-fn nobody_to_ask(question: &Question) -> Refusal {
-    let brief = question.brief();
-    let message = format!("{} needs an approval ({}), and there is nobody to ask", brief.tool_id, brief.reason);
-    Refusal::new(ErrorClass::PermissionDenied, "nobody_to_ask", message)
+/// The call goes on with what `permit` carries.
+pub(super) fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) -> Permitted {
+    let input = permit.call_input();
+    journey.invocation.call_input = Some(input.to_value());
+    journey.invocation.call_input_ref = Some(input.reference().to_owned());
+    Permitted { tool, permit }
 }
 
 /// What the tool gets must satisfy its contract also after hooks changed it (AT-IN-02).
-fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &crate::record::Input) -> Result<(), Refusal> {
-    let contract = tool.contract();
-    if input.is(&journey.request.input) && !contract.has_runtime_schema() {
+fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    if input.is(&journey.request.input) && !tool.contract().has_runtime_schema() {
         return Ok(());
     }
-    let value = input.value().map_err(Refusal::host_fault)?;
-    let checked = if contract.has_runtime_schema() {
-        contract.check_call_input(value)
-    } else {
-        contract.check_model_input(value)
-    };
-    checked.map_err(|mismatch| {
+    input.value().map_err(Refusal::host_fault)?;
+    mismatch(tool, input).map_err(|mismatch| {
         let message =
             format!("the input, as it was changed on its way, does not satisfy the tool's schema: {mismatch}");
         let class =
             if journey.mutations.is_empty() { ErrorClass::SchemaValidationFailed } else { ErrorClass::HookBlocked };
         Refusal::new(class, "call_input_mismatch", message)
     })
+}
+
+/// Why `input` is none that the tool can be called with, if it is not.
+pub(super) fn mismatch(tool: &Tool, input: &Input) -> Result<(), String> {
+    let (contract, value) = (tool.contract(), input.value()?);
+    if contract.has_runtime_schema() { contract.check_call_input(value) } else { contract.check_model_input(value) }
 }

@@ -1,6 +1,8 @@
 use std::path::{Path, PathBuf};
 
-use crate::record::PermissionProfile;
+use serde_json::{Value, json};
+
+use crate::record::{PermissionProfile, digest};
 
 use super::Grants;
 
@@ -62,6 +64,22 @@ impl Capability {
             .collect();
         capability.cwd = grants.cwd.as_deref().and_then(|cwd| capability.guest_path(cwd));
         capability
+    }
+
+    /// A form that is the same for the same capability, whatever order it was granted in: approvals are bound to it.
+    /// Of values that may be secret it holds digests.
+    pub fn canonical(&self) -> Value {
+        // Without `..`: a field that is added has to be bound, too.
+        let Self { mounts, denials, environment, cwd } = self;
+        let bytes = |path: &Path| digest(path.as_os_str().as_encoded_bytes());
+        let mut mounts: Vec<_> = mounts.iter().map(|m| (m.guest.clone(), bytes(&m.host), m.writable)).collect();
+        let mut denials: Vec<_> = denials.iter().map(|denial| (bytes(&denial.host), denial.read)).collect();
+        let mut environment: Vec<_> =
+            environment.iter().map(|(name, value)| (name.clone(), digest(value.as_bytes()))).collect();
+        mounts.sort();
+        denials.sort();
+        environment.sort();
+        json!({ "mounts": mounts, "denials": denials, "environment": environment, "cwd": cwd })
     }
 
     fn mount(&mut self, host: &Path, guest: &str, writable: bool, grants: &Grants) {

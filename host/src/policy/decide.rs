@@ -43,6 +43,7 @@ pub fn decide(case: Case<'_>) -> Verdict {
         suggested_updates: Vec::new(),
         blocked_path: ruling.blocked_path,
         content_blocks: Vec::new(),
+        accept_feedback: None,
         decided_at: Timestamp::now(),
         expires_at: None,
         extra: Extra::new(),

@@ -83,11 +83,11 @@ impl Store {
         Ok(true)
     }
 
-    /// Closes a question that was not answered, or whose answer nobody used: `to` is `expired` or `withdrawn`.
-    pub fn close(&mut self, id: InvocationId, to: ApprovalState) -> Result<bool, StoreError> {
+    /// Closes a question that nobody answered. `false`: somebody did, or somebody else closed it.
+    pub fn expire(&mut self, id: InvocationId) -> Result<bool, StoreError> {
         let closed = self.connection.execute(
-            "UPDATE approvals SET state = ?2 WHERE invocation = ?1 AND state IN ('pending', 'approved')",
-            params![id.to_string(), to.as_str()],
+            "UPDATE approvals SET state = 'expired' WHERE invocation = ?1 AND state = 'pending'",
+            [id.to_string()],
         )?;
         Ok(closed == 1)
     }

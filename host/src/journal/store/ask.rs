@@ -1,6 +1,6 @@
 use rusqlite::{Transaction, TransactionBehavior, params};
 
-use crate::record::{Approval, InputMutation, PermissionDecision, ToolEvent, ToolInvocation, ToolResult};
+use crate::record::{Approval, CallRecord, InputMutation, PermissionDecision, ToolEvent, ToolInvocation};
 
 use super::{Store, StoreError, entry};
 
@@ -45,26 +45,23 @@ impl Store {
         Ok(())
     }
 
-    /// Stores how a call ended. A run that was claimed is done.
-    pub fn conclude(
-        &mut self,
-        invocation: &ToolInvocation,
-        decisions: &[PermissionDecision],
-        mutations: &[InputMutation],
-        events: &[ToolEvent],
-        result: &ToolResult,
-    ) -> Result<(), StoreError> {
+    /// Stores how a call ended. A run that was claimed is done; what was not run cannot be run any more.
+    pub fn conclude(&mut self, record: &CallRecord) -> Result<(), StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let CallRecord { invocation, decisions, result, events, .. } = record;
         let id = invocation.invocation_id.to_string();
         put_invocation(&transaction, invocation)?;
-        put_history(&transaction, invocation, decisions, mutations, events)?;
+        put_history(&transaction, invocation, decisions, &result.input_mutations, events)?;
         transaction.execute(
             // The first result of a call is its result: one that was recorded is never written over (A-19).
             "INSERT INTO results (invocation, status, record) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
             params![id, word(&result.status)?, entry::write(result)?],
         )?;
-        transaction
-            .execute("UPDATE approvals SET state = 'done' WHERE invocation = ?1 AND state = 'claimed'", [&id])?;
+        transaction.execute(
+            "UPDATE approvals SET state = iif(state = 'claimed', 'done', 'withdrawn')
+             WHERE invocation = ?1 AND state IN ('claimed', 'pending', 'approved')",
+            [&id],
+        )?;
         transaction.commit()?;
         Ok(())
     }

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use crate::record::InvocationId;
 
-use super::schema::private_file;
+use super::schema::{private_file, private_folder};
 use super::{Journal, StoreError};
 
 /// Two parts that only one process at a time can have in a call that waits.
@@ -40,7 +40,7 @@ impl Journal {
         };
         let path = folder.join(format!("{id}.{name}"));
         let unusable = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
-        std::fs::create_dir_all(&folder).map_err(unusable)?;
+        private_folder(&folder).map_err(unusable)?;
         let file = private_file(&path).map_err(unusable)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Held { path, _file: file })),

@@ -98,6 +98,11 @@ impl Journal {
         &self.0.dir
     }
 
+    /// Whether anybody was ever asked.
+    pub fn exists(&self) -> bool {
+        self.0.dir.join(schema::FILE_NAME).exists()
+    }
+
     /// Works on the store, and waits for the disk on this thread.
     pub fn with<T>(&self, work: impl FnOnce(&mut Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut kept = self.0.store.lock().unwrap_or_else(PoisonError::into_inner);

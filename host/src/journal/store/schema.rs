@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::StoreError;
 
 /// The file of the store in the journal's folder.
-const FILE_NAME: &str = "journal.db";
+pub(super) const FILE_NAME: &str = "journal.db";
 /// `user_version` of the file: one for each migration.
 const VERSION: i64 = 1;
 /// `application_id` of the file: "hotc".
@@ -98,7 +98,7 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn private_folder(dir: &Path) -> io::Result<()> {
+pub(super) fn private_folder(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     if fs::metadata(dir)?.permissions().mode() & 0o077 != 0 {

@@ -1,0 +1,42 @@
+use serde_json::{Value, json};
+
+use crate::catalog::Tool;
+use crate::policy::{Capability, Limits};
+use crate::record::{Binding, Input, digest};
+
+/// What an approval of this call is bound to. If any of it changes, it has to be asked again.
+pub fn bind(tool: &Tool, capability: &Capability, limits: &Limits, input: &Input, actor: Option<&str>) -> Binding {
+    let declaration = json!([
+        tool.name().as_ref(),
+        tool.declaration(),
+        tool.interface(),
+        tool.execution_profile(),
+        tool.permission_profile(),
+    ]);
+    let capability = json!([capability.canonical(), canonical_limits(limits)]);
+    let actor = actor.map_or_else(|| "nobody".to_owned(), |actor| format!("actor {actor}"));
+    Binding {
+        component: tool.component().to_string(),
+        declaration: digest(declaration.to_string().as_bytes()),
+        capability: digest(capability.to_string().as_bytes()),
+        arguments: input.reference().to_owned(),
+        actor: digest(actor.as_bytes()),
+    }
+}
+
+fn canonical_limits(limits: &Limits) -> Value {
+    // Without `..`: a limit that is added has to be bound, too.
+    let Limits {
+        fuel,
+        wall,
+        memory_bytes,
+        table_elements,
+        instances,
+        handles,
+        output_bytes,
+        log_bytes,
+        progress_updates,
+    } = limits;
+    let wall = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
+    json!([fuel, wall, memory_bytes, table_elements, instances, handles, output_bytes, log_bytes, progress_updates])
+}
