@@ -89,7 +89,7 @@ fn text(facts: &Facts<'_>) -> String {
         line(if at == 0 { "could" } else { "" }, touched);
     }
     line("risk", risk(brief.risk));
-    line("asked, as", &value(&brief.reason));
+    line("because", &value(&brief.reason));
     if !brief.rule_refs.is_empty() {
         line("rules", &value(&brief.rule_refs.join(", ")));
     }

@@ -93,7 +93,10 @@ impl Desk {
                     return said(id, ApprovalState::Rejected, "denied", json);
                 }
                 (ApprovalState::Rejected, None) => return said(id, kept.state, "denied", json),
-                (ApprovalState::Claimed | ApprovalState::Done, _) => {
+                (ApprovalState::Claimed | ApprovalState::Done, held) => {
+                    if let Some(held) = held.filter(|_| kept.result.is_some()) {
+                        held.retire();
+                    }
                     return said(id, kept.state, "approved; the process that asked runs it", json);
                 }
                 (ApprovalState::Approved, None) if kept.approval.expires_at > Timestamp::now() => {
