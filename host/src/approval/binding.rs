@@ -6,13 +6,11 @@ use crate::record::{Binding, Input, digest};
 
 /// What an approval of this call is bound to. If any of it changes, it has to be asked again.
 pub fn bind(tool: &Tool, capability: &Capability, limits: &Limits, input: &Input, actor: Option<&str>) -> Binding {
-    let declaration = json!([
-        tool.name().as_ref(),
-        tool.declaration(),
-        tool.interface(),
-        tool.execution_profile(),
-        tool.permission_profile(),
-    ]);
+    let mut execution = tool.execution_profile().clone();
+    // A part of its own: other bytes alone are no other declaration.
+    execution.extra.remove("component_digest");
+    let declaration =
+        json!([tool.name().as_ref(), tool.declaration(), tool.interface(), execution, tool.permission_profile(),]);
     let capability = json!([capability.canonical(), canonical_limits(limits)]);
     let actor = actor.map_or_else(|| "nobody".to_owned(), |actor| format!("actor {actor}"));
     Binding {

@@ -89,9 +89,9 @@ impl Dialog {
             false => "y yes, n no, e edit the arguments",
         };
         loop {
-            write(&format!("[{choices}; a note may follow y or n] "))?;
-            // What was typed before the question could be read is no answer to it.
+            // What was typed before the question was there to be read is no answer to it.
             tcflush(io::stdin(), QueueSelector::IFlush)?;
+            write(&format!("[{choices}; a note may follow y or n] "))?;
             let Some(line) = self.line()? else { return self.unanswered() };
             let (word, note) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
             let note = Some(note.trim().to_owned()).filter(|note| !note.is_empty());

@@ -28,7 +28,7 @@ pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -
     let changed = kept.approval.binding.differences(&now);
     if !changed.is_empty() {
         let message = format!(
-            "{} is not as it was when somebody was asked: nothing ran, and it has to be asked again; call again",
+            "since somebody was asked, this changed: {}; nothing ran, and it has to be asked again: call again",
             changed.join(", ")
         );
         return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_outdated", message));
