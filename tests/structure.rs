@@ -41,14 +41,15 @@ const DOORS: [(&str, &[&str]); 15] = [
 ];
 
 /// A crate that only one room may name.
-const KEPT: [(&str, &[&str]); 7] = [
+const KEPT: [(&str, &[&str]); 8] = [
     ("wasmtime", &["sandbox"]),
     ("wasmtime_wasi", &["sandbox"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
     ("jsonschema", &["catalog"]),
     ("rusqlite", &["journal"]),
-    ("tempfile", &["sandbox", "journal", "toolchain", "cli"]),
+    ("tempfile", &["sandbox", "journal", "toolchain", "config", "cli"]),
+    ("globset", &["policy"]),
 ];
 
 #[test]

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::policy::{Limits, Permit};
-use crate::record::{AbortReason, Content, ErrorClass, ProgressStatus, Refusal, Usage};
+use crate::record::{AbortReason, Content, ErrorClass, ProgressStatus, Refusal, SafetyFacts, Usage};
 pub use crate::scheduler::Cancellation;
 
 /// A future that can be stored: the trait is used through a pointer.
@@ -15,6 +15,10 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Executor: Send + Sync {
     /// Value validation and preflight (phase 4) in an empty world. `Ok` where the component exports no such thing.
     fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
+
+    /// What the component says of one input, in an empty world. Nothing where it exports no such thing, or does not
+    /// answer: then the careful facts count.
+    fn classify<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Option<SafetyFacts>>;
 
     /// Runs the tool that `permit` names, with what `permit` carries, and reports usage also when it fails.
     fn invoke<'a>(&'a self, permit: Permit, run: Run) -> BoxFuture<'a, Execution>;

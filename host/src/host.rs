@@ -1,5 +1,8 @@
 //! Wires the rooms: a catalog, a sandbox and a pipeline that belong together.
 
+mod imports;
+mod layers;
+
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -10,7 +13,7 @@ use anyhow::Context;
 
 pub use crate::approval::{Approver, EXPIRE_DEFAULT, EXPIRE_MAX, Prompt, Reply, Session, Terms, Whitespace, visible};
 use crate::catalog::{Catalog, Facts, Tool};
-use crate::config::Home;
+use crate::config::{self, Home};
 use crate::dialect::agent_tool;
 use crate::executor::Executor;
 pub use crate::executor::{Cancellation, canceled};
@@ -19,11 +22,12 @@ use crate::journal::{self, PayloadStore};
 pub use crate::journal::{Given, Held, Journal, Kept, Listener, Role, Standing, StoreError, Summary};
 pub use crate::pipeline::Request;
 use crate::pipeline::{self, Desk, Services};
-pub use crate::policy::{Grants, Limits, Policy};
+pub use crate::policy::{Explanation, GrantWord, Grants, Limits, Look, Policy, Provenance};
 use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
 use crate::scheduler::Scheduler;
+pub use layers::{Layer, LayerOptions, Layers};
 
 /// The hidden subcommand of the `hotcell` program that compiles one component.
 pub const COMPILE_COMMAND: &str = "compile-component";
@@ -96,6 +100,7 @@ impl Host {
             memory_bytes_max: settings.memory_bytes_max,
             cache_dir: settings.cached.then(|| settings.home.components()),
             key_file: settings.home.component_key(),
+            scratch_dir: settings.home.scratch(),
             compiler: CompilerSettings {
                 program: settings.compiler,
                 arguments: vec![COMPILE_COMMAND.to_owned()],
@@ -116,6 +121,7 @@ impl Host {
             desk: settings
                 .approvals
                 .then(|| Desk { journal: Journal::new(settings.home.journal()), approver: settings.approver }),
+            protected: protected(&settings.home),
             listeners: settings.listeners.into(),
             source: concat!("hotcell/", env!("CARGO_PKG_VERSION")).into(),
             inline_bytes_max: settings.inline_bytes_max,
@@ -155,6 +161,7 @@ impl Host {
         let tools = tools(&digest, &component).map_err(|error| {
             Refusal::new(ErrorClass::SetupRequired, "description_invalid", format!("the tool's description: {error:#}"))
         })?;
+        imports::check(component.imports(), &tools)?;
         self.services.catalog.add(tools.clone())?;
         for tool in &tools {
             let id = &tool.declaration().tool_id;
@@ -166,6 +173,11 @@ impl Host {
     /// The tools that were loaded.
     pub fn catalog(&self) -> &Catalog {
         &self.services.catalog
+    }
+
+    /// What would be decided on a call, and why, without running anything but what describes the tool.
+    pub async fn explain(&self, request: Request) -> Result<Explanation, Refusal> {
+        pipeline::explain(&self.services, request).await
     }
 
     /// Calls a tool. Whatever happens, there is one terminal result.
@@ -201,11 +213,21 @@ impl Loaded {
     }
 }
 
+/// The folders of hotcell's own state, and of the user's own configuration.
+fn protected(home: &Home) -> Vec<PathBuf> {
+    let config = config::user_file(home).ok().and_then(|file| file.parent().map(Path::to_owned));
+    let folders = [Some(home.folder().to_owned()), config].into_iter().flatten();
+    let mut folders: Vec<PathBuf> = folders.map(|folder| folder.canonicalize().unwrap_or(folder)).collect();
+    folders.dedup();
+    folders
+}
+
 fn tools(digest: &Arc<str>, component: &LoadedComponent) -> anyhow::Result<Vec<Arc<Tool>>> {
     let facts = Facts {
         component: Arc::clone(digest),
         imports: component.imports().to_vec(),
         validates: component.exports().validation,
+        classifies: component.exports().classification,
     };
     Tool::from_toolkit(agent_tool::toolkit(component.toolkit())?, &facts)
 }

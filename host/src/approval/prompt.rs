@@ -137,9 +137,13 @@ fn touches(brief: &Brief, capability: &Capability) -> Vec<String> {
     lines.extend(touches.reads.iter().map(|mount| folder("read files in", mount)));
     lines.extend(capability.denials.iter().map(|denial| {
         let verb = if denial.read { "but not open" } else { "but not change" };
-        format!("{verb} {}", value(&denial.host.display().to_string()))
+        format!("{verb} {}", value(denial.what.text()))
     }));
+    if let Some(scratch) = &capability.scratch {
+        lines.push(format!("write drafts in {}, gone afterwards", value(scratch)));
+    }
     lines.extend(each("connect to", &touches.network));
+    lines.extend(capability.closed_urls.iter().map(|url| format!("but not to {}", value(url.text()))));
     lines.extend(each("have the host use the secret", &touches.secrets));
     lines.extend(each("see the environment variable", &touches.environment));
     if lines.is_empty() {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::host::{Approver, Prompt, Reply};
 
-use super::options::{GrantOptions, LimitOptions};
+use super::options::{GrantOptions, LimitOptions, PolicyOptions};
 use super::show;
 use super::terminal::Terminal;
 
@@ -70,15 +70,17 @@ pub(super) struct Origin {
     pub(super) cwd: PathBuf,
     pub(super) grants: GrantOptions,
     pub(super) limits: LimitOptions,
+    pub(super) policy: PolicyOptions,
 }
 
 impl Origin {
-    pub(super) fn new(component: &Path, grants: &GrantOptions, limits: &LimitOptions) -> Self {
+    pub(super) fn new(component: &Path, grants: &GrantOptions, limits: &LimitOptions, policy: &PolicyOptions) -> Self {
         Self {
             component: std::path::absolute(component).unwrap_or_else(|_| component.to_owned()),
             cwd: std::env::current_dir().unwrap_or_default(),
             grants: grants.clone(),
             limits: limits.clone(),
+            policy: policy.clone(),
         }
     }
 

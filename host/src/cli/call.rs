@@ -1,4 +1,3 @@
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,16 +6,14 @@ use clap::Args;
 
 use crate::config::Home;
 use crate::host::{Cancellation, Host, Listener, Request, canceled};
-use crate::record::{AbortReason, Input, Refusal};
+use crate::record::{AbortReason, Refusal};
 
 use super::ask::{self, Origin};
-use super::exit::{BadRequest, Exit};
-use super::options::{ApprovalOptions, GrantOptions, LimitOptions};
+use super::exit::Exit;
+use super::input;
+use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::show::{self, Bar, Form};
 use super::target::{self, Target};
-
-/// Arguments larger than this are not read.
-const INPUT_BYTES_MAX: u64 = 16 << 20;
 
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
@@ -39,16 +36,22 @@ pub(super) struct Call {
     #[command(flatten)]
     limits: LimitOptions,
     #[command(flatten)]
+    policy: PolicyOptions,
+    #[command(flatten)]
     approvals: ApprovalOptions,
 }
 
 impl Call {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let grants = self.grants.grants()?;
-        let input = self.read_input()?;
+        let settings = options::settings(&home, &self.grants, &self.limits, &self.policy)?;
+        let input = input::read(&self.input)?;
         let bar = if self.json || self.record { None } else { Bar::if_seen() };
-        let limits = self.limits.limits();
+        // A call that is refused for its policy is a call all the same, and ends in a result.
+        let (Settings { grants, limits, policy, expire }, refused) = match settings {
+            Ok(settings) => (settings, None),
+            Err(refusal) => (Settings::default(), Some(refusal)),
+        };
         let host = target::host(&home, |settings| {
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
             settings.approvals = true;
@@ -57,7 +60,10 @@ impl Call {
         })?;
         let target = Target::parse(&self.tool);
         // Before interrupts mean a canceled call: one that comes while the tool is being built ends the program.
-        let component = target.locate(&home);
+        let component = match refused {
+            Some(refusal) => Err(refusal),
+            None => target.locate(&home),
+        };
         let runtime = super::runtime()?;
         let record = runtime.block_on(async {
             let cancellation = Cancellation::new();
@@ -68,14 +74,14 @@ impl Call {
                 native_call_id: None,
                 actor_ref: ask::actor(),
                 grants: Arc::new(grants),
-                policy: Arc::default(),
+                policy: Arc::new(policy),
                 limits,
-                approval: self.approvals.terms(None),
+                approval: self.approvals.terms(expire),
                 cancellation: cancellation.clone(),
                 unavailable: None,
             };
             if let Ok(component) = &component {
-                request.approval.origin = Origin::new(component, &self.grants, &self.limits).words();
+                request.approval.origin = Origin::new(component, &self.grants, &self.limits, &self.policy).words();
             }
             match prepare(&host, component, &target, &cancellation).await {
                 Ok(tool) => request.tool = tool,
@@ -98,27 +104,6 @@ impl Call {
             (true, _) => Form::Record,
             (false, true) => Form::Result,
             (false, false) => Form::People,
-        }
-    }
-
-    fn read_input(&self) -> Result<Input, BadRequest> {
-        let read = |what: &str, from: Box<dyn Read>| {
-            let mut text = String::new();
-            let read = from.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text);
-            read.with_context(|| format!("read the arguments from {what}"))
-                .map_err(|error| BadRequest(format!("{error:#}")))?;
-            if text.len() as u64 > INPUT_BYTES_MAX {
-                return Err(BadRequest(format!("the arguments are larger than {INPUT_BYTES_MAX} bytes")));
-            }
-            Ok(Input::from_text(text))
-        };
-        match (self.input.as_str(), self.input.strip_prefix('@')) {
-            ("-", _) => read("standard input", Box::new(std::io::stdin())),
-            (_, Some(path)) => {
-                let file = std::fs::File::open(path).map_err(|error| BadRequest(format!("open {path}: {error}")))?;
-                read(path, Box::new(file))
-            }
-            (text, None) => Ok(Input::from_text(text)),
         }
     }
 }

@@ -7,8 +7,10 @@ mod call;
 mod describe;
 mod doctor;
 mod exit;
+mod input;
 mod new;
 mod options;
+mod policy;
 mod show;
 mod target;
 mod terminal;
@@ -42,6 +44,8 @@ enum Command {
     Build(build::Build),
     /// Start a new tool
     New(new::New),
+    /// Say what would be decided on a call and why, and trust a project's hotcell.toml
+    Policy(policy::Policy),
     /// Look at what this machine has, and say how to mend what is missing
     Doctor(doctor::Doctor),
     /// Compile one component from standard input; hotcell calls this itself
@@ -65,6 +69,7 @@ pub fn run() -> ExitCode {
         Command::Describe(command) => command.run(),
         Command::Build(command) => command.run(),
         Command::New(command) => command.run(),
+        Command::Policy(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::CompileComponent { cpu_seconds, memory_bytes } => {
             let status = crate::host::compile_worker(cpu_seconds, memory_bytes);

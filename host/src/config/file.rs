@@ -1,3 +1,4 @@
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -26,6 +27,11 @@ pub struct ConfigFile {
     /// The folder that relative paths of this file start in.
     #[serde(skip)]
     pub folder: PathBuf,
+    /// The file itself.
+    #[serde(skip)]
+    pub path: PathBuf,
+    #[serde(skip)]
+    text: String,
 }
 
 /// `[grants]`: the same words as the options of the command line.
@@ -67,6 +73,8 @@ pub struct RuleEntry {
     pub behavior: String,
     pub tool: Option<String>,
     pub namespace: Option<String>,
+    /// `sha256:<hex>` of a component: a tool's name is its own claim, this is not.
+    pub component: Option<String>,
     pub path: Option<String>,
     pub url: Option<String>,
     pub resource: Option<String>,
@@ -122,24 +130,57 @@ pub enum OnFailure {
 impl ConfigFile {
     /// Reads `path`. A file that is not there is `None`; one that cannot be understood is an error.
     pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
-        let text = match std::fs::metadata(path) {
-            Ok(metadata) if metadata.len() > FILE_BYTES_MAX => {
-                bail!("{}: larger than {FILE_BYTES_MAX} bytes", path.display())
-            }
-            Ok(_) => std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
-        };
+        match bytes(path)? {
+            Some(bytes) => Self::from_bytes(bytes, path).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The file `path`, which has these `bytes`.
+    pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> anyhow::Result<Self> {
+        let text = String::from_utf8(bytes).with_context(|| format!("understand {}", path.display()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        Self::parse(&text, folder).with_context(|| format!("understand {}", path.display())).map(Some)
+        let mut file = Self::parse(&text, folder).with_context(|| format!("understand {}", path.display()))?;
+        path.clone_into(&mut file.path);
+        Ok(file)
     }
 
     /// Parses the text of a file that lies in `folder`.
     pub fn parse(text: &str, folder: &Path) -> anyhow::Result<Self> {
         let mut file: Self = toml::from_str(text)?;
         folder.clone_into(&mut file.folder);
+        text.clone_into(&mut file.text);
         Ok(file)
     }
+
+    /// Where in the file `word` stands, for messages: `FILE, line N`, or the file alone.
+    pub fn place_of(&self, word: &str) -> String {
+        let quoted = [format!("\"{word}\""), format!("'{word}'")];
+        let is_there = |line: &str| quoted.iter().any(|quoted| line.contains(quoted));
+        match self.text.lines().position(is_there) {
+            Some(at) => format!("{}, line {}", self.path.display(), at + 1),
+            None => self.path.display().to_string(),
+        }
+    }
+}
+
+/// The bytes of `path`, bounded; `None` where there is no such file.
+pub fn bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    match std::fs::metadata(path) {
+        // A pipe, say, would keep the reader waiting.
+        Ok(metadata) if !metadata.is_file() => bail!("{} is no file", path.display()),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !path.is_symlink() => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
+    }
+    let file = std::fs::File::open(path).with_context(|| format!("read {}", path.display()))?;
+    let mut bytes = Vec::new();
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.with_context(|| format!("read {}", path.display()))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        bail!("{}: larger than {FILE_BYTES_MAX} bytes", path.display());
+    }
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]

@@ -51,6 +51,16 @@ impl Home {
         self.0.join("journal")
     }
 
+    /// Folders that live as long as one call.
+    pub fn scratch(&self) -> PathBuf {
+        self.0.join("scratch")
+    }
+
+    /// Which project files the user has trusted.
+    pub fn trusted(&self) -> PathBuf {
+        self.0.join("trusted")
+    }
+
     pub fn payloads(&self) -> PathBuf {
         self.0.join("payloads")
     }

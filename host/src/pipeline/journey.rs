@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::journal::{Held, Kept, Trail};
+use crate::journal::{Held, Kept, Listener, Trail};
 use crate::record::{
     EventType, Input, InputMutation, PermissionDecision, Refusal, ResultPersistence, Status, ToolInvocation,
 };
@@ -29,10 +29,18 @@ pub(super) struct Journey<'a> {
 
 impl<'a> Journey<'a> {
     pub(super) fn begin(services: &'a Services, request: Request) -> Self {
+        Self::heard_by(Arc::clone(&services.listeners), services, request)
+    }
+
+    /// A journey that no listener hears of: nothing will come of it.
+    pub(super) fn unheard(services: &'a Services, request: Request) -> Self {
+        Self::heard_by(Arc::default(), services, request)
+    }
+
+    fn heard_by(listeners: Arc<[Arc<dyn Listener>]>, services: &'a Services, request: Request) -> Self {
         let mut invocation = ToolInvocation::planned(&request.tool, &request.input);
         invocation.native_call_id.clone_from(&request.native_call_id);
         invocation.actor_ref.clone_from(&request.actor_ref);
-        let listeners = Arc::clone(&services.listeners);
         let trail = Trail::begin(invocation.invocation_id, Arc::clone(&services.source), listeners);
         trail.emit(EventType::Planned, json!({ "requested": request.tool, "native_call_id": request.native_call_id }));
         Self {

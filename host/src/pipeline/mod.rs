@@ -16,6 +16,7 @@ mod schema_gate;
 mod terminal;
 mod validate;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::approval::Terms;
@@ -23,7 +24,7 @@ use crate::catalog::Catalog;
 use crate::executor::{Cancellation, Executor};
 use crate::hook::Hook;
 use crate::journal::{Held, Kept, Listener, PayloadStore};
-use crate::policy::{Grants, Limits, Policy};
+use crate::policy::{Explanation, Grants, Limits, Policy};
 use crate::record::{CallRecord, Input, Refusal};
 use crate::scheduler::Scheduler;
 
@@ -40,6 +41,8 @@ pub struct Services {
     pub payloads: PayloadStore,
     /// Where calls go that somebody has to approve; without one they are refused.
     pub desk: Option<Desk>,
+    /// Folders of the host's own state, canonical: no grant may reach them.
+    pub protected: Vec<PathBuf>,
     pub listeners: Arc<[Arc<dyn Listener>]>,
     /// `source` of every event: `hotcell/<version>`.
     pub source: Arc<str>,
@@ -117,6 +120,17 @@ async fn return_to(journey: &mut Journey<'_>, kept: &Kept) -> Result<Executed, R
     let permitted = approval::re_enter(journey, kept).await?;
     let scheduled = schedule::wait(journey, permitted).await?;
     execute::run(journey, scheduled).await
+}
+
+/// What would be decided on a call, and why; or what would stop it before. The tool does not run, no hook does, and
+/// nobody hears of it. A component that classifies its inputs is asked, in an empty world, as it would be by a call.
+pub async fn explain(services: &Services, request: Request) -> Result<Explanation, Refusal> {
+    let mut journey = Journey::unheard(services, request);
+    let resolved = resolve::resolve(&mut journey)?;
+    let parsed = parse::parse(&journey, resolved);
+    let gated = schema_gate::gate(&mut journey, parsed)?;
+    let observed = observe::observe(&mut journey, gated);
+    permission::explain(&journey, &observed).await
 }
 
 /// The phases that can end a call before its tool has answered.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::policy::{self, Case, Declared, Outcome, Permit, Subject, Verdict};
-use crate::record::{ErrorClass, EventType, Input, PermissionDecision, Refusal, Status};
+use crate::executor::Check;
+use crate::policy::{self, Case, Declared, Explanation, Outcome, Permit, Subject, Verdict};
+use crate::record::{ErrorClass, EventType, Input, PermissionDecision, Refusal, SafetyFacts, Status};
 
 use super::approval;
 use super::journey::{Journey, Prepared};
@@ -22,7 +23,7 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     check_call_input(journey, &tool, &input)?;
     journey.invocation.permission_input = Some(input.to_value());
     journey.invocation.permission_input_ref = Some(input.reference().to_owned());
-    let Verdict { decision, outcome } = verdict(journey, &tool, &input);
+    let Verdict { decision, outcome } = verdict(journey, &tool, &input).await;
     let permit = match outcome {
         Outcome::Ask(question) => return approval::ask(journey, tool, decision, question).await,
         Outcome::Allow(permit) => {
@@ -36,29 +37,6 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     };
     journey.advance(Status::Approved)?;
     Ok(admit(journey, tool, permit))
-}
-
-/// What policy says of `input`, under the grants and rules of the request.
-pub(super) fn verdict(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Verdict {
-    let declaration = tool.declaration();
-    policy::decide(Case {
-        subject: Subject {
-            invocation_id: journey.invocation.invocation_id,
-            component: Arc::clone(tool.component()),
-            tool: Arc::clone(tool.name()),
-            attempt: 1,
-        },
-        input: input.clone(),
-        limits: journey.request.limits.clone().with_timeout_ms(tool.timeout_ms()),
-        declared: Declared {
-            tool_id: &declaration.tool_id,
-            namespace: &declaration.namespace,
-            name: &declaration.name,
-            profile: tool.permission_profile(),
-        },
-        grants: &journey.request.grants,
-        policy: &journey.request.policy,
-    })
 }
 
 /// Puts a decision on record.
@@ -80,6 +58,66 @@ pub(super) fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) 
     journey.invocation.call_input = Some(input.to_value());
     journey.invocation.call_input_ref = Some(input.reference().to_owned());
     Permitted { tool, permit }
+}
+
+/// What policy says of `input`, under the grants and rules of the request.
+pub(super) async fn verdict(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Verdict {
+    let classified = classify(journey, tool, input).await;
+    policy::decide(case(journey, tool, input, classified))
+}
+
+/// Why policy would say what it would say, without a permit at its end.
+pub(super) async fn explain(journey: &Journey<'_>, prepared: &Prepared) -> Result<Explanation, Refusal> {
+    let Prepared { tool, input } = prepared;
+    check_call_input(journey, tool, input)?;
+    let classified = classify(journey, tool, input).await;
+    Ok(policy::explain(&case(journey, tool, input, classified)))
+}
+
+fn case<'a>(journey: &'a Journey<'_>, tool: &'a Tool, input: &Input, classified: Option<SafetyFacts>) -> Case<'a> {
+    Case {
+        subject: Subject {
+            invocation_id: journey.invocation.invocation_id,
+            component: Arc::clone(tool.component()),
+            tool: Arc::clone(tool.name()),
+            attempt: 1,
+        },
+        input: input.clone(),
+        limits: journey.request.limits.clone().with_timeout_ms(tool.timeout_ms()),
+        declared: declared(tool),
+        classified,
+        grants: &journey.request.grants,
+        policy: &journey.request.policy,
+        protected: &journey.services.protected,
+    }
+}
+
+fn declared(tool: &Tool) -> Declared<'_> {
+    let declaration = tool.declaration();
+    Declared {
+        tool_id: &declaration.tool_id,
+        namespace: &declaration.namespace,
+        name: &declaration.name,
+        profile: tool.permission_profile(),
+        facts: tool.facts(),
+        subjects: tool.subjects(),
+    }
+}
+
+/// What the tool says of this one input, if it can: it narrows the call, and widens nothing.
+async fn classify(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Option<SafetyFacts> {
+    if !tool.classifies() {
+        return None;
+    }
+    let limits = journey.request.limits.for_checks();
+    let check = Check {
+        component: tool.component(),
+        tool: tool.name(),
+        input: input.text(),
+        limits: &limits,
+        cancellation: &journey.request.cancellation,
+    };
+    journey.services.executor.classify(check).await
 }
 
 /// What the tool gets must satisfy its contract also after hooks changed it (AT-IN-02).

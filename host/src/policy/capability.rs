@@ -2,24 +2,24 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::record::{PermissionProfile, digest};
+use crate::record::{AccessKind, PermissionProfile, digest};
 
-use super::Grants;
+use super::named::mount_of;
+use super::{Grants, PathPattern, UrlPattern};
 
 /// A folder of the host that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Canonical.
+    /// Canonical: whoever opens it follows no link.
     pub host: PathBuf,
     pub guest: String,
     pub writable: bool,
 }
 
-/// A path of the host that stays closed, although it lies in a mounted folder.
+/// A place that stays closed, although it lies in a mounted folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// Canonical, so far as it exists.
-    pub host: PathBuf,
+    pub what: PathPattern,
     /// Closed for reading, and so for everything; otherwise for writing only.
     pub read: bool,
 }
@@ -29,33 +29,41 @@ pub struct Denial {
 pub struct Capability {
     pub mounts: Vec<Mount>,
     pub denials: Vec<Denial>,
+    /// URLs that stay closed, whatever the network grants allow.
+    pub closed_urls: Vec<UrlPattern>,
+    /// A folder of the call's own, made for it and gone after it: the name that the guest has for it.
+    pub scratch: Option<String>,
     pub environment: Vec<(String, String)>,
     /// The caller's working directory as the guest names it, if it lies in a mount.
     pub cwd: Option<String>,
 }
 
+/// Where drafts go (`local_draft`).
+const SCRATCH: &str = "/scratch";
+
 impl Capability {
-    /// What `profile` declares and `grants` allows: the intersection.
-    pub fn effective(profile: &PermissionProfile, grants: &Grants) -> Self {
+    /// What `profile` declares and `grants` allows: the intersection, without what `closed` closes.
+    pub fn effective(profile: &PermissionProfile, grants: &Grants, closed: &[Denial]) -> Self {
         let mut capability = Self::default();
-        if profile.wants_file_write() {
+        let writes = profile.wants_file_write();
+        if writes {
             for grant in &grants.write {
-                capability.mount(&grant.host, &grant.guest, true, grants);
+                capability.mount(&grant.host, &grant.guest, true, closed);
             }
         }
-        let reads = profile.wants(&crate::record::AccessKind::FileRead) || profile.wants_file_write();
-        if reads {
+        if writes || profile.wants(&AccessKind::FileRead) {
             for grant in &grants.read {
-                capability.mount(&grant.host, &grant.guest, false, grants);
+                capability.mount(&grant.host, &grant.guest, false, closed);
             }
         }
-        if profile.wants(&crate::record::AccessKind::FileRead) && !profile.wants_file_write() {
+        if !writes && profile.wants(&AccessKind::FileRead) {
             // Writing was granted, reading is what the tool declares: it may look, not touch.
             for grant in &grants.write {
-                capability.mount(&grant.host, &grant.guest, false, grants);
+                capability.mount(&grant.host, &grant.guest, false, closed);
             }
         }
-        capability.denials = grants.denials_within(&capability.mounts);
+        capability.keep_denials(closed);
+        capability.scratch = profile.wants_drafts().then(|| SCRATCH.to_owned());
         capability.environment = grants
             .environment
             .iter()
@@ -70,24 +78,59 @@ impl Capability {
     /// Of values that may be secret it holds digests.
     pub fn canonical(&self) -> Value {
         // Without `..`: a field that is added has to be bound, too.
-        let Self { mounts, denials, environment, cwd } = self;
+        let Self { mounts, denials, closed_urls, scratch, environment, cwd } = self;
         let bytes = |path: &Path| digest(path.as_os_str().as_encoded_bytes());
         let mut mounts: Vec<_> = mounts.iter().map(|m| (m.guest.clone(), bytes(&m.host), m.writable)).collect();
-        let mut denials: Vec<_> = denials.iter().map(|denial| (bytes(&denial.host), denial.read)).collect();
+        let mut denials: Vec<_> = denials.iter().map(|d| (bytes(d.what.prefix()), d.what.text(), d.read)).collect();
+        let mut closed_urls: Vec<_> = closed_urls.iter().map(UrlPattern::text).collect();
         let mut environment: Vec<_> =
             environment.iter().map(|(name, value)| (name.clone(), digest(value.as_bytes()))).collect();
         mounts.sort();
         denials.sort();
+        closed_urls.sort_unstable();
         environment.sort();
-        json!({ "mounts": mounts, "denials": denials, "environment": environment, "cwd": cwd })
+        json!({
+            "mounts": mounts,
+            "denials": denials,
+            "closed_urls": closed_urls,
+            "scratch": scratch,
+            "environment": environment,
+            "cwd": cwd,
+        })
     }
 
-    fn mount(&mut self, host: &Path, guest: &str, writable: bool, grants: &Grants) {
-        if grants.is_denied(host, true) || self.mounts.iter().any(|mount| mount.guest == guest) {
+    fn mount(&mut self, host: &Path, guest: &str, writable: bool, closed: &[Denial]) {
+        let is_closed = |read: bool| closed.iter().any(|denial| denial.read == read && denial.what.covers(host));
+        if is_closed(true) || self.mounts.iter().any(|mount| mount.guest == guest) {
             return;
         }
-        let writable = writable && !grants.is_denied(host, false);
-        self.mounts.push(Mount { host: host.to_owned(), guest: guest.to_owned(), writable });
+        self.mounts.push(Mount {
+            host: host.to_owned(),
+            guest: guest.to_owned(),
+            writable: writable && !is_closed(false),
+        });
+    }
+
+    /// The denials that could meet a mounted folder, where only the sandbox can hold them.
+    pub(super) fn keep_denials(&mut self, closed: &[Denial]) {
+        let meets = |denial: &&Denial| self.mounts.iter().any(|mount| denial.what.reaches_into(&mount.host));
+        let kept = closed.iter().filter(meets).cloned().collect();
+        self.denials = kept;
+    }
+
+    /// The same world, in which nothing can be changed but what is gone afterwards.
+    pub(super) fn read_only(&mut self) {
+        self.mounts.iter_mut().for_each(|mount| mount.writable = false);
+    }
+
+    /// Whether anything that lasts could be changed here.
+    pub fn is_writable(&self) -> bool {
+        self.mounts.iter().any(|mount| mount.writable)
+    }
+
+    /// Whether the working directory can be entered: a narrowed world need not hold it.
+    pub fn holds_cwd(&self) -> bool {
+        self.cwd.as_deref().is_none_or(|cwd| mount_of(cwd, &self.mounts).is_some())
     }
 
     /// How the guest names `host`, if it lies in a mount.

@@ -1,4 +1,6 @@
-use crate::record::{Input, PermissionProfile};
+use std::path::PathBuf;
+
+use crate::record::{Input, PermissionProfile, SafetyFacts, SubjectField};
 
 use super::{Grants, Limits, Policy, Subject};
 
@@ -10,8 +12,12 @@ pub struct Case<'a> {
     pub input: Input,
     pub limits: Limits,
     pub declared: Declared<'a>,
+    /// What the component says of this one input, if it can.
+    pub classified: Option<SafetyFacts>,
     pub grants: &'a Grants,
     pub policy: &'a Policy,
+    /// Folders that hold the host's own state: no grant may reach them.
+    pub protected: &'a [PathBuf],
 }
 
 /// What the tool says of itself. Claims, all of them: they can make a decision more careful, never less.
@@ -21,4 +27,14 @@ pub struct Declared<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
     pub profile: &'a PermissionProfile,
+    /// What the interface says of every input.
+    pub facts: SafetyFacts,
+    /// The arguments that name what a call is about.
+    pub subjects: &'a [SubjectField],
+}
+
+impl Declared<'_> {
+    pub(super) fn claims_read_only(&self, classified: Option<SafetyFacts>) -> bool {
+        [Some(self.facts), classified].iter().flatten().any(|facts| facts.is_read_only == Some(true))
+    }
 }

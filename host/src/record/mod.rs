@@ -12,6 +12,7 @@ mod declaration;
 mod error;
 mod event;
 mod execution_profile;
+mod facts;
 mod id;
 mod input;
 mod interface;
@@ -37,6 +38,7 @@ pub use declaration::{InputContract, Lifecycle, OutputContract, ToolDeclaration,
 pub use error::{ErrorClass, Recoverability, Refusal, Retry, ToolError};
 pub use event::{EventType, ToolEvent};
 pub use execution_profile::ExecutionProfile;
+pub use facts::{SafetyFacts, SubjectField, SubjectKind};
 pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, ProgressId, ResultId};
 pub use input::{Input, digest};
 pub use interface::ToolInterface;

@@ -96,10 +96,29 @@ impl PermissionProfile {
         self.extra.get("permission_channel").and_then(serde_json::Value::as_str)
     }
 
-    /// Whether files may be changed: the access kind, and an effect that leaves a local trace. A profile that names
-    /// the kind without effects means both.
+    /// Whether this word of an extension stands in the profile.
+    fn says(&self, field: &str, word: &str) -> bool {
+        self.extra.get(field).and_then(serde_json::Value::as_str) == Some(word)
+    }
+
+    /// Whether a rule that names the tool stands for the approval where nobody can be asked (AT-PERM-18).
+    pub fn accepts_preapproval(&self) -> bool {
+        self.says("non_interactive", "allow_if_preapproved")
+    }
+
+    pub fn has_effect(&self, effect: &WriteEffect) -> bool {
+        self.write_effects.contains(effect)
+    }
+
+    /// Whether files may be changed for good: the access kind, and an effect that stays. A profile that names the kind
+    /// without effects means both.
     pub fn wants_file_write(&self) -> bool {
-        self.wants(&AccessKind::FileWrite)
-            && (self.write_effects.is_empty() || self.write_effects.iter().any(|e| *e != WriteEffect::None))
+        let stays = |effect: &WriteEffect| matches!(effect, WriteEffect::LocalPersistent | WriteEffect::Irreversible);
+        self.wants(&AccessKind::FileWrite) && (self.write_effects.is_empty() || self.write_effects.iter().any(stays))
+    }
+
+    /// Whether the tool wants a folder for drafts, which nobody keeps.
+    pub fn wants_drafts(&self) -> bool {
+        self.wants(&AccessKind::FileWrite) && self.has_effect(&WriteEffect::LocalDraft)
     }
 }

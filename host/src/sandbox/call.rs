@@ -11,8 +11,9 @@ use crate::executor::{
     Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run, canceled,
 };
 use crate::policy::{Capability, Limits, Permit};
-use crate::record::{AbortReason, ErrorClass, Metered, Refusal, Usage};
+use crate::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
 
+use super::bindings::classifying::exports::hotcell::tool::classification::Claim;
 use super::bindings::tool::exports::hotcell::tool::guest::{Call, Outcome, Output};
 use super::bindings::tool::hotcell::tool::types as wit;
 use super::component::LoadedComponent;
@@ -99,6 +100,31 @@ pub(super) async fn validate(engine: &Engine, component: &LoadedComponent, check
     }
 }
 
+/// What the component says of one input, in an instance with an empty world; nothing if it does not answer.
+pub(super) async fn classify(engine: &Engine, component: &LoadedComponent, check: Check<'_>) -> Option<SafetyFacts> {
+    let classifying = component.classifying.as_ref()?;
+    let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
+    let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
+    let _running = engine.running();
+    let work = async {
+        let guest = classifying.instantiate_async(&mut store).await?;
+        guest.hotcell_tool_classification().call_classify(&mut store, &tool, &input).await
+    };
+    // Whatever stopped it: a claim that was not made is unknown.
+    let facts = bounded(work, check.limits.wall, check.cancellation, None).await.ok()?;
+    let plain = |claim| match claim {
+        Claim::Unstated => None,
+        Claim::No => Some(false),
+        Claim::Yes => Some(true),
+    };
+    Some(SafetyFacts {
+        is_read_only: plain(facts.read_only),
+        is_concurrency_safe: plain(facts.concurrency_safe),
+        is_destructive: plain(facts.destructive),
+        is_open_world: plain(facts.open_world),
+    })
+}
+
 fn empty_world(engine: &Engine, limits: &Limits, cancellation: &Cancellation) -> Result<Store<State>, Refusal> {
     open(engine, &Capability::default(), limits, cancellation, Arc::new(Unheard))
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))
@@ -112,7 +138,7 @@ fn open(
     cancellation: &Cancellation,
     observer: Arc<dyn Observer>,
 ) -> wasmtime::Result<Store<State>> {
-    let state = State::new(capability, limits, cancellation.clone(), observer)?;
+    let state = State::new(capability, engine.scratch_dir(), limits, cancellation.clone(), observer)?;
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.limiter);
     store.set_fuel(limits.fuel)?;
@@ -225,10 +251,11 @@ fn blank(limits: &Limits) -> Usage {
 }
 
 fn context(capability: &Capability) -> String {
-    match &capability.cwd {
-        Some(cwd) => serde_json::json!({ "cwd": cwd }).to_string(),
-        None => "{}".to_owned(),
+    let mut context = serde_json::Map::new();
+    for (name, value) in [("cwd", &capability.cwd), ("scratch", &capability.scratch)] {
+        context.extend(value.as_ref().map(|value| (name.to_owned(), value.as_str().into())));
     }
+    serde_json::Value::Object(context).to_string()
 }
 
 fn size(outcome: &Outcome) -> u64 {

@@ -36,6 +36,7 @@ pub(super) struct Description {
 pub struct LoadedComponent {
     pub(super) tool: ToolPre<State>,
     pub(super) validating: Option<ValidatingPre<State>>,
+    pub(super) classifying: Option<ClassifyingPre<State>>,
     description: Description,
 }
 
@@ -94,9 +95,10 @@ impl LoadedComponent {
             invalid("contract_mismatch", format!("the component does not follow hotcell:tool@0.2.0: {error:#}"))
         };
         let validating = optional(description.exports.validation, &instance, ValidatingPre::new).map_err(mismatch)?;
-        optional(description.exports.classification, &instance, ClassifyingPre::new).map_err(mismatch)?;
+        let classifying = optional(description.exports.classification, &instance, ClassifyingPre::new);
+        let classifying = classifying.map_err(mismatch)?;
         let tool = ToolPre::new(instance).map_err(mismatch)?;
-        Ok(Self { tool, validating, description })
+        Ok(Self { tool, validating, classifying, description })
     }
 
     /// `sha256:<hex>` of the component.

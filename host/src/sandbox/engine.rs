@@ -1,6 +1,7 @@
 //! The wasmtime engine, configured once for all guests: metered by fuel, interrupted by epochs, pooled.
 
 use std::hash::Hasher;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -47,10 +48,12 @@ pub(super) struct Engine {
     engine: wasmtime::Engine,
     linker: Arc<Linker<State>>,
     ticker: Arc<Ticker>,
+    scratch_dir: Arc<Path>,
 }
 
 impl Engine {
-    pub(super) fn new(pool: Option<u32>, memory_bytes_max: u64) -> anyhow::Result<Self> {
+    /// `scratch_dir` is where folders are made that live as long as one call.
+    pub(super) fn new(pool: Option<u32>, memory_bytes_max: u64, scratch_dir: PathBuf) -> anyhow::Result<Self> {
         let mut config = config();
         match pool {
             Some(calls) => config.allocation_strategy(pooling(calls, memory_bytes_max)),
@@ -59,11 +62,15 @@ impl Engine {
         let engine = wasmtime::Engine::new(&config).map_err(anyhow::Error::from).context("set up the engine")?;
         let linker = component::linker(&engine).map_err(anyhow::Error::from).context("link the host's interfaces")?;
         let ticker = Ticker::start(&engine)?;
-        Ok(Self { engine, linker: Arc::new(linker), ticker })
+        Ok(Self { engine, linker: Arc::new(linker), ticker, scratch_dir: scratch_dir.into() })
     }
 
     pub(super) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.engine
+    }
+
+    pub(super) fn scratch_dir(&self) -> &Path {
+        &self.scratch_dir
     }
 
     pub(super) fn linker(&self) -> &Linker<State> {

@@ -57,18 +57,18 @@ impl Guarded<'_> {
         if is_denied(&self.denials, &host, write) { Err(ErrorCode::Access.into()) } else { Ok(()) }
     }
 
-    /// Fails also when something closed lies below `path`: moved along, it would be open at its new place, and what
-    /// takes its place would be taken for it.
-    fn check_move(&self, fd: &Fd, path: &str) -> FsResult<()> {
+    /// Where a name that is about to be moved, or made, leads. Fails when it is closed, and also when something closed
+    /// lies below it: moved along, that would be open at its new place, and what takes its place would be taken for it.
+    fn check_move(&self, fd: &Fd, path: &str) -> FsResult<Option<PathBuf>> {
         self.check(fd, path, false, true)?;
         if self.denials.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
-        let Some(host) = self.resolve(fd, path, false)? else { return Ok(()) };
-        if self.denials.iter().any(|denial| denial.host.starts_with(&host)) {
+        let Some(host) = self.resolve(fd, path, false)? else { return Ok(None) };
+        if self.denials.iter().any(|denial| denial.what.prefix().starts_with(&host)) {
             return Err(ErrorCode::Access.into());
         }
-        Ok(())
+        Ok(Some(host))
     }
 
     /// Whether `path` is closed itself, but its name is to be seen in a folder that is open.
@@ -78,7 +78,7 @@ impl Guarded<'_> {
         }
         let Some(host) = self.resolve(fd, path, false)? else { return Ok(false) };
         let is_seen = host.parent().is_some_and(|parent| !is_denied(&self.denials, parent, false));
-        Ok(is_seen && self.denials.iter().any(|denial| denial.host == host))
+        Ok(is_seen && is_denied(&self.denials, &host, true))
     }
 
     /// Where `path` below `fd` leads on the host. `None` where it leads through what is not there: wasmtime-wasi then
@@ -124,7 +124,7 @@ impl Guarded<'_> {
 }
 
 fn is_denied(denials: &[Denial], host: &Path, write: bool) -> bool {
-    denials.iter().any(|denial| (denial.read || write) && host.starts_with(&denial.host))
+    denials.iter().any(|denial| (denial.read || write) && denial.what.covers(host))
 }
 
 /// The path of an open file, from the kernel. Elsewhere than on Linux nobody tells, and so everything is closed.
@@ -244,8 +244,13 @@ impl HostDescriptor for Guarded<'_> {
     }
 
     async fn rename_at(&mut self, fd: Fd, old_path: String, new_fd: Fd, new_path: String) -> FsResult<()> {
-        self.check_move(&fd, &old_path)?;
-        self.check_move(&new_fd, &new_path)?;
+        let from = self.check_move(&fd, &old_path)?;
+        let to = self.check_move(&new_fd, &new_path)?;
+        if let (Some(from), Some(to)) = (from, to)
+            && self.denials.iter().any(|denial| !denial.what.survives_move(&from, &to))
+        {
+            return Err(ErrorCode::Access.into());
+        }
         self.plain.rename_at(fd, old_path, new_fd, new_path).await
     }
 

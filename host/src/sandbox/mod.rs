@@ -10,9 +10,11 @@ mod compile;
 mod component;
 mod engine;
 mod filesystem;
+mod folder;
 mod import;
 mod limiter;
 mod logs;
+mod scratch;
 mod state;
 mod trap;
 mod wasi;
@@ -27,7 +29,7 @@ use tokio::sync::Semaphore;
 
 use crate::executor::{self, BoxFuture, Cancellation, Check, Execution, Executor, Run};
 use crate::policy::{Limits, Permit};
-use crate::record::{AbortReason, ErrorClass, Refusal};
+use crate::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
 
 pub use compile::{COMPONENT_BYTES_MAX, CompilerSettings, compile_worker};
 pub use component::{Exports, LoadedComponent};
@@ -49,6 +51,8 @@ pub struct SandboxSettings {
     pub cache_dir: Option<PathBuf>,
     /// Where the key lies that authenticates what is kept.
     pub key_file: PathBuf,
+    /// Where folders are made that live as long as one call.
+    pub scratch_dir: PathBuf,
     pub compiler: CompilerSettings,
     /// How long a cancelled guest that listens to cancellation may still run.
     pub cancel_grace: Duration,
@@ -69,7 +73,7 @@ impl Sandbox {
     pub fn new(settings: SandboxSettings) -> anyhow::Result<Self> {
         let checks = settings.pool.map_or(1, |calls| calls.div_ceil(4));
         let pool = settings.pool.map(|calls| calls.saturating_add(checks));
-        let engine = Engine::new(pool, settings.memory_bytes_max)?;
+        let engine = Engine::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
         let cache = match &settings.cache_dir {
             Some(dir) => Some(Cache::open(dir, &settings.key_file, engine.compatibility())?),
             None => None,
@@ -160,6 +164,18 @@ impl Executor for Sandbox {
                 place = self.checks.acquire() => place,
             };
             call::validate(&self.engine, &component, check).await
+        })
+    }
+
+    fn classify<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Option<SafetyFacts>> {
+        Box::pin(async move {
+            let component = self.known(check.component).ok()?;
+            let _place = tokio::select! {
+                biased;
+                () = check.cancellation.cancelled() => return None,
+                place = self.checks.acquire() => place,
+            };
+            call::classify(&self.engine, &component, check).await
         })
     }
 

@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,6 +10,8 @@ use crate::policy::{Capability, Denial, Limits};
 
 use super::limiter::Limiter;
 use super::logs::Logs;
+use super::scratch::Scratch;
+use super::wasi::World;
 
 /// What the host keeps for one call; it dies with the store.
 pub(super) struct State {
@@ -23,11 +26,14 @@ pub(super) struct State {
     /// Bytes of partial results that may still be handed over: together no more than the answer may have.
     pub(super) partial_bytes_left: u64,
     pub(super) started: Instant,
+    /// Gone with the call.
+    _scratch: Option<Scratch>,
 }
 
 impl State {
     pub(super) fn new(
         capability: &Capability,
+        scratch_dir: &Path,
         limits: &Limits,
         cancellation: Cancellation,
         observer: Arc<dyn Observer>,
@@ -35,8 +41,9 @@ impl State {
         let logs = Logs::new(limits.log_bytes);
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+        let World { wasi, scratch } = super::wasi::world(capability, scratch_dir, &logs)?;
         Ok(Self {
-            wasi: super::wasi::context(capability, &logs)?,
+            wasi,
             table,
             limiter: Limiter::new(limits),
             logs,
@@ -46,6 +53,7 @@ impl State {
             progress: ProgressGate::new(limits.progress_updates),
             partial_bytes_left: limits.output_bytes,
             started: Instant::now(),
+            _scratch: scratch,
         })
     }
 }

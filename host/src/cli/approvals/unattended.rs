@@ -8,6 +8,7 @@ use crate::host::{Cancellation, Held, Host, Kept, Limits, Request, Role, Terms};
 use crate::record::{CallRecord, Input, InvocationId};
 
 use super::super::ask::Origin;
+use super::super::options::{self, Settings};
 use super::super::{call, runtime, target};
 use super::Desk;
 
@@ -43,8 +44,13 @@ impl Desk {
             .with_context(|| format!("go to the folder of the call, {}", origin.cwd.display()))?;
         let cancellation = Cancellation::new();
         let mut request = request(kept, cancellation.clone());
-        request.grants = Arc::new(origin.grants.grants()?);
-        request.limits = origin.limits.limits();
+        // The words of the call and the files as they are now: what they deny by now stays denied.
+        let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy)?;
+        let Settings { grants, limits, policy, expire: _ } =
+            settings.map_err(|refusal| anyhow::anyhow!("{} [{}]", refusal.message, refusal.code))?;
+        request.grants = Arc::new(grants);
+        request.policy = Arc::new(policy);
+        request.limits = limits;
         let memory = request.limits.memory_bytes;
         let host = target::host(&self.home, |settings| {
             settings.approvals = true;

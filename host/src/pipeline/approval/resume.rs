@@ -18,7 +18,7 @@ pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -
     let tool = journey.services.catalog.resolve(&journey.request.tool)?;
     journey.tool = Some(Arc::clone(&tool));
     let input = Input::from_text(kept.approval.plan.permission_input.as_str());
-    let verdict = permission::verdict(journey, &tool, &input);
+    let verdict = permission::verdict(journey, &tool, &input).await;
     if verdict.decision.behavior == Behavior::Deny {
         permission::record(journey, verdict.decision);
     }

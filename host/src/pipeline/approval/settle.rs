@@ -78,7 +78,7 @@ async fn edit(
         cancellation: &journey.request.cancellation,
     };
     journey.services.executor.validate(check).await?;
-    let verdict = permission::verdict(journey, tool, &input);
+    let verdict = permission::verdict(journey, tool, &input).await;
     if verdict.decision.behavior == Behavior::Deny {
         permission::record(journey, verdict.decision);
     }
