@@ -1,12 +1,14 @@
 //! Phase 7 where somebody has to say yes: an approver in this process, and what an approval is bound to.
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hotcell::approval::{Approver, Prompt, Reply, Session};
+use hotcell::config::Home;
+use hotcell::hook::{Hook, HookOutput};
 use hotcell::host::{Host, Journal, Kept, Request, Role};
 use hotcell::policy::{Grants, Limits};
 use hotcell::record::{AbortReason, ApprovalState, Input, InvocationId};
@@ -14,7 +16,6 @@ use serde_json::{Value, json};
 
 use super::doubles::{RecordingHook, RecordingListener, home_with_own_payloads, own_host};
 use crate::support::{Called, Test, scratch};
-use hotcell::hook::{Hook, HookOutput};
 
 /// Says what it was told to, and keeps what it was asked, with what the journal held at that moment.
 struct Sayer {
@@ -43,13 +44,28 @@ fn kept(journal: &Journal, id: InvocationId) -> Kept {
     journal.with(|store| store.kept(id)).unwrap().unwrap()
 }
 
+/// A home of one's own, beside `folder`: no grant reaches what the host keeps.
+fn home_beside(folder: &Path) -> Home {
+    let home = folder.with_file_name("home");
+    std::fs::create_dir(&home).unwrap();
+    home_with_own_payloads(&home)
+}
+
+/// A folder that tools may write to, with room beside it.
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let (guard, path) = scratch();
+    let folder = path.join("work");
+    std::fs::create_dir(&folder).unwrap();
+    (guard, folder)
+}
+
 /// A host whose approver says `reply`, with a journal of its own in `folder`.
 fn asked(folder: &Path, reply: Option<Reply>) -> (Arc<Host>, Arc<Sayer>) {
     asked_with(folder, reply, Vec::new())
 }
 
 fn asked_with(folder: &Path, reply: Option<Reply>, hooks: Vec<Arc<dyn Hook>>) -> (Arc<Host>, Arc<Sayer>) {
-    let home = home_with_own_payloads(folder);
+    let home = home_beside(folder);
     let journal = Journal::new(home.journal());
     let sayer = Arc::new(Sayer { reply, journal, asked: Mutex::default() });
     let approver = Arc::clone(&sayer);
@@ -85,7 +101,7 @@ fn passed(called: &Called) -> Vec<&'static str> {
 
 #[tokio::test]
 async fn everything_is_stored_before_anybody_is_asked_and_the_prompt_is_on_record() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = place();
     let (host, sayer) = asked(&folder, yes());
     let called = appending(&host, &folder).actor("agent:7").call(input(&folder)).await;
     assert_eq!((called.succeeded()["ok"].clone(), lines(&folder)), (json!(true), 1));
@@ -115,7 +131,7 @@ async fn everything_is_stored_before_anybody_is_asked_and_the_prompt_is_on_recor
 
 #[tokio::test]
 async fn a_no_ends_the_call_and_the_note_says_why() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = place();
     let no = Reply { feedback: Some("too dear".to_owned()), ..Reply::default() };
     let (host, _sayer) = asked(&folder, Some(no));
     let called = appending(&host, &folder).call(input(&folder)).await;
@@ -126,7 +142,7 @@ async fn a_no_ends_the_call_and_the_note_says_why() {
 
 #[tokio::test]
 async fn nobody_approves_what_they_themselves_asked_for() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = place();
     let (host, _sayer) = asked(&folder, yes());
     let called = appending(&host, &folder).actor("user:test").call(input(&folder)).await;
     called.failed("permission_denied", "self_approval").ended("denied", "denied").never_ran();
@@ -135,7 +151,7 @@ async fn nobody_approves_what_they_themselves_asked_for() {
 
 #[tokio::test]
 async fn an_edit_is_decided_again_and_a_denial_still_denies() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = place();
     let edit = |value: Value| Some(Reply { approved: true, edit: Some(value.to_string()), ..Reply::default() });
     let (host, _sayer) = asked(&folder, edit(json!({ "path": folder.join("lines"), "text": "a\nb\n" })));
     let called = appending(&host, &folder).call(input(&folder)).await;
@@ -144,7 +160,7 @@ async fn an_edit_is_decided_again_and_a_denial_still_denies() {
     assert_eq!((mutation.source_ref.as_str(), &mutation.changed_fields[..]), ("user:test", &["/text".to_owned()][..]));
 
     // The guest's own checks come before the decision, also for an edit.
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = place();
     let (host, _sayer) = asked(&folder, edit(json!({ "path": "x", "text": 7 })));
     let called = appending(&host, &folder).call(input(&folder)).await;
     called.failed("approval_rejected", "edit_invalid").ended("rejected", "denied").never_ran();
@@ -152,11 +168,11 @@ async fn an_edit_is_decided_again_and_a_denial_still_denies() {
 
 #[tokio::test]
 async fn a_call_that_waits_takes_no_place_from_others_and_can_be_canceled() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = place();
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
     let host = own_host(|settings| {
-        settings.home = home_with_own_payloads(&folder);
+        settings.home = home_beside(&folder);
         settings.calls_at_once = 1;
         settings.approvals = true;
         settings.listeners = vec![heard];
@@ -174,13 +190,13 @@ async fn a_call_that_waits_takes_no_place_from_others_and_can_be_canceled() {
     assert!(!passed(&other).contains(&"queued"));
     waited.failed("sibling_canceled", "sibling_canceled").never_ran();
     assert_eq!(passed(&waited).last(), Some(&"canceled"));
-    let journal = Journal::new(folder.join("journal"));
+    let journal = Journal::new(folder.with_file_name("home").join("journal"));
     assert_eq!(kept(&journal, waited.0.invocation.invocation_id).state, ApprovalState::Withdrawn);
 }
 
 #[tokio::test]
 async fn always_is_written_only_where_it_was_said_and_asks_again_for_more() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = place();
     let always = Reply { approved: true, always: true, ..Reply::default() };
     let (host, sayer) = asked(&folder, Some(always));
     let session = |test: Test, name: &str| test.asking(|terms| terms.session = Session::Named(name.to_owned()));
@@ -201,7 +217,7 @@ async fn always_is_written_only_where_it_was_said_and_asks_again_for_more() {
 
 #[tokio::test]
 async fn a_question_has_an_end_even_where_nobody_looks() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = place();
     let (host, _sayer) = asked(&folder, None);
     let called =
         appending(&host, &folder).asking(|terms| terms.expire = Duration::from_millis(50)).call(input(&folder)).await;
@@ -215,9 +231,12 @@ async fn approved(folder: &Path, actor: &str) -> (Arc<Host>, Journal, Kept) {
     // The task is dropped at its question, as a process is when it is killed.
     let test = appending(&host, folder).actor(actor);
     let call = tokio::spawn(test.call(json!({ "path": "elsewhere", "text": "never" })));
-    while sayer.asked.lock().unwrap().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let asked = async {
+        while sayer.asked.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), asked).await.unwrap();
     call.abort();
     assert!(call.await.is_err());
     let id = sayer.asked.lock().unwrap()[0].0.invocation_id();
@@ -262,7 +281,7 @@ async fn resume(host: &Host, journal: &Journal, kept: &Kept, request: Request) -
 
 #[tokio::test]
 async fn a_call_goes_on_where_it_was_with_what_hooks_made_of_its_input() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = place();
     let (host, journal, kept) = approved(&folder, "agent:7").await;
     let called = resume(&host, &journal, &kept, again(&folder, "agent:7")).await;
     assert_eq!((called.succeeded()["ok"].clone(), lines(&folder)), (json!(true), 1));
@@ -280,7 +299,7 @@ async fn a_call_goes_on_where_it_was_with_what_hooks_made_of_its_input() {
 
 #[tokio::test]
 async fn two_who_go_on_at_once_are_one_run() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = place();
     let (host, journal, kept) = approved(&folder, "agent:7").await;
     let held = journal.hold(kept.invocation.invocation_id, Role::Runner).unwrap().unwrap();
     assert!(journal.hold(kept.invocation.invocation_id, Role::Runner).unwrap().is_none(), "one runner at a time");
@@ -301,7 +320,7 @@ async fn for_another_actor_or_in_another_world_nothing_runs() {
         ("who calls", (|request: &mut Request| request.actor_ref = Some("agent:8".to_owned())) as fn(&mut Request)),
         ("what the call would be able to do", |request| request.limits.memory_bytes *= 2),
     ] {
-        let (_guard, folder) = scratch();
+        let (_guard, folder) = place();
         let (host, journal, kept) = approved(&folder, "agent:7").await;
         let mut request = again(&folder, "agent:7");
         change(&mut request);
@@ -316,7 +335,7 @@ async fn for_another_actor_or_in_another_world_nothing_runs() {
 
 #[tokio::test]
 async fn what_policy_denies_by_now_does_not_run_though_it_was_approved() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = place();
     let (host, journal, kept) = approved(&folder, "agent:7").await;
     let mut request = again(&folder, "agent:7");
     request.grants = Arc::default();

@@ -1,4 +1,5 @@
 use super::{Place, copy_of, ended, waiting};
+use crate::support::scratch;
 
 #[test]
 fn always_holds_for_the_same_tool_with_the_same_access_in_the_same_session() {
@@ -25,7 +26,8 @@ fn always_holds_for_the_same_tool_with_the_same_access_in_the_same_session() {
 
     asks_again(&place, &["--session=other"]);
     asks_again(&place, &[]);
-    let more = format!("--allow-read={}", place.home.display());
+    let (_more, wider) = scratch();
+    let more = format!("--allow-read={}", wider.display());
     asks_again(&place, &["--session=work", &more]);
     asks_again(&place, &["--session=work", "--memory=300MiB"]);
     let (child, id) = waiting(place.call("asks", &["--session=work"]).env("HOTCELL_ACTOR", "agent:7"));
