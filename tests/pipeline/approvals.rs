@@ -10,6 +10,7 @@ use hotcell::approval::{Approver, Prompt, Reply, Session};
 use hotcell::config::Home;
 use hotcell::hook::{Hook, HookOutput};
 use hotcell::host::{Host, Journal, Kept, Request, Role};
+use hotcell::journal::Asking;
 use hotcell::policy::{Grants, Limits};
 use hotcell::record::{AbortReason, ApprovalState, Input, InvocationId};
 use serde_json::{Value, json};
@@ -343,4 +344,30 @@ async fn what_policy_denies_by_now_does_not_run_though_it_was_approved() {
     called.failed("permission_denied", "not_granted").never_ran();
     assert_eq!(called.0.decisions.last().unwrap().behavior, hotcell::record::Behavior::Deny);
     assert_eq!(lines(&folder), 0);
+}
+
+#[tokio::test]
+async fn more_questions_than_somebody_could_answer_are_refused_unasked() {
+    let (_guard, folder) = place();
+    let (host, journal, kept) = approved(&folder, "agent:7").await;
+    let asking = |id| {
+        let mut asking = Asking {
+            approval: kept.approval.clone(),
+            invocation: kept.invocation.clone(),
+            decisions: Vec::new(),
+            mutations: Vec::new(),
+            events: Vec::new(),
+        };
+        asking.approval.invocation_id = id;
+        asking.invocation.invocation_id = id;
+        asking
+    };
+    for _ in 0..200 {
+        journal.with(|store| store.ask(&asking(InvocationId::new()))).unwrap();
+    }
+    let called = appending(&host, &folder).call(input(&folder)).await;
+    called.failed("rate_limited", "too_many_questions").never_ran();
+    assert_eq!(passed(&called).last(), Some(&"denied"));
+    // Those that were asked before can still go on.
+    assert!(!resume(&host, &journal, &kept, again(&folder, "agent:7")).await.0.result.is_error);
 }

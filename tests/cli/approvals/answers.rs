@@ -228,3 +228,14 @@ fn the_record_of_a_call_that_another_process_finished_is_whole() {
         ["selected", "arguments_ready", "awaiting_approval", "approved", "running", "succeeded"]
     );
 }
+
+#[test]
+fn the_journal_is_found_through_a_link() {
+    let mut place = Place::new();
+    let link = place.home.with_file_name("link");
+    std::os::unix::fs::symlink(&place.home, &link).unwrap();
+    let id = place.orphan("one", &[]);
+    place.home = link;
+    place.run(&["approvals", "approve", &id]).exits(0);
+    assert_eq!(place.lines(), ["one"]);
+}

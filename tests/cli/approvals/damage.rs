@@ -1,6 +1,6 @@
 use std::fs;
 
-use super::{Place, ended};
+use super::Place;
 
 /// Whatever was done to the journal: nothing runs, and somebody is told.
 #[track_caller]
@@ -86,20 +86,6 @@ fn a_journal_that_cannot_be_written_asks_nobody() {
     assert_eq!(result["error"]["error_class"], "dependency_unavailable");
     assert!(!ran.stderr.contains("May this tool run?"), "{}", ran.stderr);
     assert!(place.lines().is_empty());
-}
-
-#[test]
-fn too_many_questions_are_refused_before_anybody_is_asked() {
-    let place = Place::new();
-    let id = place.orphan("one", &[]);
-    settle(&place);
-    let children: Vec<_> = (0..3).map(|_| place.waiting("more", &["--json"])).collect();
-    assert_eq!(place.list(&[]).len(), 4);
-    for (child, other) in children {
-        place.run(&["approvals", "deny", &other]).exits(0);
-        ended(child).exits(3);
-    }
-    assert_eq!(place.list(&[]), [(id, "pending".to_owned())]);
 }
 
 /// Opening and closing the journal brings everything from its log into its file.

@@ -258,3 +258,14 @@ fn an_answer_from_elsewhere_ends_the_question_at_the_terminal() {
     assert_eq!(terminal.ends().0, Some(0));
     assert_eq!(place.lines(), ["one"]);
 }
+
+#[test]
+fn an_interrupt_at_the_question_cancels_the_call() {
+    let place = Place::new();
+    let mut terminal = Terminal::call(&place, &place.input("one"), "");
+    terminal.shows(ASKS);
+    terminal.types("\u{3}");
+    assert_eq!(terminal.ends().0, Some(5));
+    assert_eq!(place.list(&["--all"])[0].1, "withdrawn");
+    assert!(place.lines().is_empty());
+}

@@ -60,7 +60,8 @@ pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
     private_folder(dir).map_err(unusable)?;
     let turn = private_file(&dir.join("opening")).map_err(unusable)?;
     turn.lock().map_err(unusable)?;
-    let path = dir.join(FILE_NAME);
+    // SQLite is told to follow no link: those that lead to the folder are followed here.
+    let path = dir.canonicalize().map_err(unusable)?.join(FILE_NAME);
     private_file(&path).map_err(unusable)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut connection = Connection::open_with_flags(&path, flags)?;
