@@ -46,6 +46,16 @@ impl Home {
         self.0.join("keys").join("components")
     }
 
+    /// The secrets, sealed.
+    pub fn secrets(&self) -> PathBuf {
+        self.0.join("secrets").join("store")
+    }
+
+    /// Seals the secrets; kept apart from them.
+    pub fn secret_key(&self) -> PathBuf {
+        self.0.join("keys").join("secrets")
+    }
+
     pub fn payloads(&self) -> PathBuf {
         self.0.join("payloads")
     }

@@ -1,8 +1,8 @@
 use std::path::{Path, PathBuf};
 
-use crate::record::PermissionProfile;
+use crate::record::{AccessKind, PermissionProfile};
 
-use super::Grants;
+use super::{Grants, SecretUse, secret};
 
 /// A folder of the host that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Capability {
     pub mounts: Vec<Mount>,
     pub denials: Vec<Denial>,
     pub environment: Vec<(String, String)>,
+    /// What requests carry, and where to. The guest sees neither the values nor that they are there.
+    pub secrets: Vec<SecretUse>,
     /// The caller's working directory as the guest names it, if it lies in a mount.
     pub cwd: Option<String>,
 }
@@ -41,13 +43,13 @@ impl Capability {
                 capability.mount(&grant.host, &grant.guest, true, grants);
             }
         }
-        let reads = profile.wants(&crate::record::AccessKind::FileRead) || profile.wants_file_write();
+        let reads = profile.wants(&AccessKind::FileRead) || profile.wants_file_write();
         if reads {
             for grant in &grants.read {
                 capability.mount(&grant.host, &grant.guest, false, grants);
             }
         }
-        if profile.wants(&crate::record::AccessKind::FileRead) && !profile.wants_file_write() {
+        if profile.wants(&AccessKind::FileRead) && !profile.wants_file_write() {
             // Writing was granted, reading is what the tool declares: it may look, not touch.
             for grant in &grants.write {
                 capability.mount(&grant.host, &grant.guest, false, grants);
@@ -60,6 +62,9 @@ impl Capability {
             .filter(|(name, _)| profile.environment.iter().any(|wanted| wanted == name))
             .cloned()
             .collect();
+        if profile.wants(&AccessKind::Credential) {
+            capability.secrets = secret::uses(profile, grants);
+        }
         capability.cwd = grants.cwd.as_deref().and_then(|cwd| capability.guest_path(cwd));
         capability
     }

@@ -103,6 +103,7 @@ fn missing(
             "write files",
             "--allow-write=DIR",
         ),
+        AccessKind::Credential => return missing_secret(tool_id, profile, capability),
         other => return Some(not_grantable(tool_id, other)),
     };
     if covered {
@@ -130,6 +131,24 @@ fn missing(
     })
 }
 
+/// The first secret that the profile declares and nobody granted. A profile that asks for credentials and names none
+/// asks for something that does not exist.
+fn missing_secret(tool_id: &str, profile: &PermissionProfile, capability: &Capability) -> Option<Missing> {
+    let granted = |name: &String| capability.secrets.iter().any(|granted| granted.name == *name);
+    let message = match profile.credential_refs.iter().find(|name| !granted(name)) {
+        Some(name) => format!(
+            "{tool_id} wants to send the secret {name}, and nothing allows it; add --allow-secret={name}@https://HOST to \
+             grant it to one host"
+        ),
+        None if profile.credential_refs.is_empty() => {
+            format!("{tool_id} asks for `credential`, and its profile names none in credential_refs")
+        }
+        None => return None,
+    };
+    let refusal = Refusal::new(ErrorClass::PermissionDenied, "not_granted", message);
+    Some(Missing { refusal, reason: ReasonType::Mode, blocked_path: None })
+}
+
 fn not_grantable(tool_id: &str, kind: &AccessKind) -> Missing {
     let word = serde_json::to_value(kind).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
     Missing {
@@ -152,6 +171,10 @@ fn rules_used(capability: &Capability, grants: &Grants) -> Vec<String> {
         .filter(|grant| capability.mounts.iter().any(|mount| mount.guest == grant.guest))
         .map(|grant| grant.rule.clone())
         .collect();
+    let used = |name: &str, origin| capability.secrets.iter().any(|used| used.name == name && used.origin == origin);
+    rules.extend(
+        grants.secrets.iter().filter(|grant| used(&grant.name, grant.origin.clone())).map(|grant| grant.rule.clone()),
+    );
     rules.dedup();
     rules
 }

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::{Denial, Mount};
+use super::{Denial, Mount, SecretGrant};
 
 /// A folder that somebody granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Grants {
     pub write: Vec<FolderGrant>,
     /// Names and values.
     pub environment: Vec<(String, String)>,
+    /// Names and origins; the values stay in the store until a call needs them.
+    pub secrets: Vec<SecretGrant>,
     pub deny_read: Vec<PathBuf>,
     pub deny_write: Vec<PathBuf>,
     /// The working directory of the caller: relative paths in arguments start here, where a grant covers it.

@@ -8,9 +8,11 @@ mod decide;
 mod grants;
 mod limits;
 mod permit;
+mod secret;
 
 pub use capability::{Capability, Denial, Mount};
 pub use decide::{Outcome, Verdict, decide};
 pub use grants::{FolderGrant, Grants};
 pub use limits::Limits;
 pub use permit::{Permit, Subject};
+pub use secret::{Origin, Placement, SecretGrant, SecretUse};

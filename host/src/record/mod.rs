@@ -41,7 +41,7 @@ pub use interface::ToolInterface;
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
 pub use mapping::ExternalMapping;
 pub use mutation::{InputMutation, MutationSource, changed_fields};
-pub use permission_profile::{AccessKind, PermissionProfile, RiskLevel, WriteEffect};
+pub use permission_profile::{AccessKind, CredentialUse, PermissionProfile, RiskLevel, WriteEffect};
 pub use persistence::{PersistedRef, ResultPersistence, Strategy};
 pub use progress::{ProgressStatus, ToolProgress};
 pub use result::{ResultStatus, ToolResult};

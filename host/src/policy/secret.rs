@@ -1,0 +1,205 @@
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+use anyhow::{Context, bail, ensure};
+
+use crate::record::{CredentialUse, PermissionProfile};
+
+use super::Grants;
+
+/// Where a secret may be sent: one scheme, one host, one port, compared exactly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub https: bool,
+    /// Lower case; an IPv6 address without its brackets.
+    pub host: String,
+    pub port: u16,
+}
+
+/// A secret that somebody granted to the requests that go to one origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretGrant {
+    pub name: String,
+    pub origin: Origin,
+    /// The words of the grant, for the record: `--allow-secret=API_KEY@https://api.example.com`.
+    pub rule: String,
+}
+
+/// Where in a request a secret is put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// The header `name`, with `prefix` before the value.
+    Header { name: String, prefix: String },
+    /// The query parameter `key`.
+    Query { key: String },
+}
+
+/// One secret that the requests of one call carry to one origin. The value is not here: only the sandbox's egress has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretUse {
+    pub name: String,
+    pub origin: Origin,
+    pub placement: Placement,
+}
+
+impl Origin {
+    /// Reads `https://host[:port]`, and `http://` for a loopback address that is named. No path, no user, no pattern.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let (https, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest),
+            (_, Some(rest)) => (false, rest),
+            _ => bail!("{text:?} does not begin with https://"),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        ensure!(!rest.contains(['/', '?', '#', '@', '\\', '%', '*']), "{text:?} is more than an origin: https://HOST[:PORT]");
+        let (host, port) = match rest.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                let digits = !port.is_empty() && port.chars().all(|c| c.is_ascii_digit());
+                let port = port.parse().ok().filter(|port| digits && *port > 0);
+                (host, port.with_context(|| format!("{text:?} has no valid port"))?)
+            }
+            _ => (rest, if https { 443 } else { 80 }),
+        };
+        let origin = Self { https, host: host_name(host).with_context(|| format!("{text:?} names no host"))?, port };
+        ensure!(https || origin.is_loopback(), "a secret goes over plain http to a loopback address only; use https://");
+        Ok(origin)
+    }
+
+    fn is_loopback(&self) -> bool {
+        self.host == "localhost" || self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    }
+
+    /// Whether a request with this scheme, host and port goes to this very origin.
+    pub fn is(&self, https: bool, host: &str, port: u16) -> bool {
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        self.https == https && self.port == port && self.host.eq_ignore_ascii_case(host)
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.https { "https" } else { "http" };
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(f, "{scheme}://{open}{}{close}", self.host)?;
+        match (self.https, self.port) {
+            (true, 443) | (false, 80) => Ok(()),
+            (_, port) => write!(f, ":{port}"),
+        }
+    }
+}
+
+/// A name of letters, digits, `-` and `.`, or an address, in lower case.
+fn host_name(host: &str) -> Option<String> {
+    if let Some(address) = host.strip_prefix('[') {
+        let address: Ipv6Addr = address.strip_suffix(']')?.parse().ok()?;
+        return Some(address.to_string());
+    }
+    let label = |label: &str| {
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    (host.len() <= 253 && host.split('.').all(label)).then(|| host.to_ascii_lowercase())
+}
+
+impl Grants {
+    /// Adds `--allow-secret=NAME@ORIGIN`: requests to exactly that origin may carry the secret `NAME`, if the tool
+    /// declares it. This does not grant the network itself.
+    pub fn allow_secret(&mut self, spec: &str) -> anyhow::Result<()> {
+        let rule = format!("--allow-secret={spec}");
+        let parts = spec.split_once('@').filter(|(name, _)| !name.is_empty());
+        let (name, origin) = parts.with_context(|| format!("{rule}: give a name and an origin, NAME@https://HOST"))?;
+        let origin = Origin::parse(origin).with_context(|| rule.clone())?;
+        self.secrets.push(SecretGrant { name: name.to_owned(), origin, rule });
+        Ok(())
+    }
+}
+
+/// What of `profile` is granted: each declared reference with each origin that it was granted for, in the order of the
+/// profile. A reference that names no place goes into `Authorization: Bearer`.
+pub(super) fn uses(profile: &PermissionProfile, grants: &Grants) -> Vec<SecretUse> {
+    let mut uses = Vec::new();
+    for name in &profile.credential_refs {
+        for grant in grants.secrets.iter().filter(|grant| grant.name == *name) {
+            for placement in placements(profile, name) {
+                let one = SecretUse { name: name.clone(), origin: grant.origin.clone(), placement };
+                if !uses.contains(&one) {
+                    uses.push(one);
+                }
+            }
+        }
+    }
+    uses
+}
+
+fn placements(profile: &PermissionProfile, name: &str) -> Vec<Placement> {
+    let named: Vec<Placement> =
+        profile.credential_uses.iter().filter(|named| named.credential_ref == name).map(Placement::from).collect();
+    if named.is_empty() { vec![Placement::from(&CredentialUse::bearer(name))] } else { named }
+}
+
+impl From<&CredentialUse> for Placement {
+    fn from(named: &CredentialUse) -> Self {
+        match &named.query {
+            Some(key) => Self::Query { key: key.clone() },
+            None => Self::Header { name: named.header_name().to_ascii_lowercase(), prefix: named.header_prefix().to_owned() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Origin;
+
+    #[test]
+    fn an_origin_is_a_scheme_a_host_and_a_port_and_nothing_else() {
+        for (text, shown) in [
+            ("https://api.example.com", "https://api.example.com"),
+            ("https://API.example.com:443/", "https://api.example.com"),
+            ("https://example.com:8443", "https://example.com:8443"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://localhost", "http://localhost"),
+            ("http://[::1]:81", "http://[::1]:81"),
+            ("https://[2001:DB8::1]", "https://[2001:db8::1]"),
+        ] {
+            assert_eq!(Origin::parse(text).unwrap().to_string(), shown, "{text}");
+        }
+        for text in [
+            "api.example.com",
+            "ftp://example.com",
+            "https://",
+            "https://example.com/path",
+            "https://user@example.com",
+            "https://example.com:0",
+            "https://example.com:99999",
+            "https://example.com:+80",
+            "https://*.example.com",
+            "https://exam ple.com",
+            "https://example..com",
+            "https://ex\u{e4}mple.com",
+            "https://[::1",
+            "http://example.com",
+            "http://10.0.0.1",
+            "http://localhost.example.com",
+            "http://127.0.0.1.example.com",
+        ] {
+            assert!(Origin::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_compared_exactly() {
+        let origin = Origin::parse("https://example.com").unwrap();
+        assert!(origin.is(true, "EXAMPLE.com", 443));
+        for (https, host, port) in [
+            (true, "notexample.com", 443),
+            (true, "example.com.evil.test", 443),
+            (true, "sub.example.com", 443),
+            (true, "example.com.", 443),
+            (false, "example.com", 443),
+            (false, "example.com", 80),
+            (true, "example.com", 8443),
+        ] {
+            assert!(!origin.is(https, host, port), "{https} {host} {port}");
+        }
+        assert!(Origin::parse("http://[::1]:80").unwrap().is(false, "[::1]", 80));
+    }
+}
