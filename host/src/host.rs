@@ -23,6 +23,7 @@ use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
 use crate::scheduler::Scheduler;
+pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
 
 /// The hidden subcommand of the `hotcell` program that compiles one component.
 pub const COMPILE_COMMAND: &str = "compile-component";
@@ -106,6 +107,7 @@ impl Host {
             scheduler: Scheduler::new(usize::try_from(settings.calls_at_once).unwrap_or(1)),
             hooks: settings.hooks,
             payloads: PayloadStore::new(settings.home.payloads()),
+            secrets: SecretStore::new(settings.home.secrets(), settings.home.secret_key()),
             listeners: settings.listeners.into(),
             source: concat!("hotcell/", env!("CARGO_PKG_VERSION")).into(),
             inline_bytes_max: settings.inline_bytes_max,

@@ -7,6 +7,7 @@ mod doctor;
 mod exit;
 mod new;
 mod options;
+mod secret;
 mod show;
 mod target;
 
@@ -37,6 +38,8 @@ enum Command {
     Build(build::Build),
     /// Start a new tool
     New(new::New),
+    /// Set, list and remove the secrets that tools' requests may carry
+    Secret(secret::Secret),
     /// Look at what this machine has, and say how to mend what is missing
     Doctor(doctor::Doctor),
     /// Compile one component from standard input; hotcell calls this itself
@@ -59,6 +62,7 @@ pub fn run() -> ExitCode {
         Command::Describe(command) => command.run(),
         Command::Build(command) => command.run(),
         Command::New(command) => command.run(),
+        Command::Secret(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::CompileComponent { cpu_seconds, memory_bytes } => {
             let status = crate::host::compile_worker(cpu_seconds, memory_bytes);

@@ -21,6 +21,9 @@ pub(super) struct GrantOptions {
     /// Let the tool see an environment variable
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     allow_env: Vec<String>,
+    /// Let the tool's requests to one origin carry a secret of `hotcell secret`; the tool itself never sees it
+    #[arg(long, value_name = "NAME@https://HOST", value_delimiter = ',')]
+    allow_secret: Vec<String>,
     /// Keep a path closed, whatever is allowed
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     deny_read: Vec<String>,
@@ -39,6 +42,7 @@ impl GrantOptions {
         each(&self.allow_read, Grants::allow_read)?;
         each(&self.allow_write, Grants::allow_write)?;
         each(&self.allow_env, Grants::allow_env)?;
+        each(&self.allow_secret, Grants::allow_secret)?;
         each(&self.deny_read, Grants::deny_read)?;
         each(&self.deny_write, Grants::deny_write)?;
         Ok(grants)

@@ -74,7 +74,10 @@ fn check_credentials(profile: &PermissionProfile) -> anyhow::Result<()> {
         ensure!(!header.is_empty() && header.chars().all(token), "{header:?} is no name of a header");
         ensure!(!FRAMING_HEADERS.contains(&header.as_str()), "the header {header:?} belongs to the connection");
         let printable = |c: char| c == ' ' || c.is_ascii_graphic();
-        ensure!(named.header_prefix().chars().all(printable), "the prefix of {name:?} has characters that no header has");
+        ensure!(
+            named.header_prefix().chars().all(printable),
+            "the prefix of {name:?} has characters that no header has"
+        );
         ensure!(named.query.as_deref() != Some(""), "the query parameter of {name:?} has no name");
     }
     Ok(())

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use crate::record::{
     AbortReason, EventId, EventType, Extra, InvocationId, ProgressId, ProgressStatus, SchemaVersion, Timestamp,
-    ToolEvent, ToolProgress,
+    ToolEvent, ToolProgress, digest,
 };
+use crate::secret::{REDACTED, Redactor};
 
 /// Hears every event of a call as it happens. Called from within the call: it must not block.
 pub trait Listener: Send + Sync {
@@ -41,13 +42,14 @@ struct Inner {
 }
 
 /// What a trail holds.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Trailed {
     pub events: Vec<ToolEvent>,
     pub progress: Vec<ToolProgress>,
     tool_id: Option<String>,
     cancel_requested: bool,
     cancel_acknowledged: bool,
+    redactor: Redactor,
 }
 
 impl Trail {
@@ -65,9 +67,15 @@ impl Trail {
         self.kept().tool_id = Some(tool_id.to_owned());
     }
 
+    /// From now on nothing leaves without passing `redactor`: neither what is kept nor what listeners hear.
+    pub fn redact(&self, redactor: Redactor) {
+        self.kept().redactor = redactor;
+    }
+
     /// `data` is an object.
-    pub fn emit(&self, event_type: EventType, data: Value) {
+    pub fn emit(&self, event_type: EventType, mut data: Value) {
         let mut kept = self.kept();
+        kept.redactor.redact(&mut data);
         let event = ToolEvent {
             schema_version: SchemaVersion::default(),
             event_id: EventId::new(),
@@ -93,6 +101,7 @@ impl Trail {
         progress.elapsed_ms = progress.timestamp.millis_since(self.0.began);
         {
             let mut kept = self.kept();
+            hide(&kept.redactor, &mut progress);
             progress.sequence = kept.progress.len() as u64 + 1;
             kept.progress.push(progress.clone());
         }
@@ -126,4 +135,22 @@ impl Trail {
     pub fn finish(&self) -> Trailed {
         std::mem::take(&mut *self.kept())
     }
+}
+
+/// Takes out of `progress` what must not be shown.
+fn hide(redactor: &Redactor, progress: &mut ToolProgress) {
+    for text in [&mut progress.message, &mut progress.current_step].into_iter().flatten() {
+        match redactor.is_silent() {
+            true => REDACTED.clone_into(text),
+            false => _ = redactor.redact_text(text),
+        }
+    }
+    let Some(content) = &mut progress.partial_content else { return };
+    if redactor.is_silent() {
+        *content = Value::Array(Vec::new());
+    } else if !redactor.redact(content) {
+        return;
+    }
+    // The guest's reference is the digest of all that it said.
+    progress.partial_result_refs = vec![format!("partial:{}", digest(content.to_string().as_bytes()))];
 }

@@ -8,6 +8,7 @@ use crate::record::{
     EventType, Input, InputMutation, PermissionDecision, Refusal, ResultPersistence, Status, ToolInvocation,
 };
 
+use super::redaction::Redaction;
 use super::{Request, Services};
 
 /// What one call gathers on its way: records only, never a decision.
@@ -20,6 +21,8 @@ pub(super) struct Journey<'a> {
     pub(super) decisions: Vec<PermissionDecision>,
     pub(super) mutations: Vec<InputMutation>,
     pub(super) persistence: Vec<ResultPersistence>,
+    /// What stays out of all of this.
+    pub(super) redaction: Redaction,
     /// What hooks have to say to the model.
     pub(super) additional_context: Vec<Value>,
 }
@@ -41,6 +44,7 @@ impl<'a> Journey<'a> {
             decisions: Vec::new(),
             mutations: Vec::new(),
             persistence: Vec::new(),
+            redaction: Redaction::default(),
             additional_context: Vec::new(),
         }
     }
@@ -64,7 +68,9 @@ impl<'a> Journey<'a> {
         }
     }
 
-    pub(super) fn mutated(&mut self, mutation: InputMutation) {
+    pub(super) fn mutated(&mut self, mut mutation: InputMutation) {
+        mutation.from_input_ref = self.concealed(&mutation.from_input_ref);
+        mutation.to_input_ref = self.concealed(&mutation.to_input_ref);
         let changed = json!({
             "mutation_id": mutation.mutation_id,
             "source_type": mutation.source_type,

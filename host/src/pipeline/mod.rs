@@ -9,6 +9,7 @@ mod permission;
 mod persist;
 mod post_hooks;
 mod pre_hooks;
+mod redaction;
 mod resolve;
 mod schedule;
 mod schema_gate;
@@ -24,6 +25,7 @@ use crate::journal::{Listener, PayloadStore};
 use crate::policy::{Grants, Limits};
 use crate::record::{CallRecord, Input, Refusal};
 use crate::scheduler::Scheduler;
+use crate::secret::SecretStore;
 
 use execute::Executed;
 use journey::Journey;
@@ -35,6 +37,7 @@ pub struct Services {
     pub scheduler: Scheduler,
     pub hooks: Vec<Arc<dyn Hook>>,
     pub payloads: PayloadStore,
+    pub secrets: SecretStore,
     pub listeners: Arc<[Arc<dyn Listener>]>,
     /// `source` of every event: `hotcell/<version>`.
     pub source: Arc<str>,

@@ -1,4 +1,4 @@
-//! Phase 7: permission_denied, capability_gap, schema_validation_failed.
+//! Phase 7: permission_denied, credential_missing, capability_gap, schema_validation_failed.
 
 use std::sync::Arc;
 
@@ -19,8 +19,11 @@ pub(super) struct Permitted {
 pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Permitted, Refusal> {
     let Prepared { tool, input } = prepared;
     check_call_input(journey, &tool, &input)?;
-    journey.invocation.permission_input = Some(input.to_value());
-    journey.invocation.permission_input_ref = Some(input.reference().to_owned());
+    let (shown, reference) = (journey.shown(&input), journey.reference(&input));
+    journey.invocation.permission_input = Some(shown.clone());
+    journey.invocation.permission_input_ref = Some(reference.clone());
+    // Nobody decides on a call that could not run.
+    journey.redaction.check_secrets()?;
     let subject = Subject {
         invocation_id: journey.invocation.invocation_id,
         component: Arc::clone(tool.component()),
@@ -46,8 +49,8 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
         Outcome::Deny(refusal) => return Err(refusal),
     };
     journey.advance(Status::Approved)?;
-    journey.invocation.call_input = Some(input.to_value());
-    journey.invocation.call_input_ref = Some(input.reference().to_owned());
+    journey.invocation.call_input = Some(shown);
+    journey.invocation.call_input_ref = Some(reference);
     Ok(Permitted { tool, permit })
 }
 

@@ -25,6 +25,10 @@ pub(super) struct Persisted {
 /// Keeps what is too large for a result as payloads, and leaves previews.
 pub(super) fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persisted {
     let result_id = ResultId::new();
+    let mut mapped = mapped;
+    // Hooks may have changed it since the tool answered.
+    journey.redact(&mut mapped);
+    journey.tell_redaction();
     let asked = journey.tool.as_ref().and_then(|tool| tool.max_inline_chars());
     let limit = asked.unwrap_or(u64::MAX).min(journey.services.inline_bytes_max);
     let mut persisted = Persisted { result_id, mapped, resource_refs: Vec::new() };
@@ -60,7 +64,7 @@ fn spill(journey: &mut Journey<'_>, persisted: &mut Persisted, limit: u64) -> an
         let Moved { reference, preview_bytes } = moved;
         persisted.resource_refs.push(resource(&reference));
         let record = json!({ "uri": reference.uri, "digest": reference.digest, "size_bytes": reference.size_bytes });
-        let strategy = Strategy::PreviewAndPersist;
+        let strategy = if journey.redaction.is_silent() { Strategy::RefOnly } else { Strategy::PreviewAndPersist };
         let id = persisted.result_id;
         let kept = decision(journey, id, strategy, limit, reference.size_bytes, preview_bytes, Some(reference));
         journey
@@ -106,7 +110,7 @@ fn is_rest(block: &Content) -> bool {
 /// A text is kept as it is, and what else the block says stays beside the preview; any other block is kept as JSON.
 fn spill_block(journey: &Journey<'_>, persisted: &mut Persisted, at: usize, limit: u64) -> anyhow::Result<Moved> {
     let Some(block) = persisted.mapped.content.get_mut(at) else { anyhow::bail!("no block {at}") };
-    let preview = preview(block.as_text().unwrap_or_default(), limit);
+    let preview = preview(journey, block.as_text().unwrap_or_default(), limit);
     let small = |text: &str| block_length(block) - text.len() <= BESIDE_BYTES_MAX;
     let (reference, beside) = match block.as_text().filter(|text| small(text)) {
         Some(text) => {
@@ -128,7 +132,7 @@ fn spill_structured(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64
     let value = persisted.mapped.structured_content.take().unwrap_or_default();
     let text = value.to_string();
     let reference = journey.services.payloads.keep(text.as_bytes(), "application/json")?;
-    let preview = preview(&text, limit);
+    let preview = preview(journey, &text, limit);
     persisted.mapped.content.push(Content::persisted("structured_content", &preview, &reference));
     Ok(Moved { reference, preview_bytes: preview.len() as u64 })
 }
@@ -138,7 +142,7 @@ fn spill_rest(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64) -> a
     let (rest, stays): (Vec<_>, Vec<_>) = content.into_iter().partition(is_rest);
     let text = serde_json::to_string(&rest)?;
     let reference = journey.services.payloads.keep(text.as_bytes(), "application/json")?;
-    let preview = preview(&text, limit);
+    let preview = preview(journey, &text, limit);
     persisted.mapped.content.push(Content::persisted("content", &preview, &reference));
     persisted.mapped.content.extend(stays);
     Ok(Moved { reference, preview_bytes: preview.len() as u64 })
@@ -159,7 +163,11 @@ fn preview_chars(limit: u64) -> u64 {
     PREVIEW_CHARS_MAX.min(limit / 8)
 }
 
-fn preview(text: &str, limit: u64) -> String {
+/// What stays in the result of something sensitive is the reference alone (AT-STRAT-03).
+fn preview(journey: &Journey<'_>, text: &str, limit: u64) -> String {
+    if journey.redaction.is_silent() {
+        return String::new();
+    }
     text.chars().take(usize::try_from(preview_chars(limit)).unwrap_or(usize::MAX)).collect()
 }
 
@@ -195,6 +203,7 @@ fn decision(
     let reason = match strategy {
         Strategy::Inline => "small enough to stay in the result",
         Strategy::PreviewAndPersist => "larger than a result may be",
+        Strategy::RefOnly => "larger than a result may be, and sensitive",
         _ => "too large, and storing it failed",
     };
     ResultPersistence {
@@ -207,7 +216,7 @@ fn decision(
         original_size_bytes,
         preview_size_bytes,
         persisted_ref,
-        redaction_state: "none".to_owned(),
+        redaction_state: journey.redaction.state().to_owned(),
         reason: reason.to_owned(),
         created_at: Timestamp::now(),
         extra: Extra::new(),

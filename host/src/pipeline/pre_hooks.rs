@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::hook::{self, Hook, HookCall, HookOutput};
 use crate::record::{ErrorClass, EventType, Input, InputMutation, MutationSource, Refusal, Status};
@@ -28,7 +28,7 @@ async fn one(journey: &mut Journey<'_>, hook: &Arc<dyn Hook>, input: Input) -> R
     let call = HookCall {
         invocation_id: journey.invocation.invocation_id,
         tool_id: journey.invocation.tool_id.clone(),
-        input: input.to_value(),
+        input: journey.shown(&input),
     };
     journey.invocation.hook_refs.push(hook.id().to_owned());
     journey.trail.emit(EventType::PreHookStarted, json!({ "hook_id": hook.id() }));
@@ -38,14 +38,24 @@ async fn one(journey: &mut Journey<'_>, hook: &Arc<dyn Hook>, input: Input) -> R
         let message = format!("the hook {} failed, and so the call may not go on", hook.id());
         Refusal::new(ErrorClass::HookBlocked, "hook_failed", message).detail(error)
     })?;
-    apply(journey, hook.id(), outputs, input)
+    apply(journey, hook.id(), outputs, input, &call.input)
 }
 
-fn apply(journey: &mut Journey<'_>, hook: &str, outputs: Vec<HookOutput>, input: Input) -> Result<Input, Refusal> {
+fn apply(
+    journey: &mut Journey<'_>,
+    hook: &str,
+    outputs: Vec<HookOutput>,
+    input: Input,
+    shown: &Value,
+) -> Result<Input, Refusal> {
     let mut input = input;
     for output in outputs {
         match output {
             HookOutput::UpdatedInput(value) => {
+                let value = match input.value() {
+                    Ok(original) => Journey::restored(value, shown, original),
+                    Err(_) => value,
+                };
                 let updated = Input::from_value(value);
                 let id = journey.invocation.invocation_id;
                 let reason = "updated_input of a hook";

@@ -51,7 +51,10 @@ impl Origin {
             _ => bail!("{text:?} does not begin with https://"),
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
-        ensure!(!rest.contains(['/', '?', '#', '@', '\\', '%', '*']), "{text:?} is more than an origin: https://HOST[:PORT]");
+        ensure!(
+            !rest.contains(['/', '?', '#', '@', '\\', '%', '*']),
+            "{text:?} is more than an origin: https://HOST[:PORT]"
+        );
         let (host, port) = match rest.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
                 let digits = !port.is_empty() && port.chars().all(|c| c.is_ascii_digit());
@@ -61,7 +64,10 @@ impl Origin {
             _ => (rest, if https { 443 } else { 80 }),
         };
         let origin = Self { https, host: host_name(host).with_context(|| format!("{text:?} names no host"))?, port };
-        ensure!(https || origin.is_loopback(), "a secret goes over plain http to a loopback address only; use https://");
+        ensure!(
+            https || origin.is_loopback(),
+            "a secret goes over plain http to a loopback address only; use https://"
+        );
         Ok(origin)
     }
 
@@ -140,7 +146,10 @@ impl From<&CredentialUse> for Placement {
     fn from(named: &CredentialUse) -> Self {
         match &named.query {
             Some(key) => Self::Query { key: key.clone() },
-            None => Self::Header { name: named.header_name().to_ascii_lowercase(), prefix: named.header_prefix().to_owned() },
+            None => Self::Header {
+                name: named.header_name().to_ascii_lowercase(),
+                prefix: named.header_prefix().to_owned(),
+            },
         }
     }
 }

@@ -31,7 +31,7 @@ pub use call_record::CallRecord;
 pub use cancel::AbortReason;
 pub use content::{Content, TEXT};
 pub use decision::{Behavior, Mode, PermissionDecision, Reason, ReasonType, RuleSource};
-pub use declaration::{InputContract, Lifecycle, OutputContract, ToolDeclaration, ToolKind};
+pub use declaration::{InputContract, Lifecycle, OutputContract, RedactionRule, ToolDeclaration, ToolKind};
 pub use error::{ErrorClass, Recoverability, Refusal, Retry, ToolError};
 pub use event::{EventType, ToolEvent};
 pub use execution_profile::ExecutionProfile;

@@ -37,7 +37,7 @@ pub(super) fn forms(value: &[u8]) -> Vec<Vec<u8>> {
 fn aligned(value: &[u8], before: usize, encode: impl Fn(&[u8]) -> String) -> Vec<u8> {
     let padded: Vec<u8> = std::iter::repeat_n(0, before).chain(value.iter().copied()).collect();
     let mut text = encode(&padded).into_bytes();
-    if padded.len() % 3 != 0 {
+    if !padded.len().is_multiple_of(3) {
         text.pop();
     }
     let shared = if before > 0 { before + 1 } else { 0 };

@@ -7,13 +7,15 @@
 mod encodings;
 pub mod private_file;
 mod redactor;
+mod reference;
 mod scrubber;
 mod seal;
 mod store;
 mod value;
 
 pub use redactor::{REDACTED, Redactor, Term};
+pub use reference::ReferenceKey;
 pub use scrubber::{ScrubStream, Scrubber};
 pub use seal::SealingKey;
-pub use store::{SecretEntry, SecretStore, VALUE_BYTES_MAX, VALUE_BYTES_MIN};
+pub use store::{SecretEntry, SecretStore, VALUE_BYTES_MAX};
 pub use value::{SecretValue, Secrets};

@@ -78,7 +78,7 @@ pub fn read_or_make_key(path: &Path) -> anyhow::Result<Zeroizing<[u8; KEY_BYTES]
 
 /// The key in `path`, if there is one.
 pub fn read_key(path: &Path) -> anyhow::Result<Option<Zeroizing<[u8; KEY_BYTES]>>> {
-    let Some(bytes) = read(path, KEY_BYTES as u64).context("the key file")? else { return Ok(None) };
+    let Some(bytes) = read(path, KEY_BYTES as u64 + 1).context("open the key file")? else { return Ok(None) };
     match <[u8; KEY_BYTES]>::try_from(bytes.as_slice()) {
         Ok(key) => Ok(Some(Zeroizing::new(key))),
         Err(_) => bail!("the key file {} is damaged", path.display()),

@@ -24,7 +24,7 @@ const ENCODED_BYTES_TOTAL: usize = 32 << 10;
 const LOOKED_FOR_BYTES_TOTAL: usize = 512 << 10;
 
 /// Something that must not be shown, and what is shown instead.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Term {
     value: Zeroizing<String>,
     label: Arc<str>,
@@ -35,7 +35,6 @@ pub struct Term {
 enum Kind {
     Secret,
     Sensitive,
-    Reference,
 }
 
 impl Term {
@@ -47,11 +46,6 @@ impl Term {
     /// A value that a contract calls sensitive.
     pub fn sensitive(value: &str) -> Self {
         Self::new(value, REDACTED, Kind::Sensitive)
-    }
-
-    /// The reference of something sensitive: a digest, which gives away what is easily guessed. `instead` is shown.
-    pub fn reference(reference: &str, instead: &str) -> Self {
-        Self::new(reference, instead, Kind::Reference)
     }
 
     fn new(value: &str, label: impl Into<Arc<str>>, kind: Kind) -> Self {
@@ -177,7 +171,6 @@ fn needles(terms: &[Term]) -> Vec<Needle<'_>> {
         let length = term.value.len();
         let look = match term.kind {
             Kind::Secret => Look::Forms,
-            Kind::Reference => Look::Whole,
             Kind::Sensitive if length > left => continue,
             Kind::Sensitive => {
                 left -= length;

@@ -37,8 +37,6 @@ pub(super) struct Needle<'a> {
 /// How a scrubber looks for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// As it is.
-    Whole,
     /// In every encoding, and for pieces of it.
     Forms,
     /// As it is, chunk by chunk: the automaton has one state for each byte.
@@ -55,7 +53,6 @@ impl Scrubber {
                 labels.len() - 1
             });
             let found = match look {
-                Look::Whole => vec![value.to_vec()],
                 Look::Forms => all_forms(value),
                 Look::Chunks => chunks(value),
             };

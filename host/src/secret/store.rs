@@ -19,7 +19,7 @@ const STORE_BYTES_MAX: u64 = 16 << 20;
 const NAME_CHARS_MAX: usize = 64;
 /// Bytes of a value, at the least: a shorter one could not be told from ordinary text, and so not be kept out of
 /// records.
-pub const VALUE_BYTES_MIN: usize = 8;
+const VALUE_BYTES_MIN: usize = 8;
 /// Bytes of a value, at the most.
 pub const VALUE_BYTES_MAX: usize = 16 << 10;
 
@@ -61,10 +61,38 @@ impl SecretStore {
         Self { file, key_file }
     }
 
+    /// Whether `name` can name a secret: letters, digits, `_`, `-` and `.`: a name stands in grants, error messages and `[secret NAME]`.
+    pub fn check_name(name: &str) -> anyhow::Result<()> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        ensure!(
+            !name.is_empty()
+                && name.len() <= NAME_CHARS_MAX
+                && name.chars().all(allowed)
+                && !name.starts_with(['-', '.']),
+            "{name:?} is no name of a secret: 1 to {NAME_CHARS_MAX} letters, digits, `_`, `-` and `.`, not beginning with `-` or `.`"
+        );
+        Ok(())
+    }
+
+    /// Whether `value` can be a secret. The error does not quote it.
+    pub fn check_value(value: &SecretValue) -> anyhow::Result<()> {
+        let value = value.expose();
+        ensure!(
+            value.len() >= VALUE_BYTES_MIN,
+            "the value is shorter than {VALUE_BYTES_MIN} bytes: it could not be told from ordinary text, and so not be kept out of records"
+        );
+        ensure!(value.len() <= VALUE_BYTES_MAX, "the value is longer than {VALUE_BYTES_MAX} bytes");
+        ensure!(
+            !value.chars().any(char::is_control),
+            "the value has line breaks or other control characters, which fit into no header"
+        );
+        Ok(())
+    }
+
     /// Sets `name`, and answers whether it was set before.
     pub fn set(&self, name: &str, value: &SecretValue) -> anyhow::Result<bool> {
-        check_name(name)?;
-        check_value(value)?;
+        Self::check_name(name)?;
+        Self::check_value(value)?;
         self.change(|content| {
             let kept = Kept { value: value.expose().to_owned(), set_at: Timestamp::now() };
             content.secrets.insert(name.to_owned(), kept).is_some()
@@ -73,7 +101,7 @@ impl SecretStore {
 
     /// Removes `name`, and answers whether it was there.
     pub fn remove(&self, name: &str) -> anyhow::Result<bool> {
-        check_name(name)?;
+        Self::check_name(name)?;
         if !self.file.exists() {
             return Ok(false);
         }
@@ -102,7 +130,8 @@ impl SecretStore {
         let Some(key) = SealingKey::read(&self.key_file)? else {
             bail!("the key {} of the secret store is gone; {}", self.key_file.display(), mend());
         };
-        let plain = key.open(PURPOSE, &sealed).with_context(|| format!("the secret store cannot be opened; {}", mend()))?;
+        let plain =
+            key.open(PURPOSE, &sealed).with_context(|| format!("the secret store cannot be opened; {}", mend()))?;
         // Errors of the parser quote what they read.
         let content = serde_json::from_slice(&plain).ok();
         content.with_context(|| format!("the secret store is of another version; {}", mend()))
@@ -128,7 +157,10 @@ impl SecretStore {
         let mut plain = Zeroizing::new(Vec::with_capacity(content.size()));
         serde_json::to_writer(&mut *plain, &content).context("write the secret store")?;
         let sealed = key.seal(PURPOSE, &plain)?;
-        ensure!(sealed.len() as u64 <= STORE_BYTES_MAX, "the secret store would be larger than {STORE_BYTES_MAX} bytes");
+        ensure!(
+            sealed.len() as u64 <= STORE_BYTES_MAX,
+            "the secret store would be larger than {STORE_BYTES_MAX} bytes"
+        );
         private_file::replace(&self.file, &sealed)?;
         Ok(changed)
     }
@@ -140,28 +172,4 @@ impl Content {
         let of = |(name, kept): (&String, &Kept)| name.len() + kept.value.len() * 6 + 128;
         self.secrets.iter().map(of).sum::<usize>() + 64
     }
-}
-
-/// Letters, digits, `_`, `-` and `.`: a name stands in grants, error messages and `[secret NAME]`.
-pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    ensure!(
-        !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(allowed) && !name.starts_with(['-', '.']),
-        "{name:?} is no name of a secret: 1 to {NAME_CHARS_MAX} letters, digits, `_`, `-` and `.`, not beginning with `-` or `.`"
-    );
-    Ok(())
-}
-
-fn check_value(value: &SecretValue) -> anyhow::Result<()> {
-    let value = value.expose();
-    ensure!(
-        value.len() >= VALUE_BYTES_MIN,
-        "the value is shorter than {VALUE_BYTES_MIN} bytes: it could not be told from ordinary text, and so not be kept out of records"
-    );
-    ensure!(value.len() <= VALUE_BYTES_MAX, "the value is longer than {VALUE_BYTES_MAX} bytes");
-    ensure!(
-        !value.chars().any(char::is_control),
-        "the value has line breaks or other control characters, which fit into no header"
-    );
-    Ok(())
 }
