@@ -18,7 +18,7 @@ pub use crate::journal::Listener;
 use crate::journal::{self, PayloadStore};
 pub use crate::pipeline::Request;
 use crate::pipeline::{self, Services};
-pub use crate::policy::{Grants, Limits};
+pub use crate::policy::{Grants, Limits, Policy};
 use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};

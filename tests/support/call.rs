@@ -6,7 +6,7 @@ use hotcell::config::Home;
 use hotcell::executor::Cancellation;
 use hotcell::host::{Host, HostSettings};
 use hotcell::pipeline::Request;
-use hotcell::policy::{Grants, Limits};
+use hotcell::policy::{Grants, Limits, Policy};
 use hotcell::record::{AbortReason, CallRecord, Input, Refusal};
 use serde_json::Value;
 
@@ -34,6 +34,7 @@ pub(crate) struct Test {
     typed: Option<String>,
     native_call_id: Option<String>,
     grants: Grants,
+    policy: Policy,
     limits: Limits,
     cancellation: Cancellation,
 }
@@ -61,6 +62,7 @@ impl Test {
             typed: None,
             native_call_id: None,
             grants: Grants::default(),
+            policy: Policy::default(),
             limits: Limits::default(),
             cancellation: Cancellation::new(),
         }
@@ -86,6 +88,12 @@ impl Test {
     /// Changes what is granted; nothing is, to begin with.
     pub(crate) fn grant(mut self, grant: impl FnOnce(&mut Grants)) -> Self {
         grant(&mut self.grants);
+        self
+    }
+
+    /// Changes the mode and the rules; the default asks, and has no rule.
+    pub(crate) fn policy(mut self, change: impl FnOnce(&mut Policy)) -> Self {
+        change(&mut self.policy);
         self
     }
 
@@ -154,6 +162,7 @@ impl Test {
                 native_call_id: self.native_call_id,
                 actor_ref: None,
                 grants: Arc::new(self.grants),
+                policy: Arc::new(self.policy),
                 limits: self.limits,
                 cancellation: self.cancellation,
                 unavailable: None,

@@ -88,6 +88,7 @@ pub(crate) fn request(tool: &str, input: &str) -> Request {
         native_call_id: None,
         actor_ref: None,
         grants: Arc::new(Grants::default()),
+        policy: Arc::default(),
         limits: Limits::default(),
         cancellation: Cancellation::new(),
         unavailable: None,

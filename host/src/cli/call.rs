@@ -63,6 +63,7 @@ impl Call {
                 native_call_id: None,
                 actor_ref: None,
                 grants: Arc::new(grants),
+                policy: Arc::default(),
                 limits,
                 cancellation: cancellation.clone(),
                 unavailable: None,

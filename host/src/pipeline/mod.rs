@@ -22,7 +22,7 @@ use crate::catalog::Catalog;
 use crate::executor::{Cancellation, Executor};
 use crate::hook::Hook;
 use crate::journal::{Listener, PayloadStore};
-use crate::policy::{Grants, Limits};
+use crate::policy::{Grants, Limits, Policy};
 use crate::record::{CallRecord, Input, Refusal};
 use crate::scheduler::Scheduler;
 use crate::secret::SecretStore;
@@ -55,6 +55,8 @@ pub struct Request {
     pub native_call_id: Option<String>,
     pub actor_ref: Option<String>,
     pub grants: Arc<Grants>,
+    /// Mode and rules, beside what was granted.
+    pub policy: Arc<Policy>,
     pub limits: Limits,
     pub cancellation: Cancellation,
     /// Why the tool's component could not be loaded, if it could not.

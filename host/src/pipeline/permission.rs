@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::policy::{self, Outcome, Permit, Subject};
+use crate::policy::{self, Case, Declared, Outcome, Permit, Question, Subject};
 use crate::record::{ErrorClass, EventType, Refusal, Status};
 
 use super::journey::{Journey, Prepared};
@@ -31,9 +31,20 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
         attempt: 1,
     };
     let limits = journey.request.limits.clone().with_timeout_ms(tool.timeout_ms());
-    let tool_id = &tool.declaration().tool_id;
-    let verdict =
-        policy::decide(subject, tool_id, tool.permission_profile(), &journey.request.grants, input.clone(), limits);
+    let declaration = tool.declaration();
+    let verdict = policy::decide(Case {
+        subject,
+        input: input.clone(),
+        limits,
+        declared: Declared {
+            tool_id: &declaration.tool_id,
+            namespace: &declaration.namespace,
+            name: &declaration.name,
+            profile: tool.permission_profile(),
+        },
+        grants: &journey.request.grants,
+        policy: &journey.request.policy,
+    });
     let decision = verdict.decision;
     let summary = json!({
         "decision_id": decision.decision_id,
@@ -46,12 +57,19 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     journey.decisions.push(decision);
     let permit = match verdict.outcome {
         Outcome::Allow(permit) => permit,
+        Outcome::Ask(question) => return Err(nobody_to_ask(&question)),
         Outcome::Deny(refusal) => return Err(refusal),
     };
     journey.advance(Status::Approved)?;
     journey.invocation.call_input = Some(shown);
     journey.invocation.call_input_ref = Some(reference);
     Ok(Permitted { tool, permit })
+}
+
+fn nobody_to_ask(question: &Question) -> Refusal {
+    let brief = question.brief();
+    let message = format!("{} needs an approval ({}), and there is nobody to ask", brief.tool_id, brief.reason);
+    Refusal::new(ErrorClass::PermissionDenied, "nobody_to_ask", message)
 }
 
 /// What the tool gets must satisfy its contract also after hooks changed it (AT-IN-02).

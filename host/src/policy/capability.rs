@@ -2,7 +2,8 @@ use std::path::{Path, PathBuf};
 
 use crate::record::{AccessKind, PermissionProfile};
 
-use super::{Grants, SecretUse, secret};
+use super::network::Origin;
+use super::{Grants, Network, SecretUse, secret};
 
 /// A folder of the host that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +33,12 @@ pub struct Capability {
     pub secrets: Vec<SecretUse>,
     /// The caller's working directory as the guest names it, if it lies in a mount.
     pub cwd: Option<String>,
+    pub network: Network,
 }
 
 impl Capability {
-    /// What `profile` declares and `grants` allows: the intersection.
-    pub fn effective(profile: &PermissionProfile, grants: &Grants) -> Self {
+    /// What `profile` declares and `grants` allows: the intersection. `named` are the origins in the call's arguments.
+    pub fn effective(profile: &PermissionProfile, grants: &Grants, named: &[Origin]) -> Self {
         let mut capability = Self::default();
         if profile.wants_file_write() {
             for grant in &grants.write {
@@ -66,6 +68,7 @@ impl Capability {
             capability.secrets = secret::uses(profile, grants);
         }
         capability.cwd = grants.cwd.as_deref().and_then(|cwd| capability.guest_path(cwd));
+        capability.network = Network::effective(profile, &grants.network, named);
         capability
     }
 

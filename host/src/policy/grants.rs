@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::{Denial, Mount, SecretGrant};
+use super::{Denial, Mount, NetworkGrants, SecretGrant};
 
 /// A folder that somebody granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,7 @@ pub struct Grants {
     pub secrets: Vec<SecretGrant>,
     pub deny_read: Vec<PathBuf>,
     pub deny_write: Vec<PathBuf>,
+    pub network: NetworkGrants,
     /// The working directory of the caller: relative paths in arguments start here, where a grant covers it.
     pub cwd: Option<PathBuf>,
 }
@@ -78,6 +79,16 @@ impl Grants {
     pub fn deny_write(&mut self, path: &str) -> anyhow::Result<()> {
         self.deny_write.push(absolute(path, "--deny-write")?);
         Ok(())
+    }
+
+    /// Adds `--allow-net=SPEC`: see [`super::network::Rule`] for what a `SPEC` looks like.
+    pub fn allow_net(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.network.allow(spec)
+    }
+
+    /// Adds `--deny-net=SPEC`: such requests are not sent, whatever is allowed.
+    pub fn deny_net(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.network.deny(spec)
     }
 
     /// Whether a denial covers `host` itself.

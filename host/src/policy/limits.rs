@@ -21,6 +21,46 @@ pub struct Limits {
     pub log_bytes: u64,
     /// Progress updates kept; floods are coalesced beyond it.
     pub progress_updates: u64,
+    pub network: NetworkLimits,
+}
+
+/// What the requests of one call may consume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkLimits {
+    /// Requests, refused ones among them.
+    pub requests: u64,
+    /// Connections open at once; further requests wait.
+    pub connections: u32,
+    /// Bytes sent over all connections, as they are on the wire.
+    pub sent_bytes: u64,
+    /// Bytes received over all connections, as they are on the wire.
+    pub received_bytes: u64,
+    /// Bytes of one head: the headers of a request, or the status line and headers of a response.
+    pub header_bytes: u32,
+    /// Looking up the name, connecting and the TLS handshake together.
+    pub connect: Duration,
+    /// From a connection that is ready to the head of the response.
+    pub first_byte: Duration,
+    /// Between two pieces of a response's body.
+    pub between_bytes: Duration,
+    /// One request in all, from the wait for a connection to the end of the body.
+    pub total: Duration,
+}
+
+impl Default for NetworkLimits {
+    fn default() -> Self {
+        Self {
+            requests: 64,
+            connections: 8,
+            sent_bytes: 16 << 20,
+            received_bytes: 64 << 20,
+            header_bytes: 32 << 10,
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(30),
+            between_bytes: Duration::from_secs(15),
+            total: Duration::from_secs(60),
+        }
+    }
 }
 
 impl Default for Limits {
@@ -36,6 +76,7 @@ impl Default for Limits {
             output_bytes: 8 << 20,
             log_bytes: 256 << 10,
             progress_updates: 1_000,
+            network: NetworkLimits::default(),
         }
     }
 }

@@ -148,6 +148,11 @@ impl PermissionProfile {
         self.access_kinds.contains(kind)
     }
 
+    /// Who is to be asked (AT-PERM-12); an extension of the specification's schema.
+    pub fn permission_channel(&self) -> Option<&str> {
+        self.extra.get("permission_channel").and_then(serde_json::Value::as_str)
+    }
+
     /// Whether files may be changed: the access kind, and an effect that leaves a local trace. A profile that names
     /// the kind without effects means both.
     pub fn wants_file_write(&self) -> bool {
