@@ -22,6 +22,7 @@ pub use crate::policy::{Grants, Limits, Policy};
 use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
+pub use crate::sandbox::{NetworkSettings, Resolver, SystemResolver};
 use crate::scheduler::Scheduler;
 pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
 
@@ -53,6 +54,8 @@ pub struct HostSettings {
     pub cancel_grace: Duration,
     /// Bytes of output that stay inside a result.
     pub inline_bytes_max: u64,
+    /// How tools reach the network, where they may.
+    pub network: NetworkSettings,
     pub hooks: Vec<Arc<dyn Hook>>,
     pub listeners: Vec<Arc<dyn Listener>>,
 }
@@ -71,6 +74,7 @@ impl HostSettings {
             compile_memory_bytes: 3 << 30,
             cancel_grace: Duration::from_millis(100),
             inline_bytes_max: 64 << 10,
+            network: NetworkSettings::default(),
             hooks: Vec::new(),
             listeners: Vec::new(),
         }
@@ -97,6 +101,7 @@ impl Host {
                 memory_bytes: settings.compile_memory_bytes,
             },
             cancel_grace: settings.cancel_grace,
+            network: settings.network,
         })
         .context("set up the sandbox")?;
         let sandbox = Arc::new(sandbox);

@@ -35,6 +35,9 @@ pub(super) struct Call {
     record: bool,
     #[command(flatten)]
     grants: GrantOptions,
+    /// Trust the certificates in a PEM file beside the public ones, when a tool speaks https
+    #[arg(long, value_name = "FILE", help_heading = "Grants")]
+    tls_ca: Option<PathBuf>,
     #[command(flatten)]
     limits: LimitOptions,
 }
@@ -47,6 +50,7 @@ impl Call {
         let bar = if self.json || self.record { None } else { Bar::if_seen() };
         let limits = self.limits.limits();
         let host = target::host(&home, |settings| {
+            settings.network.extra_roots.clone_from(&self.tls_ca);
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
             settings.listeners = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
         })?;

@@ -21,6 +21,10 @@ pub(super) struct GrantOptions {
     /// Let the tool see an environment variable
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     allow_env: Vec<String>,
+    /// Let the tool send requests: [METHOD+METHOD@][https://]HOST[:PORT][/PATH], HOST a name, *.NAME, * or an address.
+    /// http://, and addresses that are not public, only where they are written out
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    allow_net: Vec<String>,
     /// Let the tool's requests to one origin carry a secret of `hotcell secret`; the tool itself never sees it
     #[arg(long, value_name = "NAME@https://HOST", value_delimiter = ',')]
     allow_secret: Vec<String>,
@@ -30,6 +34,9 @@ pub(super) struct GrantOptions {
     /// Keep a path unchanged, whatever is allowed
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     deny_write: Vec<String>,
+    /// Keep requests from being sent, whatever is allowed
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    deny_net: Vec<String>,
 }
 
 impl GrantOptions {
@@ -42,9 +49,11 @@ impl GrantOptions {
         each(&self.allow_read, Grants::allow_read)?;
         each(&self.allow_write, Grants::allow_write)?;
         each(&self.allow_env, Grants::allow_env)?;
+        each(&self.allow_net, Grants::allow_net)?;
         each(&self.allow_secret, Grants::allow_secret)?;
         each(&self.deny_read, Grants::deny_read)?;
         each(&self.deny_write, Grants::deny_write)?;
+        each(&self.deny_net, Grants::deny_net)?;
         Ok(grants)
     }
 }

@@ -39,6 +39,7 @@ pub struct GrantSection {
     pub secret: Vec<String>,
     pub deny_read: Vec<String>,
     pub deny_write: Vec<String>,
+    pub deny_net: Vec<String>,
 }
 
 /// `[limits]`: the same words as the options of the command line.

@@ -57,6 +57,7 @@ pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>
     mapped.ran = true;
     mapped.usage = Some(execution.usage);
     mapped.content.extend(execution.logs);
+    journey.redaction.received(execution.redacted);
     journey.redact(&mut mapped);
     mapped
 }

@@ -25,6 +25,8 @@ pub(super) struct Redaction {
     references: Option<ReferenceKey>,
     /// All arguments are sensitive, and so is what the tool says while it runs.
     whole: bool,
+    /// The guest received something that a secret was taken out of.
+    received: bool,
     /// The places of the result where something was taken out.
     places: BTreeSet<String>,
     everything: bool,
@@ -33,11 +35,16 @@ pub(super) struct Redaction {
 impl Redaction {
     /// `redaction_state` of the result, and of the decision to store it.
     pub(super) fn state(&self) -> &'static str {
-        match (self.everything, self.places.is_empty()) {
+        match (self.everything, self.received || !self.places.is_empty()) {
             (true, _) => "full",
-            (false, false) => "partial",
-            (false, true) => "none",
+            (false, true) => "partial",
+            (false, false) => "none",
         }
+    }
+
+    /// Keeps whether the guest received something that a secret was taken out of.
+    pub(super) fn received(&mut self, redacted: bool) {
+        self.received |= redacted;
     }
 
     /// Whether nothing of the tool's words may stand outside the result itself.
@@ -217,7 +224,11 @@ impl Journey<'_> {
     pub(super) fn tell_redaction(&self) {
         let state = self.redaction.state();
         if state != "none" {
-            let data = json!({ "redaction_state": state, "places": self.redaction.places });
+            let data = json!({
+                "redaction_state": state,
+                "places": self.redaction.places,
+                "responses": self.redaction.received,
+            });
             self.trail.emit(EventType::ResultRedacted, data);
         }
     }

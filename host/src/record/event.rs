@@ -39,6 +39,8 @@ event_types! {
     PostHookCompleted = "tool.hook.post.completed",
     FailureHookStarted = "tool.hook.failure.started",
     FailureHookCompleted = "tool.hook.failure.completed",
+    /// An extension: the sandbox kept the tool from something, and told it so.
+    SandboxDenied = "tool.sandbox.denied",
     InputMutated = "tool.input.mutated",
     ResultPersisted = "tool.result.persisted",
     ResultRedacted = "tool.result.redacted",

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::executor::{
-    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run, canceled,
+    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run, SandboxDenial, canceled,
 };
 use crate::policy::{Capability, Limits, Permit};
 use crate::record::{AbortReason, ErrorClass, Metered, Refusal, Usage};
@@ -16,6 +16,7 @@ use crate::record::{AbortReason, ErrorClass, Metered, Refusal, Usage};
 use super::bindings::tool::exports::hotcell::tool::guest::{Call, Outcome, Output};
 use super::bindings::tool::hotcell::tool::types as wit;
 use super::component::LoadedComponent;
+use super::egress::{Credentials, Egress, Gate, Uplink};
 use super::engine::{Engine, WASM_STACK_BYTES};
 use super::state::State;
 use super::trap::{self, Circumstances, Stop};
@@ -29,6 +30,7 @@ const HOST_CALL_BYTES: u64 = 2 << 20;
 /// Runs the tool of `permit`.
 pub(super) async fn invoke(
     engine: &Engine,
+    uplink: &Arc<Uplink>,
     component: &LoadedComponent,
     grace: Duration,
     permit: Permit,
@@ -36,8 +38,12 @@ pub(super) async fn invoke(
 ) -> Execution {
     let limits = permit.limits();
     let grace = component.imports_interface("hotcell:tool/cancellation").then_some(grace);
-    let observer = Arc::clone(&run.observer);
-    let mut store = match open(engine, permit.capability(), limits, &run.cancellation, observer) {
+    let gate =
+        component.imports_interface("wasi:http/outgoing-handler").then(|| gate(uplink, &permit, &run)).transpose();
+    let state = gate.map_err(wasmtime::Error::from_anyhow).and_then(|gate| {
+        State::new(permit.capability(), limits, run.cancellation.clone(), Arc::clone(&run.observer), Egress::new(gate))
+    });
+    let mut store = match state.and_then(|state| open(engine, state, limits)) {
         Ok(store) => store,
         Err(error) => return not_started(&error, limits),
     };
@@ -57,6 +63,14 @@ pub(super) async fn invoke(
         bounded(work, limits.wall, &run.cancellation, grace).await
     };
     close(store, result, limits, &run)
+}
+
+/// What stands between this call and the network.
+fn gate(uplink: &Arc<Uplink>, permit: &Permit, run: &Run) -> anyhow::Result<Arc<Gate>> {
+    let capability = permit.capability();
+    let credentials = Credentials::new(&capability.secrets, run.secrets.clone())?;
+    let (network, limits) = (capability.network.clone(), permit.limits().network.clone());
+    Ok(Arc::new(Gate::new(network, credentials, limits, Arc::clone(uplink), Arc::clone(&run.observer))))
 }
 
 /// Asks the component what it is.
@@ -100,19 +114,13 @@ pub(super) async fn validate(engine: &Engine, component: &LoadedComponent, check
 }
 
 fn empty_world(engine: &Engine, limits: &Limits, cancellation: &Cancellation) -> Result<Store<State>, Refusal> {
-    open(engine, &Capability::default(), limits, cancellation, Arc::new(Unheard))
+    State::new(&Capability::default(), limits, cancellation.clone(), Arc::new(Unheard), Egress::new(None))
+        .and_then(|state| open(engine, state, limits))
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))
 }
 
-/// A store with the world of `capability`, in which every limit is set before a guest's start function can run.
-fn open(
-    engine: &Engine,
-    capability: &Capability,
-    limits: &Limits,
-    cancellation: &Cancellation,
-    observer: Arc<dyn Observer>,
-) -> wasmtime::Result<Store<State>> {
-    let state = State::new(capability, limits, cancellation.clone(), observer)?;
+/// A store with the world of `state`, in which every limit is set before a guest's start function can run.
+fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Store<State>> {
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.limiter);
     store.set_fuel(limits.fuel)?;
@@ -177,8 +185,11 @@ fn close(mut store: Store<State>, result: wasmtime::Result<Outcome>, limits: &Li
         }
         Err(error) => Err(verdict(&error, &store, limits)),
     };
+    let gate = store.data().egress.gate();
+    let redacted = gate.is_some_and(Gate::redacted);
+    let outcome = heed_denials(outcome, gate);
     let logs = store.into_data().logs.into_content();
-    Execution { outcome, usage, logs }
+    Execution { outcome, usage, logs, redacted }
 }
 
 fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
@@ -188,7 +199,7 @@ fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
         "something that was granted is not there any more, or cannot be opened",
     )
     .detail(format!("{error:#}"));
-    Execution { outcome: Err(refusal), usage: blank(limits), logs: Vec::new() }
+    Execution { outcome: Err(refusal), usage: blank(limits), logs: Vec::new(), redacted: false }
 }
 
 fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
@@ -205,7 +216,20 @@ fn usage(store: &Store<State>, limits: &Limits) -> Usage {
     usage.memory_bytes.used = state.limiter.memory_peak as u64;
     usage.table_elements.used = state.limiter.tables_peak as u64;
     usage.log_bytes.used = state.logs.written();
+    usage.network = state.egress.gate().and_then(Gate::usage);
     usage
+}
+
+/// A call that failed after the sandbox denied it something ends with the sandbox's verdict.
+fn heed_denials(outcome: Result<GuestOutcome, Refusal>, gate: Option<&Gate>) -> Result<GuestOutcome, Refusal> {
+    let Some(denied) = gate.and_then(Gate::denied) else { return outcome };
+    match outcome {
+        Ok(GuestOutcome::Failure(failure)) if failure.class != ErrorClass::Canceled => {
+            Ok(GuestOutcome::Failure(denied.verdict(&failure)))
+        }
+        Err(failure) if failure.class == ErrorClass::ExecutionFailed => Err(denied.verdict(&failure)),
+        outcome => outcome,
+    }
 }
 
 /// The limits, with nothing used.
@@ -220,6 +244,7 @@ fn blank(limits: &Limits) -> Usage {
         log_bytes: metered(limits.log_bytes),
         instances_limit: limits.instances,
         handles_limit: limits.handles,
+        network: None,
         stack_bytes_limit: WASM_STACK_BYTES as u64,
     }
 }
@@ -319,4 +344,5 @@ struct Unheard;
 impl Observer for Unheard {
     fn progress(&self, _: GuestProgress) {}
     fn cancel_acknowledged(&self) {}
+    fn denied(&self, _: SandboxDenial) {}
 }

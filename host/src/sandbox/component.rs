@@ -164,11 +164,12 @@ pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
     Refusal::new(ErrorClass::SetupRequired, code, message)
 }
 
-/// Everything that a component may import. All of WASI 0.2's command world is there; what it gives is decided for
-/// each call.
+/// Everything that a component may import. All of WASI 0.2's command world and outgoing HTTP is there; what it gives is
+/// decided for each call.
 pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     filesystem::add_to_linker(&mut linker)?;
     import::add_to_linker(&mut linker)?;
     Ok(linker)

@@ -8,6 +8,7 @@ mod cache;
 mod call;
 mod compile;
 mod component;
+mod egress;
 mod engine;
 mod filesystem;
 mod import;
@@ -31,10 +32,12 @@ use crate::record::{AbortReason, ErrorClass, Refusal};
 
 pub use compile::{COMPONENT_BYTES_MAX, CompilerSettings, compile_worker};
 pub use component::{Exports, LoadedComponent};
+pub use egress::{NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
 
 use cache::Cache;
 use compile::Compiler;
+use egress::Uplink;
 use engine::Engine;
 
 /// How a sandbox is set up.
@@ -52,11 +55,13 @@ pub struct SandboxSettings {
     pub compiler: CompilerSettings,
     /// How long a cancelled guest that listens to cancellation may still run.
     pub cancel_grace: Duration,
+    pub network: NetworkSettings,
 }
 
 /// Loads components and runs them. Cheap to share.
 pub struct Sandbox {
     engine: Engine,
+    uplink: Arc<Uplink>,
     compiler: Compiler,
     cache: Option<Cache>,
     cancel_grace: Duration,
@@ -76,6 +81,7 @@ impl Sandbox {
         };
         Ok(Self {
             engine,
+            uplink: Arc::new(Uplink::new(settings.network)?),
             compiler: Compiler::new(settings.compiler),
             cache,
             cancel_grace: settings.cancel_grace,
@@ -166,8 +172,12 @@ impl Executor for Sandbox {
     fn invoke<'a>(&'a self, permit: Permit, run: Run) -> BoxFuture<'a, Execution> {
         Box::pin(async move {
             match self.known(&permit.subject().component) {
-                Ok(component) => call::invoke(&self.engine, &component, self.cancel_grace, permit, run).await,
-                Err(refusal) => Execution { outcome: Err(refusal), usage: Default::default(), logs: Vec::new() },
+                Ok(component) => {
+                    call::invoke(&self.engine, &self.uplink, &component, self.cancel_grace, permit, run).await
+                }
+                Err(refusal) => {
+                    Execution { outcome: Err(refusal), usage: Default::default(), logs: Vec::new(), redacted: false }
+                }
             }
         })
     }

@@ -7,6 +7,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use crate::executor::{Cancellation, GuestProgress, Observer};
 use crate::policy::{Capability, Denial, Limits};
 
+use super::egress::Egress;
 use super::limiter::Limiter;
 use super::logs::Logs;
 
@@ -16,6 +17,7 @@ pub(super) struct State {
     pub(super) table: ResourceTable,
     pub(super) limiter: Limiter,
     pub(super) logs: Logs,
+    pub(super) egress: Egress,
     pub(super) denials: Arc<[Denial]>,
     pub(super) cancellation: Cancellation,
     pub(super) observer: Arc<dyn Observer>,
@@ -31,6 +33,7 @@ impl State {
         limits: &Limits,
         cancellation: Cancellation,
         observer: Arc<dyn Observer>,
+        egress: Egress,
     ) -> wasmtime::Result<Self> {
         let logs = Logs::new(limits.log_bytes);
         let mut table = ResourceTable::new();
@@ -40,6 +43,7 @@ impl State {
             table,
             limiter: Limiter::new(limits),
             logs,
+            egress,
             denials: capability.denials.as_slice().into(),
             cancellation,
             observer,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::SecretValue;
-use super::scrubber::{Look, Needle, Scrubber};
+use super::scrubber::{self, Look, Needle, Scrubber};
 
 /// What stands for a value that the tool's contract calls sensitive.
 pub const REDACTED: &str = "[redacted]";
@@ -40,7 +40,7 @@ enum Kind {
 impl Term {
     /// The value of the secret `name`.
     pub fn secret(name: &str, value: &SecretValue) -> Self {
-        Self::new(value.expose(), format!("[secret {name}]"), Kind::Secret)
+        Self::new(value.expose(), scrubber::label(name), Kind::Secret)
     }
 
     /// A value that a contract calls sensitive.

@@ -6,7 +6,7 @@ use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::nfa::contiguous::NFA;
 use anyhow::Context;
 
-use super::encodings;
+use super::{Secrets, encodings};
 
 /// A piece of a value is taken out too, if it has this many bytes and half of the value: so a value that was split
 /// into two messages is gone from at least one of them, mostly from both.
@@ -63,6 +63,16 @@ impl Scrubber {
         let automaton = NFA::builder().ascii_case_insensitive(true).build(&patterns).context("build an automaton")?;
         let start = automaton.start_state(Anchored::No).context("start an automaton")?;
         Ok(Self { automaton, start, label_of, labels, longest })
+    }
+
+    /// A scrubber of all values of `secrets`.
+    pub fn of_secrets(secrets: &Secrets) -> anyhow::Result<Self> {
+        let labels: Vec<String> = secrets.iter().map(|(name, _)| label(name)).collect();
+        Self::new(secrets.iter().zip(&labels).map(|((_, value), label)| Needle {
+            value: value.expose().as_bytes(),
+            label,
+            look: Look::Forms,
+        }))
     }
 
     /// `bytes` with labels for what was found; `None` where nothing was.
@@ -179,6 +189,11 @@ impl Pending {
         }
         self.open = covered;
     }
+}
+
+/// What stands for the value of the secret `name`.
+pub(super) fn label(name: &str) -> String {
+    format!("[secret {name}]")
 }
 
 fn all_forms(value: &[u8]) -> Vec<Vec<u8>> {
