@@ -15,6 +15,7 @@ mod limits;
 mod people;
 mod pipes;
 mod readme;
+mod secrets;
 
 use std::path::Path;
 use std::sync::Mutex;

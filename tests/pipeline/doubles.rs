@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::support::{Called, Test, host, kept, root};
 
 /// The component text `echo.wat` with a toolkit of one's own: one tool `<namespace>.echo` that answers its input.
-pub(super) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+pub(crate) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut toolkit = json!({
         "declarations": [{
             "schema_version": "0.2.0",
@@ -43,7 +43,7 @@ pub(super) fn declaring(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec
 }
 
 /// A host of one's own, without a pool: it costs little.
-pub(super) fn own_host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
+pub(crate) fn own_host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
     Arc::new(host(|settings| {
         settings.pooled = false;
         change(settings);
@@ -70,7 +70,7 @@ pub(super) async fn canceled_while_running(tool: &str, input: Value, reason: Abo
 }
 
 /// A home whose payloads are apart from those of all other tests, while compiled components are shared with them.
-pub(super) fn home_with_own_payloads(folder: &Path) -> Home {
+pub(crate) fn home_with_own_payloads(folder: &Path) -> Home {
     let shared = kept("home");
     for part in ["cache", "keys"] {
         std::fs::create_dir_all(shared.join(part)).unwrap();

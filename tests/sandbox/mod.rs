@@ -12,6 +12,7 @@ mod grants;
 mod limits;
 mod loading;
 mod neighbours;
+mod secrets;
 mod space;
 mod traps;
 mod world;
