@@ -20,8 +20,8 @@ fn set(home: &Path, name: &str, value: &str) -> Ran {
 }
 
 fn listed(home: &Path) -> Vec<String> {
-    let list = hotcell(home, &["secret", "list", "--json"]).run().exits(0);
-    let names = list.json()["secrets"].as_array().unwrap().iter();
+    let list = hotcell(home, &["secret", "list", "--json"]).run().exits(0).json();
+    let names = list["secrets"].as_array().unwrap().iter();
     names.map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
 }
 

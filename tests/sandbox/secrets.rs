@@ -42,6 +42,7 @@ impl World {
         store.set("API_KEY", &SecretValue::new(CANARY.value().to_owned())).unwrap();
         let host = own_host(|settings| {
             settings.home = home;
+            settings.inline_bytes_max = 4 << 20;
             settings.network = NetworkSettings { resolver: Arc::new(Here), ..NetworkSettings::default() };
         });
         Self { _guard: guard, folder, host, mirror }
@@ -137,11 +138,11 @@ async fn a_server_that_gives_the_value_back_gives_it_to_nobody() {
         let world = World::new(Mirror::new(move |_| response(&[("x-echo", &header)], kept.as_bytes())));
         let called = world.send_home("bearer", json!({})).await;
         let shown = answer(&called);
-        assert!(shown["body"].as_str().unwrap().contains("[secret API_KEY]"), "{body}: {shown}");
+        assert!(shown["body"].to_string().contains("[secret API_KEY]"), "{body}: {shown}");
         assert_eq!(called.0.result.redaction_state, "partial");
         let told: Vec<_> = called.0.events.iter().filter(|e| e.event_type.as_str() == "tool.result.redacted").collect();
         assert_eq!((told.len(), &told[0].data["responses"]), (1, &json!(true)));
-        CANARY.is_nowhere_below(&world.folder.join("payloads").parent().unwrap().join("secrets"));
+        assert!(CANARY.is_nowhere_below(&world.folder) > 0);
     }
 }
 

@@ -8,6 +8,28 @@ use crate::record::{
 };
 use crate::secret::{REDACTED, Redactor};
 
+/// What the host says in its own words: a caller whose sensitive argument is one of them must not take it away. Progress
+/// is redacted before it becomes an event.
+const OWN_WORDS: [&str; 17] = [
+    "abort_reason",
+    "behavior",
+    "by",
+    "decision_id",
+    "error_class",
+    "hook_id",
+    "model_input_ref",
+    "mutation_id",
+    "persisted_ref",
+    "progress",
+    "redaction_state",
+    "result_id",
+    "rule_refs",
+    "source",
+    "source_type",
+    "status",
+    "usage",
+];
+
 /// Hears every event of a call as it happens. Called from within the call: it must not block.
 pub trait Listener: Send + Sync {
     fn event(&self, event: &ToolEvent);
@@ -75,7 +97,10 @@ impl Trail {
     /// `data` is an object.
     pub fn emit(&self, event_type: EventType, mut data: Value) {
         let mut kept = self.kept();
-        kept.redactor.redact(&mut data);
+        if let (false, Some(fields)) = (kept.redactor.is_idle(), data.as_object_mut()) {
+            let said = fields.iter_mut().filter(|(name, _)| !OWN_WORDS.contains(&name.as_str()));
+            said.for_each(|(_, value)| _ = kept.redactor.redact(value));
+        }
         let event = ToolEvent {
             schema_version: SchemaVersion::default(),
             event_id: EventId::new(),

@@ -16,6 +16,8 @@ use super::map_result::Mapped;
 /// Idle for a tool that has nothing to keep back; then nothing here does anything.
 #[derive(Default)]
 pub(super) struct Redaction {
+    /// Whether there is anything to keep back.
+    active: bool,
     redactor: Redactor,
     terms: Vec<Term>,
     secrets: Secrets,
@@ -65,7 +67,7 @@ impl Redaction {
     }
 
     fn is_idle(&self) -> bool {
-        self.redactor.is_idle() && self.references.is_none()
+        !self.active
     }
 }
 
@@ -82,6 +84,7 @@ pub(super) fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusa
     if journey.redaction.references.is_none() && secrets.is_empty() && !contract.redacts_output() {
         return Ok(());
     }
+    journey.redaction.active = true;
     let found = journey.services.secrets.values(&secrets);
     if let Ok(values) = &found {
         let mut known = Vec::new();

@@ -198,7 +198,7 @@ pub(super) fn label(name: &str) -> String {
 
 fn all_forms(value: &[u8]) -> Vec<Vec<u8>> {
     let mut forms = encodings::forms(value);
-    let piece = value.len().div_ceil(2).max(PIECE_BYTES_MIN);
+    let piece = (value.len() / 2).max(PIECE_BYTES_MIN);
     if value.len() <= PIECES_OF_BYTES_MAX {
         forms.extend(value.windows(piece).map(<[u8]>::to_vec));
     }
