@@ -31,4 +31,5 @@ pub mod policy;
 pub mod record;
 pub mod sandbox;
 pub mod scheduler;
+pub mod server;
 pub mod toolchain;

@@ -157,6 +157,8 @@ impl Test {
                 limits: self.limits,
                 cancellation: self.cancellation,
                 unavailable: None,
+                listener: None,
+                mapping: None,
             })
             .await;
         check_record(&serde_json::to_value(&record).unwrap());

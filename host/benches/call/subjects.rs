@@ -91,6 +91,8 @@ pub(crate) fn request(tool: &str, input: &str) -> Request {
         limits: Limits::default(),
         cancellation: Cancellation::new(),
         unavailable: None,
+        listener: None,
+        mapping: None,
     }
 }
 

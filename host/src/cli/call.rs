@@ -66,6 +66,8 @@ impl Call {
                 limits,
                 cancellation: cancellation.clone(),
                 unavailable: None,
+                listener: None,
+                mapping: None,
             };
             match prepare(&host, component, &target, &cancellation).await {
                 Ok(tool) => request.tool = tool,

@@ -5,8 +5,10 @@ mod call;
 mod describe;
 mod doctor;
 mod exit;
+mod mcp;
 mod new;
 mod options;
+mod serving;
 mod show;
 mod target;
 
@@ -35,6 +37,8 @@ enum Command {
     Describe(describe::Describe),
     /// Build a tool from its source folder
     Build(build::Build),
+    /// Offer tools to an MCP client, on standard input and output
+    Mcp(mcp::Mcp),
     /// Start a new tool
     New(new::New),
     /// Look at what this machine has, and say how to mend what is missing
@@ -58,6 +62,7 @@ pub fn run() -> ExitCode {
         Command::Call(command) => command.run(),
         Command::Describe(command) => command.run(),
         Command::Build(command) => command.run(),
+        Command::Mcp(command) => command.run(),
         Command::New(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::CompileComponent { cpu_seconds, memory_bytes } => {

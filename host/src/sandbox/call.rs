@@ -318,5 +318,6 @@ struct Unheard;
 
 impl Observer for Unheard {
     fn progress(&self, _: GuestProgress) {}
+    fn log(&self, _: &str, _: &str, _: Option<&str>) {}
     fn cancel_acknowledged(&self) {}
 }
