@@ -88,7 +88,9 @@ pub(crate) fn request(tool: &str, input: &str) -> Request {
         native_call_id: None,
         actor_ref: None,
         grants: Arc::new(Grants::default()),
+        policy: Arc::default(),
         limits: Limits::default(),
+        approval: Default::default(),
         cancellation: Cancellation::new(),
         unavailable: None,
     }

@@ -1,0 +1,226 @@
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+
+/// The name of a configuration file, in a project as in the user's own folder.
+pub const FILE_NAME: &str = "hotcell.toml";
+
+/// Larger files are refused unread.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A `hotcell.toml`, as it is written: words, not yet decisions. A field that is not known is an error, so that a
+/// misspelled denial cannot be ignored.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConfigFile {
+    /// `default`, `non_interactive` or `plan`.
+    pub mode: Option<String>,
+    pub grants: GrantSection,
+    pub limits: LimitSection,
+    pub approvals: ApprovalSection,
+    #[serde(rename = "rule")]
+    pub rules: Vec<RuleEntry>,
+    #[serde(rename = "hook")]
+    pub hooks: Vec<HookEntry>,
+    /// The folder that relative paths of this file start in.
+    #[serde(skip)]
+    pub folder: PathBuf,
+    /// The file itself.
+    #[serde(skip)]
+    pub path: PathBuf,
+    #[serde(skip)]
+    text: String,
+}
+
+/// `[grants]`: the same words as the options of the command line.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GrantSection {
+    pub read: Vec<String>,
+    pub write: Vec<String>,
+    pub env: Vec<String>,
+    pub net: Vec<String>,
+    pub secret: Vec<String>,
+    pub deny_read: Vec<String>,
+    pub deny_write: Vec<String>,
+    pub deny_net: Vec<String>,
+}
+
+/// `[limits]`: the same words as the options of the command line.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitSection {
+    pub timeout: Option<String>,
+    pub fuel: Option<u64>,
+    pub memory: Option<String>,
+    pub max_output: Option<String>,
+    pub max_disk: Option<String>,
+}
+
+/// `[approvals]`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ApprovalSection {
+    /// How long a question stays open, such as `10m`.
+    pub expire: Option<String>,
+}
+
+/// `[[rule]]`: every subject that is named must match; patterns may hold `*`, and `**` for paths.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleEntry {
+    /// `allow`, `ask` or `deny`.
+    pub behavior: String,
+    pub tool: Option<String>,
+    pub namespace: Option<String>,
+    /// `sha256:<hex>` of a component: a tool's name is its own claim, this is not.
+    pub component: Option<String>,
+    pub path: Option<String>,
+    pub url: Option<String>,
+    pub resource: Option<String>,
+    /// The rule is about tools of at least this risk.
+    pub risk: Option<String>,
+    /// Shown to whoever is asked or refused.
+    pub reason: Option<String>,
+}
+
+/// `[[hook]]`: a component of the world `hook`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HookEntry {
+    /// Names the hook in records; the component's file name unless given.
+    pub id: Option<String>,
+    pub component: PathBuf,
+    /// Hook events, such as `pre_tool_use`; all that the component handles unless given.
+    #[serde(default)]
+    pub events: Vec<String>,
+    #[serde(default)]
+    pub matcher: HookMatcher,
+    /// Higher runs first.
+    #[serde(default)]
+    pub priority: i64,
+    /// Unless it is said: `block` before the tool, `warn` after it.
+    pub on_failure: Option<OnFailure>,
+    /// Such as `500ms`.
+    pub timeout: Option<String>,
+    /// What the hook itself may touch. Nothing unless it is said here.
+    #[serde(default)]
+    pub grants: GrantSection,
+}
+
+/// Which calls a hook hears of: all unless it is narrowed.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HookMatcher {
+    pub tool: Option<String>,
+    pub namespace: Option<String>,
+}
+
+/// What a hook that fails or is too slow means for the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// The call does not go on, or its output is withheld.
+    Block,
+    /// The call goes on, and the record says what happened.
+    Warn,
+}
+
+impl ConfigFile {
+    /// Reads `path`. A file that is not there is `None`; one that cannot be understood is an error.
+    pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
+        match bytes(path)? {
+            Some(bytes) => Self::from_bytes(bytes, path).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The file `path`, which has these `bytes`.
+    pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> anyhow::Result<Self> {
+        let text = String::from_utf8(bytes).with_context(|| format!("understand {}", path.display()))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut file = Self::parse(&text, folder).with_context(|| format!("understand {}", path.display()))?;
+        path.clone_into(&mut file.path);
+        Ok(file)
+    }
+
+    /// Parses the text of a file that lies in `folder`.
+    pub fn parse(text: &str, folder: &Path) -> anyhow::Result<Self> {
+        let mut file: Self = toml::from_str(text)?;
+        folder.clone_into(&mut file.folder);
+        text.clone_into(&mut file.text);
+        Ok(file)
+    }
+
+    /// Where in the file `word` stands, for messages: `FILE, line N`, or the file alone.
+    pub fn place_of(&self, word: &str) -> String {
+        let quoted = [format!("\"{word}\""), format!("'{word}'")];
+        let is_there = |line: &str| quoted.iter().any(|quoted| line.contains(quoted));
+        match self.text.lines().position(is_there) {
+            Some(at) => format!("{}, line {}", self.path.display(), at + 1),
+            None => self.path.display().to_string(),
+        }
+    }
+}
+
+/// The bytes of `path`, bounded; `None` where there is no such file.
+pub fn bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    match std::fs::metadata(path) {
+        // A pipe, say, would keep the reader waiting.
+        Ok(metadata) if !metadata.is_file() => bail!("{} is no file", path.display()),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !path.is_symlink() => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
+    }
+    let file = std::fs::File::open(path).with_context(|| format!("read {}", path.display()))?;
+    let mut bytes = Vec::new();
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.with_context(|| format!("read {}", path.display()))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        bail!("{}: larger than {FILE_BYTES_MAX} bytes", path.display());
+    }
+    Ok(Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_section_is_read() {
+        let text = r#"
+            mode = "non_interactive"
+            [grants]
+            read = ["src"]
+            net = ["https://api.example.com"]
+            deny_read = [".secrets"]
+            [limits]
+            timeout = "5s"
+            [approvals]
+            expire = "10m"
+            [[rule]]
+            behavior = "deny"
+            path = "/etc/**"
+            reason = "not ours"
+            [[hook]]
+            component = "audit.wasm"
+            events = ["pre_tool_use"]
+            matcher = { tool = "files.*" }
+            priority = 10
+            on_failure = "warn"
+        "#;
+        let file = ConfigFile::parse(text, Path::new("/project")).unwrap();
+        assert_eq!(file.grants.read, ["src"]);
+        assert_eq!(file.rules[0].behavior, "deny");
+        assert_eq!(file.hooks[0].on_failure, Some(OnFailure::Warn));
+        assert_eq!(file.folder, Path::new("/project"));
+    }
+
+    #[test]
+    fn a_misspelled_field_is_an_error() {
+        let wrong = ["mod = \"plan\"", "[grants]\nraed = []", "[[rule]]\nbehavior = \"deny\"\npaht = \"/\""];
+        assert!(wrong.iter().all(|text| ConfigFile::parse(text, Path::new("/")).is_err()));
+    }
+}
