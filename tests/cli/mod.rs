@@ -14,6 +14,7 @@ mod json;
 mod limits;
 mod people;
 mod pipes;
+mod policy;
 mod readme;
 
 use std::path::Path;

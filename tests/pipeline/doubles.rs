@@ -15,6 +15,16 @@ use crate::support::{Called, Test, host, kept, root};
 
 /// The component text `echo.wat` with a toolkit of one's own: one tool `<namespace>.echo` that answers its input.
 pub(crate) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    wat::parse_str(echo_text(namespace, change)).unwrap()
+}
+
+/// [`echoing`] with one more import, of which it uses nothing.
+pub(crate) fn importing(import: &str, namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let import = format!("(component\n  (import \"{import}\" (instance))\n");
+    wat::parse_str(echo_text(namespace, change).replacen("(component", &import, 1)).unwrap()
+}
+
+fn echo_text(namespace: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut toolkit = json!({
         "declarations": [{
             "schema_version": "0.2.0",
@@ -34,7 +44,7 @@ pub(crate) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u
     let (_, after) = rest.split_once("\n\n").unwrap();
     let escaped: String = toolkit.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     let text = format!("{before}(data (i32.const 1024) \"{escaped}\")\n\n{after}");
-    wat::parse_str(text.replace("(i32.const 926)", &format!("(i32.const {})", toolkit.len()))).unwrap()
+    text.replace("(i32.const 926)", &format!("(i32.const {})", toolkit.len()))
 }
 
 /// [`echoing`] with a declaration of one's own.

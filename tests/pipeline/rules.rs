@@ -8,7 +8,7 @@ use hotcell::policy::{Policy, Provenance, Rule, RuleWords};
 use hotcell::record::{Mode, RuleSource, digest};
 use serde_json::{Value, json};
 
-use super::doubles::echoing;
+use super::doubles::{echoing, importing};
 use crate::support::{Called, Test, fixture, scratch};
 
 fn rule(words: RuleWords<'_>, source: RuleSource) -> Rule {
@@ -368,6 +368,26 @@ async fn no_grant_reaches_the_hosts_own_state() {
     assert_eq!((&touched["read"]["ok"], &touched["other"]["ok"]), (&json!("a"), &Value::Null));
     let test = read(&home.join("keys")).grant(|grants| grants.deny_read(&closed).unwrap());
     test.call(json!({ "path": outer })).await.failed("permission_denied", "denied_by_rule").never_ran();
+}
+
+#[tokio::test]
+async fn a_component_that_imports_more_than_its_tools_declare_is_refused_at_load() {
+    let (http, sockets) = ("wasi:http/types@0.2.6", "wasi:sockets/tcp@0.2.6");
+    let load = async |import: &str, namespace: &str, access: Value| {
+        let bytes = importing(import, namespace, |toolkit| {
+            let profile = json!({"schema_version": "0.2.0", "permission_profile_id": "asks", "risk_level": "low",
+                "access_kinds": access});
+            toolkit["permission_profiles"] = json!([profile]);
+            toolkit["declarations"][0]["permission_profile_ref"] = json!("asks");
+        });
+        Test::of_bytes(bytes, None).load().await
+    };
+    let refusal = load(http, "rules_undeclared", json!(["file_read"])).await.unwrap_err();
+    assert_eq!(refusal.code, "imports_undeclared");
+    assert!(refusal.message.contains(http), "{}", refusal.message);
+    assert!(load(http, "rules_declared", json!(["network"])).await.is_ok());
+    // Runtimes of languages import sockets for pure code, too; nothing comes of it.
+    assert!(load(sockets, "rules_runtime", json!([])).await.is_ok());
 }
 
 #[tokio::test]

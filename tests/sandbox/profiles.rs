@@ -142,7 +142,7 @@ async fn drafts_go_to_a_folder_of_the_calls_own_that_is_gone_however_the_call_en
             Some(class) => assert_eq!(called.record()["result"]["error"]["error_class"], class),
         }
         assert!(drafts.is_dir(), "there was a place for drafts");
-        assert_eq!(left_in(&drafts), [PathBuf::new(); 0], "after {then}");
+        assert_eq!(left_in(&drafts), Vec::<PathBuf>::new(), "after {then}");
     }
     assert_eq!(granted.names(), ["a"]);
 }
@@ -170,7 +170,7 @@ async fn a_canceled_call_leaves_no_draft() {
     watch.join().unwrap();
     called.failed("canceled", "canceled");
     assert!(seen.load(std::sync::atomic::Ordering::SeqCst));
-    assert_eq!(left_in(&drafts), [PathBuf::new(); 0]);
+    assert_eq!(left_in(&drafts), Vec::<PathBuf>::new());
 }
 
 #[tokio::test]

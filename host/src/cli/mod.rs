@@ -23,7 +23,7 @@ use exit::Exit;
 #[derive(Debug, Parser)]
 #[command(name = "hotcell", version, max_term_width = 110, propagate_version = true)]
 #[command(after_help = "Exit codes: 0 succeeded, 1 the tool failed, 2 bad request, 3 refused, 4 a limit was hit, \
-                        5 canceled, 70 fault of hotcell itself.")]
+                        5 canceled, 6 somebody would be asked (policy check), 70 fault of hotcell itself.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -35,7 +35,7 @@ pub struct Capability {
     /// A folder of the call's own, made for it and gone after it: the name that the guest has for it.
     pub scratch: Option<String>,
     pub environment: Vec<(String, String)>,
-    /// The caller's working directory as the guest names it, if it lies in a mount.
+    /// The caller's working directory as the guest names it, if it lies in a mount, or a mount in it.
     pub cwd: Option<String>,
 }
 
@@ -111,17 +111,20 @@ impl Capability {
         self.mounts.iter().any(|mount| mount.writable)
     }
 
-    /// Whether the working directory can be entered: a narrowed world need not hold it.
+    /// Whether the working directory lies in a mount; otherwise it is an empty folder.
     pub fn holds_cwd(&self) -> bool {
         self.cwd.as_deref().is_none_or(|cwd| mount_of(cwd, &self.mounts).is_some())
     }
 
-    /// How the guest names `host`, if it lies in a mount.
+    /// How the guest names `host`, if it lies in a mount, or a mount lies in it: a path from there is then what its caller
+    /// means, and what lies beside the mount is not there.
     fn guest_path(&self, host: &Path) -> Option<String> {
-        self.mounts.iter().find_map(|mount| {
+        let inside = self.mounts.iter().find_map(|mount| {
             let rest = host.strip_prefix(&mount.host).ok()?;
             let guest = Path::new(&mount.guest).join(rest);
             Some(guest.to_str()?.trim_end_matches('/').to_owned()).filter(|path| !path.is_empty())
-        })
+        });
+        let around = || self.mounts.iter().any(|mount| Path::new(&mount.guest).starts_with(host));
+        inside.or_else(|| host.to_str().filter(|host| *host != "/" && around()).map(str::to_owned))
     }
 }

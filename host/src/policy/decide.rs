@@ -159,22 +159,22 @@ fn assess(case: &Case<'_>) -> Assessed {
     let world = world(&call, closed, &looks);
     match world {
         Ok(world) => Assessed { ruling: rule(&call, &looks, &world), world, risk, looks },
-        Err(ruling) => Assessed { ruling, world: Capability::default(), risk, looks },
+        Err(ruling) => Assessed { ruling: *ruling, world: Capability::default(), risk, looks },
     }
 }
 
 /// The world of the call: what was declared and granted, without what is closed, narrowed to what the arguments name, and
 /// to what the tool itself says that it needs.
-fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Capability, Ruling> {
+fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Capability, Box<Ruling>> {
     let case = call.case;
     if let Some(refusal) = super::protect::reaches_own_state(case.grants, case.protected) {
-        return Err(Ruling::deny(ReasonType::SafetyCheck, refusal));
+        return Err(Ruling::deny(ReasonType::SafetyCheck, refusal).into());
     }
     if let Some(look) = looks.iter().find(|look| look.matched && look.behavior == Behavior::Deny) {
         let reason = look.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let message = format!("a rule denies this call of {}{reason}", case.declared.tool_id);
         let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
-        return Err(Ruling::deny(ReasonType::Rule, refusal).by(looks, Behavior::Deny));
+        return Err(Ruling::deny(ReasonType::Rule, refusal).by(looks, Behavior::Deny).into());
     }
     let (paths, urls) = closed_places(call);
     let mut wide = call.wide.clone();
@@ -183,7 +183,7 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Cap
     if !paths.is_empty() {
         closed.extend(paths);
         wide = Capability::effective(case.declared.profile, case.grants, &closed);
-        let refused = |refusal| Ruling::deny(ReasonType::SafetyCheck, refusal);
+        let refused = |refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal));
         again = super::named::named(case.declared.subjects, &case.input, &wide).map_err(refused)?;
         named = &again;
     }
@@ -192,20 +192,20 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Cap
     wide.reach(case.declared.profile, case.grants, &origins);
     for kind in &case.declared.profile.access_kinds {
         if let Some(ruling) = missing(case, kind, &wide, &origins) {
-            return Err(ruling);
+            return Err(ruling.into());
         }
     }
     super::sandbox_profile::apply(case.declared, &mut wide)
-        .map_err(|refusal| Ruling::deny(ReasonType::SafetyCheck, refusal))?;
+        .map_err(|refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal)))?;
     if case.declared.claims_read_only(case.classified) {
         wide.read_only();
     }
     if named.paths.is_empty() || wide.mounts.is_empty() {
         return Ok(wide);
     }
-    narrow(&wide, &named.paths).map_err(|out| Ruling {
-        blocked_path: Some(out.path.display().to_string()),
-        ..Ruling::deny(ReasonType::WorkingDir, out.refusal)
+    narrow(&wide, &named.paths).map_err(|out| {
+        let blocked_path = Some(out.path.display().to_string());
+        Box::new(Ruling { blocked_path, ..Ruling::deny(ReasonType::WorkingDir, out.refusal) })
     })
 }
 

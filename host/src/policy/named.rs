@@ -55,8 +55,10 @@ impl Named {
     fn add(&mut self, field: &SubjectField, text: &str, capability: &Capability) -> Result<(), Refusal> {
         match field.kind {
             SubjectKind::Path => {
-                let path = locate(text, capability).map_err(|_| unreadable(field, "is a path that leads nowhere"))?;
-                self.paths.push(path);
+                if text.is_empty() || text.contains('\0') {
+                    return Err(unreadable(field, "is no path"));
+                }
+                self.paths.push(locate(text, capability));
             }
             SubjectKind::Url => {
                 let url = Url::parse(text).ok().filter(Url::has_host);
@@ -101,8 +103,8 @@ fn collect<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + 
 }
 
 /// Where `typed` leads: the mount as the guest would choose it, by whole names, and the host's own resolution below it.
-fn locate(typed: &str, capability: &Capability) -> anyhow::Result<NamedPath> {
-    anyhow::ensure!(!typed.is_empty() && !typed.contains('\0'), "no path");
+/// What cannot be resolved counts as out of reach, like what lies outside: a caller must not learn which it is.
+fn locate(typed: &str, capability: &Capability) -> NamedPath {
     let guest = match typed.starts_with('/') {
         true => typed.to_owned(),
         false => format!("{}/{typed}", capability.cwd.as_deref().unwrap_or_default().trim_end_matches('/')),
@@ -112,7 +114,10 @@ fn locate(typed: &str, capability: &Capability) -> anyhow::Result<NamedPath> {
         Some(mount) => below(&guest, &mount.guest).map(|rest| mount.host.join(rest)).unwrap_or_default(),
         None => PathBuf::from(&guest),
     };
-    Ok(NamedPath { typed: typed.to_owned(), host: canonical(&full)?, guest, mount })
+    match canonical(&full) {
+        Ok(host) => NamedPath { typed: typed.to_owned(), host, guest, mount },
+        Err(_) => NamedPath { typed: typed.to_owned(), host: full, guest, mount: None },
+    }
 }
 
 /// The mount with the longest name that `guest` begins with.

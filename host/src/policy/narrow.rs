@@ -23,10 +23,10 @@ pub(super) fn narrow(capability: &Capability, paths: &[NamedPath]) -> Result<Cap
             path: path.host.clone(),
         };
         let mount = path.mount.and_then(|at| capability.mounts.get(at));
-        let mount = mount.ok_or_else(|| refuse("path_not_granted", "lies outside of what was granted"))?;
-        if !path.host.starts_with(&mount.host) {
-            return Err(refuse("path_not_granted", "leads outside of what was granted"));
-        }
+        let Some(mount) = mount.filter(|mount| path.host.starts_with(&mount.host)) else {
+            let why = "leads outside of what was granted; --allow-read=DIR or --allow-write=DIR adds a folder";
+            return Err(refuse("path_not_granted", why));
+        };
         if capability.denials.iter().any(|denial| denial.read && denial.what.covers(&path.host)) {
             return Err(refuse("denied_by_rule", "is closed by a denial"));
         }
