@@ -12,7 +12,9 @@ use super::canary::CONTENT;
 /// Dots, slashes, absolute paths, a zero byte, thousands of parts, backslashes, a sibling with the same beginning: as
 /// reader and as writer, with and without a denial in the folder.
 pub(super) async fn path_forms(arena: &Arena) {
-    for (number, tool) in ["probe#escape", "probe#escape_reader", "probe#escape", "probe#escape_reader"].iter().enumerate() {
+    for (number, tool) in
+        ["probe#escape", "probe#escape_reader", "probe#escape", "probe#escape_reader"].iter().enumerate()
+    {
         let folder = arena.folder(&format!("forms-{number}"));
         let sibling = arena.folder(&format!("forms-{number}-evil"));
         fs::write(sibling.join("canary.txt"), CONTENT).unwrap();
@@ -26,8 +28,9 @@ pub(super) async fn path_forms(arena: &Arena) {
 /// Links that the operator's folder already holds: to a folder, in chains, in circles, into the process itself.
 pub(super) async fn links(arena: &Arena) {
     let outside = arena.canary().parent().unwrap().to_owned();
-    for (number, to) in
-        [outside.as_path(), Path::new("../canary"), Path::new("chain-1"), Path::new("/proc/self/root")].iter().enumerate()
+    for (number, to) in [outside.as_path(), Path::new("../canary"), Path::new("chain-1"), Path::new("/proc/self/root")]
+        .iter()
+        .enumerate()
     {
         let folder = arena.folder(&format!("links-{number}"));
         symlink(to, folder.join("link-out")).unwrap();
@@ -132,7 +135,8 @@ pub(super) async fn disk_fill(arena: &Arena) {
             }
             let called = arena.call(test, json!({ "path": folder, "how": how })).await;
             let made: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap()).collect();
-            let bytes: u64 = made.iter().filter(|metadata| metadata.is_file()).map(|it| it.len().max(it.blocks() * 512)).sum();
+            let bytes: u64 =
+                made.iter().filter(|metadata| metadata.is_file()).map(|it| it.len().max(it.blocks() * 512)).sum();
             arena.holds(bytes <= BYTES + 4_096, format!("Q: {how} left {bytes} bytes"));
             arena.holds(made.len() as u64 <= FILES + 1, format!("Q: {how} left {} files", made.len()));
             let usage = called.0.result.usage.as_ref().unwrap();

@@ -8,11 +8,8 @@ use serde_json::json;
 use super::arena::{Arena, host};
 use super::meters::Seeded;
 use crate::pipeline::doubles::declaring;
+use crate::sandbox::compiling::bomb;
 use crate::support::{Test, wat};
-
-#[rustfmt::skip]
-#[path = "../guests/compile_bomb.rs"]
-mod bomb;
 
 /// What is not plain JSON is refused; what is, the guest sees to the byte.
 pub(super) async fn argument_bombs(arena: &Arena) {
@@ -31,7 +28,11 @@ pub(super) async fn argument_bombs(arena: &Arena) {
         ("half of a character", r#"{"a":"\ud800"}"#.to_owned(), true),
         ("many keys", format!("{{{}}}", keys.trim_end_matches(',')), true),
         ("a number of 65 bits", "{\"n\":18446744073709551616}".to_owned(), false),
-        ("names of another language", r#"{"__proto__":{"admin":true},"constructor":{"prototype":{}}}"#.to_owned(), false),
+        (
+            "names of another language",
+            r#"{"__proto__":{"admin":true},"constructor":{"prototype":{}}}"#.to_owned(),
+            false,
+        ),
     ] {
         let called = arena.call_text(arena.test("probe#echo").timeout_ms(2_000), &text).await;
         arena.holds(called.0.result.is_error == refused, format!("{what}: {:?}", called.0.result.error));

@@ -133,12 +133,10 @@ fn run(attack: &Attack) -> Ran {
         .spawn()
         .unwrap();
     let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    let readers = [
-        std::thread::spawn(move || text(&mut out)),
-        std::thread::spawn(move || text(&mut err)),
-    ];
+    let readers = [std::thread::spawn(move || text(&mut out)), std::thread::spawn(move || text(&mut err))];
     let begun = Instant::now();
-    let patience = std::env::var("HOTCELL_ATTACK_WATCHDOG_SECONDS").map_or(WATCHDOG_SECONDS, |text| text.parse().unwrap());
+    let patience =
+        std::env::var("HOTCELL_ATTACK_WATCHDOG_SECONDS").map_or(WATCHDOG_SECONDS, |text| text.parse().unwrap());
     let status = loop {
         match child.try_wait().unwrap() {
             Some(status) => break Some(status),

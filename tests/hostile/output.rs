@@ -92,7 +92,10 @@ pub(super) async fn hostile_names(arena: &Arena) {
             arena.shown(&said);
             let acts = acting(&said);
             arena.holds(acts.is_empty(), format!("L: {acts:?} in {said:.500}"));
-            arena.holds(!said.contains("forged") && !said.contains("xxxx"), format!("L: a name of the guest: {said:.500}"));
+            arena.holds(
+                !said.contains("forged") && !said.contains("xxxx"),
+                format!("L: a name of the guest: {said:.500}"),
+            );
             for host in ["/src/", ".cargo", "wasmtime-48", "stack backtrace"] {
                 arena.holds(!said.contains(host), format!("L: the host tells of itself: {said:.500}"));
             }
@@ -121,7 +124,10 @@ pub(super) async fn stdout_hijack(arena: &Arena) {
                 }
                 Err(error) => arena.holds(false, format!("L: not JSON: {error}: {:?}", ran.stdout)),
             }
-            arena.verdict(verdict(&ran));
+            let ended = verdict(&ran);
+            let expected = if tool == "probe#stdio" { "ok" } else { "execution_failed/content_invalid" };
+            arena.holds(ended == expected, format!("{tool} ended as {ended}"));
+            arena.verdict(ended);
         }
     }
 }

@@ -50,7 +50,8 @@ pub(super) async fn aliased_strings(arena: &Arena) {
 /// Each call looks for what the one before it left in memory, also in memory that it takes later, in a global and in a
 /// table; then it leaves something there itself. It crashes if it finds anything.
 pub(super) async fn residue(arena: &Arena) {
-    let items = "(global $mark (mut i64) (i64.const 0)) (table $table 4 funcref) (func $left) (elem declare func $left)";
+    let items =
+        "(global $mark (mut i64) (i64.const 0)) (table $table 4 funcref) (func $left) (elem declare func $left)";
     let locals = "(local $at i32)";
     let body = "
         (if (i64.ne (global.get $mark) (i64.const 0)) (then unreachable))

@@ -82,7 +82,9 @@ pub(super) async fn pokes(arena: &Arena) {
         let size = std::fs::metadata(folder.join("poked")).map_or(0, |metadata| metadata.len());
         arena.holds(size <= 1 << 30, format!("Q: {name} made a file of {size} bytes"));
     }
-    for name in ["unaligned-outcome", "out-of-bounds-string", "invalid-utf8", "invalid-outcome", "realloc-out-of-bounds"] {
+    for name in
+        ["unaligned-outcome", "out-of-bounds-string", "invalid-utf8", "invalid-outcome", "realloc-out-of-bounds"]
+    {
         arena.call(arena.test(&format!("wat:{name}")), json!({})).await;
     }
 }

@@ -27,7 +27,9 @@ const fn attack(
 pub(super) const ATTACKS: &[Attack] = &[
     attack("CPU-1", &["timeout/deadline_exceeded"], MIB, |arena| Box::pin(time::spin(arena))),
     // A description has little fuel as well: which of the two ends it first is the machine's business.
-    attack("CPU-2", &["timeout/deadline_exceeded", "timeout/fuel_exhausted"], MIB, |arena| Box::pin(time::spin_at_the_start(arena))),
+    attack("CPU-2", &["timeout/deadline_exceeded", "timeout/fuel_exhausted"], MIB, |arena| {
+        Box::pin(time::spin_at_the_start(arena))
+    }),
     attack("CPU-4", &["timeout/deadline_exceeded"], 256 * MIB, |arena| Box::pin(time::bulk_operations(arena))),
     attack("CPU-5", &["timeout/deadline_exceeded"], 16 * MIB, |arena| Box::pin(time::more_spinners_than_cores(arena))),
     attack("CPU-7", &["timeout/deadline_exceeded"], 4 * MIB, |arena| Box::pin(time::sleep_for_ever(arena))),
@@ -60,19 +62,14 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("FS-1", &["ok"], 16 * MIB, |arena| Box::pin(files::path_forms(arena))),
     attack("FS-2", &["ok"], 16 * MIB, |arena| Box::pin(files::links(arena))),
     attack("FS-3", &["ok"], 16 * MIB, |arena| Box::pin(files::around_read_only(arena))),
-    attack(
-        "FS-6",
-        &["sandbox_violation/disk_limit", "sandbox_violation/files_limit"],
-        32 * MIB,
-        |arena| Box::pin(files::disk_fill(arena)),
-    ),
+    attack("FS-6", &["sandbox_violation/disk_limit", "sandbox_violation/files_limit"], 32 * MIB, |arena| {
+        Box::pin(files::disk_fill(arena))
+    }),
     attack("NET-1", &["capability_gap/access_kind_not_supported", "ok"], 4 * MIB, |arena| {
         Box::pin(surface::network_without_a_grant(arena))
     }),
     attack("SEC-1", &["ok"], 4 * MIB, |arena| Box::pin(surface::surroundings(arena))),
-    attack("OUT-2", &["ok", "execution_failed"], 4 * MIB, |arena| {
-        Box::pin(output::terminal_escapes(arena))
-    }),
+    attack("OUT-2", &["ok", "execution_failed"], 4 * MIB, |arena| Box::pin(output::terminal_escapes(arena))),
     attack("OUT-3", &["execution_failed/guest_panicked"], 4 * MIB, |arena| Box::pin(output::hostile_names(arena))),
     attack("SCH-1", &["invalid_arguments/arguments_not_json", "ok"], 96 * MIB, |arena| {
         Box::pin(loading::argument_bombs(arena))
@@ -108,5 +105,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         64 * MIB,
         |arena| Box::pin(loading::garbage(arena)),
     ),
-    attack("FE-3", &["ok", "execution_failed/content_invalid"], 4 * MIB, |arena| Box::pin(output::stdout_hijack(arena))),
+    attack("FE-3", &["ok", "execution_failed/content_invalid"], 4 * MIB, |arena| {
+        Box::pin(output::stdout_hijack(arena))
+    }),
 ];

@@ -12,7 +12,8 @@ use crate::support::wat;
 const DESCRIBE: Duration = Duration::from_secs(2);
 
 pub(super) async fn spin(arena: &Arena) {
-    for tool in ["hostile#spin", "hostile#spin_fuel", "hostile#clock_flood", "wat:spin-realloc", "wat:spin-post-return"] {
+    for tool in ["hostile#spin", "hostile#spin_fuel", "hostile#clock_flood", "wat:spin-realloc", "wat:spin-post-return"]
+    {
         arena.call(arena.test(tool).timeout_ms(200), json!({})).await;
     }
 }

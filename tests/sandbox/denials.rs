@@ -270,10 +270,11 @@ async fn a_path_of_any_length_is_looked_at_safely() {
     let granted = Granted::new("sub/folder", false);
     for path in ["a/", "../", "./", "sub/../", "to-folder/../"] {
         let long = path.repeat(20_000);
-        for path in [format!("{long}open.txt"), format!("{long}sub/folder/secret.txt")] {
-            let called = granted.run("probe#stat", json!({ "path": granted.path(&path) })).await;
-            assert_eq!(called.succeeded()["ok"], false, "{:.40}", path);
-        }
+        // A kernel without openat2 looks at one name after the other, and may well find the first of the two.
+        granted.run("probe#stat", json!({ "path": granted.path(&format!("{long}open.txt")) })).await.succeeded();
+        let closed = format!("{long}sub/folder/secret.txt");
+        let called = granted.run("probe#stat", json!({ "path": granted.path(&closed) })).await;
+        assert_eq!(called.succeeded()["ok"], false, "{closed:.40}");
     }
     assert!(granted.at("probe#read", "open.txt").await);
 }

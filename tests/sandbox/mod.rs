@@ -3,7 +3,7 @@
 mod cache;
 mod cancellation;
 mod checks;
-mod compiling;
+pub(crate) mod compiling;
 mod denials;
 mod escapes;
 mod floods;

@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(values_at_most(r#"["\",\\",{"a":1,"b":[]}]"#), 6);
         let value: Result<Value, String> = read_json("[[],[],[]]", 3);
         assert!(value.unwrap_err().contains("more than 3"));
-        let value: Result<Value, String> = read_json("[[],[],[]]", 6);
+        let value: Result<Value, String> = read_json("[[],[],[]]", 7);
         assert!(value.is_ok());
     }
 }

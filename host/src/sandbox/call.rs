@@ -149,7 +149,9 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
     if guard!("hostcall_fuel") {
         store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
     }
-    store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+    if guard!("handles") {
+        store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+    }
     store.set_epoch_deadline(1);
     // Yielding is all it takes: the future around the guest then sees a cancellation or the deadline first.
     let (engine, mut ticks) = (engine.clone(), 0_u64);

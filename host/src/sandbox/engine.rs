@@ -238,3 +238,35 @@ impl Ticker {
         Ok(ticker)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::{Engine, TICK};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn guests_that_spin_leave_a_processor_to_the_others() {
+        let engine = Engine::new(None, 1 << 20).unwrap();
+        let (_running, turns, begun) = (engine.running(), Arc::new(AtomicU64::new(0)), Instant::now());
+        let guests = (0..8).map(|_| {
+            let (engine, turns) = (engine.clone(), Arc::clone(&turns));
+            tokio::spawn(async move {
+                loop {
+                    engine.turn(u64::MAX).await;
+                    turns.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        let guests: Vec<_> = guests.collect();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        guests.iter().for_each(tokio::task::JoinHandle::abort);
+        let turns = u128::from(turns.load(Ordering::Relaxed));
+        let ticks = begun.elapsed().as_millis() / TICK.as_millis() + 2;
+        let at_once = thread::available_parallelism().map_or(1, usize::from).saturating_sub(1).max(1) as u128;
+        assert!(turns > 5 && turns <= ticks * at_once, "{turns} turns in {ticks} ticks of {at_once}");
+    }
+}

@@ -43,7 +43,8 @@ impl ResourceLimiter for Limiter {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        let Some(total) = grown(self.memory, current, desired, guard!("memory_limit").then_some(self.memory_max)) else {
+        let Some(total) = grown(self.memory, current, desired, guard!("memory_limit").then_some(self.memory_max))
+        else {
             self.denied = Some("memory");
             return Ok(false);
         };

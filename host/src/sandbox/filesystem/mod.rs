@@ -274,7 +274,9 @@ impl Guarded<'_> {
         let opened = match opened? {
             Some(opened) => opened,
             // A link to a file that is there. One to what is not there makes nothing.
-            None => self.plain.open_at(fd, path_flags, path, OpenFlags::empty(), flags | DescriptorFlags::WRITE).await?,
+            None => {
+                self.plain.open_at(fd, path_flags, path, OpenFlags::empty(), flags | DescriptorFlags::WRITE).await?
+            }
         };
         let opened = self.settle(opened).await?;
         if open.contains(OpenFlags::TRUNCATE) {
@@ -296,7 +298,9 @@ impl Guarded<'_> {
         }
         let there = self.plain.stat_at(again(&place.folder), PathFlags::empty(), place.name.clone()).await;
         match there {
-            Ok(stat) if follow && !open.contains(OpenFlags::EXCLUSIVE) && stat.type_ == DescriptorType::SymbolicLink => {
+            Ok(stat)
+                if follow && !open.contains(OpenFlags::EXCLUSIVE) && stat.type_ == DescriptorType::SymbolicLink =>
+            {
                 return Ok(None);
             }
             Ok(_) => {}

@@ -124,7 +124,6 @@ impl Quota {
     pub(super) fn opened(&self, file: &Arc<File>) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(file));
     }
-
 }
 
 /// A stream into a file that counts what goes through it.

@@ -44,7 +44,11 @@ impl Host for State {
                 ..GuestProgress::default()
             });
         } else {
-            self.logs.line("warn", "a partial result was dropped: it must be a JSON array of at most 256 KiB and 1000 values", None);
+            self.logs.line(
+                "warn",
+                "a partial result was dropped: it must be a JSON array of at most 256 KiB and 1000 values",
+                None,
+            );
         }
         Ok(reference)
     }

@@ -82,9 +82,7 @@ fn fill_disk(input: &Input) -> std::io::Result<Never> {
                 .map_err(|error| std::io::Error::other(error.to_string()))?;
             let mut position = 0;
             loop {
-                position += file
-                    .write(&block, position)
-                    .map_err(|error| std::io::Error::other(error.to_string()))?;
+                position += file.write(&block, position).map_err(|error| std::io::Error::other(error.to_string()))?;
             }
         }
         "set_size" => {

@@ -40,7 +40,9 @@ const POKES: &[(&str, Poke)] = &[
     ("size_of_any_length", |file| shown(file.set_size(u64::MAX))),
     ("write_at_the_end_of_all_offsets", |file| shown(file.write(b"x", u64::MAX))),
     ("write_past_what_is_signed", |file| shown(file.write(b"x", i64::MAX as u64))),
-    ("read_at_the_end_of_all_offsets", |file| shown(file.read(u64::MAX, u64::MAX).map(|(bytes, end)| (bytes.len(), end)))),
+    ("read_at_the_end_of_all_offsets", |file| {
+        shown(file.read(u64::MAX, u64::MAX).map(|(bytes, end)| (bytes.len(), end)))
+    }),
     ("file_read_of_any_length", |file| shown(file.read(u64::MAX, 0).map(|(bytes, end)| (bytes.len(), end)))),
     ("stream_at_the_end_of_all_offsets", |file| {
         shown(file.write_via_stream(u64::MAX).map(|stream| shown(stream.blocking_write_and_flush(b"xx"))))
