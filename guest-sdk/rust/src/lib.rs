@@ -34,7 +34,7 @@
 //! A panic is a bug: it stops the call, and the host reports it as such.
 //!
 //! While it runs, a tool can report [`progress`], write a [`log`], notice a [`cancellation`], and ask for its
-//! [`context()`]. Outside of WebAssembly these calls are recorded, and [`testing`] reads them back.
+//! [`context()`]. With the feature `http` it can send requests. Outside of WebAssembly these calls are recorded, and [`testing`] reads them back.
 
 mod context;
 mod error;
@@ -43,6 +43,8 @@ mod schema;
 mod toolkit;
 
 pub mod cancellation;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod log;
 pub mod progress;
 

@@ -5,6 +5,7 @@
 use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Trap};
 use wasmtime_wasi::I32Exit;
+use wasmtime_wasi_http::FieldMapError;
 
 use crate::executor::canceled;
 use crate::policy::Limits;
@@ -66,6 +67,10 @@ pub(super) fn refusal(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refu
     }
     if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
         return violation("handle_limit", format!("the tool opened more than {} handles", seen.limits.handles));
+    }
+    if error.downcast_ref::<FieldMapError>().is_some() {
+        let limit = seen.limits.network.header_bytes;
+        return violation("header_limit", format!("the tool wrote more than {limit} bytes of headers"));
     }
     match error.downcast_ref::<Trap>() {
         Some(trap) => trapped(*trap, seen),

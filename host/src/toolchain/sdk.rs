@@ -22,6 +22,8 @@ const FILES: &[(&str, &str)] = files![
     "guest-sdk/rust/src/component.rs",
     "guest-sdk/rust/src/context.rs",
     "guest-sdk/rust/src/error.rs",
+    "guest-sdk/rust/src/http/mod.rs",
+    "guest-sdk/rust/src/http/wire.rs",
     "guest-sdk/rust/src/lib.rs",
     "guest-sdk/rust/src/log.rs",
     "guest-sdk/rust/src/output.rs",

@@ -14,7 +14,7 @@ async fn a_server_that_was_named_is_reached_and_the_meters_say_so() {
     let head = &server.heads()[0];
     assert!(head.starts_with("GET /a?b=c HTTP/1.1\r\n") && head.contains("x-one: 1\r\n"), "{head}");
     assert!(head.contains(&format!("host: {}\r\n", server.authority())), "{head}");
-    let usage = called.0.result.usage.unwrap().network.unwrap();
+    let usage = called.0.result.usage.as_ref().unwrap().network.unwrap();
     assert_eq!((usage.requests.used, usage.sent_bytes.used), (1, head.len() as u64));
     assert!(usage.received_bytes.used > 5 && usage.requests.limit > 1);
     assert_eq!(denials(&called), Vec::<serde_json::Value>::new());

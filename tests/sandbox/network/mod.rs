@@ -49,13 +49,12 @@ fn denials(called: &Called) -> Vec<Value> {
 }
 
 /// Waits for what another thread is about to see.
-#[track_caller]
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..2_000 {
+async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..5_000 {
         if holds() {
             return;
         }
-        std::thread::sleep(Duration::from_millis(2));
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
     panic!("{what} never came about");
 }

@@ -58,7 +58,10 @@ async fn a_server_that_cannot_prove_its_name_sees_no_request() {
 
 #[tokio::test]
 async fn what_does_not_speak_tls_or_never_finishes_to_greet_is_given_up() {
-    let plain = Server::hello();
+    let plain = Server::start(|visit| {
+        visit.say("HTTP/1.1 400 Bad Request\r\n\r\n");
+        visit.drain();
+    });
     let answer = ask(&trusting(None), &plain, "api.ex.test").await;
     failed(&answer, "Tls");
 
@@ -73,7 +76,7 @@ async fn what_does_not_speak_tls_or_never_finishes_to_greet_is_given_up() {
         .limit(|limits| limits.network.connect = Duration::from_millis(100));
     let answer = super::answer(test, json!({ "scheme": "https", "authority": authority })).await;
     failed(&answer, "ConnectionTimeout");
-    eventually("the end of the connection", || silent.open() == 0);
+    eventually("the end of the connection", || silent.open() == 0).await;
 }
 
 #[test]
