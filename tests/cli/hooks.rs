@@ -106,6 +106,12 @@ fn a_hook_of_a_project_runs_only_once_the_project_is_trusted() {
     assert!(call().stderr.contains("hotcell policy trust"));
     Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(0);
     assert!(call().stderr.contains("the project says no"));
+    // Its sources are not built: that would run its code on this machine.
+    configured(&folder, "[[hook]]\ncomponent = \"source\"");
+    std::fs::create_dir(folder.join("source")).unwrap();
+    Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(0);
+    let stderr = call().stderr;
+    assert!(stderr.contains("not built for a project") && stderr.contains("hook_not_loaded"), "{stderr}");
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use crate::config::Home;
 use crate::host::{Host, Layer, Provenance};
+use crate::record::RuleSource;
 
 use super::exit::BadRequest;
 use super::show;
@@ -17,7 +18,7 @@ pub(super) async fn add(host: &mut Host, home: &Home, layers: &[Layer]) -> Resul
         let said = Provenance { source: layer.source, file: Some(&layer.file.path) };
         for entry in &layer.file.hooks {
             let folder = layer.file.path.parent().unwrap_or(Path::new("."));
-            let component = locate(&folder.join(&entry.component), home);
+            let component = locate(&folder.join(&entry.component), layer.source, home);
             if let Some(why) = host.add_hook(entry, component, &said).await.map_err(BadRequest)? {
                 show::say(&format!("warning: {why}"));
             }
@@ -26,8 +27,15 @@ pub(super) async fn add(host: &mut Host, home: &Home, layers: &[Layer]) -> Resul
     Ok(())
 }
 
-/// The component of a hook; a source folder is built first if something in it changed.
-fn locate(path: &Path, home: &Home) -> anyhow::Result<PathBuf> {
+/// The component of a hook; a source folder is built first if something in it changed. Not one that a project names:
+/// building runs the project's own code outside of any sandbox, and who trusts a file has not looked at that.
+fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBuf> {
+    if source == RuleSource::ProjectSettings && path.is_dir() {
+        let path = path.display();
+        bail!(
+            "{path} is a source folder, which is not built for a project; run `hotcell build {path}`, and name the .wasm"
+        );
+    }
     let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
     Target::parse(text).locate(home).map_err(|refusal| anyhow::anyhow!(refusal.message))
 }
