@@ -145,7 +145,7 @@ impl Registration {
     pub fn blocks_at(&self, event: HookEvent) -> bool {
         match self.on_failure {
             Some(on_failure) => on_failure == OnFailure::Block,
-            None => event.is_before_the_tool(),
+            None => false,
         }
     }
 }
