@@ -16,7 +16,7 @@ const DOORS: [(&str, &[&str]); 15] = [
     ("journal", &["record"]),
     ("catalog", &["record"]),
     ("executor", &["record", "policy", "scheduler"]),
-    ("sandbox", &["record", "policy", "executor"]),
+    ("sandbox", &["record", "policy", "hook", "executor"]),
     ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "executor"]),
     ("toolchain", &[]),
     ("config", &[]),
@@ -47,7 +47,7 @@ const KEPT: [(&str, &[&str]); 7] = [
     ("indicatif", &["cli"]),
     ("jsonschema", &["catalog"]),
     ("tempfile", &["sandbox", "journal", "toolchain", "config", "cli"]),
-    ("globset", &["policy"]),
+    ("globset", &["policy", "hook"]),
 ];
 
 #[test]

@@ -1,5 +1,6 @@
 //! Wires the rooms: a catalog, a sandbox and a pipeline that belong together.
 
+mod hooks;
 mod imports;
 mod layers;
 
@@ -16,7 +17,7 @@ use crate::config::{self, Home};
 use crate::dialect::agent_tool;
 use crate::executor::Executor;
 pub use crate::executor::{Cancellation, canceled};
-use crate::hook::Hook;
+use crate::hook::{Hooks, Registration};
 pub use crate::journal::Listener;
 use crate::journal::{self, PayloadStore};
 pub use crate::pipeline::Request;
@@ -59,7 +60,8 @@ pub struct HostSettings {
     pub inline_bytes_max: u64,
     /// How tools reach the network, where they may.
     pub network: NetworkSettings,
-    pub hooks: Vec<Arc<dyn Hook>>,
+    /// What runs around every call; hook components are added with [`Host::add_hook`].
+    pub hooks: Vec<Registration>,
     pub listeners: Vec<Arc<dyn Listener>>,
 }
 
@@ -110,11 +112,13 @@ impl Host {
         .context("set up the sandbox")?;
         let sandbox = Arc::new(sandbox);
         let executor: Arc<dyn Executor> = Arc::<Sandbox>::clone(&sandbox);
+        let mut hooks = Hooks::default();
+        settings.hooks.into_iter().try_for_each(|hook| hooks.add(hook)).map_err(anyhow::Error::msg)?;
         let services = Services {
             catalog: Catalog::default(),
             executor,
             scheduler: Scheduler::new(usize::try_from(settings.calls_at_once).unwrap_or(1)),
-            hooks: settings.hooks,
+            hooks,
             payloads: PayloadStore::new(settings.home.payloads()),
             protected: protected(&settings.home),
             listeners: settings.listeners.into(),
@@ -134,23 +138,13 @@ impl Host {
     /// Loads the component in `file`. One that is in the cache is not read into memory, and not
     /// read at all if that was done before and nothing changed since.
     pub async fn load_file(&self, file: &Path) -> Result<Loaded, Refusal> {
-        let unreadable = |error: std::io::Error| {
-            let message = format!("read the component {}: {error}", file.display());
-            Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
-        };
-        let mut open = File::open(file).map_err(unreadable)?;
-        let size = open.metadata().map_err(unreadable)?.len();
-        if size > COMPONENT_BYTES_MAX {
-            let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
-            return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
-        }
-        let path = std::path::absolute(file).map_err(unreadable)?;
+        let (mut open, _) = open_component(file)?;
+        let path = std::path::absolute(file).map_err(|error| unreadable(file, &error))?;
         if let Some(component) = self.sandbox.find(&path, &mut open)? {
             return self.declare(component);
         }
-        let mut bytes = Vec::new();
-        open.rewind().and_then(|()| open.take(COMPONENT_BYTES_MAX).read_to_end(&mut bytes)).map_err(unreadable)?;
-        self.load(&bytes).await
+        open.rewind().map_err(|error| unreadable(file, &error))?;
+        self.load(&read_all(file, open)?).await
     }
 
     fn declare(&self, component: Arc<LoadedComponent>) -> Result<Loaded, Refusal> {
@@ -213,4 +207,30 @@ fn tools(digest: &Arc<str>, component: &LoadedComponent) -> anyhow::Result<Vec<A
         classifies: component.exports().classification,
     };
     Tool::from_toolkit(agent_tool::toolkit(component.toolkit())?, &facts)
+}
+
+/// Opens the file of a component, and answers its size, if that is one that hotcell accepts.
+fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
+    let open = File::open(file).map_err(|error| unreadable(file, &error))?;
+    let size = open.metadata().map_err(|error| unreadable(file, &error))?.len();
+    if size > COMPONENT_BYTES_MAX {
+        let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
+        return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
+    }
+    Ok((open, size))
+}
+
+fn read_component(file: &Path) -> Result<Vec<u8>, Refusal> {
+    read_all(file, open_component(file)?.0)
+}
+
+fn read_all(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::new();
+    open.take(COMPONENT_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(file, &error))?;
+    Ok(bytes)
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Refusal {
+    let message = format!("read the component {}: {error}", file.display());
+    Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
 }

@@ -9,6 +9,7 @@ mod examples;
 mod exit_codes;
 mod grants;
 mod help;
+mod hooks;
 mod interrupts;
 mod json;
 mod limits;

@@ -9,6 +9,7 @@ mod escapes;
 mod floods;
 mod forgeries;
 mod grants;
+mod hooks;
 mod limits;
 mod loading;
 mod narrowing;

@@ -70,9 +70,23 @@ impl Contract {
         check(&self.model, input)
     }
 
-    /// What is wrong with `input` as what the tool is about to get.
+    /// What is wrong with `input` as what the tool is about to get, with what hooks and approvers changed. They may fill
+    /// the internal-only fields, which only a runtime schema can describe; the rest is a model's input.
     pub fn check_call_input(&self, input: &Value) -> Result<(), String> {
-        self.runtime.as_ref().map_or(Ok(()), |validator| check(validator, input))
+        if let Some(runtime) = &self.runtime {
+            return check(runtime, input);
+        }
+        if !self.has_internal_fields() {
+            return self.check_model_input(input);
+        }
+        let mut shown = input.clone();
+        self.internal_only_fields.iter().for_each(|field| fields::remove(&mut shown, field));
+        self.check_model_input(&shown)
+    }
+
+    /// Whether the tool takes fields that no model sees.
+    pub fn has_internal_fields(&self) -> bool {
+        !self.internal_only_fields.is_empty()
     }
 
     /// Whether a call input has to be checked beyond the model schema.

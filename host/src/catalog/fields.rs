@@ -10,6 +10,14 @@ pub(super) fn contains(value: &Value, field: &str) -> bool {
     }
 }
 
+/// Takes what `field` names out of `value`.
+pub(super) fn remove(value: &mut Value, field: &str) {
+    match field.strip_prefix('/') {
+        Some(pointer) => remove_pointer(value, &steps(pointer)),
+        None => remove_name(value, field),
+    }
+}
+
 /// Takes what `field` names out of a JSON Schema: the property, and the demand for it.
 pub(super) fn strip(schema: &mut Value, field: &str) {
     match field.strip_prefix('/') {
@@ -39,6 +47,38 @@ fn contains_pointer(value: &Value, steps: &[String]) -> bool {
             step.parse().ok().and_then(|at: usize| items.get(at)).is_some_and(|item| contains_pointer(item, rest))
         }
         _ => false,
+    }
+}
+
+fn remove_name(value: &mut Value, name: &str) {
+    match value {
+        Value::Object(fields) => {
+            fields.shift_remove(name);
+            fields.values_mut().for_each(|inner| remove_name(inner, name));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| remove_name(item, name)),
+        _ => {}
+    }
+}
+
+fn remove_pointer(value: &mut Value, steps: &[String]) {
+    let Some((step, rest)) = steps.split_first() else { return };
+    match value {
+        Value::Object(fields) if rest.is_empty() => {
+            fields.shift_remove(step);
+        }
+        Value::Object(fields) => {
+            if let Some(inner) = fields.get_mut(step) {
+                remove_pointer(inner, rest);
+            }
+        }
+        Value::Array(items) if step == "*" => items.iter_mut().for_each(|item| remove_pointer(item, rest)),
+        Value::Array(items) => {
+            if let Some(inner) = step.parse().ok().and_then(|at: usize| items.get_mut(at)) {
+                remove_pointer(inner, rest);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -86,7 +126,7 @@ fn forget_demand(required: Option<&mut Value>, name: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{contains, strip};
+    use super::{contains, remove, strip};
     use serde_json::json;
 
     #[test]
@@ -94,6 +134,15 @@ mod tests {
         let value = json!({"a": [{"secret": 1}], "b": {"c": 2}});
         assert!(contains(&value, "secret") && contains(&value, "/a/*/secret") && contains(&value, "/b/c"));
         assert!(!contains(&value, "/c") && !contains(&value, "d"));
+    }
+
+    #[test]
+    fn removing_leaves_everything_else() {
+        let mut value = json!({"a": [{"x": 1, "y": 2}], "b": {"x": 3}});
+        remove(&mut value, "/a/*/x");
+        assert_eq!(value, json!({"a": [{"y": 2}], "b": {"x": 3}}));
+        remove(&mut value, "x");
+        assert_eq!(value, json!({"a": [{"y": 2}], "b": {}}));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::host::{Cancellation, Host, Listener, Request, canceled};
 use crate::record::{AbortReason, CallRecord, Refusal};
 
 use super::exit::{self, Exit};
+use super::hooks;
 use super::input;
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::show::{self, Bar};
@@ -49,11 +50,11 @@ impl Call {
         let input = input::read(&self.input)?;
         let bar = if self.json || self.record { None } else { Bar::if_seen() };
         // A call that is refused for its policy is a call all the same, and ends in a result.
-        let (Settings { grants, limits, policy }, refused) = match settings {
+        let (Settings { grants, limits, policy, layers }, refused) = match settings {
             Ok(settings) => (settings, None),
             Err(refusal) => (Settings::default(), Some(refusal)),
         };
-        let host = target::host(&home, |settings| {
+        let mut host = target::host(&home, |settings| {
             settings.network.extra_roots.clone_from(&self.tls_ca);
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
             settings.listeners = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
@@ -68,6 +69,11 @@ impl Call {
         let record = runtime.block_on(async {
             let cancellation = Cancellation::new();
             interrupts(cancellation.clone())?;
+            tokio::select! {
+                biased;
+                () = cancellation.cancelled() => {}
+                added = hooks::add(&mut host, &home, layers.files()) => added?,
+            }
             let mut request = Request {
                 tool: self.tool.clone(),
                 input,
@@ -102,7 +108,7 @@ impl Call {
         } else if self.json {
             print_json(&record.result)
         } else {
-            show::result(&record.result)
+            show::hooks(&record.hooks).and_then(|()| show::result(&record.result))
         };
         // Whoever closed the pipe still gets the exit code of the call.
         printed.map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))

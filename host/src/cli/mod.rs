@@ -5,6 +5,7 @@ mod call;
 mod describe;
 mod doctor;
 mod exit;
+mod hooks;
 mod input;
 mod new;
 mod options;

@@ -86,6 +86,8 @@ pub(super) struct Settings {
     pub(super) grants: Grants,
     pub(super) limits: Limits,
     pub(super) policy: Policy,
+    /// The files themselves, for the sections that others understand.
+    pub(super) layers: Layers,
 }
 
 /// Puts the options and the files together. A file that may not count, or cannot be understood, refuses the call; an
@@ -115,6 +117,7 @@ pub(super) fn settings(
         grants: granted,
         limits: limits.over(layers.limits(Limits::default())),
         policy: layers.policy(mode),
+        layers,
     }))
 }
 

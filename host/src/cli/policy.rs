@@ -92,7 +92,7 @@ impl Foretell {
         settings: Settings,
         input: crate::record::Input,
     ) -> anyhow::Result<Result<Explanation, Refusal>> {
-        let Settings { grants, limits, policy } = settings;
+        let Settings { grants, limits, policy, .. } = settings;
         let host = target::host(home, |host| host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes))?;
         let target = Target::parse(&self.tool);
         let component = target.locate(home);

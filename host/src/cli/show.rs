@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::host::Listener;
-use crate::record::{Content, EventType, ToolError, ToolEvent, ToolResult};
+use crate::record::{Content, EventType, HookOutcome, ToolError, ToolEvent, ToolHook, ToolResult};
 
 use super::exit::Exit;
 
@@ -63,6 +63,22 @@ fn aside(result: &ToolResult) -> io::Result<()> {
     }
     if let Some(error) = &result.error {
         writeln!(err, "{}", printable(&error_line(error), terminal))?;
+    }
+    Ok(())
+}
+
+/// What hooks have to say to people, and why one failed: its words are not in the error, which a model may read.
+pub(super) fn hooks(runs: &[ToolHook]) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    let terminal = err.is_terminal();
+    for run in runs {
+        let messages = run.outputs.iter().filter(|output| output.get("type").is_some_and(|kind| kind == "message"));
+        let messages = messages.filter_map(|message| message.get("text")?.as_str());
+        // One that was not loaded was said to be so before the call.
+        let failure = run.error.as_deref().filter(|_| run.outcome != HookOutcome::NotLoaded);
+        for line in messages.chain(failure).flat_map(str::lines) {
+            writeln!(err, "hook {}| {}", run.hook_id, printable(line, terminal))?;
+        }
     }
     Ok(())
 }

@@ -100,8 +100,8 @@ pub struct HookEntry {
     /// Higher runs first.
     #[serde(default)]
     pub priority: i64,
-    #[serde(default)]
-    pub on_failure: OnFailure,
+    /// Unless it is said: `block` before the tool, `warn` after it.
+    pub on_failure: Option<OnFailure>,
     /// Such as `500ms`.
     pub timeout: Option<String>,
     /// What the hook itself may touch. Nothing unless it is said here.
@@ -118,11 +118,10 @@ pub struct HookMatcher {
 }
 
 /// What a hook that fails or is too slow means for the call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// The call does not go on.
-    #[default]
+    /// The call does not go on, or its output is withheld.
     Block,
     /// The call goes on, and the record says what happened.
     Warn,
@@ -214,7 +213,7 @@ mod tests {
         let file = ConfigFile::parse(text, Path::new("/project")).unwrap();
         assert_eq!(file.grants.read, ["src"]);
         assert_eq!(file.rules[0].behavior, "deny");
-        assert_eq!(file.hooks[0].on_failure, OnFailure::Warn);
+        assert_eq!(file.hooks[0].on_failure, Some(OnFailure::Warn));
         assert_eq!(file.folder, Path::new("/project"));
     }
 

@@ -173,7 +173,6 @@ fn refuse_what_nobody_heeds(file: &ConfigFile) -> anyhow::Result<()> {
     let unheeded = [
         ("grants.secret", !file.grants.secret.is_empty()),
         ("[approvals]", file.approvals.expire.is_some()),
-        ("[[hook]]", !file.hooks.is_empty()),
     ];
     match unheeded.iter().find(|(_, said)| *said) {
         Some((word, _)) => anyhow::bail!("{}: {word} is not something that this host does", file.path.display()),

@@ -4,8 +4,10 @@ use serde_json::{Value, json};
 
 use crate::catalog::Tool;
 use crate::journal::{Listener, Trail};
+use crate::policy::Opinion;
 use crate::record::{
-    EventType, Input, InputMutation, PermissionDecision, Refusal, ResultPersistence, Status, ToolInvocation,
+    EventType, Input, InputMutation, PermissionDecision, PermissionResult, Refusal, ResultMappings, ResultPersistence,
+    Status, ToolHook, ToolInvocation,
 };
 
 use super::{Request, Services};
@@ -20,8 +22,14 @@ pub(super) struct Journey<'a> {
     pub(super) decisions: Vec<PermissionDecision>,
     pub(super) mutations: Vec<InputMutation>,
     pub(super) persistence: Vec<ResultPersistence>,
+    pub(super) hook_runs: Vec<ToolHook>,
+    /// What hooks think of the call so far.
+    pub(super) opinion: Option<Opinion>,
     /// What hooks have to say to the model.
     pub(super) additional_context: Vec<Value>,
+    pub(super) mappings: ResultMappings,
+    /// Whether somebody took something out of the result before it was stored.
+    pub(super) redacted: bool,
 }
 
 impl<'a> Journey<'a> {
@@ -49,7 +57,11 @@ impl<'a> Journey<'a> {
             decisions: Vec::new(),
             mutations: Vec::new(),
             persistence: Vec::new(),
+            hook_runs: Vec::new(),
+            opinion: None,
             additional_context: Vec::new(),
+            mappings: ResultMappings::default(),
+            redacted: false,
         }
     }
 
@@ -70,6 +82,18 @@ impl<'a> Journey<'a> {
             Some(reason) => Err(crate::executor::canceled(reason)),
             None => Ok(()),
         }
+    }
+
+    /// Adds the opinion of one hook; of all that are heard, the most careful one counts.
+    pub(super) fn hear(&mut self, hook_id: &str, result: PermissionResult) {
+        let PermissionResult { behavior, reason } = result;
+        let opinion = Opinion { behavior, hook_id: hook_id.to_owned(), reason };
+        self.opinion = Opinion::combine(self.opinion.take(), opinion);
+    }
+
+    /// `redaction_state` of what this call leaves behind.
+    pub(super) fn redaction_state(&self) -> String {
+        if self.redacted { "redacted" } else { "none" }.to_owned()
     }
 
     pub(super) fn mutated(&mut self, mutation: InputMutation) {

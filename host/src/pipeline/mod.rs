@@ -1,6 +1,7 @@
 //! ORDER. One function, thirteen phases, each a file that eats what the phase before it gave.
 
 mod execute;
+mod hooks;
 mod journey;
 mod map_result;
 mod observe;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 use crate::catalog::Catalog;
 use crate::executor::{Cancellation, Executor};
-use crate::hook::Hook;
+use crate::hook::Hooks;
 use crate::journal::{Listener, PayloadStore};
 use crate::policy::{Explanation, Grants, Limits, Policy};
 use crate::record::{CallRecord, Input, Refusal};
@@ -34,7 +35,7 @@ pub struct Services {
     pub catalog: Catalog,
     pub executor: Arc<dyn Executor>,
     pub scheduler: Scheduler,
-    pub hooks: Vec<Arc<dyn Hook>>,
+    pub hooks: Hooks,
     pub payloads: PayloadStore,
     /// Folders of the host's own state, canonical: no grant may reach them.
     pub protected: Vec<PathBuf>,
@@ -72,7 +73,7 @@ pub async fn call(services: &Services, request: Request) -> CallRecord {
     }
     let mapped = map_result::map(&mut journey, executed);
     let hooked = post_hooks::run(&mut journey, mapped).await;
-    let persisted = persist::persist(&mut journey, hooked);
+    let persisted = persist::persist(&mut journey, hooked).await;
     terminal::emit(journey, persisted)
 }
 

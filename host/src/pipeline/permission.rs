@@ -1,4 +1,4 @@
-//! Phase 7: permission_denied, capability_gap, schema_validation_failed.
+//! Phase 7: permission_denied, capability_gap, schema_validation_failed, hook_blocked.
 
 use std::sync::Arc;
 
@@ -6,9 +6,11 @@ use serde_json::json;
 
 use crate::catalog::Tool;
 use crate::executor::Check;
+use crate::hook::HookOutput;
 use crate::policy::{self, Case, Declared, Explanation, Outcome, Permit, Question, Subject, Verdict};
-use crate::record::{ErrorClass, EventType, Input, Refusal, SafetyFacts, Status};
+use crate::record::{ErrorClass, EventType, HookEvent, Input, Refusal, SafetyFacts, Status};
 
+use super::hooks;
 use super::journey::{Journey, Prepared};
 
 pub(super) struct Permitted {
@@ -22,6 +24,7 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     check_call_input(journey, &tool, &input)?;
     journey.invocation.permission_input = Some(input.to_value());
     journey.invocation.permission_input_ref = Some(input.reference().to_owned());
+    request_hooks(journey, &tool, &input).await?;
     let verdict = verdict(journey, &tool, &input).await;
     let decision = verdict.decision;
     let summary = json!({
@@ -33,15 +36,61 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     journey.trail.emit(EventType::PermissionDecided, summary);
     journey.invocation.permission_decision_refs.push(decision.decision_id);
     journey.decisions.push(decision);
+    let observed = decision_hooks(journey, &tool, &input).await;
     let permit = match verdict.outcome {
-        Outcome::Allow(permit) => permit,
-        Outcome::Ask(question) => return Err(nobody_to_ask(&question)),
+        // What hooks think of a denial changes nothing.
         Outcome::Deny(refusal) => return Err(refusal),
+        Outcome::Ask(question) => {
+            observed?;
+            return Err(nobody_to_ask(&question));
+        }
+        Outcome::Allow(permit) => {
+            observed?;
+            permit
+        }
     };
     journey.advance(Status::Approved)?;
     journey.invocation.call_input = Some(input.to_value());
     journey.invocation.call_input_ref = Some(input.reference().to_owned());
     Ok(Permitted { tool, permit })
+}
+
+/// Asks hooks what they think of exactly the input that would run.
+async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    let (services, declaration) = (journey.services, tool.declaration());
+    let event = HookEvent::PermissionRequest;
+    for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+        journey.heed_cancellation()?;
+        for output in hooks::ask(journey, tool, hook, event, input).await? {
+            match output {
+                HookOutput::PermissionResult(result) => journey.hear(hook.id(), result),
+                HookOutput::Stop { reason } => return Err(hooks::stopped(hook, &reason)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tells hooks what was decided. They can still stop a call that was allowed; they allow nothing.
+async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    let (services, declaration) = (journey.services, tool.declaration());
+    let event = HookEvent::PermissionDecision;
+    let mut stopped = Ok(());
+    for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+        match hooks::ask(journey, tool, hook, event, input).await {
+            // All of them hear of a decision, also when one of them ends the call.
+            Err(refusal) => stopped = stopped.and(Err(refusal)),
+            Ok(outputs) => {
+                for output in outputs {
+                    if let HookOutput::Stop { reason } = output {
+                        stopped = stopped.and(Err(hooks::stopped(hook, &reason)));
+                    }
+                }
+            }
+        }
+    }
+    stopped
 }
 
 /// What policy says of `input`, under the grants and rules of the request.
@@ -72,6 +121,7 @@ fn case<'a>(journey: &'a Journey<'_>, tool: &'a Tool, input: &Input, classified:
         classified,
         grants: &journey.request.grants,
         policy: &journey.request.policy,
+        opinion: journey.opinion.as_ref(),
         protected: &journey.services.protected,
     }
 }
@@ -117,16 +167,15 @@ fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result
         return Ok(());
     }
     let value = input.value().map_err(Refusal::host_fault)?;
-    let checked = if contract.has_runtime_schema() {
-        contract.check_call_input(value)
-    } else {
-        contract.check_model_input(value)
-    };
-    checked.map_err(|mismatch| {
-        let message =
-            format!("the input, as it was changed on its way, does not satisfy the tool's schema: {mismatch}");
+    contract.check_call_input(value).map_err(|mismatch| {
+        let message = "the input, as it was changed on its way, does not satisfy the tool's schema";
         let class =
             if journey.mutations.is_empty() { ErrorClass::SchemaValidationFailed } else { ErrorClass::HookBlocked };
-        Refusal::new(class, "call_input_mismatch", message)
+        let refusal = Refusal::new(class, "call_input_mismatch", message);
+        if contract.has_internal_fields() {
+            // Where it is wrong may name a field that no model sees.
+            return refusal.detail(mismatch);
+        }
+        Refusal { message: format!("{message}: {mismatch}"), ..refusal }
     })
 }

@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::record::{
-    Content, ErrorClass, EventType, Extra, PersistedRef, PersistenceId, Refusal, ResultId, ResultPersistence,
-    SchemaVersion, Strategy, Timestamp,
+    Content, ErrorClass, EventType, Extra, HookEvent, PersistedRef, PersistenceId, Refusal, ResultId,
+    ResultPersistence, SchemaVersion, Strategy, Timestamp,
 };
 
 use super::journey::Journey;
 use super::map_result::Mapped;
+use super::post_hooks;
 
 /// Characters of a payload that stay in the result, at the most.
 const PREVIEW_CHARS_MAX: u64 = 2_000;
@@ -23,19 +24,30 @@ pub(super) struct Persisted {
 }
 
 /// Keeps what is too large for a result as payloads, and leaves previews.
-pub(super) fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persisted {
+pub(super) async fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persisted {
+    let (mapped, stop) = hooked(journey, mapped).await;
     let result_id = ResultId::new();
     let asked = journey.tool.as_ref().and_then(|tool| tool.max_inline_chars());
     let limit = asked.unwrap_or(u64::MAX).min(journey.services.inline_bytes_max);
     let mut persisted = Persisted { result_id, mapped, resource_refs: Vec::new() };
     let size = size(&persisted.mapped);
     if size <= limit {
-        journey.persistence.push(decision(journey, result_id, Strategy::Inline, limit, size, size, None));
+        let strategy = match stop {
+            Some(_) => Strategy::NeverPersist,
+            None if journey.redacted => Strategy::Redact,
+            None => Strategy::Inline,
+        };
+        journey.persistence.push(decision(journey, result_id, strategy, limit, size, size, None));
         return persisted;
     }
-    if let Err(error) = spill(journey, &mut persisted, limit) {
-        let message = format!("the output of {size} bytes is too large to return, and could not be stored");
-        let refusal = Refusal::new(ErrorClass::ResultTooLarge, "not_persistable", message).detail(format!("{error:#}"));
+    let spilled = match stop {
+        Some(reason) => Err(("hook_stop", format!("and a hook keeps it from being stored: {reason}"), None)),
+        None => spill(journey, &mut persisted, limit)
+            .map_err(|error| ("not_persistable", "and could not be stored".to_owned(), Some(format!("{error:#}")))),
+    };
+    if let Err((code, why, detail)) = spilled {
+        let message = format!("the output of {size} bytes is too large to return, {why}");
+        let refusal = Refusal { detail, ..Refusal::new(ErrorClass::ResultTooLarge, code, message) };
         persisted.mapped = Mapped {
             ran: persisted.mapped.ran,
             usage: persisted.mapped.usage.take(),
@@ -46,6 +58,26 @@ pub(super) fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persisted {
         journey.persistence.push(decision(journey, result_id, Strategy::DropWithReason, limit, size, 0, None));
     }
     persisted
+}
+
+/// Runs the hooks that look at a result before anything of it is stored. An output that they update is redacted; one that
+/// says stop keeps the result off the disk.
+async fn hooked(journey: &mut Journey<'_>, mapped: Mapped) -> (Mapped, Option<String>) {
+    let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else { return (mapped, None) };
+    let (services, declaration) = (journey.services, tool.declaration());
+    let event = HookEvent::ResultPersistence;
+    let (mut mapped, mut stop) = (mapped, None);
+    for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+        let mappings = journey.mappings.hooks.len();
+        stop = post_hooks::one(journey, &tool, hook, event, &mut mapped).await.or(stop);
+        if journey.mappings.hooks.len() > mappings {
+            journey.redacted = true;
+            let redacted =
+                json!({ "rule": format!("hook:{}", hook.id()), "pointers": ["/content", "/structured_content"] });
+            journey.trail.emit(EventType::ResultRedacted, redacted);
+        }
+    }
+    (mapped, stop)
 }
 
 /// Moves pieces out, the largest first, until the rest fits or nothing is left that could be moved.
@@ -194,8 +226,10 @@ fn decision(
 ) -> ResultPersistence {
     let reason = match strategy {
         Strategy::Inline => "small enough to stay in the result",
+        Strategy::NeverPersist => "a hook keeps it from being stored",
+        Strategy::Redact => "a hook redacted it; small enough to stay in the result",
         Strategy::PreviewAndPersist => "larger than a result may be",
-        _ => "too large, and storing it failed",
+        _ => "too large, and not stored",
     };
     ResultPersistence {
         schema_version: SchemaVersion::default(),
@@ -207,7 +241,7 @@ fn decision(
         original_size_bytes,
         preview_size_bytes,
         persisted_ref,
-        redaction_state: "none".to_owned(),
+        redaction_state: journey.redaction_state(),
         reason: reason.to_owned(),
         created_at: Timestamp::now(),
         extra: Extra::new(),

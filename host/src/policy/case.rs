@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use crate::record::{Input, PermissionProfile, SafetyFacts, SubjectField};
 
-use super::{Grants, Limits, Policy, Subject};
+use super::{Grants, Limits, Opinion, Policy, Subject};
 
 /// Everything that a decision is made from.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct Case<'a> {
     pub classified: Option<SafetyFacts>,
     pub grants: &'a Grants,
     pub policy: &'a Policy,
+    /// What hooks think of the call, if one of them has an opinion.
+    pub opinion: Option<&'a Opinion>,
     /// Folders that hold the host's own state: no grant may reach them.
     pub protected: &'a [PathBuf],
 }

@@ -8,7 +8,7 @@ use super::missing::missing;
 use super::named::{Named, named};
 use super::narrow::narrow;
 use super::network::Origin;
-use super::{Brief, Capability, Case, Denial, Permit, Question, Touches, facts};
+use super::{Brief, Capability, Case, Denial, Opinion, Permit, Question, Touches, facts};
 
 /// The decision on one call, and what follows from it.
 #[derive(Debug)]
@@ -222,7 +222,8 @@ fn risk(case: &Case<'_>, wide: &Capability) -> RiskLevel {
     profile.risk_level.max(least)
 }
 
-/// The order of authority behind the denials: the mode, what has to be asked, what was allowed.
+/// The order of authority behind the denials: the mode, what hooks deny, what has to be asked, what was allowed. A hook
+/// that allows decides nothing here: whatever asks, still asks.
 fn rule(call: &Call<'_>, looks: &[Look], world: &Capability) -> Ruling {
     let case = call.case;
     if case.policy.mode == Mode::Plan
@@ -231,10 +232,18 @@ fn rule(call: &Call<'_>, looks: &[Look], world: &Capability) -> Ruling {
         let message = format!("{} {effect}, and in plan mode nothing with effects runs", case.declared.tool_id);
         return Ruling::deny(ReasonType::Mode, Refusal::new(ErrorClass::PermissionDenied, "plan_mode", message));
     }
+    if let Some(Opinion { behavior: Behavior::Deny, hook_id, reason }) = case.opinion {
+        let message = format!("the hook {hook_id} denies {}: {reason}", case.declared.tool_id);
+        return Ruling::deny(ReasonType::Hook, Refusal::new(ErrorClass::PermissionDenied, "denied_by_hook", message));
+    }
     let asking = looks.iter().find(|look| look.matched && look.behavior == Behavior::Ask);
     if let Some(look) = asking {
         let reason = look.reason.clone().unwrap_or_else(|| "a rule asks before this call".to_owned());
         return ask(case, Ruling::new(Behavior::Ask, ReasonType::Rule, reason).by(looks, Behavior::Ask));
+    }
+    if let Some(Opinion { behavior: Behavior::Ask, hook_id, reason }) = case.opinion {
+        let message = format!("the hook {hook_id} wants somebody to be asked: {reason}");
+        return ask(case, Ruling::new(Behavior::Ask, ReasonType::Hook, message));
     }
     let named = looks.iter().any(|look| look.matched && look.behavior == Behavior::Allow && look.names_tool);
     if let Some(reason) = asks(case, call.risk, named) {

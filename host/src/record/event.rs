@@ -39,6 +39,12 @@ event_types! {
     PostHookCompleted = "tool.hook.post.completed",
     FailureHookStarted = "tool.hook.failure.started",
     FailureHookCompleted = "tool.hook.failure.completed",
+    PermissionRequestHookStarted = "tool.hook.permission_request.started",
+    PermissionRequestHookCompleted = "tool.hook.permission_request.completed",
+    PermissionDecisionHookStarted = "tool.hook.permission_decision.started",
+    PermissionDecisionHookCompleted = "tool.hook.permission_decision.completed",
+    PersistenceHookStarted = "tool.hook.persistence.started",
+    PersistenceHookCompleted = "tool.hook.persistence.completed",
     /// An extension: the sandbox kept the tool from something, and told it so.
     SandboxDenied = "tool.sandbox.denied",
     InputMutated = "tool.input.mutated",

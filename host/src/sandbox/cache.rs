@@ -7,8 +7,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::component::Description;
 use super::file_state::FileState;
 
 /// What follows the code and the description in an entry: the length of the description, the authentication code. They
@@ -30,22 +31,23 @@ pub(super) struct Cache {
 }
 
 /// An entry that was authenticated.
-pub(super) struct Entry {
+pub(super) struct Entry<D> {
     /// Open, so that `code_file` leads to it.
     _file: File,
     /// As it was before it was authenticated.
     state: FileState,
     code_file: PathBuf,
-    description: Description,
+    /// What was found out about the component: `D` depends on whether it is a tool or a hook.
+    description: D,
 }
 
-impl Entry {
+impl<D> Entry<D> {
     /// A path to the very file that was authenticated. Only its owner can write to that file.
     pub(super) fn code_file(&self) -> &Path {
         &self.code_file
     }
 
-    pub(super) fn into_description(self) -> Description {
+    pub(super) fn into_description(self) -> D {
         self.description
     }
 }
@@ -69,7 +71,7 @@ impl Cache {
 
     /// The entry of the component in the file `path`, if both files were read and authenticated before and are in the
     /// same state since. It spares a start the reading of both.
-    pub(super) fn recall(&self, path: &Path, component: &FileState) -> Option<Entry> {
+    pub(super) fn recall<D: DeserializeOwned>(&self, path: &Path, component: &FileState) -> Option<Entry<D>> {
         let mut note = [0; NOTE];
         let mut file = open_private(&self.note_path(path))?;
         file.read_exact(&mut note).ok()?;
@@ -87,7 +89,7 @@ impl Cache {
     }
 
     /// Notes that `path` in this state held the component of `entry`. What cannot be noted is found out again.
-    pub(super) fn remember(&self, path: &Path, component: &FileState, name: &blake3::Hash, entry: &Entry) {
+    pub(super) fn remember<D>(&self, path: &Path, component: &FileState, name: &blake3::Hash, entry: &Entry<D>) {
         if !(component.is_settled() && entry.state.is_settled()) {
             return;
         }
@@ -118,7 +120,7 @@ impl Cache {
 
     /// The entry of the component with this hash, if there is one that hotcell wrote for this engine. Anything else counts
     /// as absent, and is written anew.
-    pub(super) fn read(&self, component: &blake3::Hash) -> Option<Entry> {
+    pub(super) fn read<D: DeserializeOwned>(&self, component: &blake3::Hash) -> Option<Entry<D>> {
         let path = self.path(component);
         let mut file = open_private(&path)?;
         let state = FileState::of(&file)?;
@@ -136,7 +138,7 @@ impl Cache {
     }
 
     /// An entry in a file that was authenticated.
-    fn entry(mut file: File, state: FileState, path: PathBuf) -> Option<Entry> {
+    fn entry<D: DeserializeOwned>(mut file: File, state: FileState, path: PathBuf) -> Option<Entry<D>> {
         let signed = file.metadata().ok()?.len().checked_sub(MAC)?;
         let mut size = [0; LENGTH as usize];
         file.seek(SeekFrom::Start(signed.checked_sub(LENGTH)?)).ok()?;
@@ -149,7 +151,12 @@ impl Cache {
         Some(Entry { code_file: path_of(&file, path), _file: file, state, description })
     }
 
-    pub(super) fn write(&self, component: &blake3::Hash, description: &Description, code: &[u8]) -> anyhow::Result<()> {
+    pub(super) fn write(
+        &self,
+        component: &blake3::Hash,
+        description: &impl Serialize,
+        code: &[u8],
+    ) -> anyhow::Result<()> {
         let description = serde_json::to_vec(description).context("write a description")?;
         let length = (description.len() as u64).to_le_bytes();
         let mut hasher = self.authenticator(component);

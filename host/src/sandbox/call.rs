@@ -24,7 +24,7 @@ use super::trap::{self, Circumstances, Stop};
 
 /// What a guest may say of an error, in characters.
 const CODE_CHARS_MAX: usize = 64;
-const MESSAGE_CHARS_MAX: usize = 4_000;
+pub(super) const MESSAGE_CHARS_MAX: usize = 4_000;
 /// What a host call may lift beyond the output itself, in bytes: paths, messages, a chunk of a file.
 const HOST_CALL_BYTES: u64 = 2 << 20;
 
@@ -134,10 +134,20 @@ pub(super) async fn classify(engine: &Engine, component: &LoadedComponent, check
 }
 
 fn empty_world(engine: &Engine, limits: &Limits, cancellation: &Cancellation) -> Result<Store<State>, Refusal> {
-    let (nothing, nobody) = (Capability::default(), Arc::new(Unheard));
-    State::new(&nothing, engine.scratch_dir(), limits, cancellation.clone(), nobody, Egress::new(None))
-        .and_then(|state| open(engine, state, limits))
+    offline(engine, &Capability::default(), limits, cancellation)
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))
+}
+
+/// A store with what `capability` says of files and variables, for a run that nobody listens to.
+pub(super) fn offline(
+    engine: &Engine,
+    capability: &Capability,
+    limits: &Limits,
+    cancellation: &Cancellation,
+) -> wasmtime::Result<Store<State>> {
+    let (nobody, egress) = (Arc::new(Unheard), Egress::new(None));
+    let state = State::new(capability, engine.scratch_dir(), limits, cancellation.clone(), nobody, egress)?;
+    open(engine, state, limits)
 }
 
 /// A store with the world of `state`, in which every limit is set before a guest's start function can run.
@@ -166,7 +176,7 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
 }
 
 /// Runs `work` until it is done, out of time, or canceled. A guest that listens to cancellation gets `grace`.
-async fn bounded<T>(
+pub(super) async fn bounded<T>(
     work: impl Future<Output = wasmtime::Result<T>>,
     wall: Duration,
     cancellation: &Cancellation,
@@ -235,7 +245,7 @@ fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
     Execution { outcome: Err(refusal), usage: blank(limits), logs: Vec::new() }
 }
 
-fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
+pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
     let state = store.data();
     let seen = Circumstances { limits, denied: state.limiter.denied, stderr_tail: state.logs.stderr_tail() };
     trap::refusal(error, &seen)
@@ -366,11 +376,11 @@ fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
 }
 
 /// A code is a word for programs, and people see it in their terminals: one line that controls nothing.
-fn plain(code: &str) -> String {
+pub(super) fn plain(code: &str) -> String {
     code.chars().take(CODE_CHARS_MAX).map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect()
 }
 
-fn cut(text: String, chars: usize) -> String {
+pub(super) fn cut(text: String, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) if guard!("message_limit") => text.get(..end).unwrap_or_default().to_owned(),
         _ => text,
@@ -378,7 +388,7 @@ fn cut(text: String, chars: usize) -> String {
 }
 
 /// For guests that run outside a call: nobody listens.
-struct Unheard;
+pub(super) struct Unheard;
 
 impl Observer for Unheard {
     fn progress(&self, _: GuestProgress) {}

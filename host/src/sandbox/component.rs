@@ -46,7 +46,7 @@ const CLASSIFICATION: &str = "hotcell:tool/classification@0.2.0";
 
 impl LoadedComponent {
     /// A component that was examined before, and whose entry was authenticated.
-    pub(super) fn revive(engine: &Engine, entry: Entry) -> Result<Self, Refusal> {
+    pub(super) fn revive(engine: &Engine, entry: Entry<Description>) -> Result<Self, Refusal> {
         let component = map(engine, entry.code_file())?;
         Self::link(engine, &component, entry.into_description())
     }
@@ -138,13 +138,13 @@ fn optional<T>(
 }
 
 #[allow(unsafe_code, reason = "wasmtime cannot check that bytes are code it made; the caller did")]
-fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
+pub(super) fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
     // SAFETY: the bytes come straight from the pipe of our own compile worker.
     unsafe { Component::deserialize(engine.wasmtime(), compiled) }.map_err(|error| not_loadable(&error))
 }
 
 #[allow(unsafe_code, reason = "wasmtime cannot check that a file holds code it made; the caller did")]
-fn map(engine: &Engine, code: &Path) -> Result<Component, Refusal> {
+pub(super) fn map(engine: &Engine, code: &Path) -> Result<Component, Refusal> {
     // SAFETY: the file is an entry of the cache whose authentication code was just verified, reached through the same
     // handle, and nobody but this user can write to it; hotcell itself replaces entries, and never writes into one.
     unsafe { Component::deserialize_file(engine.wasmtime(), code) }.map_err(|error| not_loadable(&error))

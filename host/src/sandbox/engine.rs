@@ -250,7 +250,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn guests_that_spin_leave_a_processor_to_the_others() {
-        let engine = Engine::new(None, 1 << 20).unwrap();
+        let engine = Engine::new(None, 1 << 20, std::env::temp_dir()).unwrap();
         let (_running, turns, begun) = (engine.running(), Arc::new(AtomicU64::new(0)), Instant::now());
         let guests = (0..8).map(|_| {
             let (engine, turns) = (engine.clone(), Arc::clone(&turns));

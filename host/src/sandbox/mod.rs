@@ -13,6 +13,7 @@ mod engine;
 mod file_state;
 mod filesystem;
 mod folder;
+mod hook;
 mod import;
 mod limiter;
 mod logs;
@@ -38,6 +39,7 @@ pub use compile::{COMPONENT_BYTES_MAX, CompilerSettings, compile_worker};
 pub use component::{Exports, LoadedComponent};
 pub use egress::{NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
+pub use hook::SandboxedHook;
 
 use cache::Cache;
 use compile::Compiler;
@@ -72,7 +74,7 @@ pub struct Sandbox {
     compiler: Compiler,
     cache: Option<Cache>,
     cancel_grace: Duration,
-    /// Checks and descriptions that run at once: they have places of their own, so that none of them takes a call's.
+    /// Checks, descriptions and hooks that run at once: they have places of their own, so that none of them takes a call's.
     checks: Semaphore,
     loaded: RwLock<HashMap<Arc<str>, Arc<LoadedComponent>>>,
 }

@@ -1,6 +1,7 @@
 //! The macros of hotcell-guest. Use them through that crate.
 
 mod attributes;
+mod hook;
 mod tool;
 mod toolkit;
 
@@ -35,6 +36,14 @@ use quote::quote;
 #[proc_macro_attribute]
 pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
     tool::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes a function a hook, and exports it: `#[hook(pre_tool_use, post_tool_use)]`.
+///
+/// The function takes a `Call` and returns outputs, one output or none, or a `Result` of them. A package has one hook.
+#[proc_macro_attribute]
+pub fn hook(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    hook::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Exports the tools of a package: `toolkit! { namespace: "text", tools: [count, upper] }`.
