@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::support::root;
 
 /// A room, and the rooms it may import. `ARCHITECTURE.md` says why.
-const DOORS: [(&str, &[&str]); 15] = [
+const DOORS: [(&str, &[&str]); 16] = [
     ("guard", &[]),
     ("record", &[]),
     ("dialect", &["record"]),
@@ -15,9 +15,10 @@ const DOORS: [(&str, &[&str]); 15] = [
     ("scheduler", &["record"]),
     ("journal", &["record"]),
     ("catalog", &["record"]),
+    ("approval", &["record", "policy", "catalog"]),
     ("executor", &["record", "policy", "scheduler"]),
     ("sandbox", &["record", "policy", "hook", "executor"]),
-    ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "executor"]),
+    ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "approval", "executor"]),
     ("toolchain", &[]),
     ("config", &[]),
     (
@@ -30,6 +31,7 @@ const DOORS: [(&str, &[&str]); 15] = [
             "scheduler",
             "journal",
             "catalog",
+            "approval",
             "executor",
             "sandbox",
             "pipeline",
@@ -40,12 +42,13 @@ const DOORS: [(&str, &[&str]); 15] = [
 ];
 
 /// A crate that only one room may name.
-const KEPT: [(&str, &[&str]); 7] = [
+const KEPT: [(&str, &[&str]); 8] = [
     ("wasmtime", &["sandbox"]),
     ("wasmtime_wasi", &["sandbox"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
     ("jsonschema", &["catalog"]),
+    ("rusqlite", &["journal"]),
     ("tempfile", &["sandbox", "journal", "toolchain", "config", "cli"]),
     ("globset", &["policy", "hook"]),
 ];

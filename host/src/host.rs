@@ -12,16 +12,17 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+pub use crate::approval::{Approver, EXPIRE_DEFAULT, EXPIRE_MAX, Prompt, Reply, Session, Terms, Whitespace, deceives, visible};
 use crate::catalog::{Catalog, Facts, Tool};
 use crate::config::{self, Home};
 use crate::dialect::agent_tool;
 use crate::executor::Executor;
 pub use crate::executor::{Cancellation, canceled};
 use crate::hook::{Hooks, Registration};
-pub use crate::journal::Listener;
 use crate::journal::{self, PayloadStore};
+pub use crate::journal::{Given, Held, Journal, Kept, Listener, Role, Standing, StoreError, Summary};
 pub use crate::pipeline::Request;
-use crate::pipeline::{self, Services};
+use crate::pipeline::{self, Desk, Services};
 pub use crate::policy::{Explanation, GrantWord, Grants, Limits, Look, Policy, Provenance};
 use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
@@ -63,6 +64,10 @@ pub struct HostSettings {
     /// What runs around every call; hook components are added with [`Host::add_hook`].
     pub hooks: Vec<Registration>,
     pub listeners: Vec<Arc<dyn Listener>>,
+    /// Calls that somebody has to approve wait for it, stored in the journal. Otherwise they are refused.
+    pub approvals: bool,
+    /// Who is asked in this process. Without one, answers come from other processes.
+    pub approver: Option<Arc<dyn Approver>>,
 }
 
 impl HostSettings {
@@ -82,6 +87,8 @@ impl HostSettings {
             network: NetworkSettings::default(),
             hooks: Vec::new(),
             listeners: Vec::new(),
+            approvals: false,
+            approver: None,
         }
     }
 }
@@ -120,6 +127,9 @@ impl Host {
             scheduler: Scheduler::new(usize::try_from(settings.calls_at_once).unwrap_or(1)),
             hooks,
             payloads: PayloadStore::new(settings.home.payloads()),
+            desk: settings
+                .approvals
+                .then(|| Desk { journal: Journal::new(settings.home.journal()), approver: settings.approver }),
             protected: protected(&settings.home),
             listeners: settings.listeners.into(),
             source: concat!("hotcell/", env!("CARGO_PKG_VERSION")).into(),
@@ -174,6 +184,20 @@ impl Host {
     /// Calls a tool. Whatever happens, there is one terminal result.
     pub async fn call(&self, request: Request) -> CallRecord {
         pipeline::call(&self.services, request).await
+    }
+
+    /// Runs a call that was approved while no process saw to it; `held` is the role of its runner. `request` is made
+    /// anew of the words that `kept` holds: if it is not for the same call in every respect, nothing runs.
+    pub async fn resume(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
+        let desk = self.services.desk.as_ref()?;
+        Some(pipeline::resume(&self.services, desk, request, kept, held).await)
+    }
+
+    /// Ends a call that no process sees to and that cannot go on, so that it has a result; `held` is the role of its
+    /// runner. Nothing where it can go on, or has ended.
+    pub async fn close(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
+        let desk = self.services.desk.as_ref()?;
+        pipeline::close(&self.services, desk, request, kept, held).await
     }
 }
 

@@ -21,6 +21,7 @@
 #[macro_use]
 mod guard;
 
+pub mod approval;
 pub mod catalog;
 pub mod cli;
 pub mod config;

@@ -1,5 +1,6 @@
 //! The `hotcell` program, as a person and a script meet it.
 
+mod approvals;
 mod arguments;
 mod build;
 mod cache;

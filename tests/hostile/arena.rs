@@ -212,7 +212,9 @@ async fn neighbour(host: &Host, component: &[u8]) -> Option<()> {
             native_call_id: None,
             actor_ref: None,
             grants: Arc::default(),
+            policy: Arc::default(),
             limits: Limits::default(),
+            approval: hotcell::approval::Terms::default(),
             cancellation: hotcell::executor::Cancellation::new(),
             unavailable: None,
         })

@@ -1,3 +1,4 @@
+mod approvals;
 mod arguments;
 mod cancellation;
 mod content;

@@ -111,6 +111,7 @@ async fn a_component_that_could_not_be_loaded_still_ends_in_a_result() {
         grants: Arc::default(),
         policy: Arc::default(),
         limits: Limits::default(),
+        approval: Default::default(),
         cancellation: Cancellation::new(),
         unavailable: Some(Refusal::new(ErrorClass::SetupRequired, "build_failed", "it did not build")),
     };

@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hotcell::approval::Terms;
 use hotcell::config::Home;
 use hotcell::executor::Cancellation;
 use hotcell::host::{Host, HostSettings};
@@ -36,6 +37,8 @@ pub(crate) struct Test {
     grants: Grants,
     policy: Policy,
     limits: Limits,
+    actor: Option<String>,
+    approval: Terms,
     cancellation: Cancellation,
 }
 
@@ -64,6 +67,8 @@ impl Test {
             grants: Grants::default(),
             policy: Policy::default(),
             limits: Limits::default(),
+            actor: None,
+            approval: Terms::default(),
             cancellation: Cancellation::new(),
         }
     }
@@ -112,6 +117,18 @@ impl Test {
 
     pub(crate) fn limit(mut self, limit: impl FnOnce(&mut Limits)) -> Self {
         limit(&mut self.limits);
+        self
+    }
+
+    /// Who calls.
+    pub(crate) fn actor(mut self, actor: &str) -> Self {
+        self.actor = Some(actor.to_owned());
+        self
+    }
+
+    /// Changes how somebody is asked about the call.
+    pub(crate) fn asking(mut self, change: impl FnOnce(&mut Terms)) -> Self {
+        change(&mut self.approval);
         self
     }
 
@@ -170,10 +187,11 @@ impl Test {
                 tool,
                 input: Input::from_text(input),
                 native_call_id: self.native_call_id,
-                actor_ref: None,
+                actor_ref: self.actor,
                 grants: Arc::new(self.grants),
                 policy: Arc::new(self.policy),
                 limits: self.limits,
+                approval: self.approval,
                 cancellation: self.cancellation,
                 unavailable: None,
             })

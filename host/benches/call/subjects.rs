@@ -90,6 +90,7 @@ pub(crate) fn request(tool: &str, input: &str) -> Request {
         grants: Arc::new(Grants::default()),
         policy: Arc::default(),
         limits: Limits::default(),
+        approval: Default::default(),
         cancellation: Cancellation::new(),
         unavailable: None,
     }

@@ -1,4 +1,3 @@
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,13 +6,14 @@ use clap::Args;
 
 use crate::config::Home;
 use crate::host::{Cancellation, Host, Listener, Request, canceled};
-use crate::record::{AbortReason, CallRecord, Refusal};
+use crate::record::{AbortReason, Refusal};
 
-use super::exit::{self, Exit};
+use super::ask::{self, Origin};
+use super::exit::Exit;
 use super::hooks;
 use super::input;
-use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
-use super::show::{self, Bar};
+use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::show::{self, Bar, Form};
 use super::target::{self, Target};
 
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
@@ -34,13 +34,12 @@ pub(super) struct Call {
     record: bool,
     #[command(flatten)]
     grants: GrantOptions,
-    /// Trust the certificates in a PEM file beside the public ones, when a tool speaks https
-    #[arg(long, value_name = "FILE", help_heading = "Grants")]
-    tls_ca: Option<PathBuf>,
     #[command(flatten)]
     limits: LimitOptions,
     #[command(flatten)]
     policy: PolicyOptions,
+    #[command(flatten)]
+    approvals: ApprovalOptions,
 }
 
 impl Call {
@@ -50,13 +49,15 @@ impl Call {
         let input = input::read(&self.input)?;
         let bar = if self.json || self.record { None } else { Bar::if_seen() };
         // A call that is refused for its policy is a call all the same, and ends in a result.
-        let (Settings { grants, limits, policy, layers }, refused) = match settings {
+        let (Settings { grants, limits, policy, expire, layers }, refused) = match settings {
             Ok(settings) => (settings, None),
             Err(refusal) => (Settings::default(), Some(refusal)),
         };
         let mut host = target::host(&home, |settings| {
-            settings.network.extra_roots.clone_from(&self.tls_ca);
+            settings.network.extra_roots.clone_from(&self.grants.tls_ca);
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
+            settings.approvals = true;
+            settings.approver = Some(ask::approver());
             settings.listeners = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
         })?;
         let target = Target::parse(&self.tool);
@@ -78,13 +79,17 @@ impl Call {
                 tool: self.tool.clone(),
                 input,
                 native_call_id: None,
-                actor_ref: None,
+                actor_ref: ask::actor(),
                 grants: Arc::new(grants),
                 policy: Arc::new(policy),
                 limits,
+                approval: self.approvals.terms(expire),
                 cancellation: cancellation.clone(),
                 unavailable: None,
             };
+            if let Ok(component) = &component {
+                request.approval.origin = Origin::new(component, &self.grants, &self.limits, &self.policy).words();
+            }
             match prepare(&host, component, &target, &cancellation).await {
                 Ok(tool) => request.tool = tool,
                 Err(refusal) => request.unavailable = Some(refusal),
@@ -98,20 +103,15 @@ impl Call {
         runtime.shutdown_background();
         // And the process ends: taking the engine apart would only take time.
         std::mem::forget(host);
-        self.print(&record)
+        show::record(&record, self.form())
     }
 
-    fn print(&self, record: &CallRecord) -> anyhow::Result<Exit> {
-        let exit = exit::of_result(&record.result);
-        let printed = if self.record {
-            print_json(record)
-        } else if self.json {
-            print_json(&record.result)
-        } else {
-            show::hooks(&record.hooks).and_then(|()| show::result(&record.result))
-        };
-        // Whoever closed the pipe still gets the exit code of the call.
-        printed.map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+    fn form(&self) -> Form {
+        match (self.record, self.json) {
+            (true, _) => Form::Record,
+            (false, true) => Form::Result,
+            (false, false) => Form::People,
+        }
     }
 }
 
@@ -133,7 +133,7 @@ async fn prepare(
 }
 
 /// The first interrupt cancels the call, so that it still ends in a result; the second one ends the program.
-fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
+pub(super) fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt()).context("listen to interrupts")?;
     let mut terminate = signal(SignalKind::terminate()).context("listen to termination")?;
@@ -150,10 +150,4 @@ fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
         std::process::exit(130);
     });
     Ok(())
-}
-
-fn print_json(value: &impl serde::Serialize) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", show::json_for_terminals(&serde_json::to_string(value)?))?;
-    out.flush()
 }

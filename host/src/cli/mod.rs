@@ -1,5 +1,7 @@
 //! The door for people: one file for each subcommand.
 
+mod approvals;
+mod ask;
 mod build;
 mod call;
 mod describe;
@@ -12,6 +14,7 @@ mod options;
 mod policy;
 mod show;
 mod target;
+mod terminal;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -34,6 +37,8 @@ struct Cli {
 enum Command {
     /// Call a tool and print its result
     Call(call::Call),
+    /// See and answer what waits for an approval
+    Approvals(approvals::Approvals),
     /// Show what a component's tools are, take, and ask for
     Describe(describe::Describe),
     /// Build a tool from its source folder
@@ -61,6 +66,7 @@ pub fn run() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Call(command) => command.run(),
+        Command::Approvals(command) => command.run(),
         Command::Describe(command) => command.run(),
         Command::Build(command) => command.run(),
         Command::New(command) => command.run(),

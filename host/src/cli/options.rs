@@ -1,18 +1,21 @@
-//! Options that several commands share: grants, limits, policy.
+//! Options that several commands share: grants, limits, policy, approvals.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 
-use crate::config::{Home, duration, size};
-use crate::host::{GrantWord, Grants, LayerOptions, Layers, Limits, Policy, Provenance};
-use crate::record::{Mode, Refusal};
+use crate::config::{ApprovalSection, Home, duration, size};
+use crate::host::{
+    EXPIRE_DEFAULT, EXPIRE_MAX, GrantWord, Grants, LayerOptions, Layers, Limits, Policy, Provenance, Session, Terms,
+};
+use crate::record::{ErrorClass, Mode, Refusal};
 
 use super::exit::BadRequest;
 
 /// Nothing is granted unless it is granted here; a tool gets what it declares and what is granted, both.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Grants")]
 pub(super) struct GrantOptions {
     /// Let the tool read a folder and what is below it. HOST=GUEST gives it another name inside the tool
@@ -37,6 +40,9 @@ pub(super) struct GrantOptions {
     /// Keep requests from being sent, whatever is allowed
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     deny_net: Vec<String>,
+    /// Trust the certificates in a PEM file beside the public ones, when a tool speaks https
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_ca: Option<PathBuf>,
 }
 
 impl GrantOptions {
@@ -58,7 +64,7 @@ impl GrantOptions {
 }
 
 /// What decides besides grants: the mode, and the files with rules.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Policy")]
 pub(super) struct PolicyOptions {
     /// What happens to a call that needs an approval: it is asked about, it is denied, or nothing with effects runs
@@ -72,7 +78,7 @@ pub(super) struct PolicyOptions {
     no_config: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum, Serialize, Deserialize)]
 #[value(rename_all = "snake_case")]
 enum ModeWord {
     Default,
@@ -88,6 +94,8 @@ pub(super) struct Settings {
     pub(super) policy: Policy,
     /// The files themselves, for the sections that others understand.
     pub(super) layers: Layers,
+    /// How long a question stays open, where a file says so.
+    pub(super) expire: Option<Duration>,
 }
 
 /// Puts the options and the files together. A file that may not count, or cannot be understood, refuses the call; an
@@ -107,6 +115,10 @@ pub(super) fn settings(
         Ok(layers) => layers,
         Err(refusal) => return Ok(Err(refusal)),
     };
+    let expire = match expiry_of_files(&layers) {
+        Ok(expire) => expire,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
     granted.extend(layers.grants()).map_err(bad)?;
     let mode = policy.mode.map(|mode| match mode {
         ModeWord::Default => Mode::Default,
@@ -117,12 +129,13 @@ pub(super) fn settings(
         grants: granted,
         limits: limits.over(layers.limits(Limits::default())),
         policy: layers.policy(mode),
+        expire,
         layers,
     }))
 }
 
 /// Limits of one call. Units: ms, s, m for time; KiB, MiB, GiB for sizes.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitOptions {
     /// Wall time, such as 500ms, 5s, 2m [default: 60s]
@@ -152,6 +165,78 @@ impl LimitOptions {
             output_bytes: self.max_output.unwrap_or(defaults.output_bytes),
             disk_bytes: self.max_disk.unwrap_or(defaults.disk_bytes),
             ..defaults
+        }
+    }
+}
+
+/// Names the session where `--session` does not.
+pub(super) const SESSION_VARIABLE: &str = "HOTCELL_SESSION";
+
+/// What happens when somebody has to approve the call.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Approvals")]
+pub(super) struct ApprovalOptions {
+    /// How long the call waits for an approval, where it needs one [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = expiry)]
+    approval_timeout: Option<Duration>,
+    /// What "always for this session" means [default: HOTCELL_SESSION, else the terminal's session]
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+}
+
+impl ApprovalOptions {
+    /// The terms of a call; `configured` is how long the configuration lets a question stay open.
+    pub(super) fn terms(&self, configured: Option<Duration>) -> Terms {
+        let named = self.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
+        Terms {
+            expire: self.approval_timeout.or(configured).unwrap_or(EXPIRE_DEFAULT),
+            session: named.filter(|name| !name.is_empty()).map_or(Session::Terminal, Session::Named),
+            origin: None,
+        }
+    }
+}
+
+/// The shortest time that a question may stay open, of all files; nothing where they do not say.
+fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
+    let mut shortest = None;
+    for layer in layers.files() {
+        let said = configured_expiry(&layer.file.approvals).map_err(|error| {
+            let message =
+                format!("the policy cannot be read, and so nothing is allowed: {}: {error}", layer.file.path.display());
+            Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+        })?;
+        shortest = [shortest, said].into_iter().flatten().min();
+    }
+    Ok(shortest)
+}
+
+/// How long a question stays open, as `[approvals]` says it; nothing where it does not.
+fn configured_expiry(section: &ApprovalSection) -> Result<Option<Duration>, String> {
+    let read = |text: &String| expiry(text).map_err(|error| format!("[approvals] expire = {text:?}: {error}"));
+    section.expire.as_ref().map(read).transpose()
+}
+
+fn expiry(text: &str) -> Result<Duration, String> {
+    let wanted = duration(text)?;
+    match wanted <= EXPIRE_MAX {
+        true => Ok(wanted),
+        false => Err(format!("a question can stay open for {} hours at the most", EXPIRE_MAX.as_secs() / 3_600)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::configured_expiry;
+    use crate::config::ApprovalSection;
+    use std::time::Duration;
+
+    #[test]
+    fn a_question_stays_open_for_a_time_that_has_an_end() {
+        let of = |text: &str| configured_expiry(&ApprovalSection { expire: Some(text.to_owned()) });
+        assert_eq!(of("10m").unwrap(), Some(Duration::from_secs(600)));
+        assert_eq!(configured_expiry(&ApprovalSection::default()).unwrap(), None);
+        for wrong in ["", "soon", "0s", "10", "99999m"] {
+            assert!(of(wrong).unwrap_err().contains("[approvals] expire"), "{wrong}");
         }
     }
 }

@@ -106,6 +106,7 @@ impl Foretell {
                 grants: Arc::new(grants),
                 policy: Arc::new(policy),
                 limits,
+                approval: Default::default(),
                 cancellation: Cancellation::new(),
                 unavailable: None,
             };

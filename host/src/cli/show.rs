@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::host::Listener;
-use crate::record::{Content, EventType, HookOutcome, ToolError, ToolEvent, ToolHook, ToolResult};
+use crate::host::{Listener, Whitespace, deceives, visible};
+use crate::record::{CallRecord, Content, EventType, HookOutcome, ToolError, ToolEvent, ToolHook, ToolResult};
 
-use super::exit::Exit;
+use super::exit::{self, Exit};
 
 /// One line about what takes time.
 pub(super) fn say(line: &str) {
@@ -25,8 +25,38 @@ pub(super) fn closed(error: io::Error) -> anyhow::Result<Exit> {
     }
 }
 
+/// How the end of a call is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The content, for people.
+    People,
+    /// The `tool_result` record.
+    Result,
+    /// Everything that is known of the call.
+    Record,
+}
+
+/// Prints how a call ended, and gives the exit code that says the same.
+pub(super) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
+    let exit = exit::of_result(&record.result);
+    let printed = match form {
+        Form::People => hooks(&record.hooks).and_then(|()| result(&record.result)),
+        Form::Result => json(&record.result),
+        Form::Record => json(record),
+    };
+    // Whoever closed the pipe still gets the exit code of the call.
+    printed.map(|()| exit).or_else(|error| closed(error).map(|_| exit))
+}
+
+/// Prints one line of JSON.
+pub(super) fn json(value: &impl serde::Serialize) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", json_for_terminals(&serde_json::to_string(value)?))?;
+    out.flush()
+}
+
 /// Prints a result for a person.
-pub(super) fn result(result: &ToolResult) -> io::Result<()> {
+fn result(result: &ToolResult) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let terminal = out.is_terminal();
     let mut shown = false;
@@ -68,7 +98,7 @@ fn aside(result: &ToolResult) -> io::Result<()> {
 }
 
 /// What hooks have to say to people, and why one failed: its words are not in the error, which a model may read.
-pub(super) fn hooks(runs: &[ToolHook]) -> io::Result<()> {
+fn hooks(runs: &[ToolHook]) -> io::Result<()> {
     let mut err = io::stderr().lock();
     let terminal = err.is_terminal();
     for run in runs {
@@ -105,35 +135,17 @@ fn block_text(block: &Content) -> String {
 /// Keeps control, bidirectional and invisible characters of a tool from acting on a terminal. A file or a pipe gets
 /// the text as it is.
 pub(super) fn printable(text: &str, terminal: bool) -> String {
-    if !terminal {
-        return text.to_owned();
-    }
-    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        if guard!("terminal_escapes") && acts(c) && c != '\n' && c != '\t' {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
-        shown
-    })
-}
-
-/// Whether a character acts on a terminal, changes the order of what stands around it, or cannot be seen.
-fn acts(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    if terminal && guard!("terminal_escapes") { visible(text, Whitespace::Kept) } else { text.to_owned() }
 }
 
 /// The same JSON, in which nothing acts on a terminal: such characters stand in strings only, and JSON can spell them.
 pub(super) fn json_for_terminals(text: &str) -> Cow<'_, str> {
-    if !guard!("terminal_escapes") || !text.chars().any(|c| acts(c) && c != '\n') {
+    if !guard!("terminal_escapes") || !text.chars().any(|c| deceives(c) && c != '\n') {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if acts(c) && c != '\n' {
+        if deceives(c) && c != '\n' {
             let mut units = [0; 2];
             for unit in c.encode_utf16(&mut units) {
                 shown.push_str(&format!("\\u{unit:04x}"));

@@ -46,6 +46,11 @@ impl Home {
         self.0.join("keys").join("components")
     }
 
+    /// The calls that somebody was asked about.
+    pub fn journal(&self) -> PathBuf {
+        self.0.join("journal")
+    }
+
     /// Folders that live as long as one call.
     pub fn scratch(&self) -> PathBuf {
         self.0.join("scratch")

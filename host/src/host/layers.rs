@@ -172,7 +172,6 @@ impl LimitsOfFiles {
 fn refuse_what_nobody_heeds(file: &ConfigFile) -> anyhow::Result<()> {
     let unheeded = [
         ("grants.secret", !file.grants.secret.is_empty()),
-        ("[approvals]", file.approvals.expire.is_some()),
     ];
     match unheeded.iter().find(|(_, said)| *said) {
         Some((word, _)) => anyhow::bail!("{}: {word} is not something that this host does", file.path.display()),

@@ -56,6 +56,18 @@ impl Trail {
         Self(Arc::new(Inner { invocation_id, began: Timestamp::now(), listeners, source, kept }))
     }
 
+    /// The trail of a call that another process began: `events` are what it had said.
+    pub fn resume(
+        invocation_id: InvocationId,
+        events: Vec<ToolEvent>,
+        source: Arc<str>,
+        listeners: Arc<[Arc<dyn Listener>]>,
+    ) -> Self {
+        let trail = Self::begin(invocation_id, source, listeners);
+        trail.kept().events = events;
+        trail
+    }
+
     fn kept(&self) -> MutexGuard<'_, Trailed> {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,7 +80,32 @@ impl Trail {
     /// `data` is an object.
     pub fn emit(&self, event_type: EventType, data: Value) {
         let mut kept = self.kept();
-        let event = ToolEvent {
+        let event = self.event(&kept, event_type, data);
+        self.publish(&mut kept, event);
+    }
+
+    /// Makes an event that nobody hears of yet, and gives all events so far with it: they can be stored first. Then
+    /// [`Self::announce`] publishes it.
+    pub fn prepare(&self, event_type: EventType, data: Value) -> (Vec<ToolEvent>, ToolEvent) {
+        let kept = self.kept();
+        let event = self.event(&kept, event_type, data);
+        let mut events = kept.events.clone();
+        events.push(event.clone());
+        (events, event)
+    }
+
+    /// Publishes an event that was prepared.
+    pub fn announce(&self, event: ToolEvent) {
+        self.publish(&mut self.kept(), event);
+    }
+
+    /// All events so far.
+    pub fn events(&self) -> Vec<ToolEvent> {
+        self.kept().events.clone()
+    }
+
+    fn event(&self, kept: &Trailed, event_type: EventType, data: Value) -> ToolEvent {
+        ToolEvent {
             schema_version: SchemaVersion::default(),
             event_id: EventId::new(),
             event_type,
@@ -78,7 +115,10 @@ impl Trail {
             tool_id: kept.tool_id.clone(),
             data,
             extra: Extra::new(),
-        };
+        }
+    }
+
+    fn publish(&self, kept: &mut Trailed, event: ToolEvent) {
         for listener in self.0.listeners.iter() {
             listener.event(&event);
         }

@@ -3,13 +3,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::journal::{Listener, Trail};
+use crate::journal::{Held, History, Kept, Listener, Trail};
 use crate::policy::Opinion;
 use crate::record::{
     EventType, Input, InputMutation, PermissionDecision, PermissionResult, Refusal, ResultMappings, ResultPersistence,
-    Status, ToolHook, ToolInvocation,
+    Status, ToolEvent, ToolHook, ToolInvocation,
 };
 
+use super::approval::{Asked, Desk};
 use super::{Request, Services};
 
 /// What one call gathers on its way: records only, never a decision.
@@ -30,6 +31,8 @@ pub(super) struct Journey<'a> {
     pub(super) mappings: ResultMappings,
     /// Whether somebody took something out of the result before it was stored.
     pub(super) redacted: bool,
+    /// There once somebody was asked about the call.
+    pub(super) asked: Option<Asked>,
 }
 
 impl<'a> Journey<'a> {
@@ -62,6 +65,41 @@ impl<'a> Journey<'a> {
             additional_context: Vec::new(),
             mappings: ResultMappings::default(),
             redacted: false,
+            asked: None,
+        }
+    }
+
+    /// Goes on with a call that another process began, and that this one `held` from now on.
+    pub(super) fn resume(services: &'a Services, request: Request, kept: &Kept, desk: &Desk, held: Held) -> Self {
+        let id = kept.invocation.invocation_id;
+        let listeners = Arc::clone(&services.listeners);
+        let trail = Trail::resume(id, kept.history.events.clone(), Arc::clone(&services.source), listeners);
+        trail.resolved(&kept.invocation.tool_id);
+        Self {
+            services,
+            request,
+            invocation: kept.invocation.clone(),
+            trail,
+            tool: None,
+            decisions: kept.history.decisions.clone(),
+            mutations: kept.history.mutations.clone(),
+            persistence: Vec::new(),
+            hook_runs: kept.history.hook_runs.clone(),
+            opinion: None,
+            additional_context: kept.approval.plan.additional_context.clone(),
+            mappings: ResultMappings::default(),
+            redacted: false,
+            asked: Some(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held }),
+        }
+    }
+
+    /// What there is so far, with `events`.
+    pub(super) fn history(&self, events: Vec<ToolEvent>) -> History {
+        History {
+            decisions: self.decisions.clone(),
+            mutations: self.mutations.clone(),
+            hook_runs: self.hook_runs.clone(),
+            events,
         }
     }
 

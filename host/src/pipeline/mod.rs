@@ -1,5 +1,6 @@
 //! ORDER. One function, thirteen phases, each a file that eats what the phase before it gave.
 
+mod approval;
 mod execute;
 mod hooks;
 mod journey;
@@ -19,14 +20,16 @@ mod validate;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::approval::Terms;
 use crate::catalog::Catalog;
 use crate::executor::{Cancellation, Executor};
 use crate::hook::Hooks;
-use crate::journal::{Listener, PayloadStore};
+use crate::journal::{Held, Kept, Listener, PayloadStore};
 use crate::policy::{Explanation, Grants, Limits, Policy};
 use crate::record::{CallRecord, Input, Refusal};
 use crate::scheduler::Scheduler;
 
+pub use approval::Desk;
 use execute::Executed;
 use journey::Journey;
 
@@ -37,6 +40,8 @@ pub struct Services {
     pub scheduler: Scheduler,
     pub hooks: Hooks,
     pub payloads: PayloadStore,
+    /// Where calls go that somebody has to approve; without one they are refused.
+    pub desk: Option<Desk>,
     /// Folders of the host's own state, canonical: no grant may reach them.
     pub protected: Vec<PathBuf>,
     pub listeners: Arc<[Arc<dyn Listener>]>,
@@ -59,6 +64,8 @@ pub struct Request {
     /// Mode and rules, beside what was granted.
     pub policy: Arc<Policy>,
     pub limits: Limits,
+    /// How somebody is asked about the call, if that has to be.
+    pub approval: Terms,
     pub cancellation: Cancellation,
     /// Why the tool's component could not be loaded, if it could not.
     pub unavailable: Option<Refusal>,
@@ -68,13 +75,52 @@ pub struct Request {
 pub async fn call(services: &Services, request: Request) -> CallRecord {
     let mut journey = Journey::begin(services, request);
     let executed = approach(&mut journey).await;
+    finish(journey, executed).await
+}
+
+/// Goes on with a call that was approved, and that no living process sees to: `held` shows that this one does. The
+/// `request` is made anew of the words of the first one; its tool and its input are the stored ones.
+pub async fn resume(services: &Services, desk: &Desk, request: Request, kept: &Kept, held: Held) -> CallRecord {
+    let plan = &kept.approval.plan;
+    let request = Request {
+        tool: plan.tool.clone(),
+        input: Input::from_text(plan.model_input.as_str()),
+        native_call_id: kept.invocation.native_call_id.clone(),
+        ..request
+    };
+    let mut journey = Journey::resume(services, request, kept, desk, held);
+    let executed = return_to(&mut journey, kept).await;
+    finish(journey, executed).await
+}
+
+/// Ends a call that no living process sees to, and that nobody can go on with: rejected, expired, or interrupted while
+/// it ran. Nothing for a call that can still be answered, or that has ended.
+pub async fn close(services: &Services, desk: &Desk, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
+    let refusal = approval::closing(kept)?;
+    let journey = Journey::resume(services, request, kept, desk, held);
+    Some(finish(journey, Err(refusal)).await)
+}
+
+async fn finish(mut journey: Journey<'_>, executed: Result<Executed, Refusal>) -> CallRecord {
     if let (Err(_), Some(reason)) = (&executed, journey.request.cancellation.requested()) {
         journey.trail.cancel_requested(reason);
     }
     let mapped = map_result::map(&mut journey, executed);
     let hooked = post_hooks::run(&mut journey, mapped).await;
     let persisted = persist::persist(&mut journey, hooked).await;
-    terminal::emit(journey, persisted)
+    let asked = journey.asked.take();
+    let mut record = terminal::emit(journey, persisted);
+    if let Some(asked) = asked {
+        approval::conclude(asked, &mut record).await;
+    }
+    record
+}
+
+/// The phases that are left of a call that another process began.
+async fn return_to(journey: &mut Journey<'_>, kept: &Kept) -> Result<Executed, Refusal> {
+    let permitted = approval::re_enter(journey, kept).await?;
+    let scheduled = schedule::wait(journey, permitted).await?;
+    execute::run(journey, scheduled).await
 }
 
 /// What would be decided on a call, and why; or what would stop it before. The tool does not run, no hook does, and

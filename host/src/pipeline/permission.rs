@@ -7,9 +7,10 @@ use serde_json::json;
 use crate::catalog::Tool;
 use crate::executor::Check;
 use crate::hook::HookOutput;
-use crate::policy::{self, Case, Declared, Explanation, Outcome, Permit, Question, Subject, Verdict};
-use crate::record::{ErrorClass, EventType, HookEvent, Input, Refusal, SafetyFacts, Status};
+use crate::policy::{self, Case, Declared, Explanation, Outcome, Permit, Subject, Verdict};
+use crate::record::{ErrorClass, EventType, HookEvent, Input, PermissionDecision, Refusal, SafetyFacts, Status};
 
+use super::approval;
 use super::hooks;
 use super::journey::{Journey, Prepared};
 
@@ -25,8 +26,31 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     journey.invocation.permission_input = Some(input.to_value());
     journey.invocation.permission_input_ref = Some(input.reference().to_owned());
     request_hooks(journey, &tool, &input).await?;
-    let verdict = verdict(journey, &tool, &input).await;
-    let decision = verdict.decision;
+    let Verdict { decision, outcome } = verdict(journey, &tool, &input).await;
+    let permit = match outcome {
+        // On the heap: a call that nobody is asked about must not carry the room for it.
+        Outcome::Ask(question) => return Box::pin(approval::ask(journey, tool, decision, question)).await,
+        Outcome::Allow(permit) => {
+            announce(journey, &tool, &input, decision).await?;
+            permit
+        }
+        Outcome::Deny(refusal) => {
+            // What hooks think of a denial changes nothing.
+            let _ = announce(journey, &tool, &input, decision).await;
+            return Err(refusal);
+        }
+    };
+    journey.advance(Status::Approved)?;
+    Ok(admit(journey, tool, permit))
+}
+
+/// Puts a decision on record, and tells hooks of it. They can still stop a call that was allowed; they allow nothing.
+pub(super) async fn announce(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    input: &Input,
+    decision: PermissionDecision,
+) -> Result<(), Refusal> {
     let summary = json!({
         "decision_id": decision.decision_id,
         "behavior": decision.behavior,
@@ -36,27 +60,19 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     journey.trail.emit(EventType::PermissionDecided, summary);
     journey.invocation.permission_decision_refs.push(decision.decision_id);
     journey.decisions.push(decision);
-    let observed = decision_hooks(journey, &tool, &input).await;
-    let permit = match verdict.outcome {
-        // What hooks think of a denial changes nothing.
-        Outcome::Deny(refusal) => return Err(refusal),
-        Outcome::Ask(question) => {
-            observed?;
-            return Err(nobody_to_ask(&question));
-        }
-        Outcome::Allow(permit) => {
-            observed?;
-            permit
-        }
-    };
-    journey.advance(Status::Approved)?;
+    decision_hooks(journey, tool, input).await
+}
+
+/// The call goes on with what `permit` carries.
+pub(super) fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) -> Permitted {
+    let input = permit.call_input();
     journey.invocation.call_input = Some(input.to_value());
     journey.invocation.call_input_ref = Some(input.reference().to_owned());
-    Ok(Permitted { tool, permit })
+    Permitted { tool, permit }
 }
 
 /// Asks hooks what they think of exactly the input that would run.
-async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+pub(super) async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
     let (services, declaration) = (journey.services, tool.declaration());
     let event = HookEvent::PermissionRequest;
     for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
@@ -72,7 +88,6 @@ async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) ->
     Ok(())
 }
 
-/// Tells hooks what was decided. They can still stop a call that was allowed; they allow nothing.
 async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
     let (services, declaration) = (journey.services, tool.declaration());
     let event = HookEvent::PermissionDecision;
@@ -94,7 +109,7 @@ async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -
 }
 
 /// What policy says of `input`, under the grants and rules of the request.
-async fn verdict(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Verdict {
+pub(super) async fn verdict(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Verdict {
     let classified = classify(journey, tool, input).await;
     policy::decide(case(journey, tool, input, classified))
 }
@@ -154,28 +169,27 @@ async fn classify(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Option<S
     journey.services.executor.classify(check).await
 }
 
-fn nobody_to_ask(question: &Question) -> Refusal {
-    let brief = question.brief();
-    let message = format!("{} needs an approval ({}), and there is nobody to ask", brief.tool_id, brief.reason);
-    Refusal::new(ErrorClass::PermissionDenied, "nobody_to_ask", message)
-}
-
 /// What the tool gets must satisfy its contract also after hooks changed it (AT-IN-02).
 fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
-    let contract = tool.contract();
-    if input.is(&journey.request.input) && !contract.has_runtime_schema() {
+    if input.is(&journey.request.input) && !tool.contract().has_runtime_schema() {
         return Ok(());
     }
-    let value = input.value().map_err(Refusal::host_fault)?;
-    contract.check_call_input(value).map_err(|mismatch| {
+    input.value().map_err(Refusal::host_fault)?;
+    mismatch(tool, input).map_err(|mismatch| {
         let message = "the input, as it was changed on its way, does not satisfy the tool's schema";
         let class =
             if journey.mutations.is_empty() { ErrorClass::SchemaValidationFailed } else { ErrorClass::HookBlocked };
         let refusal = Refusal::new(class, "call_input_mismatch", message);
-        if contract.has_internal_fields() {
+        if tool.contract().has_internal_fields() {
             // Where it is wrong may name a field that no model sees.
             return refusal.detail(mismatch);
         }
         Refusal { message: format!("{message}: {mismatch}"), ..refusal }
     })
+}
+
+/// Why `input` is none that the tool can be called with, if it is not.
+pub(super) fn mismatch(tool: &Tool, input: &Input) -> Result<(), String> {
+    let (contract, value) = (tool.contract(), input.value()?);
+    if contract.has_runtime_schema() { contract.check_call_input(value) } else { contract.check_model_input(value) }
 }

@@ -47,7 +47,7 @@ fn terminal_status(journey: &Journey<'_>, mapped: &Mapped) -> Status {
         Some(error) if mapped.ran => error.class.ran_status(),
         Some(error) => error.class.refused_status(),
     };
-    [wanted, Status::Failed, Status::Blocked, Status::Canceled]
+    [wanted, Status::Failed, Status::Blocked, Status::Denied, Status::Canceled]
         .into_iter()
         .find(|status| now.may_become(*status))
         .or_else(|| resumed(now))

@@ -1,6 +1,8 @@
 use std::path::{Path, PathBuf};
 
-use crate::record::{AccessKind, PermissionProfile};
+use serde_json::{Value, json};
+
+use crate::record::{AccessKind, PermissionProfile, digest};
 
 use super::named::mount_of;
 use super::network::Origin;
@@ -80,6 +82,32 @@ impl Capability {
     /// name.
     pub(super) fn reach(&mut self, profile: &PermissionProfile, grants: &Grants, named: &[Origin]) {
         self.network = Network::effective(profile, &grants.network, named, &self.closed_urls);
+    }
+
+    /// A form that is the same for the same capability, whatever order it was granted in: approvals are bound to it.
+    /// Of values that may be secret it holds digests.
+    pub fn canonical(&self) -> Value {
+        // Without `..`: a field that is added has to be bound, too.
+        let Self { mounts, denials, network, closed_urls, scratch, environment, cwd } = self;
+        let bytes = |path: &Path| digest(path.as_os_str().as_encoded_bytes());
+        let mut mounts: Vec<_> = mounts.iter().map(|m| (m.guest.clone(), bytes(&m.host), m.writable)).collect();
+        let mut denials: Vec<_> = denials.iter().map(|d| (bytes(d.what.prefix()), d.what.text(), d.read)).collect();
+        let mut closed_urls: Vec<_> = closed_urls.iter().map(UrlPattern::text).collect();
+        let mut environment: Vec<_> =
+            environment.iter().map(|(name, value)| (name.clone(), digest(value.as_bytes()))).collect();
+        mounts.sort();
+        denials.sort();
+        closed_urls.sort_unstable();
+        environment.sort();
+        json!({
+            "mounts": mounts,
+            "denials": denials,
+            "network": network.canonical(),
+            "closed_urls": closed_urls,
+            "scratch": scratch,
+            "environment": environment,
+            "cwd": cwd,
+        })
     }
 
     fn mount(&mut self, host: &Path, guest: &str, writable: bool, closed: &[Denial]) {

@@ -137,6 +137,7 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> PermissionDecision {
         suggested_updates: Vec::new(),
         blocked_path: ruling.blocked_path.clone(),
         content_blocks: Vec::new(),
+        accept_feedback: None,
         decided_at: Timestamp::now(),
         expires_at: None,
         extra,

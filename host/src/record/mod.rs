@@ -3,6 +3,7 @@
 //! Records that a guest or a user writes keep what they do not know in `extra`, so that an unknown field survives a
 //! round trip (AT-N-31). What only the host writes is typed closely, and an illegal status transition cannot be made.
 
+mod approval;
 mod call_record;
 mod cancel;
 mod content;
@@ -30,6 +31,7 @@ mod toolkit;
 mod usage;
 mod version;
 
+pub use approval::{Answer, Approval, ApprovalState, Binding, Plan, SessionRule};
 pub use call_record::CallRecord;
 pub use cancel::AbortReason;
 pub use content::{Content, TEXT};

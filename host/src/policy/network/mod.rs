@@ -7,6 +7,7 @@ mod rule;
 use std::net::IpAddr;
 
 use anyhow::{Context, bail};
+use serde_json::{Value, json};
 use url::Url;
 
 use crate::record::{AccessKind, PermissionProfile, RuleSource, WriteEffect};
@@ -129,6 +130,22 @@ impl Network {
     /// What may not, whatever is allowed.
     pub fn denied(&self) -> &[Rule] {
         &self.deny
+    }
+
+    /// A form that is the same for the same network, whatever order it was granted in.
+    pub(super) fn canonical(&self) -> Value {
+        // Without `..`: a field that is added has to be bound, too.
+        let Self { allow, deny, closed } = self;
+        let sorted = |mut words: Vec<String>| {
+            words.sort_unstable();
+            words.dedup();
+            words
+        };
+        json!({
+            "allow": sorted(allow.iter().map(|rule| format!("{rule}{}", if rule.named { " named" } else { "" })).collect()),
+            "deny": sorted(deny.iter().map(Rule::to_string).collect()),
+            "closed": sorted(closed.iter().map(|pattern| pattern.text().to_owned()).collect()),
+        })
     }
 
     /// The grants behind it, as they were written.
