@@ -6,19 +6,20 @@ use std::path::{Path, PathBuf};
 use crate::support::root;
 
 /// A room, and the rooms it may import. `ARCHITECTURE.md` says why.
-const DOORS: [(&str, &[&str]); 16] = [
+const DOORS: [(&str, &[&str]); 17] = [
     ("guard", &[]),
     ("record", &[]),
     ("dialect", &["record"]),
     ("policy", &["record"]),
     ("hook", &["record"]),
     ("scheduler", &["record"]),
-    ("journal", &["record"]),
+    ("journal", &["record", "secret"]),
+    ("secret", &["record"]),
     ("catalog", &["record"]),
     ("approval", &["record", "policy", "catalog"]),
-    ("executor", &["record", "policy", "scheduler"]),
-    ("sandbox", &["record", "policy", "hook", "executor"]),
-    ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "approval", "executor"]),
+    ("executor", &["record", "policy", "scheduler", "secret"]),
+    ("sandbox", &["record", "policy", "hook", "executor", "secret"]),
+    ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "approval", "executor", "secret"]),
     ("toolchain", &[]),
     ("config", &[]),
     (
@@ -33,6 +34,7 @@ const DOORS: [(&str, &[&str]); 16] = [
             "catalog",
             "approval",
             "executor",
+            "secret",
             "sandbox",
             "pipeline",
             "config",
@@ -42,14 +44,17 @@ const DOORS: [(&str, &[&str]); 16] = [
 ];
 
 /// A crate that only one room may name.
-const KEPT: [(&str, &[&str]); 8] = [
+const KEPT: [(&str, &[&str]); 11] = [
     ("wasmtime", &["sandbox"]),
     ("wasmtime_wasi", &["sandbox"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
     ("jsonschema", &["catalog"]),
     ("rusqlite", &["journal"]),
-    ("tempfile", &["sandbox", "journal", "toolchain", "config", "cli"]),
+    ("tempfile", &["sandbox", "journal", "toolchain", "config", "cli", "secret"]),
+    ("chacha20poly1305", &["secret"]),
+    ("aho_corasick", &["secret"]),
+    ("rpassword", &["cli"]),
     ("globset", &["policy", "hook"]),
 ];
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::policy::{Limits, Permit};
 use crate::record::{AbortReason, Content, ErrorClass, ProgressStatus, Refusal, SafetyFacts, Usage};
 pub use crate::scheduler::Cancellation;
+use crate::secret::Secrets;
 
 /// A future that can be stored: the trait is used through a pointer.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -39,6 +40,8 @@ pub struct Check<'a> {
 #[derive(Clone)]
 pub struct Run {
     pub cancellation: Cancellation,
+    /// The values of the secrets that the permit names: for requests to their origins, never for the guest.
+    pub secrets: Secrets,
     pub observer: Arc<dyn Observer>,
 }
 
@@ -88,6 +91,8 @@ pub struct Execution {
     pub usage: Usage,
     /// What the guest printed and logged, bounded.
     pub logs: Vec<Content>,
+    /// Whether a secret was taken out of what the guest received.
+    pub redacted: bool,
 }
 
 /// What the guest returned, before anybody looked at it.

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-pub use crate::approval::{Approver, EXPIRE_DEFAULT, EXPIRE_MAX, Prompt, Reply, Session, Terms, Whitespace, deceives, visible};
+pub use crate::approval::{
+    Approver, EXPIRE_DEFAULT, EXPIRE_MAX, Prompt, Reply, Session, Terms, Whitespace, deceives, visible,
+};
 use crate::catalog::{Catalog, Facts, Tool};
 use crate::config::{self, Home};
 use crate::dialect::agent_tool;
@@ -29,6 +31,7 @@ use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, San
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
 pub use crate::sandbox::{NetworkSettings, Resolver, SystemResolver};
 use crate::scheduler::Scheduler;
+pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
 pub use layers::{Layer, LayerOptions, Layers};
 
 /// The hidden subcommand of the `hotcell` program that compiles one component.
@@ -127,10 +130,12 @@ impl Host {
             scheduler: Scheduler::new(usize::try_from(settings.calls_at_once).unwrap_or(1)),
             hooks,
             payloads: PayloadStore::new(settings.home.payloads()),
-            desk: settings
-                .approvals
-                .then(|| Desk { journal: Journal::new(settings.home.journal()), approver: settings.approver }),
+            desk: settings.approvals.then(|| Desk {
+                journal: Journal::new(settings.home.journal(), settings.home.journal_key()),
+                approver: settings.approver,
+            }),
             protected: protected(&settings.home),
+            secrets: SecretStore::new(settings.home.secrets(), settings.home.secret_key()),
             listeners: settings.listeners.into(),
             source: concat!("hotcell/", env!("CARGO_PKG_VERSION")).into(),
             inline_bytes_max: settings.inline_bytes_max,

@@ -35,4 +35,5 @@ pub mod policy;
 pub mod record;
 pub mod sandbox;
 pub mod scheduler;
+pub mod secret;
 pub mod toolchain;

@@ -18,6 +18,7 @@ mod people;
 mod pipes;
 mod policy;
 mod readme;
+mod secrets;
 
 use std::path::Path;
 use std::sync::Mutex;

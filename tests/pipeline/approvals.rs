@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hotcell::approval::{Approver, Prompt, Reply, Session};
 use hotcell::config::Home;
-use hotcell::hook::{Hook, HookOutput};
+use hotcell::hook::{Hook, HookOutput, Registration};
 use hotcell::host::{Host, Journal, Kept, Request, Role};
 use hotcell::journal::{Asking, History};
 use hotcell::policy::{Grants, Limits};
@@ -67,7 +67,7 @@ fn asked(folder: &Path, reply: Option<Reply>) -> (Arc<Host>, Arc<Sayer>) {
 
 fn asked_with(folder: &Path, reply: Option<Reply>, hooks: Vec<Arc<dyn Hook>>) -> (Arc<Host>, Arc<Sayer>) {
     let home = home_beside(folder);
-    let journal = Journal::new(home.journal());
+    let journal = Journal::new(home.journal(), home.journal_key());
     let sayer = Arc::new(Sayer { reply, journal, asked: Mutex::default() });
     let approver = Arc::clone(&sayer);
     let host = own_host(|settings| {
@@ -191,7 +191,8 @@ async fn a_call_that_waits_takes_no_place_from_others_and_can_be_canceled() {
     assert!(!passed(&other).contains(&"queued"));
     waited.failed("sibling_canceled", "sibling_canceled").never_ran();
     assert_eq!(passed(&waited).last(), Some(&"canceled"));
-    let journal = Journal::new(folder.with_file_name("home").join("journal"));
+    let home = Home::at(folder.with_file_name("home"));
+    let journal = Journal::new(home.journal(), home.journal_key());
     assert_eq!(kept(&journal, waited.0.invocation.invocation_id).state, ApprovalState::Withdrawn);
 }
 
@@ -306,7 +307,10 @@ async fn two_who_go_on_at_once_are_one_run() {
     assert!(journal.hold(kept.invocation.invocation_id, Role::Runner).unwrap().is_none(), "one runner at a time");
     // Even two that both believe to be the one.
     let (_other, elsewhere) = scratch();
-    let stray = Journal::new(elsewhere).hold(kept.invocation.invocation_id, Role::Runner).unwrap().unwrap();
+    let stray = Journal::new(elsewhere.clone(), elsewhere.join("key"))
+        .hold(kept.invocation.invocation_id, Role::Runner)
+        .unwrap()
+        .unwrap();
     let first = host.resume(again(&folder, "agent:7"), &kept, held);
     let second = host.resume(again(&folder, "agent:7"), &kept, stray);
     let (first, second) = tokio::join!(first, second);

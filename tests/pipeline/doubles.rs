@@ -53,7 +53,7 @@ pub(crate) fn declaring(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec
 }
 
 /// A host of one's own, without a pool: it costs little.
-pub(super) fn own_host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
+pub(crate) fn own_host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
     Arc::new(host(|settings| {
         settings.pooled = false;
         change(settings);
@@ -80,7 +80,7 @@ pub(super) async fn canceled_while_running(tool: &str, input: Value, reason: Abo
 }
 
 /// A home whose payloads are apart from those of all other tests, while compiled components are shared with them.
-pub(super) fn home_with_own_payloads(folder: &Path) -> Home {
+pub(crate) fn home_with_own_payloads(folder: &Path) -> Home {
     let shared = kept("home");
     for part in ["cache", "keys"] {
         std::fs::create_dir_all(shared.join(part)).unwrap();

@@ -17,6 +17,7 @@ mod names;
 mod order;
 mod order_of_failures;
 mod persistence;
+mod redaction;
 mod refusals;
 mod round_trips;
 mod rules;

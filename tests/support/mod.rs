@@ -2,14 +2,18 @@
 //! every record against.
 
 mod call;
+mod canary;
 mod guests;
+mod mirror;
 mod program;
 mod resolver;
 mod schemas;
 mod server;
 
 pub(crate) use call::{Called, Test, host, scratch};
+pub(crate) use canary::Canary;
 pub(crate) use guests::{component, fixture, wat};
+pub(crate) use mirror::{Mirror, response};
 pub(crate) use program::{Hotcell, Ran};
 pub(crate) use resolver::ScriptedResolver;
 pub(crate) use schemas::{check_one, check_record};

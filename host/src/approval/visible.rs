@@ -24,7 +24,8 @@ pub fn visible(text: &str, whitespace: Whitespace) -> String {
 /// Whether a character acts on a terminal, or misleads whoever reads the text: control characters, Unicode's default
 /// ignorable code points, its bidirectional controls, and its line separators.
 pub fn deceives(c: char) -> bool {
-    c.is_control() || matches!(c,
+    c.is_control()
+        || matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
         | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'

@@ -12,6 +12,7 @@ mod input;
 mod new;
 mod options;
 mod policy;
+mod secret;
 mod show;
 mod target;
 mod terminal;
@@ -47,6 +48,8 @@ enum Command {
     New(new::New),
     /// Say what would be decided on a call and why, and trust a project's hotcell.toml
     Policy(policy::Policy),
+    /// Set, list and remove the secrets that tools' requests may carry
+    Secret(secret::Secret),
     /// Look at what this machine has, and say how to mend what is missing
     Doctor(doctor::Doctor),
     /// Compile one component from standard input; hotcell calls this itself
@@ -71,6 +74,7 @@ pub fn run() -> ExitCode {
         Command::Build(command) => command.run(),
         Command::New(command) => command.run(),
         Command::Policy(command) => command.run(),
+        Command::Secret(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::CompileComponent { cpu_seconds, memory_bytes } => {
             let status = crate::host::compile_worker(cpu_seconds, memory_bytes);

@@ -31,6 +31,9 @@ pub(super) struct GrantOptions {
     /// http://, and addresses that are not public, only where they are written out
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     allow_net: Vec<String>,
+    /// Let the tool's requests to one origin carry a secret of `hotcell secret`; the tool itself never sees it
+    #[arg(long, value_name = "NAME@https://HOST", value_delimiter = ',')]
+    allow_secret: Vec<String>,
     /// Keep a path closed, whatever is allowed
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     deny_read: Vec<String>,
@@ -55,6 +58,7 @@ impl GrantOptions {
             (GrantWord::DenyRead, &self.deny_read),
             (GrantWord::DenyWrite, &self.deny_write),
             (GrantWord::Net, &self.allow_net),
+            (GrantWord::Secret, &self.allow_secret),
             (GrantWord::DenyNet, &self.deny_net),
         ] {
             specs.iter().try_for_each(|spec| grants.add(word, spec, &Provenance::COMMAND_LINE))?;

@@ -51,6 +51,11 @@ impl Home {
         self.0.join("journal")
     }
 
+    /// Seals what calls in the journal would run with; kept apart from it.
+    pub fn journal_key(&self) -> PathBuf {
+        self.0.join("keys").join("journal")
+    }
+
     /// Folders that live as long as one call.
     pub fn scratch(&self) -> PathBuf {
         self.0.join("scratch")
@@ -59,6 +64,16 @@ impl Home {
     /// Which project files the user has trusted.
     pub fn trusted(&self) -> PathBuf {
         self.0.join("trusted")
+    }
+
+    /// The secrets, sealed.
+    pub fn secrets(&self) -> PathBuf {
+        self.0.join("secrets").join("store")
+    }
+
+    /// Seals the secrets; kept apart from them.
+    pub fn secret_key(&self) -> PathBuf {
+        self.0.join("keys").join("secrets")
     }
 
     pub fn payloads(&self) -> PathBuf {

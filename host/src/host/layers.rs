@@ -89,6 +89,7 @@ impl Layers {
             (GrantWord::DenyRead, &file.grants.deny_read),
             (GrantWord::DenyWrite, &file.grants.deny_write),
             (GrantWord::Net, &file.grants.net),
+            (GrantWord::Secret, &file.grants.secret),
             (GrantWord::DenyNet, &file.grants.deny_net),
         ] {
             for spec in specs {
@@ -112,7 +113,6 @@ impl Layers {
             self.rules.push(Rule::compile(&words, &said).with_context(place)?);
         }
         self.limits.add(&file)?;
-        refuse_what_nobody_heeds(&file)?;
         self.layers.push(Layer { source, file });
         Ok(())
     }
@@ -165,17 +165,6 @@ impl LimitsOfFiles {
         lower(&mut self.memory, read(file, &file.limits.memory, config::size)?);
         lower(&mut self.output, read(file, &file.limits.max_output, config::size)?);
         Ok(())
-    }
-}
-
-/// Words that no part of this host acts on. To pass them over would be to promise what is not kept.
-fn refuse_what_nobody_heeds(file: &ConfigFile) -> anyhow::Result<()> {
-    let unheeded = [
-        ("grants.secret", !file.grants.secret.is_empty()),
-    ];
-    match unheeded.iter().find(|(_, said)| *said) {
-        Some((word, _)) => anyhow::bail!("{}: {word} is not something that this host does", file.path.display()),
-        None => Ok(()),
     }
 }
 

@@ -6,5 +6,5 @@ mod store;
 mod trail;
 
 pub use payload::PayloadStore;
-pub use store::{Asking, History, Claim, Given, Held, Journal, Kept, Role, Standing, Store, StoreError, Summary};
+pub use store::{Asking, Claim, Given, Held, History, Journal, Kept, Role, Standing, Store, StoreError, Summary};
 pub use trail::{Listener, Trail, Trailed, declared};

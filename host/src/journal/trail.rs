@@ -4,8 +4,31 @@ use serde_json::{Value, json};
 
 use crate::record::{
     AbortReason, EventId, EventType, Extra, InvocationId, ProgressId, ProgressStatus, SchemaVersion, Timestamp,
-    ToolEvent, ToolProgress,
+    ToolEvent, ToolProgress, digest,
 };
+use crate::secret::{REDACTED, Redactor};
+
+/// What the host says in its own words: a caller whose sensitive argument is one of them must not take it away. Progress
+/// is redacted before it becomes an event.
+const OWN_WORDS: [&str; 17] = [
+    "abort_reason",
+    "behavior",
+    "by",
+    "decision_id",
+    "error_class",
+    "hook_id",
+    "model_input_ref",
+    "mutation_id",
+    "persisted_ref",
+    "progress",
+    "redaction_state",
+    "result_id",
+    "rule_refs",
+    "source",
+    "source_type",
+    "status",
+    "usage",
+];
 
 /// Hears every event of a call as it happens. Called from within the call: it must not block.
 pub trait Listener: Send + Sync {
@@ -41,13 +64,14 @@ struct Inner {
 }
 
 /// What a trail holds.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Trailed {
     pub events: Vec<ToolEvent>,
     pub progress: Vec<ToolProgress>,
     tool_id: Option<String>,
     cancel_requested: bool,
     cancel_acknowledged: bool,
+    redactor: Redactor,
 }
 
 impl Trail {
@@ -77,6 +101,11 @@ impl Trail {
         self.kept().tool_id = Some(tool_id.to_owned());
     }
 
+    /// From now on nothing leaves without passing `redactor`: neither what is kept nor what listeners hear.
+    pub fn redact(&self, redactor: Redactor) {
+        self.kept().redactor = redactor;
+    }
+
     /// `data` is an object.
     pub fn emit(&self, event_type: EventType, data: Value) {
         let mut kept = self.kept();
@@ -104,7 +133,11 @@ impl Trail {
         self.kept().events.clone()
     }
 
-    fn event(&self, kept: &Trailed, event_type: EventType, data: Value) -> ToolEvent {
+    fn event(&self, kept: &Trailed, event_type: EventType, mut data: Value) -> ToolEvent {
+        if let (false, Some(fields)) = (kept.redactor.is_idle(), data.as_object_mut()) {
+            let said = fields.iter_mut().filter(|(name, _)| !OWN_WORDS.contains(&name.as_str()));
+            said.for_each(|(_, value)| _ = kept.redactor.redact(value));
+        }
         ToolEvent {
             schema_version: SchemaVersion::default(),
             event_id: EventId::new(),
@@ -133,6 +166,7 @@ impl Trail {
         progress.elapsed_ms = progress.timestamp.millis_since(self.0.began);
         {
             let mut kept = self.kept();
+            hide(&kept.redactor, &mut progress);
             progress.sequence = kept.progress.len() as u64 + 1;
             kept.progress.push(progress.clone());
         }
@@ -166,4 +200,22 @@ impl Trail {
     pub fn finish(&self) -> Trailed {
         std::mem::take(&mut *self.kept())
     }
+}
+
+/// Takes out of `progress` what must not be shown.
+fn hide(redactor: &Redactor, progress: &mut ToolProgress) {
+    for text in [&mut progress.message, &mut progress.current_step].into_iter().flatten() {
+        match redactor.is_silent() {
+            true => REDACTED.clone_into(text),
+            false => _ = redactor.redact_text(text),
+        }
+    }
+    let Some(content) = &mut progress.partial_content else { return };
+    if redactor.is_silent() {
+        *content = Value::Array(Vec::new());
+    } else if !redactor.redact(content) {
+        return;
+    }
+    // The guest's reference is the digest of all that it said.
+    progress.partial_result_refs = vec![format!("partial:{}", digest(content.to_string().as_bytes()))];
 }

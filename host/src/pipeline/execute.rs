@@ -33,6 +33,7 @@ pub(super) async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Resu
     journey.trail.emit(EventType::Started, started);
     let run = Run {
         cancellation: journey.request.cancellation.clone(),
+        secrets: journey.redaction.secrets(),
         observer: Arc::new(Relay {
             trail: journey.trail.clone(),
             invocation_id: journey.invocation.invocation_id,

@@ -38,7 +38,8 @@ pub(super) fn ask<'a>(
     input: &'a Input,
 ) -> BoxFuture<'a, Result<Vec<HookOutput>, Refusal>> {
     Box::pin(async move {
-        let mut call = call(journey, tool, event, input.to_value());
+        let shown = journey.shown(input);
+        let mut call = call(journey, tool, event, shown);
         if event == HookEvent::PermissionDecision {
             call.decision = journey.decisions.last().cloned();
         }

@@ -11,6 +11,7 @@ use crate::record::{
 };
 
 use super::approval::{Asked, Desk};
+use super::redaction::Redaction;
 use super::{Request, Services};
 
 /// What one call gathers on its way: records only, never a decision.
@@ -26,11 +27,11 @@ pub(super) struct Journey<'a> {
     pub(super) hook_runs: Vec<ToolHook>,
     /// What hooks think of the call so far.
     pub(super) opinion: Option<Opinion>,
+    /// What stays out of all of this.
+    pub(super) redaction: Redaction,
     /// What hooks have to say to the model.
     pub(super) additional_context: Vec<Value>,
     pub(super) mappings: ResultMappings,
-    /// Whether somebody took something out of the result before it was stored.
-    pub(super) redacted: bool,
     /// There once somebody was asked about the call.
     pub(super) asked: Option<Asked>,
 }
@@ -62,9 +63,9 @@ impl<'a> Journey<'a> {
             persistence: Vec::new(),
             hook_runs: Vec::new(),
             opinion: None,
+            redaction: Redaction::default(),
             additional_context: Vec::new(),
             mappings: ResultMappings::default(),
-            redacted: false,
             asked: None,
         }
     }
@@ -84,17 +85,18 @@ impl<'a> Journey<'a> {
             decisions: kept.history.decisions.clone(),
             mutations: kept.history.mutations.clone(),
             persistence: Vec::new(),
+            redaction: Redaction::default(),
             hook_runs: kept.history.hook_runs.clone(),
             opinion: None,
             additional_context: kept.approval.plan.additional_context.clone(),
             mappings: ResultMappings::default(),
-            redacted: false,
             asked: Some(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held }),
         }
     }
 
     /// What there is so far, with `events`.
-    pub(super) fn history(&self, events: Vec<ToolEvent>) -> History {
+    pub(super) fn history(&mut self, events: Vec<ToolEvent>) -> History {
+        self.redact_records();
         History {
             decisions: self.decisions.clone(),
             mutations: self.mutations.clone(),
@@ -129,12 +131,9 @@ impl<'a> Journey<'a> {
         self.opinion = Opinion::combine(self.opinion.take(), opinion);
     }
 
-    /// `redaction_state` of what this call leaves behind.
-    pub(super) fn redaction_state(&self) -> String {
-        if self.redacted { "redacted" } else { "none" }.to_owned()
-    }
-
-    pub(super) fn mutated(&mut self, mutation: InputMutation) {
+    pub(super) fn mutated(&mut self, mut mutation: InputMutation) {
+        mutation.from_input_ref = self.concealed(&mutation.from_input_ref);
+        mutation.to_input_ref = self.concealed(&mutation.to_input_ref);
         let changed = json!({
             "mutation_id": mutation.mutation_id,
             "source_type": mutation.source_type,

@@ -35,7 +35,11 @@ pub(super) struct Mapped {
 pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Mapped {
     let Executed { tool, execution } = match executed {
         Ok(executed) => executed,
-        Err(refusal) => return Mapped { error: Some(refusal), ..Mapped::default() },
+        Err(refusal) => {
+            let mut mapped = Mapped { error: Some(refusal), ..Mapped::default() };
+            journey.redact(&mut mapped);
+            return mapped;
+        }
     };
     if journey.trail.has_partial_result() {
         journey.pass_through(Status::PartialResult, "the tool gave a partial result");
@@ -57,6 +61,8 @@ pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>
     mapped.ran = true;
     mapped.usage = Some(execution.usage);
     mapped.content.extend(execution.logs);
+    journey.redaction.received(execution.redacted);
+    journey.redact(&mut mapped);
     mapped
 }
 

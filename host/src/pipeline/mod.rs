@@ -11,6 +11,7 @@ mod permission;
 mod persist;
 mod post_hooks;
 mod pre_hooks;
+mod redaction;
 mod resolve;
 mod schedule;
 mod schema_gate;
@@ -28,6 +29,7 @@ use crate::journal::{Held, Kept, Listener, PayloadStore};
 use crate::policy::{Explanation, Grants, Limits, Policy};
 use crate::record::{CallRecord, Input, Refusal};
 use crate::scheduler::Scheduler;
+use crate::secret::SecretStore;
 
 pub use approval::Desk;
 use execute::Executed;
@@ -44,6 +46,7 @@ pub struct Services {
     pub desk: Option<Desk>,
     /// Folders of the host's own state, canonical: no grant may reach them.
     pub protected: Vec<PathBuf>,
+    pub secrets: SecretStore,
     pub listeners: Arc<[Arc<dyn Listener>]>,
     /// `source` of every event: `hotcell/<version>`.
     pub source: Arc<str>,

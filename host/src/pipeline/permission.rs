@@ -1,4 +1,4 @@
-//! Phase 7: permission_denied, capability_gap, schema_validation_failed, hook_blocked.
+//! Phase 7: permission_denied, credential_missing, capability_gap, schema_validation_failed, hook_blocked.
 
 use std::sync::Arc;
 
@@ -23,8 +23,10 @@ pub(super) struct Permitted {
 pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Permitted, Refusal> {
     let Prepared { tool, input } = prepared;
     check_call_input(journey, &tool, &input)?;
-    journey.invocation.permission_input = Some(input.to_value());
-    journey.invocation.permission_input_ref = Some(input.reference().to_owned());
+    journey.invocation.permission_input = Some(journey.shown(&input));
+    journey.invocation.permission_input_ref = Some(journey.reference(&input));
+    // Nobody decides on a call that could not run.
+    journey.redaction.check_secrets()?;
     request_hooks(journey, &tool, &input).await?;
     let Verdict { decision, outcome } = verdict(journey, &tool, &input).await;
     let permit = match outcome {
@@ -65,9 +67,8 @@ pub(super) async fn announce(
 
 /// The call goes on with what `permit` carries.
 pub(super) fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) -> Permitted {
-    let input = permit.call_input();
-    journey.invocation.call_input = Some(input.to_value());
-    journey.invocation.call_input_ref = Some(input.reference().to_owned());
+    journey.invocation.call_input = Some(journey.shown(permit.call_input()));
+    journey.invocation.call_input_ref = Some(journey.reference(permit.call_input()));
     Permitted { tool, permit }
 }
 
@@ -118,6 +119,7 @@ pub(super) async fn verdict(journey: &Journey<'_>, tool: &Tool, input: &Input) -
 pub(super) async fn explain(journey: &Journey<'_>, prepared: &Prepared) -> Result<Explanation, Refusal> {
     let Prepared { tool, input } = prepared;
     check_call_input(journey, tool, input)?;
+    journey.redaction.check_secrets()?;
     let classified = classify(journey, tool, input).await;
     Ok(policy::explain(&case(journey, tool, input, classified)))
 }

@@ -1,5 +1,7 @@
 //! Phase 6: hook_blocked.
 
+use serde_json::Value;
+
 use crate::hook::{HookOutput, Registration};
 use crate::record::{HookEvent, Input, InputMutation, MutationSource, Refusal, Status};
 
@@ -18,7 +20,8 @@ pub(super) async fn run(journey: &mut Journey<'_>, prepared: Prepared) -> Result
     for hook in hearing {
         journey.heed_cancellation()?;
         let outputs = hooks::ask(journey, &tool, hook, event, &input).await?;
-        input = apply(journey, hook, outputs, input)?;
+        let shown = journey.shown(&input);
+        input = apply(journey, hook, outputs, input, &shown)?;
     }
     Ok(Prepared { tool, input })
 }
@@ -28,11 +31,19 @@ fn apply(
     hook: &Registration,
     outputs: Vec<HookOutput>,
     input: Input,
+    shown: &Value,
 ) -> Result<Input, Refusal> {
     let mut input = input;
     for output in outputs {
         match output {
-            HookOutput::UpdatedInput(value) if input.value() != Ok(&value) => {
+            HookOutput::UpdatedInput(value) => {
+                let value = match input.value() {
+                    Ok(original) => Journey::restored(value, shown, original),
+                    Err(_) => value,
+                };
+                if input.value() == Ok(&value) {
+                    continue;
+                }
                 let updated = Input::from_value(value);
                 let id = journey.invocation.invocation_id;
                 let reason = "updated_input of a hook";

@@ -13,6 +13,7 @@ use super::persist::Persisted;
 /// The terminal result, status and events.
 pub(super) fn emit(mut journey: Journey<'_>, persisted: Persisted) -> CallRecord {
     let Persisted { result_id, mapped, resource_refs } = persisted;
+    journey.redact_records();
     let status = terminal_status(&journey, &mapped);
     let reason = mapped.error.as_ref().map(|error| error.code.to_owned());
     // `terminal_status` gives a status that can be reached.
@@ -105,7 +106,7 @@ pub(super) fn envelope(journey: &Journey<'_>, mapped: Mapped) -> ToolResult {
         artifact_refs: Vec::new(),
         policy_refs: Vec::new(),
         persistence_refs: journey.persistence.iter().map(|decision| decision.decision_id).collect(),
-        redaction_state: journey.redaction_state(),
+        redaction_state: journey.redaction.state().to_owned(),
         error: mapped.error.as_ref().map(|error| error.to_error()),
         input_mutations: journey.mutations.clone(),
         additional_context: journey.additional_context.clone(),

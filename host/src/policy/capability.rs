@@ -6,7 +6,7 @@ use crate::record::{AccessKind, PermissionProfile, digest};
 
 use super::named::mount_of;
 use super::network::Origin;
-use super::{Grants, Network, PathPattern, UrlPattern};
+use super::{Grants, Network, PathPattern, SecretUse, UrlPattern, secret};
 
 /// A folder of the host that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Denial {
 pub struct Capability {
     pub mounts: Vec<Mount>,
     pub denials: Vec<Denial>,
+    /// What requests carry, and where to. The guest sees neither the values nor that they are there.
+    pub secrets: Vec<SecretUse>,
     /// The requests that may be sent.
     pub network: Network,
     /// URLs that stay closed, whatever the network grants allow.
@@ -74,6 +76,9 @@ impl Capability {
             .filter(|(name, _)| profile.environment.iter().any(|wanted| wanted == name) || !guard!("environment"))
             .cloned()
             .collect();
+        if profile.wants(&AccessKind::Credential) {
+            capability.secrets = secret::uses(profile, grants);
+        }
         capability.cwd = grants.cwd.as_deref().and_then(|cwd| capability.guest_path(cwd));
         capability
     }
@@ -88,13 +93,15 @@ impl Capability {
     /// Of values that may be secret it holds digests.
     pub fn canonical(&self) -> Value {
         // Without `..`: a field that is added has to be bound, too.
-        let Self { mounts, denials, network, closed_urls, scratch, environment, cwd } = self;
+        let Self { mounts, denials, secrets, network, closed_urls, scratch, environment, cwd } = self;
         let bytes = |path: &Path| digest(path.as_os_str().as_encoded_bytes());
         let mut mounts: Vec<_> = mounts.iter().map(|m| (m.guest.clone(), bytes(&m.host), m.writable)).collect();
         let mut denials: Vec<_> = denials.iter().map(|d| (bytes(d.what.prefix()), d.what.text(), d.read)).collect();
         let mut closed_urls: Vec<_> = closed_urls.iter().map(UrlPattern::text).collect();
         let mut environment: Vec<_> =
             environment.iter().map(|(name, value)| (name.clone(), digest(value.as_bytes()))).collect();
+        let mut secrets: Vec<_> = secrets.iter().map(|used| format!("{} {:?}", used.grant(), used.placement)).collect();
+        secrets.sort_unstable();
         mounts.sort();
         denials.sort();
         closed_urls.sort_unstable();
@@ -103,6 +110,7 @@ impl Capability {
             "mounts": mounts,
             "denials": denials,
             "network": network.canonical(),
+            "secrets": secrets,
             "closed_urls": closed_urls,
             "scratch": scratch,
             "environment": environment,

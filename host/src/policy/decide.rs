@@ -262,7 +262,7 @@ fn effect(case: &Case<'_>, world: &Capability) -> Option<&'static str> {
         Some("can change things elsewhere")
     } else if profile.has_effect(&WriteEffect::Irreversible) {
         Some("does what cannot be undone")
-    } else if !profile.credential_refs.is_empty() {
+    } else if !world.secrets.is_empty() {
         Some("uses credentials")
     } else {
         None
@@ -315,6 +315,13 @@ fn allow(case: &Case<'_>, looks: &[Look], world: &Capability) -> Ruling {
         if !ruling.rule_refs.iter().any(|known| known == words) {
             ruling.source = ruling.source.or(Some(source));
             ruling.rule_refs.push(words.to_owned());
+        }
+    }
+    for granted in &case.grants.secrets {
+        let used = world.secrets.iter().any(|used| used.name == granted.name && used.origin == granted.origin);
+        if used && !ruling.rule_refs.contains(&granted.rule) {
+            ruling.source = ruling.source.or(Some(granted.source));
+            ruling.rule_refs.push(granted.rule.clone());
         }
     }
     if ruling.source.is_none() && ruling.kind == ReasonType::Rule {

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use crate::record::RuleSource;
 
 use super::place::{canonical, rooted};
-use super::{Denial, NetworkGrants, PathPattern, Provenance};
+use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant};
 
 /// A folder that somebody granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct Grants {
     pub write: Vec<FolderGrant>,
     /// Names and values.
     pub environment: Vec<(String, String)>,
+    /// Names and origins; the values stay in the store until a call needs them.
+    pub secrets: Vec<SecretGrant>,
     pub deny_read: Vec<ClosedPath>,
     pub deny_write: Vec<ClosedPath>,
     pub network: NetworkGrants,
@@ -53,6 +55,7 @@ pub enum GrantWord {
     DenyRead,
     DenyWrite,
     Net,
+    Secret,
     DenyNet,
 }
 
@@ -65,6 +68,7 @@ impl GrantWord {
             Self::DenyRead => ("--deny-read", "deny_read"),
             Self::DenyWrite => ("--deny-write", "deny_write"),
             Self::Net => ("--allow-net", "net"),
+            Self::Secret => ("--allow-secret", "secret"),
             Self::DenyNet => ("--deny-net", "deny_net"),
         };
         said.words(option, entry, spec)
@@ -73,7 +77,8 @@ impl GrantWord {
 
 impl Grants {
     /// Adds what `word` says of `spec`: `HOST` or `HOST=GUEST` for folders, a name for the environment, a path for what is
-    /// closed, a [`super::network::Rule`] for the network. Fails where that is ambiguous, or leads nowhere; an environment variable that is not set grants nothing.
+    /// closed, a [`super::network::Rule`] for the network, `NAME@ORIGIN` for a secret. Fails where that is ambiguous, or leads
+    /// nowhere; an environment variable that is not set grants nothing.
     pub fn add(&mut self, word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<()> {
         let rule = word.words(spec, said);
         self.add_words(word, spec, said, &rule).with_context(|| rule.clone())
@@ -97,6 +102,7 @@ impl Grants {
             GrantWord::DenyRead => self.deny_read.push(closed()?),
             GrantWord::DenyWrite => self.deny_write.push(closed()?),
             GrantWord::Net => self.network.allow(spec, rule, said.source)?,
+            GrantWord::Secret => self.secrets.push(SecretGrant::parse(spec, rule, said.source)?),
             GrantWord::DenyNet => self.network.deny(spec, rule, said.source)?,
         }
         Ok(())
@@ -132,6 +138,12 @@ impl Grants {
         self.add(GrantWord::Net, spec, &Provenance::COMMAND_LINE)
     }
 
+    /// Adds `--allow-secret=NAME@ORIGIN`: requests to exactly that origin may carry the secret `NAME`, if the tool
+    /// declares it. This does not grant the network itself.
+    pub fn allow_secret(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::Secret, spec, &Provenance::COMMAND_LINE)
+    }
+
     /// Adds `--deny-net=SPEC`: such requests are not sent, whatever is allowed.
     pub fn deny_net(&mut self, spec: &str) -> anyhow::Result<()> {
         self.add(GrantWord::DenyNet, spec, &Provenance::COMMAND_LINE)
@@ -150,6 +162,7 @@ impl Grants {
         self.environment.extend(other.environment.iter().cloned());
         self.deny_read.extend(other.deny_read.iter().cloned());
         self.deny_write.extend(other.deny_write.iter().cloned());
+        self.secrets.extend(other.secrets.iter().cloned());
         self.network.extend(&other.network);
         Ok(())
     }

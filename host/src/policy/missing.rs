@@ -11,6 +11,7 @@ pub(super) fn missing(case: &Case<'_>, kind: &AccessKind, capability: &Capabilit
         AccessKind::FileRead => (!capability.mounts.is_empty() || capability.scratch.is_some(), false),
         AccessKind::FileWrite => (!profile.wants_file_write() || capability.is_writable(), true),
         AccessKind::Network => return capability.network.is_empty().then(|| no_network(case, named)),
+        AccessKind::Credential => return missing_secret(case, capability),
         other => return Some(not_grantable(case.declared.tool_id, other)),
     };
     (!covered).then(|| not_granted(case, capability, write))
@@ -64,6 +65,24 @@ fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
     let why = if case.grants.network.is_empty() { "nothing allows it" } else { "what was granted does not cover that" };
     let message = format!("{tool_id} wants to reach {wishes}, and {why}; --allow-net=HOST grants a host");
     denied(ReasonType::Mode, ErrorClass::PermissionDenied, "not_granted", message)
+}
+
+/// The first secret that the profile declares and nobody granted. A profile that asks for credentials and names none
+/// asks for something that does not exist.
+fn missing_secret(case: &Case<'_>, capability: &Capability) -> Option<Ruling> {
+    let (tool_id, refs) = (case.declared.tool_id, &case.declared.profile.credential_refs);
+    let granted = |name: &String| capability.secrets.iter().any(|granted| granted.name == *name);
+    let message = match refs.iter().find(|name| !granted(name)) {
+        Some(name) => format!(
+            "{tool_id} wants to send the secret {name}, and nothing allows it; add --allow-secret={name}@https://HOST to \
+             grant it to one host"
+        ),
+        None if refs.is_empty() => {
+            format!("{tool_id} asks for `credential`, and its profile names none in credential_refs")
+        }
+        None => return None,
+    };
+    Some(Ruling::deny(ReasonType::Mode, Refusal::new(ErrorClass::PermissionDenied, "not_granted", message)))
 }
 
 fn not_grantable(tool_id: &str, kind: &AccessKind) -> Ruling {

@@ -25,6 +25,7 @@ mod provenance;
 mod question;
 mod rules;
 mod sandbox_profile;
+mod secret;
 
 pub use capability::{Capability, Denial, Mount};
 pub use case::{Case, Declared};
@@ -40,3 +41,4 @@ pub use permit::{Permit, Subject};
 pub use provenance::Provenance;
 pub use question::{Brief, Question, Touches};
 pub use rules::{Policy, Rule, RuleWords};
+pub use secret::{Placement, SecretGrant, SecretUse};

@@ -1,6 +1,6 @@
 use crate::record::{Input, RiskLevel, RuleSource};
 
-use super::{Capability, Limits, Mount, Permit, Subject};
+use super::{Capability, Limits, Mount, Permit, SecretUse, Subject};
 
 /// A call that may run only once somebody says so. It carries what the permit would carry, sealed like it: a permit
 /// comes of a question in this room alone, and a question cannot be copied, stored or made elsewhere.
@@ -37,7 +37,7 @@ pub struct Touches {
     pub writes: Vec<Mount>,
     /// What may be sent, and where: `GET+HEAD@https://api.example.com:443`.
     pub network: Vec<String>,
-    /// Names, never values.
+    /// Names, never values, and where they may be sent: `API_KEY@https://api.example.com`.
     pub secrets: Vec<String>,
     /// Names, never values.
     pub environment: Vec<String>,
@@ -48,7 +48,9 @@ impl Touches {
         let (writes, reads) = capability.mounts.iter().cloned().partition(|mount| mount.writable);
         let environment = capability.environment.iter().map(|(name, _)| name.clone()).collect();
         let network = capability.network.allowed().iter().map(ToString::to_string).collect();
-        Self { reads, writes, network, environment, ..Self::default() }
+        let mut secrets: Vec<String> = capability.secrets.iter().map(SecretUse::grant).collect();
+        secrets.dedup();
+        Self { reads, writes, network, secrets, environment }
     }
 }
 

@@ -111,6 +111,8 @@ pub struct Plan {
     /// The texts, because their bytes count.
     pub model_input: String,
     pub permission_input: String,
+    /// `permission_input` as it may be shown, where something in it must not be.
+    pub shown_input: Option<String>,
     pub additional_context: Vec<Value>,
     /// How the door that took the call can make its request again: its own words. Without it only the process that
     /// asked can run the call.

@@ -1,14 +1,17 @@
 //! Compiled components on disk. Deserialising code is running it, so every entry carries an authentication code made
 //! with a key that only this user can read, over the digest of the component, the engine's settings and the code.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
+
+use crate::secret::private_file::{self, KEY_BYTES};
 
 use super::file_state::FileState;
 
@@ -25,8 +28,8 @@ pub(super) struct Cache {
     dir: PathBuf,
     /// Where notes lie: which component a file held, and that its entry was authenticated.
     notes: PathBuf,
-    key: [u8; 32],
-    note_key: [u8; 32],
+    key: Zeroizing<[u8; KEY_BYTES]>,
+    note_key: Zeroizing<[u8; KEY_BYTES]>,
     compatibility: blake3::Hash,
 }
 
@@ -63,10 +66,16 @@ fn path_of(file: &File, path: PathBuf) -> PathBuf {
 
 impl Cache {
     pub(super) fn open(dir: &Path, key_file: &Path, compatibility: blake3::Hash) -> anyhow::Result<Self> {
-        private_folder(dir)?;
-        let key = read_or_make_key(key_file)?;
-        let note_key = blake3::derive_key("hotcell 2026-11 notes on component files", &key);
-        Ok(Self { dir: dir.to_owned(), notes: dir.with_extension("notes"), key, note_key, compatibility })
+        private_file::make_folder(dir)?;
+        let key = private_file::read_or_make_key(key_file).context("remove it, and a new one is made")?;
+        let note_key = blake3::derive_key("hotcell 2026-11 notes on component files", &key[..]);
+        Ok(Self {
+            dir: dir.to_owned(),
+            notes: dir.with_extension("notes"),
+            key,
+            note_key: Zeroizing::new(note_key),
+            compatibility,
+        })
     }
 
     /// The entry of the component in the file `path`, if both files were read and authenticated before and are in the
@@ -94,7 +103,7 @@ impl Cache {
             return;
         }
         let write = || -> anyhow::Result<()> {
-            private_folder(&self.notes)?;
+            private_file::make_folder(&self.notes)?;
             let mut file = tempfile::NamedTempFile::new_in(&self.notes)?;
             file.write_all(name.as_bytes())?;
             file.write_all(self.note(path, component, name, &entry.state).as_bytes())?;
@@ -200,55 +209,4 @@ fn open_private(path: &Path) -> Option<File> {
 #[allow(clippy::cast_possible_wrap, reason = "a small set of flags")]
 fn no_follow() -> i32 {
     rustix::fs::OFlags::NOFOLLOW.bits() as i32
-}
-
-/// A folder that only its owner can enter.
-fn private_folder(dir: &Path) -> anyhow::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .with_context(|| format!("make the folder {}", dir.display()))
-}
-
-fn read_or_make_key(path: &Path) -> anyhow::Result<[u8; 32]> {
-    if let Some(key) = read_key(path)? {
-        return Ok(key);
-    }
-    if let Some(parent) = path.parent() {
-        private_folder(parent)?;
-    }
-    let mut key = [0; 32];
-    rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty()).context("make a key")?;
-    let parent = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().permissions(private()).tempfile_in(parent).context("make a key file")?;
-    file.write_all(&key).context("write a key file")?;
-    match file.persist_noclobber(path) {
-        Ok(_) => Ok(key),
-        // Another process was first: its key is the one.
-        Err(_) => read_key(path)?.with_context(|| format!("read the key file {}", path.display())),
-    }
-}
-
-fn private() -> fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o600)
-}
-
-fn read_key(path: &Path) -> anyhow::Result<Option<[u8; 32]>> {
-    use std::os::unix::fs::MetadataExt;
-    let mut file = match OpenOptions::new().read(true).custom_flags(no_follow()).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("open the key file {}", path.display())),
-    };
-    let metadata = file.metadata().context("look at the key file")?;
-    if metadata.mode() & 0o077 != 0 {
-        bail!("the key file {} can be read by others; remove it, a new one is made", path.display());
-    }
-    let mut key = Vec::with_capacity(32);
-    Read::by_ref(&mut file).take(33).read_to_end(&mut key).context("read the key file")?;
-    match <[u8; 32]>::try_from(key) {
-        Ok(key) => Ok(Some(key)),
-        Err(_) => bail!("the key file {} is damaged; remove it, a new one is made", path.display()),
-    }
 }

@@ -17,7 +17,7 @@ use super::bindings::classifying::exports::hotcell::tool::classification::Claim;
 use super::bindings::tool::exports::hotcell::tool::guest::{Call, Outcome, Output};
 use super::bindings::tool::hotcell::tool::types as wit;
 use super::component::LoadedComponent;
-use super::egress::{Egress, Gate, Uplink};
+use super::egress::{Credentials, Egress, Gate, Uplink};
 use super::engine::{Engine, WASM_STACK_BYTES};
 use super::state::State;
 use super::trap::{self, Circumstances, Stop};
@@ -39,13 +39,12 @@ pub(super) async fn invoke(
 ) -> Execution {
     let limits = permit.limits();
     let grace = component.imports_interface("hotcell:tool/cancellation").then_some(grace);
-    let observer = Arc::clone(&run.observer);
-    let gate = component.imports_interface("wasi:http/outgoing-handler").then(|| {
-        let network = permit.capability().network.clone();
-        Arc::new(Gate::new(network, limits.network.clone(), Arc::clone(uplink), Arc::clone(&observer)))
+    let gate =
+        component.imports_interface("wasi:http/outgoing-handler").then(|| gate(uplink, &permit, &run)).transpose();
+    let state = gate.map_err(wasmtime::Error::from_anyhow).and_then(|gate| {
+        let (cancellation, observer) = (run.cancellation.clone(), Arc::clone(&run.observer));
+        State::new(permit.capability(), engine.scratch_dir(), limits, cancellation, observer, Egress::new(gate))
     });
-    let (cancellation, egress) = (run.cancellation.clone(), Egress::new(gate));
-    let state = State::new(permit.capability(), engine.scratch_dir(), limits, cancellation, observer, egress);
     let mut store = match state.and_then(|state| open(engine, state, limits)) {
         Ok(store) => store,
         Err(error) => return not_started(&error, limits),
@@ -66,6 +65,14 @@ pub(super) async fn invoke(
         bounded(work, limits.wall, &run.cancellation, grace).await
     };
     close(store, result, limits, &run)
+}
+
+/// What stands between this call and the network.
+fn gate(uplink: &Arc<Uplink>, permit: &Permit, run: &Run) -> anyhow::Result<Arc<Gate>> {
+    let capability = permit.capability();
+    let credentials = Credentials::new(&capability.secrets, run.secrets.clone())?;
+    let (network, limits) = (capability.network.clone(), permit.limits().network.clone());
+    Ok(Arc::new(Gate::new(network, credentials, limits, Arc::clone(uplink), Arc::clone(&run.observer))))
 }
 
 /// Asks the component what it is.
@@ -230,9 +237,11 @@ fn close(mut store: Store<State>, result: wasmtime::Result<Outcome>, limits: &Li
         }
         Err(error) => Err(verdict(&error, &store, limits)),
     };
-    let outcome = heed_denials(outcome, store.data().egress.gate());
+    let gate = store.data().egress.gate();
+    let redacted = gate.is_some_and(Gate::redacted);
+    let outcome = heed_denials(outcome, gate);
     let logs = store.into_data().logs.into_content();
-    Execution { outcome, usage, logs }
+    Execution { outcome, usage, logs, redacted }
 }
 
 fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
@@ -242,7 +251,7 @@ fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
         "something that was granted is not there any more, or cannot be opened",
     )
     .detail(format!("{error:#}"));
-    Execution { outcome: Err(refusal), usage: blank(limits), logs: Vec::new() }
+    Execution { outcome: Err(refusal), usage: blank(limits), logs: Vec::new(), redacted: false }
 }
 
 pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {

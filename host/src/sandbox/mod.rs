@@ -198,7 +198,9 @@ impl Executor for Sandbox {
                 Ok(component) => {
                     call::invoke(&self.engine, &self.uplink, &component, self.cancel_grace, permit, run).await
                 }
-                Err(refusal) => Execution { outcome: Err(refusal), usage: Default::default(), logs: Vec::new() },
+                Err(refusal) => {
+                    Execution { outcome: Err(refusal), usage: Default::default(), logs: Vec::new(), redacted: false }
+                }
             }
         })
     }

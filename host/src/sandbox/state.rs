@@ -8,8 +8,8 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use crate::executor::{Cancellation, GuestProgress, Observer};
 use crate::policy::{Capability, Limits};
 
-use super::filesystem::Rules;
 use super::egress::Egress;
+use super::filesystem::Rules;
 use super::limiter::Limiter;
 use super::logs::Logs;
 use super::scratch::Scratch;

@@ -3,7 +3,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use crate::host::{Kept, Summary, Whitespace, visible};
-use crate::record::InvocationId;
+use crate::record::{Answer, Approval, InvocationId};
 
 use super::super::exit::Exit;
 use super::super::show;
@@ -48,8 +48,8 @@ pub(super) fn record(kept: &Kept) -> anyhow::Result<Value> {
     let result: Option<Value> = kept.result.as_deref().map(serde_json::from_str).transpose()?;
     Ok(json!({
         "state": kept.state,
-        "approval": kept.approval,
-        "answer": kept.answer,
+        "approval": approval(kept),
+        "answer": answer(kept),
         "invocation": kept.invocation,
         "decisions": kept.history.decisions,
         "mutations": kept.history.mutations,
@@ -59,14 +59,30 @@ pub(super) fn record(kept: &Kept) -> anyhow::Result<Value> {
     }))
 }
 
+/// The approval as it may be shown.
+fn approval(kept: &Kept) -> Approval {
+    let mut approval = kept.approval.clone();
+    if let Some(shown) = &approval.plan.shown_input {
+        approval.plan.permission_input.clone_from(shown);
+        approval.plan.model_input.clone_from(shown);
+    }
+    approval
+}
+
+/// The answer as it may be shown: an edit of arguments that are not shown is not shown either.
+fn answer(kept: &Kept) -> Option<Answer> {
+    let hidden = kept.approval.plan.shown_input.is_some();
+    kept.answer.clone().map(|answer| Answer { edit: answer.edit.filter(|_| !hidden), ..answer })
+}
+
 fn for_people(kept: &Kept, full: bool) -> String {
     let one_line = |text: &str| visible(text, Whitespace::WrittenOut);
     let mut text: String = kept.approval.prompt.iter().filter_map(|block| block.as_text()).collect();
     if full {
-        text.push_str(&format!("  in full    {}\n", one_line(&kept.approval.plan.permission_input)));
+        text.push_str(&format!("  in full    {}\n", one_line(&approval(kept).plan.permission_input)));
     }
     text.push_str(&format!("  now        {}, {}\n", kept.state, kept.invocation.status().as_str()));
-    if let Some(answer) = &kept.answer {
+    if let Some(answer) = &answer(kept) {
         let verb = if answer.approved { "approved" } else { "denied" };
         let by = one_line(&answer.approver);
         text.push_str(&format!(

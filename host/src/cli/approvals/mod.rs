@@ -74,7 +74,7 @@ enum Command {
 impl Approvals {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let desk = Desk { journal: Journal::new(home.journal()), home };
+        let desk = Desk { journal: Journal::new(home.journal(), home.journal_key()), home };
         let done = match self.command {
             Command::List { all, json } => desk.list(all, json),
             Command::Show { id, full, json } => desk.show(id, full, json),

@@ -33,18 +33,17 @@ impl Store {
     /// Gives `answer` to the call `id`. Of any number who answer at once, one is taken.
     pub fn answer(&mut self, id: InvocationId, answer: &Answer) -> Result<Given, StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let Some(standing) = super::read::standing(&transaction, id)? else { return Ok(Given::Unknown) };
+        let Some(standing) = super::read::standing(&transaction, &self.key, id)? else { return Ok(Given::Unknown) };
         let now = Timestamp::now().unix_millis();
         let state = if answer.approved { ApprovalState::Approved } else { ApprovalState::Rejected };
         if answer.approved && standing.approval.actor_ref.as_deref() == Some(answer.approver.as_str()) {
             return Ok(Given::OwnCall);
         }
-        let text = entry::write(answer)?;
-        let seal = entry::seal(&[&id.to_string(), &text]);
+        let sealed = entry::seal(&self.key, &entry::answer_to(id), answer)?;
         let taken = transaction.execute(
-            "UPDATE approvals SET state = ?2, answer = ?3, answer_seal = ?4
-             WHERE invocation = ?1 AND state = 'pending' AND expires_at > ?5",
-            params![id.to_string(), state.as_str(), text, seal, now],
+            "UPDATE approvals SET state = ?2, answer = ?3
+             WHERE invocation = ?1 AND state = 'pending' AND expires_at > ?4",
+            params![id.to_string(), state.as_str(), sealed, now],
         )?;
         if taken == 1 {
             transaction.commit()?;

@@ -43,12 +43,11 @@ impl Store {
         put_history(&transaction, asking.approval.invocation_id, &asking.history)?;
         let approval = &asking.approval;
         let (id, binding) = (approval.invocation_id.to_string(), approval.binding.digest());
-        let record = entry::write(approval)?;
-        let seal = entry::seal(&[&id, &binding, &record]);
+        let record = entry::seal(&self.key, &entry::question_of(approval.invocation_id, &binding), approval)?;
         transaction.execute(
-            "INSERT INTO approvals (invocation, state, binding, actor, asked_at, expires_at, record, seal)
-             VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![id, binding, approval.actor_ref, now, approval.expires_at.unix_millis(), record, seal],
+            "INSERT INTO approvals (invocation, state, binding, actor, asked_at, expires_at, record)
+             VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6)",
+            params![id, binding, approval.actor_ref, now, approval.expires_at.unix_millis(), record],
         )?;
         transaction.commit()?;
         Ok(())

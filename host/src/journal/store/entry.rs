@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
-use crate::record::digest;
+use crate::record::InvocationId;
+use crate::secret::SealingKey;
 
 use super::StoreError;
 
@@ -17,16 +19,26 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("a record cannot be read: {error}")))
 }
 
-/// Shows when something that an approval rests on was changed behind the store's back. It is no defence against its
-/// owner, who could write a new one.
-pub(super) fn seal(parts: &[&str]) -> String {
-    digest(parts.join("\n").as_bytes())
+/// `record` as nobody reads or changes it without the key, bound to its place: for what would run, arguments and all.
+pub(super) fn seal(key: &SealingKey, place: &str, record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    let text = Zeroizing::new(write(record)?);
+    key.seal(place, text.as_bytes()).map_err(|error| StoreError::Unavailable(format!("{error:#}")))
 }
 
-/// Holds `parts` against the seal that was stored with them.
-pub(super) fn check_seal(seal_text: &str, parts: &[&str]) -> Result<(), StoreError> {
-    match seal(parts) == seal_text {
-        true => Ok(()),
-        false => Err(StoreError::Damaged("an approval is not what was stored".to_owned())),
-    }
+/// The record that was sealed for `place`.
+pub(super) fn open<T: DeserializeOwned>(key: &SealingKey, place: &str, sealed: &[u8]) -> Result<T, StoreError> {
+    let damaged = |_| StoreError::Damaged("an approval is not what was stored, or its key is another one".to_owned());
+    let text = key.open(place, sealed).map_err(damaged)?;
+    // Errors of the parser quote what they read.
+    serde_json::from_slice(&text).map_err(|_| StoreError::Damaged("an approval cannot be read".to_owned()))
+}
+
+/// Where an approval lies: it opens nowhere else.
+pub(super) fn question_of(id: InvocationId, binding: &str) -> String {
+    format!("hotcell approval {id} {binding}")
+}
+
+/// Where the answer to it lies.
+pub(super) fn answer_to(id: InvocationId) -> String {
+    format!("hotcell answer {id}")
 }

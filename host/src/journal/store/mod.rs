@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 
 use crate::record::{ErrorClass, Refusal};
+use crate::secret::SealingKey;
 
 pub use answer::{Claim, Given};
 pub use ask::{Asking, History};
@@ -85,13 +86,15 @@ pub struct Journal(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     dir: PathBuf,
+    key_file: PathBuf,
     store: Mutex<Option<Store>>,
 }
 
 impl Journal {
-    /// The journal in the folder `dir`, which is made when the first call is stored.
-    pub fn new(dir: PathBuf) -> Self {
-        Self(Arc::new(Inner { dir, store: Mutex::new(None) }))
+    /// The journal in the folder `dir`, with the key in `key_file` that seals what would run. Both are made when the first
+    /// call is stored.
+    pub fn new(dir: PathBuf, key_file: PathBuf) -> Self {
+        Self(Arc::new(Inner { dir, key_file, store: Mutex::new(None) }))
     }
 
     pub fn dir(&self) -> &Path {
@@ -108,9 +111,15 @@ impl Journal {
         let mut kept = self.0.store.lock().unwrap_or_else(PoisonError::into_inner);
         let store = match kept.take() {
             Some(store) => kept.insert(store),
-            None => kept.insert(Store { connection: schema::open(&self.0.dir)? }),
+            None => kept.insert(self.open()?),
         };
         work(store)
+    }
+
+    fn open(&self) -> Result<Store, StoreError> {
+        let connection = schema::open(&self.0.dir)?;
+        let key = SealingKey::read_or_make(&self.0.key_file);
+        Ok(Store { connection, key: key.map_err(|error| StoreError::Unavailable(format!("{error:#}")))? })
     }
 
     /// Works on the store, and waits for the disk on a thread of its own.
@@ -130,4 +139,6 @@ impl Journal {
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
+    /// Seals what would run, and what was answered.
+    key: SealingKey,
 }

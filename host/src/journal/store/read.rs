@@ -2,9 +2,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::record::{
-    Answer, Approval, ApprovalState, InvocationId, Timestamp, ToolInvocation,
-};
+use crate::record::{Answer, Approval, ApprovalState, InvocationId, Timestamp, ToolInvocation};
+
+use crate::secret::SealingKey;
 
 use super::ask::History;
 use super::{Store, StoreError, entry};
@@ -47,13 +47,15 @@ pub struct Summary {
 impl Store {
     /// Where the approval `id` stands; nothing if there is none.
     pub fn standing(&mut self, id: InvocationId) -> Result<Option<Standing>, StoreError> {
-        standing(&self.connection, id)
+        standing(&self.connection, &self.key, id)
     }
 
     /// Everything that is stored of the call `id`; nothing if nobody was asked about it.
     pub fn kept(&mut self, id: InvocationId) -> Result<Option<Kept>, StoreError> {
         let transaction = self.connection.transaction()?;
-        let Some(Standing { approval, state, answer }) = standing(&transaction, id)? else { return Ok(None) };
+        let Some(Standing { approval, state, answer }) = standing(&transaction, &self.key, id)? else {
+            return Ok(None);
+        };
         let key = id.to_string();
         let one = |sql: &str| transaction.query_row(sql, [&key], |row| row.get::<_, String>(0)).optional();
         let invocation = one("SELECT record FROM invocations WHERE id = ?1")?
@@ -64,9 +66,21 @@ impl Store {
             answer,
             invocation: entry::read(&invocation)?,
             history: History {
-                decisions: all(&transaction, "SELECT record FROM decisions WHERE invocation = ?1 ORDER BY ordinal", &key)?,
-                mutations: all(&transaction, "SELECT record FROM mutations WHERE invocation = ?1 ORDER BY ordinal", &key)?,
-                hook_runs: all(&transaction, "SELECT record FROM hook_runs WHERE invocation = ?1 ORDER BY ordinal", &key)?,
+                decisions: all(
+                    &transaction,
+                    "SELECT record FROM decisions WHERE invocation = ?1 ORDER BY ordinal",
+                    &key,
+                )?,
+                mutations: all(
+                    &transaction,
+                    "SELECT record FROM mutations WHERE invocation = ?1 ORDER BY ordinal",
+                    &key,
+                )?,
+                hook_runs: all(
+                    &transaction,
+                    "SELECT record FROM hook_runs WHERE invocation = ?1 ORDER BY ordinal",
+                    &key,
+                )?,
                 events: all(&transaction, "SELECT record FROM events WHERE invocation = ?1 ORDER BY ordinal", &key)?,
             },
             result: one("SELECT record FROM results WHERE invocation = ?1")?,
@@ -82,7 +96,7 @@ impl Store {
         )?;
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
-            let Some(Standing { approval, state, .. }) = standing(&self.connection, id)? else { continue };
+            let Some(Standing { approval, state, .. }) = standing(&self.connection, &self.key, id)? else { continue };
             let status =
                 self.connection
                     .query_row("SELECT status FROM invocations WHERE id = ?1", [id.to_string()], |row| row.get(0))?;
@@ -119,21 +133,23 @@ impl Store {
     }
 }
 
-/// Reads an approval, and holds it against its seals.
-pub(super) fn standing(connection: &Connection, id: InvocationId) -> Result<Option<Standing>, StoreError> {
-    let key = id.to_string();
-    type Row = (String, String, i64, String, String, Option<String>, Option<String>);
+/// Reads an approval, and opens its seals.
+pub(super) fn standing(
+    connection: &Connection,
+    key: &SealingKey,
+    id: InvocationId,
+) -> Result<Option<Standing>, StoreError> {
+    type Row = (String, String, i64, Vec<u8>, Option<Vec<u8>>);
     let row: Option<Row> = connection
         .query_row(
-            "SELECT state, binding, expires_at, record, seal, answer, answer_seal FROM approvals WHERE invocation = ?1",
-            [&key],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?)),
+            "SELECT state, binding, expires_at, record, answer FROM approvals WHERE invocation = ?1",
+            [id.to_string()],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
         )
         .optional()?;
-    let Some((state, binding, expires_at, record, seal, answer, answer_seal)) = row else { return Ok(None) };
+    let Some((state, binding, expires_at, record, answer)) = row else { return Ok(None) };
     let damaged = |what: &str| StoreError::Damaged(what.to_owned());
-    entry::check_seal(&seal, &[&key, &binding, &record])?;
-    let approval: Approval = entry::read(&record)?;
+    let approval: Approval = entry::open(key, &entry::question_of(id, &binding), &record)?;
     let same = approval.invocation_id == id
         && approval.binding.digest() == binding
         && approval.expires_at.unix_millis() == expires_at;
@@ -141,14 +157,7 @@ pub(super) fn standing(connection: &Connection, id: InvocationId) -> Result<Opti
         return Err(damaged("an approval is not what was stored"));
     }
     let state = ApprovalState::parse(&state).ok_or_else(|| damaged("an approval has an unknown state"))?;
-    let answer = match (answer, answer_seal) {
-        (Some(text), Some(seal)) => {
-            entry::check_seal(&seal, &[&key, &text])?;
-            Some(entry::read::<Answer>(&text)?)
-        }
-        (None, None) => None,
-        _ => return Err(damaged("an answer has no seal")),
-    };
+    let answer: Option<Answer> = answer.map(|sealed| entry::open(key, &entry::answer_to(id), &sealed)).transpose()?;
     let answered = answer.as_ref().map(|answer| answer.approved);
     let wanted = match state {
         ApprovalState::Approved | ApprovalState::Claimed | ApprovalState::Done => Some(true),

@@ -44,8 +44,7 @@ const MIGRATIONS: [&str; 1] = ["
             ('pending', 'approved', 'rejected', 'expired', 'withdrawn', 'claimed', 'done')),
         binding TEXT NOT NULL, actor TEXT,
         asked_at INTEGER NOT NULL, expires_at INTEGER NOT NULL,
-        record TEXT NOT NULL, seal TEXT NOT NULL,
-        answer TEXT, answer_seal TEXT,
+        record BLOB NOT NULL, answer BLOB,
         CHECK (state NOT IN ('approved', 'rejected', 'claimed', 'done') OR answer IS NOT NULL)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX approvals_by_state ON approvals (state, expires_at);

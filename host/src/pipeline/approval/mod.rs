@@ -18,8 +18,8 @@ use crate::catalog::Tool;
 use crate::journal::{Asking, Held, Journal, Role};
 use crate::policy::{Outcome, Permit, Question};
 use crate::record::{
-    Approval, Behavior, ErrorClass, EventType, PermissionDecision, Plan, ReasonType, Refusal, RuleSource, SessionRule,
-    Status, Timestamp,
+    Approval, Behavior, Binding, ErrorClass, EventType, PermissionDecision, Plan, ReasonType, Refusal, RuleSource,
+    SessionRule, Status, Timestamp,
 };
 
 use super::journey::Journey;
@@ -54,6 +54,7 @@ pub(super) async fn ask(
         permission::announce(journey, &tool, question.call_input(), decision).await?;
         return Err(nobody_to_ask(&question));
     };
+    let shown = journey.shown_input(question.call_input());
     let actor = journey.request.actor_ref.as_deref();
     let binding = bind(&tool, question.capability(), question.limits(), question.call_input(), actor);
     let session = journey.request.approval.session.id();
@@ -72,7 +73,7 @@ pub(super) async fn ask(
         component: tool.component(),
         brief: question.brief(),
         capability: question.capability(),
-        arguments: question.call_input(),
+        arguments: &shown,
         actor,
         can_remember: session.is_some(),
         expires_at,
@@ -90,6 +91,7 @@ pub(super) async fn ask(
             tool: journey.request.tool.clone(),
             model_input: journey.request.input.text().to_owned(),
             permission_input: question.call_input().text().to_owned(),
+            shown_input: (!shown.is(question.call_input())).then(|| shown.text().to_owned()),
             additional_context: journey.additional_context.clone(),
             origin: journey.request.approval.origin.clone(),
         },
@@ -114,13 +116,12 @@ async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval)
     let held = held.ok_or_else(|| Refusal::host_fault("another process has the id of a new call"))?;
     journey.advance(Status::AwaitingApproval)?;
     journey.invocation.extra.insert("approval_request_ref".to_owned(), json!(id));
-    let data = json!({ "approval_request_ref": id, "expires_at": approval.expires_at, "binding": approval.binding });
+    let arguments = journey.concealed(&approval.binding.arguments);
+    let binding = Binding { arguments, ..approval.binding.clone() };
+    let data = json!({ "approval_request_ref": id, "expires_at": approval.expires_at, "binding": binding });
     let (events, event) = journey.trail.prepare(EventType::PermissionRequested, data);
-    let asking = Asking {
-        approval: approval.clone(),
-        invocation: journey.invocation.clone(),
-        history: journey.history(events),
-    };
+    let asking =
+        Asking { approval: approval.clone(), invocation: journey.invocation.clone(), history: journey.history(events) };
     journal.run(move |store| store.ask(&asking)).await?;
     journey.asked = Some(Asked { journal: journal.clone(), approval, held });
     journey.trail.announce(event);

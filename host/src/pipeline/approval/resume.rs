@@ -5,6 +5,7 @@ use crate::record::{ApprovalState, Behavior, ErrorClass, Input, Refusal, Timesta
 
 use super::super::journey::Journey;
 use super::super::permission::{self, Permitted};
+use super::super::redaction;
 use super::{expired, permit_of, settle};
 use crate::journal::Kept;
 
@@ -17,6 +18,8 @@ pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -
     journey.heed_cancellation()?;
     let tool = journey.services.catalog.resolve(&journey.request.tool)?;
     journey.tool = Some(Arc::clone(&tool));
+    redaction::begin(journey, &tool)?;
+    journey.redaction.check_secrets()?;
     let input = Input::from_text(kept.approval.plan.permission_input.as_str());
     permission::request_hooks(journey, &tool, &input).await?;
     let verdict = permission::verdict(journey, &tool, &input).await;

@@ -30,7 +30,7 @@ pub(super) async fn settle(
         let message = format!("the call was not approved{because}");
         return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_rejected", message));
     }
-    let edited = edited(permit.call_input(), &answer)?;
+    let edited = edited(journey, permit.call_input(), &answer)?;
     let approved = decided(journey, &answer, edited.as_ref());
     permission::announce(journey, &tool, edited.as_ref().unwrap_or(permit.call_input()), approved).await?;
     let permit = match edited {
@@ -44,13 +44,20 @@ pub(super) async fn settle(
     Ok(permission::admit(journey, tool, permit))
 }
 
-/// The approver's input, where it is another one than was asked about.
-fn edited(asked: &Input, answer: &Answer) -> Result<Option<Input>, Refusal> {
+/// The approver's input, where it is another one than was asked about. What they were not shown stays as it was.
+fn edited(journey: &mut Journey<'_>, asked: &Input, answer: &Answer) -> Result<Option<Input>, Refusal> {
     let Some(text) = &answer.edit else { return Ok(None) };
-    let input = Input::from_text(text.as_str());
+    let mut input = Input::from_text(text.as_str());
     let value = input.value().map_err(|error| edit_invalid(&format!("it is not JSON: {error}")))?;
-    let same = asked.value().is_ok_and(|asked| asked == value);
-    Ok((!same).then_some(input))
+    let Ok(original) = asked.value() else { return Ok(Some(input)) };
+    let restored = Journey::restored(value.clone(), &journey.shown(asked), original);
+    if restored == *original {
+        return Ok(None);
+    }
+    if restored != *value {
+        input = Input::from_value(restored);
+    }
+    Ok(Some(input))
 }
 
 fn edit_invalid(why: &str) -> Refusal {
@@ -90,6 +97,8 @@ async fn edit(
 
 /// Takes the run that was approved. From here on the call can end without running, but never run again.
 async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: bool) -> Result<(), Refusal> {
+    let events = journey.trail.events();
+    let history = journey.history(events);
     let Some(Asked { journal, approval, .. }) = &journey.asked else {
         return Err(Refusal::host_fault("an answer without a question"));
     };
@@ -100,12 +109,7 @@ async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: 
     });
     let mut approved = journey.invocation.clone();
     approved.advance(Status::Approved, None).map_err(|error| Refusal::host_fault(error.to_string()))?;
-    let claim = Claim {
-        binding: approval.binding.digest(),
-        invocation: approved.clone(),
-        history: journey.history(journey.trail.events()),
-        rule,
-    };
+    let claim = Claim { binding: approval.binding.digest(), invocation: approved.clone(), history, rule };
     if !journal.run(move |store| store.claim(&claim)).await? {
         let message = "the approval cannot be used: it was used before, or its time is up; call again to ask";
         return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_not_open", message));
@@ -115,7 +119,7 @@ async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: 
 }
 
 /// The decision that an answer is.
-fn decided(journey: &Journey<'_>, answer: &Answer, edited: Option<&Input>) -> PermissionDecision {
+fn decided(journey: &mut Journey<'_>, answer: &Answer, edited: Option<&Input>) -> PermissionDecision {
     let (behavior, verb) = match answer.approved {
         true => (Behavior::Allow, "approved"),
         false => (Behavior::Deny, "rejected"),
@@ -124,6 +128,7 @@ fn decided(journey: &Journey<'_>, answer: &Answer, edited: Option<&Input>) -> Pe
     for (name, value) in [("approver", &answer.approver), ("channel", &answer.channel)] {
         extra.insert(name.to_owned(), Value::String(value.clone()));
     }
+    let updated_input = edited.map(|input| journey.shown(input));
     let asked = journey.decisions.last();
     PermissionDecision {
         schema_version: SchemaVersion::default(),
@@ -139,7 +144,7 @@ fn decided(journey: &Journey<'_>, answer: &Answer, edited: Option<&Input>) -> Pe
         },
         rule_refs: Vec::new(),
         policy_refs: Vec::new(),
-        updated_input: edited.map(Input::to_value),
+        updated_input,
         user_modified: edited.is_some(),
         suggested_updates: Vec::new(),
         blocked_path: None,

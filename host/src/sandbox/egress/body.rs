@@ -9,6 +9,8 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 use wasmtime_wasi_http::{Error, WasiBody};
 
+use super::Credentials;
+use super::credentials::BodyScrubber;
 use super::gate::Gate;
 
 /// A guest's body, framed anew: exactly the length that was declared, or chunks. Empty writes and trailers are not sent.
@@ -70,13 +72,31 @@ pub(super) struct Answered {
     /// For all of it.
     deadline: Instant,
     alarm: Pin<Box<Sleep>>,
+    /// There in a call with secrets.
+    scrubber: Option<BodyScrubber>,
 }
 
 impl Answered {
     pub(super) fn new(body: Incoming, gate: Arc<Gate>, patience: Duration, deadline: Instant) -> Self {
-        let mut answered = Self { body, gate, patience, deadline, alarm: Box::pin(tokio::time::sleep_until(deadline)) };
+        let scrubber = gate.credentials.as_ref().map(Credentials::scrub_body);
+        let alarm = Box::pin(tokio::time::sleep_until(deadline));
+        let mut answered = Self { body, gate, patience, deadline, alarm, scrubber };
         answered.rearm();
         answered
+    }
+
+    /// What of `data` the guest may see by now.
+    fn shown(&mut self, data: Bytes) -> Bytes {
+        match &mut self.scrubber {
+            Some(scrubber) => scrubber.push(&data).into(),
+            None => data,
+        }
+    }
+
+    /// What was held back, once there is no more.
+    fn rest(&mut self) -> Option<Bytes> {
+        let rest: Bytes = self.scrubber.take()?.finish().into();
+        (!rest.is_empty()).then_some(rest)
     }
 
     fn rearm(&mut self) {
@@ -98,9 +118,10 @@ impl Body for Answered {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.rearm();
-                    match frame.into_data() {
-                        Ok(data) if !data.is_empty() => return Poll::Ready(Some(Ok(Frame::data(data)))),
-                        _ => {}
+                    let Ok(data) = frame.into_data() else { continue };
+                    let data = self.shown(data);
+                    if !data.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(data))));
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {
@@ -111,7 +132,7 @@ impl Body for Answered {
                     };
                     return Poll::Ready(Some(Err(self.gate.explain(otherwise))));
                 }
-                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(None) => return Poll::Ready(self.rest().map(|rest| Ok(Frame::data(rest)))),
                 Poll::Pending => {
                     ready!(self.alarm.as_mut().poll(cx));
                     return Poll::Ready(Some(Err(Error::ConnectionReadTimeout)));
@@ -121,10 +142,10 @@ impl Body for Answered {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.scrubber.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        if self.scrubber.is_some() { SizeHint::default() } else { self.body.size_hint() }
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn send(gate: Arc<Gate>, request: Request<WasiBody>, options: R
         let place = Arc::clone(&gate.connections).acquire_owned().await.map_err(|_| Error::ConnectionLimitReached)?;
         let opening = timeout(patience.connect, connect::open(&gate, &target, patience.connect));
         let stream = opening.await.map_err(|_| Error::ConnectionTimeout)?.map_err(|error| gate.explain(error))?;
-        let request = outgoing(&target, parts, body)?;
+        let request = outgoing(&gate, &target, parts, body)?;
         let (response, connection) = ask(&gate, stream, request, patience.first_byte).await?;
         let connection: Connection = Box::new(async move {
             let _place = place;
@@ -45,6 +45,10 @@ pub(super) async fn send(gate: Arc<Gate>, request: Request<WasiBody>, options: R
     };
     let (response, connection) =
         timeout_at(patience.deadline, answer).await.map_err(|_| Error::HttpResponseTimeout)??;
+    let mut response = response;
+    if let Some(credentials) = &gate.credentials {
+        credentials.scrub_head(response.headers_mut())?;
+    }
     let response =
         response.map(|body| Answered::new(body, gate, patience.between_bytes, patience.deadline).boxed_unsync());
     Ok((response, connection))
@@ -72,17 +76,22 @@ impl Patience {
     }
 }
 
-/// The request as it is sent: in origin-form, with a `Host` and a framing that are hotcell's own.
-fn outgoing(target: &Target, parts: Parts, body: WasiBody) -> Result<Request<Outgoing>, Error> {
+/// The request as it is sent: in origin-form, with a `Host` and a framing that are hotcell's own, and with the secrets
+/// that were granted for where it goes.
+fn outgoing(gate: &Gate, target: &Target, parts: Parts, body: WasiBody) -> Result<Request<Outgoing>, Error> {
     let mut headers = parts.headers;
     let declared = declared_length(&headers)?;
     headers.remove(CONTENT_LENGTH);
     let authority = HeaderValue::from_str(&target.authority()).map_err(|_| Error::HttpRequestUriInvalid)?;
     headers.insert(HOST, authority);
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    let mut path_and_query = target.path_and_query().to_owned();
+    if let Some(credentials) = &gate.credentials {
+        credentials.put_into(&target.origin, &mut headers, &mut path_and_query)?;
+    }
     let mut request = Request::new(Outgoing::new(body, declared));
     *request.method_mut() = target.method.clone();
-    *request.uri_mut() = target.path_and_query().parse().map_err(|_| Error::HttpRequestUriInvalid)?;
+    *request.uri_mut() = path_and_query.parse().map_err(|_| Error::HttpRequestUriInvalid)?;
     *request.headers_mut() = headers;
     Ok(request)
 }

@@ -12,7 +12,7 @@ use crate::policy::{Network, NetworkLimits};
 use crate::record::{ErrorClass, Metered, NetworkUsage, Refusal};
 
 use super::target::Target;
-use super::{Uplink, headers};
+use super::{Credentials, Uplink, headers};
 
 /// Denials of one call that are recorded one by one; a guest can cause many more.
 const DENIALS_RECORDED_MAX: u64 = 32;
@@ -22,6 +22,7 @@ const TARGET_CHARS_MAX: usize = 300;
 /// What stands between one call and the network: what it may send, what it has used, what it was denied.
 pub(in crate::sandbox) struct Gate {
     network: Network,
+    pub(super) credentials: Option<Credentials>,
     limits: NetworkLimits,
     pub(super) uplink: Arc<Uplink>,
     pub(super) connections: Arc<Semaphore>,
@@ -46,6 +47,7 @@ pub(in crate::sandbox) struct Denied {
 impl Gate {
     pub(in crate::sandbox) fn new(
         network: Network,
+        credentials: Option<Credentials>,
         limits: NetworkLimits,
         uplink: Arc<Uplink>,
         observer: Arc<dyn Observer>,
@@ -53,6 +55,7 @@ impl Gate {
         let connections = usize::try_from(limits.connections).unwrap_or(1).min(Semaphore::MAX_PERMITS);
         Self {
             network,
+            credentials,
             limits,
             uplink,
             connections: Arc::new(Semaphore::new(connections)),
@@ -80,6 +83,11 @@ impl Gate {
             received_bytes: metered(&self.received, self.limits.received_bytes),
             connections_limit: u64::from(self.limits.connections),
         })
+    }
+
+    /// Whether a secret was taken out of what the guest received.
+    pub(in crate::sandbox) fn redacted(&self) -> bool {
+        self.credentials.as_ref().is_some_and(Credentials::found)
     }
 
     /// What was denied last.

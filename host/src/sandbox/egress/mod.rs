@@ -7,6 +7,7 @@
 
 mod body;
 mod connect;
+mod credentials;
 mod exchange;
 mod gate;
 mod headers;
@@ -27,6 +28,7 @@ use wasmtime_wasi_http::{
 
 use super::state::State;
 
+pub(super) use credentials::Credentials;
 pub(super) use gate::Gate;
 pub use resolver::{Resolver, SystemResolver};
 

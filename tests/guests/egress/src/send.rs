@@ -58,8 +58,7 @@ fn start(request: &Value) -> Result<Sent, String> {
     let _ = options.set_between_bytes_timeout(ms("between_bytes_ms"));
     let wanted = number("body_bytes");
     let body = wanted.map(|_| outgoing.body().map_err(|()| "body".to_owned())).transpose()?;
-    let answer =
-        outgoing_handler::handle(outgoing, Some(options)).map_err(|error| format!("handle: {error:?}"))?;
+    let answer = outgoing_handler::handle(outgoing, Some(options)).map_err(|error| format!("handle: {error:?}"))?;
     let mut sent = Sent { answer, uploaded: None, unfinished: None };
     if let (Some(body), Some(bytes)) = (body, wanted) {
         sent.uploaded = Some(match upload(&body, bytes) {
