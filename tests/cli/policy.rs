@@ -328,12 +328,3 @@ fn explain_shows_each_rule_what_it_matched_and_the_world_of_the_call() {
         assert!(denied.contains(words), "{words}: {denied}");
     }
 }
-
-#[test]
-fn words_that_nobody_acts_on_are_not_passed_over() {
-    for text in ["[grants]\nnet = [\"h\"]\n", "[[hook]]\ncomponent = \"h.wasm\"\n"] {
-        let place = Place::new().user(text);
-        let refused = place.run(&["call", &guest("probe#echo"), "{}", "--record"]).exits(3);
-        assert_eq!(error_of(&refused).0, "policy_blocked/policy_unreadable", "{text}");
-    }
-}

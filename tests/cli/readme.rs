@@ -116,7 +116,7 @@ fn every_command_of_the_readme_does_what_it_says() {
 fn the_hotcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
     let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
     let texts: Vec<&str> = markdown.split("```toml\n").skip(1).map(|part| part.split("```").next().unwrap()).collect();
-    assert_eq!(texts.len(), 1);
+    assert_eq!(texts.len(), 2);
     let (_guard, folder) = scratch();
     for made in ["src/secrets", "docs"] {
         std::fs::create_dir_all(folder.join(made)).unwrap();
@@ -132,6 +132,22 @@ fn the_hotcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
     let denied = check("src/.env").exits(3);
     assert!(denied.stdout.contains("tools have no business there"), "{}", denied.stdout);
     check("src/secrets/key").exits(3);
+}
+
+#[test]
+fn the_hook_of_the_readme_runs_as_it_says() {
+    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let text = markdown.split("```toml\n").find(|part| part.starts_with("[[hook]]")).unwrap();
+    let (_guard, folder) = scratch();
+    std::fs::create_dir(folder.join("rules")).unwrap();
+    std::fs::write(folder.join("note"), "see /home/ada/plans").unwrap();
+    let hook = component("example-tools/redact-paths");
+    let text = text.split("```").next().unwrap().replace("example-tools/redact-paths", hook.to_str().unwrap());
+    std::fs::write(folder.join("config.toml"), text).unwrap();
+    let tool = format!("{}#read", component("example-tools/files").display());
+    let call = ["call", &tool, "{\"path\": \"note\"}", "--allow-read=.", "--config=config.toml"];
+    let ran = Hotcell::new(call).dir(&folder).run().exits(0);
+    assert!(ran.stdout.contains("plans") && !ran.stdout.contains("ada"), "{}", ran.stdout);
 }
 
 #[test]

@@ -328,9 +328,9 @@ async fn an_update_at_persistence_is_a_redaction() {
     let called = Test::new("probe#good_structured").on(&hooked([&hook])).call(json!({})).await;
     assert_eq!(called.succeeded(), json!({"n": 0}));
     let record = called.record();
-    assert_eq!(record["result"]["redaction_state"], "redacted");
+    assert_eq!(record["result"]["redaction_state"], "partial");
     assert_eq!(record["persistence"][0]["strategy"], "redact");
-    assert_eq!(record["persistence"][0]["redaction_state"], "redacted");
+    assert_eq!(record["persistence"][0]["redaction_state"], "partial");
     let event = called.0.events.iter().find(|event| event.event_type.as_str() == "tool.result.redacted").unwrap();
     assert_eq!(event.data["rule"], "hook:redactor");
 }

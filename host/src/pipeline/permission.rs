@@ -192,6 +192,5 @@ fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result
 
 /// Why `input` is none that the tool can be called with, if it is not.
 pub(super) fn mismatch(tool: &Tool, input: &Input) -> Result<(), String> {
-    let (contract, value) = (tool.contract(), input.value()?);
-    if contract.has_runtime_schema() { contract.check_call_input(value) } else { contract.check_model_input(value) }
+    tool.contract().check_call_input(input.value()?)
 }

@@ -44,13 +44,8 @@ fn a_row_that_was_changed_behind_the_journals_back_runs_nothing() {
     settle(&place);
     let database = place.home.join("journal/journal.db");
     let whole = fs::read(&database).unwrap();
-    // Each of these is in the clear in the file, and each is bound.
-    for (old, new) in [
-        ("one\\\\n", "two\\\\n"),
-        ("pending", "claimed"),
-        ("sha256:", "sha256;"),
-        ("append_approved", "append_approvee"),
-    ] {
+    // What would run is sealed; each of these is in the clear in the file, and bound to it.
+    for (old, new) in [("pending", "claimed"), ("sha256:", "sha256;")] {
         let changed = replaced(&whole, old.as_bytes(), new.as_bytes());
         assert_ne!(changed, whole, "{old} is not in the file");
         fs::write(&database, changed).unwrap();
