@@ -23,7 +23,7 @@ const PAGE: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n\
 async fn a_page_of_a_server_that_was_named_comes_as_markdown() {
     let server = Server::saying(PAGE);
     let called = fetched(fetch().net(&server.url("")), &server.url("/a")).await;
-    let expected = json!({"url": server.url("/a"), "title": "Page", "content_type": "text/html", "bytes": 76});
+    let expected = json!({"url": server.url("/a"), "title": "Page", "content_type": "text/html", "bytes": 77});
     assert_eq!(called.succeeded(), expected);
     let text = called.0.result.content[0].as_text().unwrap();
     assert!(text.contains("# Head") && text.contains(&format!("[link]({})", server.url("/b"))), "{text}");
@@ -46,7 +46,7 @@ async fn only_the_server_of_its_argument_is_there_whatever_was_granted() {
     let both = || fetch().net(&server.url("")).net(&other.url("")).net(&elsewhere.url(""));
     // Both ends were granted, but the call names one: what it redirects to is another call's to ask for.
     let called = fetched(both(), &elsewhere.url("/")).await;
-    called.failed("execution_failed", "not_allowed");
+    called.failed("sandbox_violation", "network_denied");
     assert!(called.message().contains("fetch that URL itself"), "{}", called.message());
     assert_eq!(denials(&called).len(), 1);
     assert_eq!((elsewhere.connections(), other.connections(), server.connections()), (1, 0, 0));
