@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hotcell::config::Home;
-use hotcell::host::{Host, HostSettings};
+use hotcell::host::{Approver, Host, HostSettings, Prompt, Reply};
 use hotcell::policy::Limits;
 use hotcell::record::Refusal;
 use serde_json::{Value, json};
@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use super::canary::{self, Canary, Listeners};
 use super::table::Attack;
 use super::{SECRET, meters};
-use crate::support::{Called, Test, kept, root, wat};
+use crate::pipeline::doubles::home_with_own_payloads;
+use crate::support::{Called, ScriptedResolver, Test, kept, root, wat};
 
 pub(super) type Fight<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
@@ -40,9 +41,14 @@ pub(super) fn guest_variable(name: &str) -> String {
 
 pub(super) struct Arena {
     host: Arc<Host>,
+    pub(super) home: Home,
     dir: tempfile::TempDir,
     canary: PathBuf,
     pub(super) listeners: Listeners,
+    /// What names mean.
+    pub(super) names: Arc<ScriptedResolver>,
+    /// Who is asked.
+    pub(super) person: Arc<Person>,
     pub(super) secret: String,
     /// The machine is ours alone: what is promised is held to the letter.
     strict: bool,
@@ -53,11 +59,18 @@ pub(super) struct Arena {
 
 impl Arena {
     fn new(canary: &Path, dir: tempfile::TempDir) -> Self {
+        let folder = std::fs::canonicalize(dir.path()).unwrap().join("home");
+        std::fs::create_dir(&folder).unwrap();
+        let home = home_with_own_payloads(&folder);
+        let (names, person) = (Arc::<ScriptedResolver>::default(), Arc::<Person>::default());
         Self {
-            host: host(|_| {}),
+            host: host(|settings| at_home(settings, &home, &names, &person)),
+            home,
             dir,
             canary: canary.to_owned(),
             listeners: Listeners::open(),
+            names,
+            person,
             secret: std::env::var(SECRET).unwrap(),
             strict: std::env::var_os("HOTCELL_ATTACKS_STRICT").is_some(),
             verdicts: Mutex::default(),
@@ -82,13 +95,23 @@ impl Arena {
         &self.canary
     }
 
+    /// A host that knows what this one's home keeps, as the next process would.
+    pub(super) fn next_host(&self) -> Arc<Host> {
+        host(|settings| {
+            at_home(settings, &self.home, &self.names, &self.person);
+            settings.pooled = false;
+        })
+    }
+
+    /// The component of a guest that was built for the driver.
+    pub(super) fn guest(name: &str) -> PathBuf {
+        std::env::var_os(guest_variable(name)).unwrap().into()
+    }
+
     /// `hostile#spin`, `probe#net`, `wat:echo`: on the host that the neighbour uses, too.
     pub(super) fn test(&self, tool: &str) -> Test {
         let test = match tool.split_once('#') {
-            Some((guest, name)) => {
-                let file = std::env::var_os(guest_variable(guest)).unwrap();
-                Test::of_file(Path::new(&file), Some(name))
-            }
+            Some((guest, name)) => Test::of_file(&Self::guest(guest), Some(name)),
             None => Test::new(tool),
         };
         test.on(&self.host)
@@ -161,6 +184,47 @@ impl Arena {
         self.slowest_us.fetch_max(took.as_micros() as u64, Ordering::Relaxed);
         self.holds(took <= allowed, format!("D: the verdict took {took:?}, allowed are {allowed:?}"));
     }
+}
+
+/// Somebody who is asked, and says what an attack makes them say: no, unless told otherwise.
+#[derive(Default)]
+pub(super) struct Person {
+    reply: Mutex<Reply>,
+    asked: Mutex<Vec<Prompt>>,
+}
+
+impl Person {
+    /// Says so from now on.
+    pub(super) fn says(&self, reply: Reply) {
+        *self.reply.lock().unwrap() = reply;
+    }
+
+    /// What was asked since this was called last.
+    pub(super) fn asked(&self) -> Vec<Prompt> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+impl Approver for Person {
+    fn principal(&self) -> &str {
+        "user:person"
+    }
+
+    fn channel(&self) -> &str {
+        "test"
+    }
+
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+        self.asked.lock().unwrap().push(prompt.clone());
+        Box::pin(async { Some(self.reply.lock().unwrap().clone()) })
+    }
+}
+
+fn at_home(settings: &mut HostSettings, home: &Home, names: &Arc<ScriptedResolver>, person: &Arc<Person>) {
+    settings.home = home.clone();
+    settings.network.resolver = Arc::<ScriptedResolver>::clone(names);
+    settings.approvals = true;
+    settings.approver = Some(Arc::<Person>::clone(person));
 }
 
 /// A host like one that serves many calls.

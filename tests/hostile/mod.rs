@@ -27,11 +27,14 @@ mod loading;
 mod meters;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod network;
 mod output;
+mod secrets;
 mod space;
 mod surface;
 mod table;
 mod time;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -45,6 +48,8 @@ use table::{ATTACKS, Attack};
 
 /// Where the driver finds what it is to do.
 const ATTACK: &str = "HOTCELL_ATTACK";
+/// The guests that are built for it.
+const GUESTS: [&str; 4] = ["hostile", "probe", "egress", "courier"];
 /// A value in the environment of the host that no guest may ever see.
 const SECRET: &str = "HOTCELL_CANARY_SECRET";
 const REPORT: &str = "HOSTILE-REPORT ";
@@ -125,8 +130,7 @@ fn run(attack: &Attack) -> Ran {
         // What is measured is what is held, not what the allocator keeps in reserve.
         .env("MALLOC_MMAP_THRESHOLD_", "131072")
         .env("MALLOC_TRIM_THRESHOLD_", "131072")
-        .env(arena::guest_variable("hostile"), fixture("hostile"))
-        .env(arena::guest_variable("probe"), fixture("probe"))
+        .envs(GUESTS.map(|guest| (arena::guest_variable(guest), fixture(guest))))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
