@@ -286,12 +286,6 @@ async fn neighbour(host: &Host, component: &[u8]) -> Option<()> {
     (record.result.structured_content == Some(json!({ "beat": 1 }))).then_some(())
 }
 
-fn p99(mut beats: Vec<u64>) -> u64 {
-    beats.sort_unstable();
-    let place = (beats.len() * 99).div_ceil(100).saturating_sub(1);
-    beats.get(place).copied().unwrap_or(0)
-}
-
 /// Runs `attack` in this process, and reports what was seen as JSON.
 pub(super) fn run(attack: &Attack) -> Value {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -321,12 +315,13 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     for tool in ["wat:echo", "hostile#spin", "probe#echo"] {
         arena.test(tool).load().await.unwrap();
     }
-    let mut idle = Vec::new();
+    let (from_us, mut idle) = (meters::now_us(), Vec::new());
     for _ in 0..IDLE_BEATS {
         beat(&arena.host, &echo, &mut idle, &failures).await;
     }
     // The first beats also fill what is filled once.
-    let idle_us = p99(idle.split_off(10));
+    let idle = idle.split_off(10);
+    let idle_us = meters::p99(&idle);
     settle(|| meters::threads() <= 8).await;
     let (rss, threads, descriptors) = (meters::resident_kib(), meters::threads(), meters::descriptors());
     meters::forget_peak();
@@ -342,13 +337,15 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
             (beats, failures.into_inner())
         }
     });
+    let began_us = meters::now_us();
     (attack.fight)(arena).await;
+    let ended_us = meters::now_us();
     over.store(true, Ordering::Relaxed);
     let (beats, failed) = neighbour.await.unwrap();
-    let (count, attacked_us) = (beats.len(), p99(beats));
+    let attacked_us = meters::p99(&beats);
     let peak_kib = meters::peak_kib().saturating_sub(rss);
     let descriptors_peak = peak.end();
-    arena.holds(failures.into_inner() + failed == 0, format!("N: {failed} of {count} echoes failed"));
+    arena.holds(failures.into_inner() + failed == 0, format!("N: {failed} of {} echoes failed", beats.len()));
     let allowed = if arena.strict { (3 * idle_us).max(50_000) } else { 1_000_000 };
     arena.holds(attacked_us <= allowed, format!("N: the slowest echo took {attacked_us} us, {idle_us} us when idle"));
     let allowed = attack.memory / KIB + HOST_KIB;
@@ -366,9 +363,11 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     arena.holds(alive.is_some(), "A: the host does not answer any more");
     json!({
         "peak_kib": peak_kib,
-        "idle_us": idle_us,
-        "attacked_us": attacked_us,
-        "beats": count,
+        "idle": idle,
+        "attacked": beats,
+        "from_us": from_us,
+        "began_us": began_us,
+        "ended_us": ended_us,
         "slowest_us": arena.slowest_us.load(Ordering::Relaxed),
     })
 }
