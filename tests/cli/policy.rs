@@ -178,10 +178,12 @@ fn limits_of_files_apply_the_lowest_wins_and_the_command_line_goes_first() {
     assert_eq!(error_of(&spent).0, "timeout/fuel_exhausted");
     assert_eq!(spent.json()["result"]["usage"]["fuel"]["limit"], 5);
     call(&["--fuel=100000000000"]).exits(0);
-    let place = place.user("[limits]\ntimeout = \"7s\"\nmemory = \"64MiB\"\nmax_output = \"1KiB\"\n");
+    let place =
+        place.user("[limits]\ntimeout = \"7s\"\nmemory = \"64MiB\"\nmax_output = \"1KiB\"\nmax_disk = \"2KiB\"\n");
     let usage =
         place.run(&["call", &echo, "{}", "--record", "--memory=65MiB"]).exits(0).json()["result"]["usage"].clone();
     assert_eq!((&usage["wall_ms"]["limit"], &usage["output_bytes"]["limit"]), (&json!(7_000), &json!(1_024)));
+    assert_eq!(usage["disk_bytes"]["limit"], 2_048);
     assert_eq!(usage["memory_bytes"]["limit"], 65 << 20);
 }
 

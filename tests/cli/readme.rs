@@ -104,7 +104,7 @@ fn run_block(lines: &[Line]) -> usize {
 #[test]
 fn every_command_of_the_readme_does_what_it_says() {
     // Built beforehand, in turn with the other tests.
-    for example in ["files", "jq", "patch", "ticker"] {
+    for example in ["fetch", "files", "jq", "patch", "ticker"] {
         component(&format!("example-tools/{example}"));
     }
     let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();

@@ -56,6 +56,7 @@ pub struct LimitSection {
     pub fuel: Option<u64>,
     pub memory: Option<String>,
     pub max_output: Option<String>,
+    pub max_disk: Option<String>,
 }
 
 /// `[approvals]`.

@@ -42,6 +42,7 @@ struct LimitsOfFiles {
     fuel: Option<u64>,
     memory: Option<u64>,
     output: Option<u64>,
+    disk: Option<u64>,
 }
 
 impl Layers {
@@ -139,6 +140,7 @@ impl Layers {
             fuel: self.limits.fuel.unwrap_or(defaults.fuel),
             memory_bytes: self.limits.memory.unwrap_or(defaults.memory_bytes),
             output_bytes: self.limits.output.unwrap_or(defaults.output_bytes),
+            disk_bytes: self.limits.disk.unwrap_or(defaults.disk_bytes),
             ..defaults
         }
     }
@@ -164,6 +166,7 @@ impl LimitsOfFiles {
         lower(&mut self.fuel, file.limits.fuel);
         lower(&mut self.memory, read(file, &file.limits.memory, config::size)?);
         lower(&mut self.output, read(file, &file.limits.max_output, config::size)?);
+        lower(&mut self.disk, read(file, &file.limits.max_disk, config::size)?);
         Ok(())
     }
 }

@@ -263,7 +263,7 @@ fn effect(case: &Case<'_>, world: &Capability) -> Option<&'static str> {
         Some("can change things elsewhere")
     } else if profile.has_effect(&WriteEffect::Irreversible) {
         Some("does what cannot be undone")
-    } else if !world.secrets.is_empty() {
+    } else if !profile.credential_refs.is_empty() {
         Some("uses credentials")
     } else {
         None

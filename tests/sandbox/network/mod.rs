@@ -3,6 +3,7 @@
 
 mod addresses;
 mod endless;
+mod fetch;
 mod framing;
 mod grants;
 mod names;

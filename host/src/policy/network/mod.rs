@@ -157,7 +157,10 @@ impl Network {
     pub fn check(&self, request: &Request<'_>) -> Result<(), NotAllowed> {
         self.check_denials(request, request.host)?;
         if guard!("network_grants") && !self.allow.iter().any(|rule| rule.covers(request, request.host)) {
-            return Err(NotAllowed { code: "not_granted", rule: "no grant covers it".to_owned() });
+            return Err(NotAllowed {
+                code: "not_granted",
+                rule: "this call was given nothing that covers it".to_owned(),
+            });
         }
         match request.host {
             HostName::Address(address) => self.check_address(request, *address),
