@@ -1,6 +1,6 @@
 //! The `hotcell` program, as a person and a script meet it.
 
-mod approvals;
+pub(crate) mod approvals;
 mod arguments;
 mod build;
 mod cache;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hotcell::config::Home;
-use hotcell::host::{Host, HostSettings};
+use hotcell::host::{Approver, Host, HostSettings, Prompt, Reply};
 use hotcell::policy::Limits;
 use hotcell::record::Refusal;
 use serde_json::{Value, json};
@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use super::canary::{self, Canary, Listeners};
 use super::table::Attack;
 use super::{SECRET, meters};
-use crate::support::{Called, Test, kept, root, wat};
+use crate::pipeline::doubles::home_with_own_payloads;
+use crate::support::{Called, ScriptedResolver, Test, kept, root, wat};
 
 pub(super) type Fight<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
@@ -40,9 +41,14 @@ pub(super) fn guest_variable(name: &str) -> String {
 
 pub(super) struct Arena {
     host: Arc<Host>,
+    pub(super) home: Home,
     dir: tempfile::TempDir,
     canary: PathBuf,
     pub(super) listeners: Listeners,
+    /// What names mean.
+    pub(super) names: Arc<ScriptedResolver>,
+    /// Who is asked.
+    pub(super) person: Arc<Person>,
     pub(super) secret: String,
     /// The machine is ours alone: what is promised is held to the letter.
     strict: bool,
@@ -53,11 +59,18 @@ pub(super) struct Arena {
 
 impl Arena {
     fn new(canary: &Path, dir: tempfile::TempDir) -> Self {
+        let folder = std::fs::canonicalize(dir.path()).unwrap().join("home");
+        std::fs::create_dir(&folder).unwrap();
+        let home = home_with_own_payloads(&folder);
+        let (names, person) = (Arc::<ScriptedResolver>::default(), Arc::<Person>::default());
         Self {
-            host: host(|_| {}),
+            host: host(|settings| at_home(settings, &home, &names, &person)),
+            home,
             dir,
             canary: canary.to_owned(),
             listeners: Listeners::open(),
+            names,
+            person,
             secret: std::env::var(SECRET).unwrap(),
             strict: std::env::var_os("HOTCELL_ATTACKS_STRICT").is_some(),
             verdicts: Mutex::default(),
@@ -82,13 +95,23 @@ impl Arena {
         &self.canary
     }
 
+    /// A host that knows what this one's home keeps, as the next process would.
+    pub(super) fn next_host(&self) -> Arc<Host> {
+        host(|settings| {
+            at_home(settings, &self.home, &self.names, &self.person);
+            settings.pooled = false;
+        })
+    }
+
+    /// The component of a guest that was built for the driver.
+    pub(super) fn guest(name: &str) -> PathBuf {
+        std::env::var_os(guest_variable(name)).unwrap().into()
+    }
+
     /// `hostile#spin`, `probe#net`, `wat:echo`: on the host that the neighbour uses, too.
     pub(super) fn test(&self, tool: &str) -> Test {
         let test = match tool.split_once('#') {
-            Some((guest, name)) => {
-                let file = std::env::var_os(guest_variable(guest)).unwrap();
-                Test::of_file(Path::new(&file), Some(name))
-            }
+            Some((guest, name)) => Test::of_file(&Self::guest(guest), Some(name)),
             None => Test::new(tool),
         };
         test.on(&self.host)
@@ -163,6 +186,47 @@ impl Arena {
     }
 }
 
+/// Somebody who is asked, and says what an attack makes them say: no, unless told otherwise.
+#[derive(Default)]
+pub(super) struct Person {
+    reply: Mutex<Reply>,
+    asked: Mutex<Vec<Prompt>>,
+}
+
+impl Person {
+    /// Says so from now on.
+    pub(super) fn says(&self, reply: Reply) {
+        *self.reply.lock().unwrap() = reply;
+    }
+
+    /// What was asked since this was called last.
+    pub(super) fn asked(&self) -> Vec<Prompt> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+impl Approver for Person {
+    fn principal(&self) -> &str {
+        "user:person"
+    }
+
+    fn channel(&self) -> &str {
+        "test"
+    }
+
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+        self.asked.lock().unwrap().push(prompt.clone());
+        Box::pin(async { Some(self.reply.lock().unwrap().clone()) })
+    }
+}
+
+fn at_home(settings: &mut HostSettings, home: &Home, names: &Arc<ScriptedResolver>, person: &Arc<Person>) {
+    settings.home = home.clone();
+    settings.network.resolver = Arc::<ScriptedResolver>::clone(names);
+    settings.approvals = true;
+    settings.approver = Some(Arc::<Person>::clone(person));
+}
+
 /// A host like one that serves many calls.
 pub(super) fn host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
     let mut settings = HostSettings::new(Home::at(kept("home")), env!("CARGO_BIN_EXE_hotcell"));
@@ -222,12 +286,6 @@ async fn neighbour(host: &Host, component: &[u8]) -> Option<()> {
     (record.result.structured_content == Some(json!({ "beat": 1 }))).then_some(())
 }
 
-fn p99(mut beats: Vec<u64>) -> u64 {
-    beats.sort_unstable();
-    let place = (beats.len() * 99).div_ceil(100).saturating_sub(1);
-    beats.get(place).copied().unwrap_or(0)
-}
-
 /// Runs `attack` in this process, and reports what was seen as JSON.
 pub(super) fn run(attack: &Attack) -> Value {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -257,12 +315,13 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     for tool in ["wat:echo", "hostile#spin", "probe#echo"] {
         arena.test(tool).load().await.unwrap();
     }
-    let mut idle = Vec::new();
+    let (from_us, mut idle) = (meters::now_us(), Vec::new());
     for _ in 0..IDLE_BEATS {
         beat(&arena.host, &echo, &mut idle, &failures).await;
     }
     // The first beats also fill what is filled once.
-    let idle_us = p99(idle.split_off(10));
+    let idle = idle.split_off(10);
+    let idle_us = meters::p99(&idle);
     settle(|| meters::threads() <= 8).await;
     let (rss, threads, descriptors) = (meters::resident_kib(), meters::threads(), meters::descriptors());
     meters::forget_peak();
@@ -278,13 +337,15 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
             (beats, failures.into_inner())
         }
     });
+    let began_us = meters::now_us();
     (attack.fight)(arena).await;
+    let ended_us = meters::now_us();
     over.store(true, Ordering::Relaxed);
     let (beats, failed) = neighbour.await.unwrap();
-    let (count, attacked_us) = (beats.len(), p99(beats));
+    let attacked_us = meters::p99(&beats);
     let peak_kib = meters::peak_kib().saturating_sub(rss);
     let descriptors_peak = peak.end();
-    arena.holds(failures.into_inner() + failed == 0, format!("N: {failed} of {count} echoes failed"));
+    arena.holds(failures.into_inner() + failed == 0, format!("N: {failed} of {} echoes failed", beats.len()));
     let allowed = if arena.strict { (3 * idle_us).max(50_000) } else { 1_000_000 };
     arena.holds(attacked_us <= allowed, format!("N: the slowest echo took {attacked_us} us, {idle_us} us when idle"));
     let allowed = attack.memory / KIB + HOST_KIB;
@@ -302,9 +363,11 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     arena.holds(alive.is_some(), "A: the host does not answer any more");
     json!({
         "peak_kib": peak_kib,
-        "idle_us": idle_us,
-        "attacked_us": attacked_us,
-        "beats": count,
+        "idle": idle,
+        "attacked": beats,
+        "from_us": from_us,
+        "began_us": began_us,
+        "ended_us": ended_us,
         "slowest_us": arena.slowest_us.load(Ordering::Relaxed),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 fn status(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -91,5 +91,57 @@ impl Seeded {
 
     pub(super) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).unwrap()
+    }
+}
+
+/// The time that all processes share.
+pub(super) fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_micros()).unwrap()
+}
+
+pub(super) fn p99(all: &[u64]) -> u64 {
+    let mut sorted = all.to_vec();
+    sorted.sort_unstable();
+    let place = (sorted.len() * 99).div_ceil(100).saturating_sub(1);
+    sorted.get(place).copied().unwrap_or(0)
+}
+
+/// Somebody on this machine who has nothing to do with the host: does a little every 10 ms, and notes when, and how long
+/// it took from when it was due. What an attack does to them, the machine does: there are only so many processors.
+pub(super) struct Bystander {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Vec<(u64, u64)>>,
+}
+
+impl Bystander {
+    const BEAT: Duration = Duration::from_millis(10);
+    /// About as much as an echo.
+    const WORK: Duration = Duration::from_micros(500);
+
+    pub(super) fn watch() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let (mut noted, mut due) = (Vec::new(), Instant::now());
+            while !stopped.load(Ordering::Relaxed) {
+                due += Self::BEAT;
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                let begun = Instant::now();
+                while begun.elapsed() < Self::WORK {
+                    std::hint::spin_loop();
+                }
+                noted.push((now_us(), u64::try_from(due.elapsed().as_micros()).unwrap()));
+                due = due.max(Instant::now() - Self::BEAT);
+            }
+            noted
+        });
+        Self { stop, thread }
+    }
+
+    /// When, and how long: both in microseconds.
+    pub(super) fn end(self) -> Vec<(u64, u64)> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
     }
 }

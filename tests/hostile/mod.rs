@@ -15,7 +15,10 @@
 //! | Z | the canary secret of the host's environment is nowhere, in six spellings |
 //! | L | what was shown holds no character that acts on a terminal |
 //! | C | one terminal record for each call (held for every call of every test) |
-//! | N | an echo every 10 ms beside the attack never fails; its slowest hundredth is measured, and reported beside idle |
+//! | N | an echo every 10 ms beside the attack never fails; its slowest hundredth is measured, and reported |
+//!
+//! A bystander, who shares only the machine with the host, is measured as well: what an attack does to both is not the
+//! host's doing.
 //!
 //! `HOTCELL_ATTACKS=CPU-1,MEM-2` runs some, `HOTCELL_ATTACK_RUNS=20` each so often; `just hostile` does the latter,
 //! alone on the machine.
@@ -27,11 +30,14 @@ mod loading;
 mod meters;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod network;
 mod output;
+mod secrets;
 mod space;
 mod surface;
 mod table;
 mod time;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -45,6 +51,8 @@ use table::{ATTACKS, Attack};
 
 /// Where the driver finds what it is to do.
 const ATTACK: &str = "HOTCELL_ATTACK";
+/// The guests that are built for it.
+const GUESTS: [&str; 4] = ["hostile", "probe", "egress", "courier"];
 /// A value in the environment of the host that no guest may ever see.
 const SECRET: &str = "HOTCELL_CANARY_SECRET";
 const REPORT: &str = "HOSTILE-REPORT ";
@@ -62,7 +70,11 @@ fn the_first_set_ends_as_its_table_says() {
         .collect();
     assert!(!attacks.is_empty(), "no attack has such an id: {chosen:?}");
     let mut wrong = Vec::new();
-    println!("{:<6} {:<58} {:>7}  {:>9}  neighbour's p99, idle beside attacked", "attack", "verdict", "sound", "peak");
+    println!(
+        "{:<6} {:<58} {:>7}  {:>9}  {:^21}   {:^13}",
+        "attack", "verdict", "sound", "peak", "neighbour", "bystander"
+    );
+    println!("{:84}  {:>6} {:>6} {:>6}   {:>6} {:>6}", "p99 in ms", "idle", "beside", "", "idle", "beside");
     for attack in attacks {
         let ran: Vec<Ran> = (0..runs).map(|_| run(attack)).collect();
         let sound = ran.iter().filter(|ran| ran.wrong.is_empty()).count();
@@ -95,23 +107,35 @@ struct Ran {
     verdicts: String,
     wrong: Vec<String>,
     peak_kib: u64,
-    idle_us: u64,
-    attacked_us: u64,
+    neighbour: Waits,
+    bystander: Waits,
+}
+
+/// How long somebody waited beside an attack, in microseconds.
+#[derive(Default)]
+struct Waits {
+    idle: Vec<u64>,
+    attacked: Vec<u64>,
+}
+
+impl Waits {
+    /// The slowest hundredth of all runs together, in milliseconds: a single run is too short to have one.
+    fn slowest<'a>(all: impl Iterator<Item = &'a Self>) -> (f64, f64) {
+        let (mut idle, mut attacked) = (Vec::new(), Vec::new());
+        for waits in all {
+            idle.extend(&waits.idle);
+            attacked.extend(&waits.attacked);
+        }
+        let ms = |waits: &[u64]| meters::p99(waits) as f64 / 1_000.0;
+        (ms(&idle), ms(&attacked))
+    }
 }
 
 fn neighbours(ran: &[Ran]) -> String {
-    let median = |of: fn(&Ran) -> u64| {
-        let mut all: Vec<u64> = ran.iter().map(of).collect();
-        all.sort_unstable();
-        all[all.len() / 2] as f64 / 1_000.0
-    };
-    let within = ran.iter().filter(|ran| ran.attacked_us <= 3 * ran.idle_us).count();
-    format!(
-        "{:>5.1} ms {:>6.1} ms, within 3x: {within}/{}",
-        median(|ran| ran.idle_us),
-        median(|ran| ran.attacked_us),
-        ran.len()
-    )
+    let (idle, attacked) = Waits::slowest(ran.iter().map(|ran| &ran.neighbour));
+    let (before, beside) = Waits::slowest(ran.iter().map(|ran| &ran.bystander));
+    let times = attacked / idle.max(0.001);
+    format!("{idle:>6.1} {attacked:>6.1} {times:>5.1}x   {before:>6.1} {beside:>6.1}")
 }
 
 /// Runs `attack` once, in a process of its own.
@@ -125,8 +149,7 @@ fn run(attack: &Attack) -> Ran {
         // What is measured is what is held, not what the allocator keeps in reserve.
         .env("MALLOC_MMAP_THRESHOLD_", "131072")
         .env("MALLOC_TRIM_THRESHOLD_", "131072")
-        .env(arena::guest_variable("hostile"), fixture("hostile"))
-        .env(arena::guest_variable("probe"), fixture("probe"))
+        .envs(GUESTS.map(|guest| (arena::guest_variable(guest), fixture(guest))))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -134,6 +157,7 @@ fn run(attack: &Attack) -> Ran {
         .unwrap();
     let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let readers = [std::thread::spawn(move || text(&mut out)), std::thread::spawn(move || text(&mut err))];
+    let bystander = meters::Bystander::watch();
     let begun = Instant::now();
     let patience =
         std::env::var("HOTCELL_ATTACK_WATCHDOG_SECONDS").map_or(WATCHDOG_SECONDS, |text| text.parse().unwrap());
@@ -150,7 +174,7 @@ fn run(attack: &Attack) -> Ran {
     };
     let [out, err] = readers.map(|reader| reader.join().unwrap());
     let report = out.lines().find_map(|line| line.strip_prefix(REPORT)).map(|line| line.parse::<Value>().unwrap());
-    let mut ran = judge(attack, report.unwrap_or_default());
+    let mut ran = judge(attack, report.unwrap_or_default(), &bystander.end());
     match status {
         None => ran.wrong.push("A: the driver had to be killed".to_owned()),
         Some(status) if !status.success() => ran.wrong.push(format!("A: the driver ended with {status}: {out}\n{err}")),
@@ -171,7 +195,7 @@ fn text(pipe: &mut impl Read) -> String {
 }
 
 /// Holds the verdicts of a report against the table. What was found around them is in the report already.
-fn judge(attack: &Attack, report: Value) -> Ran {
+fn judge(attack: &Attack, report: Value, bystander: &[(u64, u64)]) -> Ran {
     let texts = |field: &str| -> Vec<String> {
         let list = report[field].as_array().cloned().unwrap_or_default();
         list.into_iter().map(|text| text.as_str().unwrap().to_owned()).collect()
@@ -188,11 +212,20 @@ fn judge(attack: &Attack, report: Value) -> Ran {
         wrong.push(format!("ended as {verdict}, not as {:?}", attack.verdicts));
     }
     let number = |field: &str| report[field].as_u64().unwrap_or(0);
+    let numbers = |field: &str| -> Vec<u64> {
+        report[field].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+    };
+    let (from, began, ended) = (number("from_us"), number("began_us"), number("ended_us"));
+    let at =
+        |phase: &dyn Fn(u64) -> bool| bystander.iter().filter(|(when, _)| phase(*when)).map(|(_, us)| *us).collect();
     Ran {
         verdicts: seen.into_iter().map(|(verdict, times)| format!("{times} {verdict}")).collect::<Vec<_>>().join(", "),
         wrong,
         peak_kib: number("peak_kib"),
-        idle_us: number("idle_us"),
-        attacked_us: number("attacked_us"),
+        neighbour: Waits { idle: numbers("idle"), attacked: numbers("attacked") },
+        bystander: Waits {
+            idle: at(&|when| (from..began).contains(&when)),
+            attacked: at(&|when| (began..=ended).contains(&when)),
+        },
     }
 }

@@ -120,6 +120,12 @@ pub(super) async fn network_without_a_grant(arena: &Arena) {
     let input = json!({ "host": "127.0.0.1", "port": arena.listeners.port, "name": "localhost" });
     let asked = arena.call(arena.test("probe#net"), input.clone()).await;
     asked.never_ran();
+    let authority = format!("127.0.0.1:{}", arena.listeners.port);
+    let request = json!({ "requests": [{ "authority": authority }, { "authority": "api.ex.test" }] });
+    arena.call(arena.test("egress#ask"), request.clone()).await.never_ran();
+    let sent = arena.call(arena.test("egress#undeclared"), request).await.succeeded();
+    arena.holds(sent["answers"].as_array().unwrap().iter().all(|a| a["error"].is_string()), format!("E: {sent}"));
+    arena.holds(arena.names.asked().is_empty(), format!("E: looked up: {:?}", arena.names.asked()));
     let silent = arena.call(arena.test("probe#net_undeclared"), input).await.succeeded();
     arena.holds(silent["succeeded"] == json!([]), format!("E: {silent}"));
 }

@@ -1,5 +1,5 @@
 use super::arena::{Arena, Fight};
-use super::{files, loading, output, space, surface, time};
+use super::{files, loading, network, output, secrets, space, surface, time, trust};
 
 const MIB: u64 = 1 << 20;
 
@@ -23,7 +23,9 @@ const fn attack(
     Attack { id, verdicts, memory, fight }
 }
 
-/// FE-1 (a browser that was led to a door for HTTP) is not here: there is no such door yet.
+const DENIED: &[&str] = &["sandbox_violation/network_denied", "sandbox_violation/network_request_refused"];
+const OR_OK: &[&str] = &["sandbox_violation/network_denied", "sandbox_violation/network_request_refused", "ok"];
+
 pub(super) const ATTACKS: &[Attack] = &[
     attack("CPU-1", &["timeout/deadline_exceeded"], MIB, |arena| Box::pin(time::spin(arena))),
     // A description has little fuel as well: which of the two ends it first is the machine's business.
@@ -65,10 +67,29 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("FS-6", &["sandbox_violation/disk_limit", "sandbox_violation/files_limit"], 32 * MIB, |arena| {
         Box::pin(files::disk_fill(arena))
     }),
-    attack("NET-1", &["capability_gap/access_kind_not_supported", "ok"], 4 * MIB, |arena| {
+    attack("NET-1", &["permission_denied/not_granted", "ok"], 4 * MIB, |arena| {
         Box::pin(surface::network_without_a_grant(arena))
     }),
+    attack("NET-2", DENIED, 4 * MIB, |arena| Box::pin(network::spellings(arena))),
+    // What is the granted host in another spelling is reached.
+    attack("NET-3", OR_OK, 4 * MIB, |arena| Box::pin(network::lookalikes(arena))),
+    // A redirect to another host that was granted is followed, without the secret; one in circles meets the limit.
+    attack(
+        "NET-4",
+        &[
+            "sandbox_violation/network_denied",
+            "sandbox_violation/network_request_refused",
+            "rate_limited/network_request_limit",
+            "ok",
+        ],
+        4 * MIB,
+        |arena| Box::pin(network::redirects(arena)),
+    ),
+    attack("NET-5", &["sandbox_violation/network_denied", "ok"], 4 * MIB, |arena| Box::pin(network::rebinding(arena))),
     attack("SEC-1", &["ok"], 4 * MIB, |arena| Box::pin(surface::surroundings(arena))),
+    attack("SEC-3", &["ok", "execution_failed/as_asked", "execution_failed/guest_panicked"], 4 * MIB, |arena| {
+        Box::pin(secrets::echoes(arena))
+    }),
     attack("OUT-2", &["ok", "execution_failed"], 4 * MIB, |arena| Box::pin(output::terminal_escapes(arena))),
     attack("OUT-3", &["execution_failed/guest_panicked"], 4 * MIB, |arena| Box::pin(output::hostile_names(arena))),
     attack("SCH-1", &["invalid_arguments/arguments_not_json", "ok"], 96 * MIB, |arena| {
@@ -105,7 +126,36 @@ pub(super) const ATTACKS: &[Attack] = &[
         64 * MIB,
         |arena| Box::pin(loading::garbage(arena)),
     ),
+    attack("SUP-2", &["ok", "approval_rejected/approval_rejected"], 4 * MIB, |arena| Box::pin(trust::rug_pull(arena))),
+    attack(
+        "SUP-3",
+        &[
+            "ok",
+            "approval_rejected/approval_rejected",
+            "permission_denied/approval_not_possible",
+            "setup_required/tool_name_taken",
+        ],
+        4 * MIB,
+        |arena| Box::pin(trust::inheritance(arena)),
+    ),
+    // Here belongs FE-1, a browser that was led to a door for HTTP: there is no such door yet.
     attack("FE-3", &["ok", "execution_failed/content_invalid"], 4 * MIB, |arena| {
         Box::pin(output::stdout_hijack(arena))
     }),
+    attack("APR-1", &["ok", "approval_rejected/approval_rejected"], 4 * MIB, |arena| Box::pin(trust::display(arena))),
+    // Trust is given first, and a call is denied by policy where a denial came meanwhile.
+    attack(
+        "APR-2",
+        &[
+            "approval_rejected/approval_outdated",
+            "approval_rejected/approval_rejected",
+            "permission_denied/denied_by_rule",
+            "permission_denied/self_approval",
+            "ok",
+        ],
+        4 * MIB,
+        |arena| Box::pin(trust::swap(arena)),
+    ),
+    // A run that was killed is known to be unknown, and never run again.
+    attack("STO-1", &["ok", "canceled/interrupted"], 4 * MIB, |arena| Box::pin(trust::kill_nine(arena))),
 ];

@@ -1,11 +1,14 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A server on this machine that keeps every request, and answers with what it was sent and more.
+/// A server on this machine that keeps every request, and answers with what it was sent and more. It ends when it is
+/// dropped.
 pub(crate) struct Mirror {
     port: u16,
+    over: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<String>>>,
 }
 
@@ -23,13 +26,18 @@ impl Mirror {
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::<Mutex<Vec<String>>>::default();
         let (kept, respond): (_, Arc<Respond>) = (Arc::clone(&seen), Arc::new(respond));
+        let over = Arc::<AtomicBool>::default();
+        let ended = Arc::clone(&over);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
+                if ended.load(Ordering::SeqCst) {
+                    return;
+                }
                 let (kept, respond) = (Arc::clone(&kept), Arc::clone(&respond));
                 std::thread::spawn(move || serve(stream.unwrap(), &kept, respond.as_ref()));
             }
         });
-        Self { port, seen }
+        Self { port, over, seen }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -44,6 +52,13 @@ impl Mirror {
     /// The heads of all requests so far.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 

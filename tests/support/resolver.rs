@@ -16,8 +16,16 @@ pub(crate) struct ScriptedResolver {
 
 impl ScriptedResolver {
     pub(crate) fn answering(answers: &[&[&str]]) -> Self {
+        let resolver = Self::default();
+        resolver.script(answers);
+        resolver
+    }
+
+    /// Answers so from now on, and forgets what was asked before.
+    pub(crate) fn script(&self, answers: &[&[&str]]) {
         let answers = answers.iter().map(|answer| answer.iter().map(|ip| ip.parse().unwrap()).collect()).collect();
-        Self { answers: Mutex::new(answers), asked: Mutex::default() }
+        *self.answers.lock().unwrap() = answers;
+        self.asked.lock().unwrap().clear();
     }
 
     pub(crate) fn asked(&self) -> Vec<String> {

@@ -1,7 +1,7 @@
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -9,9 +9,11 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A server on the loopback interface that counts who comes, and says what a test makes it say.
+/// A server on the loopback interface that counts who comes, and says what a test makes it say. It ends when it is
+/// dropped.
 pub(crate) struct Server {
     pub(crate) port: u16,
+    address: SocketAddr,
     seen: Arc<Seen>,
 }
 
@@ -20,6 +22,7 @@ struct Seen {
     connections: AtomicUsize,
     open: AtomicUsize,
     most_open: AtomicUsize,
+    over: AtomicBool,
     heads: Mutex<Vec<String>>,
 }
 
@@ -60,6 +63,15 @@ impl Server {
         Self::saying("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
     }
 
+    /// Says hello at an address of this machine.
+    pub(crate) fn hello_at(address: &str) -> Self {
+        Self::listen(TcpListener::bind(address).unwrap(), None, |visit| {
+            if visit.head().is_some() {
+                visit.say("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
+            }
+        })
+    }
+
     /// Speaks TLS as `identity`.
     pub(crate) fn secure(identity: &Identity, serve: impl Fn(&mut Visit) + Send + Sync + 'static) -> Self {
         Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), Some(Arc::clone(&identity.config)), serve)
@@ -70,13 +82,16 @@ impl Server {
         tls: Option<Arc<ServerConfig>>,
         serve: impl Fn(&mut Visit) + Send + Sync + 'static,
     ) -> Self {
-        let port = listener.local_addr().unwrap().port();
+        let address = listener.local_addr().unwrap();
         let seen = Arc::new(Seen::default());
-        let server = Self { port, seen: Arc::clone(&seen) };
+        let server = Self { port: address.port(), address, seen: Arc::clone(&seen) };
         let serve = Arc::new(serve);
         std::thread::spawn(move || {
             for socket in listener.incoming() {
                 let Ok(socket) = socket else { return };
+                if seen.over.load(Ordering::SeqCst) {
+                    return;
+                }
                 seen.connections.fetch_add(1, Ordering::SeqCst);
                 let open = seen.open.fetch_add(1, Ordering::SeqCst) + 1;
                 seen.most_open.fetch_max(open, Ordering::SeqCst);
@@ -120,6 +135,13 @@ impl Server {
     /// The heads of all requests, as they came.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.seen.heads.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.seen.over.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect(self.address);
     }
 }
 

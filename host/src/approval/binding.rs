@@ -16,11 +16,11 @@ pub fn bind(tool: &Tool, capability: &Capability, limits: &Limits, input: &Input
     let capability = json!([capability.canonical(), canonical_limits(limits)]);
     let actor = actor.map_or_else(|| "nobody".to_owned(), |actor| format!("actor {actor}"));
     Binding {
-        component: tool.component().to_string(),
+        component: if guard!("bound_component") { tool.component().to_string() } else { String::new() },
         declaration: digest(declaration.to_string().as_bytes()),
-        capability: digest(capability.to_string().as_bytes()),
+        capability: if guard!("bound_capability") { digest(capability.to_string().as_bytes()) } else { String::new() },
         arguments: input.reference().to_owned(),
-        actor: digest(actor.as_bytes()),
+        actor: if guard!("bound_actor") { digest(actor.as_bytes()) } else { String::new() },
     }
 }
 

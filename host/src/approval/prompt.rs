@@ -108,7 +108,7 @@ fn value(text: &str) -> String {
 fn cut(text: &str, max: usize) -> (String, usize) {
     let shown: String = text.chars().take(max).collect();
     let more = text.chars().count() - shown.chars().count();
-    let shown = visible(&shown, Whitespace::WrittenOut);
+    let shown = if guard!("prompt_escapes") { visible(&shown, Whitespace::WrittenOut) } else { shown };
     match more {
         0 => (shown, 0),
         more => (format!("{shown}[{more} more characters]"), more),

@@ -143,10 +143,11 @@ impl Registration {
     /// What a failure at `event` means: unless the owner said otherwise, it blocks before the tool, where nothing has
     /// happened yet, and is noted after it (AT-HOOK-17).
     pub fn blocks_at(&self, event: HookEvent) -> bool {
-        match self.on_failure {
-            Some(on_failure) => on_failure == OnFailure::Block,
-            None => event.is_before_the_tool(),
-        }
+        guard!("hook_failures")
+            && match self.on_failure {
+                Some(on_failure) => on_failure == OnFailure::Block,
+                None => event.is_before_the_tool(),
+            }
     }
 }
 

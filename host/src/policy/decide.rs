@@ -233,7 +233,8 @@ fn rule(call: &Call<'_>, looks: &[Look], world: &Capability) -> Ruling {
         let message = format!("{} {effect}, and in plan mode nothing with effects runs", case.declared.tool_id);
         return Ruling::deny(ReasonType::Mode, Refusal::new(ErrorClass::PermissionDenied, "plan_mode", message));
     }
-    if let Some(Opinion { behavior: Behavior::Deny, hook_id, reason }) = case.opinion {
+    if let Some(Opinion { behavior: Behavior::Deny, hook_id, reason }) = case.opinion.filter(|_| guard!("hook_denials"))
+    {
         let message = format!("the hook {hook_id} denies {}: {reason}", case.declared.tool_id);
         return Ruling::deny(ReasonType::Hook, Refusal::new(ErrorClass::PermissionDenied, "denied_by_hook", message));
     }

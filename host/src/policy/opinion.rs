@@ -15,7 +15,9 @@ impl Opinion {
     pub fn combine(first: Option<Self>, second: Self) -> Option<Self> {
         match (first, second) {
             (first, second) if second.behavior == Behavior::Passthrough => first,
-            (Some(first), second) if care(first.behavior) >= care(second.behavior) => Some(first),
+            (Some(first), second) if guard!("careful_hooks") && care(first.behavior) >= care(second.behavior) => {
+                Some(first)
+            }
             (_, second) => Some(second),
         }
     }

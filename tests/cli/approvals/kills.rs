@@ -1,5 +1,7 @@
 use std::time::{Duration, SystemTime};
 
+use serde_json::Value;
+
 use super::{Place, kill, said_id};
 
 /// Rounds of this test; each kills the process that asks, and the one that approves, at two moments by chance.
@@ -14,14 +16,19 @@ fn whenever_processes_are_killed_nothing_that_was_said_is_lost_and_nothing_runs_
     println!("seed {seed}");
     std::thread::scope(|scope| {
         for worker in 0..4 {
-            scope.spawn(move || (0..ROUNDS / 4).for_each(|round| one(seed ^ (worker << 40) ^ (round << 20))));
+            scope.spawn(move || {
+                (0..ROUNDS / 4).for_each(|turn| {
+                    let _ = round(&Place::new(), seed ^ (worker << 40) ^ (turn << 20));
+                })
+            });
         }
     });
 }
 
-fn one(seed: u64) {
+/// Asks and approves, and kills who does at two moments by chance. Answers what is stored of the call in the end; nothing
+/// if it was killed before it had said anything.
+pub(crate) fn round(place: &Place, seed: u64) -> Option<Value> {
     let mut chance = Chance(seed);
-    let place = Place::new();
     let mut asking = place.call("one", &["--json"]).spawn();
     // Half of the askers are killed before they could say anything, or just then.
     let id = if chance.below(2) == 0 {
@@ -35,7 +42,10 @@ fn one(seed: u64) {
                 id.clone()
             }
             // It was killed before it had stored, and so before it had said, anything.
-            None => return assert!(place.lines().is_empty()),
+            None => {
+                assert!(place.lines().is_empty());
+                return None;
+            }
         }
     } else {
         let id = said_id(&mut asking).unwrap();
@@ -80,6 +90,7 @@ fn one(seed: u64) {
     if told_it_ran && lines.is_empty() {
         assert_eq!(shown["result"]["error"]["error_code"], "interrupted", "seed {seed}");
     }
+    Some(shown)
 }
 
 /// Numbers by chance, the same for the same seed: splitmix64.

@@ -2,7 +2,7 @@
 
 mod answers;
 mod damage;
-mod kills;
+pub(crate) mod kills;
 mod restarts;
 mod sessions;
 mod terminal;
@@ -17,15 +17,20 @@ use super::guest;
 use crate::support::{Hotcell, Ran, kept, scratch};
 
 /// A folder to write to, and a journal of its own; compiled components are shared with all tests.
-struct Place {
+pub(crate) struct Place {
     _guard: tempfile::TempDir,
     home: PathBuf,
-    folder: PathBuf,
-    tool: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) tool: String,
 }
 
 impl Place {
     fn new() -> Self {
+        Self::of(&guest("probe#append_approved"))
+    }
+
+    /// For the tool `FILE#NAME`.
+    pub(crate) fn of(tool: &str) -> Self {
         let (guard, path) = scratch();
         let (home, folder) = (path.join("home"), path.join("work"));
         std::fs::create_dir(&folder).unwrap();
@@ -34,7 +39,7 @@ impl Place {
             std::fs::create_dir_all(kept("home").join(part)).unwrap();
             std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
         }
-        Self { _guard: guard, home, folder, tool: guest("probe#append_approved") }
+        Self { _guard: guard, home, folder, tool: tool.to_owned() }
     }
 
     /// The file that every run of the tool adds a line to.
@@ -42,20 +47,20 @@ impl Place {
         self.folder.join("lines")
     }
 
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.file()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    fn input(&self, line: &str) -> String {
+    pub(crate) fn input(&self, line: &str) -> String {
         json!({ "path": self.file(), "text": format!("{line}\n") }).to_string()
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         self.hotcell(arguments).run()
     }
 
-    fn hotcell(&self, arguments: &[&str]) -> Hotcell {
+    pub(crate) fn hotcell(&self, arguments: &[&str]) -> Hotcell {
         Hotcell::at(&self.home, arguments).dir(&self.folder).env("HOTCELL_SESSION", "").env("HOTCELL_ACTOR", "")
     }
 
@@ -73,13 +78,13 @@ impl Place {
     }
 
     /// A call that waits, and that no process sees to.
-    fn orphan(&self, line: &str, options: &[&str]) -> String {
+    pub(crate) fn orphan(&self, line: &str, options: &[&str]) -> String {
         let (child, id) = self.waiting(line, options);
         kill(child);
         id
     }
 
-    fn show(&self, id: &str) -> Value {
+    pub(crate) fn show(&self, id: &str) -> Value {
         let shown = self.run(&["approvals", "show", id, "--json"]).exits(0);
         serde_json::from_str(&shown.stdout).unwrap()
     }
@@ -100,7 +105,7 @@ impl Place {
 }
 
 /// Starts a call, and reads the id from what it says once it waits.
-fn waiting(call: Hotcell) -> (Child, String) {
+pub(crate) fn waiting(call: Hotcell) -> (Child, String) {
     let mut child = call.spawn();
     let id = said_id(&mut child).unwrap_or_else(|| panic!("the call ended: {:?}", child.wait_with_output_of_stdout()));
     (child, id)
@@ -132,7 +137,7 @@ impl Stdout for Child {
 }
 
 /// Kills a process as nothing can be answered to: SIGKILL.
-fn kill(mut child: Child) {
+pub(crate) fn kill(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -148,13 +153,13 @@ fn passed(record: &Value) -> Vec<&str> {
     steps.iter().map(|step| step["to"].as_str().unwrap()).collect()
 }
 
-fn error(record: &Value) -> (&str, &str) {
+pub(crate) fn error(record: &Value) -> (&str, &str) {
     let error = &record["result"]["error"];
     (error["error_class"].as_str().unwrap(), error["error_code"].as_str().unwrap())
 }
 
 /// A copy of the guest, so that a test can change it.
-fn copy_of(tool: &str, to: &Path) -> String {
+pub(crate) fn copy_of(tool: &str, to: &Path) -> String {
     let (file, name) = tool.split_once('#').unwrap();
     std::fs::copy(file, to).unwrap();
     format!("{}#{name}", to.display())

@@ -36,7 +36,8 @@ impl Store {
         let Some(standing) = super::read::standing(&transaction, &self.key, id)? else { return Ok(Given::Unknown) };
         let now = Timestamp::now().unix_millis();
         let state = if answer.approved { ApprovalState::Approved } else { ApprovalState::Rejected };
-        if answer.approved && standing.approval.actor_ref.as_deref() == Some(answer.approver.as_str()) {
+        let own = standing.approval.actor_ref.as_deref() == Some(answer.approver.as_str());
+        if answer.approved && own && guard!("self_approval") {
             return Ok(Given::OwnCall);
         }
         let sealed = entry::seal(&self.key, &entry::answer_to(id), answer)?;
@@ -65,7 +66,7 @@ impl Store {
              WHERE invocation = ?1 AND state = 'approved' AND binding = ?2 AND expires_at > ?3",
             params![id.to_string(), claim.binding, now.unix_millis()],
         )?;
-        if claimed != 1 {
+        if claimed != 1 && guard!("approval_once") {
             return Ok(false);
         }
         put_invocation(&transaction, &claim.invocation)?;

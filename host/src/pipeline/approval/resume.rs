@@ -30,7 +30,7 @@ pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -
     let actor = journey.request.actor_ref.as_deref();
     let now = bind(&tool, permit.capability(), permit.limits(), permit.call_input(), actor);
     let changed = kept.approval.binding.differences(&now);
-    if !changed.is_empty() {
+    if !changed.is_empty() && guard!("approval_binding") {
         let message = format!(
             "since somebody was asked, this changed: {}; nothing ran, and it has to be asked again: call again",
             changed.join(", ")

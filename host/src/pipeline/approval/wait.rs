@@ -73,7 +73,7 @@ async fn look_up(desk: &Desk, id: InvocationId) -> Result<Option<Answer>, Refusa
         return Err(Refusal::host_fault("the question is not in the journal any more"));
     };
     match (state, answer) {
-        (ApprovalState::Pending, _) if approval.expires_at > Timestamp::now() => Ok(None),
+        (ApprovalState::Pending, _) if approval.expires_at > Timestamp::now() || !guard!("approval_expiry") => Ok(None),
         (ApprovalState::Pending, _) => {
             let closed = desk.journal.run(move |store| store.expire(id)).await?;
             // An answer may have come between the two looks.

@@ -78,7 +78,7 @@ pub(super) struct Answered {
 
 impl Answered {
     pub(super) fn new(body: Incoming, gate: Arc<Gate>, patience: Duration, deadline: Instant) -> Self {
-        let scrubber = gate.credentials.as_ref().map(Credentials::scrub_body);
+        let scrubber = gate.credentials.as_ref().filter(|_| guard!("scrub_body")).map(Credentials::scrub_body);
         let alarm = Box::pin(tokio::time::sleep_until(deadline));
         let mut answered = Self { body, gate, patience, deadline, alarm, scrubber };
         answered.rearm();

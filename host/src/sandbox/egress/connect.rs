@@ -27,6 +27,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 pub(super) async fn open(gate: &Arc<Gate>, target: &Target, patience: Duration) -> Result<Box<dyn Stream>, Error> {
     let addresses = look_up(gate, target).await?;
     gate.vet(target, &addresses)?;
+    let addresses = if guard!("resolve_once") { addresses } else { look_up(gate, target).await? };
     let socket = connect(target, &addresses, patience).await?;
     let ends = socket.local_addr().and_then(|from| socket.peer_addr().map(|to| (from, to)));
     let (from, to) = ends.map_err(|_| Error::ConnectionTerminated)?;

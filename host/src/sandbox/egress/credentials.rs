@@ -45,7 +45,7 @@ impl Credentials {
         // In a response that is compressed, or cut into ranges of the guest's choice, no secret could be found.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.remove(RANGE);
-        for granted in self.uses.iter().filter(|granted| granted.origin == *origin) {
+        for granted in self.uses.iter().filter(|granted| granted.origin == *origin || !guard!("secret_origin")) {
             let secret = self.secrets.get(&granted.name).ok_or(Error::HttpRequestDenied)?;
             match &granted.placement {
                 Placement::Header { name, prefix } => {
@@ -64,7 +64,7 @@ impl Credentials {
     /// Takes secrets out of the head of a response, and refuses a body in which none could be found.
     pub(super) fn scrub_head(&self, headers: &mut HeaderMap) -> Result<(), Error> {
         let plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
-        if !headers.get_all(CONTENT_ENCODING).iter().all(plain) {
+        if !headers.get_all(CONTENT_ENCODING).iter().all(plain) && guard!("compressed_bodies") {
             return Err(Error::HttpResponseContentCoding(None));
         }
         // A label is not as long as what it stands for.

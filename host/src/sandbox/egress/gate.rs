@@ -97,7 +97,7 @@ impl Gate {
 
     /// Counts a request, and decides on it before anything is looked up or sent.
     pub(super) fn admit(&self, parts: &Parts) -> Result<Target, Error> {
-        if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests {
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests && guard!("network_requests") {
             let what = format!("more than {} requests in one call", self.limits.requests);
             return Err(self.over(
                 ErrorClass::RateLimited,
@@ -111,7 +111,7 @@ impl Gate {
             self.deny(&shown, "malformed", "network_request_refused", rule, "");
             Error::HttpRequestDenied
         })?;
-        if let Some(name) = headers::credential(&parts.headers) {
+        if let Some(name) = headers::credential(&parts.headers).filter(|_| guard!("guest_credentials")) {
             let rule = format!("a tool sends no `{name}` header of its own");
             self.deny(&shown(&target), "credential", "network_request_refused", &rule, "");
             return Err(Error::HttpRequestDenied);
@@ -122,7 +122,7 @@ impl Gate {
 
     /// Decides on the addresses that the host of `target` turned out to have: all of them, or none is used.
     pub(super) fn vet(&self, target: &Target, addresses: &[IpAddr]) -> Result<(), Error> {
-        for address in addresses {
+        for address in addresses.iter().filter(|_| guard!("vet_addresses")) {
             let checked = self.network.check_address(&target.request(), *address);
             checked.map_err(|reason| self.not_allowed(target, &reason, Some(*address)))?;
             if self.is_own(SocketAddr::new(*address, target.origin.port)) {
@@ -139,10 +139,11 @@ impl Gate {
     }
 
     fn is_own(&self, address: SocketAddr) -> bool {
-        self.uplink.own_addresses.iter().any(|own| {
-            let everywhere = own.ip().is_unspecified() && address.ip().is_loopback();
-            own.port() == address.port() && (own.ip() == address.ip() || everywhere)
-        })
+        guard!("own_addresses")
+            && self.uplink.own_addresses.iter().any(|own| {
+                let everywhere = own.ip().is_unspecified() && address.ip().is_loopback();
+                own.port() == address.port() && (own.ip() == address.ip() || everywhere)
+            })
     }
 
     fn own(&self, target: &Target) -> Error {

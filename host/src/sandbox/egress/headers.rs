@@ -21,7 +21,7 @@ pub(super) fn is_ours(name: &HeaderName) -> bool {
         "upgrade",
         "via",
     ];
-    OURS.contains(&name.as_str())
+    guard!("framing_headers") && OURS.contains(&name.as_str())
 }
 
 /// The first header that carries a credential. A guest has none to send: what it could put there it would have from

@@ -23,6 +23,7 @@ fn tool(name: &'static str, description: &str) -> Tool {
         json!({
             "url": { "type": "string" },
             "headers": { "type": "array", "items": { "type": "array" } },
+            "follow": { "type": "integer" },
             "then": { "enum": ["answer", "fail", "panic"] },
         }),
         &["url"],
@@ -64,7 +65,8 @@ impl Guest for Courier {
             Ok(input) => input,
             Err(error) => return failure("input_not_json", &error),
         };
-        let answer = send::get(input.text("url"), input.value()["headers"].as_array());
+        let follow = input.value()["follow"].as_u64().unwrap_or(0);
+        let answer = send::get(input.text("url"), input.value()["headers"].as_array(), follow);
         let seen = answer.to_string();
         println!("stdout {seen}");
         eprintln!("stderr {seen}");

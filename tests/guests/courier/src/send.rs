@@ -3,9 +3,28 @@ use wasip2::http::outgoing_handler;
 use wasip2::http::types::{Fields, IncomingBody, IncomingResponse, OutgoingRequest, Scheme};
 use wasip2::io::streams::StreamError;
 
-/// `{status, headers, body}`, or `{error}`.
-pub(crate) fn get(url: &str, headers: Option<&Vec<Value>>) -> Value {
-    ask(url, headers).unwrap_or_else(|error| json!({ "error": error }))
+/// `{status, headers, body}`, or `{error}`, and how many redirects were followed, of `follow` at most.
+pub(crate) fn get(url: &str, headers: Option<&Vec<Value>>, follow: u64) -> Value {
+    let mut url = url.to_owned();
+    for followed in 0.. {
+        let mut answer = ask(&url, headers).unwrap_or_else(|error| json!({ "error": error }));
+        match location(&answer).filter(|_| followed < follow) {
+            Some(location) => url = location,
+            None => {
+                answer["followed"] = followed.into();
+                return answer;
+            }
+        }
+    }
+    Value::Null
+}
+
+/// Where a redirect leads.
+fn location(answer: &Value) -> Option<String> {
+    let status = answer["status"].as_u64()?;
+    let headers = answer["headers"].as_array()?;
+    let location = headers.iter().find(|header| header[0] == "location")?;
+    (300..400).contains(&status).then(|| location[1].as_str().map(str::to_owned))?
 }
 
 fn ask(url: &str, given: Option<&Vec<Value>>) -> Result<Value, String> {
@@ -20,9 +39,13 @@ fn ask(url: &str, given: Option<&Vec<Value>>) -> Result<Value, String> {
         headers.append(name, value.as_bytes()).map_err(|error| format!("{error:?}"))?;
     }
     let request = OutgoingRequest::new(headers);
-    let scheme = if scheme == "https" { Scheme::Https } else { Scheme::Http };
+    let scheme = match scheme {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        other => Scheme::Other(other.to_owned()),
+    };
     request.set_scheme(Some(&scheme)).map_err(|()| "scheme")?;
-    request.set_authority(Some(authority)).map_err(|()| "authority")?;
+    request.set_authority(Some(authority).filter(|authority| !authority.is_empty())).map_err(|()| "authority")?;
     request.set_path_with_query(Some(path)).map_err(|()| "path")?;
     let answer = outgoing_handler::handle(request, None).map_err(|error| format!("{error:?}"))?;
     answer.subscribe().block();

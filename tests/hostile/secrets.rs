@@ -1,0 +1,79 @@
+//! Attacks on a secret that a request carries, by a guest and a server that work together.
+
+use std::path::Path;
+
+use data_encoding::{BASE64, BASE64URL, HEXLOWER, HEXUPPER};
+use hotcell::host::{SecretStore, SecretValue};
+use serde_json::json;
+
+use super::arena::Arena;
+use crate::support::{Mirror, response};
+
+type Spell = fn(&str) -> String;
+
+/// Spellings of what the server was sent, which is `Bearer ` and the secret.
+const ECHOES: &[(&str, Spell)] = &[
+    ("raw", str::to_owned),
+    ("in a sentence", |sent| format!("you said {sent}{sent}, I think")),
+    ("base64", |sent| BASE64.encode(sent.as_bytes())),
+    ("base64, shifted by one", |sent| BASE64.encode(format!(" {sent}").as_bytes())),
+    ("base64, shifted by two", |sent| BASE64.encode(format!("  {sent}").as_bytes())),
+    ("base64url", |sent| BASE64URL.encode(sent.as_bytes())),
+    ("hex", |sent| HEXLOWER.encode(sent.as_bytes())),
+    ("hex in capitals", |sent| HEXUPPER.encode(sent.as_bytes())),
+    ("percent", |sent| sent.bytes().map(|byte| format!("%{byte:02x}")).collect()),
+    ("form", |sent| url::form_urlencoded::byte_serialize(sent.as_bytes()).collect()),
+    ("json", |sent| json!({ "authorization": sent }).to_string()),
+    ("json in json", |sent| json!(json!({ "authorization": sent }).to_string()).to_string()),
+    ("reversed", |sent| sent.chars().rev().collect()),
+    ("in halves", |sent| format!("{} {}", &sent[..sent.len() / 2], &sent[sent.len() / 2..])),
+    ("far into the body", |sent| format!("{}{sent}{}", "x".repeat(70_000), "y".repeat(70_000))),
+];
+
+/// The server says what it was sent, in head and body, and the guest repeats it wherever it can: in its answer, in its
+/// error, in its panic, on its streams, in logs and in progress.
+pub(super) async fn echoes(arena: &Arena) {
+    let store = SecretStore::new(arena.home.secrets(), arena.home.secret_key());
+    store.set("API_KEY", &SecretValue::new(arena.secret.clone())).unwrap();
+    for (name, spell) in ECHOES {
+        let spell = *spell;
+        let server = Mirror::new(move |request| {
+            let sent = request.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap();
+            let told = spell(sent);
+            let header = if told.len() < 4_000 { told.clone() } else { String::new() };
+            response(&[("x-echo", &header)], told.as_bytes())
+        });
+        for then in ["answer", "fail", "panic"] {
+            let origin = server.origin();
+            let test = arena.test("courier#bearer").grant(|grants| {
+                grants.allow_net(&origin).unwrap();
+                grants.allow_secret(&format!("API_KEY@{origin}")).unwrap();
+            });
+            let called = arena.call(test, json!({ "url": origin, "then": then })).await;
+            let redacted = called.events().contains(&"tool.result.redacted");
+            arena.holds(redacted, format!("Z: {name}, {then}: nobody was told that something was taken out"));
+            arena.shown(&format!("{:?}", called.0));
+        }
+        let came = server.seen();
+        let carried = came.iter().filter(|request| request.contains(&arena.secret)).count();
+        arena.holds((came.len(), carried) == (3, 3), format!("{carried} of {} requests carried it", came.len()));
+    }
+    let looked_at = nowhere_below(arena, arena.home.folder());
+    arena.holds(looked_at > 0, "nothing is stored at all");
+}
+
+/// No file of the host's holds the secret. Answers how many there are.
+fn nowhere_below(arena: &Arena, folder: &Path) -> usize {
+    let mut looked_at = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = path.symlink_metadata().unwrap().file_type();
+        if kind.is_dir() {
+            looked_at += nowhere_below(arena, &path);
+        } else if kind.is_file() {
+            looked_at += 1;
+            arena.shown(&String::from_utf8_lossy(&std::fs::read(&path).unwrap()));
+        }
+    }
+    looked_at
+}
