@@ -88,7 +88,7 @@ impl<'a> Journey<'a> {
             redaction: Redaction::default(),
             hook_runs: kept.history.hook_runs.clone(),
             opinion: None,
-            additional_context: kept.approval.plan.additional_context.clone(),
+            additional_context: Vec::new(),
             mappings: ResultMappings::default(),
             asked: Some(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held }),
         }
