@@ -183,8 +183,10 @@ fn limits_of_files_apply_the_lowest_wins_and_the_command_line_goes_first() {
     let usage =
         place.run(&["call", &echo, "{}", "--record", "--memory=65MiB"]).exits(0).json()["result"]["usage"].clone();
     assert_eq!((&usage["wall_ms"]["limit"], &usage["output_bytes"]["limit"]), (&json!(7_000), &json!(1_024)));
-    assert_eq!(usage["disk_bytes"]["limit"], 2_048);
     assert_eq!(usage["memory_bytes"]["limit"], 65 << 20);
+    let input = json!({ "path": place.project.join("src/a.txt") }).to_string();
+    let wrote = place.run(&["call", &guest("probe#touch_writes"), &input, "--allow-write=.", "--record"]).exits(0);
+    assert_eq!(wrote.json()["result"]["usage"]["files"]["disk_bytes"]["limit"], 2_048);
 }
 
 #[test]

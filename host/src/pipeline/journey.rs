@@ -33,7 +33,7 @@ pub(super) struct Journey<'a> {
     pub(super) additional_context: Vec<Value>,
     pub(super) mappings: ResultMappings,
     /// There once somebody was asked about the call.
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<Box<Asked>>,
 }
 
 impl<'a> Journey<'a> {
@@ -90,7 +90,7 @@ impl<'a> Journey<'a> {
             opinion: None,
             additional_context: Vec::new(),
             mappings: ResultMappings::default(),
-            asked: Some(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held }),
+            asked: Some(Box::new(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held })),
         }
     }
 

@@ -22,7 +22,7 @@ pub struct Verdict {
 pub enum Outcome {
     Allow(Permit),
     /// Somebody has to say yes first.
-    Ask(Question),
+    Ask(Box<Question>),
     Deny(Refusal),
 }
 
@@ -49,7 +49,7 @@ pub fn decide(case: Case<'_>) -> Verdict {
     });
     let permit = Permit::mint(case.subject, case.input, world, case.limits);
     let outcome = match brief {
-        Some(brief) => Outcome::Ask(Question::new(permit, brief)),
+        Some(brief) => Outcome::Ask(Box::new(Question::new(permit, brief))),
         None => Outcome::Allow(permit),
     };
     Verdict { decision, outcome }

@@ -81,19 +81,9 @@ impl Engine {
         &self.linker
     }
 
-    /// What a guest waits for at its tick number `ticks`, before it goes on.
-    pub(super) fn turn(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
-        let ticker = (ticks > TICKS_WITHOUT_TURN && guard!("turns")).then(|| Arc::clone(&self.ticker));
-        async move {
-            // Also where a turn is free: whoever waits for the deadline or a cancellation is asked first.
-            tokio::task::yield_now().await;
-            if let Some(ticker) = ticker {
-                // The turn is used up: the next tick brings new ones. The semaphore is never closed.
-                if let Ok(turn) = ticker.turns.acquire().await {
-                    turn.forget();
-                }
-            }
-        }
+    /// The turns of one guest.
+    pub(super) fn turns(&self) -> Turns {
+        Turns(Arc::clone(&self.ticker))
     }
 
     /// Keeps the ticker awake while a guest runs.
@@ -188,6 +178,26 @@ struct Ticker {
 
 pub(super) struct Running(Arc<Ticker>);
 
+/// What one guest waits for while it computes, so that it leaves room for others.
+pub(super) struct Turns(Arc<Ticker>);
+
+impl Turns {
+    /// What the guest waits for at its tick number `ticks`, before it goes on.
+    pub(super) fn next(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
+        let ticker = (ticks > TICKS_WITHOUT_TURN && guard!("turns")).then(|| Arc::clone(&self.0));
+        async move {
+            // Also where a turn is free: whoever waits for the deadline or a cancellation is asked first.
+            tokio::task::yield_now().await;
+            if let Some(ticker) = ticker {
+                // The turn is used up: the next tick brings new ones. The semaphore is never closed.
+                if let Ok(turn) = ticker.turns.acquire().await {
+                    turn.forget();
+                }
+            }
+        }
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.active.fetch_sub(1, Ordering::Relaxed);
@@ -256,7 +266,7 @@ mod tests {
             let (engine, turns) = (engine.clone(), Arc::clone(&turns));
             tokio::spawn(async move {
                 loop {
-                    engine.turn(u64::MAX).await;
+                    engine.turns().next(u64::MAX).await;
                     turns.fetch_add(1, Ordering::Relaxed);
                 }
             })

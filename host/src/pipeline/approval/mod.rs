@@ -18,8 +18,8 @@ use crate::catalog::Tool;
 use crate::journal::{Asking, Held, Journal, Role};
 use crate::policy::{Brief, Outcome, Permit, Question};
 use crate::record::{
-    Approval, Behavior, Binding, ErrorClass, EventType, PermissionDecision, Plan, ReasonType, Refusal, RuleSource,
-    SessionRule, Status, Timestamp, WriteEffect, digest,
+    Approval, Behavior, Binding, CallRecord, ErrorClass, EventType, PermissionDecision, Plan, ReasonType, Refusal,
+    RuleSource, SessionRule, Status, Timestamp, WriteEffect, digest,
 };
 
 use super::journey::Journey;
@@ -48,7 +48,7 @@ pub(super) async fn ask(
     journey: &mut Journey<'_>,
     tool: Arc<Tool>,
     decision: PermissionDecision,
-    question: Question,
+    question: Box<Question>,
 ) -> Result<Permitted, Refusal> {
     let Some(desk) = journey.services.desk.clone() else {
         permission::announce(journey, &tool, question.call_input(), decision).await?;
@@ -128,7 +128,7 @@ async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval)
     let asking =
         Asking { approval: approval.clone(), invocation: journey.invocation.clone(), history: journey.history(events) };
     journal.run(move |store| store.ask(&asking)).await?;
-    journey.asked = Some(Asked { journal: journal.clone(), approval, held });
+    journey.asked = Some(Box::new(Asked { journal: journal.clone(), approval, held }));
     journey.trail.announce(event);
     Ok(())
 }
@@ -138,7 +138,7 @@ async fn remembered(
     journey: &mut Journey<'_>,
     tool: Arc<Tool>,
     mut decision: PermissionDecision,
-    question: Question,
+    question: Box<Question>,
     rule: String,
 ) -> Result<Permitted, Refusal> {
     decision.behavior = Behavior::Allow;
@@ -182,7 +182,7 @@ fn expired() -> Refusal {
 }
 
 /// Stores how a call ended that somebody was asked about.
-pub(super) async fn conclude(asked: Asked, record: &mut crate::record::CallRecord) {
+pub(super) async fn conclude(asked: Asked, record: &mut CallRecord) {
     let Asked { journal, held, approval } = asked;
     let kept = record.clone();
     let stored = journal.run(move |store| store.conclude(&kept)).await;

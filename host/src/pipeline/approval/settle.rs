@@ -103,7 +103,7 @@ async fn edit(
 async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: bool) -> Result<(), Refusal> {
     let events = journey.trail.events();
     let history = journey.history(events);
-    let Some(Asked { journal, approval, .. }) = &journey.asked else {
+    let Some(Asked { journal, approval, .. }) = journey.asked.as_deref() else {
         return Err(Refusal::host_fault("an answer without a question"));
     };
     let rule = approval.session.as_deref().filter(|_| always).map(|session| {
