@@ -5,5 +5,6 @@
 mod cli;
 mod pipeline;
 mod sandbox;
+mod server;
 mod structure;
 mod support;

@@ -3,11 +3,13 @@
 
 mod call;
 mod guests;
+mod mcp;
 mod program;
 mod schemas;
 
 pub(crate) use call::{Called, Test, host, scratch};
 pub(crate) use guests::{component, fixture, wat};
+pub(crate) use mcp::{Client, NEW, OLD, records};
 pub(crate) use program::{Hotcell, Ran};
 pub(crate) use schemas::{check_one, check_record};
 
