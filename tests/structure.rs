@@ -40,13 +40,14 @@ const DOORS: [(&str, &[&str]); 15] = [
 ];
 
 /// A crate that only one room may name.
-const KEPT: [(&str, &[&str]); 7] = [
+const KEPT: [(&str, &[&str]); 8] = [
     ("wasmtime", &["sandbox"]),
     ("wasmtime_wasi", &["sandbox"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
     ("jsonschema", &["catalog"]),
     ("rmcp", &["dialect", "server"]),
+    ("hyper", &["server"]),
     ("tempfile", &["sandbox", "journal", "toolchain", "cli"]),
 ];
 

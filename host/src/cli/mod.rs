@@ -8,6 +8,7 @@ mod exit;
 mod mcp;
 mod new;
 mod options;
+mod serve;
 mod serving;
 mod show;
 mod target;
@@ -39,6 +40,8 @@ enum Command {
     Build(build::Build),
     /// Offer tools to an MCP client, on standard input and output
     Mcp(mcp::Mcp),
+    /// Offer tools to MCP clients over HTTP
+    Serve(serve::Serve),
     /// Start a new tool
     New(new::New),
     /// Look at what this machine has, and say how to mend what is missing
@@ -63,6 +66,7 @@ pub fn run() -> ExitCode {
         Command::Describe(command) => command.run(),
         Command::Build(command) => command.run(),
         Command::Mcp(command) => command.run(),
+        Command::Serve(command) => command.run(),
         Command::New(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::CompileComponent { cpu_seconds, memory_bytes } => {

@@ -4,6 +4,7 @@
 //! through a door grants, approves or widens anything: a request carries a name and arguments, and nothing else counts.
 
 mod call;
+mod http;
 mod notices;
 mod offer;
 mod recorder;
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::host::{Grants, Host, Limits};
 
+pub use http::{Gate, HttpSettings, Tokens, serve_http};
 pub use offer::Offers;
 pub use recorder::Recorder;
 pub use stdio::serve_stdio;
@@ -70,7 +72,7 @@ impl Server {
 
 /// Ends when the connection that waits for the answer to this request is gone; a door that can tell puts it there.
 fn gone(context: &RequestContext<RoleServer>) -> Option<CancellationToken> {
-    context.extensions.get::<http::request::Parts>()?.extensions.get::<Gone>().map(|gone| gone.0.clone())
+    context.extensions.get::<::http::request::Parts>()?.extensions.get::<Gone>().map(|gone| gone.0.clone())
 }
 
 /// Travels with a request of HTTP.
