@@ -22,3 +22,17 @@ test *ARGS:
 bench:
     cargo bench -p hotcell --bench call
     cargo bench -p hotcell --bench cli
+
+# The attacks of the first set, twenty times each, to the letter: nothing else should run on this machine
+hostile RUNS="20":
+    HOTCELL_ATTACK_RUNS={{RUNS}} HOTCELL_ATTACKS_STRICT=1 cargo test -p hotcell --test hotcell -- hostile::the_first_set --nocapture
+
+# The tests of files where the kernel has no openat2, or a filter forbids it (needs strace; not as fast)
+hostile-without-openat2:
+    cargo test -p hotcell --test hotcell --no-run
+    HOTCELL_ATTACKS=FS-1,FS-2,FS-3 strace -f -qq -o /dev/null -e trace=openat2 -e inject=openat2:error=ENOSYS \
+        cargo test -p hotcell --test hotcell -- hostile::the_first_set sandbox::escapes sandbox::denials sandbox::races
+
+# Leaves out one guard of the sandbox at a time: some test must notice each. Takes minutes
+mutants:
+    cargo test -p hotcell --features mutants --test hotcell -- hostile::mutants --include-ignored --nocapture

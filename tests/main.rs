@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod cli;
+mod hostile;
 mod pipeline;
 mod sandbox;
 mod server;

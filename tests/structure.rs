@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 use crate::support::root;
 
 /// A room, and the rooms it may import. `ARCHITECTURE.md` says why.
-const DOORS: [(&str, &[&str]); 15] = [
+const DOORS: [(&str, &[&str]); 18] = [
+    ("guard", &[]),
     ("record", &[]),
     ("dialect", &["record"]),
     ("policy", &["record"]),
     ("hook", &["record"]),
     ("scheduler", &["record"]),
-    ("journal", &["record"]),
+    ("journal", &["record", "secret"]),
+    ("secret", &["record"]),
     ("catalog", &["record"]),
-    ("executor", &["record", "policy", "scheduler"]),
-    ("sandbox", &["record", "policy", "executor"]),
-    ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "executor"]),
+    ("approval", &["record", "policy", "catalog"]),
+    ("executor", &["record", "policy", "scheduler", "secret"]),
+    ("sandbox", &["record", "policy", "hook", "executor", "secret"]),
+    ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "approval", "executor", "secret"]),
     ("toolchain", &[]),
     ("config", &[]),
     (
@@ -29,7 +32,9 @@ const DOORS: [(&str, &[&str]); 15] = [
             "scheduler",
             "journal",
             "catalog",
+            "approval",
             "executor",
+            "secret",
             "sandbox",
             "pipeline",
             "config",
@@ -40,15 +45,20 @@ const DOORS: [(&str, &[&str]); 15] = [
 ];
 
 /// A crate that only one room may name.
-const KEPT: [(&str, &[&str]); 8] = [
+const KEPT: [(&str, &[&str]); 13] = [
     ("wasmtime", &["sandbox"]),
     ("wasmtime_wasi", &["sandbox"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
     ("jsonschema", &["catalog"]),
     ("rmcp", &["dialect", "server"]),
-    ("hyper", &["server"]),
-    ("tempfile", &["sandbox", "journal", "toolchain", "cli"]),
+    ("hyper", &["server", "sandbox"]),
+    ("rusqlite", &["journal"]),
+    ("tempfile", &["sandbox", "journal", "toolchain", "config", "cli", "secret"]),
+    ("chacha20poly1305", &["secret"]),
+    ("aho_corasick", &["secret"]),
+    ("rpassword", &["cli"]),
+    ("globset", &["policy", "hook"]),
 ];
 
 #[test]
@@ -79,6 +89,12 @@ fn every_room_of_the_tree_has_a_door() {
     let rooms: BTreeSet<String> = rooms().into_iter().map(|(room, _)| room).collect();
     let doors: BTreeSet<String> = DOORS.iter().map(|(room, _)| (*room).to_owned()).collect();
     assert_eq!(rooms, doors);
+}
+
+/// All source files of the host.
+#[cfg(feature = "mutants")]
+pub(crate) fn sources() -> Vec<PathBuf> {
+    rooms().into_iter().flat_map(|(_, files)| files).collect()
 }
 
 /// Each room with its files. `lib.rs` and `main.rs` only name the rooms.

@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::policy::{Limits, Permit};
-use crate::record::{AbortReason, Content, ErrorClass, ProgressStatus, Refusal, Usage};
+use crate::record::{AbortReason, Content, ErrorClass, ProgressStatus, Refusal, SafetyFacts, Usage};
 pub use crate::scheduler::Cancellation;
+use crate::secret::Secrets;
 
 /// A future that can be stored: the trait is used through a pointer.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -15,6 +16,10 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Executor: Send + Sync {
     /// Value validation and preflight (phase 4) in an empty world. `Ok` where the component exports no such thing.
     fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
+
+    /// What the component says of one input, in an empty world. Nothing where it exports no such thing, or does not
+    /// answer: then the careful facts count.
+    fn classify<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Option<SafetyFacts>>;
 
     /// Runs the tool that `permit` names, with what `permit` carries, and reports usage also when it fails.
     fn invoke<'a>(&'a self, permit: Permit, run: Run) -> BoxFuture<'a, Execution>;
@@ -35,6 +40,8 @@ pub struct Check<'a> {
 #[derive(Clone)]
 pub struct Run {
     pub cancellation: Cancellation,
+    /// The values of the secrets that the permit names: for requests to their origins, never for the guest.
+    pub secrets: Secrets,
     pub observer: Arc<dyn Observer>,
 }
 
@@ -46,6 +53,21 @@ pub trait Observer: Send + Sync {
     fn log(&self, level: &str, message: &str, fields: Option<&str>);
     /// The guest has seen that it should stop.
     fn cancel_acknowledged(&self);
+    /// The sandbox kept the guest from something. The guest was told, and may go on.
+    fn denied(&self, denial: SandboxDenial);
+}
+
+/// Something that the sandbox kept a guest from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxDenial {
+    /// `network`.
+    pub capability: &'static str,
+    /// What the guest wanted, bounded and printable: method and origin of a request.
+    pub target: String,
+    /// `public`, `loopback address`, `malformed`, ..
+    pub target_class: String,
+    /// The rule that it met.
+    pub rule: String,
 }
 
 /// A progress update as far as a guest may author it.
@@ -71,6 +93,8 @@ pub struct Execution {
     pub usage: Usage,
     /// What the guest printed and logged, bounded.
     pub logs: Vec<Content>,
+    /// Whether a secret was taken out of what the guest received.
+    pub redacted: bool,
 }
 
 /// What the guest returned, before anybody looked at it.

@@ -1,5 +1,9 @@
 //! Wires the rooms: a catalog, a sandbox and a pipeline that belong together.
 
+mod hooks;
+mod imports;
+mod layers;
+
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -8,21 +12,27 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+pub use crate::approval::{
+    Approver, EXPIRE_DEFAULT, EXPIRE_MAX, Prompt, Reply, Session, Terms, Whitespace, deceives, visible,
+};
 use crate::catalog::{Catalog, Facts, Tool};
-use crate::config::Home;
+use crate::config::{self, Home};
 use crate::dialect::agent_tool;
 use crate::executor::Executor;
 pub use crate::executor::{Cancellation, canceled};
-use crate::hook::Hook;
-pub use crate::journal::Listener;
+use crate::hook::{Hooks, Registration};
 use crate::journal::{self, PayloadStore};
+pub use crate::journal::{Given, Held, Journal, Kept, Listener, Role, Standing, StoreError, Summary};
 pub use crate::pipeline::Request;
-use crate::pipeline::{self, Services};
-pub use crate::policy::{Grants, Limits};
+use crate::pipeline::{self, Desk, Services};
+pub use crate::policy::{Explanation, GrantWord, Grants, Limits, Look, Policy, Provenance};
 use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
+pub use crate::sandbox::{NetworkSettings, Resolver, SystemResolver};
 use crate::scheduler::Scheduler;
+pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
+pub use layers::{Layer, LayerOptions, Layers};
 
 /// The hidden subcommand of the `hotcell` program that compiles one component.
 pub const COMPILE_COMMAND: &str = "compile-component";
@@ -52,8 +62,15 @@ pub struct HostSettings {
     pub cancel_grace: Duration,
     /// Bytes of output that stay inside a result.
     pub inline_bytes_max: u64,
-    pub hooks: Vec<Arc<dyn Hook>>,
+    /// How tools reach the network, where they may.
+    pub network: NetworkSettings,
+    /// What runs around every call; hook components are added with [`Host::add_hook`].
+    pub hooks: Vec<Registration>,
     pub listeners: Vec<Arc<dyn Listener>>,
+    /// Calls that somebody has to approve wait for it, stored in the journal. Otherwise they are refused.
+    pub approvals: bool,
+    /// Who is asked in this process. Without one, answers come from other processes.
+    pub approver: Option<Arc<dyn Approver>>,
 }
 
 impl HostSettings {
@@ -70,8 +87,11 @@ impl HostSettings {
             compile_memory_bytes: 3 << 30,
             cancel_grace: Duration::from_millis(100),
             inline_bytes_max: 64 << 10,
+            network: NetworkSettings::default(),
             hooks: Vec::new(),
             listeners: Vec::new(),
+            approvals: false,
+            approver: None,
         }
     }
 }
@@ -89,6 +109,7 @@ impl Host {
             memory_bytes_max: settings.memory_bytes_max,
             cache_dir: settings.cached.then(|| settings.home.components()),
             key_file: settings.home.component_key(),
+            scratch_dir: settings.home.scratch(),
             compiler: CompilerSettings {
                 program: settings.compiler,
                 arguments: vec![COMPILE_COMMAND.to_owned()],
@@ -96,16 +117,25 @@ impl Host {
                 memory_bytes: settings.compile_memory_bytes,
             },
             cancel_grace: settings.cancel_grace,
+            network: settings.network,
         })
         .context("set up the sandbox")?;
         let sandbox = Arc::new(sandbox);
         let executor: Arc<dyn Executor> = Arc::<Sandbox>::clone(&sandbox);
+        let mut hooks = Hooks::default();
+        settings.hooks.into_iter().try_for_each(|hook| hooks.add(hook)).map_err(anyhow::Error::msg)?;
         let services = Services {
             catalog: Catalog::default(),
             executor,
             scheduler: Scheduler::new(usize::try_from(settings.calls_at_once).unwrap_or(1)),
-            hooks: settings.hooks,
+            hooks,
             payloads: PayloadStore::new(settings.home.payloads()),
+            desk: settings.approvals.then(|| Desk {
+                journal: Journal::new(settings.home.journal(), settings.home.journal_key()),
+                approver: settings.approver,
+            }),
+            protected: protected(&settings.home),
+            secrets: SecretStore::new(settings.home.secrets(), settings.home.secret_key()),
             listeners: settings.listeners.into(),
             source: concat!("hotcell/", env!("CARGO_PKG_VERSION")).into(),
             inline_bytes_max: settings.inline_bytes_max,
@@ -123,23 +153,13 @@ impl Host {
     /// Loads the component in `file`. One that is in the cache is not read into memory, and not
     /// read at all if that was done before and nothing changed since.
     pub async fn load_file(&self, file: &Path) -> Result<Loaded, Refusal> {
-        let unreadable = |error: std::io::Error| {
-            let message = format!("read the component {}: {error}", file.display());
-            Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
-        };
-        let mut open = File::open(file).map_err(unreadable)?;
-        let size = open.metadata().map_err(unreadable)?.len();
-        if size > COMPONENT_BYTES_MAX {
-            let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
-            return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
-        }
-        let path = std::path::absolute(file).map_err(unreadable)?;
+        let (mut open, _) = open_component(file)?;
+        let path = std::path::absolute(file).map_err(|error| unreadable(file, &error))?;
         if let Some(component) = self.sandbox.find(&path, &mut open)? {
             return self.declare(component);
         }
-        let mut bytes = Vec::new();
-        open.rewind().and_then(|()| open.take(COMPONENT_BYTES_MAX).read_to_end(&mut bytes)).map_err(unreadable)?;
-        self.load(&bytes).await
+        open.rewind().map_err(|error| unreadable(file, &error))?;
+        self.load(&read_all(file, open)?).await
     }
 
     fn declare(&self, component: Arc<LoadedComponent>) -> Result<Loaded, Refusal> {
@@ -147,6 +167,7 @@ impl Host {
         let tools = tools(&digest, &component).map_err(|error| {
             Refusal::new(ErrorClass::SetupRequired, "description_invalid", format!("the tool's description: {error:#}"))
         })?;
+        imports::check(component.imports(), &tools)?;
         self.services.catalog.add(tools.clone())?;
         for tool in &tools {
             let id = &tool.declaration().tool_id;
@@ -165,9 +186,28 @@ impl Host {
         self.services.payloads.read(digest, bytes_max)
     }
 
+    /// What would be decided on a call, and why, without running anything but what describes the tool.
+    pub async fn explain(&self, request: Request) -> Result<Explanation, Refusal> {
+        pipeline::explain(&self.services, request).await
+    }
+
     /// Calls a tool. Whatever happens, there is one terminal result.
     pub async fn call(&self, request: Request) -> CallRecord {
         pipeline::call(&self.services, request).await
+    }
+
+    /// Runs a call that was approved while no process saw to it; `held` is the role of its runner. `request` is made
+    /// anew of the words that `kept` holds: if it is not for the same call in every respect, nothing runs.
+    pub async fn resume(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
+        let desk = self.services.desk.as_ref()?;
+        Some(pipeline::resume(&self.services, desk, request, kept, held).await)
+    }
+
+    /// Ends a call that no process sees to and that cannot go on, so that it has a result; `held` is the role of its
+    /// runner. Nothing where it can go on, or has ended.
+    pub async fn close(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
+        let desk = self.services.desk.as_ref()?;
+        pipeline::close(&self.services, desk, request, kept, held).await
     }
 }
 
@@ -184,11 +224,47 @@ impl Loaded {
     }
 }
 
+/// The folders of hotcell's own state, and of the user's own configuration.
+fn protected(home: &Home) -> Vec<PathBuf> {
+    let config = config::user_file(home).ok().and_then(|file| file.parent().map(Path::to_owned));
+    let folders = [Some(home.folder().to_owned()), config].into_iter().flatten();
+    let mut folders: Vec<PathBuf> = folders.map(|folder| folder.canonicalize().unwrap_or(folder)).collect();
+    folders.dedup();
+    folders
+}
+
 fn tools(digest: &Arc<str>, component: &LoadedComponent) -> anyhow::Result<Vec<Arc<Tool>>> {
     let facts = Facts {
         component: Arc::clone(digest),
         imports: component.imports().to_vec(),
         validates: component.exports().validation,
+        classifies: component.exports().classification,
     };
     Tool::from_toolkit(agent_tool::toolkit(component.toolkit())?, &facts)
+}
+
+/// Opens the file of a component, and answers its size, if that is one that hotcell accepts.
+fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
+    let open = File::open(file).map_err(|error| unreadable(file, &error))?;
+    let size = open.metadata().map_err(|error| unreadable(file, &error))?.len();
+    if size > COMPONENT_BYTES_MAX {
+        let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
+        return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
+    }
+    Ok((open, size))
+}
+
+fn read_component(file: &Path) -> Result<Vec<u8>, Refusal> {
+    read_all(file, open_component(file)?.0)
+}
+
+fn read_all(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::new();
+    open.take(COMPONENT_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(file, &error))?;
+    Ok(bytes)
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Refusal {
+    let message = format!("read the component {}: {error}", file.display());
+    Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
 }

@@ -18,6 +18,10 @@
 //!
 //! [`host::Host`] wires it all; [`cli`] is the door for people.
 
+#[macro_use]
+mod guard;
+
+pub mod approval;
 pub mod catalog;
 pub mod cli;
 pub mod config;
@@ -31,5 +35,6 @@ pub mod policy;
 pub mod record;
 pub mod sandbox;
 pub mod scheduler;
+pub mod secret;
 pub mod server;
 pub mod toolchain;

@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::support::{Hotcell, scratch};
+use crate::support::{Hotcell, root, scratch};
 
 fn checks(ran: &crate::support::Ran) -> Vec<Value> {
     ran.json()["checks"].as_array().unwrap().clone()
@@ -27,6 +27,36 @@ fn doctor_says_of_everything_whether_it_is_there() {
     let people = Hotcell::at(&folder, ["doctor"]).run();
     for found in &checks {
         assert!(people.stdout.contains(&format!("{}:", found["subject"].as_str().unwrap())), "{}", people.stdout);
+    }
+}
+
+#[test]
+fn doctor_tells_the_engine_what_is_off_and_what_the_kernel_offers() {
+    let (_guard, folder) = scratch();
+    let checks = checks(&Hotcell::at(&folder, ["doctor", "--json"]).run());
+    let engine = check(&checks, "engine")["detail"].as_str().unwrap();
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let version = engine.strip_prefix("wasmtime ").unwrap();
+    assert!(lock.contains(&format!("name = \"wasmtime\"\nversion = \"{version}\"")), "{engine} is not what is locked");
+    let off = check(&checks, "features off")["detail"].as_str().unwrap();
+    for feature in ["gc", "exceptions", "threads", "memory64", "component-model-async"] {
+        assert!(off.split(", ").any(|name| name == feature), "{feature}: {off}");
+    }
+    for subject in ["openat2", "PAGEMAP_SCAN", "max_map_count", "open files", "seccomp"] {
+        assert!(["ready", "absent"].contains(&check(&checks, subject)["state"].as_str().unwrap()));
+    }
+}
+
+#[test]
+fn doctor_asks_the_kernel_itself_for_openat2() {
+    // A filter, or a kernel that never had it: strace answers in its place. Where there is no strace nothing is shown.
+    let strace = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=openat2", "-e", "inject=openat2:error=ENOSYS"];
+    let hotcell = env!("CARGO_BIN_EXE_hotcell");
+    let ran = std::process::Command::new("strace").args(strace).args([hotcell, "doctor", "--json"]).output();
+    if let Ok(ran) = ran
+        && let Ok(said) = serde_json::from_slice::<Value>(&ran.stdout)
+    {
+        assert_eq!(check(said["checks"].as_array().unwrap(), "openat2")["state"], "absent");
     }
 }
 

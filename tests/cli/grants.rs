@@ -54,11 +54,12 @@ fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
         (folder.clone(), "below/a.txt", "--allow-read=."),
         (folder.clone(), "./below/a.txt", "--allow-read=below/.."),
         (folder.join("below"), "a.txt", "--allow-read=.."),
+        (folder.clone(), "below/a.txt", "--allow-read=below"),
     ] {
         assert_eq!(call(&dir, path, grant).exits(0).json()["content"][0]["text"], "below/a.txt");
     }
     // The same name from elsewhere is another file.
-    call(Path::new("/"), "below/a.txt", &format!("--allow-read={}", folder.display())).exits(2);
+    call(Path::new("/"), "below/a.txt", &format!("--allow-read={}", folder.display())).exits(3);
 }
 
 #[test]

@@ -3,7 +3,7 @@ use crate::support::Hotcell;
 #[test]
 fn help_says_what_matters() {
     for (command, words) in [
-        (&["--help"][..], &["call", "describe", "build", "new", "doctor", "Exit codes", "70"][..]),
+        (&["--help"][..], &["call", "describe", "build", "new", "policy", "doctor", "Exit codes", "70"][..]),
         (
             &["call", "--help"],
             &[
@@ -12,6 +12,9 @@ fn help_says_what_matters() {
                 "--allow-env",
                 "--deny-read",
                 "--deny-write",
+                "--mode",
+                "--config",
+                "--no-config",
                 "--timeout",
                 "--fuel",
                 "--memory",
@@ -30,6 +33,8 @@ fn help_says_what_matters() {
         (&["describe", "--help"], &["--json", "#NAME", "permission"]),
         (&["build", "--help"], &["Cargo.toml", "--json"]),
         (&["new", "--help"], &["NAME", "--lang", "rust"]),
+        (&["policy", "--help"], &["check", "explain", "trust", "hotcell.toml"]),
+        (&["policy", "check", "--help"], &["exit 0", "6 if somebody would be asked", "--allow-read", "--mode"]),
         (&["doctor", "--help"], &["--json", "mend what is missing"]),
     ] {
         let ran = Hotcell::new(command).run().exits(0);

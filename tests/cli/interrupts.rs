@@ -14,7 +14,7 @@ use crate::support::{Hotcell, Ran, scratch};
 const BOUND: Duration = Duration::from_secs(10);
 
 #[track_caller]
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub(super) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !done() {
         assert!(Instant::now() < deadline, "{what} took too long");

@@ -1,5 +1,6 @@
 //! The `hotcell` program, as a person and a script meet it.
 
+mod approvals;
 mod arguments;
 mod build;
 mod cache;
@@ -9,12 +10,15 @@ mod examples;
 mod exit_codes;
 mod grants;
 mod help;
+mod hooks;
 mod interrupts;
 mod json;
 mod limits;
 mod people;
 mod pipes;
+mod policy;
 mod readme;
+mod secrets;
 
 use std::path::Path;
 use std::sync::Mutex;

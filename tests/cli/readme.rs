@@ -7,7 +7,7 @@ use hotcell::config::Home;
 
 use super::BUILDING;
 use super::build::{place_for, share_target};
-use crate::support::{component, root};
+use crate::support::{Hotcell, component, root, scratch};
 
 const CARGO_RUN: &str = "cargo run --release -- ";
 /// Lines that are not run here, by their beginning: they set up, or they run these very tests.
@@ -110,6 +110,44 @@ fn every_command_of_the_readme_does_what_it_says() {
     let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
     let commands: usize = blocks(&markdown).iter().map(|block| run_block(block)).sum();
     assert!(commands >= 5, "only {commands} commands were found");
+}
+
+#[test]
+fn the_hotcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
+    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let texts: Vec<&str> = markdown.split("```toml\n").skip(1).map(|part| part.split("```").next().unwrap()).collect();
+    assert_eq!(texts.len(), 2);
+    let (_guard, folder) = scratch();
+    for made in ["src/secrets", "docs"] {
+        std::fs::create_dir_all(folder.join(made)).unwrap();
+    }
+    std::fs::write(folder.join("src/.env"), "x").unwrap();
+    std::fs::write(folder.join("config.toml"), texts[0]).unwrap();
+    let tool = format!("{}#read", component("example-tools/files").display());
+    let check = |path: &str| {
+        let input = serde_json::json!({ "path": path }).to_string();
+        Hotcell::new(["policy", "check", &tool, &input, "--config=config.toml"]).dir(&folder).run()
+    };
+    check("docs").exits(0);
+    let denied = check("src/.env").exits(3);
+    assert!(denied.stdout.contains("tools have no business there"), "{}", denied.stdout);
+    check("src/secrets/key").exits(3);
+}
+
+#[test]
+fn the_hook_of_the_readme_runs_as_it_says() {
+    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let text = markdown.split("```toml\n").find(|part| part.starts_with("[[hook]]")).unwrap();
+    let (_guard, folder) = scratch();
+    std::fs::create_dir(folder.join("rules")).unwrap();
+    std::fs::write(folder.join("note"), "see /home/ada/plans").unwrap();
+    let hook = component("example-tools/redact-paths");
+    let text = text.split("```").next().unwrap().replace("example-tools/redact-paths", hook.to_str().unwrap());
+    std::fs::write(folder.join("config.toml"), text).unwrap();
+    let tool = format!("{}#read", component("example-tools/files").display());
+    let call = ["call", &tool, "{\"path\": \"note\"}", "--allow-read=.", "--config=config.toml"];
+    let ran = Hotcell::new(call).dir(&folder).run().exits(0);
+    assert!(ran.stdout.contains("plans") && !ran.stdout.contains("ada"), "{}", ran.stdout);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Phase 7: the decision on a call, as the record shows it.
 
+use hotcell::record::Mode;
 use serde_json::{Value, json};
 
 use super::doubles::echoing;
@@ -69,9 +70,7 @@ async fn a_denial_overrules_a_grant_and_the_record_names_the_path() {
 #[tokio::test]
 async fn a_kind_of_access_that_this_host_cannot_grant_is_a_gap_in_its_capabilities() {
     let (_guard, folder) = scratch();
-    let called = Test::new("probe#net").read(&folder).write(&folder).call(json!({})).await;
-    called.failed("capability_gap", "access_kind_not_supported").ended("failed", "blocked").never_ran();
-    for kind in ["browser", "credential", "payment", "external_send", "code_execution", "teleport"] {
+    for kind in ["browser", "payment", "external_send", "code_execution", "teleport"] {
         let bytes = asking(&format!("decisions_{kind}"), json!({"access_kinds": [kind]}), json!({}));
         let called = Test::of_bytes(bytes, None).write(&folder).call(json!({})).await;
         called.failed("capability_gap", "access_kind_not_supported").ended("failed", "blocked").never_ran();
@@ -102,6 +101,27 @@ async fn annotations_change_no_decision() {
     }
     let annotated = Test::new("probe#annotated").call(json!({})).await;
     assert_eq!(annotated.record()["declaration"]["annotations"]["trusted"], true, "carried all the same");
+}
+
+#[tokio::test]
+async fn a_profile_that_wants_an_approval_is_asked_about_and_runs_for_nobody_else() {
+    for (name, profile, why) in [
+        ("required", json!({"approval_required": true, "approval_reason": "it costs money"}), "it costs money"),
+        ("irreversible", json!({"write_effects": ["irreversible"]}), "cannot be undone"),
+        ("risky", json!({"risk_level": "critical"}), "risk"),
+    ] {
+        let bytes = asking(&format!("decisions_{name}"), profile, json!({}));
+        let called = Test::of_bytes(bytes.clone(), None).call(json!({})).await;
+        called.failed("permission_denied", "nobody_to_ask").ended("denied", "denied").never_ran();
+        let asked = decision(&called);
+        assert_eq!((&asked["behavior"], &asked["mode"]), (&json!("ask"), &json!("default")));
+        assert!(asked["reason"]["message"].as_str().unwrap().contains(why), "{asked}");
+
+        let silent = Test::of_bytes(bytes, None).policy(|policy| policy.mode = Mode::NonInteractive);
+        let called = silent.call(json!({})).await;
+        called.failed("permission_denied", "approval_not_possible").ended("denied", "denied").never_ran();
+        assert_eq!(decision(&called)["mode"], "non_interactive");
+    }
 }
 
 /// An echo with this permission profile and these annotations.

@@ -5,16 +5,26 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hotcell::config::Home;
-use hotcell::hook::{Hook, HookAnswer, HookCall, HookFuture, HookOutput};
+use hotcell::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
 use hotcell::host::{Host, HostSettings, Listener};
-use hotcell::record::{AbortReason, ToolEvent, ToolResult};
+use hotcell::record::{AbortReason, HookEvent, ToolEvent, ToolResult};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::support::{Called, Test, host, kept, root};
 
 /// The component text `echo.wat` with a toolkit of one's own: one tool `<namespace>.echo` that answers its input.
-pub(super) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+pub(crate) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    wat::parse_str(echo_text(namespace, change)).unwrap()
+}
+
+/// [`echoing`] with one more import, of which it uses nothing.
+pub(crate) fn importing(import: &str, namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let import = format!("(component\n  (import \"{import}\" (instance))\n");
+    wat::parse_str(echo_text(namespace, change).replacen("(component", &import, 1)).unwrap()
+}
+
+fn echo_text(namespace: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut toolkit = json!({
         "declarations": [{
             "schema_version": "0.2.0",
@@ -34,16 +44,16 @@ pub(super) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u
     let (_, after) = rest.split_once("\n\n").unwrap();
     let escaped: String = toolkit.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     let text = format!("{before}(data (i32.const 1024) \"{escaped}\")\n\n{after}");
-    wat::parse_str(text.replace("(i32.const 926)", &format!("(i32.const {})", toolkit.len()))).unwrap()
+    text.replace("(i32.const 926)", &format!("(i32.const {})", toolkit.len()))
 }
 
 /// [`echoing`] with a declaration of one's own.
-pub(super) fn declaring(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+pub(crate) fn declaring(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     echoing(namespace, |toolkit| change(&mut toolkit["declarations"][0]))
 }
 
 /// A host of one's own, without a pool: it costs little.
-pub(super) fn own_host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
+pub(crate) fn own_host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
     Arc::new(host(|settings| {
         settings.pooled = false;
         change(settings);
@@ -52,7 +62,7 @@ pub(super) fn own_host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
 
 /// A host with these hooks, in this order.
 pub(super) fn hooked<const N: usize>(hooks: [&Arc<RecordingHook>; N]) -> Arc<Host> {
-    own_host(|settings| settings.hooks = hooks.map(|hook| Arc::clone(hook) as Arc<dyn Hook>).to_vec())
+    own_host(|settings| settings.hooks = hooks.map(|hook| Registration::new(hook.clone())).into())
 }
 
 /// Calls a tool, and cancels the call once its guest runs.
@@ -70,7 +80,7 @@ pub(super) async fn canceled_while_running(tool: &str, input: Value, reason: Abo
 }
 
 /// A home whose payloads are apart from those of all other tests, while compiled components are shared with them.
-pub(super) fn home_with_own_payloads(folder: &Path) -> Home {
+pub(crate) fn home_with_own_payloads(folder: &Path) -> Home {
     let shared = kept("home");
     for part in ["cache", "keys"] {
         std::fs::create_dir_all(shared.join(part)).unwrap();
@@ -82,9 +92,8 @@ pub(super) fn home_with_own_payloads(folder: &Path) -> Home {
 /// Answers what it was told to, and keeps what it saw.
 pub(super) struct RecordingHook {
     id: &'static str,
-    before: HookAnswer,
-    after: HookAnswer,
-    on_failure: HookAnswer,
+    events: Vec<HookEvent>,
+    answers: Vec<(HookEvent, Result<Vec<HookOutput>, String>)>,
     seen: Mutex<Vec<Seen>>,
 }
 
@@ -97,34 +106,50 @@ pub(super) struct Seen {
 }
 
 impl RecordingHook {
+    /// Hears of what happens before and after the tool, and of what [`Self::at`] adds.
     pub(super) fn new(id: &'static str) -> Self {
-        let nothing = || Ok(Vec::new());
-        Self { id, before: nothing(), after: nothing(), on_failure: nothing(), seen: Mutex::default() }
+        let events = vec![HookEvent::PreToolUse, HookEvent::PostToolUse, HookEvent::PostToolUseFailure];
+        Self { id, events, answers: Vec::new(), seen: Mutex::default() }
     }
 
-    pub(super) fn before(mut self, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
-        self.before = Ok(outputs.into_iter().collect());
+    /// Hears of these events only.
+    pub(super) fn hearing(id: &'static str, events: &[HookEvent]) -> Self {
+        Self { events: events.to_vec(), ..Self::new(id) }
+    }
+
+    /// Answers this at `event`.
+    pub(super) fn at(mut self, event: HookEvent, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
+        if !self.events.contains(&event) {
+            self.events.push(event);
+        }
+        self.answers.push((event, Ok(outputs.into_iter().collect())));
         self
     }
 
-    pub(super) fn after(mut self, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
-        self.after = Ok(outputs.into_iter().collect());
+    pub(super) fn before(self, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
+        self.at(HookEvent::PreToolUse, outputs)
+    }
+
+    pub(super) fn after(self, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
+        self.at(HookEvent::PostToolUse, outputs)
+    }
+
+    pub(super) fn on_failure(self, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
+        self.at(HookEvent::PostToolUseFailure, outputs)
+    }
+
+    /// Fails at `event`.
+    pub(super) fn failing(mut self, event: HookEvent, why: &str) -> Self {
+        self.answers.push((event, Err(why.to_owned())));
         self
     }
 
-    pub(super) fn on_failure(mut self, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
-        self.on_failure = Ok(outputs.into_iter().collect());
-        self
+    pub(super) fn failing_before(self, why: &str) -> Self {
+        self.failing(HookEvent::PreToolUse, why)
     }
 
-    pub(super) fn failing_before(mut self, why: &str) -> Self {
-        self.before = Err(why.to_owned());
-        self
-    }
-
-    pub(super) fn failing_after(mut self, why: &str) -> Self {
-        self.after = Err(why.to_owned());
-        self
+    pub(super) fn failing_after(self, why: &str) -> Self {
+        self.failing(HookEvent::PostToolUse, why)
     }
 
     pub(super) fn shared(self) -> Arc<Self> {
@@ -139,17 +164,6 @@ impl RecordingHook {
     pub(super) fn moments(&self) -> Vec<&'static str> {
         self.seen().iter().map(|seen| seen.moment).collect()
     }
-
-    fn answer<'a>(
-        &self,
-        moment: &'static str,
-        call: &HookCall,
-        result: Option<&ToolResult>,
-        answer: &'a HookAnswer,
-    ) -> HookFuture<'a> {
-        self.seen.lock().unwrap().push(Seen { moment, call: call.clone(), result: result.cloned() });
-        Box::pin(async move { answer.clone() })
-    }
 }
 
 impl Hook for RecordingHook {
@@ -157,16 +171,21 @@ impl Hook for RecordingHook {
         self.id
     }
 
-    fn pre_tool_use<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a> {
-        self.answer("before", call, None, &self.before)
+    fn events(&self) -> &[HookEvent] {
+        &self.events
     }
 
-    fn post_tool_use<'a>(&'a self, call: &'a HookCall, result: &'a ToolResult) -> HookFuture<'a> {
-        self.answer("after", call, Some(result), &self.after)
-    }
-
-    fn post_tool_use_failure<'a>(&'a self, call: &'a HookCall, result: &'a ToolResult) -> HookFuture<'a> {
-        self.answer("on_failure", call, Some(result), &self.on_failure)
+    fn handle<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a> {
+        let moment = match call.event {
+            HookEvent::PreToolUse => "before",
+            HookEvent::PostToolUse => "after",
+            HookEvent::PostToolUseFailure => "on_failure",
+            other => other.as_str(),
+        };
+        self.seen.lock().unwrap().push(Seen { moment, call: call.clone(), result: call.result.clone() });
+        let answer = self.answers.iter().find(|(event, _)| *event == call.event);
+        let answer = answer.map_or(Ok(Vec::new()), |(_, answer)| answer.clone());
+        Box::pin(async move { answer.into() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a hook may answer, and what each answer does.
 
-use hotcell::hook::HookOutput;
+use hotcell::hook::{HookOutput, UpdatedOutput};
 use hotcell::record::{Input, digest};
 use serde_json::{Value, json};
 
@@ -125,21 +125,27 @@ async fn a_message_is_in_the_event_trail_and_not_for_the_model() {
 
 #[tokio::test]
 async fn an_updated_output_replaces_what_the_tool_said() {
-    let hook = RecordingHook::new("cleaner").after([HookOutput::UpdatedOutput(json!({"n": 8}))]).shared();
+    let hook = RecordingHook::new("cleaner")
+        .after([HookOutput::UpdatedOutput(UpdatedOutput::structured(json!({"n": 8})))])
+        .shared();
     let called = Test::new("probe#good_structured").on(&hooked([&hook])).call(json!({})).await;
     assert_eq!(called.succeeded(), json!({"n": 8}));
     called.ended("succeeded", "succeeded");
     assert_eq!(called.0.result.model_facing_content[0].as_text(), Some("{\"n\":8}"));
     assert_eq!(hook.seen()[1].result.as_ref().unwrap().structured_content, Some(json!({"n": 7})), "it saw the old one");
 
-    let hook = RecordingHook::new("cleaner").after([HookOutput::UpdatedOutput(json!({"words": "other"}))]).shared();
+    let hook = RecordingHook::new("cleaner")
+        .after([HookOutput::UpdatedOutput(UpdatedOutput::structured(json!({"words": "other"})))])
+        .shared();
     let called = Test::new("probe#summary").on(&hooked([&hook])).call(json!({})).await;
     assert!(!serde_json::to_string(&called.0.result.model_facing_content).unwrap().contains("words for the model"));
 }
 
 #[tokio::test]
 async fn an_updated_output_is_held_against_the_schema_and_a_bad_one_is_not_passed_on() {
-    let hook = RecordingHook::new("spoiler").after([HookOutput::UpdatedOutput(json!({"n": "eight"}))]).shared();
+    let hook = RecordingHook::new("spoiler")
+        .after([HookOutput::UpdatedOutput(UpdatedOutput::structured(json!({"n": "eight"})))])
+        .shared();
     let called = Test::new("probe#good_structured").on(&hooked([&hook])).call(json!({})).await;
     called.failed("execution_failed", "result_mapping_failed").ended("failed", "failed");
     assert!(!serde_json::to_string(&called.0.result).unwrap().contains("eight"));
@@ -155,7 +161,8 @@ async fn a_stop_after_the_tool_leaves_the_result_and_gives_its_reason() {
 
 #[tokio::test]
 async fn an_output_that_belongs_to_another_moment_does_nothing() {
-    let hook = RecordingHook::new("confused").before([HookOutput::UpdatedOutput(json!({"count": 7}))]);
+    let hook = RecordingHook::new("confused")
+        .before([HookOutput::UpdatedOutput(UpdatedOutput::structured(json!({"count": 7})))]);
     let hook = hook.after([HookOutput::UpdatedInput(json!({"a": 1}))]).shared();
     let called = Test::new("probe#counter").on(&hooked([&hook])).call(json!({})).await;
     assert_eq!(called.succeeded(), json!({"count": 1}));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hotcell::hook::{Hook, HookOutput};
+use hotcell::hook::{HookOutput, Registration, UpdatedOutput};
 use hotcell::record::AbortReason;
 use serde_json::json;
 
@@ -52,7 +52,7 @@ async fn everything() -> (Called, Vec<&'static str>) {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
     let input = HookOutput::UpdatedInput(json!({"ticks": 2, "partial": true}));
-    let output = HookOutput::UpdatedOutput(json!({"ticks": 2, "of": 2}));
+    let output = HookOutput::UpdatedOutput(UpdatedOutput::structured(json!({"ticks": 2, "of": 2})));
     let first = RecordingHook::new("first").before([input]).shared();
     let second = RecordingHook::new("second").after([output]).shared();
     let host = own_host(|settings| {
@@ -60,7 +60,7 @@ async fn everything() -> (Called, Vec<&'static str>) {
         settings.home = home_with_own_payloads(&folder);
         settings.inline_bytes_max = 8;
         settings.listeners = vec![heard];
-        settings.hooks = vec![first as Arc<dyn Hook>, second];
+        settings.hooks = vec![Registration::new(first), Registration::new(second)];
     });
     // It takes any object, so that the first hook does not break its input.
     let blocker = Test::new("wat:spin").on(&host);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hotcell::hook::{Hook, HookOutput};
+use hotcell::hook::{HookOutput, Registration, UpdatedOutput};
 use hotcell::host::Host;
 use serde_json::{Value, json};
 
@@ -104,7 +104,9 @@ async fn phase_10_map_result() {
 
 #[tokio::test]
 async fn phase_11_post_hooks() {
-    let hook = RecordingHook::new("spoiler").after([HookOutput::UpdatedOutput(json!("no object"))]).shared();
+    let hook = RecordingHook::new("spoiler")
+        .after([HookOutput::UpdatedOutput(UpdatedOutput::structured(json!("no object")))])
+        .shared();
     let called = Test::new("probe#good_structured").on(&hooked([&hook])).call(json!({})).await;
     let parts = [RESOLVED, PARSED, PRE_HOOKED, DECIDED, STARTED, POST_HOOKED, FAILED];
     happened(&called, &parts, &format!("{RAN} post_hooks_running failed"));
@@ -117,7 +119,7 @@ async fn phase_12_persist() {
     let hook = RecordingHook::new("quiet").shared();
     let host = own_host(|settings| {
         settings.home = home_with_own_payloads(&folder);
-        settings.hooks = vec![hook as Arc<dyn Hook>];
+        settings.hooks = vec![Registration::new(hook)];
     });
     let called = Test::new("probe#big").on(&host).call(json!({"bytes": 1 << 20})).await;
     let parts = [RESOLVED, PARSED, PRE_HOOKED, DECIDED, STARTED, POST_HOOKED, FAILED];

@@ -8,7 +8,7 @@ use crate::support::{Test, host};
 
 #[rustfmt::skip]
 #[path = "../guests/compile_bomb.rs"]
-mod bomb;
+pub(crate) mod bomb;
 
 async fn compile(cpu_seconds: u64, memory_bytes: u64) -> Refusal {
     let host = Arc::new(host(|settings| {

@@ -22,6 +22,15 @@ async fn an_answer_over_the_limit_is_refused() {
 }
 
 #[tokio::test]
+async fn an_answer_over_the_limit_is_not_copied_out_of_the_guest() {
+    let called =
+        Test::new("hostile#flood_output").limit(|limits| limits.output_bytes = MIB).call(json!({ "mib": 12 })).await;
+    called.failed("result_too_large", "output_limit");
+    // Had the host taken it, it would know how much it was.
+    assert_eq!(called.0.result.usage.as_ref().unwrap().output_bytes.used, 0);
+}
+
+#[tokio::test]
 async fn the_same_text_counts_each_time_that_it_is_returned() {
     let called = Test::new("wat:aliased-strings").call(json!({})).await;
     called.failed("result_too_large", "output_limit");

@@ -6,7 +6,7 @@ use hotcell::host::Host;
 use serde_json::json;
 
 use super::text;
-use crate::support::{Test, host, scratch};
+use crate::support::{Test, host, root, scratch};
 
 const MIB: u64 = 1 << 20;
 
@@ -79,6 +79,22 @@ async fn a_component_that_starts_too_large_does_not_load_anywhere() {
     }
     let refusal = Test::new("wat:big-memory").load().await.unwrap_err();
     assert_eq!(refusal.code, "memory_limit", "{refusal:?}");
+}
+
+#[tokio::test]
+async fn instances_are_counted_also_where_they_have_nothing() {
+    let text = std::fs::read_to_string(root().join("tests/guests/wat/echo.wat")).unwrap();
+    let text = text.replace("wat.echo", "wat.many");
+    let before = "  (component $tool\n";
+    for (count, loads) in [(40, true), (100, false)] {
+        let instances = "(core instance (instantiate $empty))\n".repeat(count);
+        let many = text.replacen(before, &format!("{before}(core module $empty)\n{instances}"), 1);
+        let loaded = Test::of_bytes(wat::parse_str(many).unwrap(), None).on(&without_pool()).load().await;
+        assert_eq!(loaded.is_ok(), loads, "{count}: {loaded:?}");
+        if let Err(refusal) = loaded {
+            assert_eq!(refusal.code, "instance_limit", "{refusal:?}");
+        }
+    }
 }
 
 #[tokio::test]

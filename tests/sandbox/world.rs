@@ -85,7 +85,10 @@ async fn there_is_no_network() {
     assert_eq!(tried["attempts"].as_array().unwrap().len(), 5);
     assert_eq!(tried["succeeded"], json!([]), "{tried:#}");
     let refused = Test::new("probe#net").call(json!({ "port": port })).await;
-    refused.failed("capability_gap", "access_kind_not_supported").never_ran();
+    refused.failed("permission_denied", "not_granted").never_ran();
+    let granted = Test::new("probe#net").grant(|grants| grants.allow_net("*").unwrap());
+    let tried = granted.call(json!({ "port": port })).await.succeeded();
+    assert_eq!(tried["succeeded"], json!([]), "a grant is for requests, not for sockets: {tried:#}");
 
     assert!(listener.accept().is_err(), "somebody connected");
     assert!(socket.recv(&mut [0; 16]).is_err(), "something was sent");

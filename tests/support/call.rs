@@ -2,11 +2,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hotcell::approval::Terms;
 use hotcell::config::Home;
 use hotcell::executor::Cancellation;
 use hotcell::host::{Host, HostSettings};
 use hotcell::pipeline::Request;
-use hotcell::policy::{Grants, Limits};
+use hotcell::policy::{Grants, Limits, Policy};
 use hotcell::record::{AbortReason, CallRecord, Input, Refusal};
 use serde_json::Value;
 
@@ -34,7 +35,10 @@ pub(crate) struct Test {
     typed: Option<String>,
     native_call_id: Option<String>,
     grants: Grants,
+    policy: Policy,
     limits: Limits,
+    actor: Option<String>,
+    approval: Terms,
     cancellation: Cancellation,
 }
 
@@ -61,7 +65,10 @@ impl Test {
             typed: None,
             native_call_id: None,
             grants: Grants::default(),
+            policy: Policy::default(),
             limits: Limits::default(),
+            actor: None,
+            approval: Terms::default(),
             cancellation: Cancellation::new(),
         }
     }
@@ -89,6 +96,12 @@ impl Test {
         self
     }
 
+    /// Changes the mode and the rules; the default asks, and has no rule.
+    pub(crate) fn policy(mut self, change: impl FnOnce(&mut Policy)) -> Self {
+        change(&mut self.policy);
+        self
+    }
+
     pub(crate) fn read(self, folder: &Path) -> Self {
         self.grant(|grants| grants.allow_read(folder.to_str().unwrap()).unwrap())
     }
@@ -97,13 +110,35 @@ impl Test {
         self.grant(|grants| grants.allow_write(folder.to_str().unwrap()).unwrap())
     }
 
+    /// Grants requests, as `--allow-net` does.
+    pub(crate) fn net(self, spec: &str) -> Self {
+        self.grant(|grants| grants.allow_net(spec).unwrap())
+    }
+
     pub(crate) fn limit(mut self, limit: impl FnOnce(&mut Limits)) -> Self {
         limit(&mut self.limits);
         self
     }
 
+    /// Who calls.
+    pub(crate) fn actor(mut self, actor: &str) -> Self {
+        self.actor = Some(actor.to_owned());
+        self
+    }
+
+    /// Changes how somebody is asked about the call.
+    pub(crate) fn asking(mut self, change: impl FnOnce(&mut Terms)) -> Self {
+        change(&mut self.approval);
+        self
+    }
+
     pub(crate) fn timeout_ms(self, ms: u64) -> Self {
         self.limit(|limits| limits.wall = Duration::from_millis(ms))
+    }
+
+    /// The deadline of the call.
+    pub(crate) fn wall(&self) -> Duration {
+        self.limits.wall
     }
 
     /// The handle with which the call can be canceled while it runs.
@@ -152,9 +187,11 @@ impl Test {
                 tool,
                 input: Input::from_text(input),
                 native_call_id: self.native_call_id,
-                actor_ref: None,
+                actor_ref: self.actor,
                 grants: Arc::new(self.grants),
+                policy: Arc::new(self.policy),
                 limits: self.limits,
+                approval: self.approval,
                 cancellation: self.cancellation,
                 unavailable: None,
                 listener: None,

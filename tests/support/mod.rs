@@ -2,16 +2,24 @@
 //! every record against.
 
 mod call;
+mod canary;
 mod guests;
 mod mcp;
+mod mirror;
 mod program;
+mod resolver;
 mod schemas;
+mod server;
 
 pub(crate) use call::{Called, Test, host, scratch};
+pub(crate) use canary::Canary;
 pub(crate) use guests::{component, fixture, wat};
 pub(crate) use mcp::{Client, NEW, OLD, records};
+pub(crate) use mirror::{Mirror, response};
 pub(crate) use program::{Hotcell, Ran};
+pub(crate) use resolver::ScriptedResolver;
 pub(crate) use schemas::{check_one, check_record};
+pub(crate) use server::{Identity, Server, Visit};
 
 use std::path::{Path, PathBuf};
 
@@ -22,5 +30,13 @@ pub(crate) fn root() -> PathBuf {
 
 /// A folder of this test binary, kept between runs: compiled components are found again.
 pub(crate) fn kept(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // A host that misses a guard may keep what another would not.
+    match (cfg!(feature = "mutants"), std::env::var("HOTCELL_MUTANT")) {
+        (true, Ok(mutant)) if mutant.starts_with("cache") || mutant == "description_changes" => {
+            tmp.join("mutants").join(mutant).join(name)
+        }
+        (true, _) => tmp.join("mutants").join(name),
+        (false, _) => tmp.join(name),
+    }
 }

@@ -18,6 +18,7 @@ pub(crate) fn check_record(record: &Value) {
     check_one("result", &record["result"]);
     for (list, name) in [
         ("decisions", "permission-decision"),
+        ("hooks", "hook"),
         ("progress", "progress"),
         ("persistence", "result-persistence"),
         ("events", "event"),

@@ -64,6 +64,7 @@ enum Kind {
     kind = "file_operation",
     search_hint = "list folder directory find files glob",
     access = ["file_read"],
+    paths = ["path"],
     content = ["text"],
     read_only,
     concurrency_safe

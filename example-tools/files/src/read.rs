@@ -57,6 +57,7 @@ pub(crate) struct Extract {
     kind = "file_operation",
     search_hint = "read text file lines bytes part",
     access = ["file_read"],
+    paths = ["path"],
     content = ["text"],
     read_only,
     concurrency_safe

@@ -79,6 +79,7 @@ struct Match {
     kind = "file_operation",
     search_hint = "search grep files regular expression",
     access = ["file_read"],
+    paths = ["path"],
     content = ["text"],
     read_only,
     concurrency_safe

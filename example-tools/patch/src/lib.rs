@@ -69,6 +69,7 @@ enum Action {
     access = ["file_read", "file_write"],
     write_effects = ["local_persistent"],
     risk = "medium",
+    paths = ["path"],
     content = ["text", "diff"],
     read_only = false,
     destructive,

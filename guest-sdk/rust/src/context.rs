@@ -14,6 +14,8 @@ pub struct Context {
     /// The caller's working directory, when it lies in a granted folder. A tool that reads or writes files is in it
     /// already, so its relative paths mean what the caller thinks.
     pub cwd: Option<String>,
+    /// A folder of this call's own, for a tool whose `write_effects` name `local_draft`: gone when the call ends.
+    pub scratch: Option<String>,
     /// Whatever else the host says.
     pub extra: Map<String, Value>,
 }
@@ -36,11 +38,12 @@ impl Context {
     #[cfg(any(test, target_arch = "wasm32"))]
     pub(crate) fn new(invocation_id: String, attempt: u32, open: &str) -> Self {
         let mut extra: Map<String, Value> = serde_json::from_str(open).unwrap_or_default();
-        let cwd = match extra.remove("cwd") {
-            Some(Value::String(cwd)) => Some(cwd),
+        let mut text = |name: &str| match extra.remove(name) {
+            Some(Value::String(text)) => Some(text),
             _ => None,
         };
-        Self { invocation_id, attempt, cwd, extra }
+        let (cwd, scratch) = (text("cwd"), text("scratch"));
+        Self { invocation_id, attempt, cwd, scratch, extra }
     }
 }
 
@@ -59,8 +62,8 @@ mod tests {
 
     #[test]
     fn the_open_object_gives_cwd_and_keeps_the_rest() {
-        let context = Context::new("inv_1".to_owned(), 2, r#"{"cwd": "/project", "locale": "fr"}"#);
-        assert_eq!(context.cwd.as_deref(), Some("/project"));
+        let context = Context::new("inv_1".to_owned(), 2, r#"{"cwd": "/project", "scratch": "/s", "locale": "fr"}"#);
+        assert_eq!((context.cwd.as_deref(), context.scratch.as_deref()), (Some("/project"), Some("/s")));
         assert_eq!(context.extra["locale"], "fr");
         assert_eq!(Context::new(String::new(), 1, "nonsense").extra, Map::new());
     }

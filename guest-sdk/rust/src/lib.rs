@@ -34,7 +34,8 @@
 //! A panic is a bug: it stops the call, and the host reports it as such.
 //!
 //! While it runs, a tool can report [`progress`], write a [`log`], notice a [`cancellation`], and ask for its
-//! [`context()`]. Outside of WebAssembly these calls are recorded, and [`testing`] reads them back.
+//! [`context()`]. With the feature `http` it can send requests. What the owner of a host runs around tools is a [`hook`].
+//! Outside of WebAssembly these calls are recorded, and [`testing`] reads them back.
 
 mod context;
 mod error;
@@ -43,11 +44,16 @@ mod schema;
 mod toolkit;
 
 pub mod cancellation;
+pub mod hook;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod log;
 pub mod progress;
 
 #[cfg(target_arch = "wasm32")]
 mod component;
+#[cfg(target_arch = "wasm32")]
+mod hook_component;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
@@ -78,6 +84,8 @@ pub mod __private {
         tool::{self, export_tool},
         validating::{self, export_validation},
     };
+    #[cfg(target_arch = "wasm32")]
+    pub use crate::hook_component::world::{self as hook, export_hook};
     pub use crate::{
         context::enter_cwd,
         output::IntoOutcome,

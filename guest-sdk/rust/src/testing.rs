@@ -41,9 +41,19 @@ thread_local! {
     static RECORDED: RefCell<Recorded> = RefCell::default();
 }
 
+#[cfg(feature = "http")]
+type Server = Box<dyn Fn(&crate::http::Request) -> Result<Served, crate::http::Error>>;
+
+#[cfg(feature = "http")]
+thread_local! {
+    static SERVER: RefCell<Option<Server>> = RefCell::default();
+}
+
 /// Forgets everything that this thread recorded, and its context.
 pub fn reset() {
     RECORDED.take();
+    #[cfg(feature = "http")]
+    SERVER.take();
     crate::context::set(Context::default());
 }
 
@@ -87,6 +97,24 @@ pub fn set_context(context: Context) {
     crate::context::set(context);
 }
 
+/// A server of a test: what it answers to every request from now on.
+#[cfg(feature = "http")]
+pub fn serve(answer: impl Fn(&crate::http::Request) -> Result<Served, crate::http::Error> + 'static) {
+    SERVER.set(Some(Box::new(answer)));
+}
+
+/// A response of a server of a test.
+#[cfg(feature = "http")]
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    /// Such as 200.
+    pub status: u16,
+    /// Names and values.
+    pub headers: Vec<(String, String)>,
+    /// The pieces in which the body comes.
+    pub body: Vec<Vec<u8>>,
+}
+
 /// What the host reads when it loads the toolkit.
 pub fn describe<K: Toolkit>() -> Value {
     toolkit::describe::<K>()
@@ -105,6 +133,30 @@ pub fn validate<K: Toolkit>(tool: &str, input: Value) -> Result<(), ToolError> {
 /// Runs the preflight of a tool of `K`.
 pub fn preflight<K: Toolkit>(tool: &str, input: Value) -> Result<(), ToolError> {
     toolkit::preflight::<K>(tool, &input.to_string())
+}
+
+#[cfg(feature = "http")]
+pub(crate) fn send(request: crate::http::Request) -> Result<crate::http::Response, crate::http::Error> {
+    SERVER.with_borrow(|server| match server {
+        Some(answer) => answer(&request).map(|served| crate::http::Response {
+            status: served.status,
+            headers: served.headers,
+            body: Body(served.body.into()),
+        }),
+        None => Err(crate::http::Error::NotAllowed),
+    })
+}
+
+/// What is still to come of a response.
+#[cfg(feature = "http")]
+#[derive(Debug)]
+pub struct Body(std::collections::VecDeque<Vec<u8>>);
+
+#[cfg(feature = "http")]
+impl Body {
+    pub(crate) fn chunk(&mut self) -> Result<Option<Vec<u8>>, crate::http::Error> {
+        Ok(self.0.pop_front())
+    }
 }
 
 pub(crate) fn report(update: Update) {

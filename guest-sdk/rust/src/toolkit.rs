@@ -23,6 +23,9 @@ pub struct Attributes {
     pub credential_refs: &'static [&'static str],
     pub env: &'static [&'static str],
     pub sensitive_fields: &'static [&'static str],
+    pub paths: &'static [&'static str],
+    pub urls: &'static [&'static str],
+    pub resources: &'static [&'static str],
     pub content: &'static [&'static str],
     pub read_only: Option<bool>,
     pub concurrency_safe: Option<bool>,
@@ -48,6 +51,9 @@ impl Attributes {
             credential_refs: &[],
             env: &[],
             sensitive_fields: &[],
+            paths: &[],
+            urls: &[],
+            resources: &[],
             content: &[],
             read_only: None,
             concurrency_safe: None,
@@ -274,9 +280,25 @@ fn interface(entry: &Entry, ids: &Ids) -> Value {
         .maybe("is_concurrency_safe", attributes.concurrency_safe)
         .maybe("is_destructive", attributes.destructive)
         .maybe("is_open_world", attributes.open_world)
+        .maybe("permission_subjects", permission_subjects(attributes))
         .set("execution_profile_ref", ids.execution_profile.as_str())
         .set("permission_profile_ref", ids.permission_profile.as_str())
         .into()
+}
+
+/// The arguments that name what a call is about, by JSON Pointer: a field of the input, or a pointer as it stands.
+fn permission_subjects(attributes: &Attributes) -> Option<Value> {
+    let mut subjects = Object::new();
+    for (kind, fields) in [("path", attributes.paths), ("url", attributes.urls), ("resource", attributes.resources)] {
+        for field in fields {
+            let pointer = match field.strip_prefix('/') {
+                Some(_) => (*field).to_owned(),
+                None => format!("/{}", field.replace('~', "~0").replace('/', "~1")),
+            };
+            subjects = subjects.set(&pointer, kind);
+        }
+    }
+    (!subjects.0.is_empty()).then(|| subjects.into())
 }
 
 fn execution_profile(attributes: &Attributes, ids: &Ids) -> Value {

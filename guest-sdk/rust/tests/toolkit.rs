@@ -65,6 +65,8 @@ mod files {
         risk = "critical",
         access = ["file_read", "file_write"],
         env = ["HOME"],
+        paths = ["text"],
+        resources = ["/limit"],
         content = ["text", "diff"]
     )]
     pub(crate) fn remove_all(_input: Text) -> Output<Count> {
@@ -116,6 +118,9 @@ fn a_tool_that_writes_files_says_so() {
     assert_eq!(profile["write_effects"], json!(["local_persistent"]));
     assert_eq!((&profile["risk_level"], &profile["environment"]), (&json!("critical"), &json!(["HOME"])));
     assert_eq!(described["declarations"][2]["output_contract"]["content_types"], json!(["text", "diff"]));
+    let subjects = json!({"/text": "path", "/limit": "resource"});
+    assert_eq!(described["interfaces"][2]["permission_subjects"], subjects);
+    assert!(described["interfaces"][0].get("permission_subjects").is_none());
 }
 
 #[test]

@@ -1,13 +1,18 @@
 use anyhow::{Context, bail};
 use jsonschema::{Draft, PatternOptions, Validator};
+use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
-use crate::record::{ToolDeclaration, ToolInterface};
+use crate::record::{RedactionRule, ToolDeclaration, ToolInterface};
 
 use super::fields;
 
 /// Violations that one error names at the most.
 const VIOLATIONS_MAX: usize = 5;
+
+/// Redaction rules of one tool, and bytes that one of their patterns may take when it is compiled.
+const REDACTION_RULES_MAX: usize = 32;
+const PATTERN_BYTES_MAX: usize = 256 << 10;
 
 /// The contracts of one tool, compiled once: JSON Schema 2020-12, no remote references, patterns in linear time.
 #[derive(Debug)]
@@ -20,6 +25,10 @@ pub struct Contract {
     /// What the model is shown of the output contract: without internal-only fields.
     output_schema: Option<Value>,
     internal_only_fields: Vec<String>,
+    sensitive_fields: Vec<String>,
+    /// Of the output: fields, and what matches a pattern.
+    redacted_fields: Vec<String>,
+    redacted_patterns: Vec<Regex>,
     defaults: Map<String, Value>,
 }
 
@@ -43,6 +52,7 @@ impl Contract {
             input.internal_only_fields.iter().for_each(|field| fields::strip(schema, field));
         }
         let output = output.map(|schema| compile(&schema)).transpose().context("structured_schema")?;
+        let (redacted_fields, redacted_patterns) = redaction(declaration).context("redaction_rules")?;
         let contract = Self {
             model_schema,
             model,
@@ -50,6 +60,9 @@ impl Contract {
             output,
             output_schema,
             internal_only_fields: input.internal_only_fields,
+            sensitive_fields: input.sensitive_fields,
+            redacted_fields,
+            redacted_patterns,
             defaults: input.defaults,
         };
         for (at, example) in input.examples.iter().enumerate() {
@@ -82,9 +95,23 @@ impl Contract {
         check(&self.model, input)
     }
 
-    /// What is wrong with `input` as what the tool is about to get.
+    /// What is wrong with `input` as what the tool is about to get, with what hooks and approvers changed. They may fill
+    /// the internal-only fields, which only a runtime schema can describe; the rest is a model's input.
     pub fn check_call_input(&self, input: &Value) -> Result<(), String> {
-        self.runtime.as_ref().map_or(Ok(()), |validator| check(validator, input))
+        if let Some(runtime) = &self.runtime {
+            return check(runtime, input);
+        }
+        if !self.has_internal_fields() {
+            return self.check_model_input(input);
+        }
+        let mut shown = input.clone();
+        self.internal_only_fields.iter().for_each(|field| fields::remove(&mut shown, field));
+        self.check_model_input(&shown)
+    }
+
+    /// Whether the tool takes fields that no model sees.
+    pub fn has_internal_fields(&self) -> bool {
+        !self.internal_only_fields.is_empty()
     }
 
     /// Whether a call input has to be checked beyond the model schema.
@@ -102,6 +129,36 @@ impl Contract {
         self.output.is_some()
     }
 
+    /// Whether some arguments must not be recorded.
+    pub fn has_sensitive_fields(&self) -> bool {
+        !self.sensitive_fields.is_empty()
+    }
+
+    /// Shows `seen` every argument that must not be recorded, with its place as a JSON Pointer (AT-IN-06).
+    pub fn each_sensitive(&self, input: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
+        self.sensitive_fields.iter().for_each(|field| fields::visit(input, field, seen));
+    }
+
+    /// Shows `seen` every value of structured output that nobody but the tool may see, with its place (AT-OUT-08).
+    pub fn each_redacted(&self, output: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
+        self.redacted_fields.iter().for_each(|field| fields::visit(output, field, seen));
+    }
+
+    /// Whether nothing of the output may be seen: a rule names all of it.
+    pub fn redacts_everything(&self) -> bool {
+        self.redacted_fields.iter().any(String::is_empty)
+    }
+
+    /// Whether there are rules for the output.
+    pub fn redacts_output(&self) -> bool {
+        !self.redacted_fields.is_empty() || !self.redacted_patterns.is_empty()
+    }
+
+    /// What matches one of these is taken out of all texts of the tool.
+    pub fn redacted_patterns(&self) -> &[Regex] {
+        &self.redacted_patterns
+    }
+
     /// `input` with the defaults that it lacks; `None` when it lacks none.
     pub fn with_defaults(&self, input: &Value) -> Option<Value> {
         let given = input.as_object()?;
@@ -113,6 +170,24 @@ impl Contract {
         filled.extend(missing.into_iter().map(|(name, value)| (name.clone(), value.clone())));
         Some(Value::Object(filled))
     }
+}
+
+/// The rules of the output contract: fields, and patterns that take linear time and bounded memory.
+fn redaction(declaration: &ToolDeclaration) -> anyhow::Result<(Vec<String>, Vec<Regex>)> {
+    let rules = declaration.output_contract.as_ref().map_or(&[][..], |contract| &contract.redaction_rules);
+    if rules.len() > REDACTION_RULES_MAX {
+        bail!("more than {REDACTION_RULES_MAX} rules");
+    }
+    let (mut fields, mut patterns) = (Vec::new(), Vec::new());
+    for rule in rules {
+        match rule {
+            RedactionRule::Field(field) => fields.push(field.clone()),
+            RedactionRule::Pattern { pattern, .. } => {
+                patterns.push(RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build()?);
+            }
+        }
+    }
+    Ok((fields, patterns))
 }
 
 /// `strict` refuses properties that the schema does not name, even where it forgot to say so (AT-IN-03).

@@ -10,12 +10,71 @@ pub(super) fn contains(value: &Value, field: &str) -> bool {
     }
 }
 
+/// Takes what `field` names out of `value`.
+pub(super) fn remove(value: &mut Value, field: &str) {
+    match field.strip_prefix('/') {
+        Some(pointer) => remove_pointer(value, &steps(pointer)),
+        None => remove_name(value, field),
+    }
+}
+
 /// Takes what `field` names out of a JSON Schema: the property, and the demand for it.
 pub(super) fn strip(schema: &mut Value, field: &str) {
     match field.strip_prefix('/') {
         Some(pointer) => strip_pointer(schema, &steps(pointer)),
         None => strip_name(schema, field),
     }
+}
+
+/// Shows `seen` every value that `field` names, with its place as a JSON Pointer. The empty field names all of `value`.
+/// What lies in a value that was shown is not shown again.
+pub(super) fn visit(value: &mut Value, field: &str, seen: &mut dyn FnMut(&str, &mut Value)) {
+    match field.strip_prefix('/') {
+        Some(pointer) => visit_pointer(value, &steps(pointer), "", seen),
+        None if field.is_empty() => seen("", value),
+        None => visit_name(value, field, "", seen),
+    }
+}
+
+fn visit_pointer(value: &mut Value, steps: &[String], at: &str, seen: &mut dyn FnMut(&str, &mut Value)) {
+    let Some((step, rest)) = steps.split_first() else { return seen(at, value) };
+    match value {
+        Value::Object(fields) => {
+            if let Some(inner) = fields.get_mut(step) {
+                visit_pointer(inner, rest, &below(at, step), seen);
+            }
+        }
+        Value::Array(items) => {
+            let wanted: Option<usize> = step.parse().ok();
+            for (index, item) in items.iter_mut().enumerate() {
+                if step == "*" || wanted == Some(index) {
+                    visit_pointer(item, rest, &below(at, &index.to_string()), seen);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn visit_name(value: &mut Value, name: &str, at: &str, seen: &mut dyn FnMut(&str, &mut Value)) {
+    match value {
+        Value::Object(fields) => {
+            for (key, inner) in fields {
+                let at = below(at, key);
+                if key == name { seen(&at, inner) } else { visit_name(inner, name, &at, seen) }
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                visit_name(item, name, &below(at, &index.to_string()), seen);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn below(at: &str, step: &str) -> String {
+    format!("{at}/{}", step.replace('~', "~0").replace('/', "~1"))
 }
 
 fn steps(pointer: &str) -> Vec<String> {
@@ -39,6 +98,38 @@ fn contains_pointer(value: &Value, steps: &[String]) -> bool {
             step.parse().ok().and_then(|at: usize| items.get(at)).is_some_and(|item| contains_pointer(item, rest))
         }
         _ => false,
+    }
+}
+
+fn remove_name(value: &mut Value, name: &str) {
+    match value {
+        Value::Object(fields) => {
+            fields.shift_remove(name);
+            fields.values_mut().for_each(|inner| remove_name(inner, name));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| remove_name(item, name)),
+        _ => {}
+    }
+}
+
+fn remove_pointer(value: &mut Value, steps: &[String]) {
+    let Some((step, rest)) = steps.split_first() else { return };
+    match value {
+        Value::Object(fields) if rest.is_empty() => {
+            fields.shift_remove(step);
+        }
+        Value::Object(fields) => {
+            if let Some(inner) = fields.get_mut(step) {
+                remove_pointer(inner, rest);
+            }
+        }
+        Value::Array(items) if step == "*" => items.iter_mut().for_each(|item| remove_pointer(item, rest)),
+        Value::Array(items) => {
+            if let Some(inner) = step.parse().ok().and_then(|at: usize| items.get_mut(at)) {
+                remove_pointer(inner, rest);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -86,7 +177,7 @@ fn forget_demand(required: Option<&mut Value>, name: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{contains, strip};
+    use super::{contains, remove, strip, visit};
     use serde_json::json;
 
     #[test]
@@ -94,6 +185,31 @@ mod tests {
         let value = json!({"a": [{"secret": 1}], "b": {"c": 2}});
         assert!(contains(&value, "secret") && contains(&value, "/a/*/secret") && contains(&value, "/b/c"));
         assert!(!contains(&value, "/c") && !contains(&value, "d"));
+    }
+
+    #[test]
+    fn removing_leaves_everything_else() {
+        let mut value = json!({"a": [{"x": 1, "y": 2}], "b": {"x": 3}});
+        remove(&mut value, "/a/*/x");
+        assert_eq!(value, json!({"a": [{"y": 2}], "b": {"x": 3}}));
+        remove(&mut value, "x");
+        assert_eq!(value, json!({"a": [{"y": 2}], "b": {}}));
+    }
+
+    #[test]
+    fn visiting_shows_each_value_once_with_its_place() {
+        let value = json!({"a": [{"b": {"b": 1}}, {"b": 2}], "c/d": {"b": 3}, "e": 4});
+        let places = |field: &str| {
+            let mut places = Vec::new();
+            visit(&mut value.clone(), field, &mut |at, _| places.push(at.to_owned()));
+            places
+        };
+        assert_eq!(places("b"), ["/a/0/b", "/a/1/b", "/c~1d/b"]);
+        assert_eq!(places("/a/*/b"), ["/a/0/b", "/a/1/b"]);
+        assert_eq!(places("/a/1/b"), ["/a/1/b"]);
+        assert_eq!(places("/c~1d"), ["/c~1d"]);
+        assert_eq!(places(""), [""]);
+        assert!(places("/b").is_empty() && places("/a/2").is_empty());
     }
 
     #[test]

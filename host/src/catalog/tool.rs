@@ -1,8 +1,12 @@
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use serde_json::Value;
 
-use crate::record::{ExecutionProfile, PermissionProfile, ToolDeclaration, ToolInterface, Toolkit};
+use crate::record::{
+    ExecutionProfile, PermissionProfile, SafetyFacts, SubjectField, SubjectKind, ToolDeclaration, ToolInterface,
+    Toolkit,
+};
 
 use super::Contract;
 
@@ -13,6 +17,7 @@ pub struct Facts {
     pub component: Arc<str>,
     pub imports: Vec<String>,
     pub validates: bool,
+    pub classifies: bool,
 }
 
 /// One tool of one component, ready to be called.
@@ -27,6 +32,9 @@ pub struct Tool {
     name: Arc<str>,
     /// How records name what runs the tool.
     runtime_refs: Vec<String>,
+    /// The arguments that name what a call is about.
+    subjects: Vec<SubjectField>,
+    classifies: bool,
 }
 
 impl Tool {
@@ -60,8 +68,11 @@ impl Tool {
                 execution_profile_id: format!("{}.execution", declaration.tool_id),
                 ..ExecutionProfile::default()
             });
+        let contract = Contract::compile(declaration, interface.as_ref())?;
         Ok(Self {
-            contract: Contract::compile(declaration, interface.as_ref())?,
+            subjects: subjects(interface.as_ref(), contract.model_schema())?,
+            classifies: facts.classifies,
+            contract,
             execution_profile: seen(asked, facts),
             interface,
             permission_profile,
@@ -106,6 +117,21 @@ impl Tool {
         &self.runtime_refs
     }
 
+    /// The arguments that name what a call is about (AT-IF-07).
+    pub fn subjects(&self) -> &[SubjectField] {
+        &self.subjects
+    }
+
+    /// Whether the component can say what one input would do.
+    pub fn classifies(&self) -> bool {
+        self.classifies
+    }
+
+    /// What the interface claims of every input.
+    pub fn facts(&self) -> SafetyFacts {
+        self.interface.as_ref().map(ToolInterface::facts).unwrap_or_default()
+    }
+
     /// The shorter of the timeouts that the tool itself asks for, in milliseconds.
     pub fn timeout_ms(&self) -> Option<u64> {
         let interface = self.interface.as_ref().and_then(|interface| interface.timeout_ms);
@@ -119,6 +145,22 @@ impl Tool {
         let interface = self.interface.as_ref().and_then(|interface| interface.max_inline_chars);
         [contract, interface].into_iter().flatten().min()
     }
+}
+
+/// The subjects that `interface` names. One that leads to no argument is refused: it would narrow nothing.
+fn subjects(interface: Option<&ToolInterface>, schema: &Value) -> anyhow::Result<Vec<SubjectField>> {
+    let Some(interface) = interface else { return Ok(Vec::new()) };
+    let subject = |(pointer, kind): (&String, &SubjectKind)| {
+        let mut steps = pointer.split('/');
+        ensure!(steps.next() == Some(""), "permission_subjects: {pointer:?} is no JSON Pointer");
+        let name = steps.next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
+        let argument = schema.get("properties").and_then(|properties| properties.get(&name));
+        let argument = argument.with_context(|| format!("permission_subjects: {pointer:?} leads to no argument"))?;
+        // Only an argument itself has a default that the host can read; what lies deeper depends on the rest.
+        let default = argument.get("default").filter(|_| steps.next().is_none()).and_then(Value::as_str);
+        Ok(SubjectField { pointer: pointer.clone(), kind: *kind, default: default.map(str::to_owned) })
+    };
+    interface.permission_subjects.iter().map(subject).collect()
 }
 
 /// The execution profile as it is: what the component imports says what it supports.

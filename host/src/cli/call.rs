@@ -1,4 +1,3 @@
-use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,15 +6,15 @@ use clap::Args;
 
 use crate::config::Home;
 use crate::host::{Cancellation, Host, Listener, Request, canceled};
-use crate::record::{AbortReason, CallRecord, Input, Refusal};
+use crate::record::{AbortReason, Refusal};
 
-use super::exit::{self, BadRequest, Exit};
-use super::options::{GrantOptions, LimitOptions};
-use super::show::{self, Bar};
+use super::ask::{self, Origin};
+use super::exit::Exit;
+use super::hooks;
+use super::input;
+use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::show::{self, Bar, Form};
 use super::target::{self, Target};
-
-/// Arguments larger than this are not read.
-const INPUT_BYTES_MAX: u64 = 16 << 20;
 
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
@@ -37,38 +36,62 @@ pub(super) struct Call {
     grants: GrantOptions,
     #[command(flatten)]
     limits: LimitOptions,
+    #[command(flatten)]
+    policy: PolicyOptions,
+    #[command(flatten)]
+    approvals: ApprovalOptions,
 }
 
 impl Call {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let grants = self.grants.grants()?;
-        let input = self.read_input()?;
+        let settings = options::settings(&home, &self.grants, &self.limits, &self.policy)?;
+        let input = input::read(&self.input)?;
         let bar = if self.json || self.record { None } else { Bar::if_seen() };
-        let limits = self.limits.limits();
-        let host = target::host(&home, |settings| {
+        // A call that is refused for its policy is a call all the same, and ends in a result.
+        let (Settings { grants, limits, policy, expire, layers }, refused) = match settings {
+            Ok(settings) => (settings, None),
+            Err(refusal) => (Settings::default(), Some(refusal)),
+        };
+        let mut host = target::host(&home, |settings| {
+            settings.network.extra_roots.clone_from(&self.grants.tls_ca);
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
+            settings.approvals = true;
+            settings.approver = Some(ask::approver());
             settings.listeners = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
         })?;
         let target = Target::parse(&self.tool);
         // Before interrupts mean a canceled call: one that comes while the tool is being built ends the program.
-        let component = target.locate(&home);
+        let component = match refused {
+            Some(refusal) => Err(refusal),
+            None => target.locate(&home),
+        };
         let runtime = super::runtime()?;
         let record = runtime.block_on(async {
             let cancellation = Cancellation::new();
             interrupts(cancellation.clone())?;
+            tokio::select! {
+                biased;
+                () = cancellation.cancelled() => {}
+                added = hooks::add(&mut host, &home, layers.files()) => added?,
+            }
             let mut request = Request {
                 tool: self.tool.clone(),
                 input,
                 native_call_id: None,
-                actor_ref: None,
+                actor_ref: ask::actor(),
                 grants: Arc::new(grants),
+                policy: Arc::new(policy),
                 limits,
+                approval: self.approvals.terms(expire),
                 cancellation: cancellation.clone(),
                 unavailable: None,
                 listener: None,
                 mapping: None,
             };
+            if let Ok(component) = &component {
+                request.approval.origin = Origin::new(component, &self.grants, &self.limits, &self.policy).words();
+            }
             match prepare(&host, component, &target, &cancellation).await {
                 Ok(tool) => request.tool = tool,
                 Err(refusal) => request.unavailable = Some(refusal),
@@ -82,40 +105,14 @@ impl Call {
         runtime.shutdown_background();
         // And the process ends: taking the engine apart would only take time.
         std::mem::forget(host);
-        self.print(&record)
+        show::record(&record, self.form())
     }
 
-    fn print(&self, record: &CallRecord) -> anyhow::Result<Exit> {
-        let exit = exit::of_result(&record.result);
-        let printed = if self.record {
-            print_json(record)
-        } else if self.json {
-            print_json(&record.result)
-        } else {
-            show::result(&record.result)
-        };
-        // Whoever closed the pipe still gets the exit code of the call.
-        printed.map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
-    }
-
-    fn read_input(&self) -> Result<Input, BadRequest> {
-        let read = |what: &str, from: Box<dyn Read>| {
-            let mut text = String::new();
-            let read = from.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text);
-            read.with_context(|| format!("read the arguments from {what}"))
-                .map_err(|error| BadRequest(format!("{error:#}")))?;
-            if text.len() as u64 > INPUT_BYTES_MAX {
-                return Err(BadRequest(format!("the arguments are larger than {INPUT_BYTES_MAX} bytes")));
-            }
-            Ok(Input::from_text(text))
-        };
-        match (self.input.as_str(), self.input.strip_prefix('@')) {
-            ("-", _) => read("standard input", Box::new(std::io::stdin())),
-            (_, Some(path)) => {
-                let file = std::fs::File::open(path).map_err(|error| BadRequest(format!("open {path}: {error}")))?;
-                read(path, Box::new(file))
-            }
-            (text, None) => Ok(Input::from_text(text)),
+    fn form(&self) -> Form {
+        match (self.record, self.json) {
+            (true, _) => Form::Record,
+            (false, true) => Form::Result,
+            (false, false) => Form::People,
         }
     }
 }
@@ -138,7 +135,7 @@ async fn prepare(
 }
 
 /// The first interrupt cancels the call, so that it still ends in a result; the second one ends the program.
-fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
+pub(super) fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt()).context("listen to interrupts")?;
     let mut terminate = signal(SignalKind::terminate()).context("listen to termination")?;
@@ -155,11 +152,4 @@ fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
         std::process::exit(130);
     });
     Ok(())
-}
-
-fn print_json(value: &impl serde::Serialize) -> std::io::Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    serde_json::to_writer(&mut out, value)?;
-    out.write_all(b"\n")?;
-    out.flush()
 }

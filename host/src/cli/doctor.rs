@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::config::Home;
-use crate::host::{ENGINE_VERSION, FEATURES_OFF};
+use crate::host::{ENGINE_VERSION, FEATURES_OFF, Limits};
 use crate::toolchain::{self, Preference, Search, State};
 
 use super::exit::Exit;
@@ -35,6 +35,7 @@ impl Doctor {
         let home = Home::find()?;
         let mut checks = vec![
             ready("hotcell", format!("{} on {ENGINE_VERSION}", env!("CARGO_PKG_VERSION"))),
+            ready("engine", ENGINE_VERSION.to_owned()),
             ready("features off", FEATURES_OFF.join(", ")),
             writable(&home),
         ];
@@ -91,30 +92,57 @@ fn writable(home: &Home) -> Check {
     }
 }
 
-/// What the kernel offers: without these hotcell still works, but slower or with fewer calls at once.
+/// What the kernel offers: without these hotcell still works, but slower, with fewer calls at once, or with one wall less.
 fn kernel() -> Vec<Check> {
+    vec![openat2(), pagemap_scan(), map_count(), open_files(), seccomp()]
+}
+
+fn check(subject: &str, there: bool, detail: String) -> Check {
+    Check { subject: subject.to_owned(), state: if there { "ready" } else { "absent" }, detail, mend: None }
+}
+
+/// Asks the kernel itself: a filter around this process may keep the call from it, whatever its version.
+fn openat2() -> Check {
+    use rustix::fs::{Mode, OFlags, ResolveFlags};
+    let opened = rustix::fs::openat2(rustix::fs::CWD, "/", OFlags::PATH, Mode::empty(), ResolveFlags::BENEATH);
+    // The path leads out of the folder, which is what the call is there to find out.
+    match opened {
+        Err(rustix::io::Errno::XDEV) | Ok(_) => {
+            check("openat2", true, "opens paths inside a folder in one step".to_owned())
+        }
+        Err(error) => {
+            check("openat2", false, format!("paths inside a folder are opened step by step, which is slower: {error}"))
+        }
+    }
+}
+
+fn pagemap_scan() -> Check {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let since = |subject: &str, needed: (u32, u32), why: &str| {
-        let there = version >= needed;
-        Check {
-            subject: subject.to_owned(),
-            state: if there { "ready" } else { "absent" },
-            detail: format!("{why} (Linux {}.{}, since {}.{})", version.0, version.1, needed.0, needed.1),
-            mend: None,
-        }
-    };
+    let detail = format!("resets the memory of a call faster (Linux {}.{}, since 6.7)", version.0, version.1);
+    check("PAGEMAP_SCAN", version >= (6, 7), detail)
+}
+
+fn map_count() -> Check {
     let maps = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
     let maps: u64 = maps.trim().parse().unwrap_or(0);
-    vec![
-        since("openat2", (5, 6), "opens paths inside a folder in one step"),
-        since("PAGEMAP_SCAN", (6, 7), "resets the memory of a call faster"),
-        Check {
-            subject: "max_map_count".to_owned(),
-            state: "ready",
-            detail: format!("{maps}: room for about {} calls at once", maps / 6),
-            mend: None,
-        },
-    ]
+    check("max_map_count", maps > 0, format!("{maps}: room for about {} calls at once", maps / 6))
+}
+
+/// Each call may keep files open, and all calls share what the process may open.
+fn open_files() -> Check {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let each = Limits::default().descriptors;
+    let detail = format!("{limit}: a call may keep {each} open, so {} calls can at once", limit / each);
+    check("open files", limit > each, detail)
+}
+
+/// Whether somebody put a filter around this process: the second wall, if the sandbox has a hole.
+fn seccomp() -> Check {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim);
+    let filtered = matches!(mode, Some("1" | "2"));
+    let detail = if filtered { "the system calls of this process are filtered" } else { "no filter of system calls" };
+    check("seccomp", filtered, detail.to_owned())
 }

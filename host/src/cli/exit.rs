@@ -14,6 +14,8 @@ pub(super) enum Exit {
     /// Time, fuel, memory, output.
     Limit = 4,
     Canceled = 5,
+    /// `hotcell policy check` only: somebody would be asked.
+    WouldAsk = 6,
     /// A fault of hotcell itself.
     HostFault = 70,
 }

@@ -1,17 +1,26 @@
 //! The door for people: one file for each subcommand.
 
+mod approvals;
+mod ask;
 mod build;
 mod call;
+mod clients;
 mod describe;
 mod doctor;
 mod exit;
+mod hooks;
+mod input;
 mod mcp;
 mod new;
 mod options;
+mod policy;
+mod secret;
 mod serve;
 mod serving;
 mod show;
 mod target;
+mod terminal;
+mod watching;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -24,7 +33,7 @@ use exit::Exit;
 #[derive(Debug, Parser)]
 #[command(name = "hotcell", version, max_term_width = 110, propagate_version = true)]
 #[command(after_help = "Exit codes: 0 succeeded, 1 the tool failed, 2 bad request, 3 refused, 4 a limit was hit, \
-                        5 canceled, 70 fault of hotcell itself.")]
+                        5 canceled, 6 somebody would be asked (policy check), 70 fault of hotcell itself.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -34,6 +43,8 @@ struct Cli {
 enum Command {
     /// Call a tool and print its result
     Call(call::Call),
+    /// See and answer what waits for an approval
+    Approvals(approvals::Approvals),
     /// Show what a component's tools are, take, and ask for
     Describe(describe::Describe),
     /// Build a tool from its source folder
@@ -44,6 +55,10 @@ enum Command {
     Serve(serve::Serve),
     /// Start a new tool
     New(new::New),
+    /// Say what would be decided on a call and why, and trust a project's hotcell.toml
+    Policy(policy::Policy),
+    /// Set, list and remove the secrets that tools' requests may carry
+    Secret(secret::Secret),
     /// Look at what this machine has, and say how to mend what is missing
     Doctor(doctor::Doctor),
     /// Compile one component from standard input; hotcell calls this itself
@@ -63,11 +78,14 @@ pub fn run() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Call(command) => command.run(),
+        Command::Approvals(command) => command.run(),
         Command::Describe(command) => command.run(),
         Command::Build(command) => command.run(),
         Command::Mcp(command) => command.run(),
         Command::Serve(command) => command.run(),
         Command::New(command) => command.run(),
+        Command::Policy(command) => command.run(),
+        Command::Secret(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::CompileComponent { cpu_seconds, memory_bytes } => {
             let status = crate::host::compile_worker(cpu_seconds, memory_bytes);

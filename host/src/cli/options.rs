@@ -1,15 +1,21 @@
-//! Options that several commands share: grants and limits.
+//! Options that several commands share: grants, limits, policy, approvals.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 
-use crate::host::{Grants, Limits};
+use crate::config::{ApprovalSection, Home, duration, size};
+use crate::host::{
+    EXPIRE_DEFAULT, EXPIRE_MAX, GrantWord, Grants, LayerOptions, Layers, Limits, Policy, Provenance, Session, Terms,
+};
+use crate::record::{ErrorClass, Mode, Refusal};
 
 use super::exit::BadRequest;
 
 /// Nothing is granted unless it is granted here; a tool gets what it declares and what is granted, both.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Grants")]
 pub(super) struct GrantOptions {
     /// Let the tool read a folder and what is below it. HOST=GUEST gives it another name inside the tool
@@ -21,32 +27,131 @@ pub(super) struct GrantOptions {
     /// Let the tool see an environment variable
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     allow_env: Vec<String>,
+    /// Let the tool send requests: [METHOD+METHOD@][https://]HOST[:PORT][/PATH], HOST a name, *.NAME, * or an address.
+    /// http://, and addresses that are not public, only where they are written out
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    allow_net: Vec<String>,
+    /// Let the tool's requests to one origin carry a secret of `hotcell secret`; the tool itself never sees it
+    #[arg(long, value_name = "NAME@https://HOST", value_delimiter = ',')]
+    allow_secret: Vec<String>,
     /// Keep a path closed, whatever is allowed
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     deny_read: Vec<String>,
     /// Keep a path unchanged, whatever is allowed
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     deny_write: Vec<String>,
+    /// Keep requests from being sent, whatever is allowed
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    deny_net: Vec<String>,
+    /// Trust the certificates in a PEM file beside the public ones, when a tool speaks https
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_ca: Option<PathBuf>,
 }
 
 impl GrantOptions {
-    pub(super) fn grants(&self) -> Result<Grants, BadRequest> {
-        let mut grants =
-            Grants { cwd: std::env::current_dir().and_then(std::fs::canonicalize).ok(), ..Grants::default() };
-        let mut each = |specs: &[String], add: fn(&mut Grants, &str) -> anyhow::Result<()>| {
-            specs.iter().try_for_each(|spec| add(&mut grants, spec)).map_err(|error| BadRequest(format!("{error:#}")))
-        };
-        each(&self.allow_read, Grants::allow_read)?;
-        each(&self.allow_write, Grants::allow_write)?;
-        each(&self.allow_env, Grants::allow_env)?;
-        each(&self.deny_read, Grants::deny_read)?;
-        each(&self.deny_write, Grants::deny_write)?;
-        Ok(grants)
+    /// Adds what these options say to `grants`.
+    fn add_to(&self, grants: &mut Grants) -> anyhow::Result<()> {
+        for (word, specs) in [
+            (GrantWord::Read, &self.allow_read),
+            (GrantWord::Write, &self.allow_write),
+            (GrantWord::Env, &self.allow_env),
+            (GrantWord::DenyRead, &self.deny_read),
+            (GrantWord::DenyWrite, &self.deny_write),
+            (GrantWord::Net, &self.allow_net),
+            (GrantWord::Secret, &self.allow_secret),
+            (GrantWord::DenyNet, &self.deny_net),
+        ] {
+            specs.iter().try_for_each(|spec| grants.add(word, spec, &Provenance::COMMAND_LINE))?;
+        }
+        Ok(())
     }
 }
 
+/// What decides besides grants: the mode, and the files with rules.
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Policy")]
+pub(super) struct PolicyOptions {
+    /// What happens to a call that needs an approval: it is asked about, it is denied, or nothing with effects runs
+    #[arg(long, value_name = "MODE")]
+    mode: Option<ModeWord>,
+    /// Read this file instead of the project's hotcell.toml
+    #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
+    config: Option<PathBuf>,
+    /// Read no hotcell.toml, neither your own nor the project's
+    #[arg(long)]
+    no_config: bool,
+}
+
+impl PolicyOptions {
+    /// The file that is named.
+    pub(super) fn named(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
+    /// Whether no file counts.
+    pub(super) fn reads_none(&self) -> bool {
+        self.no_config
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum, Serialize, Deserialize)]
+#[value(rename_all = "snake_case")]
+enum ModeWord {
+    Default,
+    NonInteractive,
+    Plan,
+}
+
+/// What a call is made with: the options of the command line, and the files that count in this folder.
+#[derive(Default)]
+pub(super) struct Settings {
+    pub(super) grants: Grants,
+    pub(super) limits: Limits,
+    pub(super) policy: Policy,
+    /// The files themselves, for the sections that others understand.
+    pub(super) layers: Layers,
+    /// How long a question stays open, where a file says so.
+    pub(super) expire: Option<Duration>,
+}
+
+/// Puts the options and the files together. A file that may not count, or cannot be understood, refuses the call; an
+/// option that cannot be understood is a bad request.
+pub(super) fn settings(
+    home: &Home,
+    grants: &GrantOptions,
+    limits: &LimitOptions,
+    policy: &PolicyOptions,
+) -> Result<Result<Settings, Refusal>, BadRequest> {
+    let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
+    let cwd = std::env::current_dir().and_then(std::fs::canonicalize).ok();
+    let mut granted = Grants { cwd: cwd.clone(), ..Grants::default() };
+    grants.add_to(&mut granted).map_err(bad)?;
+    let options = LayerOptions { file: policy.config.clone(), none: policy.no_config };
+    let layers = match Layers::read(home, cwd.as_deref().unwrap_or(Path::new("/")), &options) {
+        Ok(layers) => layers,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let expire = match expiry_of_files(&layers) {
+        Ok(expire) => expire,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    granted.extend(layers.grants()).map_err(bad)?;
+    let mode = policy.mode.map(|mode| match mode {
+        ModeWord::Default => Mode::Default,
+        ModeWord::NonInteractive => Mode::NonInteractive,
+        ModeWord::Plan => Mode::Plan,
+    });
+    Ok(Ok(Settings {
+        grants: granted,
+        limits: limits.over(layers.limits(Limits::default())),
+        policy: layers.policy(mode),
+        expire,
+        layers,
+    }))
+}
+
 /// Limits of one call. Units: ms, s, m for time; KiB, MiB, GiB for sizes.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitOptions {
     /// Wall time, such as 500ms, 5s, 2m [default: 60s]
@@ -61,62 +166,100 @@ pub(super) struct LimitOptions {
     /// Output of the tool [default: 8MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_output: Option<u64>,
+    /// What the tool may write to files, holes included [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_disk: Option<u64>,
 }
 
 impl LimitOptions {
-    pub(super) fn limits(&self) -> Limits {
-        let defaults = Limits::default();
+    /// These limits where they are given, else those of `defaults`.
+    pub(super) fn over(&self, defaults: Limits) -> Limits {
         Limits {
             wall: self.timeout.unwrap_or(defaults.wall),
             fuel: self.fuel.unwrap_or(defaults.fuel),
             memory_bytes: self.memory.unwrap_or(defaults.memory_bytes),
             output_bytes: self.max_output.unwrap_or(defaults.output_bytes),
+            disk_bytes: self.max_disk.unwrap_or(defaults.disk_bytes),
             ..defaults
         }
     }
 }
 
-fn split(text: &str) -> Option<(u64, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at_checked(end)?;
-    Some((number.parse().ok()?, unit.trim()))
+/// Names the session where `--session` does not.
+pub(super) const SESSION_VARIABLE: &str = "HOTCELL_SESSION";
+
+/// What happens when somebody has to approve the call.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Approvals")]
+pub(super) struct ApprovalOptions {
+    /// How long the call waits for an approval, where it needs one [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = expiry)]
+    approval_timeout: Option<Duration>,
+    /// What "always for this session" means [default: HOTCELL_SESSION, else the terminal's session]
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = match split(text) {
-        Some((number, "ms")) => Some(Duration::from_millis(number)),
-        Some((number, "s")) => Some(Duration::from_secs(number)),
-        Some((number, "m")) => number.checked_mul(60).map(Duration::from_secs),
-        _ => None,
-    };
-    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "give a number with a unit: 500ms, 5s, 2m".to_owned())
+impl ApprovalOptions {
+    /// The name of the session, where one is given.
+    pub(super) fn session(&self) -> Option<String> {
+        let named = self.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
+        named.filter(|name| !name.is_empty())
+    }
+
+    /// The terms of a call; `configured` is how long the configuration lets a question stay open.
+    pub(super) fn terms(&self, configured: Option<Duration>) -> Terms {
+        Terms {
+            expire: self.approval_timeout.or(configured).unwrap_or(EXPIRE_DEFAULT),
+            session: self.session().map_or(Session::Terminal, Session::Named),
+            origin: None,
+            approver: None,
+        }
+    }
 }
 
-fn size(text: &str) -> Result<u64, String> {
-    let size = match split(text) {
-        Some((number, "" | "B")) => Some(number),
-        Some((number, "KiB" | "K" | "k")) => number.checked_mul(1 << 10),
-        Some((number, "MiB" | "M")) => number.checked_mul(1 << 20),
-        Some((number, "GiB" | "G")) => number.checked_mul(1 << 30),
-        _ => None,
-    };
-    size.filter(|size| *size > 0)
-        .ok_or_else(|| "give a number of bytes, or one with a unit: 64KiB, 64MiB, 1GiB".to_owned())
+/// The shortest time that a question may stay open, of all files; nothing where they do not say.
+fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
+    let mut shortest = None;
+    for layer in layers.files() {
+        let said = configured_expiry(&layer.file.approvals).map_err(|error| {
+            let message =
+                format!("the policy cannot be read, and so nothing is allowed: {}: {error}", layer.file.path.display());
+            Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+        })?;
+        shortest = [shortest, said].into_iter().flatten().min();
+    }
+    Ok(shortest)
+}
+
+/// How long a question stays open, as `[approvals]` says it; nothing where it does not.
+fn configured_expiry(section: &ApprovalSection) -> Result<Option<Duration>, String> {
+    let read = |text: &String| expiry(text).map_err(|error| format!("[approvals] expire = {text:?}: {error}"));
+    section.expire.as_ref().map(read).transpose()
+}
+
+fn expiry(text: &str) -> Result<Duration, String> {
+    let wanted = duration(text)?;
+    match wanted <= EXPIRE_MAX {
+        true => Ok(wanted),
+        false => Err(format!("a question can stay open for {} hours at the most", EXPIRE_MAX.as_secs() / 3_600)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{duration, size};
+    use super::configured_expiry;
+    use crate::config::ApprovalSection;
     use std::time::Duration;
 
     #[test]
-    fn times_and_sizes_need_their_units_right() {
-        assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
-        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        assert!(duration("5").is_err() && duration("0s").is_err() && duration("s").is_err());
-        assert!(duration("99999999999999999999s").is_err());
-        assert_eq!(size("64MiB"), Ok(64 << 20));
-        assert_eq!(size("1000"), Ok(1_000));
-        assert!(size("0").is_err() && size("1TB").is_err() && size("99999999999GiB").is_err());
+    fn a_question_stays_open_for_a_time_that_has_an_end() {
+        let of =
+            |text: &str| configured_expiry(&ApprovalSection { expire: Some(text.to_owned()), ..Default::default() });
+        assert_eq!(of("10m").unwrap(), Some(Duration::from_secs(600)));
+        assert_eq!(configured_expiry(&ApprovalSection::default()).unwrap(), None);
+        for wrong in ["", "soon", "0s", "10", "99999m"] {
+            assert!(of(wrong).unwrap_err().contains("[approvals] expire"), "{wrong}");
+        }
     }
 }

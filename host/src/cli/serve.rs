@@ -39,11 +39,13 @@ impl Serve {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let (tokens, generated) = self.tokens()?;
         let runtime = serving::runtime()?;
-        let server = match self.serving.server(&runtime)? {
-            Ready::Server(server) => server,
+        let served = match self.serving.server(&runtime)? {
+            Ready::Server(served) => served,
             Ready::Refused(exit) => return Ok(exit),
         };
-        let served = runtime.block_on(async {
+        let server = served.server.clone();
+        runtime.spawn(served.follow());
+        let done = runtime.block_on(async {
             let listener = TcpListener::bind(self.listen).await;
             let listener = listener.map_err(|error| BadRequest(format!("listen at {}: {error}", self.listen)))?;
             let address = listener.local_addr().context("find the address")?;
@@ -56,7 +58,7 @@ impl Serve {
             serve_http(&server, HttpSettings { listener, gate, tokens }, serving::interrupted()).await
         });
         serving::finish(runtime, server);
-        served.map(|()| Exit::Succeeded)
+        done.map(|()| Exit::Succeeded)
     }
 
     fn tokens(&self) -> anyhow::Result<(Tokens, Option<String>)> {

@@ -1,15 +1,16 @@
 //! What a person sees: content on standard output, everything else on standard error.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::host::Listener;
-use crate::record::{Content, EventType, ToolError, ToolEvent, ToolResult};
+use crate::host::{Listener, Whitespace, deceives, visible};
+use crate::record::{CallRecord, Content, EventType, HookOutcome, ToolError, ToolEvent, ToolHook, ToolResult};
 
-use super::exit::Exit;
+use super::exit::{self, Exit};
 
 /// One line about what takes time.
 pub(super) fn say(line: &str) {
@@ -24,8 +25,38 @@ pub(super) fn closed(error: io::Error) -> anyhow::Result<Exit> {
     }
 }
 
+/// How the end of a call is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The content, for people.
+    People,
+    /// The `tool_result` record.
+    Result,
+    /// Everything that is known of the call.
+    Record,
+}
+
+/// Prints how a call ended, and gives the exit code that says the same.
+pub(super) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
+    let exit = exit::of_result(&record.result);
+    let printed = match form {
+        Form::People => hooks(&record.hooks).and_then(|()| result(&record.result)),
+        Form::Result => json(&record.result),
+        Form::Record => json(record),
+    };
+    // Whoever closed the pipe still gets the exit code of the call.
+    printed.map(|()| exit).or_else(|error| closed(error).map(|_| exit))
+}
+
+/// Prints one line of JSON.
+pub(super) fn json(value: &impl serde::Serialize) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", json_for_terminals(&serde_json::to_string(value)?))?;
+    out.flush()
+}
+
 /// Prints a result for a person.
-pub(super) fn result(result: &ToolResult) -> io::Result<()> {
+fn result(result: &ToolResult) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let terminal = out.is_terminal();
     let mut shown = false;
@@ -39,8 +70,8 @@ pub(super) fn result(result: &ToolResult) -> io::Result<()> {
         }
     }
     if let (false, Some(structured)) = (shown, &result.structured_content) {
-        serde_json::to_writer_pretty(&mut out, structured)?;
-        out.write_all(b"\n")?;
+        let text = serde_json::to_string_pretty(structured)?;
+        writeln!(out, "{}", json_for_terminals(&text))?;
     }
     out.flush()?;
     drop(out);
@@ -62,6 +93,22 @@ fn aside(result: &ToolResult) -> io::Result<()> {
     }
     if let Some(error) = &result.error {
         writeln!(err, "{}", printable(&error_line(error), terminal))?;
+    }
+    Ok(())
+}
+
+/// What hooks have to say to people, and why one failed: its words are not in the error, which a model may read.
+fn hooks(runs: &[ToolHook]) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    let terminal = err.is_terminal();
+    for run in runs {
+        let messages = run.outputs.iter().filter(|output| output.get("type").is_some_and(|kind| kind == "message"));
+        let messages = messages.filter_map(|message| message.get("text")?.as_str());
+        // One that was not loaded was said to be so before the call.
+        let failure = run.error.as_deref().filter(|_| run.outcome != HookOutcome::NotLoaded);
+        for line in messages.chain(failure).flat_map(str::lines) {
+            writeln!(err, "hook {}| {}", run.hook_id, printable(line, terminal))?;
+        }
     }
     Ok(())
 }
@@ -88,19 +135,26 @@ fn block_text(block: &Content) -> String {
 /// Keeps control, bidirectional and invisible characters of a tool from acting on a terminal. A file or a pipe gets
 /// the text as it is.
 pub(super) fn printable(text: &str, terminal: bool) -> String {
-    if !terminal {
-        return text.to_owned();
+    if terminal && guard!("terminal_escapes") { visible(text, Whitespace::Kept) } else { text.to_owned() }
+}
+
+/// The same JSON, in which nothing acts on a terminal: such characters stand in strings only, and JSON can spell them.
+pub(super) fn json_for_terminals(text: &str) -> Cow<'_, str> {
+    if !guard!("terminal_escapes") || !text.chars().any(|c| deceives(c) && c != '\n') {
+        return Cow::Borrowed(text);
     }
-    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        let acts = (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        if acts {
-            shown.extend(c.escape_unicode());
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if deceives(c) && c != '\n' {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                shown.push_str(&format!("\\u{unit:04x}"));
+            }
         } else {
             shown.push(c);
         }
-        shown
-    })
+    }
+    Cow::Owned(shown)
 }
 
 /// Shows progress as a bar on standard error while a tool runs.
@@ -142,7 +196,16 @@ impl Listener for Bar {
 
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::{json_for_terminals, printable};
+
+    #[test]
+    fn json_stays_the_same_and_spells_what_would_act() {
+        let value = serde_json::json!({"a\u{9b}31m": ["\u{202e}x\u{e0041}\u{7f}\n", "b\u{e9}"]});
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let shown = json_for_terminals(&text);
+        assert!(shown.contains("\\u009b31m") && shown.contains("\\udb40\\udc41\\u007f") && shown.contains('\u{e9}'));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+    }
 
     #[test]
     fn a_terminal_is_spared_what_would_act_on_it() {

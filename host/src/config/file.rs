@@ -1,3 +1,4 @@
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -23,9 +24,16 @@ pub struct ConfigFile {
     pub rules: Vec<RuleEntry>,
     #[serde(rename = "hook")]
     pub hooks: Vec<HookEntry>,
+    #[serde(rename = "tool")]
+    pub tools: Vec<ToolEntry>,
     /// The folder that relative paths of this file start in.
     #[serde(skip)]
     pub folder: PathBuf,
+    /// The file itself.
+    #[serde(skip)]
+    pub path: PathBuf,
+    #[serde(skip)]
+    text: String,
 }
 
 /// `[grants]`: the same words as the options of the command line.
@@ -39,6 +47,7 @@ pub struct GrantSection {
     pub secret: Vec<String>,
     pub deny_read: Vec<String>,
     pub deny_write: Vec<String>,
+    pub deny_net: Vec<String>,
 }
 
 /// `[limits]`: the same words as the options of the command line.
@@ -57,6 +66,20 @@ pub struct LimitSection {
 pub struct ApprovalSection {
     /// How long a question stays open, such as `10m`.
     pub expire: Option<String>,
+    /// `false`: nobody is asked through a client of a server.
+    pub elicitation: Option<bool>,
+    /// `wait` or `return`: what becomes of a call whose client cannot ask its user.
+    pub away: Option<String>,
+}
+
+/// `[[tool]]`: what `hotcell mcp` and `hotcell serve` offer.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolEntry {
+    /// A .wasm file, or the source folder of a tool; with `#NAME` for one of its tools.
+    pub component: String,
+    /// Such as `5s`: the most that a call of it may take.
+    pub timeout: Option<String>,
 }
 
 /// `[[rule]]`: every subject that is named must match; patterns may hold `*`, and `**` for paths.
@@ -67,6 +90,8 @@ pub struct RuleEntry {
     pub behavior: String,
     pub tool: Option<String>,
     pub namespace: Option<String>,
+    /// `sha256:<hex>` of a component: a tool's name is its own claim, this is not.
+    pub component: Option<String>,
     pub path: Option<String>,
     pub url: Option<String>,
     pub resource: Option<String>,
@@ -91,8 +116,8 @@ pub struct HookEntry {
     /// Higher runs first.
     #[serde(default)]
     pub priority: i64,
-    #[serde(default)]
-    pub on_failure: OnFailure,
+    /// Unless it is said: `block` before the tool, `warn` after it.
+    pub on_failure: Option<OnFailure>,
     /// Such as `500ms`.
     pub timeout: Option<String>,
     /// What the hook itself may touch. Nothing unless it is said here.
@@ -109,11 +134,10 @@ pub struct HookMatcher {
 }
 
 /// What a hook that fails or is too slow means for the call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// The call does not go on.
-    #[default]
+    /// The call does not go on, or its output is withheld.
     Block,
     /// The call goes on, and the record says what happened.
     Warn,
@@ -122,24 +146,57 @@ pub enum OnFailure {
 impl ConfigFile {
     /// Reads `path`. A file that is not there is `None`; one that cannot be understood is an error.
     pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
-        let text = match std::fs::metadata(path) {
-            Ok(metadata) if metadata.len() > FILE_BYTES_MAX => {
-                bail!("{}: larger than {FILE_BYTES_MAX} bytes", path.display())
-            }
-            Ok(_) => std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
-        };
+        match bytes(path)? {
+            Some(bytes) => Self::from_bytes(bytes, path).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The file `path`, which has these `bytes`.
+    pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> anyhow::Result<Self> {
+        let text = String::from_utf8(bytes).with_context(|| format!("understand {}", path.display()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        Self::parse(&text, folder).with_context(|| format!("understand {}", path.display())).map(Some)
+        let mut file = Self::parse(&text, folder).with_context(|| format!("understand {}", path.display()))?;
+        path.clone_into(&mut file.path);
+        Ok(file)
     }
 
     /// Parses the text of a file that lies in `folder`.
     pub fn parse(text: &str, folder: &Path) -> anyhow::Result<Self> {
         let mut file: Self = toml::from_str(text)?;
         folder.clone_into(&mut file.folder);
+        text.clone_into(&mut file.text);
         Ok(file)
     }
+
+    /// Where in the file `word` stands, for messages: `FILE, line N`, or the file alone.
+    pub fn place_of(&self, word: &str) -> String {
+        let quoted = [format!("\"{word}\""), format!("'{word}'")];
+        let is_there = |line: &str| quoted.iter().any(|quoted| line.contains(quoted));
+        match self.text.lines().position(is_there) {
+            Some(at) => format!("{}, line {}", self.path.display(), at + 1),
+            None => self.path.display().to_string(),
+        }
+    }
+}
+
+/// The bytes of `path`, bounded; `None` where there is no such file.
+pub fn bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    match std::fs::metadata(path) {
+        // A pipe, say, would keep the reader waiting.
+        Ok(metadata) if !metadata.is_file() => bail!("{} is no file", path.display()),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !path.is_symlink() => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
+    }
+    let file = std::fs::File::open(path).with_context(|| format!("read {}", path.display()))?;
+    let mut bytes = Vec::new();
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.with_context(|| format!("read {}", path.display()))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        bail!("{}: larger than {FILE_BYTES_MAX} bytes", path.display());
+    }
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]
@@ -172,7 +229,7 @@ mod tests {
         let file = ConfigFile::parse(text, Path::new("/project")).unwrap();
         assert_eq!(file.grants.read, ["src"]);
         assert_eq!(file.rules[0].behavior, "deny");
-        assert_eq!(file.hooks[0].on_failure, OnFailure::Warn);
+        assert_eq!(file.hooks[0].on_failure, Some(OnFailure::Warn));
         assert_eq!(file.folder, Path::new("/project"));
     }
 

@@ -46,6 +46,36 @@ impl Home {
         self.0.join("keys").join("components")
     }
 
+    /// The calls that somebody was asked about.
+    pub fn journal(&self) -> PathBuf {
+        self.0.join("journal")
+    }
+
+    /// Seals what calls in the journal would run with; kept apart from it.
+    pub fn journal_key(&self) -> PathBuf {
+        self.0.join("keys").join("journal")
+    }
+
+    /// Folders that live as long as one call.
+    pub fn scratch(&self) -> PathBuf {
+        self.0.join("scratch")
+    }
+
+    /// Which project files the user has trusted.
+    pub fn trusted(&self) -> PathBuf {
+        self.0.join("trusted")
+    }
+
+    /// The secrets, sealed.
+    pub fn secrets(&self) -> PathBuf {
+        self.0.join("secrets").join("store")
+    }
+
+    /// Seals the secrets; kept apart from them.
+    pub fn secret_key(&self) -> PathBuf {
+        self.0.join("keys").join("secrets")
+    }
+
     pub fn payloads(&self) -> PathBuf {
         self.0.join("payloads")
     }

@@ -1,9 +1,16 @@
 //! Where state lies, and what `hotcell.toml` says.
 
 mod file;
+mod find;
 mod home;
+mod trust;
+mod units;
 
 pub use file::{
     ApprovalSection, ConfigFile, FILE_NAME, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure, RuleEntry,
+    ToolEntry, bytes,
 };
+pub use find::{project_file, user_file};
 pub use home::{HOME_VARIABLE, Home};
+pub use trust::Trust;
+pub use units::{duration, size};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::record::{ToolDeclaration, Toolkit};
+use crate::record::{JSON_VALUES_MAX, PermissionProfile, ToolDeclaration, Toolkit, read_json};
 
 /// Tools of one component.
 const TOOLS_MAX: usize = 256;
@@ -12,10 +12,27 @@ const TOOLS_MAX: usize = 256;
 const NAME_CHARS_MAX: usize = 64;
 /// Characters of a description: more would be an attack on the model's attention.
 const DESCRIPTION_CHARS_MAX: usize = 16_000;
+/// Credentials that one profile names.
+const CREDENTIALS_MAX: usize = 16;
+/// Headers that say where a request goes and where it ends: a value in one of them would be a request of its own.
+const FRAMING_HEADERS: [&str; 10] = [
+    "host",
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "proxy-authorization",
+    "proxy-connection",
+    "expect",
+];
 
 /// Reads a toolkit, fills in what may be left out, and refuses what is incomplete, contradictory or dangling.
 pub fn toolkit(text: &str) -> anyhow::Result<Toolkit> {
-    let mut toolkit: Toolkit = serde_json::from_str(text).context("read the toolkit that `describe` answers")?;
+    let mut toolkit: Toolkit = read_json(text, JSON_VALUES_MAX)
+        .map_err(anyhow::Error::msg)
+        .context("read the toolkit that `describe` answers")?;
     ensure!(!toolkit.declarations.is_empty(), "the toolkit declares no tool");
     ensure!(toolkit.declarations.len() <= TOOLS_MAX, "the toolkit declares more than {TOOLS_MAX} tools");
     for declaration in &mut toolkit.declarations {
@@ -35,7 +52,37 @@ pub fn toolkit(text: &str) -> anyhow::Result<Toolkit> {
             bail!("the alias `{alias}` of `{}` is the name of another tool", declaration.name);
         }
     }
+    for profile in &toolkit.permission_profiles {
+        check_credentials(profile).with_context(|| format!("the profile `{}`", profile.permission_profile_id))?;
+    }
     Ok(toolkit)
+}
+
+/// Secrets are named, and go where a request may carry them.
+fn check_credentials(profile: &PermissionProfile) -> anyhow::Result<()> {
+    ensure!(
+        profile.credential_refs.len() <= CREDENTIALS_MAX && profile.credential_uses.len() <= CREDENTIALS_MAX,
+        "it names more than {CREDENTIALS_MAX} credentials"
+    );
+    for named in &profile.credential_uses {
+        let name = &named.credential_ref;
+        ensure!(profile.credential_refs.contains(name), "credential_uses names {name:?}, credential_refs does not");
+        ensure!(
+            named.query.is_none() || (named.header.is_none() && named.prefix.is_none()),
+            "the credential {name:?} goes into a header or into a query, not both"
+        );
+        let header = named.header_name().to_ascii_lowercase();
+        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        ensure!(!header.is_empty() && header.chars().all(token), "{header:?} is no name of a header");
+        ensure!(!FRAMING_HEADERS.contains(&header.as_str()), "the header {header:?} belongs to the connection");
+        let printable = |c: char| c == ' ' || c.is_ascii_graphic();
+        ensure!(
+            named.header_prefix().chars().all(printable),
+            "the prefix of {name:?} has characters that no header has"
+        );
+        ensure!(named.query.as_deref() != Some(""), "the query parameter of {name:?} has no name");
+    }
+    Ok(())
 }
 
 fn check(declaration: &ToolDeclaration, toolkit: &Toolkit) -> anyhow::Result<()> {

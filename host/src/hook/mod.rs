@@ -1,72 +1,73 @@
-//! Hooks: what a host's owner runs before and after a tool. A hook sees copies; what it changes is recorded.
+//! Hooks: what a host's owner runs around a tool, in this process or as components of the world `hook`.
+//!
+//! A hook sees copies and answers with [`HookOutput`]s; what they come to is decided and recorded in the pipeline. Which
+//! calls a hook hears of, in which order, for how long, and what its failure means is the owner's to say, in a
+//! [`Registration`].
+
+mod output;
+mod registration;
+mod run;
 
 use std::future::Future;
 use std::pin::Pin;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::record::{InvocationId, ToolResult};
+use crate::record::{Content, HookEvent, InvocationId, PermissionDecision, PermissionProfile, ToolResult};
 
-/// One call, as a hook sees it.
+pub use output::{HookOutput, HookProgress, UpdatedOutput};
+pub use registration::{Hooks, Matcher, OnFailure, Registration};
+pub use run::{HookFailure, HookRun};
+
+/// One call at one moment, as a hook sees it: copies, all of them.
 #[derive(Clone, Debug)]
 pub struct HookCall {
+    pub event: HookEvent,
     pub invocation_id: InvocationId,
     pub tool_id: String,
-    /// A copy of the observable input, with the changes of hooks that ran before.
+    pub actor_ref: Option<String>,
+    /// The input as it stands: with defaults, and with the changes of hooks that ran before.
     pub input: Value,
+    /// What the tool says it needs.
+    pub permission_profile: Option<PermissionProfile>,
+    /// At `permission_decision`.
+    pub decision: Option<PermissionDecision>,
+    /// After the tool: the result as it stands.
+    pub result: Option<ToolResult>,
 }
 
-/// What a hook can ask for (AT-HO-01..07).
-#[derive(Clone, Debug, PartialEq)]
-pub enum HookOutput {
-    /// For people, in the event trail.
-    Message(String),
-    /// For the model, beside the result.
-    AdditionalContext(Value),
-    /// The input that the tool gets instead. Before the tool only.
-    UpdatedInput(Value),
-    /// Ends the call before the tool runs; after it, only adds its reason as context.
-    Stop { reason: String },
-    /// The structured output that the caller gets instead. After the tool only.
-    UpdatedOutput(Value),
+/// What a hook says, and what it printed meanwhile.
+#[derive(Clone, Debug)]
+pub struct HookAnswer {
+    /// An error is a hook that failed; its words stay in the record.
+    pub outputs: Result<Vec<HookOutput>, String>,
+    pub logs: Vec<Content>,
 }
 
-/// What a hook answers; an error is a hook that failed.
-pub type HookAnswer = Result<Vec<HookOutput>, String>;
+impl From<Result<Vec<HookOutput>, String>> for HookAnswer {
+    fn from(outputs: Result<Vec<HookOutput>, String>) -> Self {
+        Self { outputs, logs: Vec::new() }
+    }
+}
+
+impl From<Vec<HookOutput>> for HookAnswer {
+    fn from(outputs: Vec<HookOutput>) -> Self {
+        Ok(outputs).into()
+    }
+}
 
 /// The future of an answer.
 pub type HookFuture<'a> = Pin<Box<dyn Future<Output = HookAnswer> + Send + 'a>>;
 
-/// What the event trail says of an answer: never the inputs and outputs themselves.
-pub fn summary(hook: &dyn Hook, answer: &HookAnswer) -> Value {
-    let outputs = answer.as_deref().unwrap_or_default();
-    let messages: Vec<&str> = outputs
-        .iter()
-        .filter_map(|output| match output {
-            HookOutput::Message(message) => Some(message.as_str()),
-            _ => None,
-        })
-        .collect();
-    json!({ "hook_id": hook.id(), "outputs": outputs.len(), "messages": messages, "error": answer.as_ref().err() })
-}
-
-/// A hook in this process. A failing hook before a tool blocks the call; after a tool it leaves a note.
+/// A hook. One in this process runs on a thread of its own, so that one that blocks delays a call by its time limit and
+/// no more.
 pub trait Hook: Send + Sync {
     /// Names the hook in records.
     fn id(&self) -> &str;
 
-    /// Before the tool runs, and before anybody decides whether it may.
-    fn pre_tool_use<'a>(&'a self, _call: &'a HookCall) -> HookFuture<'a> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
+    /// The events that it wants to hear of.
+    fn events(&self) -> &[HookEvent];
 
-    /// After the tool answered.
-    fn post_tool_use<'a>(&'a self, _call: &'a HookCall, _result: &'a ToolResult) -> HookFuture<'a> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    /// After the tool ran and failed.
-    fn post_tool_use_failure<'a>(&'a self, _call: &'a HookCall, _result: &'a ToolResult) -> HookFuture<'a> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
+    /// Answers one event. Called once for each, and for no other than [`Self::events`].
+    fn handle<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a>;
 }

@@ -4,8 +4,31 @@ use serde_json::{Value, json};
 
 use crate::record::{
     AbortReason, EventId, EventType, Extra, InvocationId, ProgressId, ProgressStatus, SchemaVersion, Timestamp,
-    ToolEvent, ToolProgress,
+    ToolEvent, ToolProgress, digest,
 };
+use crate::secret::{REDACTED, Redactor};
+
+/// What the host says in its own words: a caller whose sensitive argument is one of them must not take it away. Progress
+/// is redacted before it becomes an event.
+const OWN_WORDS: [&str; 17] = [
+    "abort_reason",
+    "behavior",
+    "by",
+    "decision_id",
+    "error_class",
+    "hook_id",
+    "model_input_ref",
+    "mutation_id",
+    "persisted_ref",
+    "progress",
+    "redaction_state",
+    "result_id",
+    "rule_refs",
+    "source",
+    "source_type",
+    "status",
+    "usage",
+];
 
 /// Hears every event of a call as it happens. Called from within the call: it must not block.
 pub trait Listener: Send + Sync {
@@ -41,19 +64,32 @@ struct Inner {
 }
 
 /// What a trail holds.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Trailed {
     pub events: Vec<ToolEvent>,
     pub progress: Vec<ToolProgress>,
     tool_id: Option<String>,
     cancel_requested: bool,
     cancel_acknowledged: bool,
+    redactor: Redactor,
 }
 
 impl Trail {
     pub fn begin(invocation_id: InvocationId, source: Arc<str>, listeners: Arc<[Arc<dyn Listener>]>) -> Self {
         let kept = Mutex::new(Trailed { events: Vec::with_capacity(12), ..Trailed::default() });
         Self(Arc::new(Inner { invocation_id, began: Timestamp::now(), listeners, source, kept }))
+    }
+
+    /// The trail of a call that another process began: `events` are what it had said.
+    pub fn resume(
+        invocation_id: InvocationId,
+        events: Vec<ToolEvent>,
+        source: Arc<str>,
+        listeners: Arc<[Arc<dyn Listener>]>,
+    ) -> Self {
+        let trail = Self::begin(invocation_id, source, listeners);
+        trail.kept().events = events;
+        trail
     }
 
     fn kept(&self) -> MutexGuard<'_, Trailed> {
@@ -65,10 +101,44 @@ impl Trail {
         self.kept().tool_id = Some(tool_id.to_owned());
     }
 
+    /// From now on nothing leaves without passing `redactor`: neither what is kept nor what listeners hear.
+    pub fn redact(&self, redactor: Redactor) {
+        self.kept().redactor = redactor;
+    }
+
     /// `data` is an object.
     pub fn emit(&self, event_type: EventType, data: Value) {
         let mut kept = self.kept();
-        let event = ToolEvent {
+        let event = self.event(&kept, event_type, data);
+        self.publish(&mut kept, event);
+    }
+
+    /// Makes an event that nobody hears of yet, and gives all events so far with it: they can be stored first. Then
+    /// [`Self::announce`] publishes it.
+    pub fn prepare(&self, event_type: EventType, data: Value) -> (Vec<ToolEvent>, ToolEvent) {
+        let kept = self.kept();
+        let event = self.event(&kept, event_type, data);
+        let mut events = kept.events.clone();
+        events.push(event.clone());
+        (events, event)
+    }
+
+    /// Publishes an event that was prepared.
+    pub fn announce(&self, event: ToolEvent) {
+        self.publish(&mut self.kept(), event);
+    }
+
+    /// All events so far.
+    pub fn events(&self) -> Vec<ToolEvent> {
+        self.kept().events.clone()
+    }
+
+    fn event(&self, kept: &Trailed, event_type: EventType, mut data: Value) -> ToolEvent {
+        if let (false, Some(fields)) = (kept.redactor.is_idle(), data.as_object_mut()) {
+            let said = fields.iter_mut().filter(|(name, _)| !OWN_WORDS.contains(&name.as_str()));
+            said.for_each(|(_, value)| _ = kept.redactor.redact(value));
+        }
+        ToolEvent {
             schema_version: SchemaVersion::default(),
             event_id: EventId::new(),
             event_type,
@@ -78,7 +148,10 @@ impl Trail {
             tool_id: kept.tool_id.clone(),
             data,
             extra: Extra::new(),
-        };
+        }
+    }
+
+    fn publish(&self, kept: &mut Trailed, event: ToolEvent) {
         for listener in self.0.listeners.iter() {
             listener.event(&event);
         }
@@ -93,6 +166,7 @@ impl Trail {
         progress.elapsed_ms = progress.timestamp.millis_since(self.0.began);
         {
             let mut kept = self.kept();
+            hide(&kept.redactor, &mut progress);
             progress.sequence = kept.progress.len() as u64 + 1;
             kept.progress.push(progress.clone());
         }
@@ -146,4 +220,22 @@ impl Trail {
     pub fn finish(&self) -> Trailed {
         std::mem::take(&mut *self.kept())
     }
+}
+
+/// Takes out of `progress` what must not be shown.
+fn hide(redactor: &Redactor, progress: &mut ToolProgress) {
+    for text in [&mut progress.message, &mut progress.current_step].into_iter().flatten() {
+        match redactor.is_silent() {
+            true => REDACTED.clone_into(text),
+            false => _ = redactor.redact_text(text),
+        }
+    }
+    let Some(content) = &mut progress.partial_content else { return };
+    if redactor.is_silent() {
+        *content = Value::Array(Vec::new());
+    } else if !redactor.redact(content) {
+        return;
+    }
+    // The guest's reference is the digest of all that it said.
+    progress.partial_result_refs = vec![format!("partial:{}", digest(content.to_string().as_bytes()))];
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::executor::{Cancellation, Execution, GuestProgress, Observer, Run};
+use crate::executor::{Cancellation, Execution, GuestProgress, Observer, Run, SandboxDenial};
 use crate::journal::Trail;
 use crate::record::{
     EventType, Extra, InvocationId, ProgressId, ProgressStatus, Refusal, SchemaVersion, Status, Timestamp, ToolProgress,
@@ -33,6 +33,7 @@ pub(super) async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Resu
     journey.trail.emit(EventType::Started, started);
     let run = Run {
         cancellation: journey.request.cancellation.clone(),
+        secrets: journey.redaction.secrets(),
         observer: Arc::new(Relay {
             trail: journey.trail.clone(),
             invocation_id: journey.invocation.invocation_id,
@@ -91,5 +92,15 @@ impl Observer for Relay {
             self.trail.cancel_requested(reason);
         }
         self.trail.cancel_acknowledged("guest");
+    }
+
+    fn denied(&self, denial: SandboxDenial) {
+        let denied = json!({
+            "capability": denial.capability,
+            "target": denial.target,
+            "target_class": denial.target_class,
+            "rule": denial.rule,
+        });
+        self.trail.emit(EventType::SandboxDenied, denied);
     }
 }

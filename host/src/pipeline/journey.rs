@@ -3,11 +3,15 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::journal::Trail;
+use crate::journal::{Held, History, Kept, Listener, Trail};
+use crate::policy::Opinion;
 use crate::record::{
-    EventType, Input, InputMutation, PermissionDecision, Refusal, ResultPersistence, Status, ToolInvocation,
+    EventType, Input, InputMutation, PermissionDecision, PermissionResult, Refusal, ResultMappings, ResultPersistence,
+    Status, ToolEvent, ToolHook, ToolInvocation,
 };
 
+use super::approval::{Asked, Desk};
+use super::redaction::Redaction;
 use super::{Request, Services};
 
 /// What one call gathers on its way: records only, never a decision.
@@ -20,12 +24,29 @@ pub(super) struct Journey<'a> {
     pub(super) decisions: Vec<PermissionDecision>,
     pub(super) mutations: Vec<InputMutation>,
     pub(super) persistence: Vec<ResultPersistence>,
+    pub(super) hook_runs: Vec<ToolHook>,
+    /// What hooks think of the call so far.
+    pub(super) opinion: Option<Opinion>,
+    /// What stays out of all of this.
+    pub(super) redaction: Redaction,
     /// What hooks have to say to the model.
     pub(super) additional_context: Vec<Value>,
+    pub(super) mappings: ResultMappings,
+    /// There once somebody was asked about the call.
+    pub(super) asked: Option<Asked>,
 }
 
 impl<'a> Journey<'a> {
     pub(super) fn begin(services: &'a Services, request: Request) -> Self {
+        Self::heard_by(Arc::clone(&services.listeners), services, request)
+    }
+
+    /// A journey that no listener hears of: nothing will come of it.
+    pub(super) fn unheard(services: &'a Services, request: Request) -> Self {
+        Self::heard_by(Arc::default(), services, request)
+    }
+
+    fn heard_by(listeners: Arc<[Arc<dyn Listener>]>, services: &'a Services, request: Request) -> Self {
         let mut invocation = ToolInvocation::planned(&request.tool, &request.input);
         invocation.native_call_id.clone_from(&request.native_call_id);
         invocation.actor_ref.clone_from(&request.actor_ref);
@@ -33,8 +54,8 @@ impl<'a> Journey<'a> {
             invocation.extra.insert("external_mappings".to_owned(), json!([mapping]));
         }
         let listeners = match &request.listener {
-            None => Arc::clone(&services.listeners),
-            Some(own) => services.listeners.iter().chain([own]).cloned().collect(),
+            None => listeners,
+            Some(own) => listeners.iter().chain([own]).cloned().collect(),
         };
         let trail = Trail::begin(invocation.invocation_id, Arc::clone(&services.source), listeners);
         trail.emit(EventType::Planned, json!({ "requested": request.tool, "native_call_id": request.native_call_id }));
@@ -47,7 +68,47 @@ impl<'a> Journey<'a> {
             decisions: Vec::new(),
             mutations: Vec::new(),
             persistence: Vec::new(),
+            hook_runs: Vec::new(),
+            opinion: None,
+            redaction: Redaction::default(),
             additional_context: Vec::new(),
+            mappings: ResultMappings::default(),
+            asked: None,
+        }
+    }
+
+    /// Goes on with a call that another process began, and that this one `held` from now on.
+    pub(super) fn resume(services: &'a Services, request: Request, kept: &Kept, desk: &Desk, held: Held) -> Self {
+        let id = kept.invocation.invocation_id;
+        let listeners = Arc::clone(&services.listeners);
+        let trail = Trail::resume(id, kept.history.events.clone(), Arc::clone(&services.source), listeners);
+        trail.resolved(&kept.invocation.tool_id);
+        Self {
+            services,
+            request,
+            invocation: kept.invocation.clone(),
+            trail,
+            tool: None,
+            decisions: kept.history.decisions.clone(),
+            mutations: kept.history.mutations.clone(),
+            persistence: Vec::new(),
+            redaction: Redaction::default(),
+            hook_runs: kept.history.hook_runs.clone(),
+            opinion: None,
+            additional_context: kept.approval.plan.additional_context.clone(),
+            mappings: ResultMappings::default(),
+            asked: Some(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held }),
+        }
+    }
+
+    /// What there is so far, with `events`.
+    pub(super) fn history(&mut self, events: Vec<ToolEvent>) -> History {
+        self.redact_records();
+        History {
+            decisions: self.decisions.clone(),
+            mutations: self.mutations.clone(),
+            hook_runs: self.hook_runs.clone(),
+            events,
         }
     }
 
@@ -70,7 +131,16 @@ impl<'a> Journey<'a> {
         }
     }
 
-    pub(super) fn mutated(&mut self, mutation: InputMutation) {
+    /// Adds the opinion of one hook; of all that are heard, the most careful one counts.
+    pub(super) fn hear(&mut self, hook_id: &str, result: PermissionResult) {
+        let PermissionResult { behavior, reason } = result;
+        let opinion = Opinion { behavior, hook_id: hook_id.to_owned(), reason };
+        self.opinion = Opinion::combine(self.opinion.take(), opinion);
+    }
+
+    pub(super) fn mutated(&mut self, mut mutation: InputMutation) {
+        mutation.from_input_ref = self.concealed(&mutation.from_input_ref);
+        mutation.to_input_ref = self.concealed(&mutation.to_input_ref);
         let changed = json!({
             "mutation_id": mutation.mutation_id,
             "source_type": mutation.source_type,

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::catalog::Tool;
 use crate::executor::{GuestOutcome, GuestOutput};
-use crate::record::{Content, ErrorClass, Refusal, Status, Usage};
+use crate::hook::UpdatedOutput;
+use crate::record::{Content, ErrorClass, JSON_VALUES_MAX, Refusal, Status, Usage, read_json};
 
 use super::execute::Executed;
 use super::journey::Journey;
@@ -34,7 +35,11 @@ pub(super) struct Mapped {
 pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Mapped {
     let Executed { tool, execution } = match executed {
         Ok(executed) => executed,
-        Err(refusal) => return Mapped { error: Some(refusal), ..Mapped::default() },
+        Err(refusal) => {
+            let mut mapped = Mapped { error: Some(refusal), ..Mapped::default() };
+            journey.redact(&mut mapped);
+            return mapped;
+        }
     };
     if journey.trail.has_partial_result() {
         journey.pass_through(Status::PartialResult, "the tool gave a partial result");
@@ -47,27 +52,43 @@ pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>
     };
     let mut mapped = match output.map(|output| read(&tool, output, error.is_none())) {
         None => Mapped { error, ..Mapped::default() },
-        Some(Ok(mapped)) => Mapped { error, ..mapped },
+        Some(Ok(mapped)) => {
+            journey.mappings.tool = 1;
+            Mapped { error, ..mapped }
+        }
         Some(Err(broken)) => Mapped { error: Some(broken), ..Mapped::default() },
     };
     mapped.ran = true;
     mapped.usage = Some(execution.usage);
     mapped.content.extend(execution.logs);
+    journey.redaction.received(execution.redacted);
+    journey.redact(&mut mapped);
     mapped
 }
 
 /// `whole` output must satisfy the contract; a partial one only what it does say.
 fn read(tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
-    let content: Vec<Content> = serde_json::from_str(&output.content)
+    let content: Vec<Content> = read_json(&output.content, JSON_VALUES_MAX)
         .map_err(|error| broken("content_invalid", format!("the tool's content is no array of blocks: {error}")))?;
+    let structured =
+        output.structured.map(|text| read_json::<Value>(&text, JSON_VALUES_MAX)).transpose().map_err(|error| {
+            broken("output_schema_mismatch", format!("the tool's structured output is not JSON: {error}"))
+        })?;
+    let mapped = accept(tool, content, structured, whole)?;
+    Ok(Mapped { ui_facing_summary: output.ui_summary, ..mapped })
+}
+
+/// Holds an output against the tool's contract, whoever it comes from.
+fn accept(tool: &Tool, content: Vec<Content>, structured: Option<Value>, whole: bool) -> Result<Mapped, Refusal> {
+    let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
     if content.len() > BLOCKS_MAX {
         return Err(broken("content_invalid", format!("the tool returned more than {BLOCKS_MAX} blocks")));
     }
     let declared = tool.declaration().output_contract.as_ref().map_or(&[][..], |contract| &contract.content_types);
     for block in &content {
         let kind = block.kind.as_str();
-        if !GUEST_BLOCKS.contains(&kind) {
+        if !GUEST_BLOCKS.contains(&kind) && guard!("forged_blocks") {
             return Err(broken(
                 "content_invalid",
                 format!("the tool returned a block of type {kind:?}, which it may not write"),
@@ -80,9 +101,6 @@ fn read(tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal
             ));
         }
     }
-    let structured = output.structured.map(|text| serde_json::from_str(&text)).transpose().map_err(|error| {
-        broken("output_schema_mismatch", format!("the tool's structured output is not JSON: {error}"))
-    })?;
     match &structured {
         Some(value) => tool.contract().check_output(value).map_err(|mismatch| {
             broken("output_schema_mismatch", format!("the tool's output does not satisfy its own schema: {mismatch}"))
@@ -99,9 +117,47 @@ fn read(tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal
         empty_result: whole && content.is_empty() && structured.is_none(),
         content,
         structured_content: structured,
-        ui_facing_summary: output.ui_summary,
         ..Mapped::default()
     })
+}
+
+/// Maps once more, because the hook `hook_id` owns an update of the output (AT-PIPE-10): in place of everything that the
+/// tool said, under the same contract. An update that breaks the contract is not passed on, nor is what it replaced.
+pub(super) fn remap(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    hook_id: &str,
+    updated: UpdatedOutput,
+    mapped: &mut Mapped,
+) {
+    // The host put the logs there: no tool has to declare them.
+    let (content, logs): (Vec<_>, Vec<_>) = updated.content.into_iter().partition(Content::is_model_facing);
+    match accept(tool, content, updated.structured, mapped.error.is_none()) {
+        Ok(new) => {
+            journey.mappings.hooks.push(hook_id.to_owned());
+            *mapped = Mapped { ran: mapped.ran, error: mapped.error.take(), usage: mapped.usage.take(), ..new };
+            mapped.content.extend(logs);
+        }
+        Err(broken) => {
+            let message = format!("the hook {hook_id} changed the output, and broke its contract: {}", broken.message);
+            mapped.withhold(Refusal::new(ErrorClass::ExecutionFailed, "result_mapping_failed", message));
+        }
+    }
+}
+
+impl Mapped {
+    /// Takes everything out that the tool said. What the call failed of before stays what it is, but for the words, which
+    /// may be the tool's.
+    pub(super) fn withhold(&mut self, refusal: Refusal) {
+        let error = match self.error.take() {
+            Some(error) => {
+                let Refusal { message, detail, .. } = refusal;
+                Refusal { message, detail, guest_code: None, native_error_ref: None, ..error }
+            }
+            None => refusal,
+        };
+        *self = Self { ran: self.ran, usage: self.usage.take(), error: Some(error), ..Self::default() };
+    }
 }
 
 /// What a model gets to read: no logs; the structured output where there are no blocks; and the error, if there is one.

@@ -19,7 +19,7 @@ pub(super) fn observe(journey: &mut Journey<'_>, prepared: Prepared) -> Prepared
         }
         None => input,
     };
-    journey.invocation.observable_input = Some(input.to_value());
-    journey.invocation.observable_input_ref = Some(input.reference().to_owned());
+    journey.invocation.observable_input = Some(journey.shown(&input));
+    journey.invocation.observable_input_ref = Some(journey.reference(&input));
     Prepared { tool, input }
 }

@@ -17,7 +17,7 @@ pub(super) struct Parsed {
 pub(super) fn parse(journey: &Journey<'_>, resolved: Resolved) -> Parsed {
     let mismatch = match journey.request.input.value() {
         Ok(value) => resolved.tool.contract().check_model_input(value),
-        Err(error) => Err(format!("arguments are not JSON: {error}")),
+        Err(error) => Err(format!("arguments cannot be read as JSON: {error}")),
     };
     Parsed { tool: resolved.tool, mismatch }
 }

@@ -1,13 +1,17 @@
-//! Phase 7: permission_denied, capability_gap, schema_validation_failed.
+//! Phase 7: permission_denied, credential_missing, capability_gap, schema_validation_failed, hook_blocked.
 
 use std::sync::Arc;
 
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::policy::{self, Outcome, Permit, Subject};
-use crate::record::{ErrorClass, EventType, Refusal, Status};
+use crate::executor::Check;
+use crate::hook::HookOutput;
+use crate::policy::{self, Case, Declared, Explanation, Outcome, Permit, Subject, Verdict};
+use crate::record::{ErrorClass, EventType, HookEvent, Input, PermissionDecision, Refusal, SafetyFacts, Status};
 
+use super::approval;
+use super::hooks;
 use super::journey::{Journey, Prepared};
 
 pub(super) struct Permitted {
@@ -19,19 +23,36 @@ pub(super) struct Permitted {
 pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Permitted, Refusal> {
     let Prepared { tool, input } = prepared;
     check_call_input(journey, &tool, &input)?;
-    journey.invocation.permission_input = Some(input.to_value());
-    journey.invocation.permission_input_ref = Some(input.reference().to_owned());
-    let subject = Subject {
-        invocation_id: journey.invocation.invocation_id,
-        component: Arc::clone(tool.component()),
-        tool: Arc::clone(tool.name()),
-        attempt: 1,
+    journey.invocation.permission_input = Some(journey.shown(&input));
+    journey.invocation.permission_input_ref = Some(journey.reference(&input));
+    // Nobody decides on a call that could not run.
+    journey.redaction.check_secrets()?;
+    request_hooks(journey, &tool, &input).await?;
+    let Verdict { decision, outcome } = verdict(journey, &tool, &input).await;
+    let permit = match outcome {
+        // On the heap: a call that nobody is asked about must not carry the room for it.
+        Outcome::Ask(question) => return Box::pin(approval::ask(journey, tool, decision, question)).await,
+        Outcome::Allow(permit) => {
+            announce(journey, &tool, &input, decision).await?;
+            permit
+        }
+        Outcome::Deny(refusal) => {
+            // What hooks think of a denial changes nothing.
+            let _ = announce(journey, &tool, &input, decision).await;
+            return Err(refusal);
+        }
     };
-    let limits = journey.request.limits.clone().with_timeout_ms(tool.timeout_ms());
-    let tool_id = &tool.declaration().tool_id;
-    let verdict =
-        policy::decide(subject, tool_id, tool.permission_profile(), &journey.request.grants, input.clone(), limits);
-    let decision = verdict.decision;
+    journey.advance(Status::Approved)?;
+    Ok(admit(journey, tool, permit))
+}
+
+/// Puts a decision on record, and tells hooks of it. They can still stop a call that was allowed; they allow nothing.
+pub(super) async fn announce(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    input: &Input,
+    decision: PermissionDecision,
+) -> Result<(), Refusal> {
     let summary = json!({
         "decision_id": decision.decision_id,
         "behavior": decision.behavior,
@@ -41,33 +62,135 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     journey.trail.emit(EventType::PermissionDecided, summary);
     journey.invocation.permission_decision_refs.push(decision.decision_id);
     journey.decisions.push(decision);
-    let permit = match verdict.outcome {
-        Outcome::Allow(permit) => permit,
-        Outcome::Deny(refusal) => return Err(refusal),
+    decision_hooks(journey, tool, input).await
+}
+
+/// The call goes on with what `permit` carries.
+pub(super) fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) -> Permitted {
+    journey.invocation.call_input = Some(journey.shown(permit.call_input()));
+    journey.invocation.call_input_ref = Some(journey.reference(permit.call_input()));
+    Permitted { tool, permit }
+}
+
+/// Asks hooks what they think of exactly the input that would run.
+pub(super) async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    let (services, declaration) = (journey.services, tool.declaration());
+    let event = HookEvent::PermissionRequest;
+    for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+        journey.heed_cancellation()?;
+        for output in hooks::ask(journey, tool, hook, event, input).await? {
+            match output {
+                HookOutput::PermissionResult(result) => journey.hear(hook.id(), result),
+                HookOutput::Stop { reason } => return Err(hooks::stopped(hook, &reason)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    let (services, declaration) = (journey.services, tool.declaration());
+    let event = HookEvent::PermissionDecision;
+    let mut stopped = Ok(());
+    for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+        match hooks::ask(journey, tool, hook, event, input).await {
+            // All of them hear of a decision, also when one of them ends the call.
+            Err(refusal) => stopped = stopped.and(Err(refusal)),
+            Ok(outputs) => {
+                for output in outputs {
+                    if let HookOutput::Stop { reason } = output {
+                        stopped = stopped.and(Err(hooks::stopped(hook, &reason)));
+                    }
+                }
+            }
+        }
+    }
+    stopped
+}
+
+/// What policy says of `input`, under the grants and rules of the request.
+pub(super) async fn verdict(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Verdict {
+    let classified = classify(journey, tool, input).await;
+    policy::decide(case(journey, tool, input, classified))
+}
+
+/// Why policy would say what it would say, without a permit at its end.
+pub(super) async fn explain(journey: &Journey<'_>, prepared: &Prepared) -> Result<Explanation, Refusal> {
+    let Prepared { tool, input } = prepared;
+    check_call_input(journey, tool, input)?;
+    journey.redaction.check_secrets()?;
+    let classified = classify(journey, tool, input).await;
+    Ok(policy::explain(&case(journey, tool, input, classified)))
+}
+
+fn case<'a>(journey: &'a Journey<'_>, tool: &'a Tool, input: &Input, classified: Option<SafetyFacts>) -> Case<'a> {
+    Case {
+        subject: Subject {
+            invocation_id: journey.invocation.invocation_id,
+            component: Arc::clone(tool.component()),
+            tool: Arc::clone(tool.name()),
+            attempt: 1,
+        },
+        input: input.clone(),
+        limits: journey.request.limits.clone().with_timeout_ms(tool.timeout_ms()),
+        declared: declared(tool),
+        classified,
+        grants: &journey.request.grants,
+        policy: &journey.request.policy,
+        opinion: journey.opinion.as_ref(),
+        protected: &journey.services.protected,
+    }
+}
+
+fn declared(tool: &Tool) -> Declared<'_> {
+    let declaration = tool.declaration();
+    Declared {
+        tool_id: &declaration.tool_id,
+        namespace: &declaration.namespace,
+        name: &declaration.name,
+        profile: tool.permission_profile(),
+        facts: tool.facts(),
+        subjects: tool.subjects(),
+    }
+}
+
+/// What the tool says of this one input, if it can: it narrows the call, and widens nothing.
+async fn classify(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Option<SafetyFacts> {
+    if !tool.classifies() {
+        return None;
+    }
+    let limits = journey.request.limits.for_checks();
+    let check = Check {
+        component: tool.component(),
+        tool: tool.name(),
+        input: input.text(),
+        limits: &limits,
+        cancellation: &journey.request.cancellation,
     };
-    journey.advance(Status::Approved)?;
-    journey.invocation.call_input = Some(input.to_value());
-    journey.invocation.call_input_ref = Some(input.reference().to_owned());
-    Ok(Permitted { tool, permit })
+    journey.services.executor.classify(check).await
 }
 
 /// What the tool gets must satisfy its contract also after hooks changed it (AT-IN-02).
-fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &crate::record::Input) -> Result<(), Refusal> {
-    let contract = tool.contract();
-    if input.is(&journey.request.input) && !contract.has_runtime_schema() {
+fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    if input.is(&journey.request.input) && !tool.contract().has_runtime_schema() {
         return Ok(());
     }
-    let value = input.value().map_err(Refusal::host_fault)?;
-    let checked = if contract.has_runtime_schema() {
-        contract.check_call_input(value)
-    } else {
-        contract.check_model_input(value)
-    };
-    checked.map_err(|mismatch| {
-        let message =
-            format!("the input, as it was changed on its way, does not satisfy the tool's schema: {mismatch}");
+    input.value().map_err(Refusal::host_fault)?;
+    mismatch(tool, input).map_err(|mismatch| {
+        let message = "the input, as it was changed on its way, does not satisfy the tool's schema";
         let class =
             if journey.mutations.is_empty() { ErrorClass::SchemaValidationFailed } else { ErrorClass::HookBlocked };
-        Refusal::new(class, "call_input_mismatch", message)
+        let refusal = Refusal::new(class, "call_input_mismatch", message);
+        if tool.contract().has_internal_fields() {
+            // Where it is wrong may name a field that no model sees.
+            return refusal.detail(mismatch);
+        }
+        Refusal { message: format!("{message}: {mismatch}"), ..refusal }
     })
+}
+
+/// Why `input` is none that the tool can be called with, if it is not.
+pub(super) fn mismatch(tool: &Tool, input: &Input) -> Result<(), String> {
+    tool.contract().check_call_input(input.value()?)
 }

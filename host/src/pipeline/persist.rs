@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::record::{
-    Content, ErrorClass, EventType, Extra, PersistedRef, PersistenceId, Refusal, ResultId, ResultPersistence,
-    SchemaVersion, Strategy, Timestamp,
+    Content, ErrorClass, EventType, Extra, HookEvent, PersistedRef, PersistenceId, Refusal, ResultId,
+    ResultPersistence, SchemaVersion, Strategy, Timestamp,
 };
 
 use super::journey::Journey;
 use super::map_result::Mapped;
+use super::post_hooks;
 
 /// Characters of a payload that stay in the result, at the most.
 const PREVIEW_CHARS_MAX: u64 = 2_000;
@@ -23,19 +24,34 @@ pub(super) struct Persisted {
 }
 
 /// Keeps what is too large for a result as payloads, and leaves previews.
-pub(super) fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persisted {
+pub(super) async fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persisted {
+    let (mapped, stop) = hooked(journey, mapped).await;
     let result_id = ResultId::new();
+    let mut mapped = mapped;
+    // Hooks may have changed it since the tool answered.
+    journey.redact(&mut mapped);
+    journey.tell_redaction();
     let asked = journey.tool.as_ref().and_then(|tool| tool.max_inline_chars());
     let limit = asked.unwrap_or(u64::MAX).min(journey.services.inline_bytes_max);
     let mut persisted = Persisted { result_id, mapped, resource_refs: Vec::new() };
     let size = size(&persisted.mapped);
     if size <= limit {
-        journey.persistence.push(decision(journey, result_id, Strategy::Inline, limit, size, size, None));
+        let strategy = match stop {
+            Some(_) => Strategy::NeverPersist,
+            None if journey.redaction.by_hook() => Strategy::Redact,
+            None => Strategy::Inline,
+        };
+        journey.persistence.push(decision(journey, result_id, strategy, limit, size, size, None));
         return persisted;
     }
-    if let Err(error) = spill(journey, &mut persisted, limit) {
-        let message = format!("the output of {size} bytes is too large to return, and could not be stored");
-        let refusal = Refusal::new(ErrorClass::ResultTooLarge, "not_persistable", message).detail(format!("{error:#}"));
+    let spilled = match stop {
+        Some(reason) => Err(("hook_stop", format!("and a hook keeps it from being stored: {reason}"), None)),
+        None => spill(journey, &mut persisted, limit)
+            .map_err(|error| ("not_persistable", "and could not be stored".to_owned(), Some(format!("{error:#}")))),
+    };
+    if let Err((code, why, detail)) = spilled {
+        let message = format!("the output of {size} bytes is too large to return, {why}");
+        let refusal = Refusal { detail, ..Refusal::new(ErrorClass::ResultTooLarge, code, message) };
         persisted.mapped = Mapped {
             ran: persisted.mapped.ran,
             usage: persisted.mapped.usage.take(),
@@ -46,6 +62,26 @@ pub(super) fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persisted {
         journey.persistence.push(decision(journey, result_id, Strategy::DropWithReason, limit, size, 0, None));
     }
     persisted
+}
+
+/// Runs the hooks that look at a result before anything of it is stored. An output that they update is redacted; one that
+/// says stop keeps the result off the disk.
+async fn hooked(journey: &mut Journey<'_>, mapped: Mapped) -> (Mapped, Option<String>) {
+    let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else { return (mapped, None) };
+    let (services, declaration) = (journey.services, tool.declaration());
+    let event = HookEvent::ResultPersistence;
+    let (mut mapped, mut stop) = (mapped, None);
+    for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+        let mappings = journey.mappings.hooks.len();
+        stop = post_hooks::one(journey, &tool, hook, event, &mut mapped).await.or(stop);
+        if journey.mappings.hooks.len() > mappings {
+            journey.redaction.hooked();
+            let redacted =
+                json!({ "rule": format!("hook:{}", hook.id()), "pointers": ["/content", "/structured_content"] });
+            journey.trail.emit(EventType::ResultRedacted, redacted);
+        }
+    }
+    (mapped, stop)
 }
 
 /// Moves pieces out, the largest first, until the rest fits or nothing is left that could be moved.
@@ -60,7 +96,7 @@ fn spill(journey: &mut Journey<'_>, persisted: &mut Persisted, limit: u64) -> an
         let Moved { reference, preview_bytes } = moved;
         persisted.resource_refs.push(resource(&reference));
         let record = json!({ "uri": reference.uri, "digest": reference.digest, "size_bytes": reference.size_bytes });
-        let strategy = Strategy::PreviewAndPersist;
+        let strategy = if journey.redaction.is_silent() { Strategy::RefOnly } else { Strategy::PreviewAndPersist };
         let id = persisted.result_id;
         let kept = decision(journey, id, strategy, limit, reference.size_bytes, preview_bytes, Some(reference));
         journey
@@ -106,7 +142,7 @@ fn is_rest(block: &Content) -> bool {
 /// A text is kept as it is, and what else the block says stays beside the preview; any other block is kept as JSON.
 fn spill_block(journey: &Journey<'_>, persisted: &mut Persisted, at: usize, limit: u64) -> anyhow::Result<Moved> {
     let Some(block) = persisted.mapped.content.get_mut(at) else { anyhow::bail!("no block {at}") };
-    let preview = preview(block.as_text().unwrap_or_default(), limit);
+    let preview = preview(journey, block.as_text().unwrap_or_default(), limit);
     let small = |text: &str| block_length(block) - text.len() <= BESIDE_BYTES_MAX;
     let (reference, beside) = match block.as_text().filter(|text| small(text)) {
         Some(text) => {
@@ -128,7 +164,7 @@ fn spill_structured(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64
     let value = persisted.mapped.structured_content.take().unwrap_or_default();
     let text = value.to_string();
     let reference = journey.services.payloads.keep(text.as_bytes(), "application/json")?;
-    let preview = preview(&text, limit);
+    let preview = preview(journey, &text, limit);
     persisted.mapped.content.push(Content::persisted("structured_content", &preview, &reference));
     Ok(Moved { reference, preview_bytes: preview.len() as u64 })
 }
@@ -138,7 +174,7 @@ fn spill_rest(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64) -> a
     let (rest, stays): (Vec<_>, Vec<_>) = content.into_iter().partition(is_rest);
     let text = serde_json::to_string(&rest)?;
     let reference = journey.services.payloads.keep(text.as_bytes(), "application/json")?;
-    let preview = preview(&text, limit);
+    let preview = preview(journey, &text, limit);
     persisted.mapped.content.push(Content::persisted("content", &preview, &reference));
     persisted.mapped.content.extend(stays);
     Ok(Moved { reference, preview_bytes: preview.len() as u64 })
@@ -159,7 +195,11 @@ fn preview_chars(limit: u64) -> u64 {
     PREVIEW_CHARS_MAX.min(limit / 8)
 }
 
-fn preview(text: &str, limit: u64) -> String {
+/// What stays in the result of something sensitive is the reference alone (AT-STRAT-03).
+fn preview(journey: &Journey<'_>, text: &str, limit: u64) -> String {
+    if journey.redaction.is_silent() {
+        return String::new();
+    }
     text.chars().take(usize::try_from(preview_chars(limit)).unwrap_or(usize::MAX)).collect()
 }
 
@@ -194,8 +234,11 @@ fn decision(
 ) -> ResultPersistence {
     let reason = match strategy {
         Strategy::Inline => "small enough to stay in the result",
+        Strategy::NeverPersist => "a hook keeps it from being stored",
+        Strategy::Redact => "a hook redacted it; small enough to stay in the result",
         Strategy::PreviewAndPersist => "larger than a result may be",
-        _ => "too large, and storing it failed",
+        Strategy::RefOnly => "larger than a result may be, and sensitive",
+        _ => "too large, and not stored",
     };
     ResultPersistence {
         schema_version: SchemaVersion::default(),
@@ -207,7 +250,7 @@ fn decision(
         original_size_bytes,
         preview_size_bytes,
         persisted_ref,
-        redaction_state: "none".to_owned(),
+        redaction_state: journey.redaction.state().to_owned(),
         reason: reason.to_owned(),
         created_at: Timestamp::now(),
         extra: Extra::new(),

@@ -1,68 +1,74 @@
-//! Phase 11: execution_failed, where a hook's output breaks the tool's contract. A failing hook leaves a note only.
+//! Phase 11: execution_failed, where a hook's output breaks the tool's contract, or a hook fails that must not.
 
 use serde_json::json;
 
-use crate::hook::{self, Hook, HookCall, HookOutput};
-use crate::record::{ErrorClass, EventType, Refusal, Status};
+use crate::catalog::Tool;
+use crate::executor::BoxFuture;
+use crate::hook::{HookOutput, Registration};
+use crate::record::{HookEvent, Status};
 
 use super::journey::Journey;
-use super::map_result::Mapped;
-use super::terminal;
+use super::map_result::{Mapped, remap};
+use super::{hooks, terminal};
 
 /// Runs the hooks for success or for failure of a tool that ran; a tool that never ran has none.
 pub(super) async fn run(journey: &mut Journey<'_>, mapped: Mapped) -> Mapped {
-    let services = journey.services;
-    if services.hooks.is_empty() || !mapped.ran {
-        return mapped;
-    }
-    let succeeded = mapped.error.is_none();
-    if succeeded {
+    let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else { return mapped };
+    let (services, declaration) = (journey.services, tool.declaration());
+    let event = match mapped.error {
+        None => HookEvent::PostToolUse,
+        Some(_) => HookEvent::PostToolUseFailure,
+    };
+    let mut hearing = services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace).peekable();
+    if hearing.peek().is_some() && event == HookEvent::PostToolUse {
         journey.pass_through(Status::PostHooksRunning, "hooks run after the tool");
     }
     let mut mapped = mapped;
-    for hook in &services.hooks {
-        one(journey, hook.as_ref(), succeeded, &mut mapped).await;
+    for hook in hearing {
+        if let Some(reason) = one(journey, &tool, hook, event, &mut mapped).await {
+            // The tool has run: all that is left to say is why it should not have.
+            journey.additional_context.push(json!({ "stop": reason, "hook": hook.id() }));
+        }
     }
     mapped
 }
 
-async fn one(journey: &mut Journey<'_>, hook: &dyn Hook, succeeded: bool, mapped: &mut Mapped) {
-    let (started, completed) = match succeeded {
-        true => (EventType::PostHookStarted, EventType::PostHookCompleted),
-        false => (EventType::FailureHookStarted, EventType::FailureHookCompleted),
-    };
-    let call = HookCall {
-        invocation_id: journey.invocation.invocation_id,
-        tool_id: journey.invocation.tool_id.clone(),
-        input: journey.invocation.call_input.clone().unwrap_or_default(),
-    };
-    let result = terminal::envelope(journey, mapped.clone());
-    journey.trail.emit(started, json!({ "hook_id": hook.id() }));
-    let answer = match succeeded {
-        true => hook.post_tool_use(&call, &result).await,
-        false => hook.post_tool_use_failure(&call, &result).await,
-    };
-    journey.trail.emit(completed, hook::summary(hook, &answer));
-    for output in answer.unwrap_or_default() {
+/// Runs one hook after the tool, and maps the output that it gives. Answers why it says stop, if it does.
+pub(super) fn one<'a>(
+    journey: &'a mut Journey<'_>,
+    tool: &'a Tool,
+    hook: &'a Registration,
+    event: HookEvent,
+    mapped: &'a mut Mapped,
+) -> BoxFuture<'a, Option<String>> {
+    Box::pin(async move {
+        let input = journey.invocation.call_input.clone().unwrap_or_default();
+        let mut call = hooks::call(journey, tool, event, input);
+        call.result = Some(terminal::envelope(journey, mapped.clone()));
+        match hooks::run(journey, hook, call).await {
+            Ok(outputs) => apply(journey, tool, hook, outputs, mapped),
+            Err(refusal) => {
+                mapped.withhold(refusal);
+                None
+            }
+        }
+    })
+}
+
+fn apply(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    hook: &Registration,
+    outputs: Vec<HookOutput>,
+    mapped: &mut Mapped,
+) -> Option<String> {
+    let mut stop = None;
+    for output in outputs {
         match output {
-            HookOutput::UpdatedOutput(value) => {
-                let checked = journey.tool.as_ref().map_or(Ok(()), |tool| tool.contract().check_output(&value));
-                if let Err(mismatch) = checked {
-                    let message =
-                        format!("the hook {} changed the output, and broke its schema: {mismatch}", hook.id());
-                    mapped.error = Some(Refusal::new(ErrorClass::ExecutionFailed, "result_mapping_failed", message));
-                } else {
-                    // Mapped a second time, by the hook that owns this update (AT-PIPE-10).
-                    mapped.content.retain(|block| !block.is_model_facing());
-                    mapped.structured_content = Some(value);
-                    mapped.empty_result = false;
-                }
-            }
-            HookOutput::AdditionalContext(context) => journey.additional_context.push(context),
-            HookOutput::Stop { reason } => {
-                journey.additional_context.push(json!({ "stop": reason, "hook": hook.id() }))
-            }
-            HookOutput::Message(_) | HookOutput::UpdatedInput(_) => {}
+            HookOutput::UpdatedOutput(updated) => remap(journey, tool, hook.id(), updated, mapped),
+            HookOutput::Stop { reason } => stop = Some(reason),
+            _ => {}
         }
     }
+    stop
 }

@@ -1,4 +1,4 @@
-//! Phase 1: unknown_tool, policy_blocked, capability_gap, setup_required.
+//! Phase 1: unknown_tool, policy_blocked, capability_gap, setup_required. What is to be kept back is known from here on.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use crate::catalog::Tool;
 use crate::record::{ErrorClass, EventType, Lifecycle, Refusal, Status};
 
 use super::journey::Journey;
+use super::redaction;
 
 pub(super) struct Resolved {
     pub(super) tool: Arc<Tool>,
@@ -25,6 +26,7 @@ pub(super) fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refusal> {
     journey.invocation.runtime_refs = tool.runtime_refs().to_vec();
     journey.trail.resolved(&declaration.tool_id);
     journey.tool = Some(Arc::clone(&tool));
+    redaction::begin(journey, &tool)?;
     let unavailable = |class, code, why: &str| Err(Refusal::new(class, code, format!("{} {why}", declaration.tool_id)));
     match declaration.lifecycle {
         Lifecycle::Draft => return unavailable(ErrorClass::CapabilityGap, "tool_draft", "is a draft"),

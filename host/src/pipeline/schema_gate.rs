@@ -18,7 +18,7 @@ pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Prepared
     match parsed.mismatch {
         Ok(()) => {
             journey.advance(Status::ArgumentsReady)?;
-            journey.trail.emit(EventType::ArgumentsReady, json!({ "model_input_ref": input.reference() }));
+            journey.trail.emit(EventType::ArgumentsReady, json!({ "model_input_ref": journey.reference(&input) }));
             Ok(Prepared { tool: parsed.tool, input })
         }
         Err(mismatch) => {

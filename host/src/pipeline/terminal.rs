@@ -13,6 +13,7 @@ use super::persist::Persisted;
 /// The terminal result, status and events.
 pub(super) fn emit(mut journey: Journey<'_>, persisted: Persisted) -> CallRecord {
     let Persisted { result_id, mapped, resource_refs } = persisted;
+    journey.redact_records();
     let status = terminal_status(&journey, &mapped);
     let reason = mapped.error.as_ref().map(|error| error.code.to_owned());
     // `terminal_status` gives a status that can be reached.
@@ -30,7 +31,9 @@ pub(super) fn emit(mut journey: Journey<'_>, persisted: Persisted) -> CallRecord
         declaration: journey.tool.map(|tool| tool.declaration().clone()),
         invocation: journey.invocation,
         decisions: journey.decisions,
+        hooks: journey.hook_runs,
         progress: trailed.progress,
+        result_mappings: journey.mappings,
         persistence: journey.persistence,
         result,
         events: trailed.events,
@@ -45,7 +48,7 @@ fn terminal_status(journey: &Journey<'_>, mapped: &Mapped) -> Status {
         Some(error) if mapped.ran => error.class.ran_status(),
         Some(error) => error.class.refused_status(),
     };
-    [wanted, Status::Failed, Status::Blocked, Status::Canceled]
+    [wanted, Status::Failed, Status::Blocked, Status::Denied, Status::Canceled]
         .into_iter()
         .find(|status| now.may_become(*status))
         .or_else(|| resumed(now))
@@ -103,7 +106,7 @@ pub(super) fn envelope(journey: &Journey<'_>, mapped: Mapped) -> ToolResult {
         artifact_refs: Vec::new(),
         policy_refs: Vec::new(),
         persistence_refs: journey.persistence.iter().map(|decision| decision.decision_id).collect(),
-        redaction_state: "none".to_owned(),
+        redaction_state: journey.redaction.state().to_owned(),
         error: mapped.error.as_ref().map(|error| error.to_error()),
         input_mutations: journey.mutations.clone(),
         additional_context: journey.additional_context.clone(),

@@ -1,9 +1,14 @@
 use crate::record::{
-    AccessKind, Behavior, DecisionId, ErrorClass, Extra, Input, Mode, PermissionDecision, PermissionProfile, Reason,
-    ReasonType, Refusal, RuleSource, SchemaVersion, Timestamp,
+    Behavior, DecisionId, ErrorClass, Mode, PermissionDecision, Reason, ReasonType, Refusal, RiskLevel, RuleSource,
+    SchemaVersion, Timestamp, WriteEffect,
 };
 
-use super::{Capability, Grants, Limits, Permit, Subject};
+use super::look::{Call, Look, closed_places};
+use super::missing::missing;
+use super::named::{Named, named};
+use super::narrow::narrow;
+use super::network::Origin;
+use super::{Brief, Capability, Case, Denial, Opinion, Permit, Question, Touches, facts};
 
 /// The decision on one call, and what follows from it.
 #[derive(Debug)]
@@ -16,142 +21,312 @@ pub struct Verdict {
 #[derive(Debug)]
 pub enum Outcome {
     Allow(Permit),
+    /// Somebody has to say yes first.
+    Ask(Question),
     Deny(Refusal),
 }
 
-/// Decides whether the call of `subject` with `input` may run under `grants`.
+/// Decides whether the call that `case` describes may run, and in which world.
 ///
-/// Every access kind that the profile declares must have been granted: a tool that says it needs something is not
-/// started without it. What was granted and not declared is not given.
-pub fn decide(
-    subject: Subject,
-    tool_id: &str,
-    profile: &PermissionProfile,
-    grants: &Grants,
-    input: Input,
-    limits: Limits,
-) -> Verdict {
-    let capability = Capability::effective(profile, grants);
-    let refusal = profile.access_kinds.iter().find_map(|kind| missing(tool_id, kind, profile, grants, &capability));
-    let mut decision = PermissionDecision {
+/// Denials of any layer come first, then what has to be asked, then what was allowed. Every access kind that the profile
+/// declares must have been granted: a tool that says it needs something is not started without it. What was granted and
+/// not declared is not given, and neither is what the call's own arguments do not name.
+pub fn decide(case: Case<'_>) -> Verdict {
+    let assessed = assess(&case);
+    let decision = record(&case, &assessed);
+    let Assessed { ruling, world, risk, .. } = assessed;
+    if let Some(refusal) = ruling.refusal {
+        return Verdict { decision, outcome: Outcome::Deny(refusal) };
+    }
+    let brief = (ruling.behavior == Behavior::Ask).then(|| Brief {
+        tool_id: case.declared.tool_id.to_owned(),
+        risk,
+        reason: ruling.message,
+        source: ruling.source,
+        rule_refs: ruling.rule_refs,
+        channel: case.declared.profile.permission_channel().map(str::to_owned),
+        touches: Touches::of(&world),
+    });
+    let permit = Permit::mint(case.subject, case.input, world, case.limits);
+    let outcome = match brief {
+        Some(brief) => Outcome::Ask(Question::new(permit, brief)),
+        None => Outcome::Allow(permit),
+    };
+    Verdict { decision, outcome }
+}
+
+/// Why a decision is what it is. Nothing follows from it.
+#[derive(Debug)]
+pub struct Explanation {
+    pub decision: PermissionDecision,
+    /// What the caller would be told, were it refused.
+    pub refusal: Option<Refusal>,
+    /// Each rule that was looked at, those of the highest authority first.
+    pub looks: Vec<Look>,
+    /// The world that the call would get.
+    pub capability: Capability,
+    pub risk: RiskLevel,
+}
+
+/// Decides like [`decide`], and tells how; there is no permit at its end.
+pub fn explain(case: &Case<'_>) -> Explanation {
+    let assessed = assess(case);
+    let decision = record(case, &assessed);
+    let Assessed { ruling, world, risk, looks } = assessed;
+    Explanation { decision, refusal: ruling.refusal, looks, capability: world, risk }
+}
+
+/// What came of looking at a case.
+struct Assessed {
+    ruling: Ruling,
+    world: Capability,
+    risk: RiskLevel,
+    looks: Vec<Look>,
+}
+
+/// What was found, before it is written down.
+pub(super) struct Ruling {
+    pub(super) behavior: Behavior,
+    pub(super) source: Option<RuleSource>,
+    pub(super) kind: ReasonType,
+    pub(super) message: String,
+    pub(super) rule_refs: Vec<String>,
+    pub(super) blocked_path: Option<String>,
+    /// What the caller is told; there exactly when the call is denied.
+    pub(super) refusal: Option<Refusal>,
+}
+
+impl Ruling {
+    pub(super) fn deny(kind: ReasonType, refusal: Refusal) -> Self {
+        let message = refusal.message.clone();
+        Self { refusal: Some(refusal), ..Self::new(Behavior::Deny, kind, message) }
+    }
+
+    fn new(behavior: Behavior, kind: ReasonType, message: String) -> Self {
+        Self { behavior, source: None, kind, message, rule_refs: Vec::new(), blocked_path: None, refusal: None }
+    }
+
+    /// With the rules of `behavior` that matched.
+    fn by(mut self, looks: &[Look], behavior: Behavior) -> Self {
+        let deciding = || looks.iter().filter(|look| look.matched && look.behavior == behavior);
+        self.source = deciding().next().map(|look| look.source);
+        self.rule_refs = deciding().map(|look| look.rule.clone()).collect();
+        self.blocked_path = deciding().find_map(|look| look.blocked.as_ref()).map(|path| path.display().to_string());
+        self
+    }
+}
+
+fn record(case: &Case<'_>, assessed: &Assessed) -> PermissionDecision {
+    let ruling = &assessed.ruling;
+    let mut extra = facts::recorded(case, &assessed.world);
+    if ruling.behavior == Behavior::Ask {
+        extra.insert("effective_risk".to_owned(), serde_json::json!(assessed.risk));
+    }
+    PermissionDecision {
         schema_version: SchemaVersion::default(),
         decision_id: DecisionId::new(),
-        invocation_id: subject.invocation_id,
-        behavior: Behavior::Allow,
-        mode: Mode::Default,
-        source: Some(RuleSource::CliArg),
-        reason: Reason { kind: ReasonType::Rule, message: String::new(), extra: Extra::new() },
-        rule_refs: Vec::new(),
+        invocation_id: case.subject.invocation_id,
+        behavior: ruling.behavior,
+        mode: case.policy.mode,
+        source: ruling.source,
+        reason: Reason { kind: ruling.kind, message: ruling.message.clone(), extra: Default::default() },
+        rule_refs: ruling.rule_refs.clone(),
         policy_refs: Vec::new(),
         updated_input: None,
         user_modified: false,
         suggested_updates: Vec::new(),
-        blocked_path: None,
+        blocked_path: ruling.blocked_path.clone(),
         content_blocks: Vec::new(),
+        accept_feedback: None,
         decided_at: Timestamp::now(),
         expires_at: None,
-        extra: Extra::new(),
-    };
-    let Some(refusal) = refusal else {
-        if profile.access_kinds.is_empty() {
-            decision.reason.kind = ReasonType::SafetyCheck;
-            "the tool asks for no access".clone_into(&mut decision.reason.message);
-            decision.source = None;
-        } else {
-            decision.rule_refs = rules_used(&capability, grants);
-            "everything that the tool declares was granted".clone_into(&mut decision.reason.message);
+        extra,
+    }
+}
+
+fn assess(case: &Case<'_>) -> Assessed {
+    let closed: Vec<Denial> = case.grants.denials();
+    let wide = Capability::effective(case.declared.profile, case.grants, &closed);
+    let risk = risk(case, &wide);
+    let denied = |refusal| Ruling::deny(ReasonType::SafetyCheck, refusal);
+    let named = match named(case.declared.subjects, &case.input, &wide) {
+        Ok(named) => named,
+        Err(refusal) => {
+            return Assessed { ruling: denied(refusal), world: Capability::default(), risk, looks: Vec::new() };
         }
-        return Verdict { decision, outcome: Outcome::Allow(Permit::mint(subject, input, capability, limits)) };
     };
-    decision.behavior = Behavior::Deny;
-    decision.reason.message.clone_from(&refusal.refusal.message);
-    decision.blocked_path = refusal.blocked_path;
-    decision.reason.kind = refusal.reason;
-    if refusal.reason != ReasonType::Rule {
-        decision.source = None;
+    let call = Call { case, risk, named: &named, wide: &wide };
+    let looks: Vec<Look> = case.policy.rules().iter().map(|rule| call.look(rule)).collect();
+    let world = world(&call, closed, &looks);
+    match world {
+        Ok(world) => Assessed { ruling: rule(&call, &looks, &world), world, risk, looks },
+        Err(ruling) => Assessed { ruling: *ruling, world: Capability::default(), risk, looks },
     }
-    Verdict { decision, outcome: Outcome::Deny(refusal.refusal) }
 }
 
-struct Missing {
-    refusal: Refusal,
-    reason: ReasonType,
-    blocked_path: Option<String>,
-}
-
-/// Why `kind` is not covered by what was granted; nothing when it is.
-fn missing(
-    tool_id: &str,
-    kind: &AccessKind,
-    profile: &PermissionProfile,
-    grants: &Grants,
-    capability: &Capability,
-) -> Option<Missing> {
-    let (covered, granted, denied, verb, flag) = match kind {
-        AccessKind::FileRead => (
-            !capability.mounts.is_empty(),
-            grants.read.iter().chain(&grants.write).next(),
-            &grants.deny_read,
-            "read files",
-            "--allow-read=DIR",
-        ),
-        AccessKind::FileWrite if !profile.wants_file_write() => return None,
-        AccessKind::FileWrite => (
-            capability.mounts.iter().any(|mount| mount.writable),
-            grants.write.first(),
-            &grants.deny_write,
-            "write files",
-            "--allow-write=DIR",
-        ),
-        other => return Some(not_grantable(tool_id, other)),
-    };
-    if covered {
-        return None;
+/// The world of the call: what was declared and granted, without what is closed, narrowed to what the arguments name, and
+/// to what the tool itself says that it needs.
+fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Capability, Box<Ruling>> {
+    let case = call.case;
+    if let Some(refusal) = super::protect::reaches_own_state(case.grants, case.protected) {
+        return Err(Ruling::deny(ReasonType::SafetyCheck, refusal).into());
     }
-    Some(match granted {
-        Some(grant) => Missing {
-            refusal: Refusal::new(
-                ErrorClass::PermissionDenied,
-                "denied_by_rule",
-                format!("{tool_id} wants to {verb}; {} is overruled by a denial", grant.rule),
-            ),
-            reason: ReasonType::Rule,
-            blocked_path: denied.first().or(grants.deny_read.first()).map(|path| path.display().to_string()),
-        },
-        None => Missing {
-            refusal: Refusal::new(
-                ErrorClass::PermissionDenied,
-                "not_granted",
-                format!("{tool_id} wants to {verb}, and nothing allows it; add {flag} to grant a folder"),
-            ),
-            reason: ReasonType::Mode,
-            blocked_path: None,
-        },
+    if let Some(look) = looks.iter().find(|look| look.matched && look.behavior == Behavior::Deny) {
+        let reason = look.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let message = format!("a rule denies this call of {}{reason}", case.declared.tool_id);
+        let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
+        return Err(Ruling::deny(ReasonType::Rule, refusal).by(looks, Behavior::Deny).into());
+    }
+    let (paths, urls) = closed_places(call);
+    let mut wide = call.wide.clone();
+    let again: Named;
+    let mut named = call.named;
+    if !paths.is_empty() {
+        closed.extend(paths);
+        wide = Capability::effective(case.declared.profile, case.grants, &closed);
+        let refused = |refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal));
+        again = super::named::named(case.declared.subjects, &case.input, &wide).map_err(refused)?;
+        named = &again;
+    }
+    wide.closed_urls = urls;
+    let origins: Vec<Origin> = named.urls.iter().filter_map(Origin::of_url).collect();
+    wide.reach(case.declared.profile, case.grants, &origins);
+    for kind in &case.declared.profile.access_kinds {
+        if let Some(ruling) = missing(case, kind, &wide, &origins) {
+            return Err(ruling.into());
+        }
+    }
+    super::sandbox_profile::apply(case.declared, &mut wide)
+        .map_err(|refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal)))?;
+    if case.declared.claims_read_only(case.classified) {
+        wide.read_only();
+    }
+    if named.paths.is_empty() || wide.mounts.is_empty() {
+        return Ok(wide);
+    }
+    narrow(&wide, &named.paths).map_err(|out| {
+        let blocked_path = Some(out.path.display().to_string());
+        Box::new(Ruling { blocked_path, ..Ruling::deny(ReasonType::WorkingDir, out.refusal) })
     })
 }
 
-fn not_grantable(tool_id: &str, kind: &AccessKind) -> Missing {
-    let word = serde_json::to_value(kind).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
-    Missing {
-        refusal: Refusal::new(
-            ErrorClass::CapabilityGap,
-            "access_kind_not_supported",
-            format!("{tool_id} asks for `{word}`, which this host cannot grant"),
-        ),
-        reason: ReasonType::SafetyCheck,
-        blocked_path: None,
+/// What the tool says of its own risk, or more where what it may touch says more.
+fn risk(case: &Case<'_>, wide: &Capability) -> RiskLevel {
+    let profile = case.declared.profile;
+    let least = if profile.has_effect(&WriteEffect::Irreversible) {
+        RiskLevel::High
+    } else if wide.is_writable() || profile.has_effect(&WriteEffect::RemoteMutation) {
+        RiskLevel::Medium
+    } else {
+        RiskLevel::Low
+    };
+    profile.risk_level.max(least)
+}
+
+/// The order of authority behind the denials: the mode, what hooks deny, what has to be asked, what was allowed. A hook
+/// that allows decides nothing here: whatever asks, still asks.
+fn rule(call: &Call<'_>, looks: &[Look], world: &Capability) -> Ruling {
+    let case = call.case;
+    if case.policy.mode == Mode::Plan
+        && let Some(effect) = effect(case, world)
+    {
+        let message = format!("{} {effect}, and in plan mode nothing with effects runs", case.declared.tool_id);
+        return Ruling::deny(ReasonType::Mode, Refusal::new(ErrorClass::PermissionDenied, "plan_mode", message));
+    }
+    if let Some(Opinion { behavior: Behavior::Deny, hook_id, reason }) = case.opinion {
+        let message = format!("the hook {hook_id} denies {}: {reason}", case.declared.tool_id);
+        return Ruling::deny(ReasonType::Hook, Refusal::new(ErrorClass::PermissionDenied, "denied_by_hook", message));
+    }
+    let asking = looks.iter().find(|look| look.matched && look.behavior == Behavior::Ask);
+    if let Some(look) = asking {
+        let reason = look.reason.clone().unwrap_or_else(|| "a rule asks before this call".to_owned());
+        return ask(case, Ruling::new(Behavior::Ask, ReasonType::Rule, reason).by(looks, Behavior::Ask));
+    }
+    if let Some(Opinion { behavior: Behavior::Ask, hook_id, reason }) = case.opinion {
+        let message = format!("the hook {hook_id} wants somebody to be asked: {reason}");
+        return ask(case, Ruling::new(Behavior::Ask, ReasonType::Hook, message));
+    }
+    let named = looks.iter().any(|look| look.matched && look.behavior == Behavior::Allow && look.names_tool);
+    if let Some(reason) = asks(case, call.risk, named) {
+        return ask(case, Ruling::new(Behavior::Ask, ReasonType::SafetyCheck, reason));
+    }
+    allow(case, looks, world)
+}
+
+/// What a call could change, in words; nothing if it only looks.
+fn effect(case: &Case<'_>, world: &Capability) -> Option<&'static str> {
+    let profile = case.declared.profile;
+    if world.is_writable() {
+        Some("can change files")
+    } else if profile.has_effect(&WriteEffect::RemoteMutation) {
+        Some("can change things elsewhere")
+    } else if profile.has_effect(&WriteEffect::Irreversible) {
+        Some("does what cannot be undone")
+    } else if !world.secrets.is_empty() {
+        Some("uses credentials")
+    } else {
+        None
     }
 }
 
-/// The grants that stand behind the mounts of `capability`.
-fn rules_used(capability: &Capability, grants: &Grants) -> Vec<String> {
-    let mut rules: Vec<String> = grants
-        .write
-        .iter()
-        .chain(&grants.read)
-        .filter(|grant| capability.mounts.iter().any(|mount| mount.guest == grant.guest))
-        .map(|grant| grant.rule.clone())
-        .collect();
-    rules.dedup();
-    rules
+/// Why the tool's own profile wants somebody to be asked (AT-PERM-03, 05, 10). `named`: a rule allows the tool by name.
+fn asks(case: &Case<'_>, risk: RiskLevel, named: bool) -> Option<String> {
+    let profile = case.declared.profile;
+    if profile.has_effect(&WriteEffect::Irreversible) {
+        return Some("what the tool does cannot be undone".to_owned());
+    }
+    let preapproved = named && case.policy.mode == Mode::NonInteractive && profile.accepts_preapproval();
+    if profile.approval_required == Some(true) && !preapproved {
+        let why = profile.approval_reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        return Some(format!("the tool's profile requires an approval{why}"));
+    }
+    (risk >= RiskLevel::High && !named).then(|| format!("its risk is {risk:?}, and no rule allows it").to_lowercase())
+}
+
+/// A question where somebody can be asked, and a denial where nobody can.
+fn ask(case: &Case<'_>, question: Ruling) -> Ruling {
+    if case.policy.mode != Mode::NonInteractive && case.declared.profile.permission_channel() != Some("none") {
+        return question;
+    }
+    let tool = case.declared.tool_id;
+    let message = format!("{tool} needs an approval ({}), and nobody may be asked here", question.message);
+    let refusal = Refusal::new(ErrorClass::PermissionDenied, "approval_not_possible", message.clone());
+    Ruling { behavior: Behavior::Deny, kind: ReasonType::Mode, message, refusal: Some(refusal), ..question }
+}
+
+fn allow(case: &Case<'_>, looks: &[Look], world: &Capability) -> Ruling {
+    let allowed = |kind, message: &str| Ruling::new(Behavior::Allow, kind, message.to_owned());
+    let mut ruling = if case.declared.profile.access_kinds.is_empty() {
+        allowed(ReasonType::SafetyCheck, "the tool asks for no access")
+    } else {
+        allowed(ReasonType::Rule, "everything that the tool declares was granted")
+    };
+    if looks.iter().any(|look| look.matched && look.behavior == Behavior::Allow) {
+        ruling = Ruling { kind: ReasonType::Rule, ..ruling.by(looks, Behavior::Allow) };
+    }
+    for grant in case.grants.folders() {
+        let stands_behind = world.mounts.iter().any(|mount| mount.host.starts_with(&grant.host));
+        if stands_behind && !ruling.rule_refs.contains(&grant.rule) {
+            ruling.source = ruling.source.or(Some(grant.source));
+            ruling.rule_refs.push(grant.rule.clone());
+        }
+    }
+    for (words, source) in world.network.rules() {
+        if !ruling.rule_refs.iter().any(|known| known == words) {
+            ruling.source = ruling.source.or(Some(source));
+            ruling.rule_refs.push(words.to_owned());
+        }
+    }
+    for granted in &case.grants.secrets {
+        let used = world.secrets.iter().any(|used| used.name == granted.name && used.origin == granted.origin);
+        if used && !ruling.rule_refs.contains(&granted.rule) {
+            ruling.source = ruling.source.or(Some(granted.source));
+            ruling.rule_refs.push(granted.rule.clone());
+        }
+    }
+    if ruling.source.is_none() && ruling.kind == ReasonType::Rule {
+        // A tool that may write drafts only, say, needs nobody's grant.
+        ruling.kind = ReasonType::SafetyCheck;
+    }
+    ruling
 }

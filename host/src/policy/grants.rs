@@ -2,7 +2,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::{Denial, Mount};
+use crate::record::RuleSource;
+
+use super::place::{canonical, rooted};
+use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant};
 
 /// A folder that somebody granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +16,17 @@ pub struct FolderGrant {
     pub guest: String,
     /// The words of the grant, for the record: `--allow-read=src`.
     pub rule: String,
+    pub source: RuleSource,
+}
+
+/// A path that somebody closed, whatever is granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosedPath {
+    /// Canonical, so far as it exists.
+    pub host: PathBuf,
+    /// The words, for the record.
+    pub rule: String,
+    pub source: RuleSource,
 }
 
 /// What the caller grants to the tools it calls. Empty unless filled: nothing is granted by default.
@@ -23,115 +37,187 @@ pub struct Grants {
     pub write: Vec<FolderGrant>,
     /// Names and values.
     pub environment: Vec<(String, String)>,
-    pub deny_read: Vec<PathBuf>,
-    pub deny_write: Vec<PathBuf>,
+    /// Names and origins; the values stay in the store until a call needs them.
+    pub secrets: Vec<SecretGrant>,
+    pub deny_read: Vec<ClosedPath>,
+    pub deny_write: Vec<ClosedPath>,
+    pub network: NetworkGrants,
     /// The working directory of the caller: relative paths in arguments start here, where a grant covers it.
     pub cwd: Option<PathBuf>,
 }
 
+/// What a word grants or closes: the options of the command line, and the entries of `[grants]` in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantWord {
+    Read,
+    Write,
+    Env,
+    DenyRead,
+    DenyWrite,
+    Net,
+    Secret,
+    DenyNet,
+}
+
+impl GrantWord {
+    fn words(self, spec: &str, said: &Provenance<'_>) -> String {
+        let (option, entry) = match self {
+            Self::Read => ("--allow-read", "read"),
+            Self::Write => ("--allow-write", "write"),
+            Self::Env => ("--allow-env", "env"),
+            Self::DenyRead => ("--deny-read", "deny_read"),
+            Self::DenyWrite => ("--deny-write", "deny_write"),
+            Self::Net => ("--allow-net", "net"),
+            Self::Secret => ("--allow-secret", "secret"),
+            Self::DenyNet => ("--deny-net", "deny_net"),
+        };
+        said.words(option, entry, spec)
+    }
+}
+
 impl Grants {
+    /// Adds what `word` says of `spec`: `HOST` or `HOST=GUEST` for folders, a name for the environment, a path for what is
+    /// closed, a [`super::network::Rule`] for the network, `NAME@ORIGIN` for a secret. Fails where that is ambiguous, or leads
+    /// nowhere; an environment variable that is not set grants nothing.
+    pub fn add(&mut self, word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<()> {
+        let rule = word.words(spec, said);
+        self.add_words(word, spec, said, &rule).with_context(|| rule.clone())
+    }
+
+    fn add_words(&mut self, word: GrantWord, spec: &str, said: &Provenance<'_>, rule: &str) -> anyhow::Result<()> {
+        let closed = || -> anyhow::Result<ClosedPath> {
+            let host = canonical(&rooted(spec, said.base())?)?;
+            Ok(ClosedPath { host, rule: rule.to_owned(), source: said.source })
+        };
+        match word {
+            GrantWord::Read => {
+                let grant = self.unambiguous(folder(word, spec, said)?)?;
+                self.read.push(grant);
+            }
+            GrantWord::Write => {
+                let grant = self.unambiguous(folder(word, spec, said)?)?;
+                self.write.push(grant);
+            }
+            GrantWord::Env => self.environment.extend(variable(spec)?),
+            GrantWord::DenyRead => self.deny_read.push(closed()?),
+            GrantWord::DenyWrite => self.deny_write.push(closed()?),
+            GrantWord::Net => self.network.allow(spec, rule, said.source)?,
+            GrantWord::Secret => self.secrets.push(SecretGrant::parse(spec, rule, said.source)?),
+            GrantWord::DenyNet => self.network.deny(spec, rule, said.source)?,
+        }
+        Ok(())
+    }
+
     /// Adds `--allow-read=SPEC`. `SPEC` is `HOST`, or `HOST=GUEST`.
     pub fn allow_read(&mut self, spec: &str) -> anyhow::Result<()> {
-        let grant = self.unambiguous(folder(spec, "--allow-read")?)?;
-        self.read.push(grant);
-        Ok(())
+        self.add(GrantWord::Read, spec, &Provenance::COMMAND_LINE)
     }
 
     /// Adds `--allow-write=SPEC`.
     pub fn allow_write(&mut self, spec: &str) -> anyhow::Result<()> {
-        let grant = self.unambiguous(folder(spec, "--allow-write")?)?;
-        self.write.push(grant);
+        self.add(GrantWord::Write, spec, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--allow-env=NAME` with the value that `NAME` has in this process.
+    pub fn allow_env(&mut self, name: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::Env, name, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--deny-read=PATH`: nothing below it is opened, whatever is allowed.
+    pub fn deny_read(&mut self, path: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::DenyRead, path, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--deny-write=PATH`: nothing below it is changed, whatever is allowed.
+    pub fn deny_write(&mut self, path: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::DenyWrite, path, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--allow-net=SPEC`: see [`super::network::Rule`] for what a `SPEC` looks like.
+    pub fn allow_net(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::Net, spec, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--allow-secret=NAME@ORIGIN`: requests to exactly that origin may carry the secret `NAME`, if the tool
+    /// declares it. This does not grant the network itself.
+    pub fn allow_secret(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::Secret, spec, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--deny-net=SPEC`: such requests are not sent, whatever is allowed.
+    pub fn deny_net(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::DenyNet, spec, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds all that `other` grants and closes. Fails where one name would mean two folders.
+    pub fn extend(&mut self, other: &Self) -> anyhow::Result<()> {
+        for grant in &other.read {
+            let grant = self.unambiguous(grant.clone())?;
+            self.read.push(grant);
+        }
+        for grant in &other.write {
+            let grant = self.unambiguous(grant.clone())?;
+            self.write.push(grant);
+        }
+        self.environment.extend(other.environment.iter().cloned());
+        self.deny_read.extend(other.deny_read.iter().cloned());
+        self.deny_write.extend(other.deny_write.iter().cloned());
+        self.secrets.extend(other.secrets.iter().cloned());
+        self.network.extend(&other.network);
         Ok(())
+    }
+
+    /// All granted folders, those to write first.
+    pub fn folders(&self) -> impl Iterator<Item = &FolderGrant> {
+        self.write.iter().chain(&self.read)
     }
 
     /// Two folders cannot have one name inside the guest.
     fn unambiguous(&self, grant: FolderGrant) -> anyhow::Result<FolderGrant> {
-        let mut known = self.read.iter().chain(&self.write);
-        match known.find(|other| other.guest == grant.guest && other.host != grant.host) {
+        match self.folders().find(|other| other.guest == grant.guest && other.host != grant.host) {
             Some(other) => bail!("{} and {} give two folders the same path inside the tool", other.rule, grant.rule),
             None => Ok(grant),
         }
     }
 
-    /// Adds `--allow-env=NAME` with the value that `NAME` has in this process. An unset name grants nothing.
-    pub fn allow_env(&mut self, name: &str) -> anyhow::Result<()> {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            bail!("--allow-env={name}: not a name of an environment variable");
-        }
-        match std::env::var(name) {
-            Ok(value) => self.environment.push((name.to_owned(), value)),
-            Err(std::env::VarError::NotPresent) => {}
-            Err(error) => return Err(error).with_context(|| format!("read the environment variable {name}")),
-        }
-        Ok(())
+    /// What is closed, and whether for reading too.
+    pub(super) fn closed(&self) -> impl Iterator<Item = (&ClosedPath, bool)> {
+        let read = self.deny_read.iter().map(|path| (path, true));
+        read.chain(self.deny_write.iter().map(|path| (path, false)))
     }
 
-    /// Adds `--deny-read=PATH`: nothing below it is opened, whatever is allowed.
-    pub fn deny_read(&mut self, path: &str) -> anyhow::Result<()> {
-        self.deny_read.push(absolute(path, "--deny-read")?);
-        Ok(())
-    }
-
-    /// Adds `--deny-write=PATH`: nothing below it is changed, whatever is allowed.
-    pub fn deny_write(&mut self, path: &str) -> anyhow::Result<()> {
-        self.deny_write.push(absolute(path, "--deny-write")?);
-        Ok(())
-    }
-
-    /// Whether a denial covers `host` itself.
-    pub(super) fn is_denied(&self, host: &Path, read: bool) -> bool {
-        let denied = if read { &self.deny_read } else { &self.deny_write };
-        denied.iter().any(|path| host.starts_with(path))
-    }
-
-    /// The denials that lie inside a mounted folder, where only the sandbox can hold them.
-    pub(super) fn denials_within(&self, mounts: &[Mount]) -> Vec<Denial> {
-        let within = |path: &&PathBuf| mounts.iter().any(|mount| path.starts_with(&mount.host));
-        let read = self.deny_read.iter().filter(within).map(|host| Denial { host: host.clone(), read: true });
-        let write = self.deny_write.iter().filter(within).map(|host| Denial { host: host.clone(), read: false });
-        read.chain(write).collect()
+    pub(super) fn denials(&self) -> Vec<Denial> {
+        self.closed().map(|(path, read)| Denial { what: PathPattern::below(path.host.clone()), read }).collect()
     }
 }
 
-fn folder(spec: &str, flag: &str) -> anyhow::Result<FolderGrant> {
+fn variable(name: &str) -> anyhow::Result<Option<(String, String)>> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        bail!("not a name of an environment variable");
+    }
+    match std::env::var(name) {
+        Ok(value) => Ok(Some((name.to_owned(), value))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(error).context("read the environment variable"),
+    }
+}
+
+fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<FolderGrant> {
     let (host, guest) = match spec.split_once('=') {
         // A folder may have the sign in its name.
-        Some((host, guest)) if !Path::new(spec).exists() => (host, Some(guest)),
+        Some((host, guest)) if !rooted(spec, said.base())?.exists() => (host, Some(guest)),
         _ => (spec, None),
     };
-    let canonical = std::fs::canonicalize(host).with_context(|| format!("{flag}={spec}: find the folder {host}"))?;
+    let full = rooted(host, said.base())?;
+    let canonical = std::fs::canonicalize(&full).with_context(|| format!("find the folder {host}"))?;
     if !canonical.is_dir() {
-        let parent = canonical.parent().unwrap_or(&canonical).display();
-        bail!("{flag}={spec}: {host} is not a folder; grant the folder that holds it: {flag}={parent}");
+        let parent = canonical.parent().unwrap_or(Path::new("/")).display().to_string();
+        bail!("{host} is not a folder; grant the folder that holds it: {}", word.words(&parent, said));
     }
     let guest = match guest {
         Some(guest) if guest.starts_with('/') && !guest.split('/').any(|part| part == "..") => guest.to_owned(),
-        Some(guest) => bail!("{flag}={spec}: the path inside the guest, {guest}, must be absolute and without `..`"),
-        None => canonical
-            .to_str()
-            .with_context(|| format!("{flag}={spec}: the path is not UTF-8; map it: {flag}={host}=/name"))?
-            .to_owned(),
+        Some(guest) => bail!("the path inside the guest, {guest}, must be absolute and without `..`"),
+        None => canonical.to_str().with_context(|| format!("the path is not UTF-8; map it: {host}=/name"))?.to_owned(),
     };
-    Ok(FolderGrant { host: canonical, guest, rule: format!("{flag}={spec}") })
-}
-
-/// The canonical form of a path that need not exist: links are followed as far as it does.
-fn absolute(path: &str, flag: &str) -> anyhow::Result<PathBuf> {
-    let full = std::path::absolute(path).with_context(|| format!("{flag}={path}: find the path"))?;
-    let mut rest = Vec::new();
-    let mut known: &Path = &full;
-    loop {
-        match std::fs::canonicalize(known) {
-            Ok(canonical) => return Ok(rest.iter().rev().fold(canonical, |path, part| path.join(part))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(|| format!("{flag}={path}: find the path")),
-        }
-        match (known.parent(), known.file_name()) {
-            (Some(parent), Some(name)) => {
-                rest.push(name);
-                known = parent;
-            }
-            _ => bail!("{flag}={path}: the path may not lead through a missing folder with `..`"),
-        }
-    }
+    Ok(FolderGrant { host: canonical, guest, rule: word.words(spec, said), source: said.source })
 }

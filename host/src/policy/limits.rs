@@ -15,12 +15,59 @@ pub struct Limits {
     pub instances: u64,
     /// Files, streams and pollables open at once.
     pub handles: u64,
+    /// Files and folders of the host open at once.
+    pub descriptors: u64,
+    /// Bytes that may be written to files. A file that is made longer counts as if it were written, holes too; what is
+    /// removed again is not given back.
+    pub disk_bytes: u64,
+    /// Files, folders and links that may be made, whether they are removed again or not.
+    pub files_created: u64,
     /// Bytes of content and structured output.
     pub output_bytes: u64,
     /// Bytes of stdout, stderr and log messages together; what is over is dropped, not fatal.
     pub log_bytes: u64,
     /// Progress updates kept; floods are coalesced beyond it.
     pub progress_updates: u64,
+    pub network: NetworkLimits,
+}
+
+/// What the requests of one call may consume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkLimits {
+    /// Requests, refused ones among them.
+    pub requests: u64,
+    /// Connections open at once; further requests wait.
+    pub connections: u32,
+    /// Bytes sent over all connections, as they are on the wire.
+    pub sent_bytes: u64,
+    /// Bytes received over all connections, as they are on the wire.
+    pub received_bytes: u64,
+    /// Bytes of one head: the headers of a request, or the status line and headers of a response.
+    pub header_bytes: u32,
+    /// Looking up the name, connecting and the TLS handshake together.
+    pub connect: Duration,
+    /// From a connection that is ready to the head of the response.
+    pub first_byte: Duration,
+    /// Between two pieces of a response's body.
+    pub between_bytes: Duration,
+    /// One request in all, from the wait for a connection to the end of the body.
+    pub total: Duration,
+}
+
+impl Default for NetworkLimits {
+    fn default() -> Self {
+        Self {
+            requests: 64,
+            connections: 8,
+            sent_bytes: 16 << 20,
+            received_bytes: 64 << 20,
+            header_bytes: 32 << 10,
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(30),
+            between_bytes: Duration::from_secs(15),
+            total: Duration::from_secs(60),
+        }
+    }
 }
 
 impl Default for Limits {
@@ -33,9 +80,13 @@ impl Default for Limits {
             table_elements: 100_000,
             instances: 64,
             handles: 1_024,
+            descriptors: 256,
+            disk_bytes: 1 << 30,
+            files_created: 10_000,
             output_bytes: 8 << 20,
             log_bytes: 256 << 10,
             progress_updates: 1_000,
+            network: NetworkLimits::default(),
         }
     }
 }

@@ -1,16 +1,44 @@
 //! DECISION. What a call may do: grants, the profile that a tool declares, and the sealed [`Permit`] that comes of both.
 //!
 //! Nothing is granted unless somebody granted it. The effective capability is what the tool's permission profile
-//! declares and what was granted, never one of them alone.
+//! declares and what was granted, never one of them alone. A decision allows, denies, or asks a [`Question`] that only
+//! its answer turns into a permit.
 
 mod capability;
+mod case;
 mod decide;
+mod facts;
 mod grants;
+mod hook_permit;
 mod limits;
+mod look;
+mod missing;
+mod named;
+mod narrow;
+pub mod network;
+mod opinion;
+mod pattern;
 mod permit;
+mod place;
+mod protect;
+mod provenance;
+mod question;
+mod rules;
+mod sandbox_profile;
+mod secret;
 
 pub use capability::{Capability, Denial, Mount};
-pub use decide::{Outcome, Verdict, decide};
-pub use grants::{FolderGrant, Grants};
-pub use limits::Limits;
+pub use case::{Case, Declared};
+pub use decide::{Explanation, Outcome, Verdict, decide, explain};
+pub use grants::{ClosedPath, FolderGrant, GrantWord, Grants};
+pub use hook_permit::HookPermit;
+pub use limits::{Limits, NetworkLimits};
+pub use look::Look;
+pub use network::{Network, NetworkGrants};
+pub use opinion::Opinion;
+pub use pattern::{PathPattern, UrlPattern};
 pub use permit::{Permit, Subject};
+pub use provenance::Provenance;
+pub use question::{Brief, Question, Touches};
+pub use rules::{Policy, Rule, RuleWords};
+pub use secret::{Placement, SecretGrant, SecretUse};

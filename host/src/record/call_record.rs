@@ -1,7 +1,8 @@
 use serde::Serialize;
 
 use super::{
-    PermissionDecision, ResultPersistence, ToolDeclaration, ToolEvent, ToolInvocation, ToolProgress, ToolResult,
+    PermissionDecision, ResultMappings, ResultPersistence, ToolDeclaration, ToolEvent, ToolHook, ToolInvocation,
+    ToolProgress, ToolResult,
 };
 
 /// Everything that is known of one call after its end.
@@ -11,7 +12,10 @@ pub struct CallRecord {
     pub declaration: Option<std::sync::Arc<ToolDeclaration>>,
     pub invocation: ToolInvocation,
     pub decisions: Vec<PermissionDecision>,
+    /// Every run of a hook, in order.
+    pub hooks: Vec<ToolHook>,
     pub progress: Vec<ToolProgress>,
+    pub result_mappings: ResultMappings,
     pub persistence: Vec<ResultPersistence>,
     pub result: ToolResult,
     pub events: Vec<ToolEvent>,

@@ -91,6 +91,9 @@ pub struct PermissionDecision {
     pub blocked_path: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content_blocks: Vec<Content>,
+    /// What whoever approved had to say (AT-DEC-16).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept_feedback: Option<String>,
     pub decided_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,

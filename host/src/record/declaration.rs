@@ -117,6 +117,7 @@ pub struct InputContract {
     pub defaults: Extra,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Value>,
+    /// Arguments that are not recorded (AT-IN-06): JSON Pointers (`/a/b`, `*` for every item), or names at any depth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitive_fields: Vec<String>,
     /// Never in a model-facing schema, never accepted from a model (AT-N-10).
@@ -140,6 +141,23 @@ pub struct OutputContract {
     pub max_inline_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inline_chars: Option<u64>,
+    /// What of the output only the tool may see (AT-OUT-08).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub redaction_rules: Vec<RedactionRule>,
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+/// One of `redaction_rules`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RedactionRule {
+    /// A field of the structured output: a JSON Pointer, or a name at any depth. `""` is all of the output.
+    Field(String),
+    /// What matches a regular expression, in every text of the tool.
+    Pattern {
+        pattern: String,
+        #[serde(flatten)]
+        extra: Extra,
+    },
 }

@@ -1,7 +1,9 @@
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Extra, SchemaVersion};
+use super::{Extra, SafetyFacts, SchemaVersion, SubjectKind};
 
 /// `tool_interface` (AT-IF-01..10): the guest's claims about one tool. Safety facts can only narrow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +32,22 @@ pub struct ToolInterface {
     pub timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inline_chars: Option<u64>,
+    /// Which arguments name what the call is about, by JSON Pointer. An extension of the specification.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub permission_subjects: BTreeMap<String, SubjectKind>,
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl ToolInterface {
+    /// The claims that are plain: a predicate that the host does not know counts as unstated.
+    pub fn facts(&self) -> SafetyFacts {
+        let plain = |claim: &Option<Value>| claim.as_ref().and_then(Value::as_bool);
+        SafetyFacts {
+            is_read_only: plain(&self.is_read_only),
+            is_concurrency_safe: plain(&self.is_concurrency_safe),
+            is_destructive: plain(&self.is_destructive),
+            is_open_world: plain(&self.is_open_world),
+        }
+    }
 }

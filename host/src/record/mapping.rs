@@ -9,3 +9,13 @@ pub struct ExternalMapping {
     #[serde(flatten)]
     pub fields: Extra,
 }
+
+/// How often an output was mapped into a result: once by what the tool said, and once more by each hook that owns an
+/// update of it (AT-PIPE-10).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ResultMappings {
+    /// 1 where a tool's output was mapped, 0 where there was none.
+    pub tool: u32,
+    /// Each hook whose output was mapped, in order.
+    pub hooks: Vec<String>,
+}

@@ -3,6 +3,7 @@
 //! Records that a guest or a user writes keep what they do not know in `extra`, so that an unknown field survives a
 //! round trip (AT-N-31). What only the host writes is typed closely, and an illegal status transition cannot be made.
 
+mod approval;
 mod call_record;
 mod cancel;
 mod content;
@@ -11,10 +12,13 @@ mod declaration;
 mod error;
 mod event;
 mod execution_profile;
+mod facts;
+mod hook;
 mod id;
 mod input;
 mod interface;
 mod invocation;
+mod json;
 mod mapping;
 mod mutation;
 mod permission_profile;
@@ -27,28 +31,32 @@ mod toolkit;
 mod usage;
 mod version;
 
+pub use approval::{Answer, Approval, ApprovalState, Binding, Plan, SessionRule};
 pub use call_record::CallRecord;
 pub use cancel::AbortReason;
 pub use content::{Content, TEXT};
 pub use decision::{Behavior, Mode, PermissionDecision, Reason, ReasonType, RuleSource};
-pub use declaration::{InputContract, Lifecycle, OutputContract, ToolDeclaration, ToolKind};
+pub use declaration::{InputContract, Lifecycle, OutputContract, RedactionRule, ToolDeclaration, ToolKind};
 pub use error::{ErrorClass, Recoverability, Refusal, Retry, ToolError};
 pub use event::{EventType, ToolEvent};
 pub use execution_profile::ExecutionProfile;
+pub use facts::{SafetyFacts, SubjectField, SubjectKind};
+pub use hook::{HookEvent, HookOutcome, PermissionResult, ToolHook};
 pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, ProgressId, ResultId};
 pub use input::{Input, digest};
 pub use interface::ToolInterface;
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
-pub use mapping::ExternalMapping;
+pub use json::{JSON_VALUES_MAX, read_json};
+pub use mapping::{ExternalMapping, ResultMappings};
 pub use mutation::{InputMutation, MutationSource, changed_fields};
-pub use permission_profile::{AccessKind, PermissionProfile, RiskLevel, WriteEffect};
+pub use permission_profile::{AccessKind, CredentialUse, PermissionProfile, RiskLevel, WriteEffect};
 pub use persistence::{PersistedRef, ResultPersistence, Strategy};
 pub use progress::{ProgressStatus, ToolProgress};
 pub use result::{ResultStatus, ToolResult};
 pub use status::Status;
 pub use time::Timestamp;
 pub use toolkit::Toolkit;
-pub use usage::{Metered, Usage};
+pub use usage::{Metered, NetworkUsage, Usage};
 pub use version::SchemaVersion;
 
 /// What a record carries beyond the fields that this version knows.

@@ -41,6 +41,41 @@ pub enum WriteEffect {
     Other(String),
 }
 
+/// Where in a request one secret goes: a header with a prefix before the value, or a query parameter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialUse {
+    #[serde(rename = "ref")]
+    pub credential_ref: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl CredentialUse {
+    const AUTHORIZATION: &str = "authorization";
+
+    /// `Authorization: Bearer`.
+    pub fn bearer(credential_ref: &str) -> Self {
+        Self { credential_ref: credential_ref.to_owned(), ..Self::default() }
+    }
+
+    /// The header that is meant, where no query parameter is.
+    pub fn header_name(&self) -> &str {
+        self.header.as_deref().unwrap_or(Self::AUTHORIZATION)
+    }
+
+    /// What stands before the value: nothing, unless it is said, or unless the header is `Authorization`.
+    pub fn header_prefix(&self) -> &str {
+        let bearer = self.header_name().eq_ignore_ascii_case(Self::AUTHORIZATION);
+        self.prefix.as_deref().unwrap_or(if bearer { "Bearer " } else { "" })
+    }
+}
+
 /// `tool_permission_profile` (AT-PERM-01..18): a request, never a grant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PermissionProfile {
@@ -53,14 +88,27 @@ pub struct PermissionProfile {
     pub write_effects: Vec<WriteEffect>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_scope: Option<String>,
+    /// Names of the secrets that the tool's requests carry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credential_refs: Vec<String>,
+    /// Where in a request each of them goes. An extension of the specification: a list of
+    /// `{"ref": NAME, "header": "authorization", "prefix": "Bearer "}` or `{"ref": NAME, "query": "key"}`. A reference
+    /// that is not in the list goes into `Authorization: Bearer`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credential_uses: Vec<CredentialUse>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_profile: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_required: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_reason: Option<String>,
+    /// How sensitive what the tool takes and gives is (AT-PERM-14). `public` and `internal` are ordinary; any other word
+    /// means as much as `redaction_required`, and that a large result is kept by reference, without a preview.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_sensitivity: Option<String>,
+    /// No argument is recorded, and nothing that the tool says while it runs (AT-PERM-16).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redaction_required: Option<bool>,
     /// Names of environment variables that the tool asks for. An extension of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
@@ -79,22 +127,55 @@ impl PermissionProfile {
             write_effects: vec![WriteEffect::None],
             network_scope: None,
             credential_refs: Vec::new(),
+            credential_uses: Vec::new(),
             sandbox_profile: None,
             approval_required: None,
             approval_reason: None,
+            data_sensitivity: None,
+            redaction_required: None,
             environment: Vec::new(),
             extra: Extra::new(),
         }
+    }
+
+    /// Whether arguments, and what the tool says while it runs, stay out of records.
+    pub fn is_sensitive(&self) -> bool {
+        let word = self.data_sensitivity.as_deref().unwrap_or("public");
+        self.redaction_required == Some(true) || !matches!(word, "public" | "internal")
     }
 
     pub fn wants(&self, kind: &AccessKind) -> bool {
         self.access_kinds.contains(kind)
     }
 
-    /// Whether files may be changed: the access kind, and an effect that leaves a local trace. A profile that names
-    /// the kind without effects means both.
+    /// Who is to be asked (AT-PERM-12); an extension of the specification's schema.
+    pub fn permission_channel(&self) -> Option<&str> {
+        self.extra.get("permission_channel").and_then(serde_json::Value::as_str)
+    }
+
+    /// Whether this word of an extension stands in the profile.
+    fn says(&self, field: &str, word: &str) -> bool {
+        self.extra.get(field).and_then(serde_json::Value::as_str) == Some(word)
+    }
+
+    /// Whether a rule that names the tool stands for the approval where nobody can be asked (AT-PERM-18).
+    pub fn accepts_preapproval(&self) -> bool {
+        self.says("non_interactive", "allow_if_preapproved")
+    }
+
+    pub fn has_effect(&self, effect: &WriteEffect) -> bool {
+        self.write_effects.contains(effect)
+    }
+
+    /// Whether files may be changed for good: the access kind, and an effect that stays. A profile that names the kind
+    /// without effects means both.
     pub fn wants_file_write(&self) -> bool {
-        self.wants(&AccessKind::FileWrite)
-            && (self.write_effects.is_empty() || self.write_effects.iter().any(|e| *e != WriteEffect::None))
+        let stays = |effect: &WriteEffect| matches!(effect, WriteEffect::LocalPersistent | WriteEffect::Irreversible);
+        self.wants(&AccessKind::FileWrite) && (self.write_effects.is_empty() || self.write_effects.iter().any(stays))
+    }
+
+    /// Whether the tool wants a folder for drafts, which nobody keeps.
+    pub fn wants_drafts(&self) -> bool {
+        self.wants(&AccessKind::FileWrite) && self.has_effect(&WriteEffect::LocalDraft)
     }
 }

@@ -17,6 +17,18 @@ impl Timestamp {
         Self::now().max(Self(earlier.0 + Duration::from_nanos(1)))
     }
 
+    /// This moment and `duration` more; the moment itself where that is beyond every clock.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        self.0.checked_add(duration).map_or(self, Self)
+    }
+
+    /// Milliseconds since 1970.
+    pub fn unix_millis(self) -> i64 {
+        let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+
     /// Milliseconds from `earlier` to this moment; 0 when the clock went back.
     pub fn millis_since(self, earlier: Self) -> u64 {
         let elapsed = self.0.duration_since(earlier.0).unwrap_or_default();

@@ -7,6 +7,18 @@ pub struct Metered {
     pub limit: u64,
 }
 
+/// What the requests of a call consumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkUsage {
+    /// Requests, refused ones among them.
+    pub requests: Metered,
+    /// Bytes on the wire, TLS and heads included.
+    pub sent_bytes: Metered,
+    pub received_bytes: Metered,
+    /// Connections open at once; more requests wait, how many there were is not measured.
+    pub connections_limit: u64,
+}
+
 /// What a call consumed, also when it failed. An extension of `tool_result`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -22,10 +34,19 @@ pub struct Usage {
     pub output_bytes: Metered,
     /// Bytes of stdout, stderr and log messages; `used` counts what was dropped, too.
     pub log_bytes: Metered,
+    /// Bytes written to files, or by which files grew.
+    pub disk_bytes: Metered,
+    /// Files, folders and links that were made.
+    pub files_created: Metered,
     /// Core instances of one component; more is refused, how many there are is not measured.
     pub instances_limit: u64,
     /// Host handles (files, streams, pollables) open at once.
     pub handles_limit: u64,
+    /// Files and folders of the host open at once.
+    pub descriptors_limit: u64,
+    /// There if the guest sent a request, or tried to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkUsage>,
     /// Bytes of wasm stack; overflow is a trap, the depth in use is not measured.
     pub stack_bytes_limit: u64,
 }

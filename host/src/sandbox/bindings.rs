@@ -27,3 +27,15 @@ pub(super) mod classifying {
         with: { "hotcell:tool/types": super::tool::hotcell::tool::types },
     });
 }
+
+pub(super) mod hook {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "hook",
+        exports: { default: async },
+        with: {
+            "hotcell:tool/types": super::tool::hotcell::tool::types,
+            "hotcell:tool/log": super::tool::hotcell::tool::log,
+        },
+    });
+}

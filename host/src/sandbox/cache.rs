@@ -1,14 +1,18 @@
 //! Compiled components on disk. Deserialising code is running it, so every entry carries an authentication code made
 //! with a key that only this user can read, over the digest of the component, the engine's settings and the code.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
-use super::component::Description;
+use crate::secret::private_file::{self, KEY_BYTES};
+
 use super::file_state::FileState;
 
 /// What follows the code and the description in an entry: the length of the description, the authentication code. They
@@ -24,28 +28,29 @@ pub(super) struct Cache {
     dir: PathBuf,
     /// Where notes lie: which component a file held, and that its entry was authenticated.
     notes: PathBuf,
-    key: [u8; 32],
-    note_key: [u8; 32],
+    key: Zeroizing<[u8; KEY_BYTES]>,
+    note_key: Zeroizing<[u8; KEY_BYTES]>,
     compatibility: blake3::Hash,
 }
 
 /// An entry that was authenticated.
-pub(super) struct Entry {
+pub(super) struct Entry<D> {
     /// Open, so that `code_file` leads to it.
     _file: File,
     /// As it was before it was authenticated.
     state: FileState,
     code_file: PathBuf,
-    description: Description,
+    /// What was found out about the component: `D` depends on whether it is a tool or a hook.
+    description: D,
 }
 
-impl Entry {
+impl<D> Entry<D> {
     /// A path to the very file that was authenticated. Only its owner can write to that file.
     pub(super) fn code_file(&self) -> &Path {
         &self.code_file
     }
 
-    pub(super) fn into_description(self) -> Description {
+    pub(super) fn into_description(self) -> D {
         self.description
     }
 }
@@ -61,15 +66,21 @@ fn path_of(file: &File, path: PathBuf) -> PathBuf {
 
 impl Cache {
     pub(super) fn open(dir: &Path, key_file: &Path, compatibility: blake3::Hash) -> anyhow::Result<Self> {
-        private_folder(dir)?;
-        let key = read_or_make_key(key_file)?;
-        let note_key = blake3::derive_key("hotcell 2026-11 notes on component files", &key);
-        Ok(Self { dir: dir.to_owned(), notes: dir.with_extension("notes"), key, note_key, compatibility })
+        private_file::make_folder(dir)?;
+        let key = private_file::read_or_make_key(key_file).context("remove it, and a new one is made")?;
+        let note_key = blake3::derive_key("hotcell 2026-11 notes on component files", &key[..]);
+        Ok(Self {
+            dir: dir.to_owned(),
+            notes: dir.with_extension("notes"),
+            key,
+            note_key: Zeroizing::new(note_key),
+            compatibility,
+        })
     }
 
     /// The entry of the component in the file `path`, if both files were read and authenticated before and are in the
     /// same state since. It spares a start the reading of both.
-    pub(super) fn recall(&self, path: &Path, component: &FileState) -> Option<Entry> {
+    pub(super) fn recall<D: DeserializeOwned>(&self, path: &Path, component: &FileState) -> Option<Entry<D>> {
         let mut note = [0; NOTE];
         let mut file = open_private(&self.note_path(path))?;
         file.read_exact(&mut note).ok()?;
@@ -87,12 +98,12 @@ impl Cache {
     }
 
     /// Notes that `path` in this state held the component of `entry`. What cannot be noted is found out again.
-    pub(super) fn remember(&self, path: &Path, component: &FileState, name: &blake3::Hash, entry: &Entry) {
+    pub(super) fn remember<D>(&self, path: &Path, component: &FileState, name: &blake3::Hash, entry: &Entry<D>) {
         if !(component.is_settled() && entry.state.is_settled()) {
             return;
         }
         let write = || -> anyhow::Result<()> {
-            private_folder(&self.notes)?;
+            private_file::make_folder(&self.notes)?;
             let mut file = tempfile::NamedTempFile::new_in(&self.notes)?;
             file.write_all(name.as_bytes())?;
             file.write_all(self.note(path, component, name, &entry.state).as_bytes())?;
@@ -118,7 +129,7 @@ impl Cache {
 
     /// The entry of the component with this hash, if there is one that hotcell wrote for this engine. Anything else counts
     /// as absent, and is written anew.
-    pub(super) fn read(&self, component: &blake3::Hash) -> Option<Entry> {
+    pub(super) fn read<D: DeserializeOwned>(&self, component: &blake3::Hash) -> Option<Entry<D>> {
         let path = self.path(component);
         let mut file = open_private(&path)?;
         let state = FileState::of(&file)?;
@@ -129,14 +140,14 @@ impl Cache {
         let mut mac = [0; MAC as usize];
         file.read_exact(&mut mac).ok()?;
         // Comparing hashes of blake3 takes the same time wherever they differ.
-        if hasher.finalize() != blake3::Hash::from(mac) {
+        if guard!("cache_authentication") && hasher.finalize() != blake3::Hash::from(mac) {
             return None;
         }
         Self::entry(file, state, path)
     }
 
     /// An entry in a file that was authenticated.
-    fn entry(mut file: File, state: FileState, path: PathBuf) -> Option<Entry> {
+    fn entry<D: DeserializeOwned>(mut file: File, state: FileState, path: PathBuf) -> Option<Entry<D>> {
         let signed = file.metadata().ok()?.len().checked_sub(MAC)?;
         let mut size = [0; LENGTH as usize];
         file.seek(SeekFrom::Start(signed.checked_sub(LENGTH)?)).ok()?;
@@ -149,7 +160,12 @@ impl Cache {
         Some(Entry { code_file: path_of(&file, path), _file: file, state, description })
     }
 
-    pub(super) fn write(&self, component: &blake3::Hash, description: &Description, code: &[u8]) -> anyhow::Result<()> {
+    pub(super) fn write(
+        &self,
+        component: &blake3::Hash,
+        description: &impl Serialize,
+        code: &[u8],
+    ) -> anyhow::Result<()> {
         let description = serde_json::to_vec(description).context("write a description")?;
         let length = (description.len() as u64).to_le_bytes();
         let mut hasher = self.authenticator(component);
@@ -186,61 +202,11 @@ fn open_private(path: &Path) -> Option<File> {
     let file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path).ok()?;
     let metadata = file.metadata().ok()?;
     let own = metadata.uid() == rustix::process::geteuid().as_raw();
-    (metadata.is_file() && own && metadata.mode() & 0o022 == 0).then_some(file)
+    let private = own && metadata.mode() & 0o022 == 0;
+    (metadata.is_file() && (private || !guard!("cache_owner"))).then_some(file)
 }
 
 #[allow(clippy::cast_possible_wrap, reason = "a small set of flags")]
 fn no_follow() -> i32 {
     rustix::fs::OFlags::NOFOLLOW.bits() as i32
-}
-
-/// A folder that only its owner can enter.
-fn private_folder(dir: &Path) -> anyhow::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .with_context(|| format!("make the folder {}", dir.display()))
-}
-
-fn read_or_make_key(path: &Path) -> anyhow::Result<[u8; 32]> {
-    if let Some(key) = read_key(path)? {
-        return Ok(key);
-    }
-    if let Some(parent) = path.parent() {
-        private_folder(parent)?;
-    }
-    let mut key = [0; 32];
-    rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty()).context("make a key")?;
-    let parent = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().permissions(private()).tempfile_in(parent).context("make a key file")?;
-    file.write_all(&key).context("write a key file")?;
-    match file.persist_noclobber(path) {
-        Ok(_) => Ok(key),
-        // Another process was first: its key is the one.
-        Err(_) => read_key(path)?.with_context(|| format!("read the key file {}", path.display())),
-    }
-}
-
-fn private() -> fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o600)
-}
-
-fn read_key(path: &Path) -> anyhow::Result<Option<[u8; 32]>> {
-    use std::os::unix::fs::MetadataExt;
-    let mut file = match OpenOptions::new().read(true).custom_flags(no_follow()).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("open the key file {}", path.display())),
-    };
-    let metadata = file.metadata().context("look at the key file")?;
-    if metadata.mode() & 0o077 != 0 {
-        bail!("the key file {} can be read by others; remove it, a new one is made", path.display());
-    }
-    let mut key = Vec::with_capacity(32);
-    Read::by_ref(&mut file).take(33).read_to_end(&mut key).context("read the key file")?;
-    match <[u8; 32]>::try_from(key) {
-        Ok(key) => Ok(Some(key)),
-        Err(_) => bail!("the key file {} is damaged; remove it, a new one is made", path.display()),
-    }
 }

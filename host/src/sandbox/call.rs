@@ -8,27 +8,30 @@ use tokio::time::Instant;
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::executor::{
-    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run, canceled,
+    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run, SandboxDenial, canceled,
 };
 use crate::policy::{Capability, Limits, Permit};
-use crate::record::{AbortReason, ErrorClass, Metered, Refusal, Usage};
+use crate::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
 
+use super::bindings::classifying::exports::hotcell::tool::classification::Claim;
 use super::bindings::tool::exports::hotcell::tool::guest::{Call, Outcome, Output};
 use super::bindings::tool::hotcell::tool::types as wit;
 use super::component::LoadedComponent;
+use super::egress::{Credentials, Egress, Gate, Uplink};
 use super::engine::{Engine, WASM_STACK_BYTES};
 use super::state::State;
 use super::trap::{self, Circumstances, Stop};
 
 /// What a guest may say of an error, in characters.
 const CODE_CHARS_MAX: usize = 64;
-const MESSAGE_CHARS_MAX: usize = 4_000;
+pub(super) const MESSAGE_CHARS_MAX: usize = 4_000;
 /// What a host call may lift beyond the output itself, in bytes: paths, messages, a chunk of a file.
 const HOST_CALL_BYTES: u64 = 2 << 20;
 
 /// Runs the tool of `permit`.
 pub(super) async fn invoke(
     engine: &Engine,
+    uplink: &Arc<Uplink>,
     component: &LoadedComponent,
     grace: Duration,
     permit: Permit,
@@ -36,8 +39,13 @@ pub(super) async fn invoke(
 ) -> Execution {
     let limits = permit.limits();
     let grace = component.imports_interface("hotcell:tool/cancellation").then_some(grace);
-    let observer = Arc::clone(&run.observer);
-    let mut store = match open(engine, permit.capability(), limits, &run.cancellation, observer) {
+    let gate =
+        component.imports_interface("wasi:http/outgoing-handler").then(|| gate(uplink, &permit, &run)).transpose();
+    let state = gate.map_err(wasmtime::Error::from_anyhow).and_then(|gate| {
+        let (cancellation, observer) = (run.cancellation.clone(), Arc::clone(&run.observer));
+        State::new(permit.capability(), engine.scratch_dir(), limits, cancellation, observer, Egress::new(gate))
+    });
+    let mut store = match state.and_then(|state| open(engine, state, limits)) {
         Ok(store) => store,
         Err(error) => return not_started(&error, limits),
     };
@@ -57,6 +65,14 @@ pub(super) async fn invoke(
         bounded(work, limits.wall, &run.cancellation, grace).await
     };
     close(store, result, limits, &run)
+}
+
+/// What stands between this call and the network.
+fn gate(uplink: &Arc<Uplink>, permit: &Permit, run: &Run) -> anyhow::Result<Arc<Gate>> {
+    let capability = permit.capability();
+    let credentials = Credentials::new(&capability.secrets, run.secrets.clone())?;
+    let (network, limits) = (capability.network.clone(), permit.limits().network.clone());
+    Ok(Arc::new(Gate::new(network, credentials, limits, Arc::clone(uplink), Arc::clone(&run.observer))))
 }
 
 /// Asks the component what it is.
@@ -99,41 +115,85 @@ pub(super) async fn validate(engine: &Engine, component: &LoadedComponent, check
     }
 }
 
+/// What the component says of one input, in an instance with an empty world; nothing if it does not answer.
+pub(super) async fn classify(engine: &Engine, component: &LoadedComponent, check: Check<'_>) -> Option<SafetyFacts> {
+    let classifying = component.classifying.as_ref()?;
+    let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
+    let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
+    let _running = engine.running();
+    let work = async {
+        let guest = classifying.instantiate_async(&mut store).await?;
+        guest.hotcell_tool_classification().call_classify(&mut store, &tool, &input).await
+    };
+    // Whatever stopped it: a claim that was not made is unknown.
+    let facts = bounded(work, check.limits.wall, check.cancellation, None).await.ok()?;
+    let plain = |claim| match claim {
+        Claim::Unstated => None,
+        Claim::No => Some(false),
+        Claim::Yes => Some(true),
+    };
+    Some(SafetyFacts {
+        is_read_only: plain(facts.read_only),
+        is_concurrency_safe: plain(facts.concurrency_safe),
+        is_destructive: plain(facts.destructive),
+        is_open_world: plain(facts.open_world),
+    })
+}
+
 fn empty_world(engine: &Engine, limits: &Limits, cancellation: &Cancellation) -> Result<Store<State>, Refusal> {
-    open(engine, &Capability::default(), limits, cancellation, Arc::new(Unheard))
+    offline(engine, &Capability::default(), limits, cancellation)
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))
 }
 
-/// A store with the world of `capability`, in which every limit is set before a guest's start function can run.
-fn open(
+/// A store with what `capability` says of files and variables, for a run that nobody listens to.
+pub(super) fn offline(
     engine: &Engine,
     capability: &Capability,
     limits: &Limits,
     cancellation: &Cancellation,
-    observer: Arc<dyn Observer>,
 ) -> wasmtime::Result<Store<State>> {
-    let state = State::new(capability, limits, cancellation.clone(), observer)?;
+    let (nobody, egress) = (Arc::new(Unheard), Egress::new(None));
+    let state = State::new(capability, engine.scratch_dir(), limits, cancellation.clone(), nobody, egress)?;
+    open(engine, state, limits)
+}
+
+/// A store with the world of `state`, in which every limit is set before a guest's start function can run.
+fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Store<State>> {
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.limiter);
-    store.set_fuel(limits.fuel)?;
+    store.set_fuel(if guard!("fuel") { limits.fuel } else { u64::MAX })?;
     let lifted = limits.output_bytes.saturating_add(HOST_CALL_BYTES);
-    store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
-    store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+    if guard!("hostcall_fuel") {
+        store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
+    }
+    if guard!("handles") {
+        store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+    }
     store.set_epoch_deadline(1);
     // Yielding is all it takes: the future around the guest then sees a cancellation or the deadline first.
-    store.epoch_deadline_callback(|_| Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))));
+    let (engine, mut ticks) = (engine.clone(), 0_u64);
+    store.epoch_deadline_callback(move |_| {
+        ticks = ticks.saturating_add(1);
+        if !guard!("yield") {
+            return Ok(UpdateDeadline::Continue(1));
+        }
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(engine.turn(ticks))))
+    });
     Ok(store)
 }
 
 /// Runs `work` until it is done, out of time, or canceled. A guest that listens to cancellation gets `grace`.
-async fn bounded<T>(
+pub(super) async fn bounded<T>(
     work: impl Future<Output = wasmtime::Result<T>>,
     wall: Duration,
     cancellation: &Cancellation,
     grace: Option<Duration>,
 ) -> wasmtime::Result<T> {
-    let deadline = Instant::now().checked_add(wall);
+    let deadline = Instant::now().checked_add(wall).filter(|_| guard!("deadline"));
     let canceled = async {
+        if !guard!("cancellation") {
+            std::future::pending::<()>().await;
+        }
         cancellation.cancelled().await;
         if let Some(grace) = grace {
             tokio::time::sleep(grace).await;
@@ -177,8 +237,11 @@ fn close(mut store: Store<State>, result: wasmtime::Result<Outcome>, limits: &Li
         }
         Err(error) => Err(verdict(&error, &store, limits)),
     };
+    let gate = store.data().egress.gate();
+    let redacted = gate.is_some_and(Gate::redacted);
+    let outcome = heed_denials(outcome, gate);
     let logs = store.into_data().logs.into_content();
-    Execution { outcome, usage, logs }
+    Execution { outcome, usage, logs, redacted }
 }
 
 fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
@@ -188,10 +251,10 @@ fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
         "something that was granted is not there any more, or cannot be opened",
     )
     .detail(format!("{error:#}"));
-    Execution { outcome: Err(refusal), usage: blank(limits), logs: Vec::new() }
+    Execution { outcome: Err(refusal), usage: blank(limits), logs: Vec::new(), redacted: false }
 }
 
-fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
+pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
     let state = store.data();
     let seen = Circumstances { limits, denied: state.limiter.denied, stderr_tail: state.logs.stderr_tail() };
     trap::refusal(error, &seen)
@@ -205,7 +268,22 @@ fn usage(store: &Store<State>, limits: &Limits) -> Usage {
     usage.memory_bytes.used = state.limiter.memory_peak as u64;
     usage.table_elements.used = state.limiter.tables_peak as u64;
     usage.log_bytes.used = state.logs.written();
+    usage.disk_bytes.used = state.file_rules.quota.bytes_used();
+    usage.files_created.used = state.file_rules.quota.files_used();
+    usage.network = state.egress.gate().and_then(Gate::usage);
     usage
+}
+
+/// A call that failed after the sandbox denied it something ends with the sandbox's verdict.
+fn heed_denials(outcome: Result<GuestOutcome, Refusal>, gate: Option<&Gate>) -> Result<GuestOutcome, Refusal> {
+    let Some(denied) = gate.and_then(Gate::denied) else { return outcome };
+    match outcome {
+        Ok(GuestOutcome::Failure(failure)) if failure.class != ErrorClass::Canceled => {
+            Ok(GuestOutcome::Failure(denied.verdict(&failure)))
+        }
+        Err(failure) if failure.class == ErrorClass::ExecutionFailed => Err(denied.verdict(&failure)),
+        outcome => outcome,
+    }
 }
 
 /// The limits, with nothing used.
@@ -219,16 +297,21 @@ fn blank(limits: &Limits) -> Usage {
         output_bytes: metered(limits.output_bytes),
         log_bytes: metered(limits.log_bytes),
         instances_limit: limits.instances,
+        disk_bytes: metered(limits.disk_bytes),
+        files_created: metered(limits.files_created),
         handles_limit: limits.handles,
+        descriptors_limit: limits.descriptors,
+        network: None,
         stack_bytes_limit: WASM_STACK_BYTES as u64,
     }
 }
 
 fn context(capability: &Capability) -> String {
-    match &capability.cwd {
-        Some(cwd) => serde_json::json!({ "cwd": cwd }).to_string(),
-        None => "{}".to_owned(),
+    let mut context = serde_json::Map::new();
+    for (name, value) in [("cwd", &capability.cwd), ("scratch", &capability.scratch)] {
+        context.extend(value.as_ref().map(|value| (name.to_owned(), value.as_str().into())));
     }
+    serde_json::Value::Object(context).to_string()
 }
 
 fn size(outcome: &Outcome) -> u64 {
@@ -245,7 +328,7 @@ fn size(outcome: &Outcome) -> u64 {
 }
 
 fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
-    if bytes.used > bytes.limit {
+    if bytes.used > bytes.limit && guard!("output_limit") {
         let message =
             format!("the tool returned {} bytes, {} are allowed; --max-output raises it", bytes.used, bytes.limit);
         return Err(Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message));
@@ -302,22 +385,23 @@ fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
 }
 
 /// A code is a word for programs, and people see it in their terminals: one line that controls nothing.
-fn plain(code: &str) -> String {
+pub(super) fn plain(code: &str) -> String {
     code.chars().take(CODE_CHARS_MAX).map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect()
 }
 
-fn cut(text: String, chars: usize) -> String {
+pub(super) fn cut(text: String, chars: usize) -> String {
     match text.char_indices().nth(chars) {
-        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned(),
-        None => text,
+        Some((end, _)) if guard!("message_limit") => text.get(..end).unwrap_or_default().to_owned(),
+        _ => text,
     }
 }
 
 /// For guests that run outside a call: nobody listens.
-struct Unheard;
+pub(super) struct Unheard;
 
 impl Observer for Unheard {
     fn progress(&self, _: GuestProgress) {}
     fn log(&self, _: &str, _: &str, _: Option<&str>) {}
     fn cancel_acknowledged(&self) {}
+    fn denied(&self, _: SandboxDenial) {}
 }

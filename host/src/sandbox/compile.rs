@@ -48,7 +48,10 @@ impl Compiler {
     /// The compiled code of `component`.
     pub(super) async fn compile(&self, component: &[u8]) -> Result<Vec<u8>, Refusal> {
         let _turn = self.turn.acquire().await;
-        let wall = Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1));
+        let wall = match guard!("compile_time") {
+            true => Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1)),
+            false => Duration::MAX,
+        };
         match tokio::time::timeout(wall, self.run(component)).await {
             Ok(Ok((status, code, said))) => self.judge(status, code, &said),
             Ok(Err(error)) => Err(Refusal::host_fault(format!("{error:#}"))),
@@ -61,8 +64,8 @@ impl Compiler {
         let settings = &self.settings;
         let mut child = Command::new(&settings.program)
             .args(&settings.arguments)
-            .arg(settings.cpu_seconds.to_string())
-            .arg(settings.memory_bytes.to_string())
+            .arg(if guard!("compile_time") { settings.cpu_seconds } else { 1 << 20 }.to_string())
+            .arg(if guard!("compile_memory") { settings.memory_bytes } else { 1 << 40 }.to_string())
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -119,7 +122,7 @@ impl Compiler {
 
 /// Refuses what no compiler need look at.
 pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
-    if wasmtime::Engine::detect_precompiled(bytes).is_some() {
+    if guard!("native_code") && wasmtime::Engine::detect_precompiled(bytes).is_some() {
         return Err(invalid("component_precompiled", "native code is never accepted; give the .wasm file".to_owned()));
     }
     if bytes.len() as u64 > COMPONENT_BYTES_MAX {

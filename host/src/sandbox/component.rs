@@ -36,6 +36,7 @@ pub(super) struct Description {
 pub struct LoadedComponent {
     pub(super) tool: ToolPre<State>,
     pub(super) validating: Option<ValidatingPre<State>>,
+    pub(super) classifying: Option<ClassifyingPre<State>>,
     description: Description,
 }
 
@@ -45,7 +46,7 @@ const CLASSIFICATION: &str = "hotcell:tool/classification@0.2.0";
 
 impl LoadedComponent {
     /// A component that was examined before, and whose entry was authenticated.
-    pub(super) fn revive(engine: &Engine, entry: Entry) -> Result<Self, Refusal> {
+    pub(super) fn revive(engine: &Engine, entry: Entry<Description>) -> Result<Self, Refusal> {
         let component = map(engine, entry.code_file())?;
         Self::link(engine, &component, entry.into_description())
     }
@@ -75,7 +76,7 @@ impl LoadedComponent {
         let mut loaded = Self::link(engine, &component, description)?;
         let first = call::describe(engine, &loaded, limits).await?;
         let second = call::describe(engine, &loaded, limits).await?;
-        if first != second {
+        if first != second && guard!("description_changes") {
             return Err(invalid("description_changes", "the tool describes itself differently each time".to_owned()));
         }
         loaded.description.toolkit = first;
@@ -94,9 +95,10 @@ impl LoadedComponent {
             invalid("contract_mismatch", format!("the component does not follow hotcell:tool@0.2.0: {error:#}"))
         };
         let validating = optional(description.exports.validation, &instance, ValidatingPre::new).map_err(mismatch)?;
-        optional(description.exports.classification, &instance, ClassifyingPre::new).map_err(mismatch)?;
+        let classifying = optional(description.exports.classification, &instance, ClassifyingPre::new);
+        let classifying = classifying.map_err(mismatch)?;
         let tool = ToolPre::new(instance).map_err(mismatch)?;
-        Ok(Self { tool, validating, description })
+        Ok(Self { tool, validating, classifying, description })
     }
 
     /// `sha256:<hex>` of the component.
@@ -136,13 +138,13 @@ fn optional<T>(
 }
 
 #[allow(unsafe_code, reason = "wasmtime cannot check that bytes are code it made; the caller did")]
-fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
+pub(super) fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
     // SAFETY: the bytes come straight from the pipe of our own compile worker.
     unsafe { Component::deserialize(engine.wasmtime(), compiled) }.map_err(|error| not_loadable(&error))
 }
 
 #[allow(unsafe_code, reason = "wasmtime cannot check that a file holds code it made; the caller did")]
-fn map(engine: &Engine, code: &Path) -> Result<Component, Refusal> {
+pub(super) fn map(engine: &Engine, code: &Path) -> Result<Component, Refusal> {
     // SAFETY: the file is an entry of the cache whose authentication code was just verified, reached through the same
     // handle, and nobody but this user can write to it; hotcell itself replaces entries, and never writes into one.
     unsafe { Component::deserialize_file(engine.wasmtime(), code) }.map_err(|error| not_loadable(&error))
@@ -164,11 +166,12 @@ pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
     Refusal::new(ErrorClass::SetupRequired, code, message)
 }
 
-/// Everything that a component may import. All of WASI 0.2's command world is there; what it gives is decided for
-/// each call.
+/// Everything that a component may import. All of WASI 0.2's command world and outgoing HTTP is there; what it gives is
+/// decided for each call.
 pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     filesystem::add_to_linker(&mut linker)?;
     import::add_to_linker(&mut linker)?;
     Ok(linker)

@@ -1,12 +1,14 @@
 //! The wasmtime engine, configured once for all guests: metered by fuel, interrupted by epochs, pooled.
 
 use std::hash::Hasher;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use tokio::sync::Semaphore;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails};
 
@@ -36,6 +38,9 @@ const FIBER_STACK_BYTES: usize = 2 << 20;
 
 /// A spinning guest yields to its neighbours this often.
 const TICK: Duration = Duration::from_millis(1);
+/// A guest that has computed for so many ticks waits for a turn at each further one. There is a turn less at each tick than
+/// there are processors: guests that spin never take all of them, so that a short call finds one free.
+const TICKS_WITHOUT_TURN: u64 = 4;
 /// The ticker goes to sleep after so many idle ticks.
 const IDLE_TICKS: u32 = 200;
 
@@ -47,10 +52,12 @@ pub(super) struct Engine {
     engine: wasmtime::Engine,
     linker: Arc<Linker<State>>,
     ticker: Arc<Ticker>,
+    scratch_dir: Arc<Path>,
 }
 
 impl Engine {
-    pub(super) fn new(pool: Option<u32>, memory_bytes_max: u64) -> anyhow::Result<Self> {
+    /// `scratch_dir` is where folders are made that live as long as one call.
+    pub(super) fn new(pool: Option<u32>, memory_bytes_max: u64, scratch_dir: PathBuf) -> anyhow::Result<Self> {
         let mut config = config();
         match pool {
             Some(calls) => config.allocation_strategy(pooling(calls, memory_bytes_max)),
@@ -59,15 +66,34 @@ impl Engine {
         let engine = wasmtime::Engine::new(&config).map_err(anyhow::Error::from).context("set up the engine")?;
         let linker = component::linker(&engine).map_err(anyhow::Error::from).context("link the host's interfaces")?;
         let ticker = Ticker::start(&engine)?;
-        Ok(Self { engine, linker: Arc::new(linker), ticker })
+        Ok(Self { engine, linker: Arc::new(linker), ticker, scratch_dir: scratch_dir.into() })
     }
 
     pub(super) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.engine
     }
 
+    pub(super) fn scratch_dir(&self) -> &Path {
+        &self.scratch_dir
+    }
+
     pub(super) fn linker(&self) -> &Linker<State> {
         &self.linker
+    }
+
+    /// What a guest waits for at its tick number `ticks`, before it goes on.
+    pub(super) fn turn(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
+        let ticker = (ticks > TICKS_WITHOUT_TURN && guard!("turns")).then(|| Arc::clone(&self.ticker));
+        async move {
+            // Also where a turn is free: whoever waits for the deadline or a cancellation is asked first.
+            tokio::task::yield_now().await;
+            if let Some(ticker) = ticker {
+                // The turn is used up: the next tick brings new ones. The semaphore is never closed.
+                if let Ok(turn) = ticker.turns.acquire().await {
+                    turn.forget();
+                }
+            }
+        }
     }
 
     /// Keeps the ticker awake while a guest runs.
@@ -156,6 +182,8 @@ struct Ticker {
     active: AtomicUsize,
     asleep: AtomicU64,
     thread: thread::Thread,
+    turns: Semaphore,
+    turns_max: usize,
 }
 
 pub(super) struct Running(Arc<Ticker>);
@@ -177,6 +205,8 @@ impl Ticker {
                 let ticker = Arc::downgrade(&ticker);
                 let mut idle = 0;
                 while let (Some(engine), Some(ticker)) = (weak.upgrade(), ticker.upgrade()) {
+                    // First the turns, then the tick at which guests look for one.
+                    ticker.turns.add_permits(ticker.turns_max.saturating_sub(ticker.turns.available_permits()));
                     engine.increment_epoch();
                     drop(engine);
                     idle = if ticker.active.load(Ordering::Relaxed) == 0 { idle + 1 } else { 0 };
@@ -196,9 +226,47 @@ impl Ticker {
                 }
             })
             .context("start the epoch thread")?;
-        let ticker =
-            Arc::new(Self { active: AtomicUsize::new(0), asleep: AtomicU64::new(0), thread: handle.thread().clone() });
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let ticker = Arc::new(Self {
+            active: AtomicUsize::new(0),
+            asleep: AtomicU64::new(0),
+            thread: handle.thread().clone(),
+            turns: Semaphore::new(0),
+            turns_max: processors.saturating_sub(1).max(1),
+        });
         let _ = send.send(Arc::clone(&ticker));
         Ok(ticker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::{Engine, TICK};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn guests_that_spin_leave_a_processor_to_the_others() {
+        let engine = Engine::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let (_running, turns, begun) = (engine.running(), Arc::new(AtomicU64::new(0)), Instant::now());
+        let guests = (0..8).map(|_| {
+            let (engine, turns) = (engine.clone(), Arc::clone(&turns));
+            tokio::spawn(async move {
+                loop {
+                    engine.turn(u64::MAX).await;
+                    turns.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        let guests: Vec<_> = guests.collect();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        guests.iter().for_each(tokio::task::JoinHandle::abort);
+        let turns = u128::from(turns.load(Ordering::Relaxed));
+        let ticks = begun.elapsed().as_millis() / TICK.as_millis() + 2;
+        let at_once = thread::available_parallelism().map_or(1, usize::from).saturating_sub(1).max(1) as u128;
+        assert!(turns > 5 && turns <= ticks * at_once, "{turns} turns in {ticks} ticks of {at_once}");
     }
 }

@@ -33,9 +33,9 @@ impl Limiter {
 }
 
 /// The total after one part of it grows from `current` to `desired`; `None` when that is over `max`.
-fn grown(total: usize, current: usize, desired: usize, max: usize) -> Option<usize> {
+fn grown(total: usize, current: usize, desired: usize, max: Option<usize>) -> Option<usize> {
     let total = total.saturating_sub(current).checked_add(desired)?;
-    (total <= max).then_some(total)
+    max.is_none_or(|max| total <= max).then_some(total)
 }
 
 impl ResourceLimiter for Limiter {
@@ -43,7 +43,8 @@ impl ResourceLimiter for Limiter {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        let Some(total) = grown(self.memory, current, desired, self.memory_max) else {
+        let Some(total) = grown(self.memory, current, desired, guard!("memory_limit").then_some(self.memory_max))
+        else {
             self.denied = Some("memory");
             return Ok(false);
         };
@@ -56,7 +57,7 @@ impl ResourceLimiter for Limiter {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        let Some(total) = grown(self.tables, current, desired, self.tables_max) else {
+        let Some(total) = grown(self.tables, current, desired, guard!("table_limit").then_some(self.tables_max)) else {
             self.denied = Some("tables");
             return Ok(false);
         };
@@ -66,7 +67,7 @@ impl ResourceLimiter for Limiter {
     }
 
     fn instances(&self) -> usize {
-        self.instances_max
+        if guard!("instance_limit") { self.instances_max } else { usize::MAX }
     }
 
     fn memories(&self) -> usize {

@@ -110,8 +110,8 @@ impl Inner {
     /// Counts `length` bytes, and answers how many of them may be kept.
     fn take(&mut self, length: usize) -> usize {
         self.written = self.written.saturating_add(length as u64);
-        let kept = length.min(self.left);
-        self.left -= kept;
+        let kept = if guard!("log_limit") { length.min(self.left) } else { length };
+        self.left = self.left.saturating_sub(kept);
         self.truncated |= kept < length;
         kept
     }

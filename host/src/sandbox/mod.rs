@@ -8,12 +8,16 @@ mod cache;
 mod call;
 mod compile;
 mod component;
+mod egress;
 mod engine;
 mod file_state;
 mod filesystem;
+mod folder;
+mod hook;
 mod import;
 mod limiter;
 mod logs;
+mod scratch;
 mod state;
 mod trap;
 mod wasi;
@@ -29,14 +33,17 @@ use tokio::sync::Semaphore;
 
 use crate::executor::{self, BoxFuture, Cancellation, Check, Execution, Executor, Run};
 use crate::policy::{Limits, Permit};
-use crate::record::{AbortReason, ErrorClass, Refusal};
+use crate::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
 
 pub use compile::{COMPONENT_BYTES_MAX, CompilerSettings, compile_worker};
 pub use component::{Exports, LoadedComponent};
+pub use egress::{NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
+pub use hook::SandboxedHook;
 
 use cache::Cache;
 use compile::Compiler;
+use egress::Uplink;
 use engine::Engine;
 use file_state::FileState;
 
@@ -52,18 +59,22 @@ pub struct SandboxSettings {
     pub cache_dir: Option<PathBuf>,
     /// Where the key lies that authenticates what is kept.
     pub key_file: PathBuf,
+    /// Where folders are made that live as long as one call.
+    pub scratch_dir: PathBuf,
     pub compiler: CompilerSettings,
     /// How long a cancelled guest that listens to cancellation may still run.
     pub cancel_grace: Duration,
+    pub network: NetworkSettings,
 }
 
 /// Loads components and runs them. Cheap to share.
 pub struct Sandbox {
     engine: Engine,
+    uplink: Arc<Uplink>,
     compiler: Compiler,
     cache: Option<Cache>,
     cancel_grace: Duration,
-    /// Checks and descriptions that run at once: they have places of their own, so that none of them takes a call's.
+    /// Checks, descriptions and hooks that run at once: they have places of their own, so that none of them takes a call's.
     checks: Semaphore,
     loaded: RwLock<HashMap<Arc<str>, Arc<LoadedComponent>>>,
 }
@@ -72,13 +83,14 @@ impl Sandbox {
     pub fn new(settings: SandboxSettings) -> anyhow::Result<Self> {
         let checks = settings.pool.map_or(1, |calls| calls.div_ceil(4));
         let pool = settings.pool.map(|calls| calls.saturating_add(checks));
-        let engine = Engine::new(pool, settings.memory_bytes_max)?;
+        let engine = Engine::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
         let cache = match &settings.cache_dir {
             Some(dir) => Some(Cache::open(dir, &settings.key_file, engine.compatibility())?),
             None => None,
         };
         Ok(Self {
             engine,
+            uplink: Arc::new(Uplink::new(settings.network)?),
             compiler: Compiler::new(settings.compiler),
             cache,
             cancel_grace: settings.cancel_grace,
@@ -168,11 +180,27 @@ impl Executor for Sandbox {
         })
     }
 
+    fn classify<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Option<SafetyFacts>> {
+        Box::pin(async move {
+            let component = self.known(check.component).ok()?;
+            let _place = tokio::select! {
+                biased;
+                () = check.cancellation.cancelled() => return None,
+                place = self.checks.acquire() => place,
+            };
+            call::classify(&self.engine, &component, check).await
+        })
+    }
+
     fn invoke<'a>(&'a self, permit: Permit, run: Run) -> BoxFuture<'a, Execution> {
         Box::pin(async move {
             match self.known(&permit.subject().component) {
-                Ok(component) => call::invoke(&self.engine, &component, self.cancel_grace, permit, run).await,
-                Err(refusal) => Execution { outcome: Err(refusal), usage: Default::default(), logs: Vec::new() },
+                Ok(component) => {
+                    call::invoke(&self.engine, &self.uplink, &component, self.cancel_grace, permit, run).await
+                }
+                Err(refusal) => {
+                    Execution { outcome: Err(refusal), usage: Default::default(), logs: Vec::new(), redacted: false }
+                }
             }
         })
     }

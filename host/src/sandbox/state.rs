@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -5,10 +6,14 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::executor::{Cancellation, GuestProgress, Observer};
-use crate::policy::{Capability, Denial, Limits};
+use crate::policy::{Capability, Limits};
 
+use super::egress::Egress;
+use super::filesystem::Rules;
 use super::limiter::Limiter;
 use super::logs::Logs;
+use super::scratch::Scratch;
+use super::wasi::World;
 
 /// What the host keeps for one call; it dies with the store.
 pub(super) struct State {
@@ -16,36 +21,46 @@ pub(super) struct State {
     pub(super) table: ResourceTable,
     pub(super) limiter: Limiter,
     pub(super) logs: Logs,
-    pub(super) denials: Arc<[Denial]>,
+    pub(super) file_rules: Arc<Rules>,
+    pub(super) egress: Egress,
     pub(super) cancellation: Cancellation,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) progress: ProgressGate,
     /// Bytes of partial results that may still be handed over: together no more than the answer may have.
     pub(super) partial_bytes_left: u64,
     pub(super) started: Instant,
+    /// Gone with the call.
+    _scratch: Option<Scratch>,
 }
 
 impl State {
     pub(super) fn new(
         capability: &Capability,
+        scratch_dir: &Path,
         limits: &Limits,
         cancellation: Cancellation,
         observer: Arc<dyn Observer>,
+        egress: Egress,
     ) -> wasmtime::Result<Self> {
         let logs = Logs::new(limits.log_bytes);
         let mut table = ResourceTable::new();
-        table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+        if guard!("handles") {
+            table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+        }
+        let World { wasi, scratch } = super::wasi::world(capability, scratch_dir, &logs)?;
         Ok(Self {
-            wasi: super::wasi::context(capability, &logs)?,
+            wasi,
             table,
             limiter: Limiter::new(limits),
             logs,
-            denials: capability.denials.as_slice().into(),
+            file_rules: Arc::new(Rules::new(capability, limits)),
+            egress,
             cancellation,
             observer,
             progress: ProgressGate::new(limits.progress_updates),
             partial_bytes_left: limits.output_bytes,
             started: Instant::now(),
+            _scratch: scratch,
         })
     }
 }
@@ -69,8 +84,8 @@ impl ProgressGate {
 
     /// The update, if it may pass now. The last place is kept for the update that turns out to be the last one.
     pub(super) fn pass(&mut self, update: GuestProgress) -> Option<GuestProgress> {
-        if self.left > 1 {
-            self.left -= 1;
+        if self.left > 1 || !guard!("progress_updates") {
+            self.left = self.left.saturating_sub(1);
             return Some(update);
         }
         self.waiting = Some(update);

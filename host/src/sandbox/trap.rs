@@ -5,6 +5,7 @@
 use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Trap};
 use wasmtime_wasi::I32Exit;
+use wasmtime_wasi_http::FieldMapError;
 
 use crate::executor::canceled;
 use crate::policy::Limits;
@@ -19,6 +20,17 @@ pub(super) enum Stop {
     Canceled(AbortReason),
     #[error("out of time")]
     Deadline,
+}
+
+/// A quota that a guest went over, which ends it: an error code would let it try again for ever.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(super) enum Exceeded {
+    #[error("the quota of bytes on disk")]
+    DiskBytes,
+    #[error("the quota of files made")]
+    FilesCreated,
+    #[error("the quota of open files")]
+    Descriptors,
 }
 
 /// What the sandbox saw besides the error itself.
@@ -44,6 +56,9 @@ pub(super) fn refusal(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refu
         return failed("guest_exited", format!("the tool exited with status {} instead of answering", exit.0), seen)
             .native(exit.0);
     }
+    if let Some(exceeded) = error.downcast_ref::<Exceeded>() {
+        return over_quota(*exceeded, seen.limits);
+    }
     if let Some(limit) = seen.denied {
         return limit_hit(limit, seen);
     }
@@ -52,6 +67,10 @@ pub(super) fn refusal(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refu
     }
     if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
         return violation("handle_limit", format!("the tool opened more than {} handles", seen.limits.handles));
+    }
+    if error.downcast_ref::<FieldMapError>().is_some() {
+        let limit = seen.limits.network.header_bytes;
+        return violation("header_limit", format!("the tool wrote more than {limit} bytes of headers"));
     }
     match error.downcast_ref::<Trap>() {
         Some(trap) => trapped(*trap, seen),
@@ -68,6 +87,23 @@ fn stopped(stop: Stop, limits: &Limits) -> Refusal {
             format!("the tool did not finish within {} ms; --timeout raises it", limits.wall.as_millis()),
         ),
     }
+}
+
+fn over_quota(exceeded: Exceeded, limits: &Limits) -> Refusal {
+    let (code, message) = match exceeded {
+        Exceeded::DiskBytes => (
+            "disk_limit",
+            format!("the tool writes more than the {} bytes that it may; --max-disk raises it", limits.disk_bytes),
+        ),
+        Exceeded::FilesCreated => (
+            "files_limit",
+            format!("the tool makes more than the {} files, folders and links that it may", limits.files_created),
+        ),
+        Exceeded::Descriptors => {
+            ("descriptor_limit", format!("the tool keeps more than {} files open", limits.descriptors))
+        }
+    };
+    violation(code, message)
 }
 
 fn limit_hit(limit: &str, seen: &Circumstances<'_>) -> Refusal {

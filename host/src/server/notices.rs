@@ -41,21 +41,31 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// A listener for the call, and what has to run beside it until the listener is gone.
-    pub(super) fn listen(
-        self,
-        logger: String,
-        peer: Peer<RoleServer>,
-    ) -> (Arc<dyn Listener>, impl Future<Output = ()>) {
-        let (queue, waiting) = mpsc::channel(WAITING_MAX);
-        let listener = Notices { queue, progress: self.progress.is_some(), logs: self.logs.is_some() };
-        (Arc::new(listener), self.pass_on(waiting, logger, peer))
+    /// Whether there is anything that it wants to hear.
+    pub(super) fn anything(&self) -> bool {
+        self.progress.is_some() || self.logs.is_some()
     }
 
-    async fn pass_on(self, mut waiting: mpsc::Receiver<ToolEvent>, logger: String, peer: Peer<RoleServer>) {
-        let mut steps = self.progress.map(Steps::new);
-        while let Some(event) = waiting.recv().await {
-            let Some(notification) = notification(&event, &mut steps, self.logs, &logger) else { continue };
+    /// A listener for the call, and where that comes out which it heard.
+    pub(super) fn listen(&self, logger: String) -> (Arc<dyn Listener>, Spoken) {
+        let (queue, waiting) = mpsc::channel(WAITING_MAX);
+        let listener = Notices { queue, progress: self.progress.is_some(), logs: self.logs.is_some() };
+        (Arc::new(listener), Spoken { waiting, logger })
+    }
+}
+
+/// What the tool of one call says.
+pub(super) struct Spoken {
+    waiting: mpsc::Receiver<ToolEvent>,
+    logger: String,
+}
+
+impl Spoken {
+    /// Passes it on until there is no more to come, or the client is gone.
+    pub(super) async fn pass_on(&mut self, wanted: &Wanted, peer: &Peer<RoleServer>) {
+        let mut steps = wanted.progress.clone().map(Steps::new);
+        while let Some(event) = self.waiting.recv().await {
+            let Some(notification) = notification(&event, &mut steps, wanted.logs, &self.logger) else { continue };
             if peer.send_notification(notification).await.is_err() {
                 return;
             }

@@ -1,7 +1,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::Tool as Described;
+use serde_json::Value;
 
 use crate::catalog::Tool;
 use crate::dialect::mcp;
@@ -28,21 +30,35 @@ pub(super) struct Offer {
     /// Whether the tool can say anything while it runs.
     pub(super) speaks: bool,
     pub(super) described: Described,
+    /// The most time that a call of it may take, where that is less than for others.
+    pub(super) wall: Option<Duration>,
+    /// How a call of it can be made again in another process.
+    pub(super) origin: Option<Arc<Value>>,
+}
+
+/// A tool to offer.
+pub struct Offered {
+    pub tool: Arc<Tool>,
+    /// The most time that a call of it may take.
+    pub wall: Option<Duration>,
+    /// How a call of it can be made again in another process, see [`crate::host::Terms`].
+    pub origin: Option<Arc<Value>>,
 }
 
 impl Offers {
     /// Offers `tools`. A tool that stands there twice is offered once.
-    pub fn new(tools: Vec<Arc<Tool>>) -> Self {
-        let mut chosen: Vec<Arc<Tool>> = Vec::with_capacity(tools.len());
+    pub fn new(tools: Vec<Offered>) -> Self {
+        let mut chosen: Vec<Offered> = Vec::with_capacity(tools.len());
         for tool in tools {
-            if !chosen.iter().any(|known| known.declaration().qualified_name() == tool.declaration().qualified_name()) {
+            let name = tool.tool.declaration().qualified_name();
+            if !chosen.iter().any(|known| known.tool.declaration().qualified_name() == name) {
                 chosen.push(tool);
             }
         }
-        let declarations: Vec<_> = chosen.iter().map(|tool| tool.declaration().as_ref()).collect();
+        let declarations: Vec<_> = chosen.iter().map(|offered| offered.tool.declaration().as_ref()).collect();
         let names = mcp::exported(&declarations);
         let offers: Vec<Arc<Offer>> =
-            names.into_iter().zip(&chosen).map(|(name, tool)| Arc::new(Offer::new(name, tool))).collect();
+            names.into_iter().zip(&chosen).map(|(name, offered)| Arc::new(Offer::new(name, offered))).collect();
         let by_name = offers.iter().map(|offer| (offer.name.clone(), Arc::clone(offer))).collect();
         let by_other_name = other_names(&offers);
         Self { offers, by_name, by_other_name }
@@ -65,7 +81,8 @@ impl Offers {
 }
 
 impl Offer {
-    fn new(name: String, tool: &Arc<Tool>) -> Self {
+    fn new(name: String, offered: &Offered) -> Self {
+        let Offered { tool, wall, origin } = offered;
         let described = mcp::tool(mcp::Listed {
             name: &name,
             declaration: tool.declaration(),
@@ -87,6 +104,8 @@ impl Offer {
             tool: Arc::clone(tool),
             name,
             described,
+            wall: *wall,
+            origin: origin.clone(),
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
-use super::session::Session;
+use super::session::{Identity, Session};
 
 /// How long calls may still run after standard input was closed: whoever pipes requests in closes it at once, and wants
 /// the answers; whoever was killed wants nothing any more.
@@ -29,10 +29,17 @@ type Reader = Box<dyn AsyncRead + Send + Unpin>;
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Serves the client at standard input and output until it goes away, or `interrupted` comes to its end.
-pub async fn serve_stdio(server: &Arc<Server>, interrupted: impl Future<Output = ()>) -> anyhow::Result<()> {
+pub async fn serve_stdio(
+    server: &Arc<Server>,
+    actor: Option<String>,
+    interrupted: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
     let closed = CancellationToken::new();
     let frames = Frames::new(AsyncRwTransport::new(standard_input()?, standard_output()?), closed.clone());
-    let session = Session::new(Arc::clone(server), None, Arc::default());
+    let session = Session::new(
+        Arc::clone(server),
+        Identity { actor: actor.map(Into::into), owner: "stdio".into(), lasts: true, shelf: Arc::default() },
+    );
     let ends = async {
         tokio::select! {
             () = interrupted => {}

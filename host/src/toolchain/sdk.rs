@@ -15,6 +15,7 @@ const FILES: &[(&str, &str)] = files![
     "guest-sdk/rust/README.md",
     "guest-sdk/rust/macros/Cargo.toml",
     "guest-sdk/rust/macros/src/attributes.rs",
+    "guest-sdk/rust/macros/src/hook.rs",
     "guest-sdk/rust/macros/src/lib.rs",
     "guest-sdk/rust/macros/src/tool.rs",
     "guest-sdk/rust/macros/src/toolkit.rs",
@@ -22,6 +23,10 @@ const FILES: &[(&str, &str)] = files![
     "guest-sdk/rust/src/component.rs",
     "guest-sdk/rust/src/context.rs",
     "guest-sdk/rust/src/error.rs",
+    "guest-sdk/rust/src/hook.rs",
+    "guest-sdk/rust/src/hook_component.rs",
+    "guest-sdk/rust/src/http/mod.rs",
+    "guest-sdk/rust/src/http/wire.rs",
     "guest-sdk/rust/src/lib.rs",
     "guest-sdk/rust/src/log.rs",
     "guest-sdk/rust/src/output.rs",
@@ -30,6 +35,7 @@ const FILES: &[(&str, &str)] = files![
     "guest-sdk/rust/src/testing.rs",
     "guest-sdk/rust/src/toolkit.rs",
     "wit/deps/io/poll.wit",
+    "wit/hook.wit",
     "wit/tool.wit",
 ];
 

@@ -23,7 +23,7 @@ const CONTENT: &[&str] = &[
     "structured_content",
 ];
 const ARGUMENTS: &str = "name, title, kind, search_hint, aliases, risk, access, write_effects, network_scope, \
-     credential_refs, env, sensitive_fields, content, read_only, concurrency_safe, destructive, open_world, timeout_ms, \
+     credential_refs, env, sensitive_fields, paths, urls, resources, content, read_only, concurrency_safe, destructive, open_world, timeout_ms, \
      validate, preflight";
 
 /// What stands in `#[tool(..)]`.
@@ -65,7 +65,9 @@ impl Arguments {
             "kind" => self.text(&key, input)?,
             "title" | "search_hint" | "network_scope" => self.optional_text(&key, input)?,
             "risk" => self.risk(&key, input)?,
-            "aliases" | "credential_refs" | "env" | "sensitive_fields" => self.list(&key, input, None)?,
+            "aliases" | "credential_refs" | "env" | "sensitive_fields" | "paths" | "urls" | "resources" => {
+                self.list(&key, input, None)?
+            }
             "access" => self.list(&key, input, Some(ACCESS_KINDS))?,
             "write_effects" => self.list(&key, input, Some(WRITE_EFFECTS))?,
             "content" => self.list(&key, input, Some(CONTENT))?,

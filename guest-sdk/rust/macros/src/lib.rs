@@ -1,6 +1,7 @@
 //! The macros of hotcell-guest. Use them through that crate.
 
 mod attributes;
+mod hook;
 mod tool;
 mod toolkit;
 
@@ -26,6 +27,7 @@ use quote::quote;
 /// | `credential_refs` | names of credentials | none |
 /// | `env` | names of environment variables | none |
 /// | `sensitive_fields` | input fields to redact | none |
+/// | `paths`, `urls`, `resources` | input fields that name what the call is about: the host decides on them, and opens no other folder | none |
 /// | `content` | the block types that an `Output` may hold | any |
 /// | `read_only`, `concurrency_safe`, `destructive`, `open_world` | a boolean; the bare word means true | unstated |
 /// | `timeout_ms` | milliseconds | the host's limit |
@@ -34,6 +36,14 @@ use quote::quote;
 #[proc_macro_attribute]
 pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
     tool::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes a function a hook, and exports it: `#[hook(pre_tool_use, post_tool_use)]`.
+///
+/// The function takes a `Call` and returns outputs, one output or none, or a `Result` of them. A package has one hook.
+#[proc_macro_attribute]
+pub fn hook(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    hook::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Exports the tools of a package: `toolkit! { namespace: "text", tools: [count, upper] }`.

@@ -5,11 +5,13 @@
 mod content;
 mod name;
 mod notice;
+mod question;
 mod result;
 mod tool;
 
 pub use name::exported;
 pub use notice::{Level, Steps, log, log_level};
+pub use question::{Said, approval_meta, approval_pending, input_required, question, response, said};
 pub use result::{call_result, hint, payload, payload_link, protocol_error, structured_at};
 pub use tool::{Listed, is_listed, tool};
 

@@ -11,7 +11,12 @@ use super::state::State;
 
 /// Adds the interfaces of the contract to `linker`.
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    add_log_to_linker(linker)?;
     wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)?;
-    wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state)?;
     wit::cancellation::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+}
+
+/// The one interface of the contract that a hook gets, too.
+pub(super) fn add_log_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
 }

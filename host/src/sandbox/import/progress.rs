@@ -2,13 +2,15 @@ use serde_json::Value;
 
 use super::wit::progress::{Host, Update};
 use crate::executor::GuestProgress;
-use crate::record::{ProgressStatus, digest};
+use crate::record::{ProgressStatus, digest, read_json};
 use crate::sandbox::state::State;
 
 /// Text of an update is for a line on a screen; what is longer is cut.
 const MESSAGE_CHARS_MAX: usize = 1_000;
 /// Bytes of one partial result.
 const PARTIAL_BYTES_MAX: u64 = 256 << 10;
+/// Values in one partial result: the host keeps many of them.
+const PARTIAL_VALUES_MAX: usize = 1_000;
 
 impl Host for State {
     async fn report(&mut self, update: Update) -> wasmtime::Result<()> {
@@ -30,19 +32,23 @@ impl Host for State {
     async fn partial_result(&mut self, content: String) -> wasmtime::Result<String> {
         let reference = format!("partial:{}", digest(content.as_bytes()));
         let bytes = content.len() as u64;
-        if bytes > self.partial_bytes_left {
+        if bytes > self.partial_bytes_left && guard!("partial_results") {
             self.logs.line("warn", "a partial result was dropped: all together are larger than an answer may be", None);
         } else if bytes <= PARTIAL_BYTES_MAX
-            && let Ok(value @ Value::Array(_)) = serde_json::from_str(&content)
+            && let Ok(value @ Value::Array(_)) = read_json(&content, PARTIAL_VALUES_MAX)
         {
-            self.partial_bytes_left -= bytes;
+            self.partial_bytes_left = self.partial_bytes_left.saturating_sub(bytes);
             self.pass(GuestProgress {
                 status: ProgressStatus::PartialResult,
                 partial: Some((reference.clone(), value)),
                 ..GuestProgress::default()
             });
         } else {
-            self.logs.line("warn", "a partial result was dropped: it must be a JSON array of at most 256 KiB", None);
+            self.logs.line(
+                "warn",
+                "a partial result was dropped: it must be a JSON array of at most 256 KiB and 1000 values",
+                None,
+            );
         }
         Ok(reference)
     }

@@ -16,7 +16,8 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::server::session::Session;
+use crate::server::session::{Identity, Session};
+use crate::server::shelf::Shelf;
 use crate::server::{Gone, Server};
 
 use super::{Gate, Tokens};
@@ -70,9 +71,12 @@ impl Routes {
                 .disable_allowed_hosts()
                 .with_max_request_body_bytes(BODY_BYTES_MAX)
                 .with_cancellation_token(close.clone());
-            let (server, shelf) = (Arc::clone(server), Arc::default());
-            let session =
-                move || Ok(Session::new(Arc::clone(&server), Some(Arc::clone(&principal)), Arc::clone(&shelf)));
+            let (server, shelf): (_, Arc<Shelf>) = (Arc::clone(server), Arc::default());
+            let session = move || {
+                let (actor, owner) = (Some(Arc::clone(&principal)), Arc::clone(&principal));
+                let identity = Identity { actor, owner, lasts: false, shelf: Arc::clone(&shelf) };
+                Ok(Session::new(Arc::clone(&server), identity))
+            };
             Door { mcp: StreamableHttpService::new(session, Arc::clone(&sessions), config), sessions }
         };
         let doors = tokens.principals().into_iter().map(door).collect();

@@ -1,9 +1,11 @@
 //! One tool per attack. The component imports no `cancellation`: whatever is to be stopped is to be stopped at once.
 
+mod disks;
 mod endings;
 mod exhaustion;
 mod floods;
 mod forgeries;
+mod pokes;
 mod stalls;
 
 use fixture::{Input, Toolkit};
@@ -31,6 +33,8 @@ impl Guest for Hostile {
             .with(endings::tools())
             .with(floods::tools())
             .with(forgeries::tools())
+            .with(disks::tools())
+            .with(pokes::tools())
             .to_json()
     }
 
@@ -39,7 +43,9 @@ impl Guest for Hostile {
             .or_else(|| exhaustion::attack(&call.tool))
             .or_else(|| endings::attack(&call.tool))
             .or_else(|| floods::attack(&call.tool))
-            .or_else(|| forgeries::attack(&call.tool));
+            .or_else(|| forgeries::attack(&call.tool))
+            .or_else(|| disks::attack(&call.tool))
+            .or_else(|| pokes::attack(&call.tool));
         match (attack, Input::parse(&call.input)) {
             (Some(attack), Ok(input)) => attack(&input),
             (None, _) => refuse(ErrorClass::CapabilityGap, "unknown_tool", &call.tool),

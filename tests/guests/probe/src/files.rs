@@ -22,6 +22,10 @@ pub(crate) fn tools() -> Vec<Tool> {
         reads("write_readonly", "Declares that it only reads, and then tries every way to change a file or its folder")
             .input(path(), &["path"]),
         writes("append", "Appends text to a file").input(text(), &["path", "text"]),
+        writes("append_approved", "Appends text to a file, and wants to be approved before every call")
+            .input(text(), &["path", "text"])
+            .permits("approval_required", true)
+            .permits("approval_reason", "Every line costs money."),
         writes("mkdir", "Makes a folder").input(path(), &["path"]),
         writes("link", "Makes a hard link at `to`").input(pair(), &["from", "to"]),
         writes("symlink", "Makes a symbolic link at `to` that says `from`").input(pair(), &["from", "to"]),
@@ -40,7 +44,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
         "list" => |_, input| report(list(input.text("path"))),
         "stat" => |_, input| report(stat(input.text("path"))),
         "write" => |_, input| done(fs::write(input.text("path"), input.text("text"))),
-        "append" => |_, input| done(append(input.text("path"), input.text("text"))),
+        "append" | "append_approved" => |_, input| done(append(input.text("path"), input.text("text"))),
         "mkdir" => |_, input| done(fs::create_dir(input.text("path"))),
         "remove" => |_, input| done(remove(input.text("path"))),
         "rename" => |_, input| done(fs::rename(input.text("from"), input.text("to"))),

@@ -4,6 +4,7 @@ mod contracts;
 mod escape;
 mod files;
 mod network;
+mod profiles;
 mod replies;
 mod reports;
 mod surroundings;
@@ -32,6 +33,7 @@ impl Guest for Probe {
             .with(files::tools())
             .with(escape::tools())
             .with(network::tools())
+            .with(profiles::tools())
             .with(replies::tools())
             .with(reports::tools())
             .with(contracts::tools())
@@ -43,6 +45,7 @@ impl Guest for Probe {
             .or_else(|| files::handler(&call.tool))
             .or_else(|| escape::handler(&call.tool))
             .or_else(|| network::handler(&call.tool))
+            .or_else(|| profiles::handler(&call.tool))
             .or_else(|| replies::handler(&call.tool))
             .or_else(|| reports::handler(&call.tool))
             .or_else(|| contracts::handler(&call.tool));

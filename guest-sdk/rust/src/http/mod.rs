@@ -1,0 +1,154 @@
+//! Requests to servers that the host lets the tool reach. The feature `http` brings this in; the tool declares
+//! `access = ["network"]` and a `network_scope`.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), hotcell_guest::ToolError> {
+//! let mut response = hotcell_guest::http::get("https://api.example.com/v1/words").send()?;
+//! let text = String::from_utf8_lossy(&response.read(1 << 20)?).into_owned();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A redirect is a response like any other: whoever follows it sends another request. `Host`, `Content-Length` and what
+//! frames a message are the host's to write, and a tool sends no credentials of its own.
+
+use std::fmt;
+
+use crate::ToolError;
+
+#[cfg(target_arch = "wasm32")]
+mod wire;
+#[cfg(target_arch = "wasm32")]
+use wire as host;
+
+#[cfg(not(target_arch = "wasm32"))]
+use crate::testing as host;
+
+/// A request under construction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Such as `GET`.
+    pub method: String,
+    /// Absolute.
+    pub url: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Option<Vec<u8>>,
+}
+
+/// A `GET` of an absolute `http` or `https` URL.
+pub fn get(url: impl Into<String>) -> Request {
+    request("GET", url)
+}
+
+/// A request with any method. A tool that does not declare `remote_mutation` sends `GET`, `HEAD` and `OPTIONS` only.
+pub fn request(method: impl Into<String>, url: impl Into<String>) -> Request {
+    Request { method: method.into(), url: url.into(), headers: Vec::new(), body: None }
+}
+
+impl Request {
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the body.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = Some(body.into());
+        self
+    }
+
+    /// Sends it, and waits for the head of the response.
+    pub fn send(self) -> Result<Response, Error> {
+        host::send(self)
+    }
+}
+
+/// A response. Its body is still on its way.
+#[derive(Debug)]
+pub struct Response {
+    /// Such as 200.
+    pub status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: host::Body,
+}
+
+impl Response {
+    /// The first header of that name, in any case, if it is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub fn chunk(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        self.body.chunk()
+    }
+
+    /// The rest of the body, if it has no more than `limit` bytes.
+    pub fn read(&mut self, limit: usize) -> Result<Vec<u8>, Error> {
+        let mut body = Vec::new();
+        while let Some(chunk) = self.chunk()? {
+            if body.len() + chunk.len() > limit {
+                return Err(Error::TooLarge { limit });
+            }
+            body.extend(chunk);
+        }
+        Ok(body)
+    }
+}
+
+/// Why there is no response, or no whole one. `?` turns it into a [`ToolError`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// No absolute `http` or `https` URL, or a header that no request can have.
+    Invalid(String),
+    /// The host does not let this call send it.
+    NotAllowed,
+    /// A limit of the host on requests or bytes was met.
+    Limit,
+    /// The body is larger than the tool wants.
+    TooLarge {
+        /// In bytes.
+        limit: usize,
+    },
+    /// The server did not answer in time.
+    Timeout,
+    /// There is no such server, or it does not answer, or it cannot prove who it is.
+    Unreachable(String),
+    /// What came was no response, or not all of it.
+    Broken(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(what) => write!(f, "the request cannot be sent: {what}"),
+            Self::NotAllowed => f.write_str("this call may not send that request"),
+            Self::Limit => f.write_str("a limit on requests was met"),
+            Self::TooLarge { limit } => write!(f, "the response is larger than {limit} bytes"),
+            Self::Timeout => f.write_str("the server did not answer in time"),
+            Self::Unreachable(why) => write!(f, "the server cannot be reached: {why}"),
+            Self::Broken(why) => write!(f, "the response is broken: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Error> for ToolError {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::Invalid(_) => Self::invalid_arguments("invalid_request", message),
+            Error::NotAllowed => Self::execution_failed("not_allowed", message),
+            Error::Limit => Self::rate_limited("limit", message),
+            Error::TooLarge { .. } => Self::result_too_large("too_large", message),
+            Error::Timeout => Self::timeout("server_timeout", message),
+            Error::Unreachable(_) => Self::dependency_unavailable("unreachable", message),
+            Error::Broken(_) => Self::dependency_unavailable("broken_response", message),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::catalog::Tool;
+use crate::policy::{Capability, Limits, NetworkLimits};
+use crate::record::{Binding, Input, digest};
+
+/// What an approval of this call is bound to. If any of it changes, it has to be asked again.
+pub fn bind(tool: &Tool, capability: &Capability, limits: &Limits, input: &Input, actor: Option<&str>) -> Binding {
+    let mut execution = tool.execution_profile().clone();
+    // A part of its own: other bytes alone are no other declaration.
+    execution.extra.remove("component_digest");
+    let declaration =
+        json!([tool.name().as_ref(), tool.declaration(), tool.interface(), execution, tool.permission_profile(),]);
+    let capability = json!([capability.canonical(), canonical_limits(limits)]);
+    let actor = actor.map_or_else(|| "nobody".to_owned(), |actor| format!("actor {actor}"));
+    Binding {
+        component: tool.component().to_string(),
+        declaration: digest(declaration.to_string().as_bytes()),
+        capability: digest(capability.to_string().as_bytes()),
+        arguments: input.reference().to_owned(),
+        actor: digest(actor.as_bytes()),
+    }
+}
+
+fn canonical_limits(limits: &Limits) -> Value {
+    // Without `..`: a limit that is added has to be bound, too.
+    let Limits {
+        fuel,
+        wall,
+        memory_bytes,
+        table_elements,
+        instances,
+        handles,
+        descriptors,
+        disk_bytes,
+        files_created,
+        output_bytes,
+        log_bytes,
+        progress_updates,
+        network,
+    } = limits;
+    json!({
+        "guest": [fuel, millis(*wall), memory_bytes, table_elements, instances, handles],
+        "files": [descriptors, disk_bytes, files_created],
+        "output": [output_bytes, log_bytes, progress_updates],
+        "network": canonical_network(network),
+    })
+}
+
+fn canonical_network(limits: &NetworkLimits) -> Value {
+    let NetworkLimits {
+        requests,
+        connections,
+        sent_bytes,
+        received_bytes,
+        header_bytes,
+        connect,
+        first_byte,
+        between_bytes,
+        total,
+    } = limits;
+    let times = [connect, first_byte, between_bytes, total].map(|time| millis(*time));
+    json!([requests, connections, sent_bytes, received_bytes, header_bytes, times])
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,50 @@
+/// What becomes of line breaks and tabs in [`visible`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whitespace {
+    /// They stay: for text of several lines.
+    Kept,
+    /// They are written out, so that a value cannot begin a line of its own.
+    WrittenOut,
+}
+
+/// `text` with every character written out that would act on a terminal, change the order of what is read, or not be
+/// seen: control and bidirectional characters, zero-width ones, variation selectors, tags, fillers.
+pub fn visible(text: &str, whitespace: Whitespace) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        let kept = matches!(c, '\n' | '\t') && whitespace == Whitespace::Kept;
+        if !kept && deceives(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
+}
+
+/// Whether a character acts on a terminal, or misleads whoever reads the text: control characters, Unicode's default
+/// ignorable code points, its bidirectional controls, and its line separators.
+pub fn deceives(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Whitespace, visible};
+
+    #[test]
+    fn what_cannot_be_seen_is_written_out() {
+        for hidden in ['\u{1b}', '\r', '\u{7f}', '\u{9b}', '\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{e0041}']
+        {
+            let text = visible(&format!("a{hidden}b"), Whitespace::Kept);
+            assert_eq!(text, format!("a\\u{{{:x}}}b", u32::from(hidden)));
+        }
+        assert_eq!(visible("a\n\tb", Whitespace::Kept), "a\n\tb");
+        assert_eq!(visible("a\n\tb", Whitespace::WrittenOut), "a\\u{a}\\u{9}b");
+        assert_eq!(visible("größe 日本 🦀", Whitespace::WrittenOut), "größe 日本 🦀");
+    }
+}

@@ -1,0 +1,123 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::host::{Given, Role};
+use crate::record::{Answer, ApprovalState, InvocationId, Timestamp};
+
+use super::super::exit::{BadRequest, Exit};
+use super::super::show::{self, Form};
+use super::{Desk, unknown};
+use crate::cli::ask;
+
+/// How often an answer looks whether the process that waits for it has taken it.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What somebody says of a call.
+pub(super) struct Words {
+    pub(super) approved: bool,
+    pub(super) edit: Option<String>,
+    pub(super) always: bool,
+    pub(super) feedback: Option<String>,
+}
+
+impl Desk {
+    /// Answers the call `id`, and sees to it that what was answered happens: in the process that waits for it, or,
+    /// where that is gone, in this one.
+    pub(super) fn answer(&self, id: InvocationId, words: Words, json: bool) -> anyhow::Result<Exit> {
+        if !self.journal.exists() || self.journal.with(|store| store.standing(id))?.is_none() {
+            return Err(unknown(id));
+        }
+        // One process at a time answers a call: so a call that is approved and not claimed is waited for by a process
+        // that lives, or by nobody.
+        let Some(answering) = self.journal.hold(id, Role::Approver)? else {
+            show::say(&format!("somebody else is answering {id} right now"));
+            return Ok(Exit::Refused);
+        };
+        self.close_unattended()?;
+        let done = self.answer_alone(id, words, json);
+        answering.retire();
+        done
+    }
+
+    fn answer_alone(&self, id: InvocationId, words: Words, json: bool) -> anyhow::Result<Exit> {
+        let Words { approved, edit, always, feedback } = words;
+        let again = approved && edit.is_none() && !always && feedback.is_none();
+        let answer = Answer {
+            approved,
+            approver: ask::principal(),
+            channel: "command".to_owned(),
+            edit,
+            feedback,
+            always,
+            answered_at: Timestamp::now(),
+        };
+        match self.journal.with(|store| store.answer(id, &answer))? {
+            Given::Taken => {}
+            // Approved before, by somebody whose process ended before anything ran: it can still run, once.
+            Given::TooLate(ApprovalState::Approved) if again && !self.is_attended(id)? => {}
+            Given::TooLate(state) => {
+                show::say(&format!("{id} is not open: it is {state}; nothing was changed, and nothing ran"));
+                return Ok(Exit::Refused);
+            }
+            Given::OwnCall => {
+                show::say(&format!("{} called {id}, and so cannot approve it", answer.approver));
+                return Ok(Exit::Refused);
+            }
+            Given::Unknown => return Err(unknown(id)),
+        }
+        self.see_to_it(id, json)
+    }
+
+    fn is_attended(&self, id: InvocationId) -> anyhow::Result<bool> {
+        Ok(self.journal.hold(id, Role::Runner)?.is_none())
+    }
+
+    /// Waits until the process that asked has taken the answer, or acts on it here when there is none.
+    fn see_to_it(&self, id: InvocationId, json: bool) -> anyhow::Result<Exit> {
+        loop {
+            // The state is read after the role was tried: a process that ends gives its role back last.
+            let held = self.journal.hold(id, Role::Runner)?;
+            let kept = self.journal.with(|store| store.kept(id))?.ok_or_else(|| unknown(id))?;
+            match (kept.state, held) {
+                (ApprovalState::Approved, Some(held)) => {
+                    let record = self.resume(&kept, held).map_err(|error| {
+                        BadRequest(format!(
+                            "{id} is approved, and could not be run: {error:#}; mend it and approve it again"
+                        ))
+                    })?;
+                    return show::record(&record, if json { Form::Result } else { Form::People });
+                }
+                (ApprovalState::Rejected, Some(held)) => {
+                    self.close(id, held)?;
+                    return said(id, ApprovalState::Rejected, "denied", json);
+                }
+                (ApprovalState::Rejected, None) => return said(id, kept.state, "denied", json),
+                (ApprovalState::Claimed | ApprovalState::Done, held) => {
+                    if let Some(held) = held.filter(|_| kept.result.is_some()) {
+                        held.retire();
+                    }
+                    return said(id, kept.state, "approved; the process that asked runs it", json);
+                }
+                (ApprovalState::Approved, None) if kept.approval.expires_at > Timestamp::now() => {
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                (state, _) => {
+                    show::say(&format!("{id} ended before it was run: it is {state}"));
+                    return Ok(Exit::Refused);
+                }
+            }
+        }
+    }
+}
+
+fn said(id: InvocationId, state: ApprovalState, what: &str, json: bool) -> anyhow::Result<Exit> {
+    let printed = match json {
+        true => show::json(&json!({ "invocation_id": id, "state": state })),
+        false => {
+            show::say(&format!("{id}: {what}"));
+            Ok(())
+        }
+    };
+    printed.map(|()| Exit::Succeeded).or_else(show::closed)
+}

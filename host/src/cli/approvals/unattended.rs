@@ -1,0 +1,94 @@
+//! Calls whose process went away.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+
+use crate::host::{Cancellation, Held, Host, Kept, Limits, Request, Role, Terms};
+use crate::record::{CallRecord, Input, InvocationId};
+
+use super::super::ask::Origin;
+use super::super::options::{self, Settings};
+use super::super::{call, hooks, runtime, target};
+use super::Desk;
+
+impl Desk {
+    /// Gives a result to every call that was interrupted, or whose time is up, and that no process sees to.
+    pub(super) fn close_unattended(&self) -> anyhow::Result<()> {
+        for id in self.journal.with(|store| store.unfinished())? {
+            if let Some(held) = self.journal.hold(id, Role::Runner)? {
+                self.close(id, held)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the call `id`, if it cannot go on; the result is stored.
+    pub(super) fn close(&self, id: InvocationId, held: Held) -> anyhow::Result<Option<CallRecord>> {
+        // Now that nobody else sees to it: what is stored does not change any more.
+        let Some(kept) = self.journal.with(|store| store.kept(id))?.filter(|kept| kept.result.is_none()) else {
+            held.retire();
+            return Ok(None);
+        };
+        let host = target::host(&self.home, |settings| settings.approvals = true)?;
+        let ended = runtime()?.block_on(host.close(request(&kept, Cancellation::new()), &kept, held));
+        Ok(ended)
+    }
+
+    /// Runs the call of `kept`, which was approved: with the words that it was asked with, in the folder it was asked
+    /// in. Nothing where it cannot be tried from here; `held` is given back then.
+    pub(super) fn resume(&self, kept: &Kept, held: Held) -> anyhow::Result<CallRecord> {
+        let origin = kept.approval.plan.origin.clone().context("the call came through a door that is closed now")?;
+        let origin: Origin = serde_json::from_value(origin).context("understand how the call was made")?;
+        std::env::set_current_dir(&origin.cwd)
+            .with_context(|| format!("go to the folder of the call, {}", origin.cwd.display()))?;
+        let cancellation = Cancellation::new();
+        let mut request = request(kept, cancellation.clone());
+        // The words of the call and the files as they are now: what they deny by now stays denied.
+        let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy)?;
+        let Settings { grants, limits, policy, layers, .. } =
+            settings.map_err(|refusal| anyhow::anyhow!("{} [{}]", refusal.message, refusal.code))?;
+        request.grants = Arc::new(grants);
+        request.policy = Arc::new(policy);
+        request.limits = limits;
+        let memory = request.limits.memory_bytes;
+        let mut host = target::host(&self.home, |settings| {
+            settings.network.extra_roots.clone_from(&origin.grants.tls_ca);
+            settings.approvals = true;
+            settings.memory_bytes_max = settings.memory_bytes_max.max(memory);
+        })?;
+        let runtime = runtime()?;
+        let record = runtime.block_on(async {
+            call::interrupts(cancellation)?;
+            hooks::add(&mut host, &self.home, layers.files()).await?;
+            load(&host, &origin).await?;
+            host.resume(request, kept, held).await.context("this host keeps no approvals")
+        })?;
+        runtime.shutdown_background();
+        std::mem::forget(host);
+        Ok(record)
+    }
+}
+
+async fn load(host: &Host, origin: &Origin) -> anyhow::Result<()> {
+    let loaded = host.load_file(&origin.component).await;
+    loaded.map(|_| ()).map_err(|refusal| anyhow::anyhow!("{} [{}]", refusal.message, refusal.code))
+}
+
+/// What is known of a call without its words: enough to end it.
+fn request(kept: &Kept, cancellation: Cancellation) -> Request {
+    Request {
+        tool: kept.approval.plan.tool.clone(),
+        input: Input::from_text(kept.approval.plan.model_input.as_str()),
+        native_call_id: None,
+        actor_ref: kept.approval.actor_ref.clone(),
+        grants: Arc::default(),
+        policy: Arc::default(),
+        limits: Limits::default(),
+        approval: Terms::default(),
+        cancellation,
+        unavailable: None,
+        listener: None,
+        mapping: None,
+    }
+}

@@ -1,0 +1,155 @@
+use serde_json::{Value, json};
+
+use crate::record::{Content, HookEvent, PermissionResult};
+
+/// Outputs of one run.
+const OUTPUTS_MAX: usize = 64;
+/// Characters of one message, reason or progress line; what is over is cut.
+const TEXT_CHARS_MAX: usize = 4_000;
+/// Bytes of all additional context of one run: it goes to a model, and is never moved to a payload.
+const CONTEXT_BYTES_MAX: usize = 16 << 10;
+
+/// What a hook can ask for (AT-HO-01..07).
+#[derive(Clone, Debug, PartialEq)]
+pub enum HookOutput {
+    /// For people, in the record.
+    Message(String),
+    /// A progress record in the hook's name.
+    Progress(HookProgress),
+    /// The input that goes on instead. At `pre_tool_use`.
+    UpdatedInput(Value),
+    /// An opinion on the decision. At `pre_tool_use` and `permission_request`.
+    PermissionResult(PermissionResult),
+    /// For the model, beside the result.
+    AdditionalContext(Value),
+    /// Before the tool: ends the call. After it: its reason becomes context. At `result_persistence`: nothing of
+    /// the result is stored.
+    Stop { reason: String },
+    /// What the tool said, said anew. After the tool.
+    UpdatedOutput(UpdatedOutput),
+}
+
+/// How far a hook has come.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HookProgress {
+    pub message: String,
+    /// 0 to 100; anything else is dropped.
+    pub percent: Option<f64>,
+}
+
+/// An output in place of the tool's own, logs and all. It is mapped anew, under the same contract.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UpdatedOutput {
+    pub content: Vec<Content>,
+    pub structured: Option<Value>,
+}
+
+impl HookOutput {
+    /// The specification's word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Message(_) => "message",
+            Self::Progress(_) => "progress",
+            Self::UpdatedInput(_) => "updated_input",
+            Self::PermissionResult(_) => "permission_result",
+            Self::AdditionalContext(_) => "additional_context",
+            Self::Stop { .. } => "stop",
+            Self::UpdatedOutput(_) => "updated_output",
+        }
+    }
+
+    /// Whether `event` has a use for this output. What it has no use for changes nothing, and the record says so.
+    pub fn counts_at(&self, event: HookEvent) -> bool {
+        match self {
+            Self::Message(_) | Self::Progress(_) | Self::AdditionalContext(_) | Self::Stop { .. } => true,
+            Self::UpdatedInput(_) => event == HookEvent::PreToolUse,
+            Self::PermissionResult(_) => matches!(event, HookEvent::PreToolUse | HookEvent::PermissionRequest),
+            Self::UpdatedOutput(_) => !event.is_before_the_tool(),
+        }
+    }
+
+    /// What the record says of this output at `event`, beside the values that have fields of their own.
+    pub fn summary(&self, event: HookEvent) -> Value {
+        let mut summary = match self {
+            Self::Message(text) => json!({ "type": self.kind(), "text": text }),
+            Self::Progress(progress) => {
+                json!({ "type": self.kind(), "message": progress.message, "percent": progress.percent })
+            }
+            Self::Stop { reason } => json!({ "type": self.kind(), "reason": reason }),
+            _ => json!({ "type": self.kind() }),
+        };
+        if let (false, Some(fields)) = (self.counts_at(event), summary.as_object_mut()) {
+            fields.insert("ignored".to_owned(), Value::Bool(true));
+        }
+        summary
+    }
+}
+
+impl UpdatedOutput {
+    /// An output that is a value only.
+    pub fn structured(value: Value) -> Self {
+        Self { content: Vec::new(), structured: Some(value) }
+    }
+}
+
+/// Holds an answer to its limits: text is cut, more than that is a hook that failed.
+pub(super) fn bounded(mut outputs: Vec<HookOutput>) -> Result<Vec<HookOutput>, String> {
+    if outputs.len() > OUTPUTS_MAX {
+        return Err(format!("the hook gave {} outputs; {OUTPUTS_MAX} are allowed", outputs.len()));
+    }
+    let mut context = 0;
+    for output in &mut outputs {
+        match output {
+            HookOutput::Message(text) | HookOutput::Stop { reason: text } => cut(text),
+            HookOutput::PermissionResult(result) => cut(&mut result.reason),
+            HookOutput::Progress(progress) => {
+                cut(&mut progress.message);
+                progress.percent = progress.percent.filter(|percent| (0.0..=100.0).contains(percent));
+            }
+            HookOutput::AdditionalContext(value) => context += value.to_string().len(),
+            HookOutput::UpdatedInput(_) | HookOutput::UpdatedOutput(_) => {}
+        }
+    }
+    if context > CONTEXT_BYTES_MAX {
+        return Err(format!("the hook gave {context} bytes of context; {CONTEXT_BYTES_MAX} are allowed"));
+    }
+    Ok(outputs)
+}
+
+fn cut(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(TEXT_CHARS_MAX) {
+        text.truncate(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_cut_or_refused_where_it_is_too_large() {
+        let long = HookOutput::Message("ä".repeat(5_000));
+        let progress = HookOutput::Progress(HookProgress { message: String::new(), percent: Some(f64::NAN) });
+        let outputs = bounded(vec![long, progress]).unwrap();
+        assert_eq!(outputs[0], HookOutput::Message("ä".repeat(TEXT_CHARS_MAX)));
+        assert_eq!(outputs[1], HookOutput::Progress(HookProgress::default()));
+        assert!(bounded(vec![HookOutput::Message(String::new()); OUTPUTS_MAX + 1]).is_err());
+        let context = HookOutput::AdditionalContext(Value::String("x".repeat(9 << 10)));
+        assert!(bounded(vec![context.clone()]).is_ok());
+        assert!(bounded(vec![context.clone(), context]).unwrap_err().contains("bytes of context"));
+    }
+
+    #[test]
+    fn an_output_counts_only_where_it_belongs() {
+        use HookEvent::{PermissionDecision, PermissionRequest, PostToolUse, PreToolUse, ResultPersistence};
+        let allow = PermissionResult { behavior: crate::record::Behavior::Allow, reason: String::new() };
+        let counts = |output: &HookOutput| {
+            HookEvent::ALL.into_iter().filter(|event| output.counts_at(*event)).collect::<Vec<_>>()
+        };
+        assert_eq!(counts(&HookOutput::UpdatedInput(Value::Null)), [PreToolUse]);
+        assert_eq!(counts(&HookOutput::PermissionResult(allow)), [PreToolUse, PermissionRequest]);
+        let updated = counts(&HookOutput::UpdatedOutput(UpdatedOutput::default()));
+        assert_eq!(updated, [PostToolUse, HookEvent::PostToolUseFailure, ResultPersistence]);
+        assert_eq!(HookOutput::UpdatedInput(Value::Null).summary(PermissionDecision)["ignored"], true);
+    }
+}

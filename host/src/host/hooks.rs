@@ -1,0 +1,160 @@
+//! Hooks of the configuration: from words in `hotcell.toml` to what runs around every call.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use crate::config::{self, GrantSection, HookEntry};
+use crate::hook::{Matcher, OnFailure, Registration};
+use crate::policy::{GrantWord, Grants, HookPermit, Provenance};
+use crate::record::HookEvent;
+use crate::sandbox::SandboxedHook;
+
+use super::{Host, read_component};
+
+/// The time that one run of a hook component may take, unless its entry says otherwise.
+const WALL_DEFAULT: Duration = Duration::from_secs(1);
+
+/// What an entry says of a hook, understood.
+struct Settings {
+    events: Vec<HookEvent>,
+    grants: Grants,
+    wall: Duration,
+}
+
+impl Host {
+    /// Adds the hook that `entry` configures, whose component lies in `component`; `said` is where
+    /// the entry stands, and where relative paths of its grants start. A hook that cannot be loaded is added all the same: it fails before each call that it would have heard
+    /// of, which blocks that call unless the entry says `on_failure = "warn"`. Answers why it could not be loaded, if it
+    /// could not; fails, and adds nothing, where another hook has the same id.
+    pub async fn add_hook(
+        &mut self,
+        entry: &HookEntry,
+        component: anyhow::Result<impl AsRef<Path>>,
+        said: &Provenance<'_>,
+    ) -> Result<Option<String>, String> {
+        let id = id(entry);
+        let matcher = Matcher::new(entry.matcher.tool.as_deref(), entry.matcher.namespace.as_deref());
+        let loaded = match (&matcher, component) {
+            (Err(why), _) => Err(anyhow::Error::msg(why.clone())),
+            (_, Err(error)) => Err(error),
+            (Ok(_), Ok(component)) => self.load_hook(entry, &id, component.as_ref(), said).await,
+        };
+        let (registration, problem) = match loaded {
+            Ok(registration) => (registration, None),
+            Err(error) => {
+                let why = format!("the hook {id} could not be loaded: {error:#}");
+                (Registration::not_loaded(&id, &why), Some(why))
+            }
+        };
+        // A hook whose matcher means nothing guards everything.
+        let registration = registration.matching(matcher.unwrap_or_default()).priority(entry.priority);
+        self.services.hooks.add(match entry.on_failure {
+            Some(config::OnFailure::Block) => registration.on_failure(OnFailure::Block),
+            Some(config::OnFailure::Warn) => registration.on_failure(OnFailure::Warn),
+            None => registration,
+        })?;
+        Ok(problem)
+    }
+
+    async fn load_hook(
+        &self,
+        entry: &HookEntry,
+        id: &str,
+        component: &Path,
+        said: &Provenance<'_>,
+    ) -> anyhow::Result<Registration> {
+        let Settings { events, grants, wall } = understand(entry, said)?;
+        let bytes = read_component(component).map_err(|refusal| anyhow::anyhow!(refusal.message))?;
+        // Whoever waits for the hook gives up at `wall`, and drops the run; the sandbox's own limit stands behind that.
+        let permit = HookPermit::standing(&grants, &self.services.protected, wall + Duration::from_secs(1))
+            .map_err(|refusal| anyhow::anyhow!(refusal.message))?;
+        let hook = SandboxedHook::load(&self.sandbox, id, &bytes, permit).await.map_err(|refusal| {
+            anyhow::anyhow!(
+                [Some(refusal.message), refusal.detail].into_iter().flatten().collect::<Vec<_>>().join(": ")
+            )
+        })?;
+        let hook = Arc::new(hook);
+        if let Some(event) = events.iter().find(|event| !crate::hook::Hook::events(&*hook).contains(event)) {
+            bail!("it does not handle {}, which its entry names", event.as_str());
+        }
+        let registration = Registration::new(hook).within(wall);
+        Ok(if events.is_empty() { registration } else { registration.only(&events) })
+    }
+}
+
+/// The name of a hook in records: as the entry says, else that of its file.
+fn id(entry: &HookEntry) -> String {
+    let file = || entry.component.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    entry.id.clone().or_else(file).unwrap_or_default()
+}
+
+fn understand(entry: &HookEntry, said: &Provenance<'_>) -> anyhow::Result<Settings> {
+    let events = entry.events.iter().map(|word| event(word)).collect::<anyhow::Result<_>>()?;
+    let wall = match &entry.timeout {
+        Some(text) => config::duration(text).map_err(|error| anyhow::anyhow!("timeout = {text:?}: {error}"))?,
+        None => WALL_DEFAULT,
+    };
+    Ok(Settings { events, grants: grants(&entry.grants, said)?, wall })
+}
+
+fn event(word: &str) -> anyhow::Result<HookEvent> {
+    HookEvent::ALL.into_iter().find(|event| event.as_str() == word).with_context(|| {
+        let known: Vec<&str> = HookEvent::ALL.iter().map(|event| event.as_str()).collect();
+        format!("there is no hook event {word:?}; there are: {}", known.join(", "))
+    })
+}
+
+/// The grants of a hook. A word that grants what no hook can have is an error: a hook that was meant to have it would do
+/// something else without it.
+fn grants(section: &GrantSection, said: &Provenance<'_>) -> anyhow::Result<Grants> {
+    if !section.net.is_empty() || !section.secret.is_empty() {
+        bail!("a hook has no network and no secrets; remove net and secret from its grants");
+    }
+    let mut grants = Grants::default();
+    for (word, specs) in [
+        (GrantWord::Read, &section.read),
+        (GrantWord::Write, &section.write),
+        (GrantWord::Env, &section.env),
+        (GrantWord::DenyRead, &section.deny_read),
+        (GrantWord::DenyWrite, &section.deny_write),
+    ] {
+        specs.iter().try_for_each(|spec| grants.add(word, spec, said))?;
+    }
+    Ok(grants)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ConfigFile;
+    use crate::record::RuleSource;
+
+    fn entry(text: &str) -> HookEntry {
+        let file = ConfigFile::parse(&format!("[[hook]]\n{text}"), Path::new("/")).unwrap();
+        file.hooks.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn a_hook_is_named_by_its_entry_or_by_its_file() {
+        assert_eq!(id(&entry("component = \"hooks/audit.wasm\"")), "audit");
+        assert_eq!(id(&entry("component = \"audit.wasm\"\nid = \"auditor\"")), "auditor");
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_understood_says_why() {
+        let said = Provenance { source: RuleSource::UserSettings, file: Some(Path::new("/nowhere/hotcell.toml")) };
+        for (text, why) in [
+            ("events = [\"pre_tool\"]", "there is no hook event \"pre_tool\"; there are: pre_tool_use"),
+            ("timeout = \"soon\"", "timeout = \"soon\""),
+            ("grants = { net = [\"https://a\"] }", "a hook has no network"),
+            ("grants = { read = [\"not/there\"] }", "not/there\" in /nowhere/hotcell.toml: find the folder"),
+        ] {
+            let entry = entry(&format!("component = \"x.wasm\"\n{text}"));
+            let error = understand(&entry, &said).err().unwrap();
+            assert!(format!("{error:#}").contains(why), "{error:#}");
+        }
+    }
+}

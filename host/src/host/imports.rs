@@ -1,0 +1,42 @@
+use std::sync::Arc;
+
+use crate::catalog::Tool;
+use crate::record::{AccessKind, ErrorClass, Refusal};
+
+/// Interfaces that give nothing by themselves, and what a tool has to declare before its component may import them.
+///
+/// Runtimes of languages import all of WASI's command world even for pure code: those interfaces are linked and empty,
+/// and say nothing of what a tool wants. HTTP is imported by those who want it.
+const DECLARED: [(&str, AccessKind); 1] = [("wasi:http/", AccessKind::Network)];
+
+/// Refuses a component that imports more than any of its tools declares (requirements T-21), and lists it.
+pub(super) fn check(imports: &[String], tools: &[Arc<Tool>]) -> Result<(), Refusal> {
+    let declared = |kind: &AccessKind| tools.iter().any(|tool| tool.permission_profile().wants(kind));
+    let undeclared = undeclared(imports, declared);
+    if undeclared.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "the component imports {}, which none of its tools declares; add `network` to access_kinds, or do without",
+        undeclared.join(", ")
+    );
+    Err(Refusal::new(ErrorClass::CapabilityGap, "imports_undeclared", message))
+}
+
+fn undeclared(imports: &[String], declared: impl Fn(&AccessKind) -> bool) -> Vec<&str> {
+    let wanted = |import: &str| DECLARED.iter().find(|(start, _)| import.starts_with(start)).map(|(_, kind)| kind);
+    imports.iter().map(String::as_str).filter(|import| wanted(import).is_some_and(|kind| !declared(kind))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::undeclared;
+
+    #[test]
+    fn http_has_to_be_declared_and_what_runtimes_import_does_not() {
+        let imports = ["wasi:io/poll@0.2.6", "wasi:sockets/tcp@0.2.6", "wasi:http/outgoing-handler@0.2.6"];
+        let imports = imports.map(str::to_owned);
+        assert_eq!(undeclared(&imports, |_| false), ["wasi:http/outgoing-handler@0.2.6"]);
+        assert!(undeclared(&imports, |_| true).is_empty());
+    }
+}

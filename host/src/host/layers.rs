@@ -1,0 +1,208 @@
+//! The layers of configuration: the user's file, the project's, one that the command line names. What each says is put
+//! together so that a layer can add care, and none can take it away from another.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::config::{self, ConfigFile, Home, Trust};
+use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords};
+use crate::record::{ErrorClass, Mode, Refusal, RuleSource};
+
+/// Which files count.
+#[derive(Clone, Debug, Default)]
+pub struct LayerOptions {
+    /// Read this one instead of the project's; naming it is trusting it.
+    pub file: Option<PathBuf>,
+    /// Read none.
+    pub none: bool,
+}
+
+/// One file, and what its words count as.
+#[derive(Debug)]
+pub struct Layer {
+    pub source: RuleSource,
+    pub file: ConfigFile,
+}
+
+/// All files that count for a call, understood.
+#[derive(Debug, Default)]
+pub struct Layers {
+    layers: Vec<Layer>,
+    mode: Mode,
+    rules: Vec<Rule>,
+    grants: Grants,
+    limits: LimitsOfFiles,
+}
+
+/// The lowest that any file says.
+#[derive(Debug, Default)]
+struct LimitsOfFiles {
+    wall: Option<std::time::Duration>,
+    fuel: Option<u64>,
+    memory: Option<u64>,
+    output: Option<u64>,
+}
+
+impl Layers {
+    /// Reads the files that count for a call from `folder`. A file that cannot be read or understood, or that says what
+    /// cannot be done, refuses the call; so does the file of a project that the user has not trusted as it is.
+    pub fn read(home: &Home, folder: &Path, options: &LayerOptions) -> Result<Self, Refusal> {
+        let unreadable = |error: anyhow::Error| {
+            let message = format!("the policy cannot be read, and so nothing is allowed: {error:#}");
+            Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+        };
+        let mut layers = Self::default();
+        if options.none {
+            return Ok(layers);
+        }
+        let user = config::user_file(home).map_err(unreadable)?;
+        if let Some(file) = ConfigFile::read(&user).map_err(unreadable)? {
+            layers.add(RuleSource::UserSettings, file).map_err(unreadable)?;
+        }
+        if let Some(named) = &options.file {
+            let file = named_file(named).map_err(unreadable)?;
+            layers.add(RuleSource::FlagSettings, file).map_err(unreadable)?;
+        } else if let Some(path) = config::project_file(folder).filter(|path| !is_same(path, &user))
+            && let Some(bytes) = config::bytes(&path).map_err(unreadable)?
+        {
+            let path = path.canonicalize().with_context(|| format!("find {}", path.display())).map_err(unreadable)?;
+            if !Trust::at(home.trusted()).has(&path, &bytes) {
+                return Err(untrusted(&path));
+            }
+            let file = ConfigFile::from_bytes(bytes, &path).map_err(unreadable)?;
+            layers.add(RuleSource::ProjectSettings, file).map_err(unreadable)?;
+        }
+        Ok(layers)
+    }
+
+    fn add(&mut self, source: RuleSource, file: ConfigFile) -> anyhow::Result<()> {
+        let said = Provenance { source, file: Some(&file.path) };
+        if let Some(word) = &file.mode {
+            let mode = mode(word).with_context(|| file.place_of(word))?;
+            self.mode = stricter(self.mode, mode);
+        }
+        for (word, specs) in [
+            (GrantWord::Read, &file.grants.read),
+            (GrantWord::Write, &file.grants.write),
+            (GrantWord::Env, &file.grants.env),
+            (GrantWord::DenyRead, &file.grants.deny_read),
+            (GrantWord::DenyWrite, &file.grants.deny_write),
+            (GrantWord::Net, &file.grants.net),
+            (GrantWord::Secret, &file.grants.secret),
+            (GrantWord::DenyNet, &file.grants.deny_net),
+        ] {
+            for spec in specs {
+                self.grants.add(word, spec, &said).with_context(|| file.place_of(spec))?;
+            }
+        }
+        for entry in &file.rules {
+            let words = RuleWords {
+                behavior: &entry.behavior,
+                tool: entry.tool.as_deref(),
+                namespace: entry.namespace.as_deref(),
+                component: entry.component.as_deref(),
+                path: entry.path.as_deref(),
+                url: entry.url.as_deref(),
+                resource: entry.resource.as_deref(),
+                risk: entry.risk.as_deref(),
+                reason: entry.reason.as_deref(),
+            };
+            let telling = [words.path, words.url, words.risk, words.tool, words.resource, Some(words.behavior)];
+            let place = || telling.iter().flatten().next().map(|word| file.place_of(word)).unwrap_or_default();
+            self.rules.push(Rule::compile(&words, &said).with_context(place)?);
+        }
+        self.limits.add(&file)?;
+        self.layers.push(Layer { source, file });
+        Ok(())
+    }
+
+    /// The files that were read: the user's before the project's. For sections that others understand.
+    pub fn files(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// Rules and mode; `mode` of the command line is the person's own word, and goes before that of the files.
+    pub fn policy(&self, mode: Option<Mode>) -> Policy {
+        Policy::new(mode.unwrap_or(self.mode), self.rules.clone())
+    }
+
+    /// What the files grant and close.
+    pub fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// `defaults`, with what the files say in their place.
+    pub fn limits(&self, defaults: Limits) -> Limits {
+        Limits {
+            wall: self.limits.wall.unwrap_or(defaults.wall),
+            fuel: self.limits.fuel.unwrap_or(defaults.fuel),
+            memory_bytes: self.limits.memory.unwrap_or(defaults.memory_bytes),
+            output_bytes: self.limits.output.unwrap_or(defaults.output_bytes),
+            ..defaults
+        }
+    }
+}
+
+impl LimitsOfFiles {
+    fn add(&mut self, file: &ConfigFile) -> anyhow::Result<()> {
+        fn lower<T: Ord>(known: &mut Option<T>, said: Option<T>) {
+            *known = [known.take(), said].into_iter().flatten().min();
+        }
+        fn read<T>(
+            file: &ConfigFile,
+            word: &Option<String>,
+            parse: fn(&str) -> Result<T, String>,
+        ) -> anyhow::Result<Option<T>> {
+            let Some(word) = word else { return Ok(None) };
+            parse(word)
+                .map(Some)
+                .map_err(|error| anyhow::anyhow!("limits: {word:?}: {error}"))
+                .with_context(|| file.place_of(word))
+        }
+        lower(&mut self.wall, read(file, &file.limits.timeout, config::duration)?);
+        lower(&mut self.fuel, file.limits.fuel);
+        lower(&mut self.memory, read(file, &file.limits.memory, config::size)?);
+        lower(&mut self.output, read(file, &file.limits.max_output, config::size)?);
+        Ok(())
+    }
+}
+
+/// The mode that `word` names.
+fn mode(word: &str) -> anyhow::Result<Mode> {
+    match word {
+        "default" => Ok(Mode::Default),
+        "non_interactive" => Ok(Mode::NonInteractive),
+        "plan" => Ok(Mode::Plan),
+        other => anyhow::bail!("mode {other:?} is none of: default, non_interactive, plan"),
+    }
+}
+
+/// Of two files the one that allows less.
+fn stricter(one: Mode, other: Mode) -> Mode {
+    let strictness = |mode: &Mode| match mode {
+        Mode::Default => 0,
+        Mode::NonInteractive => 1,
+        Mode::Plan => 2,
+    };
+    [one, other].into_iter().max_by_key(strictness).unwrap_or_default()
+}
+
+fn named_file(named: &Path) -> anyhow::Result<ConfigFile> {
+    let path = named.canonicalize().with_context(|| format!("find {}", named.display()))?;
+    ConfigFile::read(&path)?.with_context(|| format!("find {}", named.display()))
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+fn untrusted(path: &Path) -> Refusal {
+    let folder = path.parent().unwrap_or(path).display();
+    let message = format!(
+        "{} is not trusted, or has changed since it was: read it, then run `hotcell policy trust {folder}`; \
+         --no-config goes on without any file",
+        path.display()
+    );
+    Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message)
+}

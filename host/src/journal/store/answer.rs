@@ -1,0 +1,102 @@
+use rusqlite::{Transaction, TransactionBehavior, params};
+
+use crate::record::{Answer, ApprovalState, InvocationId, SessionRule, Timestamp, ToolInvocation};
+
+use super::ask::{History, put_history, put_invocation};
+use super::{Store, StoreError, entry};
+
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// It is the answer.
+    Taken,
+    /// The call is not waiting any more; it stands like this.
+    TooLate(ApprovalState),
+    /// Nobody approves what they themselves asked for.
+    OwnCall,
+    /// No such call was asked about.
+    Unknown,
+}
+
+/// What a run brings along to claim its approval.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The digest of what would run. An approval of anything else is not claimed.
+    pub binding: String,
+    pub invocation: ToolInvocation,
+    pub history: History,
+    /// What the approver wants to be remembered.
+    pub rule: Option<SessionRule>,
+}
+
+impl Store {
+    /// Gives `answer` to the call `id`. Of any number who answer at once, one is taken.
+    pub fn answer(&mut self, id: InvocationId, answer: &Answer) -> Result<Given, StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let Some(standing) = super::read::standing(&transaction, &self.key, id)? else { return Ok(Given::Unknown) };
+        let now = Timestamp::now().unix_millis();
+        let state = if answer.approved { ApprovalState::Approved } else { ApprovalState::Rejected };
+        if answer.approved && standing.approval.actor_ref.as_deref() == Some(answer.approver.as_str()) {
+            return Ok(Given::OwnCall);
+        }
+        let sealed = entry::seal(&self.key, &entry::answer_to(id), answer)?;
+        let taken = transaction.execute(
+            "UPDATE approvals SET state = ?2, answer = ?3
+             WHERE invocation = ?1 AND state = 'pending' AND expires_at > ?4",
+            params![id.to_string(), state.as_str(), sealed, now],
+        )?;
+        if taken == 1 {
+            transaction.commit()?;
+            return Ok(Given::Taken);
+        }
+        Ok(Given::TooLate(match standing.state {
+            ApprovalState::Pending => ApprovalState::Expired,
+            other => other,
+        }))
+    }
+
+    /// Takes the one run that an approval gives. `false`: it is not there to be taken.
+    pub fn claim(&mut self, claim: &Claim) -> Result<bool, StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let id = claim.invocation.invocation_id;
+        let now = Timestamp::now();
+        let claimed = transaction.execute(
+            "UPDATE approvals SET state = 'claimed'
+             WHERE invocation = ?1 AND state = 'approved' AND binding = ?2 AND expires_at > ?3",
+            params![id.to_string(), claim.binding, now.unix_millis()],
+        )?;
+        if claimed != 1 {
+            return Ok(false);
+        }
+        put_invocation(&transaction, &claim.invocation)?;
+        put_history(&transaction, id, &claim.history)?;
+        if let Some(rule) = &claim.rule {
+            remember(&transaction, id, rule, now)?;
+        }
+        transaction.commit()?;
+        Ok(true)
+    }
+
+    /// Closes a question that nobody answered. `false`: somebody did, or somebody else closed it.
+    pub fn expire(&mut self, id: InvocationId) -> Result<bool, StoreError> {
+        let closed = self.connection.execute(
+            "UPDATE approvals SET state = 'expired' WHERE invocation = ?1 AND state = 'pending'",
+            [id.to_string()],
+        )?;
+        Ok(closed == 1)
+    }
+}
+
+fn remember(
+    transaction: &Transaction<'_>,
+    id: InvocationId,
+    rule: &SessionRule,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    transaction.execute(
+        "INSERT INTO session_rules (reference, session, made_by, made_at, record) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO NOTHING",
+        params![rule.reference(), rule.session, id.to_string(), now.unix_millis(), entry::write(rule)?],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,141 @@
+use rusqlite::{Transaction, TransactionBehavior, params};
+
+use crate::record::{
+    Approval, CallRecord, InputMutation, InvocationId, PermissionDecision, ToolEvent, ToolHook, ToolInvocation,
+};
+
+use super::{Store, StoreError, entry};
+
+/// Calls that wait at once: beyond it a caller only tires whoever has to answer.
+const WAITING_MAX: u32 = 200;
+
+/// The records that a call leaves on its way, each list in its order.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub decisions: Vec<PermissionDecision>,
+    pub mutations: Vec<InputMutation>,
+    pub hook_runs: Vec<ToolHook>,
+    pub events: Vec<ToolEvent>,
+}
+
+/// What is known of a call that somebody is about to be asked about.
+#[derive(Clone, Debug)]
+pub struct Asking {
+    pub approval: Approval,
+    pub invocation: ToolInvocation,
+    pub history: History,
+}
+
+impl Store {
+    /// Stores a call that waits from now on. When this returns, it is on disk.
+    pub fn ask(&mut self, asking: &Asking) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let now = asking.approval.asked_at.unix_millis();
+        let waiting: u32 = transaction.query_row(
+            "SELECT count(*) FROM approvals WHERE state = 'pending' AND expires_at > ?1",
+            [now],
+            |row| row.get(0),
+        )?;
+        if waiting >= WAITING_MAX {
+            return Err(StoreError::Full(waiting));
+        }
+        put_invocation(&transaction, &asking.invocation)?;
+        put_history(&transaction, asking.approval.invocation_id, &asking.history)?;
+        let approval = &asking.approval;
+        let (id, binding) = (approval.invocation_id.to_string(), approval.binding.digest());
+        let record = entry::seal(&self.key, &entry::question_of(approval.invocation_id, &binding), approval)?;
+        transaction.execute(
+            "INSERT INTO approvals (invocation, state, binding, actor, asked_at, expires_at, record)
+             VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6)",
+            params![id, binding, approval.actor_ref, now, approval.expires_at.unix_millis(), record],
+        )?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Stores how a call ended. A run that was claimed is done; what was not run cannot be run any more.
+    pub fn conclude(&mut self, record: &CallRecord) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let CallRecord { invocation, decisions, hooks, result, events, .. } = record;
+        let id = invocation.invocation_id.to_string();
+        put_invocation(&transaction, invocation)?;
+        let history = History {
+            decisions: decisions.clone(),
+            mutations: result.input_mutations.clone(),
+            hook_runs: hooks.clone(),
+            events: events.clone(),
+        };
+        put_history(&transaction, invocation.invocation_id, &history)?;
+        transaction.execute(
+            // The first result of a call is its result: one that was recorded is never written over (A-19).
+            "INSERT INTO results (invocation, status, record) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+            params![id, word(&result.status)?, entry::write(result)?],
+        )?;
+        transaction.execute(
+            "UPDATE approvals SET state = iif(state = 'claimed', 'done', 'withdrawn')
+             WHERE invocation = ?1 AND state IN ('claimed', 'pending', 'approved')",
+            [&id],
+        )?;
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+pub(super) fn put_invocation(transaction: &Transaction<'_>, invocation: &ToolInvocation) -> Result<(), StoreError> {
+    transaction.execute(
+        "INSERT INTO invocations (id, tool_id, status, actor, created_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT (id) DO UPDATE SET status = excluded.status, record = excluded.record",
+        params![
+            invocation.invocation_id.to_string(),
+            invocation.tool_id,
+            invocation.status().as_str(),
+            invocation.actor_ref,
+            invocation.created_at().unix_millis(),
+            entry::write(invocation)?,
+        ],
+    )?;
+    Ok(())
+}
+
+/// Adds what was not stored yet: these lists only ever grow.
+pub(super) fn put_history(
+    transaction: &Transaction<'_>,
+    id: InvocationId,
+    history: &History,
+) -> Result<(), StoreError> {
+    let History { decisions, mutations, hook_runs, events } = history;
+    let id = id.to_string();
+    for (ordinal, decision) in (0_i64..).zip(decisions) {
+        transaction.execute(
+            "INSERT INTO decisions (invocation, ordinal, behavior, record) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO NOTHING",
+            params![id, ordinal, word(&decision.behavior)?, entry::write(decision)?],
+        )?;
+    }
+    for (ordinal, mutation) in (0_i64..).zip(mutations) {
+        transaction.execute(
+            "INSERT INTO mutations (invocation, ordinal, record) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+            params![id, ordinal, entry::write(mutation)?],
+        )?;
+    }
+    for (ordinal, run) in (0_i64..).zip(hook_runs) {
+        transaction.execute(
+            "INSERT INTO hook_runs (invocation, ordinal, hook_id, record) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO NOTHING",
+            params![id, ordinal, run.hook_id, entry::write(run)?],
+        )?;
+    }
+    for (ordinal, event) in (0_i64..).zip(events) {
+        transaction.execute(
+            "INSERT INTO events (invocation, ordinal, event_type, record) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO NOTHING",
+            params![id, ordinal, event.event_type.as_str(), entry::write(event)?],
+        )?;
+    }
+    Ok(())
+}
+
+/// The word that a record uses for one of its values.
+fn word(value: &impl serde::Serialize) -> Result<String, StoreError> {
+    Ok(entry::write(value)?.trim_matches('"').to_owned())
+}

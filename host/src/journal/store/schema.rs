@@ -1,0 +1,123 @@
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::StoreError;
+
+/// The file of the store in the journal's folder.
+pub(super) const FILE_NAME: &str = "journal.db";
+/// `user_version` of the file: one for each migration.
+const VERSION: i64 = 1;
+/// `application_id` of the file: "hotc".
+const APPLICATION: i64 = 0x686f_7463;
+/// How long another process may keep the file to itself.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Each statement list takes a file from the version of its index to the next one.
+const MIGRATIONS: [&str; 1] = ["
+    CREATE TABLE invocations (
+        id TEXT PRIMARY KEY, tool_id TEXT NOT NULL, status TEXT NOT NULL, actor TEXT,
+        created_at INTEGER NOT NULL, record TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE decisions (
+        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
+        behavior TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE mutations (
+        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
+        record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE hook_runs (
+        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
+        hook_id TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE events (
+        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
+        event_type TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE approvals (
+        invocation TEXT PRIMARY KEY REFERENCES invocations,
+        state TEXT NOT NULL CHECK (state IN
+            ('pending', 'approved', 'rejected', 'expired', 'withdrawn', 'claimed', 'done')),
+        binding TEXT NOT NULL, actor TEXT,
+        asked_at INTEGER NOT NULL, expires_at INTEGER NOT NULL,
+        record BLOB NOT NULL, answer BLOB,
+        CHECK (state NOT IN ('approved', 'rejected', 'claimed', 'done') OR answer IS NOT NULL)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX approvals_by_state ON approvals (state, expires_at);
+    CREATE TABLE results (
+        invocation TEXT PRIMARY KEY REFERENCES invocations, status TEXT NOT NULL, record TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE session_rules (
+        reference TEXT PRIMARY KEY, session TEXT NOT NULL, made_by TEXT NOT NULL REFERENCES invocations,
+        made_at INTEGER NOT NULL, record TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+"];
+
+/// Opens the store in `dir`, and makes or migrates it. One process does so at a time.
+pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
+    let unusable = |error: io::Error| StoreError::Unavailable(format!("{}: {error}", dir.display()));
+    private_folder(dir).map_err(unusable)?;
+    let turn = private_file(&dir.join("opening")).map_err(unusable)?;
+    turn.lock().map_err(unusable)?;
+    // SQLite is told to follow no link: those that lead to the folder are followed here.
+    let path = dir.canonicalize().map_err(unusable)?.join(FILE_NAME);
+    private_file(&path).map_err(unusable)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let mut connection = Connection::open_with_flags(&path, flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        return Err(StoreError::Unavailable(format!("it cannot be kept in WAL mode, but in mode {mode}")));
+    }
+    // What was acknowledged is there after a crash of the machine, too.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    migrate(&mut connection)?;
+    Ok(connection)
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let (application, found) = (pragma("application_id")?, pragma("user_version")?);
+    match (application, found) {
+        (0, 0) => transaction.pragma_update(None, "application_id", APPLICATION)?,
+        (APPLICATION, VERSION) => return Ok(()),
+        (APPLICATION, 1..) if found > VERSION => return Err(StoreError::Newer { found, known: VERSION }),
+        (APPLICATION, 1..) => {}
+        _ => return Err(StoreError::Damaged("the file is not a journal of hotcell".to_owned())),
+    }
+    let done = usize::try_from(found).unwrap_or(usize::MAX);
+    for step in MIGRATIONS.iter().skip(done) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+pub(super) fn private_folder(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    if fs::metadata(dir)?.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// Opens a file that only its owner can read, and makes it if it is not there. What SQLite puts beside its file gets
+/// the same mode.
+pub(super) fn private_file(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}

@@ -1,0 +1,184 @@
+//! Phase 7, where somebody has to say yes: rate_limited, approval_rejected, policy_blocked, dependency_unavailable,
+//! permission_denied, canceled.
+//!
+//! The question and everything before it are on disk before anybody hears of it. Whoever answers, here or in another
+//! process, changes one row from `pending`; whoever runs changes it from `approved` to `claimed` before the guest is
+//! entered. No step is ever taken twice, and a process may die between any two.
+
+mod resume;
+mod settle;
+mod wait;
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::approval::{Approver, EXPIRE_MAX, Facts, Prompt, bind};
+use crate::catalog::Tool;
+use crate::journal::{Asking, Held, Journal, Role};
+use crate::policy::{Outcome, Permit, Question};
+use crate::record::{
+    Approval, Behavior, Binding, ErrorClass, EventType, PermissionDecision, Plan, ReasonType, Refusal, RuleSource,
+    SessionRule, Status, Timestamp,
+};
+
+use super::journey::Journey;
+use super::permission::{self, Permitted};
+
+pub(super) use resume::{closing, re_enter};
+
+/// Where questions go.
+#[derive(Clone)]
+pub struct Desk {
+    pub journal: Journal,
+    /// Who is asked first. An answer can always come from another process.
+    pub approver: Option<Arc<dyn Approver>>,
+}
+
+/// A call that somebody was asked about.
+pub(super) struct Asked {
+    pub(super) journal: Journal,
+    pub(super) approval: Approval,
+    /// Shows other processes that this one sees to the call.
+    pub(super) held: Held,
+}
+
+/// Stores the question, asks it, and waits for the answer.
+pub(super) async fn ask(
+    journey: &mut Journey<'_>,
+    tool: Arc<Tool>,
+    decision: PermissionDecision,
+    question: Question,
+) -> Result<Permitted, Refusal> {
+    let Some(desk) = journey.services.desk.clone() else {
+        permission::announce(journey, &tool, question.call_input(), decision).await?;
+        return Err(nobody_to_ask(&question));
+    };
+    let shown = journey.shown_input(question.call_input());
+    let actor = journey.request.actor_ref.as_deref();
+    let binding = bind(&tool, question.capability(), question.limits(), question.call_input(), actor);
+    let session = journey.request.approval.session.id();
+    let rule = session.as_deref().map(|session| SessionRule::new(session, &journey.invocation.tool_id, &binding));
+    if let Some(rule) = rule.clone() {
+        let reference = rule.reference();
+        if desk.journal.run(move |store| store.remembers(&rule)).await? {
+            return remembered(journey, tool, decision, question, reference).await;
+        }
+    }
+    let now = Timestamp::now();
+    let id = journey.invocation.invocation_id;
+    let expires_at = now.plus(journey.request.approval.expire.min(EXPIRE_MAX));
+    let prompt = Prompt::new(Facts {
+        invocation_id: id,
+        component: tool.component(),
+        brief: question.brief(),
+        capability: question.capability(),
+        arguments: &shown,
+        actor,
+        can_remember: session.is_some(),
+        expires_at,
+    });
+    let approval = Approval {
+        invocation_id: id,
+        tool_id: journey.invocation.tool_id.clone(),
+        binding,
+        actor_ref: journey.request.actor_ref.clone(),
+        session,
+        asked_at: now,
+        expires_at,
+        prompt: prompt.content_blocks(),
+        plan: Plan {
+            tool: journey.request.tool.clone(),
+            model_input: journey.request.input.text().to_owned(),
+            permission_input: question.call_input().text().to_owned(),
+            shown_input: (!shown.is(question.call_input())).then(|| shown.text().to_owned()),
+            additional_context: journey.additional_context.clone(),
+            origin: journey.request.approval.origin.as_deref().cloned(),
+        },
+    };
+    let suggested = rule.map(|rule| json!({ "type": "session_rule", "behavior": "allow", "rule": rule }));
+    let decision = PermissionDecision {
+        content_blocks: prompt.content_blocks(),
+        expires_at: Some(expires_at),
+        suggested_updates: suggested.into_iter().collect(),
+        ..decision
+    };
+    permission::announce(journey, &tool, question.call_input(), decision).await?;
+    store(journey, &desk.journal, approval).await?;
+    let answer = wait::wait(journey, &desk, &prompt).await?;
+    settle::settle(journey, tool, question.approved(), answer).await
+}
+
+/// Puts the question on disk; only then does anybody hear of it.
+async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval) -> Result<(), Refusal> {
+    let id = approval.invocation_id;
+    let held = journal.hold(id, Role::Runner)?;
+    let held = held.ok_or_else(|| Refusal::host_fault("another process has the id of a new call"))?;
+    journey.advance(Status::AwaitingApproval)?;
+    journey.invocation.extra.insert("approval_request_ref".to_owned(), json!(id));
+    let arguments = journey.concealed(&approval.binding.arguments);
+    let binding = Binding { arguments, ..approval.binding.clone() };
+    let data = json!({ "approval_request_ref": id, "expires_at": approval.expires_at, "binding": binding });
+    let (events, event) = journey.trail.prepare(EventType::PermissionRequested, data);
+    let asking =
+        Asking { approval: approval.clone(), invocation: journey.invocation.clone(), history: journey.history(events) };
+    journal.run(move |store| store.ask(&asking)).await?;
+    journey.asked = Some(Asked { journal: journal.clone(), approval, held });
+    journey.trail.announce(event);
+    Ok(())
+}
+
+/// The same was approved for this session before.
+async fn remembered(
+    journey: &mut Journey<'_>,
+    tool: Arc<Tool>,
+    mut decision: PermissionDecision,
+    question: Question,
+    rule: String,
+) -> Result<Permitted, Refusal> {
+    decision.behavior = Behavior::Allow;
+    decision.source = Some(RuleSource::Session);
+    decision.reason.kind = ReasonType::Rule;
+    decision.reason.message = format!("approved for this session before ({})", decision.reason.message);
+    decision.rule_refs.push(rule);
+    permission::announce(journey, &tool, question.call_input(), decision).await?;
+    journey.advance(Status::Approved)?;
+    Ok(permission::admit(journey, tool, question.approved()))
+}
+
+/// The permit of an outcome that somebody agreed to; what is denied stays denied.
+fn permit_of(outcome: Outcome) -> Result<Permit, Refusal> {
+    match outcome {
+        Outcome::Allow(permit) => Ok(permit),
+        Outcome::Ask(question) => Ok(question.approved()),
+        Outcome::Deny(refusal) => Err(refusal),
+    }
+}
+
+fn nobody_to_ask(question: &Question) -> Refusal {
+    let brief = question.brief();
+    let message = format!("{} needs an approval ({}), and there is nobody to ask", brief.tool_id, brief.reason);
+    Refusal::new(ErrorClass::PermissionDenied, "nobody_to_ask", message)
+}
+
+fn expired() -> Refusal {
+    Refusal::new(
+        ErrorClass::ApprovalRejected,
+        "approval_expired",
+        "nobody approved the call in time; call again to ask",
+    )
+}
+
+/// Stores how a call ended that somebody was asked about.
+pub(super) async fn conclude(asked: Asked, record: &mut crate::record::CallRecord) {
+    let Asked { journal, held, .. } = asked;
+    let kept = record.clone();
+    let stored = journal.run(move |store| store.conclude(&kept)).await;
+    match stored {
+        Ok(()) => held.retire(),
+        // The caller still gets the result; the journal goes on to say that the call was not finished.
+        Err(error) => {
+            record.invocation.extra.insert("journal_error".to_owned(), json!(error.to_string()));
+        }
+    }
+}

@@ -1,0 +1,69 @@
+use std::sync::Arc;
+
+use crate::approval::bind;
+use crate::record::{ApprovalState, Behavior, ErrorClass, Input, Refusal, Timestamp};
+
+use super::super::journey::Journey;
+use super::super::permission::{self, Permitted};
+use super::super::redaction;
+use super::{expired, permit_of, settle};
+use crate::journal::Kept;
+
+/// Re-enters a call at its answer, in a process that did not ask. Everything is decided anew; if anything is not as it
+/// was when somebody was asked, nothing runs.
+pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -> Result<Permitted, Refusal> {
+    if let Some(refusal) = journey.request.unavailable.take() {
+        return Err(refusal);
+    }
+    journey.heed_cancellation()?;
+    let tool = journey.services.catalog.resolve(&journey.request.tool)?;
+    journey.tool = Some(Arc::clone(&tool));
+    redaction::begin(journey, &tool)?;
+    journey.redaction.check_secrets()?;
+    let input = Input::from_text(kept.approval.plan.permission_input.as_str());
+    permission::request_hooks(journey, &tool, &input).await?;
+    let verdict = permission::verdict(journey, &tool, &input).await;
+    if verdict.decision.behavior == Behavior::Deny {
+        let _ = permission::announce(journey, &tool, &input, verdict.decision).await;
+    }
+    let permit = permit_of(verdict.outcome)?;
+    let actor = journey.request.actor_ref.as_deref();
+    let now = bind(&tool, permit.capability(), permit.limits(), permit.call_input(), actor);
+    let changed = kept.approval.binding.differences(&now);
+    if !changed.is_empty() {
+        let message = format!(
+            "since somebody was asked, this changed: {}; nothing ran, and it has to be asked again: call again",
+            changed.join(", ")
+        );
+        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_outdated", message));
+    }
+    let answer = kept.answer.clone().filter(|_| kept.state == ApprovalState::Approved);
+    let answer = answer.ok_or_else(|| Refusal::host_fault("a call that nobody approved was resumed"))?;
+    settle::settle(journey, tool, permit, answer).await
+}
+
+/// How a call ends whose process went away, and that nobody can go on with; nothing where somebody can.
+pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
+    let reject = |code, message: String| Some(Refusal::new(ErrorClass::ApprovalRejected, code, message));
+    match kept.state {
+        ApprovalState::Claimed => Some(Refusal::new(
+            ErrorClass::Canceled,
+            "interrupted",
+            "the process that ran the call ended before it had a result; the tool may have done its work, and is not \
+             run again",
+        )),
+        ApprovalState::Rejected => {
+            let feedback = kept.answer.as_ref().and_then(|answer| answer.feedback.as_deref());
+            let because = feedback.map(|why| format!(": {why}")).unwrap_or_default();
+            reject("approval_rejected", format!("the call was not approved{because}"))
+        }
+        ApprovalState::Withdrawn => {
+            reject("approval_withdrawn", "the call ended before anybody could run it".to_owned())
+        }
+        ApprovalState::Expired => Some(expired()),
+        ApprovalState::Pending | ApprovalState::Approved if kept.approval.expires_at <= Timestamp::now() => {
+            Some(expired())
+        }
+        ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Done => None,
+    }
+}

@@ -1,0 +1,157 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::catalog::Tool;
+use crate::executor::Check;
+use crate::journal::Claim;
+use crate::policy::Permit;
+use crate::record::{
+    Answer, Behavior, DecisionId, ErrorClass, Extra, Input, InputMutation, MutationSource, PermissionDecision, Reason,
+    ReasonType, Refusal, SchemaVersion, SessionRule, Status, Timestamp,
+};
+
+use super::super::journey::Journey;
+use super::super::permission::{self, Permitted};
+use super::{Asked, permit_of};
+
+/// Turns the answer to what was asked into a permit, once. `permit` is for exactly what was asked.
+pub(super) async fn settle(
+    journey: &mut Journey<'_>,
+    tool: Arc<Tool>,
+    permit: Permit,
+    answer: Answer,
+) -> Result<Permitted, Refusal> {
+    journey.heed_cancellation()?;
+    if !answer.approved {
+        let rejected = decided(journey, &answer, None);
+        let _ = permission::announce(journey, &tool, permit.call_input(), rejected).await;
+        let because = answer.feedback.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        let message = format!("the call was not approved{because}");
+        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_rejected", message));
+    }
+    let edited = edited(journey, permit.call_input(), &answer)?;
+    let approved = decided(journey, &answer, edited.as_ref());
+    permission::announce(journey, &tool, edited.as_ref().unwrap_or(permit.call_input()), approved).await?;
+    let permit = match edited {
+        Some(input) => edit(journey, &tool, permit, input, &answer).await?,
+        None => permit,
+    };
+    if let Some(feedback) = &answer.feedback {
+        journey.additional_context.push(json!({ "approver_feedback": feedback }));
+    }
+    claim(journey, &tool, &permit, answer.always).await?;
+    Ok(permission::admit(journey, tool, permit))
+}
+
+/// The approver's input, where it is another one than was asked about. What they were not shown stays as it was.
+fn edited(journey: &mut Journey<'_>, asked: &Input, answer: &Answer) -> Result<Option<Input>, Refusal> {
+    let Some(text) = &answer.edit else { return Ok(None) };
+    let mut input = Input::from_text(text.as_str());
+    let value = input.value().map_err(|error| edit_invalid(&format!("it is not JSON: {error}")))?;
+    let Ok(original) = asked.value() else { return Ok(Some(input)) };
+    let restored = Journey::restored(value.clone(), &journey.shown(asked), original);
+    if restored == *original {
+        return Ok(None);
+    }
+    if restored != *value {
+        input = Input::from_value(restored);
+    }
+    Ok(Some(input))
+}
+
+fn edit_invalid(why: &str) -> Refusal {
+    let message = format!("the input as the approver changed it cannot run: {why}");
+    Refusal::new(ErrorClass::ApprovalRejected, "edit_invalid", message)
+}
+
+/// Holds the approver's input against everything that the caller's had to pass. Denials still deny.
+async fn edit(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    asked: Permit,
+    input: Input,
+    answer: &Answer,
+) -> Result<Permit, Refusal> {
+    let id = journey.invocation.invocation_id;
+    let source = (MutationSource::PermissionPrompt, answer.approver.as_str());
+    let reason = "updated_input of the approver";
+    journey.mutated(InputMutation::new(id, source.0, source.1, asked.call_input(), &input, reason));
+    permission::mismatch(tool, &input).map_err(|why| edit_invalid(&why))?;
+    let limits = journey.request.limits.for_checks();
+    let check = Check {
+        component: tool.component(),
+        tool: tool.name(),
+        input: input.text(),
+        limits: &limits,
+        cancellation: &journey.request.cancellation,
+    };
+    journey.services.executor.validate(check).await?;
+    permission::request_hooks(journey, tool, &input).await?;
+    let verdict = permission::verdict(journey, tool, &input).await;
+    if verdict.decision.behavior == Behavior::Deny {
+        let _ = permission::announce(journey, tool, &input, verdict.decision).await;
+    }
+    permit_of(verdict.outcome)
+}
+
+/// Takes the run that was approved. From here on the call can end without running, but never run again.
+async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: bool) -> Result<(), Refusal> {
+    let events = journey.trail.events();
+    let history = journey.history(events);
+    let Some(Asked { journal, approval, .. }) = &journey.asked else {
+        return Err(Refusal::host_fault("an answer without a question"));
+    };
+    let rule = approval.session.as_deref().filter(|_| always).map(|session| {
+        let actor = journey.request.actor_ref.as_deref();
+        let binding = crate::approval::bind(tool, permit.capability(), permit.limits(), permit.call_input(), actor);
+        SessionRule::new(session, &approval.tool_id, &binding)
+    });
+    let mut approved = journey.invocation.clone();
+    approved.advance(Status::Approved, None).map_err(|error| Refusal::host_fault(error.to_string()))?;
+    let claim = Claim { binding: approval.binding.digest(), invocation: approved.clone(), history, rule };
+    if !journal.run(move |store| store.claim(&claim)).await? {
+        let message = "the approval cannot be used: it was used before, or its time is up; call again to ask";
+        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_not_open", message));
+    }
+    journey.invocation = approved;
+    Ok(())
+}
+
+/// The decision that an answer is.
+fn decided(journey: &mut Journey<'_>, answer: &Answer, edited: Option<&Input>) -> PermissionDecision {
+    let (behavior, verb) = match answer.approved {
+        true => (Behavior::Allow, "approved"),
+        false => (Behavior::Deny, "rejected"),
+    };
+    let mut extra = Extra::new();
+    for (name, value) in [("approver", &answer.approver), ("channel", &answer.channel)] {
+        extra.insert(name.to_owned(), Value::String(value.clone()));
+    }
+    let updated_input = edited.map(|input| journey.shown(input));
+    let asked = journey.decisions.last();
+    PermissionDecision {
+        schema_version: SchemaVersion::default(),
+        decision_id: DecisionId::new(),
+        invocation_id: journey.invocation.invocation_id,
+        behavior,
+        mode: journey.request.policy.mode,
+        source: None,
+        reason: Reason {
+            kind: ReasonType::PermissionPromptTool,
+            message: format!("{verb} by {} ({})", answer.approver, answer.channel),
+            extra,
+        },
+        rule_refs: Vec::new(),
+        policy_refs: Vec::new(),
+        updated_input,
+        user_modified: edited.is_some(),
+        suggested_updates: Vec::new(),
+        blocked_path: None,
+        content_blocks: asked.map(|asked| asked.content_blocks.clone()).unwrap_or_default(),
+        accept_feedback: answer.feedback.clone(),
+        decided_at: Timestamp::now(),
+        expires_at: asked.and_then(|asked| asked.expires_at),
+        extra: Extra::new(),
+    }
+}

@@ -1,0 +1,90 @@
+use std::time::Duration;
+
+use crate::approval::{Approver, Prompt, Reply};
+use crate::executor::canceled;
+use crate::journal::{Given, Standing};
+use crate::record::{AbortReason, Answer, ApprovalState, ErrorClass, InvocationId, Refusal, Timestamp};
+
+use super::super::journey::Journey;
+use super::{Desk, expired};
+
+/// How often the store is looked at for an answer from another process.
+const LOOK_EVERY: Duration = Duration::from_millis(75);
+
+/// Waits until somebody answers, here or elsewhere, or nobody does in time. A call that waits has no place to run.
+pub(super) async fn wait(journey: &Journey<'_>, desk: &Desk, prompt: &Prompt) -> Result<Answer, Refusal> {
+    let id = prompt.invocation_id();
+    let cancellation = &journey.request.cancellation;
+    let here = answer_here(journey, desk, prompt);
+    tokio::pin!(here);
+    let mut asking = true;
+    loop {
+        let look = LOOK_EVERY.min(Duration::from_millis(prompt.expires_at().millis_since(Timestamp::now()) + 1));
+        tokio::select! {
+            biased;
+            () = cancellation.cancelled() => {
+                return Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)));
+            }
+            given = &mut here, if asking => {
+                asking = false;
+                given?;
+            }
+            () = tokio::time::sleep(look) => {}
+        }
+        if let Some(answer) = look_up(desk, id).await? {
+            return Ok(answer);
+        }
+    }
+}
+
+/// Asks the approver of this process, and stores what they say. One who does not answer leaves it to others.
+async fn answer_here(journey: &Journey<'_>, desk: &Desk, prompt: &Prompt) -> Result<(), Refusal> {
+    let own = journey.request.approval.approver.as_deref();
+    let Some(approver) = own.or(desk.approver.as_deref()) else { return Ok(()) };
+    let Some(reply) = approver.ask(prompt).await else { return Ok(()) };
+    let (id, answer) = (prompt.invocation_id(), answer_of(approver, reply));
+    match desk.journal.run(move |store| store.answer(id, &answer)).await? {
+        // What counts is what is stored, also where somebody else was faster.
+        Given::Taken | Given::TooLate(_) => Ok(()),
+        Given::OwnCall => Err(own_call()),
+        Given::Unknown => Err(Refusal::host_fault("the question is not in the journal any more")),
+    }
+}
+
+fn answer_of(approver: &dyn Approver, reply: Reply) -> Answer {
+    Answer {
+        approved: reply.approved,
+        approver: approver.principal().to_owned(),
+        channel: approver.channel().to_owned(),
+        edit: reply.edit,
+        feedback: reply.feedback,
+        always: reply.always,
+        answered_at: Timestamp::now(),
+    }
+}
+
+fn own_call() -> Refusal {
+    Refusal::new(ErrorClass::PermissionDenied, "self_approval", "nobody approves what they themselves asked for")
+}
+
+/// The answer, if there is one by now.
+async fn look_up(desk: &Desk, id: InvocationId) -> Result<Option<Answer>, Refusal> {
+    let standing = desk.journal.run(move |store| store.standing(id)).await?;
+    let Some(Standing { approval, state, answer }) = standing else {
+        return Err(Refusal::host_fault("the question is not in the journal any more"));
+    };
+    match (state, answer) {
+        (ApprovalState::Pending, _) if approval.expires_at > Timestamp::now() => Ok(None),
+        (ApprovalState::Pending, _) => {
+            let closed = desk.journal.run(move |store| store.expire(id)).await?;
+            // An answer may have come between the two looks.
+            if closed { Err(expired()) } else { Ok(None) }
+        }
+        (ApprovalState::Approved | ApprovalState::Rejected, Some(answer)) => Ok(Some(answer)),
+        (ApprovalState::Expired, _) => Err(expired()),
+        (state, _) => {
+            let message = format!("the approval is not open any more: it is {state}");
+            Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_closed", message))
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! How one hook runs, whatever the phase: bounded, recorded, and its failure turned into what it means for the call.
+
+use std::future::pending;
+
+use serde_json::{Value, json};
+
+use crate::catalog::Tool;
+use crate::executor::{BoxFuture, canceled};
+use crate::hook::{HookCall, HookFailure, HookOutput, HookProgress, HookRun, Registration};
+use crate::record::{
+    AbortReason, ErrorClass, EventType, Extra, HookEvent, HookOutcome, Input, ProgressId, ProgressStatus, Refusal,
+    SchemaVersion, Timestamp, ToolHook, ToolProgress,
+};
+
+use super::journey::Journey;
+
+/// What a hook sees of the call at `event`: copies.
+pub(super) fn call(journey: &Journey<'_>, tool: &Tool, event: HookEvent, input: Value) -> HookCall {
+    HookCall {
+        event,
+        invocation_id: journey.invocation.invocation_id,
+        tool_id: journey.invocation.tool_id.clone(),
+        actor_ref: journey.invocation.actor_ref.clone(),
+        input,
+        permission_profile: Some(tool.permission_profile().clone()),
+        decision: None,
+        result: None,
+    }
+}
+
+/// Asks one hook before the tool, with a copy of `input`. On the heap, as is [`super::post_hooks::one`]: a call without
+/// hooks must not carry the room for one.
+pub(super) fn ask<'a>(
+    journey: &'a mut Journey<'_>,
+    tool: &'a Tool,
+    hook: &'a Registration,
+    event: HookEvent,
+    input: &'a Input,
+) -> BoxFuture<'a, Result<Vec<HookOutput>, Refusal>> {
+    Box::pin(async move {
+        let shown = journey.shown(input);
+        let mut call = call(journey, tool, event, shown);
+        if event == HookEvent::PermissionDecision {
+            call.decision = journey.decisions.last().cloned();
+        }
+        run(journey, hook, call).await
+    })
+}
+
+/// Runs one hook, and keeps the record of it. What every event has a use for is done here; the rest is the phase's. A
+/// refusal is a failure that blocks, or a call that was canceled meanwhile.
+pub(super) async fn run(
+    journey: &mut Journey<'_>,
+    hook: &Registration,
+    call: HookCall,
+) -> Result<Vec<HookOutput>, Refusal> {
+    let event = call.event;
+    if !journey.invocation.hook_refs.iter().any(|id| id == hook.id()) {
+        journey.invocation.hook_refs.push(hook.id().to_owned());
+    }
+    let (started, completed) = event_types(event);
+    journey.trail.emit(started, json!({ "hook_id": hook.id() }));
+    let cancellation = journey.request.cancellation.clone();
+    let ran = if event.is_before_the_tool() {
+        hook.run(call, cancellation.cancelled()).await
+    } else {
+        // Whoever called the tool must not get past a hook that rewrites its output by canceling in time; the hook's own
+        // limit ends it.
+        hook.run(call, pending()).await
+    };
+    let record = record(journey, hook, event, &ran);
+    let summary = json!({
+        "hook_id": hook.id(),
+        "outputs": record.outputs.len(),
+        "messages": record.outputs.iter().filter(|output| output["type"] == "message").map(|output| &output["text"]).collect::<Vec<_>>(),
+        "error": record.error,
+        "outcome": record.outcome,
+    });
+    journey.trail.emit(completed, summary);
+    journey.hook_runs.push(record);
+    match ran.outputs {
+        Ok(outputs) => Ok(outputs.into_iter().filter_map(|output| common(journey, hook, event, output)).collect()),
+        Err(HookFailure::Canceled) => Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption))),
+        Err(failure) if hook.blocks_at(event) => Err(blocked(hook, event, failure)),
+        Err(_) => Ok(Vec::new()),
+    }
+}
+
+/// A hook that ends the call before the tool ran.
+pub(super) fn stopped(hook: &Registration, reason: &str) -> Refusal {
+    let message = format!("the hook {} stopped the call: {reason}", hook.id());
+    Refusal::new(ErrorClass::HookBlocked, "hook_stop", message)
+}
+
+/// Does what an output means at any event; gives it back where that depends on the event.
+fn common(journey: &mut Journey<'_>, hook: &Registration, event: HookEvent, output: HookOutput) -> Option<HookOutput> {
+    match output {
+        HookOutput::Message(_) => None,
+        HookOutput::Progress(progress) => {
+            journey.trail.progress(attributed(journey, hook, progress));
+            None
+        }
+        HookOutput::AdditionalContext(context) => {
+            journey.additional_context.push(context);
+            None
+        }
+        other => other.counts_at(event).then_some(other),
+    }
+}
+
+fn attributed(journey: &Journey<'_>, hook: &Registration, progress: HookProgress) -> ToolProgress {
+    let mut extra = Extra::new();
+    extra.insert("hook_id".to_owned(), hook.id().into());
+    ToolProgress {
+        schema_version: SchemaVersion::default(),
+        progress_id: ProgressId::new(),
+        invocation_id: journey.invocation.invocation_id,
+        sequence: 0,
+        status: ProgressStatus::Running,
+        message: Some(progress.message),
+        percent: progress.percent,
+        current_step: None,
+        total_steps: None,
+        elapsed_ms: 0,
+        bytes_read: None,
+        bytes_written: None,
+        line_count: None,
+        partial_result_refs: Vec::new(),
+        partial_content: None,
+        timestamp: Timestamp::now(),
+        extra,
+    }
+}
+
+fn blocked(hook: &Registration, event: HookEvent, failure: HookFailure) -> Refusal {
+    let id = hook.id();
+    let (code, what, detail) = match failure {
+        HookFailure::NotLoaded(why) => ("hook_not_loaded", "could not be loaded".to_owned(), Some(why)),
+        HookFailure::TimedOut => {
+            ("hook_timed_out", format!("did not answer within {} ms", hook.wall().as_millis()), None)
+        }
+        HookFailure::Failed(why) => ("hook_failed", "failed".to_owned(), Some(why)),
+        HookFailure::Canceled => ("hook_failed", "was canceled".to_owned(), None),
+    };
+    let refusal = if event.is_before_the_tool() {
+        let message = format!("the hook {id} {what}, and so the call may not go on");
+        Refusal::new(ErrorClass::HookBlocked, code, message)
+    } else {
+        let message = format!("the hook {id} {what} after the tool ran, and so the output is withheld");
+        Refusal::new(ErrorClass::ExecutionFailed, "post_hook_failed", message)
+    };
+    Refusal { detail, ..refusal }
+}
+
+/// `tool_hook`: what ran, when, and everything that it said.
+fn record(journey: &Journey<'_>, hook: &Registration, event: HookEvent, ran: &HookRun) -> ToolHook {
+    let mut record = ToolHook {
+        schema_version: SchemaVersion::default(),
+        hook_id: hook.id().to_owned(),
+        hook_event: event,
+        invocation_id: journey.invocation.invocation_id,
+        tool_id: journey.invocation.tool_id.clone(),
+        matcher: hook.matcher().to_value(),
+        outputs: Vec::new(),
+        permission_result: None,
+        updated_input: None,
+        additional_context: Vec::new(),
+        stop: None,
+        updated_output: None,
+        started_at: ran.started_at,
+        ended_at: ran.ended_at,
+        outcome: HookOutcome::Completed,
+        error: None,
+        logs: ran.logs.clone(),
+        extra: Extra::new(),
+    };
+    match &ran.outputs {
+        Ok(outputs) => outputs.iter().for_each(|output| say(&mut record, event, output)),
+        Err(failure) => {
+            record.outcome = failure.outcome();
+            record.error = match failure {
+                HookFailure::Failed(why) | HookFailure::NotLoaded(why) => Some(why.clone()),
+                HookFailure::TimedOut => Some(format!("no answer within {} ms", hook.wall().as_millis())),
+                HookFailure::Canceled => Some("the call was canceled".to_owned()),
+            };
+        }
+    }
+    record
+}
+
+fn say(record: &mut ToolHook, event: HookEvent, output: &HookOutput) {
+    record.outputs.push(output.summary(event));
+    match output {
+        HookOutput::Message(_) | HookOutput::Progress(_) => {}
+        HookOutput::UpdatedInput(value) => record.updated_input = Some(value.clone()),
+        HookOutput::PermissionResult(result) => record.permission_result = Some(result.clone()),
+        HookOutput::AdditionalContext(Value::Object(context)) => {
+            record.additional_context.push(Value::Object(context.clone()));
+        }
+        // The specification wants objects here.
+        HookOutput::AdditionalContext(context) => record.additional_context.push(json!({ "context": context })),
+        HookOutput::Stop { reason } => record.stop = Some(json!({ "reason": reason })),
+        HookOutput::UpdatedOutput(updated) => {
+            record.updated_output = Some(json!({ "content": updated.content, "structured": updated.structured }));
+        }
+    }
+}
+
+fn event_types(event: HookEvent) -> (EventType, EventType) {
+    match event {
+        HookEvent::PreToolUse => (EventType::PreHookStarted, EventType::PreHookCompleted),
+        HookEvent::PermissionRequest => {
+            (EventType::PermissionRequestHookStarted, EventType::PermissionRequestHookCompleted)
+        }
+        HookEvent::PermissionDecision => {
+            (EventType::PermissionDecisionHookStarted, EventType::PermissionDecisionHookCompleted)
+        }
+        HookEvent::PostToolUse => (EventType::PostHookStarted, EventType::PostHookCompleted),
+        HookEvent::PostToolUseFailure => (EventType::FailureHookStarted, EventType::FailureHookCompleted),
+        HookEvent::ResultPersistence => (EventType::PersistenceHookStarted, EventType::PersistenceHookCompleted),
+    }
+}

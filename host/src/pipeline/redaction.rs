@@ -1,0 +1,353 @@
+//! What stays out of everything that is stored or shown, gathered on the way of one call: the secrets that its requests
+//! carry, its sensitive arguments, and what the output contract keeps back. Only the executor gets the values.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::catalog::Tool;
+use crate::record::{AccessKind, Content, ErrorClass, EventType, Input, Refusal, ToolHook};
+use crate::secret::{REDACTED, Redactor, ReferenceKey, Secrets, Term};
+
+use super::Request;
+use super::journey::Journey;
+use super::map_result::Mapped;
+
+/// Idle for a tool that has nothing to keep back; then nothing here does anything.
+#[derive(Default)]
+pub(super) struct Redaction {
+    /// Whether there is anything to keep back.
+    active: bool,
+    redactor: Redactor,
+    terms: Vec<Term>,
+    secrets: Secrets,
+    /// Secrets that were granted, and are not set.
+    missing: Vec<String>,
+    /// Set where arguments are sensitive: then the references of inputs are concealed, too.
+    references: Option<ReferenceKey>,
+    /// All arguments are sensitive, and so is what the tool says while it runs.
+    whole: bool,
+    /// The guest received something that a secret was taken out of.
+    received: bool,
+    /// The places of the result where something was taken out.
+    places: BTreeSet<String>,
+    everything: bool,
+    /// A hook took something out of the result before it was stored.
+    hooked: bool,
+}
+
+impl Redaction {
+    /// `redaction_state` of the result, and of the decision to store it.
+    pub(super) fn state(&self) -> &'static str {
+        match (self.everything, self.hooked || self.found()) {
+            (true, _) => "full",
+            (false, true) => "partial",
+            (false, false) => "none",
+        }
+    }
+
+    fn found(&self) -> bool {
+        self.received || !self.places.is_empty()
+    }
+
+    /// Keeps that a hook took something out of the result before it was stored.
+    pub(super) fn hooked(&mut self) {
+        self.hooked = true;
+    }
+
+    pub(super) fn by_hook(&self) -> bool {
+        self.hooked
+    }
+
+    /// Keeps whether the guest received something that a secret was taken out of.
+    pub(super) fn received(&mut self, redacted: bool) {
+        self.received |= redacted;
+    }
+
+    /// Whether nothing of the tool's words may stand outside the result itself.
+    pub(super) fn is_silent(&self) -> bool {
+        self.whole
+    }
+
+    /// What the requests of this call may carry. For the executor only.
+    pub(super) fn secrets(&self) -> Secrets {
+        self.secrets.clone()
+    }
+
+    /// Ends a call that was granted a secret that nobody has set.
+    pub(super) fn check_secrets(&self) -> Result<(), Refusal> {
+        let Some(name) = self.missing.first() else { return Ok(()) };
+        let message = format!("the secret {name} is not set; set it with `hotcell secret set {name}`");
+        Err(Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", message))
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.active
+    }
+}
+
+/// Begins to keep back what `tool` wants kept back, now that it is known, and shortens what was recorded before.
+pub(super) fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusal> {
+    let (contract, profile) = (tool.contract(), tool.permission_profile());
+    let whole = profile.is_sensitive();
+    if whole || contract.has_sensitive_fields() {
+        let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+        journey.redaction.references = Some(key);
+        journey.redaction.whole = whole;
+    }
+    let secrets = if profile.wants(&AccessKind::Credential) { wanted(tool, &journey.request) } else { Vec::new() };
+    if journey.redaction.references.is_none() && secrets.is_empty() && !contract.redacts_output() {
+        return Ok(());
+    }
+    journey.redaction.active = true;
+    let found = journey.services.secrets.values(&secrets);
+    if let Ok(values) = &found {
+        let mut known = Vec::new();
+        for (name, value) in secrets.iter().zip(values) {
+            match value {
+                Some(value) => {
+                    journey.redaction.terms.push(Term::secret(name, value));
+                    known.push(((*name).to_owned(), value.clone()));
+                }
+                None => journey.redaction.missing.push((*name).to_owned()),
+            }
+        }
+        journey.redaction.secrets = Secrets::new(known);
+    }
+    rebuild(journey, tool);
+    let input = journey.request.input.clone();
+    journey.invocation.model_input = journey.shown(&input);
+    journey.invocation.model_input_ref = journey.reference(&input);
+    if journey.invocation.model_input != input.to_value() {
+        journey.invocation.model_input_text = None;
+    }
+    found.map(|_| ()).map_err(|error| {
+        let message = "the secret store cannot be read; `hotcell secret list` says why";
+        Refusal::new(ErrorClass::SetupRequired, "secret_store_unreadable", message).detail(format!("{error:#}"))
+    })
+}
+
+/// The secrets that the profile declares and that were granted: of no other does a call learn whether it is set.
+fn wanted<'a>(tool: &'a Tool, request: &Request) -> Vec<&'a str> {
+    let granted = |name: &&str| request.grants.secrets.iter().any(|grant| grant.name == *name);
+    tool.permission_profile().credential_refs.iter().map(String::as_str).filter(granted).collect()
+}
+
+fn rebuild(journey: &mut Journey<'_>, tool: &Tool) {
+    let redaction = &mut journey.redaction;
+    redaction.redactor = Redactor::new(&redaction.terms, tool.contract().redacted_patterns(), redaction.whole);
+    journey.trail.redact(redaction.redactor.clone());
+}
+
+impl Journey<'_> {
+    /// `input` as records, events, hooks and people may see it. What is sensitive in it is kept out of everything else
+    /// from now on.
+    pub(super) fn shown(&mut self, input: &Input) -> Value {
+        let mut value = input.to_value();
+        if self.redaction.is_idle() {
+            return value;
+        }
+        if let (Some(tool), true) = (self.tool.clone(), self.redaction.references.is_some()) {
+            let mut terms = Vec::new();
+            let mut hide = |_: &str, place: &mut Value| hide(place, &mut terms);
+            match &mut value {
+                // Nobody can say where in this the sensitive fields are.
+                value if input.value().is_err() => hide("", value),
+                Value::Object(fields) if self.redaction.whole => fields.values_mut().for_each(|field| hide("", field)),
+                value => tool.contract().each_sensitive(value, &mut hide),
+            }
+            self.keep_back(&tool, terms);
+        }
+        self.redaction.redactor.redact(&mut value);
+        value
+    }
+
+    /// `input` as somebody who is asked about it may see it.
+    pub(super) fn shown_input(&mut self, input: &Input) -> Input {
+        if self.redaction.is_idle() { input.clone() } else { Input::from_value(self.shown(input)) }
+    }
+
+    /// The reference of `input` for records and events.
+    pub(super) fn reference(&self, input: &Input) -> String {
+        self.concealed(input.reference())
+    }
+
+    /// A reference of an input, so that it says nothing of it.
+    pub(super) fn concealed(&self, reference: &str) -> String {
+        match &self.redaction.references {
+            Some(key) => key.conceal(reference),
+            None => reference.to_owned(),
+        }
+    }
+
+    /// What somebody made of a copy of `original` that showed `shown`: where they left it as it was, the values return.
+    pub(super) fn restored(updated: Value, shown: &Value, original: &Value) -> Value {
+        if updated == *shown {
+            return original.clone();
+        }
+        match (updated, shown, original) {
+            (Value::Object(updated), Value::Object(shown), Value::Object(original)) => {
+                let restore = |(name, value): (String, Value)| match (shown.get(&name), original.get(&name)) {
+                    (Some(shown), Some(original)) => {
+                        let value = Self::restored(value, shown, original);
+                        (name, value)
+                    }
+                    _ => (name, value),
+                };
+                Value::Object(updated.into_iter().map(restore).collect())
+            }
+            (Value::Array(updated), Value::Array(shown), Value::Array(original)) if updated.len() == shown.len() => {
+                let pairs = updated.into_iter().zip(shown.iter().zip(original));
+                Value::Array(pairs.map(|(value, (shown, original))| Self::restored(value, shown, original)).collect())
+            }
+            (updated, ..) => updated,
+        }
+    }
+
+    /// Takes out of `mapped` what must not be shown: of everything that a tool answers, once.
+    pub(super) fn redact(&mut self, mapped: &mut Mapped) {
+        let Some(tool) = self.tool.clone() else { return };
+        if self.redaction.is_idle() {
+            return;
+        }
+        if tool.contract().redacts_everything() && has_output(mapped) {
+            self.redaction.everything = true;
+            withhold(mapped);
+        }
+        let mut terms = Vec::new();
+        if let Some(structured) = &mut mapped.structured_content {
+            let places = &mut self.redaction.places;
+            tool.contract().each_redacted(structured, &mut |at, place| {
+                places.insert(format!("/structured_content{at}"));
+                hide(place, &mut terms);
+            });
+        }
+        self.keep_back(&tool, terms);
+        let redactor = &self.redaction.redactor;
+        let mut found = |place: String, found: bool| {
+            if found {
+                self.redaction.places.insert(place);
+            }
+        };
+        for (at, block) in mapped.content.iter_mut().enumerate() {
+            found(format!("/content/{at}"), redact_block(redactor, block));
+        }
+        if let Some(structured) = &mut mapped.structured_content {
+            found("/structured_content".to_owned(), redactor.redact(structured));
+        }
+        if let Some(summary) = &mut mapped.ui_facing_summary {
+            found("/ui_facing_summary".to_owned(), redactor.redact_text(summary));
+        }
+        if let Some(error) = &mut mapped.error {
+            found("/error".to_owned(), redact_error(redactor, error));
+        }
+    }
+
+    /// Says that something was taken out, and where, and never what.
+    pub(super) fn tell_redaction(&self) {
+        if self.redaction.everything || self.redaction.found() {
+            let data = json!({
+                "redaction_state": self.redaction.state(),
+                "places": self.redaction.places,
+                "responses": self.redaction.received,
+            });
+            self.trail.emit(EventType::ResultRedacted, data);
+        }
+    }
+
+    /// Takes what must not be shown out of the records that the call gathered beside its result.
+    pub(super) fn redact_records(&mut self) {
+        if self.redaction.is_idle() {
+            return;
+        }
+        let redactor = self.redaction.redactor.clone();
+        for decision in &mut self.decisions {
+            redactor.redact_text(&mut decision.reason.message);
+            decision.blocked_path.as_mut().map(|path| redactor.redact_text(path));
+            decision.updated_input.as_mut().map(|input| redactor.redact(input));
+            decision.suggested_updates.iter_mut().for_each(|update| _ = redactor.redact(update));
+            decision.content_blocks.iter_mut().for_each(|block| _ = redact_block(&redactor, block));
+        }
+        self.additional_context.iter_mut().for_each(|context| _ = redactor.redact(context));
+        for run in &mut self.hook_runs {
+            redact_hook(&redactor, run);
+        }
+        for mutation in &mut self.mutations {
+            redactor.redact_text(&mut mutation.reason);
+            mutation.changed_fields.iter_mut().for_each(|field| _ = redactor.redact_text(field));
+        }
+    }
+
+    /// From now on `terms` are kept back, too.
+    fn keep_back(&mut self, tool: &Tool, mut terms: Vec<Term>) {
+        terms.retain(|term| !self.redaction.terms.contains(term));
+        if !terms.is_empty() {
+            self.redaction.terms.append(&mut terms);
+            rebuild(self, tool);
+        }
+    }
+}
+
+/// Takes a value out of its place; all that it holds is gathered in `terms`.
+fn hide(place: &mut Value, terms: &mut Vec<Term>) {
+    gather(place, terms);
+    if !place.is_null() {
+        *place = Value::String(REDACTED.to_owned());
+    }
+}
+
+fn gather(value: &Value, terms: &mut Vec<Term>) {
+    match value {
+        // What was taken out before is no value.
+        Value::String(text) if text != REDACTED => terms.push(Term::sensitive(text)),
+        Value::Number(number) => terms.push(Term::sensitive(&number.to_string())),
+        Value::Array(items) => items.iter().for_each(|item| gather(item, terms)),
+        Value::Object(fields) => fields.values().for_each(|field| gather(field, terms)),
+        Value::String(_) | Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn has_output(mapped: &Mapped) -> bool {
+    !mapped.content.is_empty() || mapped.structured_content.is_some() || mapped.ui_facing_summary.is_some()
+}
+
+/// The contract lets nobody see anything: what is left is that there was something.
+fn withhold(mapped: &mut Mapped) {
+    let message = "the tool answered, and its contract keeps all of the answer back";
+    mapped.content.clear();
+    mapped.structured_content = None;
+    mapped.ui_facing_summary = None;
+    if mapped.error.is_none() {
+        mapped.error = Some(Refusal::new(ErrorClass::ResultRedacted, "redacted_by_contract", message));
+    }
+}
+
+fn redact_block(redactor: &Redactor, block: &mut Content) -> bool {
+    let mut fields = Value::Object(std::mem::take(&mut block.fields));
+    let found = redactor.redact(&mut fields);
+    if let Value::Object(fields) = fields {
+        block.fields = fields;
+    }
+    found | redactor.redact_text(&mut block.kind)
+}
+
+fn redact_hook(redactor: &Redactor, run: &mut ToolHook) {
+    run.outputs.iter_mut().for_each(|output| _ = redactor.redact(output));
+    run.additional_context.iter_mut().for_each(|context| _ = redactor.redact(context));
+    for value in [&mut run.updated_input, &mut run.stop, &mut run.updated_output].into_iter().flatten() {
+        redactor.redact(value);
+    }
+    run.error.as_mut().map(|error| redactor.redact_text(error));
+    if let Some(said) = &mut run.permission_result {
+        redactor.redact_text(&mut said.reason);
+    }
+    run.logs.iter_mut().for_each(|block| _ = redact_block(redactor, block));
+}
+
+fn redact_error(redactor: &Redactor, error: &mut Refusal) -> bool {
+    let mut found = redactor.redact_text(&mut error.message);
+    for text in [&mut error.detail, &mut error.guest_code].into_iter().flatten() {
+        found |= redactor.redact_text(text);
+    }
+    found | error.native_error_ref.as_mut().is_some_and(|native| redactor.redact(native))
+}

@@ -1,0 +1,60 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::record::{AccessKind, PermissionProfile, Refusal, WriteEffect};
+
+use super::{Capability, Grants, Limits};
+
+/// The world of one hook component, decided when it is configured and not by any call. Like a `Permit` it is made in
+/// this room alone; unlike one it stands for every run of that hook.
+#[derive(Debug)]
+pub struct HookPermit {
+    capability: Capability,
+    limits: Limits,
+}
+
+impl HookPermit {
+    /// What `grants` gives, to a hook: it has no profile of its own, because the owner who configures it is the one who
+    /// grants. `protected` are the folders that no grant may reach, `wall` is the time that one run may take. Refuses with
+    /// policy_blocked.
+    pub fn standing(grants: &Grants, protected: &[PathBuf], wall: Duration) -> Result<Self, Refusal> {
+        if let Some(refusal) = super::protect::reaches_own_state(grants, protected) {
+            return Err(refusal);
+        }
+        let mut profile = PermissionProfile::none("hook");
+        if !grants.read.is_empty() {
+            profile.access_kinds.push(AccessKind::FileRead);
+        }
+        if !grants.write.is_empty() {
+            profile.access_kinds.extend([AccessKind::FileRead, AccessKind::FileWrite]);
+            profile.write_effects = vec![WriteEffect::LocalPersistent];
+        }
+        profile.environment = grants.environment.iter().map(|(name, _)| name.clone()).collect();
+        let capability = Capability::effective(&profile, grants, &grants.denials());
+        Ok(Self { capability, limits: limits(wall) })
+    }
+
+    pub fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}
+
+/// A hook runs beside every call, so it gets much less than a tool. Its output may be as large as a tool's: a hook that
+/// rewrites an output must be able to hand it back.
+fn limits(wall: Duration) -> Limits {
+    Limits {
+        fuel: 20_000_000_000,
+        wall,
+        memory_bytes: 64 << 20,
+        table_elements: 20_000,
+        instances: 16,
+        handles: 64,
+        log_bytes: 16 << 10,
+        progress_updates: 1,
+        ..Limits::default()
+    }
+}

@@ -1,0 +1,170 @@
+//! Which rules are about a call, and why.
+
+use std::path::PathBuf;
+
+use crate::record::{AccessKind, Behavior, RiskLevel, RuleSource};
+
+use super::named::Named;
+use super::{Capability, Case, Denial, PathPattern, Rule, UrlPattern};
+
+/// One rule, as it was looked at for one call.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// The words of the rule, and where they stand.
+    pub rule: String,
+    pub behavior: Behavior,
+    pub source: RuleSource,
+    pub matched: bool,
+    /// What the call names, and the rule is about.
+    pub subject: Option<String>,
+    /// Why it matched, or the first reason why not.
+    pub why: String,
+    pub(super) names_tool: bool,
+    pub(super) reason: Option<String>,
+    pub(super) blocked: Option<PathBuf>,
+}
+
+/// What rules compare with: one call.
+pub(super) struct Call<'a> {
+    pub(super) case: &'a Case<'a>,
+    pub(super) risk: RiskLevel,
+    pub(super) named: &'a Named,
+    /// The world that the call could have at the most.
+    pub(super) wide: &'a Capability,
+}
+
+/// Why a part of a rule is not about the call.
+type Miss = String;
+
+impl Call<'_> {
+    pub(super) fn look(&self, rule: &Rule) -> Look {
+        let found = self.compare(rule);
+        let (subject, blocked, why) = match &found {
+            Ok(hit) => (hit.subject.clone(), hit.blocked.clone(), "every subject of the rule matches".to_owned()),
+            Err(miss) => (None, None, miss.clone()),
+        };
+        Look {
+            rule: rule.words.clone(),
+            behavior: rule.behavior,
+            source: rule.source,
+            matched: found.is_ok(),
+            subject,
+            why,
+            names_tool: rule.tool.is_some(),
+            reason: rule.reason.clone(),
+            blocked,
+        }
+    }
+
+    fn compare(&self, rule: &Rule) -> Result<Hit, Miss> {
+        let mut hit = Hit { subject: self.names(rule)?, blocked: None };
+        if let Some(pattern) = &rule.url {
+            hit.subject = Some(self.url(rule.behavior, pattern)?);
+        }
+        if let Some(pattern) = &rule.path {
+            let path = self.path(rule.behavior, pattern)?;
+            hit.subject = Some(path.display().to_string());
+            hit.blocked = (rule.behavior == Behavior::Deny).then_some(path);
+        }
+        Ok(hit)
+    }
+
+    /// Everything but paths and URLs, which a sandbox can close one by one. Answers the resource that matched.
+    fn names(&self, rule: &Rule) -> Result<Option<String>, Miss> {
+        names_match(rule, self.case)?;
+        if let Some(risk) = rule.risk.filter(|risk| self.risk < *risk) {
+            return Err(format!("the risk is {:?}, less than {risk:?}", self.risk).to_lowercase());
+        }
+        let Some(pattern) = &rule.resource else { return Ok(None) };
+        let found = some_or_all(rule.behavior, &self.named.resources, |resource| pattern.matches(resource));
+        found.cloned().map(Some).ok_or_else(|| "no argument names such a resource".to_owned())
+    }
+
+    fn url(&self, behavior: Behavior, pattern: &UrlPattern) -> Result<String, Miss> {
+        let certainly = behavior == Behavior::Allow;
+        if let Some(url) = some_or_all(behavior, &self.named.urls, |url| pattern.covers(url, certainly)) {
+            return Ok(url.as_str().to_owned());
+        }
+        // A tool that does not say what it is about could be about this.
+        let anywhere = self.named.urls.is_empty() && self.case.declared.profile.wants(&AccessKind::Network);
+        match behavior {
+            Behavior::Ask if anywhere => Ok("any URL".to_owned()),
+            _ => Err("no argument names such a URL".to_owned()),
+        }
+    }
+
+    fn path(&self, behavior: Behavior, pattern: &PathPattern) -> Result<PathBuf, Miss> {
+        if let Some(path) = some_or_all(behavior, &self.named.paths, |path| pattern.covers(&path.host)) {
+            return Ok(path.host.clone());
+        }
+        let mounts = &self.wide.mounts;
+        let open = match behavior {
+            _ if !self.named.paths.is_empty() => None,
+            // A tool that does not say what it is about could be about anything that it can reach.
+            Behavior::Ask => mounts.iter().find(|mount| pattern.reaches_into(&mount.host)),
+            Behavior::Allow => some_or_all(behavior, mounts, |mount| pattern.covers(&mount.host)),
+            // The sandbox keeps it closed, and the rest can go on.
+            Behavior::Deny | Behavior::Passthrough => None,
+        };
+        open.map(|mount| mount.host.clone()).ok_or_else(|| "nothing that the call names lies there".to_owned())
+    }
+}
+
+/// What matched.
+#[derive(Default)]
+struct Hit {
+    subject: Option<String>,
+    blocked: Option<PathBuf>,
+}
+
+/// For a denial or a question one subject is enough; an allowance has to cover them all.
+fn some_or_all<T>(behavior: Behavior, subjects: &[T], matches: impl Fn(&T) -> bool) -> Option<&T> {
+    match behavior {
+        Behavior::Allow => subjects.first().filter(|_| subjects.iter().all(matches)),
+        _ => subjects.iter().find(|subject| matches(subject)),
+    }
+}
+
+fn names_match(rule: &Rule, case: &Case<'_>) -> Result<(), Miss> {
+    let declared = &case.declared;
+    if let Some(pattern) = &rule.tool {
+        let qualified = format!("{}.{}", declared.namespace, declared.name);
+        let names = [qualified.as_str(), declared.tool_id, declared.name];
+        if !names.iter().any(|name| pattern.matches(name)) {
+            return Err(format!("the tool is {qualified}"));
+        }
+    }
+    if rule.namespace.as_ref().is_some_and(|pattern| !pattern.matches(declared.namespace)) {
+        return Err(format!("the namespace is {}", declared.namespace));
+    }
+    match rule.component.as_deref().filter(|component| **component != *case.subject.component) {
+        Some(_) => Err(format!("the component is {}", case.subject.component)),
+        None => Ok(()),
+    }
+}
+
+/// The places that rules close in the sandbox itself: what is denied, and what would have to be asked about but was not
+/// named, so that nobody is asked.
+pub(super) fn closed_places(call: &Call<'_>) -> (Vec<Denial>, Vec<UrlPattern>) {
+    let (mut paths, mut urls) = (Vec::new(), Vec::new());
+    for rule in call.case.policy.rules() {
+        let closes = match rule.behavior {
+            Behavior::Deny => true,
+            Behavior::Ask => call.compare(rule).is_err(),
+            Behavior::Allow | Behavior::Passthrough => false,
+        };
+        if !closes || call.names(rule).is_err() {
+            continue;
+        }
+        match (&rule.path, &rule.url) {
+            (Some(what), None) => paths.push(Denial { what: what.clone(), read: true }),
+            (None, Some(url)) => urls.push(url.clone()),
+            // A rule about both is about a place only where the URL is named.
+            (Some(what), Some(url)) if call.url(rule.behavior, url).is_ok() => {
+                paths.push(Denial { what: what.clone(), read: true });
+            }
+            _ => {}
+        }
+    }
+    (paths, urls)
+}

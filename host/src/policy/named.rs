@@ -1,0 +1,182 @@
+//! What the arguments of one call name: paths, URLs, resources. The tool says which arguments do; what they lead to is
+//! found out by the host.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use url::Url;
+
+use crate::record::{ErrorClass, Input, Refusal, SubjectField, SubjectKind};
+
+use super::place::canonical;
+use super::{Capability, Mount};
+
+/// What the arguments of one call name.
+#[derive(Debug, Default)]
+pub(super) struct Named {
+    pub(super) paths: Vec<NamedPath>,
+    pub(super) urls: Vec<Url>,
+    pub(super) resources: Vec<String>,
+}
+
+/// A path in an argument, and where it leads.
+#[derive(Debug)]
+pub(super) struct NamedPath {
+    /// As it was typed.
+    pub(super) typed: String,
+    /// As the guest would open it: absolute.
+    pub(super) guest: String,
+    /// Canonical as far as it exists, whether or not the guest can reach it.
+    pub(super) host: PathBuf,
+    /// The mount that the guest would open it through, by its place in the list.
+    pub(super) mount: Option<usize>,
+}
+
+/// Reads the arguments that `fields` speak of, and finds where the paths lead in the world of `capability`.
+pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capability) -> Result<Named, Refusal> {
+    let mut named = Named::default();
+    let Ok(value) = input.value() else { return Ok(named) };
+    for field in fields {
+        let mut found = Vec::new();
+        collect(value, field.pointer.trim_start_matches('/').split('/'), &mut found);
+        let given = found.iter().any(|value| !value.is_null());
+        for value in found.into_iter().filter(|value| !value.is_null()) {
+            let text = value.as_str().ok_or_else(|| unreadable(field, "is no text"))?;
+            named.add(field, text, capability)?;
+        }
+        if let (false, Some(default)) = (given, &field.default) {
+            named.add(field, default, capability)?;
+        }
+    }
+    Ok(named)
+}
+
+impl Named {
+    fn add(&mut self, field: &SubjectField, text: &str, capability: &Capability) -> Result<(), Refusal> {
+        match field.kind {
+            SubjectKind::Path => {
+                if text.is_empty() || text.contains('\0') {
+                    return Err(unreadable(field, "is no path"));
+                }
+                self.paths.push(locate(text, capability));
+            }
+            SubjectKind::Url => {
+                let url = Url::parse(text).ok().filter(Url::has_host);
+                self.urls.push(url.ok_or_else(|| unreadable(field, "is no URL with a host"))?);
+            }
+            SubjectKind::Resource => self.resources.push(text.to_owned()),
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(field: &SubjectField, what: &str) -> Refusal {
+    let message = format!("the argument {} {what}, so that nobody can tell what the call is about", field.pointer);
+    Refusal::new(ErrorClass::PermissionDenied, "subject_unreadable", message)
+}
+
+/// Every value that the steps of a pointer lead to.
+fn collect<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + Clone, found: &mut Vec<&'v Value>) {
+    let Some(step) = steps.next() else {
+        match value {
+            // An argument that is a list names each of its items.
+            Value::Array(items) => found.extend(items),
+            value => found.push(value),
+        }
+        return;
+    };
+    match value {
+        Value::Object(fields) => {
+            let name = step.replace("~1", "/").replace("~0", "~");
+            if let Some(inner) = fields.get(&name) {
+                collect(inner, steps, found);
+            }
+        }
+        Value::Array(items) if step == "*" => items.iter().for_each(|item| collect(item, steps.clone(), found)),
+        Value::Array(items) => {
+            if let Some(item) = step.parse::<usize>().ok().and_then(|at| items.get(at)) {
+                collect(item, steps, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Where `typed` leads: the mount as the guest would choose it, by whole names, and the host's own resolution below it.
+/// What cannot be resolved counts as out of reach, like what lies outside: a caller must not learn which it is.
+fn locate(typed: &str, capability: &Capability) -> NamedPath {
+    let guest = match typed.starts_with('/') {
+        true => typed.to_owned(),
+        false => format!("{}/{typed}", capability.cwd.as_deref().unwrap_or_default().trim_end_matches('/')),
+    };
+    let mount = mount_of(&guest, &capability.mounts);
+    let full = match mount.and_then(|at| capability.mounts.get(at)) {
+        Some(mount) => below(&guest, &mount.guest).map(|rest| mount.host.join(rest)).unwrap_or_default(),
+        None => PathBuf::from(&guest),
+    };
+    match canonical(&full) {
+        Ok(host) => NamedPath { typed: typed.to_owned(), host, guest, mount },
+        Err(_) => NamedPath { typed: typed.to_owned(), host: full, guest, mount: None },
+    }
+}
+
+/// The mount with the longest name that `guest` begins with.
+pub(super) fn mount_of(guest: &str, mounts: &[Mount]) -> Option<usize> {
+    let names = mounts.iter().enumerate().filter_map(|(at, mount)| {
+        below(guest, &mount.guest).map(|_| (Path::new(&mount.guest).components().count(), at))
+    });
+    names.max_by_key(|(length, _)| *length).map(|(_, at)| at)
+}
+
+/// `guest` from `folder`, if it begins with all the names of `folder`; `..` is not looked through.
+pub(super) fn below<'p>(guest: &'p str, folder: &str) -> Option<&'p Path> {
+    Path::new(guest).strip_prefix(folder).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn field(pointer: &str, kind: SubjectKind, default: Option<&str>) -> SubjectField {
+        SubjectField { pointer: pointer.to_owned(), kind, default: default.map(str::to_owned) }
+    }
+
+    fn world(mounts: &[(&str, &str)]) -> Capability {
+        let mount =
+            |(host, guest): &(&str, &str)| Mount { host: (*host).into(), guest: (*guest).to_owned(), writable: false };
+        Capability { mounts: mounts.iter().map(mount).collect(), ..Capability::default() }
+    }
+
+    #[test]
+    fn arguments_are_found_at_their_places_and_in_lists() {
+        let fields = [field("/a~1b/*/to", SubjectKind::Resource, None), field("/all", SubjectKind::Resource, None)];
+        let input = Input::from_value(json!({"a/b": [{"to": "x"}, {"to": "y"}, {}], "all": ["z", null]}));
+        let named = named(&fields, &input, &Capability::default()).unwrap();
+        assert_eq!(named.resources, ["x", "y", "z"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_and_what_is_absent_means_its_default() {
+        let refused = |kind, value: Value| {
+            let input = Input::from_value(json!({ "it": value }));
+            named(&[field("/it", kind, None)], &input, &Capability::default()).unwrap_err().code
+        };
+        assert_eq!(refused(SubjectKind::Url, json!("not a url")), "subject_unreadable");
+        assert_eq!(refused(SubjectKind::Url, json!("data:text/plain,x")), "subject_unreadable");
+        assert_eq!(refused(SubjectKind::Path, json!(7)), "subject_unreadable");
+        assert_eq!(refused(SubjectKind::Path, json!("a\0b")), "subject_unreadable");
+        let fields = [field("/it", SubjectKind::Resource, Some("here"))];
+        let absent = named(&fields, &Input::from_value(json!({})), &Capability::default()).unwrap();
+        assert_eq!(absent.resources, ["here"]);
+    }
+
+    #[test]
+    fn a_mount_is_chosen_by_whole_names_and_the_longest_wins() {
+        let mounts = world(&[("/w", "/w"), ("/out", "/w/out")]).mounts;
+        assert_eq!(mount_of("/w/a", &mounts), Some(0));
+        assert_eq!(mount_of("/w/out/a", &mounts), Some(1));
+        assert_eq!(mount_of("/w/out/../a", &mounts), Some(1), "as the guest's own library does");
+        assert_eq!(mount_of("/w-evil/a", &mounts), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! Narrowing the world of one call to what its own arguments name (ours alone; the specification knows no such thing).
+
+use std::path::{Path, PathBuf};
+
+use crate::record::{ErrorClass, Refusal};
+
+use super::named::{NamedPath, below};
+use super::{Capability, Mount};
+
+/// A call that names a place which it may not, or cannot safely, be given.
+pub(super) struct OutOfReach {
+    pub(super) refusal: Refusal,
+    pub(super) path: PathBuf,
+}
+
+/// `capability` with those folders only that `paths` name: a folder itself, or the folder that a file lies in. Rights stay
+/// as they were, and so do the names that the guest uses.
+pub(super) fn narrow(capability: &Capability, paths: &[NamedPath]) -> Result<Capability, OutOfReach> {
+    let mut narrowed = Capability { mounts: Vec::new(), ..capability.clone() };
+    for path in paths {
+        let refuse = |code, why: &str| OutOfReach {
+            refusal: Refusal::new(ErrorClass::PermissionDenied, code, format!("{} {why}", path.typed)),
+            path: path.host.clone(),
+        };
+        let mount = path.mount.and_then(|at| capability.mounts.get(at));
+        let Some(mount) = mount.filter(|mount| path.host.starts_with(&mount.host)) else {
+            let why = "leads outside of what was granted; --allow-read=DIR or --allow-write=DIR adds a folder";
+            return Err(refuse("path_not_granted", why));
+        };
+        if capability.denials.iter().any(|denial| denial.read && denial.what.covers(&path.host)) {
+            return Err(refuse("denied_by_rule", "is closed by a denial"));
+        }
+        match folder_of(path, mount) {
+            Folder::Found { host, guest } => admit(&mut narrowed.mounts, capability, mount, host, guest),
+            Folder::None => {}
+            Folder::Elsewhere => {
+                let why = "is a link to a file in another folder; name the file itself";
+                return Err(refuse("path_leads_elsewhere", why));
+            }
+        }
+    }
+    let denials = std::mem::take(&mut narrowed.denials);
+    narrowed.keep_denials(&denials);
+    Ok(narrowed)
+}
+
+enum Folder {
+    Found {
+        /// Canonical.
+        host: PathBuf,
+        /// As the arguments name it.
+        guest: PathBuf,
+    },
+    /// There is nothing that could be opened or made.
+    None,
+    /// The last name is a link out of the folder.
+    Elsewhere,
+}
+
+/// The folder that has to be there for `path` to be opened, or made.
+fn folder_of(path: &NamedPath, mount: &Mount) -> Folder {
+    let guest = Path::new(&path.guest);
+    if path.host.is_dir() {
+        return Folder::Found { host: path.host.clone(), guest: guest.to_owned() };
+    }
+    let mut ancestors = guest.ancestors().skip(1).take_while(|folder| folder.starts_with(&mount.guest));
+    let Some(parent) = ancestors.next() else { return Folder::None };
+    let exists = |guest: &Path| {
+        let rest = guest.strip_prefix(&mount.guest).ok()?;
+        std::fs::canonicalize(mount.host.join(rest)).ok().filter(|host| host.is_dir() && host.starts_with(&mount.host))
+    };
+    match exists(parent) {
+        Some(host) if !path.host.starts_with(&host) => Folder::Elsewhere,
+        Some(host) => Folder::Found { host, guest: parent.to_owned() },
+        // The tool may want to make the folders; there is nothing to look at for one that only reads.
+        None if mount.writable => match ancestors.find_map(|guest| Some((exists(guest)?, guest))) {
+            Some((host, guest)) => Folder::Found { host, guest: guest.to_owned() },
+            None => Folder::None,
+        },
+        None => Folder::None,
+    }
+}
+
+/// Mounts `host` under its own name and the one that the arguments have for it, as it is and tidied: the libraries of
+/// guests compare names as texts. With it come the grants that lie below it.
+fn admit(mounts: &mut Vec<Mount>, wide: &Capability, mount: &Mount, host: PathBuf, guest: PathBuf) {
+    let own = host.strip_prefix(&mount.host).map(|rest| Path::new(&mount.guest).join(rest));
+    let closed = |denial: &super::Denial| !denial.read && denial.what.covers(&host);
+    let writable = mount.writable && !wide.denials.iter().any(closed);
+    let typed = guest.to_str().map(str::to_owned);
+    let names = own.iter().chain([&guest]).filter_map(|name| name.to_str().map(tidy));
+    for name in names.chain(typed) {
+        let inner =
+            wide.mounts.iter().filter(|inner| below(&inner.guest, &name).is_some_and(|rest| rest != Path::new("")));
+        let inner: Vec<Mount> = inner.cloned().collect();
+        for added in [Mount { host: host.clone(), guest: name, writable }].into_iter().chain(inner) {
+            if !mounts.iter().any(|known| known.guest == added.guest) {
+                mounts.push(added);
+            }
+        }
+    }
+}
+
+/// Without a slash at the end, or a dot: the guest's library compares names as they are.
+fn tidy(name: &str) -> String {
+    let tidy: PathBuf = Path::new(name).components().collect();
+    tidy.to_string_lossy().into_owned()
+}

@@ -1,0 +1,141 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A block of IANA's special-purpose registries: first address, bits of the prefix, what it is for.
+type Block4 = (Ipv4Addr, u32, &'static str);
+type Block6 = (Ipv6Addr, u32, &'static str);
+
+/// IPv4: the registry's blocks that are not globally reachable, multicast, and what clouds answer at without routing it.
+const SPECIAL_4: [Block4; 17] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8, "this network"),
+    (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, "shared"),
+    (Ipv4Addr::new(127, 0, 0, 0), 8, "loopback"),
+    (Ipv4Addr::new(168, 63, 129, 16), 32, "cloud metadata"),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, "link-local"),
+    (Ipv4Addr::new(172, 16, 0, 0), 12, "private"),
+    (Ipv4Addr::new(192, 0, 0, 0), 24, "protocol assignments"),
+    (Ipv4Addr::new(192, 0, 2, 0), 24, "documentation"),
+    (Ipv4Addr::new(192, 88, 99, 0), 24, "6to4 relay"),
+    (Ipv4Addr::new(192, 168, 0, 0), 16, "private"),
+    (Ipv4Addr::new(198, 18, 0, 0), 15, "benchmarking"),
+    (Ipv4Addr::new(198, 51, 100, 0), 24, "documentation"),
+    (Ipv4Addr::new(203, 0, 113, 0), 24, "documentation"),
+    (Ipv4Addr::new(224, 0, 0, 0), 4, "multicast"),
+    (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved"),
+    (Ipv4Addr::new(255, 255, 255, 255), 32, "broadcast"),
+];
+
+/// IPv6: what is special. Outside of these blocks, only global unicast (`2000::/3`) is public.
+const SPECIAL_6: [Block6; 15] = [
+    (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
+    (Ipv6Addr::LOCALHOST, 128, "loopback"),
+    (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, "IPv4-mapped"),
+    (Ipv6Addr::UNSPECIFIED, 96, "IPv4-compatible"),
+    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, "local translation"),
+    (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64, "discard"),
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32, "Teredo"),
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "protocol assignments"),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, "documentation"),
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16, "6to4"),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, "documentation"),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, "private"),
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, "link-local"),
+    (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, "site-local"),
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
+];
+
+/// NAT64: a network without IPv4 answers with these for every IPv4 host.
+const TRANSLATED: Block6 = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96, "translated");
+const GLOBAL_UNICAST: Block6 = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3, "global unicast");
+
+/// What `address` is for, if it is not an ordinary public host's: nothing is sent there unless somebody named it.
+pub fn special(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(address) => special_4(address),
+        IpAddr::V6(address) => special_6(address),
+    }
+}
+
+fn special_4(address: Ipv4Addr) -> Option<&'static str> {
+    let bits = u32::from(address);
+    SPECIAL_4.iter().find(|(first, prefix, _)| (bits ^ u32::from(*first)) >> (32 - prefix) == 0).map(|block| block.2)
+}
+
+fn special_6(address: Ipv6Addr) -> Option<&'static str> {
+    if within(address, TRANSLATED) {
+        // What the translator will reach is the IPv4 address in the last four bytes.
+        let [.., a, b, c, d] = address.octets();
+        return special_4(Ipv4Addr::new(a, b, c, d));
+    }
+    let block = SPECIAL_6.iter().find(|block| within(address, **block)).map(|block| block.2);
+    block.or((!within(address, GLOBAL_UNICAST)).then_some("unassigned"))
+}
+
+fn within(address: Ipv6Addr, (first, prefix, _): Block6) -> bool {
+    (u128::from(address) ^ u128::from(first)) >> (128 - prefix) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::special;
+
+    fn of(address: &str) -> Option<&'static str> {
+        special(address.parse().unwrap())
+    }
+
+    #[test]
+    fn hosts_of_the_internet_are_public() {
+        let public = ["1.1.1.1", "8.8.8.8", "93.184.215.14", "100.63.255.255", "100.128.0.0", "172.15.255.255"];
+        let more = ["172.32.0.0", "192.0.1.0", "223.255.255.255", "2606:4700::1111", "2a00::1", "2001:200::1"];
+        assert!(public.iter().chain(&more).all(|address| of(address).is_none()));
+        assert_eq!(of("64:ff9b::808:808"), None);
+    }
+
+    #[test]
+    fn every_block_of_the_registries_is_special_to_its_last_address() {
+        let blocks = [
+            ("0.0.0.0", "0.255.255.255"),
+            ("10.0.0.0", "10.255.255.255"),
+            ("100.64.0.0", "100.127.255.255"),
+            ("127.0.0.0", "127.255.255.255"),
+            ("168.63.129.16", "168.63.129.16"),
+            ("169.254.0.0", "169.254.169.254"),
+            ("172.16.0.0", "172.31.255.255"),
+            ("192.0.0.0", "192.0.0.255"),
+            ("192.0.2.0", "192.0.2.255"),
+            ("192.88.99.0", "192.88.99.255"),
+            ("192.168.0.0", "192.168.255.255"),
+            ("198.18.0.0", "198.19.255.255"),
+            ("198.51.100.0", "198.51.100.255"),
+            ("203.0.113.0", "203.0.113.255"),
+            ("224.0.0.0", "239.255.255.255"),
+            ("240.0.0.0", "255.255.255.255"),
+            ("::", "::ffff:ffff"),
+            ("::1", "::1"),
+            ("::ffff:0:0", "::ffff:8.8.8.8"),
+            ("64:ff9b:1::", "64:ff9b:1:ffff:ffff:ffff:ffff:ffff"),
+            ("100::", "100::ffff:ffff:ffff:ffff"),
+            ("2001::", "2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("2002::", "2002:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("3fff::", "3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("5f00::", "5f00:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("fc00::", "fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("fec0::", "feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ];
+        for (first, last) in blocks {
+            assert!(of(first).is_some() && of(last).is_some(), "{first} to {last}");
+        }
+    }
+
+    #[test]
+    fn a_translated_address_is_judged_by_what_it_leads_to() {
+        assert_eq!(of("64:ff9b::7f00:1"), Some("loopback"));
+        assert_eq!(of("64:ff9b::a9fe:a9fe"), Some("link-local"));
+        assert_eq!(of("2002:7f00:1::"), Some("6to4"));
+        assert_eq!(of("2001:0:7f00:1::"), Some("Teredo"));
+        assert_eq!(of("fd00:ec2::254"), Some("private"));
+    }
+}

@@ -1,0 +1,310 @@
+//! What rules match with: words, paths and URLs. Compiled once.
+
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use globset::{GlobBuilder, GlobMatcher};
+use url::{Host, Url};
+
+use super::place::{canonical, rooted};
+
+/// A pattern for names and other words: `*` stands for anything.
+#[derive(Clone, Debug)]
+pub(super) struct WordPattern(GlobMatcher);
+
+impl WordPattern {
+    pub(super) fn compile(text: &str) -> anyhow::Result<Self> {
+        ensure!(!text.is_empty(), "an empty pattern matches nothing");
+        Ok(Self(glob(text, false)?))
+    }
+
+    pub(super) fn matches(&self, word: &str) -> bool {
+        self.0.is_match(word)
+    }
+}
+
+/// A place in the host's file system, and what is below it. Compared with canonical paths only.
+#[derive(Clone, Debug)]
+pub struct PathPattern {
+    text: String,
+    /// The part without wildcards, with its links followed as far as it exists.
+    prefix: PathBuf,
+    /// Below the prefix: which names. None: all of it, the prefix itself included.
+    below: Option<GlobMatcher>,
+}
+
+impl PartialEq for PathPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text && self.prefix == other.prefix
+    }
+}
+
+impl Eq for PathPattern {}
+
+impl PathPattern {
+    /// The pattern `text`, relative to `base`. `*` stays within one name, `**` goes through folders, and a pattern that
+    /// names a folder covers what is in it.
+    pub(super) fn compile(text: &str, base: &Path) -> anyhow::Result<Self> {
+        ensure!(!text.is_empty(), "an empty path matches nothing");
+        let full = rooted(text, base)?;
+        let mut literal = PathBuf::new();
+        let mut rest = PathBuf::new();
+        for component in full.components() {
+            let name = component.as_os_str().to_str().context("the path is not UTF-8")?;
+            let plain = rest.as_os_str().is_empty() && !name.contains(['*', '?', '[', '{']);
+            match component {
+                Component::ParentDir if !plain => bail!("`..` cannot stand behind a wildcard"),
+                _ if plain => literal.push(component),
+                _ => rest.push(component),
+            }
+        }
+        let rest = rest.to_str().unwrap_or_default();
+        let below = match rest {
+            "" | "**" => None,
+            rest => Some(glob(rest, true)?),
+        };
+        Ok(Self { text: text.to_owned(), prefix: canonical(&literal)?, below })
+    }
+
+    /// Exactly `folder` and what is below it; `folder` is canonical.
+    pub(super) fn below(folder: PathBuf) -> Self {
+        Self { text: folder.display().to_string(), prefix: folder, below: None }
+    }
+
+    /// The words of the pattern, or the place that it is about.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether `path`, which is canonical, is what the pattern names, or lies in it.
+    pub fn covers(&self, path: &Path) -> bool {
+        let Ok(rest) = path.strip_prefix(&self.prefix) else { return false };
+        match &self.below {
+            None => true,
+            Some(glob) => rest.ancestors().any(|part| !part.as_os_str().is_empty() && glob.is_match(part)),
+        }
+    }
+
+    /// Whether something that the pattern covers could lie in `folder`.
+    pub fn reaches_into(&self, folder: &Path) -> bool {
+        self.covers(folder)
+            || self.prefix.starts_with(folder)
+            || (self.below.is_some() && folder.starts_with(&self.prefix))
+    }
+
+    /// Whether everything that the pattern covers is still covered once `from` is moved to `to`. A folder that is moved
+    /// takes names along that the pattern may know by their depth only.
+    pub fn survives_move(&self, from: &Path, to: &Path) -> bool {
+        match &self.below {
+            None => true,
+            Some(_) if !from.starts_with(&self.prefix) => true,
+            Some(glob) => {
+                let anywhere = glob.glob().glob().strip_prefix("**/").is_some_and(|name| !name.contains('/'));
+                anywhere && to.starts_with(&self.prefix)
+            }
+        }
+    }
+
+    /// Where what the pattern covers begins.
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+}
+
+/// URLs: scheme, host, port and path, each compared on its own, so that nothing before an `@` is taken for a host.
+#[derive(Clone, Debug)]
+pub struct UrlPattern {
+    text: String,
+    scheme: Option<String>,
+    host: HostPattern,
+    port: Port,
+    path: Option<GlobMatcher>,
+}
+
+impl PartialEq for UrlPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for UrlPattern {}
+
+#[derive(Clone, Debug)]
+enum HostPattern {
+    Any,
+    Is(Host),
+    /// Ends in `.suffix`, and is not the suffix itself.
+    Below(String),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Port {
+    Any,
+    /// What the scheme of the URL implies.
+    Default,
+    Is(u16),
+}
+
+impl UrlPattern {
+    /// `[SCHEME://]HOST[:PORT][/PATH]`. `HOST` may be `*` or `*.suffix`; `PORT` may be `*`; a path covers what is below
+    /// it, and may hold wildcards.
+    pub(super) fn compile(text: &str) -> anyhow::Result<Self> {
+        let (scheme, rest) = match text.split_once("://") {
+            Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()).filter(|scheme| scheme != "*"), rest),
+            None => (None, text),
+        };
+        let (authority, path) = match rest.find('/') {
+            Some(at) => rest.split_at_checked(at).unwrap_or((rest, "")),
+            None => (rest, ""),
+        };
+        ensure!(!authority.contains(['@', '?', '#', '\\']), "a pattern has no user, no query and no fragment");
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, Some(port)),
+            _ => (authority, None),
+        };
+        let port = match port {
+            None => Port::Default,
+            Some("*") => Port::Any,
+            Some(port) => Port::Is(port.parse().with_context(|| format!("`{port}` is no port"))?),
+        };
+        let path = match path.trim_end_matches('/') {
+            "" | "/*" | "/**" => None,
+            path => Some(glob(path, true)?),
+        };
+        Ok(Self { text: text.to_owned(), scheme, host: host_pattern(host)?, port, path })
+    }
+
+    /// The words of the pattern.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the pattern covers `url`. `certainly` demands that every reading of the path is covered; otherwise one is
+    /// enough, so that a denial is not passed by writing `%61` for `a`.
+    pub fn covers(&self, url: &Url, certainly: bool) -> bool {
+        self.scheme.as_deref().is_none_or(|scheme| scheme == url.scheme())
+            && self.covers_host(url)
+            && match self.port {
+                Port::Any => true,
+                Port::Default => url.port().is_none(),
+                Port::Is(port) => url.port_or_known_default() == Some(port),
+            }
+            && self.covers_path(url, certainly)
+    }
+
+    fn covers_host(&self, url: &Url) -> bool {
+        let Some(host) = url.host() else { return false };
+        match &self.host {
+            HostPattern::Any => true,
+            HostPattern::Is(wanted) => plain(host.to_owned()) == *wanted,
+            HostPattern::Below(suffix) => {
+                let Host::Domain(name) = plain(host.to_owned()) else { return false };
+                name.strip_suffix(suffix.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+            }
+        }
+    }
+
+    fn covers_path(&self, url: &Url, certainly: bool) -> bool {
+        let Some(glob) = &self.path else { return true };
+        let decoded = percent_encoding::percent_decode_str(url.path()).decode_utf8_lossy();
+        let covered = |path: &str| Path::new(path).ancestors().any(|part| glob.is_match(part));
+        let readings = [covered(url.path()), covered(&decoded)];
+        if certainly { readings == [true, true] } else { readings != [false, false] }
+    }
+}
+
+fn host_pattern(text: &str) -> anyhow::Result<HostPattern> {
+    if text == "*" {
+        return Ok(HostPattern::Any);
+    }
+    if let Some(suffix) = text.strip_prefix("*.") {
+        return match plain(Host::parse(suffix).with_context(|| format!("`{suffix}` is no host"))?) {
+            Host::Domain(suffix) => Ok(HostPattern::Below(suffix)),
+            _ => bail!("`{text}`: an address has no names below it"),
+        };
+    }
+    Ok(HostPattern::Is(plain(Host::parse(text).with_context(|| format!("`{text}` is no host"))?)))
+}
+
+/// A name with a dot at its end is the same name.
+fn plain<S: AsRef<str>>(host: Host<S>) -> Host {
+    match host {
+        Host::Domain(name) => Host::Domain(name.as_ref().trim_end_matches('.').to_owned()),
+        Host::Ipv4(address) => Host::Ipv4(address),
+        Host::Ipv6(address) => Host::Ipv6(address),
+    }
+}
+
+fn glob(text: &str, path: bool) -> anyhow::Result<GlobMatcher> {
+    let mut builder = GlobBuilder::new(text);
+    builder.literal_separator(path).backslash_escape(true).empty_alternates(true);
+    Ok(builder.build().with_context(|| format!("`{text}` is no pattern"))?.compile_matcher())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> PathPattern {
+        PathPattern::compile(text, Path::new("/project")).unwrap()
+    }
+
+    #[test]
+    fn a_path_covers_itself_and_what_is_below_and_no_sibling() {
+        let pattern = path("src");
+        assert!(pattern.covers(Path::new("/project/src")) && pattern.covers(Path::new("/project/src/a/b")));
+        assert!(!pattern.covers(Path::new("/project/src-evil")) && !pattern.covers(Path::new("/project/SRC")));
+        let folder = std::fs::canonicalize(std::env::temp_dir()).unwrap();
+        let around = folder.join("..").join(folder.file_name().unwrap()).join("x/");
+        assert!(path(around.to_str().unwrap()).covers(&folder.join("x/a")), "`..` and a slash at the end");
+    }
+
+    #[test]
+    fn one_star_stays_within_a_name_and_two_go_through_folders() {
+        let names = path("/project/*.key");
+        assert!(names.covers(Path::new("/project/a.key")) && names.covers(Path::new("/project/a.key/b")));
+        assert!(!names.covers(Path::new("/project/sub/a.key")) && !names.covers(Path::new("/project")));
+        let deep = path("**/.env");
+        assert!(deep.covers(Path::new("/project/.env")) && deep.covers(Path::new("/project/a/b/.env")));
+        assert!(!deep.covers(Path::new("/elsewhere/.env")));
+        assert!(deep.reaches_into(Path::new("/project/a")) && deep.reaches_into(Path::new("/")));
+        assert!(!names.reaches_into(Path::new("/elsewhere")));
+    }
+
+    #[test]
+    fn a_pattern_that_cannot_be_meant_is_an_error() {
+        let wrong = ["", "a/*/../b", "[", "{a"];
+        assert!(wrong.iter().all(|text| PathPattern::compile(text, Path::new("/")).is_err()));
+        let wrong = ["https://u@host", "https://host:port", "https://", "*.1.2.3.4", "https://host?x"];
+        assert!(wrong.iter().all(|text| UrlPattern::compile(text).is_err()));
+    }
+
+    #[test]
+    fn a_url_is_compared_part_by_part() {
+        let covers =
+            |pattern: &str, url: &str| UrlPattern::compile(pattern).unwrap().covers(&Url::parse(url).unwrap(), false);
+        assert!(covers("https://api.example.com", "https://API.example.com./v1"));
+        assert!(!covers("https://api.example.com", "http://api.example.com/"), "another scheme");
+        assert!(!covers("https://api.example.com", "https://api.example.com:8443/"), "another port");
+        assert!(covers("https://api.example.com:8443", "https://api.example.com:8443/"));
+        assert!(covers("https://api.example.com:443", "https://api.example.com/"));
+        assert!(!covers("api.example.com", "https://api.example.com@evil.example/"), "a user is no host");
+        assert!(covers("evil.example", "https://api.example.com@evil.example/"));
+        assert!(
+            covers("*.example.com", "https://a.b.example.com/") && !covers("*.example.com", "https://example.com/")
+        );
+        assert!(!covers("*.example.com", "https://evilexample.com/"));
+        assert!(covers("*:*", "http://[::1]:9/") && covers("[::1]:*", "http://[0:0::1]:9/"));
+        assert!(covers("http://127.0.0.1", "http://0x7f.1/"), "one address, written in another way");
+    }
+
+    #[test]
+    fn a_url_path_covers_what_is_below_and_is_read_decoded_too() {
+        let pattern = UrlPattern::compile("https://h/admin").unwrap();
+        let covers = |url: &str, certainly| pattern.covers(&Url::parse(url).unwrap(), certainly);
+        assert!(covers("https://h/admin", true) && covers("https://h/admin/x?y", true));
+        assert!(!covers("https://h/administrator", false) && !covers("https://h/", false));
+        assert!(covers("https://h/%61dmin", false) && !covers("https://h/%61dmin", true));
+        assert!(covers("https://h/a/../admin", true));
+    }
+}

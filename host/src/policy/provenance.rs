@@ -1,0 +1,33 @@
+use std::path::Path;
+
+use crate::record::RuleSource;
+
+/// Where the words of a grant or a rule were said: it is recorded with every decision that they take part in.
+#[derive(Clone, Copy, Debug)]
+pub struct Provenance<'a> {
+    pub source: RuleSource,
+    /// The file that says so; relative paths start at its folder, others in the working directory.
+    pub file: Option<&'a Path>,
+}
+
+impl Provenance<'static> {
+    /// An option of the command line.
+    pub const COMMAND_LINE: Self = Self { source: RuleSource::CliArg, file: None };
+    /// Accepted while the session lasts.
+    pub const SESSION: Self = Self { source: RuleSource::Session, file: None };
+}
+
+impl Provenance<'_> {
+    /// Where relative paths start.
+    pub(super) fn base(&self) -> &Path {
+        self.file.and_then(Path::parent).unwrap_or(Path::new(""))
+    }
+
+    /// Words for records and messages: the option, or the entry of a file.
+    pub(super) fn words(&self, option: &str, entry: &str, spec: &str) -> String {
+        match self.file {
+            None => format!("{option}={spec}"),
+            Some(file) => format!("grants.{entry} {spec:?} in {}", file.display()),
+        }
+    }
+}

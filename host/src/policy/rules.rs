@@ -1,0 +1,162 @@
+use anyhow::{Context, ensure};
+
+use crate::record::{Behavior, Mode, RiskLevel, RuleSource};
+
+use super::pattern::WordPattern;
+use super::{PathPattern, Provenance, UrlPattern};
+
+/// What the layers of configuration decided, compiled once for many calls.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    pub mode: Mode,
+    rules: Vec<Rule>,
+}
+
+impl Policy {
+    pub fn new(mode: Mode, rules: Vec<Rule>) -> Self {
+        let mut policy = Self { mode, rules };
+        policy.rules.sort_by_key(|rule| rule.authority());
+        policy
+    }
+
+    /// Adds a rule: that of a session, say. A denial or a question of another rule is not weakened by it.
+    pub fn add(&mut self, rule: Rule) {
+        self.rules.push(rule);
+        self.rules.sort_by_key(|rule| rule.authority());
+    }
+
+    /// The rules, those of the highest authority first.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+}
+
+/// The words of a rule, as somebody wrote them. Every subject that is named must match.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RuleWords<'a> {
+    /// `allow`, `ask` or `deny`.
+    pub behavior: &'a str,
+    pub tool: Option<&'a str>,
+    pub namespace: Option<&'a str>,
+    /// `sha256:<hex>`: binds the rule to these very bytes, because a tool's name is its own claim.
+    pub component: Option<&'a str>,
+    pub path: Option<&'a str>,
+    pub url: Option<&'a str>,
+    pub resource: Option<&'a str>,
+    /// Tools of at least this risk.
+    pub risk: Option<&'a str>,
+    pub reason: Option<&'a str>,
+}
+
+/// A rule, compiled.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub(super) behavior: Behavior,
+    pub(super) source: RuleSource,
+    /// The words of the rule, for records.
+    pub(super) words: String,
+    pub(super) tool: Option<WordPattern>,
+    pub(super) namespace: Option<WordPattern>,
+    pub(super) component: Option<String>,
+    pub(super) path: Option<PathPattern>,
+    pub(super) url: Option<UrlPattern>,
+    pub(super) resource: Option<WordPattern>,
+    pub(super) risk: Option<RiskLevel>,
+    pub(super) reason: Option<String>,
+}
+
+impl Rule {
+    /// Compiles `words`. Fails on what is no behaviour, no risk, or no pattern, and says which.
+    pub fn compile(words: &RuleWords<'_>, said: &Provenance<'_>) -> anyhow::Result<Self> {
+        let behavior = match words.behavior {
+            "allow" => Behavior::Allow,
+            "ask" => Behavior::Ask,
+            "deny" => Behavior::Deny,
+            other => anyhow::bail!("behavior {other:?} is none of: allow, ask, deny"),
+        };
+        let word = |name: &str, text: Option<&str>| {
+            text.map(|text| WordPattern::compile(text).with_context(|| format!("{name} {text:?}"))).transpose()
+        };
+        let path = words.path.map(|text| PathPattern::compile(text, said.base()).context(format!("path {text:?}")));
+        let url = words.url.map(|text| UrlPattern::compile(text).with_context(|| format!("url {text:?}")));
+        let risk = words.risk.map(risk).transpose()?;
+        if let Some(digest) = words.component {
+            let hex = digest.strip_prefix("sha256:").unwrap_or_default();
+            ensure!(
+                hex.len() == 64 && hex.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f')),
+                "component {digest:?} is no sha256:<hex>"
+            );
+        }
+        Ok(Self {
+            behavior,
+            source: said.source,
+            words: describe(words, said),
+            tool: word("tool", words.tool)?,
+            namespace: word("namespace", words.namespace)?,
+            component: words.component.map(str::to_owned),
+            path: path.transpose()?,
+            url: url.transpose()?,
+            resource: word("resource", words.resource)?,
+            risk,
+            reason: words.reason.map(str::to_owned),
+        })
+    }
+
+    pub fn behavior(&self) -> Behavior {
+        self.behavior
+    }
+
+    pub fn source(&self) -> RuleSource {
+        self.source
+    }
+
+    /// The words of the rule, and where they stand.
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// Which of several rules that say the same is named as the one that decided.
+    fn authority(&self) -> u8 {
+        match self.source {
+            RuleSource::PolicySettings => 0,
+            RuleSource::UserSettings => 1,
+            RuleSource::LocalSettings => 2,
+            RuleSource::ProjectSettings => 3,
+            RuleSource::FlagSettings => 4,
+            RuleSource::CliArg => 5,
+            RuleSource::Command => 6,
+            RuleSource::Session => 7,
+        }
+    }
+}
+
+fn risk(word: &str) -> anyhow::Result<RiskLevel> {
+    match word {
+        "low" => Ok(RiskLevel::Low),
+        "medium" => Ok(RiskLevel::Medium),
+        "high" => Ok(RiskLevel::High),
+        "critical" => Ok(RiskLevel::Critical),
+        other => anyhow::bail!("risk {other:?} is none of: low, medium, high, critical"),
+    }
+}
+
+fn describe(words: &RuleWords<'_>, said: &Provenance<'_>) -> String {
+    let mut text = words.behavior.to_owned();
+    for (name, value) in [
+        ("tool", words.tool),
+        ("namespace", words.namespace),
+        ("component", words.component),
+        ("path", words.path),
+        ("url", words.url),
+        ("resource", words.resource),
+        ("risk", words.risk),
+    ] {
+        if let Some(value) = value {
+            text.push_str(&format!(" {name} {value:?}"));
+        }
+    }
+    if let Some(file) = said.file {
+        text.push_str(&format!(" in {}", file.display()));
+    }
+    text
+}

@@ -1,0 +1,151 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+use wasmtime_wasi_http::{Error, WasiBody};
+
+use super::Credentials;
+use super::credentials::BodyScrubber;
+use super::gate::Gate;
+
+/// A guest's body, framed anew: exactly the length that was declared, or chunks. Empty writes and trailers are not sent.
+pub(super) struct Outgoing {
+    body: WasiBody,
+    /// Bytes that are still to come, if the guest said how many there are.
+    left: Option<u64>,
+}
+
+impl Outgoing {
+    pub(super) fn new(body: WasiBody, declared: Option<u64>) -> Self {
+        let left = declared.or_else(|| body.size_hint().exact());
+        Self { body, left }
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        loop {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(frame) => frame?,
+                None if self.left.is_some_and(|left| left > 0) => {
+                    return Poll::Ready(Some(Err(Error::HttpRequestBodySize(None))));
+                }
+                None => return Poll::Ready(None),
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            if data.is_empty() {
+                continue;
+            }
+            if let Some(left) = self.left {
+                let Some(rest) = left.checked_sub(data.len() as u64) else {
+                    return Poll::Ready(Some(Err(Error::HttpRequestBodySize(None))));
+                };
+                self.left = Some(rest);
+            }
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == Some(0) && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// The body of a response, with an end to waiting for it. Trailers are dropped.
+pub(super) struct Answered {
+    body: Incoming,
+    gate: Arc<Gate>,
+    /// Between two pieces.
+    patience: Duration,
+    /// For all of it.
+    deadline: Instant,
+    alarm: Pin<Box<Sleep>>,
+    /// There in a call with secrets.
+    scrubber: Option<BodyScrubber>,
+}
+
+impl Answered {
+    pub(super) fn new(body: Incoming, gate: Arc<Gate>, patience: Duration, deadline: Instant) -> Self {
+        let scrubber = gate.credentials.as_ref().map(Credentials::scrub_body);
+        let alarm = Box::pin(tokio::time::sleep_until(deadline));
+        let mut answered = Self { body, gate, patience, deadline, alarm, scrubber };
+        answered.rearm();
+        answered
+    }
+
+    /// What of `data` the guest may see by now.
+    fn shown(&mut self, data: Bytes) -> Bytes {
+        match &mut self.scrubber {
+            Some(scrubber) => scrubber.push(&data).into(),
+            None => data,
+        }
+    }
+
+    /// What was held back, once there is no more.
+    fn rest(&mut self) -> Option<Bytes> {
+        let rest: Bytes = self.scrubber.take()?.finish().into();
+        (!rest.is_empty()).then_some(rest)
+    }
+
+    fn rearm(&mut self) {
+        let next = Instant::now().checked_add(self.patience).unwrap_or(self.deadline);
+        self.alarm.as_mut().reset(next.min(self.deadline));
+    }
+}
+
+impl Body for Answered {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        loop {
+            // Before the body: one that always has something to read must end, too.
+            if Instant::now() >= self.deadline {
+                return Poll::Ready(Some(Err(Error::HttpResponseTimeout)));
+            }
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.rearm();
+                    let Ok(data) = frame.into_data() else { continue };
+                    let data = self.shown(data);
+                    if !data.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(data))));
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    let otherwise = if error.is_incomplete_message() {
+                        Error::HttpResponseIncomplete
+                    } else {
+                        Error::HttpProtocolError
+                    };
+                    return Poll::Ready(Some(Err(self.gate.explain(otherwise))));
+                }
+                Poll::Ready(None) => return Poll::Ready(self.rest().map(|rest| Ok(Frame::data(rest)))),
+                Poll::Pending => {
+                    ready!(self.alarm.as_mut().poll(cx));
+                    return Poll::Ready(Some(Err(Error::ConnectionReadTimeout)));
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.scrubber.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.scrubber.is_some() { SizeHint::default() } else { self.body.size_hint() }
+    }
+}

@@ -1,0 +1,154 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use tokio::time::{Instant, timeout, timeout_at};
+use wasmtime_wasi_http::io::TokioIo;
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
+
+use super::body::{Answered, Outgoing};
+use super::connect::{self, Stream};
+use super::gate::Gate;
+use super::target::Target;
+use super::{Answer, Connection};
+
+/// Headers of a response; hyper keeps an index of so many.
+const RESPONSE_HEADERS_MAX: usize = 128;
+/// The least that hyper takes as a buffer, and so as a limit of a response's head.
+const BUFFER_BYTES_MIN: usize = 8 << 10;
+
+/// Sends a guest's request, if it may be sent, and waits for the head of the response. The connection that comes with it
+/// must be polled for as long as the body is read, and closes when it is dropped.
+pub(super) async fn send(gate: Arc<Gate>, request: Request<WasiBody>, options: RequestOptions) -> Answer {
+    let (parts, body) = request.into_parts();
+    let target = gate.admit(&parts)?;
+    let patience = Patience::new(&gate, options);
+    let answer = async {
+        let place = Arc::clone(&gate.connections).acquire_owned().await.map_err(|_| Error::ConnectionLimitReached)?;
+        let opening = timeout(patience.connect, connect::open(&gate, &target, patience.connect));
+        let stream = opening.await.map_err(|_| Error::ConnectionTimeout)?.map_err(|error| gate.explain(error))?;
+        let request = outgoing(&gate, &target, parts, body)?;
+        let (response, connection) = ask(&gate, stream, request, patience.first_byte).await?;
+        let connection: Connection = Box::new(async move {
+            let _place = place;
+            match connection {
+                Some(connection) => connection.await,
+                None => Ok(()),
+            }
+        });
+        Ok::<_, Error>((response, connection))
+    };
+    let (response, connection) =
+        timeout_at(patience.deadline, answer).await.map_err(|_| Error::HttpResponseTimeout)??;
+    let mut response = response;
+    if let Some(credentials) = &gate.credentials {
+        credentials.scrub_head(response.headers_mut())?;
+    }
+    let response =
+        response.map(|body| Answered::new(body, gate, patience.between_bytes, patience.deadline).boxed_unsync());
+    Ok((response, connection))
+}
+
+/// How long to wait for what: the guest's own wishes, where they are shorter than the limits.
+struct Patience {
+    connect: Duration,
+    first_byte: Duration,
+    between_bytes: Duration,
+    deadline: Instant,
+}
+
+impl Patience {
+    fn new(gate: &Gate, options: RequestOptions) -> Self {
+        let limits = gate.limits();
+        let shorter = |wish: Option<Duration>, limit: Duration| wish.map_or(limit, |wish| wish.min(limit));
+        let now = Instant::now();
+        Self {
+            connect: shorter(options.connect_timeout, limits.connect),
+            first_byte: shorter(options.first_byte_timeout, limits.first_byte),
+            between_bytes: shorter(options.between_bytes_timeout, limits.between_bytes),
+            deadline: now.checked_add(limits.total).unwrap_or(now),
+        }
+    }
+}
+
+/// The request as it is sent: in origin-form, with a `Host` and a framing that are hotcell's own, and with the secrets
+/// that were granted for where it goes.
+fn outgoing(gate: &Gate, target: &Target, parts: Parts, body: WasiBody) -> Result<Request<Outgoing>, Error> {
+    let mut headers = parts.headers;
+    let declared = declared_length(&headers)?;
+    headers.remove(CONTENT_LENGTH);
+    let authority = HeaderValue::from_str(&target.authority()).map_err(|_| Error::HttpRequestUriInvalid)?;
+    headers.insert(HOST, authority);
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    let mut path_and_query = target.path_and_query().to_owned();
+    if let Some(credentials) = &gate.credentials {
+        credentials.put_into(&target.origin, &mut headers, &mut path_and_query)?;
+    }
+    let mut request = Request::new(Outgoing::new(body, declared));
+    *request.method_mut() = target.method.clone();
+    *request.uri_mut() = path_and_query.parse().map_err(|_| Error::HttpRequestUriInvalid)?;
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+fn declared_length(headers: &HeaderMap) -> Result<Option<u64>, Error> {
+    let mut values = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let digits = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let length = value.to_str().ok().filter(digits).and_then(|text| text.parse().ok());
+    match (length, values.next()) {
+        (Some(length), None) => Ok(Some(length)),
+        _ => Err(Error::HttpRequestBodySize(None)),
+    }
+}
+
+type Driver = std::pin::Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
+/// Speaks HTTP/1.1 over `stream` until the head of the response is there.
+async fn ask(
+    gate: &Arc<Gate>,
+    stream: Box<dyn Stream>,
+    request: Request<Outgoing>,
+    patience: Duration,
+) -> Result<(Response<Incoming>, Option<Driver>), Error> {
+    let head = usize::try_from(gate.limits().header_bytes).unwrap_or(usize::MAX).max(BUFFER_BYTES_MIN);
+    let mut http = http1::Builder::new();
+    http.max_buf_size(head).max_headers(RESPONSE_HEADERS_MAX);
+    let (mut sender, connection) = http.handshake(TokioIo::new(stream)).await.map_err(|error| failed(gate, &error))?;
+    let explaining = Arc::clone(gate);
+    let mut driver: Driver = Box::pin(async move { connection.await.map_err(|error| failed(&explaining, &error)) });
+    let answer = async {
+        let mut sending = std::pin::pin!(sender.send_request(request));
+        tokio::select! {
+            biased;
+            response = &mut sending => Ok::<_, Error>((response.map_err(|error| failed(gate, &error))?, Some(driver))),
+            ended = &mut driver => {
+                ended?;
+                // The connection is over: the response is there, or it will never be.
+                Ok((sending.await.map_err(|error| failed(gate, &error))?, None))
+            }
+        }
+    };
+    let (response, driver) = timeout(patience, answer).await.map_err(|_| Error::HttpResponseTimeout)??;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(Error::HttpUpgradeFailed);
+    }
+    Ok((response, driver))
+}
+
+fn failed(gate: &Gate, error: &hyper::Error) -> Error {
+    let otherwise = match error {
+        error if error.is_parse_too_large() => Error::HttpResponseHeaderSectionSize(Some(gate.limits().header_bytes)),
+        error if error.is_parse() => Error::HttpProtocolError,
+        error if error.is_incomplete_message() => Error::HttpResponseIncomplete,
+        error if error.is_user() => Error::HttpRequestBodySize(None),
+        error if error.is_canceled() || error.is_closed() => Error::ConnectionTerminated,
+        _ => Error::HttpProtocolError,
+    };
+    gate.explain(otherwise)
+}

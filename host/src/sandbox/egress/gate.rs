@@ -1,0 +1,223 @@
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::request::Parts;
+use tokio::sync::Semaphore;
+use wasmtime_wasi_http::Error;
+
+use crate::executor::{Observer, SandboxDenial};
+use crate::policy::network::{self, HostName, NotAllowed};
+use crate::policy::{Network, NetworkLimits};
+use crate::record::{ErrorClass, Metered, NetworkUsage, Refusal};
+
+use super::target::Target;
+use super::{Credentials, Uplink, headers};
+
+/// Denials of one call that are recorded one by one; a guest can cause many more.
+const DENIALS_RECORDED_MAX: u64 = 32;
+/// Characters of what a guest wanted to reach, in records.
+const TARGET_CHARS_MAX: usize = 300;
+
+/// What stands between one call and the network: what it may send, what it has used, what it was denied.
+pub(in crate::sandbox) struct Gate {
+    network: Network,
+    pub(super) credentials: Option<Credentials>,
+    limits: NetworkLimits,
+    pub(super) uplink: Arc<Uplink>,
+    pub(super) connections: Arc<Semaphore>,
+    observer: Arc<dyn Observer>,
+    requests: AtomicU64,
+    pub(super) sent: AtomicU64,
+    pub(super) received: AtomicU64,
+    /// A limit that was met is recorded once.
+    limited: AtomicBool,
+    denials: AtomicU64,
+    last: Mutex<Option<Denied>>,
+}
+
+/// What a call was denied. The guest was told, and may have gone on.
+#[derive(Clone, Debug)]
+pub(in crate::sandbox) struct Denied {
+    class: ErrorClass,
+    code: &'static str,
+    message: String,
+}
+
+impl Gate {
+    pub(in crate::sandbox) fn new(
+        network: Network,
+        credentials: Option<Credentials>,
+        limits: NetworkLimits,
+        uplink: Arc<Uplink>,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let connections = usize::try_from(limits.connections).unwrap_or(1).min(Semaphore::MAX_PERMITS);
+        Self {
+            network,
+            credentials,
+            limits,
+            uplink,
+            connections: Arc::new(Semaphore::new(connections)),
+            observer,
+            requests: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            limited: AtomicBool::new(false),
+            denials: AtomicU64::new(0),
+            last: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn limits(&self) -> &NetworkLimits {
+        &self.limits
+    }
+
+    /// What was used; nothing if the guest sent no request.
+    pub(in crate::sandbox) fn usage(&self) -> Option<NetworkUsage> {
+        let metered = |meter: &AtomicU64, limit| Metered { used: meter.load(Ordering::Relaxed), limit };
+        let requests = metered(&self.requests, self.limits.requests);
+        (requests.used > 0).then(|| NetworkUsage {
+            requests,
+            sent_bytes: metered(&self.sent, self.limits.sent_bytes),
+            received_bytes: metered(&self.received, self.limits.received_bytes),
+            connections_limit: u64::from(self.limits.connections),
+        })
+    }
+
+    /// Whether a secret was taken out of what the guest received.
+    pub(in crate::sandbox) fn redacted(&self) -> bool {
+        self.credentials.as_ref().is_some_and(Credentials::found)
+    }
+
+    /// What was denied last.
+    pub(in crate::sandbox) fn denied(&self) -> Option<Denied> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counts a request, and decides on it before anything is looked up or sent.
+    pub(super) fn admit(&self, parts: &Parts) -> Result<Target, Error> {
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests {
+            let what = format!("more than {} requests in one call", self.limits.requests);
+            return Err(self.over(
+                ErrorClass::RateLimited,
+                "network_request_limit",
+                &what,
+                Error::ConnectionLimitReached,
+            ));
+        }
+        let target = Target::of(parts).map_err(|rule| {
+            let shown = format!("{} {}", parts.method, parts.uri);
+            self.deny(&shown, "malformed", "network_request_refused", rule, "");
+            Error::HttpRequestDenied
+        })?;
+        if let Some(name) = headers::credential(&parts.headers) {
+            let rule = format!("a tool sends no `{name}` header of its own");
+            self.deny(&shown(&target), "credential", "network_request_refused", &rule, "");
+            return Err(Error::HttpRequestDenied);
+        }
+        self.network.check(&target.request()).map_err(|reason| self.not_allowed(&target, &reason, None))?;
+        Ok(target)
+    }
+
+    /// Decides on the addresses that the host of `target` turned out to have: all of them, or none is used.
+    pub(super) fn vet(&self, target: &Target, addresses: &[IpAddr]) -> Result<(), Error> {
+        for address in addresses {
+            let checked = self.network.check_address(&target.request(), *address);
+            checked.map_err(|reason| self.not_allowed(target, &reason, Some(*address)))?;
+            if self.is_own(SocketAddr::new(*address, target.origin.port)) {
+                return Err(self.own(target));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a connection that turned out to lead back to this machine, where this process listens on all addresses.
+    pub(super) fn vet_route(&self, target: &Target, from: SocketAddr, to: SocketAddr) -> Result<(), Error> {
+        let listens = self.uplink.own_addresses.iter().any(|own| own.ip().is_unspecified() && own.port() == to.port());
+        if listens && from.ip() == to.ip() { Err(self.own(target)) } else { Ok(()) }
+    }
+
+    fn is_own(&self, address: SocketAddr) -> bool {
+        self.uplink.own_addresses.iter().any(|own| {
+            let everywhere = own.ip().is_unspecified() && address.ip().is_loopback();
+            own.port() == address.port() && (own.ip() == address.ip() || everywhere)
+        })
+    }
+
+    fn own(&self, target: &Target) -> Error {
+        self.deny(&shown(target), "own address", "network_denied", "hotcell itself listens there", "");
+        Error::DestinationIpProhibited
+    }
+
+    fn not_allowed(&self, target: &Target, reason: &NotAllowed, address: Option<IpAddr>) -> Error {
+        let purpose = match (&address, &target.origin.host) {
+            (Some(address), _) | (None, HostName::Address(address)) => network::special(*address),
+            (None, HostName::Name(_)) => None,
+        };
+        let class = purpose.map_or("public".to_owned(), |purpose| format!("{purpose} address"));
+        let origin = &target.origin;
+        let (hint, error) = match (reason.code, address) {
+            ("special_address", Some(address)) => {
+                let named = network::Origin { host: HostName::Address(address), ..origin.clone() };
+                (format!("; --allow-net={named} beside it would allow that"), Error::DestinationIpProhibited)
+            }
+            ("denied_by_rule", Some(_)) => (String::new(), Error::DestinationIpProhibited),
+            ("denied_by_rule", None) => (String::new(), Error::HttpRequestDenied),
+            _ => (
+                format!("; --allow-net={origin} would allow it, for a tool that declares it"),
+                Error::HttpRequestDenied,
+            ),
+        };
+        self.deny(&shown(target), &class, "network_denied", &reason.rule, &hint);
+        error
+    }
+
+    fn deny(&self, target: &str, class: &str, code: &'static str, rule: &str, hint: &str) {
+        let target = printable(target);
+        let message = format!("the sandbox did not let the tool send {target}: {rule}{hint}");
+        self.record(class, target, rule, Denied { class: ErrorClass::SandboxViolation, code, message });
+    }
+
+    /// A limit on all requests of the call was met.
+    pub(super) fn over(&self, class: ErrorClass, code: &'static str, what: &str, error: Error) -> Error {
+        if !self.limited.swap(true, Ordering::Relaxed) {
+            let message = format!("the tool is over a limit of the network: {what}");
+            self.record("limit", what.to_owned(), code, Denied { class, code, message });
+        }
+        error
+    }
+
+    fn record(&self, target_class: &str, target: String, rule: &str, denied: Denied) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(denied);
+        if self.denials.fetch_add(1, Ordering::Relaxed) < DENIALS_RECORDED_MAX {
+            self.observer.denied(SandboxDenial {
+                capability: "network",
+                target,
+                target_class: target_class.to_owned(),
+                rule: rule.to_owned(),
+            });
+        }
+    }
+}
+
+impl Denied {
+    /// The verdict on a call that failed after it was denied something: `failure` is what it said of itself.
+    pub(in crate::sandbox) fn verdict(self, failure: &Refusal) -> Refusal {
+        let message = format!("{}. The tool says: {}", self.message, failure.message);
+        let refusal = Refusal::new(self.class, self.code, message);
+        match &failure.detail {
+            Some(detail) => refusal.detail(detail.clone()),
+            None => refusal,
+        }
+    }
+}
+
+/// Method and origin: the path may hold what nobody should read in a record.
+fn shown(target: &Target) -> String {
+    format!("{} {}", target.method, target.origin)
+}
+
+fn printable(text: &str) -> String {
+    text.chars().take(TARGET_CHARS_MAX).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '_' }).collect()
+}

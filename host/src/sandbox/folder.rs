@@ -1,0 +1,87 @@
+//! Opening a mount: the very folder that was decided on, whatever its path has come to lead to since.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+/// A folder that is open, and a path by which it can be opened again for as long as this lives.
+pub(super) struct OpenFolder {
+    /// Open, so that `path` leads to it.
+    _folder: OwnedFd,
+    path: PathBuf,
+}
+
+impl OpenFolder {
+    /// Opens `host`, which is canonical, without following a link: a guest that may write elsewhere could have put one in
+    /// its way after it was looked at.
+    pub(super) fn open(host: &Path) -> io::Result<Self> {
+        let folder = no_links(host)?;
+        let path = if cfg!(target_os = "linux") {
+            PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+        } else {
+            // Other systems have no such name for a folder: between this line and its use the path could change.
+            host.to_owned()
+        };
+        Ok(Self { _folder: folder, path })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn no_links(host: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::{ResolveFlags, openat2};
+    match openat2(
+        CWD,
+        host,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS,
+    ) {
+        // An old kernel, or a container that forbids what it does not know.
+        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => step_by_step(host),
+        opened => Ok(opened?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn no_links(host: &Path) -> io::Result<OwnedFd> {
+    step_by_step(host)
+}
+
+/// Opens one folder after the other, and none of them through a link.
+fn step_by_step(host: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut folder = rustix::fs::open("/", flags, Mode::empty())?;
+    for component in host.components() {
+        match component {
+            Component::RootDir => {}
+            Component::Normal(name) => folder = rustix::fs::openat(&folder, name, flags, Mode::empty())?,
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_anywhere_in_the_path_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(dir.path()).unwrap();
+        std::fs::create_dir_all(root.join("real/inner")).unwrap();
+        std::os::unix::fs::symlink(root.join("real"), root.join("link")).unwrap();
+        for open in [no_links, step_by_step] {
+            assert!(open(&root.join("real/inner")).is_ok());
+            assert!(open(&root.join("link")).is_err(), "the last name");
+            assert!(open(&root.join("link/inner")).is_err(), "a name on the way");
+            assert!(open(&root.join("missing")).is_err());
+        }
+    }
+}

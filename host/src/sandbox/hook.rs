@@ -1,0 +1,260 @@
+//! Hook components: the world `hook`, run with the machinery of tools and with a world and limits of their own. Each
+//! event gets a fresh store.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use wasmtime::component::{Component, InstancePre, Linker};
+
+use crate::executor::Cancellation;
+use crate::hook::{Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, UpdatedOutput};
+use crate::policy::{Capability, HookPermit, Limits};
+use crate::record::{Behavior, Content, ErrorClass, HookEvent, Input, PermissionResult, Refusal};
+
+use super::bindings::hook::HookPre;
+use super::bindings::hook::exports::hotcell::tool::hook_handler as wit;
+use super::cache::Entry;
+use super::call;
+use super::component::{deserialize, invalid, map};
+use super::engine::Engine;
+use super::state::State;
+use super::{Sandbox, compile, filesystem, import, never};
+
+const HANDLER: &str = "hotcell:tool/hook-handler@0.2.0";
+
+/// What was found out about a hook component when it was first loaded. Kept beside its compiled code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Description {
+    /// What the hook calls itself: a claim, for people.
+    id: String,
+    events: Vec<HookEvent>,
+}
+
+/// A hook component, compiled and linked, with the world that every run of it gets.
+pub struct SandboxedHook {
+    sandbox: Arc<Sandbox>,
+    /// As the host's owner names it.
+    id: String,
+    component: HookPre<State>,
+    description: Description,
+    permit: HookPermit,
+}
+
+impl SandboxedHook {
+    /// Loads the component `bytes` as the hook `id`: from the cache on disk, or by compiling it in a child process. Every
+    /// run of it gets what `permit` gives, and nothing else.
+    pub async fn load(sandbox: &Arc<Sandbox>, id: &str, bytes: &[u8], permit: HookPermit) -> Result<Self, Refusal> {
+        let engine = &sandbox.engine;
+        // Apart from the entry that the same bytes would have as a tool: what was found out about them differs.
+        let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
+        let entry: Option<Entry<Description>> = sandbox.cache.as_ref().and_then(|cache| cache.read(&name));
+        let (component, description) = match entry {
+            Some(entry) => {
+                let component = link(engine, &map(engine, entry.code_file())?)?;
+                (component, entry.into_description())
+            }
+            None => {
+                compile::refuse_what_is_no_component(bytes)?;
+                let compiled = sandbox.compiler.compile(bytes).await?;
+                let component = link(engine, &deserialize(engine, &compiled)?)?;
+                let _place = sandbox.checks.acquire().await;
+                let description = examine(engine, &component, &permit.limits().for_checks()).await?;
+                if let Some(cache) = &sandbox.cache {
+                    // What cannot be kept is compiled again next time.
+                    let _ = cache.write(&name, &description, &compiled);
+                }
+                (component, description)
+            }
+        };
+        Ok(Self { sandbox: Arc::clone(sandbox), id: id.to_owned(), component, description, permit })
+    }
+
+    /// What the hook calls itself.
+    pub fn claimed_id(&self) -> &str {
+        &self.description.id
+    }
+
+    async fn run(&self, call: wit::HookCall) -> HookAnswer {
+        let _place = self.sandbox.checks.acquire().await;
+        let limits = self.permit.limits();
+        let engine = &self.sandbox.engine;
+        let cancellation = never();
+        let mut store = match call::offline(engine, self.permit.capability(), limits, &cancellation) {
+            Ok(store) => store,
+            Err(error) => return Err(format!("what the hook was granted cannot be opened: {error:#}")).into(),
+        };
+        let result = {
+            let _running = engine.running();
+            let work = async {
+                let guest = self.component.instantiate_async(&mut store).await?;
+                guest.hotcell_tool_hook_handler().call_handle(&mut store, &call).await
+            };
+            call::bounded(work, limits.wall, &cancellation, None).await
+        };
+        let outputs = match result {
+            Ok(Ok(outputs)) => accept(outputs, limits.output_bytes),
+            Ok(Err(why)) => Err(call::cut(why, call::MESSAGE_CHARS_MAX)),
+            Err(error) => {
+                let refusal = call::verdict(&error, &store, limits);
+                Err([Some(refusal.message), refusal.detail].into_iter().flatten().collect::<Vec<_>>().join(": "))
+            }
+        };
+        HookAnswer { outputs, logs: store.into_data().logs.into_content() }
+    }
+}
+
+impl Hook for SandboxedHook {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn events(&self) -> &[HookEvent] {
+        &self.description.events
+    }
+
+    fn handle<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a> {
+        Box::pin(self.run(lowered(call)))
+    }
+}
+
+/// A linker of its own: what a tool may import is not a hook's to have.
+fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    filesystem::add_to_linker(&mut linker)?;
+    import::add_log_to_linker(&mut linker)?;
+    Ok(linker)
+}
+
+fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusal> {
+    let kind = component.component_type();
+    if !kind.exports(engine.wasmtime()).any(|(name, _)| name == HANDLER) {
+        return Err(invalid("not_a_hook", format!("the component is no hook: it does not export {HANDLER}")));
+    }
+    let linker = linker(engine.wasmtime()).map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+    let instance: InstancePre<State> = linker.instantiate_pre(component).map_err(|error| {
+        let message = format!("the hook asks for what no hook gets: {error:#}");
+        Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)
+    })?;
+    HookPre::new(instance).map_err(|error| {
+        invalid("contract_mismatch", format!("the component does not follow hotcell:tool@0.2.0: {error:#}"))
+    })
+}
+
+/// Asks the hook twice what it is, in an empty world.
+async fn examine(engine: &Engine, component: &HookPre<State>, limits: &Limits) -> Result<Description, Refusal> {
+    let first = describe(engine, component, limits).await?;
+    if first != describe(engine, component, limits).await? {
+        return Err(invalid("description_changes", "the hook describes itself differently each time".to_owned()));
+    }
+    if first.events.is_empty() {
+        return Err(invalid("description_invalid", "the hook wants to hear of no event".to_owned()));
+    }
+    Ok(first)
+}
+
+async fn describe(engine: &Engine, component: &HookPre<State>, limits: &Limits) -> Result<Description, Refusal> {
+    let cancellation: Cancellation = never();
+    let mut store = call::offline(engine, &Capability::default(), limits, &cancellation)
+        .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+    let result = {
+        let _running = engine.running();
+        let work = async {
+            let guest = component.instantiate_async(&mut store).await?;
+            guest.hotcell_tool_hook_handler().call_describe(&mut store).await
+        };
+        call::bounded(work, limits.wall, &cancellation, None).await
+    };
+    let said = result.map_err(|error| call::verdict(&error, &store, limits))?;
+    let events = HookEvent::ALL.into_iter().filter(|event| said.events.contains(&event_of(*event))).collect();
+    Ok(Description { id: call::plain(&said.id), events })
+}
+
+fn event_of(event: HookEvent) -> wit::HookEvent {
+    match event {
+        HookEvent::PreToolUse => wit::HookEvent::PreToolUse,
+        HookEvent::PostToolUse => wit::HookEvent::PostToolUse,
+        HookEvent::PostToolUseFailure => wit::HookEvent::PostToolUseFailure,
+        HookEvent::PermissionRequest => wit::HookEvent::PermissionRequest,
+        HookEvent::PermissionDecision => wit::HookEvent::PermissionDecision,
+        HookEvent::ResultPersistence => wit::HookEvent::ResultPersistence,
+    }
+}
+
+fn lowered(call: &HookCall) -> wit::HookCall {
+    let context = json!({
+        "permission_profile": call.permission_profile,
+        "actor_ref": call.actor_ref,
+        "decision": call.decision,
+        "result": call.result,
+    });
+    wit::HookCall {
+        event: event_of(call.event),
+        invocation_id: call.invocation_id.to_string(),
+        tool_id: call.tool_id.clone(),
+        input: call.input.to_string(),
+        context: context.to_string(),
+    }
+}
+
+/// What a hook said, as the host reads it. One part that cannot be read makes all of it a failure: half of what a guard
+/// wanted is not what it wanted.
+fn accept(outputs: Vec<wit::HookOutput>, bytes_max: u64) -> Result<Vec<HookOutput>, String> {
+    let bytes = outputs.iter().map(size).fold(0, u64::saturating_add);
+    if bytes > bytes_max {
+        return Err(format!("the hook answered {bytes} bytes; {bytes_max} are allowed"));
+    }
+    outputs.into_iter().map(lifted).collect()
+}
+
+fn lifted(output: wit::HookOutput) -> Result<HookOutput, String> {
+    Ok(match output {
+        wit::HookOutput::Message(text) => HookOutput::Message(text),
+        wit::HookOutput::Progress(wit::HookProgress { message, percent }) => {
+            HookOutput::Progress(HookProgress { message, percent })
+        }
+        wit::HookOutput::UpdatedInput(text) => HookOutput::UpdatedInput(parsed("updated_input", text)?),
+        wit::HookOutput::PermissionResult(wit::PermissionResult { behavior, reason }) => {
+            HookOutput::PermissionResult(PermissionResult { behavior: behavior_of(behavior), reason })
+        }
+        wit::HookOutput::AdditionalContext(text) => HookOutput::AdditionalContext(parsed("additional_context", text)?),
+        wit::HookOutput::Stop(reason) => HookOutput::Stop { reason },
+        wit::HookOutput::UpdatedOutput(wit::ToolOutput { content, structured }) => {
+            let content = parsed("updated_output", content)?;
+            let content: Vec<Content> =
+                serde_json::from_value(content).map_err(|error| format!("updated_output is no output: {error}"))?;
+            let structured = structured.map(|text| parsed("updated_output", text)).transpose()?;
+            HookOutput::UpdatedOutput(UpdatedOutput { content, structured })
+        }
+    })
+}
+
+fn behavior_of(behavior: wit::Behavior) -> Behavior {
+    match behavior {
+        wit::Behavior::Allow => Behavior::Allow,
+        wit::Behavior::Ask => Behavior::Ask,
+        wit::Behavior::Deny => Behavior::Deny,
+        wit::Behavior::Passthrough => Behavior::Passthrough,
+    }
+}
+
+/// JSON of a hook, read as strictly as a caller's: a name that stands twice means two things.
+fn parsed(what: &str, text: String) -> Result<Value, String> {
+    Input::from_text(text).value().cloned().map_err(|error| format!("{what} is not JSON: {error}"))
+}
+
+fn size(output: &wit::HookOutput) -> u64 {
+    let bytes = match output {
+        wit::HookOutput::Message(text)
+        | wit::HookOutput::UpdatedInput(text)
+        | wit::HookOutput::AdditionalContext(text)
+        | wit::HookOutput::Stop(text) => text.len(),
+        wit::HookOutput::Progress(progress) => progress.message.len(),
+        wit::HookOutput::PermissionResult(result) => result.reason.len(),
+        wit::HookOutput::UpdatedOutput(output) => {
+            output.content.len() + output.structured.as_ref().map_or(0, String::len)
+        }
+    };
+    bytes as u64
+}

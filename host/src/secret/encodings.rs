@@ -1,0 +1,122 @@
+//! The forms in which a value may come back: as it is, and as programs commonly write it.
+
+use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER};
+
+/// Characters that percent-encoding leaves alone, beside letters and digits, as different programs have it: RFC 3986,
+/// `encodeURIComponent`, Python's `quote`, forms, and nothing at all.
+const UNRESERVED: [&[u8]; 5] = [b"-._~", b"-._~!'()*", b"-._~/", b"-._*", b""];
+
+/// Characters that writers of JSON escape beyond those that they must.
+const JSON_ESCAPED: [&str; 5] = ["", "/", "<>&", "<>&'", "/<>&'"];
+
+/// All forms of `value` that differ, without regard to the case of ASCII letters: whoever searches ignores it, so that
+/// upper and lower case hex and escapes need no form of their own.
+pub(super) fn forms(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut forms = vec![value.to_vec(), value.iter().rev().copied().collect(), HEXLOWER.encode(value).into_bytes()];
+    for encoding in [&BASE64_NOPAD, &BASE64URL_NOPAD] {
+        forms.extend((0..3).map(|before| aligned(value, before, |bytes| encoding.encode(bytes))));
+    }
+    for kept in UNRESERVED {
+        forms.push(percent(value, kept, false));
+        forms.push(percent(value, kept, true));
+    }
+    // Every byte, also letters and digits.
+    forms.push(value.iter().flat_map(|byte| format!("%{byte:02x}").into_bytes()).collect());
+    if let Ok(text) = std::str::from_utf8(value) {
+        for escaped in JSON_ESCAPED {
+            forms.push(json(text, escaped, false));
+            forms.push(json(text, escaped, true));
+        }
+    }
+    forms.sort_unstable();
+    forms.dedup();
+    forms
+}
+
+/// Base64 of `value` where `before` bytes come before it: without the characters that its neighbours share.
+fn aligned(value: &[u8], before: usize, encode: impl Fn(&[u8]) -> String) -> Vec<u8> {
+    let padded: Vec<u8> = std::iter::repeat_n(0, before).chain(value.iter().copied()).collect();
+    let mut text = encode(&padded).into_bytes();
+    if !padded.len().is_multiple_of(3) {
+        text.pop();
+    }
+    let shared = if before > 0 { before + 1 } else { 0 };
+    text.split_off(shared.min(text.len()))
+}
+
+fn percent(value: &[u8], kept: &[u8], plus: bool) -> Vec<u8> {
+    let mut text = Vec::with_capacity(value.len() * 3);
+    for byte in value {
+        match byte {
+            b' ' if plus => text.push(b'+'),
+            byte if byte.is_ascii_alphanumeric() || kept.contains(byte) => text.push(*byte),
+            byte => text.extend(format!("%{byte:02x}").into_bytes()),
+        }
+    }
+    text
+}
+
+/// As it stands in a JSON string that also escapes `escaped`, and everything but ASCII where `ascii` is set.
+fn json(value: &str, escaped: &str, ascii: bool) -> Vec<u8> {
+    let mut text = String::with_capacity(value.len() * 2);
+    for c in value.chars() {
+        match c {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '/' if escaped.contains('/') => text.push_str("\\/"),
+            c if c.is_control() || escaped.contains(c) || (ascii && !c.is_ascii()) => {
+                let mut units = [0; 2];
+                c.encode_utf16(&mut units).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+            }
+            c => text.push(c),
+        }
+    }
+    text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::forms;
+
+    /// Whether `text` holds a form of `value`, case aside.
+    fn holds(text: &str, value: &str) -> bool {
+        let text = text.to_ascii_lowercase();
+        forms(value.as_bytes()).iter().any(|form| text.contains(&String::from_utf8_lossy(form).to_ascii_lowercase()))
+    }
+
+    #[test]
+    fn base64_is_found_wherever_the_value_stands_in_it() {
+        for value in ["12345678", "123456789", "s3cr3t/+?><-value", "caf\u{e9}-\u{1f600}-secret"] {
+            for before in ["", "a", "ab", "user:", "abcd"] {
+                for after in ["", "z", "zy", "zyx"] {
+                    let plain = format!("{before}{value}{after}");
+                    for encoded in [
+                        data_encoding::BASE64.encode(plain.as_bytes()),
+                        data_encoding::BASE64URL.encode(plain.as_bytes()),
+                        data_encoding::HEXUPPER.encode(plain.as_bytes()),
+                    ] {
+                        assert!(holds(&encoded, value), "{plain}: {encoded}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn percent_and_json_escapes_are_found_as_programs_write_them() {
+        let value = "a b/c\"d~e*f'<\u{e9}";
+        for written in [
+            "a%20b%2Fc%22d~e%2Af%27%3C%C3%A9",
+            "a%20b%2Fc%22d~e*f'%3C%C3%A9",
+            "a%20b/c%22d~e%2Af%27%3C%C3%A9",
+            "a+b%2Fc%22d%7Ee*f%27%3C%C3%A9",
+            "%61%20%62%2f%63%22%64%7e%65%2a%66%27%3c%c3%a9",
+            "a b/c\\\"d~e*f'<\u{e9}",
+            "a b\\/c\\\"d~e*f'<\u{e9}",
+            "a b/c\\\"d~e*f\\u0027\\u003c\\u00e9",
+        ] {
+            assert!(holds(written, value), "{written}");
+        }
+        assert!(!holds("something else entirely", value));
+    }
+}

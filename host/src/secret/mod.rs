@@ -1,0 +1,21 @@
+//! SECRETS. Values that a tool's requests may carry and that nothing else may show: where they are kept, the type that
+//! holds them, and what takes them out of everything that is stored or shown.
+//!
+//! A value is in four places: sealed on disk, in a [`SecretValue`], in a request that the sandbox's egress sends to the
+//! origin that was granted, and in the automaton of the [`Redactor`] that looks for it.
+
+mod encodings;
+pub mod private_file;
+mod redactor;
+mod reference;
+mod scrubber;
+mod seal;
+mod store;
+mod value;
+
+pub use redactor::{REDACTED, Redactor, Term};
+pub use reference::ReferenceKey;
+pub use scrubber::{ScrubStream, Scrubber};
+pub use seal::SealingKey;
+pub use store::{SecretEntry, SecretStore, VALUE_BYTES_MAX};
+pub use value::{SecretValue, Secrets};

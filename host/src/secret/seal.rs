@@ -1,0 +1,77 @@
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use zeroize::Zeroizing;
+
+use super::private_file;
+
+/// Bytes of the nonce that comes before what is sealed: random, and long enough never to meet again.
+const NONCE_BYTES: usize = 24;
+
+/// Seals bytes that must not be read from disk: XChaCha20-Poly1305 with a key in a file of its owner alone.
+#[derive(Clone)]
+pub struct SealingKey(XChaCha20Poly1305);
+
+impl SealingKey {
+    /// The key in `path`; it is made if it is not there.
+    pub fn read_or_make(path: &Path) -> anyhow::Result<Self> {
+        private_file::read_or_make_key(path).map(|key| Self::new(&key))
+    }
+
+    /// The key in `path`, if there is one.
+    pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
+        Ok(private_file::read_key(path)?.map(|key| Self::new(&key)))
+    }
+
+    fn new(key: &[u8; private_file::KEY_BYTES]) -> Self {
+        Self(XChaCha20Poly1305::new(key.into()))
+    }
+
+    /// Seals `plain` for `purpose`: what was sealed for one purpose opens for no other.
+    pub fn seal(&self, purpose: &str, plain: &[u8]) -> anyhow::Result<Vec<u8>> {
+        let mut nonce = [0; NONCE_BYTES];
+        rustix::rand::getrandom(&mut nonce[..], rustix::rand::GetRandomFlags::empty()).context("make a nonce")?;
+        let sealed = self.0.encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: purpose.as_bytes() });
+        let Ok(sealed) = sealed else { bail!("too much to seal at once") };
+        Ok([&nonce[..], &sealed].concat())
+    }
+
+    /// What was sealed for `purpose`; an error if one byte of it, the key or the purpose is another.
+    pub fn open(&self, purpose: &str, sealed: &[u8]) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+        let parts = sealed.split_first_chunk::<NONCE_BYTES>();
+        let plain = parts.and_then(|(nonce, sealed)| {
+            self.0.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: purpose.as_bytes() }).ok()
+        });
+        plain.map(Zeroizing::new).context("damaged, or sealed with another key")
+    }
+}
+
+impl fmt::Debug for SealingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealingKey")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SealingKey;
+
+    #[test]
+    fn what_is_sealed_opens_with_the_same_key_for_the_same_purpose_only() {
+        let key = SealingKey::new(&[7; 32]);
+        let sealed = key.seal("a", b"plain").unwrap();
+        assert_eq!(key.open("a", &sealed).unwrap().as_slice(), b"plain");
+        assert!(key.open("b", &sealed).is_err());
+        assert!(SealingKey::new(&[8; 32]).open("a", &sealed).is_err());
+        assert_ne!(sealed, key.seal("a", b"plain").unwrap(), "never the same bytes twice");
+        for at in 0..sealed.len() {
+            let mut tampered = sealed.clone();
+            tampered[at] ^= 1;
+            assert!(key.open("a", &tampered).is_err(), "byte {at}");
+            assert!(key.open("a", &sealed[..at]).is_err(), "cut at {at}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+use std::fmt;
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+/// The value of one secret. It prints nothing of itself, cannot be serialised or compared, and is wiped from memory
+/// with its last copy.
+#[derive(Clone)]
+pub struct SecretValue(Arc<Zeroizing<String>>);
+
+impl SecretValue {
+    pub fn new(value: String) -> Self {
+        Self(Arc::new(Zeroizing::new(value)))
+    }
+
+    /// The value itself. Whoever calls this answers for where it goes.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretValue")
+    }
+}
+
+/// The secrets that one call may use, by name. Empty for most calls, and then it costs nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Secrets(Option<Arc<[(String, SecretValue)]>>);
+
+impl Secrets {
+    pub fn new(values: Vec<(String, SecretValue)>) -> Self {
+        Self((!values.is_empty()).then(|| values.into()))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&SecretValue> {
+        self.iter().find_map(|(known, value)| (known == name).then_some(value))
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
+        self.0.iter().flat_map(|values| values.iter()).map(|(name, value)| (name.as_str(), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SecretValue, Secrets};
+
+    #[test]
+    fn a_value_is_not_in_what_is_printed_for_debugging() {
+        let secrets = Secrets::new(vec![("API_KEY".to_owned(), SecretValue::new("hunter2hunter2".to_owned()))]);
+        let printed = format!("{secrets:?} {secrets:#?}");
+        assert!(printed.contains("API_KEY") && !printed.contains("hunter2"));
+        assert_eq!(secrets.get("API_KEY").unwrap().expose(), "hunter2hunter2");
+        assert!(secrets.get("api_key").is_none());
+    }
+}

@@ -1,0 +1,241 @@
+use serde_json::json;
+
+use super::{Place, ended, error, passed};
+use crate::cli::interrupts::wait_until;
+use crate::support::check_record;
+
+#[test]
+fn a_call_that_is_approved_from_another_process_runs_in_its_own() {
+    let place = Place::new();
+    let (child, id) = place.waiting("one", &["--record"]);
+    assert_eq!(place.list(&[]), [(id.clone(), "pending".to_owned())]);
+    assert!(place.lines().is_empty(), "nothing runs before it is approved");
+    let said = place.run(&["approvals", "approve", &id, "--feedback", "this once"]).exits(0);
+    assert_eq!(said.stderr, format!("{id}: approved; the process that asked runs it\n"));
+    let record = ended(child).exits(0).json();
+    assert_eq!(place.lines(), ["one"]);
+    assert_eq!(record["invocation"]["invocation_id"], id);
+    assert_eq!(
+        passed(&record),
+        ["selected", "arguments_ready", "awaiting_approval", "approved", "running", "succeeded"]
+    );
+    let decisions = record["decisions"].as_array().unwrap();
+    assert_eq!(decisions.iter().map(|d| &d["behavior"]).collect::<Vec<_>>(), ["ask", "allow"]);
+    assert_eq!(decisions[1]["accept_feedback"], "this once");
+    assert_eq!(decisions[1]["reason"]["channel"], "command");
+    assert_eq!(record["result"]["additional_context"], json!([{"approver_feedback": "this once"}]));
+    assert!(place.list(&[]).is_empty());
+    let shown = place.show(&id);
+    assert_eq!(shown["result"], record["result"], "the stored result is the one that was given");
+    assert_eq!(shown["events"], record["events"]);
+}
+
+#[test]
+fn a_call_that_is_denied_ends_with_the_note_and_runs_nothing() {
+    let place = Place::new();
+    let (child, id) = place.waiting("one", &["--record"]);
+    place.run(&["approvals", "deny", &id, "--feedback", "not on a friday"]).exits(0);
+    let record = ended(child).exits(3).json();
+    assert_eq!(error(&record), ("approval_rejected", "approval_rejected"));
+    assert!(record["result"]["error"]["message"].as_str().unwrap().contains("not on a friday"));
+    assert_eq!(record["result"]["status"], "rejected");
+    assert_eq!(passed(&record).last(), Some(&"denied"));
+    assert_eq!(record["decisions"][1]["behavior"], "deny");
+    place.run(&["approvals", "approve", &id]).exits(3);
+    assert!(place.lines().is_empty());
+}
+
+#[test]
+fn an_edit_is_what_runs_and_the_record_says_who_changed_what() {
+    let place = Place::new();
+    let (child, id) = place.waiting("asked", &["--record"]);
+    place.run(&["approvals", "approve", &id, "--edit", &place.input("edited")]).exits(0);
+    let record = ended(child).exits(0).json();
+    assert_eq!(place.lines(), ["edited"]);
+    let (invocation, answer) = (&record["invocation"], &record["decisions"][1]);
+    assert_eq!(answer["user_modified"], true);
+    assert_eq!(answer["updated_input"], invocation["call_input"]);
+    assert_eq!(invocation["permission_input"]["text"], "asked\n");
+    let mutation = &record["result"]["input_mutations"][0];
+    assert_eq!(mutation["source_type"], "permission_prompt");
+    assert_eq!(mutation["changed_fields"], json!(["/text"]));
+    assert_eq!(mutation["from_input_ref"], invocation["permission_input_ref"]);
+    assert_eq!(mutation["to_input_ref"], invocation["call_input_ref"]);
+    assert_eq!(invocation["model_input"]["text"], "asked\n", "what the model said stays what it said");
+}
+
+#[test]
+fn an_edit_that_changes_nothing_is_none() {
+    let place = Place::new();
+    let (child, id) = place.waiting("same", &["--record"]);
+    let reordered = json!({ "text": "same\n", "path": place.file() }).to_string();
+    place.run(&["approvals", "approve", &id, "--edit", &reordered]).exits(0);
+    let record = ended(child).exits(0).json();
+    assert_eq!(record["decisions"][1]["user_modified"], false);
+    assert!(record["result"].get("input_mutations").is_none());
+    assert_eq!(record["invocation"]["call_input_ref"], record["invocation"]["model_input_ref"]);
+}
+
+#[test]
+fn an_edit_that_breaks_the_schema_runs_nothing() {
+    let place = Place::new();
+    place.run(&["approvals", "approve", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--edit", "{"]).exits(2);
+    let (child, id) = place.waiting("one", &["--record"]);
+    place.run(&["approvals", "approve", &id, "--edit", "{\"path\": 7}"]).exits(3);
+    let record = ended(child).exits(3).json();
+    assert_eq!(error(&record), ("approval_rejected", "edit_invalid"));
+    assert!(place.lines().is_empty());
+}
+
+#[test]
+fn a_question_that_nobody_answers_in_time_is_a_no() {
+    let place = Place::new();
+    let ran = place.call("one", &["--record", "--approval-timeout=300ms"]).run().exits(3);
+    let record = ran.json();
+    assert_eq!(error(&record), ("approval_rejected", "approval_expired"));
+    assert_eq!(passed(&record).last(), Some(&"denied"));
+    let id = record["invocation"]["invocation_id"].as_str().unwrap();
+    assert_eq!(place.state(id), "expired");
+    let late = place.run(&["approvals", "approve", id]).exits(3);
+    assert!(late.stderr.contains("it is expired"), "{}", late.stderr);
+    assert!(place.lines().is_empty());
+}
+
+#[test]
+fn a_call_that_is_stopped_while_it_waits_ends_and_cannot_be_approved() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for (signal, reason) in [(Signal::INT, "user_interruption"), (Signal::TERM, "runtime_shutdown")] {
+        let place = Place::new();
+        let (child, id) = place.waiting("one", &["--record"]);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let record = ended(child).exits(5).json();
+        assert_eq!(passed(&record).last(), Some(&"canceled"));
+        let requested =
+            record["events"].as_array().unwrap().iter().find(|e| e["event_type"] == "tool.invocation.cancel_requested");
+        assert_eq!(requested.unwrap()["data"]["abort_reason"], reason);
+        assert_eq!(place.state(&id), "withdrawn");
+        place.run(&["approvals", "approve", &id]).exits(3);
+        assert!(place.lines().is_empty());
+    }
+}
+
+#[test]
+fn of_ten_who_approve_at_once_one_does() {
+    let place = Place::new();
+    // Once with a process that waits for the answer, once without.
+    for attended in [true, false] {
+        let (child, id) = place.waiting("one", &[]);
+        let child = if attended {
+            Some(child)
+        } else {
+            super::kill(child);
+            None
+        };
+        let before = place.lines().len();
+        let answers: Vec<_> = (0..10).map(|_| place.hotcell(&["approvals", "approve", &id]).spawn()).collect();
+        let codes: Vec<_> = answers.into_iter().map(|child| ended(child).code).collect();
+        assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
+        assert!(codes.iter().all(|code| matches!(code, Some(0 | 3))), "{codes:?}");
+        if let Some(child) = child {
+            ended(child).exits(0);
+        }
+        assert_eq!(place.lines().len(), before + 1);
+        let shown = place.show(&id);
+        assert_eq!(shown["state"], "done");
+        let answers = shown["decisions"].as_array().unwrap().iter().filter(|d| d["behavior"] == "allow").count();
+        assert_eq!(answers, 1);
+    }
+}
+
+#[test]
+fn nobody_approves_their_own_call_and_denying_it_is_fine() {
+    let place = Place::new();
+    let (child, id) = super::waiting(place.call("one", &["--record"]).env("HOTCELL_ACTOR", "agent:7"));
+    let own = place.hotcell(&["approvals", "approve", &id]).env("HOTCELL_ACTOR", "agent:7").run().exits(3);
+    assert!(own.stderr.contains("agent:7 called"), "{}", own.stderr);
+    assert_eq!(place.state(&id), "pending");
+    place.hotcell(&["approvals", "deny", &id]).env("HOTCELL_ACTOR", "agent:7").run().exits(0);
+    let record = ended(child).exits(3).json();
+    assert_eq!(record["invocation"]["actor_ref"], "agent:7");
+
+    let (child, id) = super::waiting(place.call("two", &[]).env("HOTCELL_ACTOR", "agent:7"));
+    place.hotcell(&["approvals", "approve", &id]).env("HOTCELL_ACTOR", "somebody:else").run().exits(0);
+    ended(child).exits(0);
+    assert_eq!(place.lines(), ["two"]);
+}
+
+#[test]
+fn what_was_never_asked_about_cannot_be_answered() {
+    let place = Place::new();
+    place.run(&["approvals", "approve", "01ARZ3NDEKTSV4RRFFQ69G5FAV"]).exits(2);
+    assert!(!place.home.join("journal").exists(), "asking about nothing makes nothing");
+    for id in ["../../etc/passwd", "", "a\0b", "%2f", "01ARZ3NDEKTSV4RRFFQ69G5FAV'; DROP TABLE approvals; --"] {
+        let arguments = ["approvals", "show", id];
+        if !id.contains('\0') {
+            place.run(&arguments).exits(2);
+        }
+    }
+    assert!(place.list(&[]).is_empty());
+}
+
+#[test]
+fn a_call_that_nobody_has_to_approve_does_not_open_the_journal() {
+    let place = Place::new();
+    place.run(&["call", &super::guest("probe#echo"), "{}"]).exits(0);
+    assert!(!place.home.join("journal").exists());
+}
+
+#[test]
+fn a_waiting_call_does_not_keep_others_from_running() {
+    let place = Place::new();
+    let (first, id) = place.waiting("first", &[]);
+    let (second, other) = place.waiting("second", &[]);
+    assert_eq!(place.list(&[]).len(), 2);
+    place.run(&["approvals", "approve", &other]).exits(0);
+    ended(second).exits(0);
+    assert_eq!(place.lines(), ["second"]);
+    place.run(&["approvals", "approve", &id]).exits(0);
+    ended(first).exits(0);
+    wait_until("running", || place.lines() == ["second", "first"]);
+}
+
+#[test]
+fn the_journal_belongs_to_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let id = place.orphan("one", &[]);
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let journal = place.home.join("journal");
+    assert_eq!(mode(&journal), 0o700);
+    let files: Vec<_> = std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.iter().filter(|file| file.is_file()).all(|file| mode(file) == 0o600), "{files:?}");
+    let record = place.show(&id);
+    assert_eq!(record["state"], "pending");
+}
+
+#[test]
+fn the_record_of_a_call_that_another_process_finished_is_whole() {
+    let place = Place::new();
+    let id = place.orphan("one", &[]);
+    place.run(&["approvals", "approve", &id]).exits(0);
+    let mut record = place.show(&id);
+    record["declaration"] = json!(null);
+    record["progress"] = json!([]);
+    record["persistence"] = json!([]);
+    check_record(&record);
+    assert_eq!(
+        passed(&record),
+        ["selected", "arguments_ready", "awaiting_approval", "approved", "running", "succeeded"]
+    );
+}
+
+#[test]
+fn the_journal_is_found_through_a_link() {
+    let mut place = Place::new();
+    let link = place.home.with_file_name("link");
+    std::os::unix::fs::symlink(&place.home, &link).unwrap();
+    let id = place.orphan("one", &[]);
+    place.home = link;
+    place.run(&["approvals", "approve", &id]).exits(0);
+    assert_eq!(place.lines(), ["one"]);
+}

@@ -1,0 +1,101 @@
+use std::fs;
+
+use super::Place;
+
+/// Whatever was done to the journal: nothing runs, and somebody is told.
+#[track_caller]
+fn stays_closed(place: &Place, id: &str, what: &str) {
+    let ran = place.run(&["approvals", "approve", id]);
+    assert!(matches!(ran.code, Some(1..=3)), "{what}: {ran:?}");
+    assert!(place.lines().is_empty(), "{what}");
+}
+
+#[test]
+fn a_damaged_journal_approves_nothing_and_says_so() {
+    for (what, damage) in [
+        ("noise at the start", (|bytes: &mut Vec<u8>| bytes[..100].fill(0x55)) as fn(&mut Vec<u8>)),
+        ("no database", |bytes| *bytes = b"{\"approved\": true}".repeat(100)),
+        ("half of it", |bytes| bytes.truncate(bytes.len() / 2)),
+        ("noise in every page", |bytes| bytes.chunks_mut(4096).skip(1).for_each(|page| page[..64].fill(0x55))),
+    ] {
+        let place = Place::new();
+        let id = place.orphan("one", &[]);
+        let database = place.home.join("journal/journal.db");
+        settle(&place);
+        let mut bytes = fs::read(&database).unwrap();
+        damage(&mut bytes);
+        fs::write(&database, bytes).unwrap();
+        stays_closed(&place, &id, what);
+        // A new question cannot be stored, and so it is not asked.
+        let ran = place.call("two", &["--json", "--approval-timeout=2s"]).run();
+        assert_ne!(ran.code, Some(0), "{what}");
+        let error = ran.json()["error"]["error_code"].clone();
+        assert_eq!(error, "journal_damaged", "{what}");
+        assert!(place.lines().is_empty());
+        let listed = place.run(&["approvals", "list"]).exits(3);
+        assert!(listed.stderr.contains("damaged"), "{what}: {}", listed.stderr);
+    }
+}
+
+#[test]
+fn a_row_that_was_changed_behind_the_journals_back_runs_nothing() {
+    let place = Place::new();
+    let id = place.orphan("one", &[]);
+    settle(&place);
+    let database = place.home.join("journal/journal.db");
+    let whole = fs::read(&database).unwrap();
+    // What would run is sealed; each of these is in the clear in the file, and bound to it.
+    for (old, new) in [("pending", "claimed"), ("sha256:", "sha256;")] {
+        let changed = replaced(&whole, old.as_bytes(), new.as_bytes());
+        assert_ne!(changed, whole, "{old} is not in the file");
+        fs::write(&database, changed).unwrap();
+        stays_closed(&place, &id, old);
+    }
+    fs::write(&database, whole).unwrap();
+    place.run(&["approvals", "approve", &id]).exits(0);
+    assert_eq!(place.lines(), ["one"]);
+}
+
+#[test]
+fn a_journal_of_a_newer_hotcell_is_left_alone() {
+    let place = Place::new();
+    let id = place.orphan("one", &[]);
+    settle(&place);
+    let database = place.home.join("journal/journal.db");
+    let mut bytes = fs::read(&database).unwrap();
+    // `user_version` in the header of the file.
+    bytes[60..64].copy_from_slice(&99_u32.to_be_bytes());
+    fs::write(&database, &bytes).unwrap();
+    let ran = place.run(&["approvals", "approve", &id]).exits(3);
+    assert!(ran.stderr.contains("newer hotcell"), "{}", ran.stderr);
+    assert_eq!(fs::read(&database).unwrap()[60..64], 99_u32.to_be_bytes());
+    assert!(place.lines().is_empty());
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_asks_nobody() {
+    let place = Place::new();
+    fs::write(place.home.join("journal"), "in the way").unwrap();
+    let ran = place.call("one", &["--json"]).run().exits(1);
+    let result = ran.json();
+    assert_eq!(result["error"]["error_class"], "dependency_unavailable");
+    assert!(!ran.stderr.contains("May this tool run?"), "{}", ran.stderr);
+    assert!(place.lines().is_empty());
+}
+
+/// Opening and closing the journal brings everything from its log into its file.
+fn settle(place: &Place) {
+    place.list(&[]);
+    assert!(!place.home.join("journal/journal.db-wal").exists());
+}
+
+fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    assert_eq!(old.len(), new.len());
+    let mut changed = bytes.to_vec();
+    let mut at = 0;
+    while let Some(found) = changed[at..].windows(old.len()).position(|window| window == old) {
+        changed[at + found..at + found + old.len()].copy_from_slice(new);
+        at += found + old.len();
+    }
+    changed
+}

@@ -1,0 +1,161 @@
+//! Calls that wait for an approval, and who answers them: real processes, which may be killed at any moment.
+
+mod answers;
+mod damage;
+mod kills;
+mod restarts;
+mod sessions;
+mod terminal;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+use serde_json::{Value, json};
+
+use super::guest;
+use crate::support::{Hotcell, Ran, kept, scratch};
+
+/// A folder to write to, and a journal of its own; compiled components are shared with all tests.
+struct Place {
+    _guard: tempfile::TempDir,
+    home: PathBuf,
+    folder: PathBuf,
+    tool: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (guard, path) = scratch();
+        let (home, folder) = (path.join("home"), path.join("work"));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::create_dir(&home).unwrap();
+        for part in ["cache", "keys"] {
+            std::fs::create_dir_all(kept("home").join(part)).unwrap();
+            std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
+        }
+        Self { _guard: guard, home, folder, tool: guest("probe#append_approved") }
+    }
+
+    /// The file that every run of the tool adds a line to.
+    fn file(&self) -> PathBuf {
+        self.folder.join("lines")
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.file()).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn input(&self, line: &str) -> String {
+        json!({ "path": self.file(), "text": format!("{line}\n") }).to_string()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        self.hotcell(arguments).run()
+    }
+
+    fn hotcell(&self, arguments: &[&str]) -> Hotcell {
+        Hotcell::at(&self.home, arguments).dir(&self.folder).env("HOTCELL_SESSION", "").env("HOTCELL_ACTOR", "")
+    }
+
+    /// A call that adds `line`, with `options`.
+    fn call(&self, line: &str, options: &[&str]) -> Hotcell {
+        let (input, grant) = (self.input(line), format!("--allow-write={}", self.folder.display()));
+        let mut arguments = vec!["call", &self.tool, &input, &grant];
+        arguments.extend(options);
+        self.hotcell(&arguments)
+    }
+
+    /// A call that adds `line`, once it says that it waits, and the id by which it does.
+    fn waiting(&self, line: &str, options: &[&str]) -> (Child, String) {
+        waiting(self.call(line, options))
+    }
+
+    /// A call that waits, and that no process sees to.
+    fn orphan(&self, line: &str, options: &[&str]) -> String {
+        let (child, id) = self.waiting(line, options);
+        kill(child);
+        id
+    }
+
+    fn show(&self, id: &str) -> Value {
+        let shown = self.run(&["approvals", "show", id, "--json"]).exits(0);
+        serde_json::from_str(&shown.stdout).unwrap()
+    }
+
+    fn state(&self, id: &str) -> String {
+        self.show(id)["state"].as_str().unwrap().to_owned()
+    }
+
+    /// The ids that are listed, with their states.
+    fn list(&self, options: &[&str]) -> Vec<(String, String)> {
+        let mut arguments = vec!["approvals", "list", "--json"];
+        arguments.extend(options);
+        let listed: Value = serde_json::from_str(&self.run(&arguments).exits(0).stdout).unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let listed = listed["approvals"].as_array().unwrap().clone();
+        listed.iter().map(|one| (text(&one["invocation_id"]), text(&one["state"]))).collect()
+    }
+}
+
+/// Starts a call, and reads the id from what it says once it waits.
+fn waiting(call: Hotcell) -> (Child, String) {
+    let mut child = call.spawn();
+    let id = said_id(&mut child).unwrap_or_else(|| panic!("the call ended: {:?}", child.wait_with_output_of_stdout()));
+    (child, id)
+}
+
+/// The id that a call says it waits by; nothing if it ends without.
+fn said_id(child: &mut Child) -> Option<String> {
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let found = lines.by_ref().map_while(Result::ok).find_map(|line| {
+        let rest = line.strip_prefix("waiting for an answer: hotcell approvals approve ")?;
+        Some(rest.split(',').next().unwrap().to_owned())
+    });
+    // Somebody has to read what it says from here on.
+    std::thread::spawn(move || lines.for_each(drop));
+    found
+}
+
+trait Stdout {
+    fn wait_with_output_of_stdout(&mut self) -> String;
+}
+
+impl Stdout for Child {
+    fn wait_with_output_of_stdout(&mut self) -> String {
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut self.stdout.take().unwrap(), &mut text).unwrap();
+        self.wait().unwrap();
+        text
+    }
+}
+
+/// Kills a process as nothing can be answered to: SIGKILL.
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// What a call printed, which must end by itself.
+fn ended(child: Child) -> Ran {
+    Ran::from(child.wait_with_output().unwrap())
+}
+
+/// The statuses that an invocation passed.
+fn passed(record: &Value) -> Vec<&str> {
+    let steps = record["invocation"]["status_transitions"].as_array().unwrap();
+    steps.iter().map(|step| step["to"].as_str().unwrap()).collect()
+}
+
+fn error(record: &Value) -> (&str, &str) {
+    let error = &record["result"]["error"];
+    (error["error_class"].as_str().unwrap(), error["error_code"].as_str().unwrap())
+}
+
+/// A copy of the guest, so that a test can change it.
+fn copy_of(tool: &str, to: &Path) -> String {
+    let (file, name) = tool.split_once('#').unwrap();
+    std::fs::copy(file, to).unwrap();
+    format!("{}#{name}", to.display())
+}

@@ -1,0 +1,271 @@
+//! Questions at a terminal: `script` of util-linux gives the program one.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::Place;
+use crate::cli::interrupts::wait_until;
+
+/// A program at a terminal, with somebody who types.
+struct Terminal {
+    child: Child,
+    keys: ChildStdin,
+    screen: Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl Terminal {
+    /// Runs `command` of the shell in the place's folder.
+    fn run(place: &Place, command: &str) -> Self {
+        let mut child = Command::new("script")
+            .args(["--quiet", "--return", "--command", command, "/dev/null"])
+            .current_dir(&place.folder)
+            .env("HOTCELL_HOME", &place.home)
+            .env("HOTCELL", env!("CARGO_BIN_EXE_hotcell"))
+            .env("HOTCELL_SESSION", "")
+            .env_remove("HOTCELL_ACTOR")
+            .env_remove("VISUAL")
+            .env_remove("EDITOR")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (send, screen) = channel();
+        let mut out = child.stdout.take().unwrap();
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = out.read(&mut piece) {
+                if send.send(piece[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let keys = child.stdin.take().unwrap();
+        Self { child, keys, screen, seen: String::new() }
+    }
+
+    fn call(place: &Place, input: &str, options: &str) -> Self {
+        fs::write(place.folder.join("input"), input).unwrap();
+        let folder = place.folder.display();
+        Self::run(place, &format!("exec $HOTCELL call '{}' @input --allow-write={folder} {options}", place.tool))
+    }
+
+    /// Waits until the screen has shown `text` once more.
+    #[track_caller]
+    fn shows(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !self.seen.contains(text) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.screen.recv_timeout(left) {
+                Ok(piece) => self.seen.push_str(&String::from_utf8_lossy(&piece)),
+                Err(_) => panic!("the screen does not show {text:?}, but {:?}", self.seen),
+            }
+        }
+        let end = self.seen.find(text).unwrap() + text.len();
+        let rest = self.seen.split_off(end);
+        std::mem::replace(&mut self.seen, rest)
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keys.write_all(text.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+    }
+
+    /// The exit code, once the program has ended.
+    fn ends(&mut self) -> (Option<i32>, String) {
+        let mut ended = None;
+        wait_until("ending", || {
+            ended = self.child.try_wait().unwrap();
+            ended.is_some()
+        });
+        while let Ok(piece) = self.screen.recv_timeout(Duration::from_secs(5)) {
+            self.seen.push_str(&String::from_utf8_lossy(&piece));
+        }
+        (ended.unwrap().code(), std::mem::take(&mut self.seen))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The end of every question.
+const ASKS: &str = "a note may follow y or n] ";
+
+#[test]
+fn a_person_at_the_terminal_says_yes_or_no() {
+    let place = Place::new();
+    let mut terminal = Terminal::call(&place, &place.input("one"), "");
+    let question = terminal.shows(ASKS);
+    for words in ["May this tool run?", "probe.append_approved", "read and change files in", "Every line costs money."]
+    {
+        assert!(question.contains(words), "{question}");
+    }
+    terminal.types("maybe\n");
+    terminal.shows(ASKS);
+    assert!(place.lines().is_empty(), "only a yes is a yes");
+    terminal.types("y go on\n");
+    assert_eq!(terminal.ends().0, Some(0));
+    assert_eq!(place.lines(), ["one"]);
+
+    let mut terminal = Terminal::call(&place, &place.input("two"), "");
+    terminal.shows(ASKS);
+    terminal.types("n\n");
+    assert_eq!(terminal.ends().0, Some(3));
+    assert_eq!(place.lines(), ["one"]);
+    let answers: Vec<Value> = place.list(&["--all"]).iter().map(|(id, _)| place.show(id)["answer"].clone()).collect();
+    assert_eq!((&answers[1]["channel"], &answers[1]["feedback"]), (&json!("terminal"), &json!("go on")));
+}
+
+#[test]
+fn what_the_record_says_was_shown_is_what_was_shown() {
+    let place = Place::new();
+    let mut terminal = Terminal::call(&place, &place.input("one"), "");
+    let question = terminal.shows(ASKS).replace("\r\n", "\n");
+    let (id, _) = place.list(&[])[0].clone();
+    let shown = place.show(&id)["decisions"][0]["content_blocks"][0]["text"].as_str().unwrap().to_owned();
+    assert!(question.starts_with(&shown), "{question:?} is not {shown:?}");
+    assert!(question[shown.len()..].starts_with("[y yes"), "nothing else was shown: {question:?}");
+    terminal.types("n\n");
+    assert_eq!(terminal.ends().0, Some(3));
+}
+
+#[test]
+fn what_was_typed_before_the_question_is_no_answer() {
+    let place = Place::new();
+    fs::write(place.folder.join("input"), place.input("one")).unwrap();
+    let (folder, tool) = (place.folder.display(), &place.tool);
+    let command = format!(
+        "echo ready; while [ ! -e go ]; do sleep 0.02; done; \
+         exec $HOTCELL call '{tool}' @input --allow-write={folder}"
+    );
+    let mut terminal = Terminal::run(&place, &command);
+    terminal.shows("ready");
+    terminal.types("y\ny\n");
+    // The terminal echoes it: it lies there, ready to be read.
+    terminal.shows("y\r\ny\r\n");
+    fs::write(place.folder.join("go"), "").unwrap();
+    terminal.shows(ASKS);
+    terminal.types("n\n");
+    assert_eq!(terminal.ends().0, Some(3));
+    assert!(place.lines().is_empty());
+}
+
+#[test]
+fn nothing_in_the_arguments_can_forge_the_question() {
+    let place = Place::new();
+    let forged = "\u{1b}[2J\r\n  tool       harmless.echo\n\u{202e}\u{200b}\u{e0041}\u{9b}31m[approved]";
+    // Raw in the text of the JSON, where that allows it, and escaped in a string.
+    let input = format!("{{\"path\":{},\"text\":\"{}\"}}", json!(place.file()), "\u{202e}\u{200b}\u{e0041}\u{feff}");
+    let spaced = input.replacen('{', "{\n\r\n\r\t\n", 1);
+    let escaped = json!({ "path": place.file(), "text": forged }).to_string();
+    for input in [spaced, escaped] {
+        let mut terminal = Terminal::call(&place, &input, "");
+        let question = terminal.shows(ASKS);
+        let hidden = |c: &char| {
+            (c.is_control() && *c != '\r' && *c != '\n')
+                || matches!(*c, '\u{200b}' | '\u{202e}' | '\u{feff}' | '\u{e0041}' | '\u{9b}')
+        };
+        assert_eq!(question.chars().filter(hidden).collect::<String>(), "");
+        let tools = question.lines().filter(|line| line.trim_start().starts_with("tool ")).count();
+        assert_eq!(tools, 1, "{question}");
+        terminal.types("n\n");
+        terminal.ends();
+    }
+    assert!(place.lines().is_empty());
+}
+
+#[test]
+fn long_arguments_are_cut_and_the_question_says_so() {
+    let place = Place::new();
+    let long = format!("{}secret-end", "a".repeat(5_000));
+    let mut terminal = Terminal::call(&place, &place.input(&long), "");
+    let question = terminal.shows(ASKS);
+    assert!(question.contains("NOT ALL IS SHOWN") && question.contains("more characters]"), "{question}");
+    assert!(!question.contains("secret-end"));
+    let (id, _) = place.list(&[])[0].clone();
+    let full = place.run(&["approvals", "show", &id, "--full"]).exits(0);
+    assert!(full.stdout.contains("secret-end"));
+    terminal.types("n\n");
+    terminal.ends();
+}
+
+#[test]
+fn arguments_are_edited_on_a_line_or_in_an_editor() {
+    let place = Place::new();
+    let mut terminal = Terminal::call(&place, &place.input("one"), "");
+    terminal.shows(ASKS);
+    terminal.types("e\n");
+    terminal.shows("as one line of JSON: ");
+    terminal.types("{nonsense\n");
+    terminal.shows("these are not JSON");
+    terminal.shows(ASKS);
+    terminal.types("e\n");
+    terminal.shows("as one line of JSON: ");
+    terminal.types(&format!("{}\n", place.input("two")));
+    terminal.shows(ASKS);
+    assert!(place.lines().is_empty(), "an edit is no yes");
+    terminal.types("y\n");
+    assert_eq!(terminal.ends().0, Some(0));
+    assert_eq!(place.lines(), ["two"]);
+
+    let (folder, tool) = (place.folder.display(), &place.tool);
+    fs::write(place.folder.join("new"), place.input("three")).unwrap();
+    let command = format!("EDITOR='cp new' exec $HOTCELL call '{tool}' @input --allow-write={folder}");
+    let mut terminal = Terminal::run(&place, &command);
+    terminal.shows(ASKS);
+    terminal.types("e\n");
+    terminal.shows(ASKS);
+    terminal.types("y\n");
+    assert_eq!(terminal.ends().0, Some(0));
+    assert_eq!(place.lines(), ["two", "three"]);
+}
+
+#[test]
+fn always_is_for_the_session_of_the_terminal() {
+    let place = Place::new();
+    fs::write(place.folder.join("input"), place.input("one")).unwrap();
+    let call = format!("$HOTCELL call '{}' @input --allow-write={}", place.tool, place.folder.display());
+    let mut terminal = Terminal::run(&place, &format!("{call}; {call}; echo both"));
+    terminal.shows(ASKS);
+    terminal.types("a\n");
+    let rest = terminal.shows("both");
+    assert!(!rest.contains("May this tool run?"), "it was asked again: {rest}");
+    assert_eq!(terminal.ends().0, Some(0));
+    assert_eq!(place.lines(), ["one", "one"]);
+    // Another terminal is another session.
+    let mut terminal = Terminal::run(&place, &call);
+    terminal.shows(ASKS);
+    terminal.types("n\n");
+    assert_eq!(terminal.ends().0, Some(3));
+}
+
+#[test]
+fn an_answer_from_elsewhere_ends_the_question_at_the_terminal() {
+    let place = Place::new();
+    let mut terminal = Terminal::call(&place, &place.input("one"), "");
+    terminal.shows(ASKS);
+    let (id, _) = place.list(&[])[0].clone();
+    place.run(&["approvals", "approve", &id]).exits(0);
+    assert_eq!(terminal.ends().0, Some(0));
+    assert_eq!(place.lines(), ["one"]);
+}
+
+#[test]
+fn an_interrupt_at_the_question_cancels_the_call() {
+    let place = Place::new();
+    let mut terminal = Terminal::call(&place, &place.input("one"), "");
+    terminal.shows(ASKS);
+    terminal.types("\u{3}");
+    assert_eq!(terminal.ends().0, Some(5));
+    assert_eq!(place.list(&["--all"])[0].1, "withdrawn");
+    assert!(place.lines().is_empty());
+}

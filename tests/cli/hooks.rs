@@ -1,0 +1,133 @@
+//! Hooks as a person configures them: `[[hook]]` in a `hotcell.toml`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::example;
+use crate::support::{Hotcell, Ran, component, fixture, kept, scratch};
+
+/// A folder with a `hotcell.toml`.
+fn configured(folder: &Path, text: &str) -> PathBuf {
+    let file = folder.join("hotcell.toml");
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+fn scripted(options: &str) -> String {
+    format!("[[hook]]\nid = \"scripted\"\ncomponent = {:?}\ntimeout = \"20s\"\n{options}", fixture("hooks"))
+}
+
+fn echo(config: &Path, input: &Value, more: &[&str]) -> Ran {
+    let tool = format!("{}#echo", fixture("probe").display());
+    let mut arguments = vec!["call".to_owned(), tool, input.to_string(), "--config".to_owned()];
+    arguments.push(config.display().to_string());
+    arguments.extend(more.iter().map(|&more| more.to_owned()));
+    Hotcell::new(arguments).run()
+}
+
+#[test]
+fn a_hook_of_the_configuration_runs_around_a_call() {
+    let (_guard, folder) = scratch();
+    let config = configured(&folder, &scripted(""));
+    let input = json!({"hook": {"pre_tool_use": [{"message": "checked\n\u{1b}[2J"}], "post_tool_use": [{"updated_output": 7}]}});
+    let ran = echo(&config, &input, &[]).exits(0);
+    assert_eq!(ran.stdout, "7\n");
+    assert!(ran.stderr.starts_with("hook scripted| checked\n"), "{}", ran.stderr);
+    let record = echo(&config, &input, &["--record"]).exits(0).json();
+    assert_eq!(record["hooks"][0]["hook_id"], "scripted");
+}
+
+#[test]
+fn a_hook_stops_a_call_with_exit_3() {
+    let (_guard, folder) = scratch();
+    let config = configured(&folder, &scripted(""));
+    let ran = echo(&config, &json!({"hook": {"pre_tool_use": [{"stop": "not today"}]}}), &[]).exits(3);
+    assert_eq!(ran.stderr, "error: the hook scripted stopped the call: not today [hook_blocked/hook_stop]\n");
+    let ran = echo(&config, &json!({"hook": {"pre_tool_use": [{"fail": "own words"}]}}), &[]).exits(3);
+    let lines = "hook scripted| own words\n\
+                 error: the hook scripted failed, and so the call may not go on [hook_blocked/hook_failed]\n";
+    assert_eq!(ran.stderr, lines);
+    let ran = echo(&config, &json!({"hook": {"pre_tool_use": [{"fail": "own words"}]}}), &["--json"]).exits(3);
+    assert!(!ran.stdout.contains("own words"), "the result may reach a model");
+}
+
+#[test]
+fn the_users_own_file_counts_without_being_named() {
+    let (_guard, home) = scratch();
+    for part in ["cache", "keys"] {
+        std::fs::create_dir_all(kept("home").join(part)).unwrap();
+        std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
+    }
+    configured(&home, &scripted("events = [\"pre_tool_use\"]"));
+    let tool = format!("{}#echo", fixture("probe").display());
+    let input = json!({"hook": {"pre_tool_use": [{"stop": "the user says no"}]}}).to_string();
+    let ran = Hotcell::at(&home, ["call", &tool, &input]).run().exits(3);
+    assert!(ran.stderr.contains("the user says no"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_hook_that_is_missing_blocks_and_says_why() {
+    let (_guard, folder) = scratch();
+    let config = configured(&folder, "[[hook]]\ncomponent = \"gone.wasm\"");
+    let ran = echo(&config, &json!({}), &[]).exits(3);
+    assert!(ran.stderr.starts_with("warning: the hook gone could not be loaded: "), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("gone.wasm") && ran.stderr.contains("[hook_blocked/hook_not_loaded]"),
+        "{}",
+        ran.stderr
+    );
+    let config = configured(&folder, "[[hook]]\ncomponent = \"gone.wasm\"\non_failure = \"warn\"");
+    let ran = echo(&config, &json!({}), &[]).exits(0);
+    assert!(ran.stderr.starts_with("warning: the hook gone could not be loaded: "), "{}", ran.stderr);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_understood_runs_nothing() {
+    let (_guard, folder) = scratch();
+    let ran = echo(&configured(&folder, "[[hook]]\ncomponnt = 1"), &json!({}), &[]).exits(3);
+    assert!(ran.stderr.contains("componnt") && ran.stdout.is_empty(), "{}", ran.stderr);
+    let twice = format!("{0}\n{0}", scripted(""));
+    let ran = echo(&configured(&folder, &twice), &json!({}), &[]).exits(2);
+    assert!(ran.stderr.contains("two hooks are called scripted") && ran.stdout.is_empty(), "{}", ran.stderr);
+}
+
+#[test]
+fn a_hook_of_a_project_runs_only_once_the_project_is_trusted() {
+    let (_guard, folder) = scratch();
+    configured(&folder, &scripted("events = [\"pre_tool_use\"]"));
+    let (_home_guard, home) = scratch();
+    for part in ["cache", "keys"] {
+        std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
+    }
+    let tool = format!("{}#echo", fixture("probe").display());
+    let input = json!({"hook": {"pre_tool_use": [{"stop": "the project says no"}]}}).to_string();
+    let call = || Hotcell::at(&home, ["call", &tool, &input]).dir(&folder).run().exits(3);
+    assert!(call().stderr.contains("hotcell policy trust"));
+    Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(0);
+    assert!(call().stderr.contains("the project says no"));
+    // Its sources are not built: that would run its code on this machine.
+    configured(&folder, "[[hook]]\ncomponent = \"source\"");
+    std::fs::create_dir(folder.join("source")).unwrap();
+    Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(0);
+    let stderr = call().stderr;
+    assert!(stderr.contains("not built for a project") && stderr.contains("hook_not_loaded"), "{stderr}");
+}
+
+#[test]
+fn no_grant_of_a_hook_reaches_hotcells_own_state() {
+    let (_guard, folder) = scratch();
+    let grants = format!("grants = {{ write = [{:?}] }}", kept("home"));
+    let ran = echo(&configured(&folder, &scripted(&grants)), &json!({}), &[]).exits(3);
+    assert!(ran.stderr.contains("would reach hotcell's own state"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_source_folder_is_a_hook_too() {
+    component("example-tools/redact-paths");
+    let (_guard, folder) = scratch();
+    let text =
+        format!("[[hook]]\ncomponent = {:?}\ntimeout = \"20s\"\non_failure = \"block\"", example("redact-paths"));
+    let ran = echo(&configured(&folder, &text), &json!({"at": "/home/ada/x"}), &["--json"]).exits(0).json();
+    assert_eq!(ran["structured_content"]["input"], json!({"at": "~/x"}));
+}

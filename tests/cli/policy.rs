@@ -1,0 +1,330 @@
+//! `hotcell.toml`: layers, trust, what is wrong in it; and what `hotcell policy` says of a call that is not made.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{example, guest};
+use crate::support::{Hotcell, Ran, kept, scratch};
+
+/// A home and a project of one's own. Compiled components are those of all tests.
+struct Place {
+    _guard: tempfile::TempDir,
+    home: PathBuf,
+    project: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (guard, root) = scratch();
+        let (home, project) = (root.join("home"), root.join("project"));
+        for folder in [&home, &project.join("src/deep")] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        // What was compiled is authenticated with the key that lies beside it.
+        let shared = kept("home");
+        fs::create_dir_all(shared.join("cache")).unwrap();
+        for shared_folder in ["cache", "keys"] {
+            std::os::unix::fs::symlink(shared.join(shared_folder), home.join(shared_folder)).unwrap();
+        }
+        fs::write(project.join("src/a.txt"), "content of a").unwrap();
+        fs::write(project.join("src/secret.txt"), "hidden").unwrap();
+        Self { _guard: guard, home, project }
+    }
+
+    fn user(self, text: &str) -> Self {
+        fs::write(self.home.join("hotcell.toml"), text).unwrap();
+        self
+    }
+
+    fn project(self, text: &str) -> Self {
+        fs::write(self.file(), text).unwrap();
+        self
+    }
+
+    fn file(&self) -> PathBuf {
+        self.project.join("hotcell.toml")
+    }
+
+    fn trusted(self) -> Self {
+        self.run(&["policy", "trust"]).exits(0);
+        self
+    }
+
+    fn run_in(&self, dir: &Path, arguments: &[&str]) -> Ran {
+        Hotcell::at(&self.home, arguments).dir(dir).run()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        self.run_in(&self.project, arguments)
+    }
+
+    /// Reads `path` with `files#read` and these options.
+    fn read(&self, path: &str, options: &[&str]) -> Ran {
+        let (tool, input) = (format!("{}#read", example("files")), json!({ "path": path }).to_string());
+        let mut arguments = vec!["call", &tool, &input, "--record"];
+        arguments.extend(options);
+        self.run(&arguments)
+    }
+
+    fn foretell(&self, what: &str, path: &str, options: &[&str]) -> Ran {
+        let (tool, input) = (format!("{}#read", example("files")), json!({ "path": path }).to_string());
+        let mut arguments = vec!["policy", what, &tool, &input];
+        arguments.extend(options);
+        self.run(&arguments)
+    }
+}
+
+/// The first decision of a `--record`.
+fn decision(ran: &Ran) -> Value {
+    ran.json()["decisions"][0].clone()
+}
+
+fn error_of(ran: &Ran) -> (String, String) {
+    let error = &ran.json()["result"]["error"];
+    (format!("{}/{}", error["error_class"].as_str().unwrap(), error["error_code"].as_str().unwrap()), error.to_string())
+}
+
+#[test]
+fn a_projects_file_counts_once_it_is_trusted_and_again_when_it_has_changed() {
+    let place = Place::new().project("[grants]\nread = [\"src\"]\n");
+    let refused = place.read("src/a.txt", &[]).exits(3);
+    let (error, text) = error_of(&refused);
+    assert_eq!(error, "policy_blocked/project_not_trusted");
+    let command = format!("hotcell policy trust {}", place.project.display());
+    assert!(text.contains(&command), "{text}");
+    assert!(refused.json()["invocation"]["started_at"].is_null(), "nothing ran");
+
+    let trusted = place.run(&["policy", "trust"]).exits(0);
+    assert!(trusted.stdout.contains(&place.file().display().to_string()), "{}", trusted.stdout);
+    let allowed = place.read("src/a.txt", &[]).exits(0);
+    let decided = decision(&allowed);
+    assert_eq!(decided["source"], "project_settings");
+    assert_eq!(decided["rule_refs"], json!([format!("grants.read \"src\" in {}", place.file().display())]));
+
+    let place = place.project("[grants]\nread = [\"src\"]\nwrite = [\"/\"]\n");
+    assert_eq!(error_of(&place.read("src/a.txt", &[]).exits(3)).0, "policy_blocked/project_not_trusted");
+    place.run(&["policy", "trust", "."]).exits(0);
+    let place = place.project("[grants]\nread = [\"src\"]\n");
+    place.read("src/a.txt", &[]).exits(0);
+    let mode = fs::metadata(place.home.join("trusted")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "nobody else may trust for this user");
+}
+
+#[test]
+fn the_nearest_projects_file_counts_and_its_paths_start_at_its_folder() {
+    let place = Place::new().project("[grants]\nread = [\"src\"]\n").trusted();
+    let deep = place.project.join("src/deep");
+    let tool = format!("{}#read", example("files"));
+    let call = || place.run_in(&deep, &["call", &tool, "{\"path\": \"../a.txt\"}", "--record"]);
+    assert_eq!(call().exits(0).json()["result"]["content"][0]["text"], "content of a");
+    fs::write(deep.join("hotcell.toml"), "").unwrap();
+    assert_eq!(error_of(&call().exits(3)).0, "policy_blocked/project_not_trusted");
+    place.run(&["policy", "trust", "src/deep"]).exits(0);
+    // Now this file counts, which grants nothing.
+    assert_eq!(error_of(&call().exits(3)).0, "permission_denied/not_granted");
+}
+
+#[test]
+fn the_same_words_have_the_source_that_they_come_from() {
+    let words = "[grants]\nread = [\"src\"]\n";
+    let of = |ran: &Ran| decision(ran)["source"].as_str().unwrap().to_owned();
+    let place = Place::new();
+    assert_eq!(of(&place.read("src/a.txt", &["--allow-read=src"]).exits(0)), "cli_arg");
+    let place = place.project(words);
+    assert_eq!(of(&place.read("src/a.txt", &["--config=hotcell.toml"]).exits(0)), "flag_settings");
+    let place = place.trusted();
+    assert_eq!(of(&place.read("src/a.txt", &[]).exits(0)), "project_settings");
+    assert_eq!(error_of(&place.read("src/a.txt", &["--no-config"]).exits(3)).0, "permission_denied/not_granted");
+    let place = Place::new();
+    let folder = place.project.join("src").display().to_string();
+    let place = place.user(&format!("[grants]\nread = [{folder:?}]\n"));
+    assert_eq!(of(&place.read("src/a.txt", &[]).exits(0)), "user_settings");
+}
+
+#[test]
+fn a_denial_of_any_layer_holds_against_every_grant() {
+    let deny = "[[rule]]\nbehavior = \"deny\"\npath = \"src/secret.txt\"\nreason = \"not for tools\"\n";
+    let place = Place::new().project(deny).trusted();
+    assert!(place.read("src/a.txt", &["--allow-read=."]).exits(0).stdout.contains("content of a"));
+    let denied = place.read("src/secret.txt", &["--allow-read=."]).exits(3);
+    let decided = decision(&denied);
+    assert_eq!((&decided["behavior"], &decided["source"]), (&json!("deny"), &json!("project_settings")));
+    assert_eq!(decided["blocked_path"], json!(place.project.join("src/secret.txt")));
+    assert!(error_of(&denied).1.contains("not for tools"));
+    // The search of the whole folder runs, and does not see it.
+    let search = format!("{}#search", example("files"));
+    let found = place.run(&["call", &search, "{\"pattern\": \"hidden|content\"}", "--allow-read=."]).exits(0);
+    assert!(found.stdout.contains("content of a") && !found.stdout.contains("hidden"), "{}", found.stdout);
+
+    let closed = format!("[grants]\ndeny_read = [{:?}]\n", place.project.join("src").display().to_string());
+    let place = place.user(&closed);
+    let denied = place.read("src/a.txt", &["--allow-read=."]).exits(3);
+    assert_eq!(error_of(&denied).0, "permission_denied/denied_by_rule");
+}
+
+#[test]
+fn limits_of_files_apply_the_lowest_wins_and_the_command_line_goes_first() {
+    let place = Place::new().user("[limits]\nfuel = 5\n").project("[limits]\nfuel = 100000000000\n").trusted();
+    let echo = guest("probe#echo");
+    let call = |options: &[&str]| {
+        let mut arguments = vec!["call", echo.as_str(), "{}", "--record"];
+        arguments.extend(options);
+        place.run(&arguments)
+    };
+    let spent = call(&[]).exits(4);
+    assert_eq!(error_of(&spent).0, "timeout/fuel_exhausted");
+    assert_eq!(spent.json()["result"]["usage"]["fuel"]["limit"], 5);
+    call(&["--fuel=100000000000"]).exits(0);
+    let place = place.user("[limits]\ntimeout = \"7s\"\nmemory = \"64MiB\"\nmax_output = \"1KiB\"\n");
+    let usage =
+        place.run(&["call", &echo, "{}", "--record", "--memory=65MiB"]).exits(0).json()["result"]["usage"].clone();
+    assert_eq!((&usage["wall_ms"]["limit"], &usage["output_bytes"]["limit"]), (&json!(7_000), &json!(1_024)));
+    assert_eq!(usage["memory_bytes"]["limit"], 65 << 20);
+}
+
+#[test]
+fn of_two_files_the_stricter_mode_counts_and_the_command_line_goes_first() {
+    let place = Place::new().user("mode = \"plan\"\n").project("mode = \"default\"\n").trusted();
+    let write = guest("probe#touch_writes");
+    let input = json!({ "path": place.project.join("src/a.txt") }).to_string();
+    let call = |options: &[&str]| {
+        let mut arguments = vec!["call", write.as_str(), &input, "--allow-write=.", "--record"];
+        arguments.extend(options);
+        place.run(&arguments)
+    };
+    let refused = call(&[]).exits(3);
+    assert_eq!(error_of(&refused).0, "permission_denied/plan_mode");
+    assert_eq!(decision(&refused)["mode"], "plan");
+    assert_eq!(decision(&call(&["--mode=non_interactive"]).exits(0))["mode"], "non_interactive");
+    call(&["--mode=yolo"]).exits(2);
+}
+
+#[test]
+fn a_file_that_cannot_be_understood_denies_and_names_file_and_line() {
+    for (text, line, what) in [
+        ("[grants\n", 1, "TOML"),
+        ("\n[grants]\nraed = [\"src\"]\n", 3, "raed"),
+        ("mode = \"default\"\n\n[[rule]]\nbehavior = \"dney\"\n", 4, "dney"),
+        ("[[rule]]\nbehavior = \"deny\"\npath = \"src/[\"\n", 3, "src/["),
+        ("[[rule]]\nbehavior = \"deny\"\nurl = \"https://u@h\"\n", 3, "no user"),
+        ("[[rule]]\nbehavior = \"deny\"\nrisk = \"huge\"\n", 3, "huge"),
+        ("[[rule]]\nbehavior = \"deny\"\ncomponent = \"me\"\n", 2, "sha256"),
+        ("mode = \"bypass\"\n", 1, "bypass"),
+        ("[limits]\ntimeout = \"5\"\n", 2, "unit"),
+        ("[grants]\nread = [\"nowhere\"]\n", 2, "nowhere"),
+        ("[grants]\nwrite = [\"src/a.txt\"]\n", 2, "not a folder"),
+    ] {
+        for place in [Place::new().user(text), Place::new().project(text)] {
+            let (file, options): (_, &[&str]) = match place.file().exists() {
+                true => (place.file(), &["--config=hotcell.toml"]),
+                false => (place.home.join("hotcell.toml"), &[]),
+            };
+            fs::create_dir_all(place.home.join("src")).unwrap();
+            fs::write(place.home.join("src/a.txt"), "").unwrap();
+            let mut all = vec!["--allow-read=."];
+            all.extend(options);
+            let denied = place.read("src/a.txt", &all).exits(3);
+            let (error, message) = error_of(&denied);
+            assert_eq!(error, "policy_blocked/policy_unreadable", "{text}");
+            assert!(message.contains(&file.display().to_string()), "{message}");
+            assert!(message.contains(&format!("line {line}")) && message.contains(what), "{text}: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_denies() {
+    let place = Place::new().user("");
+    let (user, echo) = (place.home.join("hotcell.toml"), guest("probe#echo"));
+    let refused = |place: &Place| error_of(&place.run(&["call", &echo, "{}", "--record"]).exits(3)).0;
+    fs::write(&user, [0xff, 0xfe]).unwrap();
+    assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
+    fs::remove_file(&user).unwrap();
+    fs::create_dir(&user).unwrap();
+    assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
+    fs::remove_dir(&user).unwrap();
+    std::os::unix::fs::symlink("nowhere", &user).unwrap();
+    assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
+    fs::remove_file(&user).unwrap();
+    fs::File::create(&user).unwrap().set_len(2 << 20).unwrap();
+    assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
+    fs::remove_file(&user).unwrap();
+    // Absent files allow nothing more than what a tool without access needs.
+    place.run(&["call", &echo, "{}"]).exits(0);
+    named_pipe(&place.file());
+    assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
+    let refused = place.run(&["call", &echo, "{}", "--config=none.toml", "--record"]).exits(3);
+    assert_eq!(error_of(&refused).0, "policy_blocked/policy_unreadable");
+}
+
+/// A named pipe that nobody writes to: whoever opened it would wait.
+fn named_pipe(path: &Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn trust_is_given_to_what_is_there_and_can_be_understood() {
+    let place = Place::new();
+    assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains("there is no hotcell.toml"));
+    place.run(&["policy", "trust", "nowhere"]).exits(2);
+    let place = place.project("[grants\n");
+    assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains("line 1"));
+}
+
+#[test]
+fn check_answers_with_its_exit_code_and_runs_nothing() {
+    let ask = "[[rule]]\nbehavior = \"ask\"\npath = \"src/secret.txt\"\nreason = \"ask the owner\"\n";
+    let place = Place::new().project(ask).trusted();
+    let allowed = place.foretell("check", "src/a.txt", &["--allow-read=.", "--json"]).exits(0).json();
+    assert_eq!((&allowed["behavior"], &allowed["error"]), (&json!("allow"), &Value::Null));
+    let asked = place.foretell("check", "src/secret.txt", &["--allow-read=."]).exits(6);
+    assert!(asked.stdout.starts_with("somebody would be asked: ask the owner"), "{}", asked.stdout);
+    let denied = place.foretell("check", "src/secret.txt", &["--allow-read=.", "--mode=non_interactive", "--json"]);
+    assert_eq!(denied.exits(3).json()["error"]["error_code"], "approval_not_possible");
+    assert!(place.foretell("check", "src/a.txt", &[]).exits(3).stdout.starts_with("refused:"));
+    // What would stop the call before anybody decides.
+    let wrong = place.run(&["policy", "check", &format!("{}#read", example("files")), "{}", "--json"]).exits(2);
+    assert_eq!(wrong.json()["error"]["error_class"], "schema_validation_failed");
+    let place = place.project("# changed\n");
+    let untrusted = place.foretell("check", "src/a.txt", &["--json"]).exits(3);
+    assert_eq!(untrusted.json()["error"]["error_code"], "project_not_trusted");
+    // The tool would have written.
+    let write = guest("probe#touch_writes");
+    let input = json!({ "path": place.project.join("src/a.txt") }).to_string();
+    place.run(&["policy", "check", &write, &input, "--allow-write=.", "--no-config"]).exits(0);
+    assert!(!place.project.join("src/a.txt.new").exists());
+}
+
+#[test]
+fn explain_shows_each_rule_what_it_matched_and_the_world_of_the_call() {
+    let rules = "[[rule]]\nbehavior = \"deny\"\npath = \"src/secret.txt\"\n\
+                 [[rule]]\nbehavior = \"allow\"\ntool = \"files.*\"\n\
+                 [[rule]]\nbehavior = \"ask\"\nrisk = \"critical\"\n";
+    let place = Place::new().project(rules).trusted();
+    let explained = place.foretell("explain", "src/a.txt", &["--allow-read=.", "--json"]).exits(0).json();
+    let rules: Vec<(bool, &str)> = explained["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| (rule["matched"].as_bool().unwrap(), rule["behavior"].as_str().unwrap()))
+        .collect();
+    assert_eq!(rules, [(false, "deny"), (true, "allow"), (false, "ask")]);
+    assert!(explained["rules"][2]["why"].as_str().unwrap().contains("low"), "{explained}");
+    assert_eq!((&explained["risk"], &explained["decision"]["source"]), (&json!("low"), &json!("project_settings")));
+    let source = place.project.join("src");
+    assert_eq!(explained["capability"]["mounts"][0], json!({ "host": source, "guest": source, "writable": false }));
+    assert_eq!(explained["capability"]["closed"][0]["what"], "src/secret.txt");
+
+    let denied = place.foretell("explain", "src/secret.txt", &["--allow-read=."]).exits(3).stdout;
+    for words in [
+        "refused: a rule denies this call",
+        &format!("blocked: {}", source.join("secret.txt").display()),
+        &format!("matches ({})", source.join("secret.txt").display()),
+        "does not match: the risk is low",
+    ] {
+        assert!(denied.contains(words), "{words}: {denied}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Sends requests that carry secrets which it never sees, and repeats in every way it knows what came back.
+
+mod send;
+
+use fixture::{Access, Input, Tool, Toolkit};
+use serde_json::json;
+
+wit_bindgen::generate!({
+    world: "tool",
+    path: "../../../wit",
+    with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
+});
+
+use exports::hotcell::tool::guest::{Call, Guest, Outcome, Output};
+use hotcell::tool::log::{Level, log};
+use hotcell::tool::progress::{Update, report};
+use hotcell::tool::types::{ErrorClass, ToolError};
+
+struct Courier;
+
+fn tool(name: &'static str, description: &str) -> Tool {
+    Tool::new(name, Access::Network, description).input(
+        json!({
+            "url": { "type": "string" },
+            "headers": { "type": "array", "items": { "type": "array" } },
+            "then": { "enum": ["answer", "fail", "panic"] },
+        }),
+        &["url"],
+    )
+}
+
+/// A tool whose requests carry a secret.
+fn carrying(name: &'static str, description: &str) -> Tool {
+    tool(name, description)
+        .permits("access_kinds", json!(["network", "credential"]))
+        .permits("credential_refs", json!(["API_KEY"]))
+}
+
+impl Guest for Courier {
+    fn describe() -> String {
+        Toolkit::new("courier")
+            .reporting_progress()
+            .with([
+                carrying("bearer", "Carries a secret where most servers want it"),
+                carrying("header", "Carries a secret in a header of its own").permits(
+                    "credential_uses",
+                    json!([{ "ref": "API_KEY", "header": "X-Custom-Key", "prefix": "k=" }]),
+                ),
+                carrying("query", "Carries a secret in the query")
+                    .permits("credential_uses", json!([{ "ref": "API_KEY", "query": "key" }])),
+                carrying("two", "Carries two secrets")
+                    .permits("credential_refs", json!(["API_KEY", "OTHER_KEY"]))
+                    .permits("credential_uses", json!([{ "ref": "OTHER_KEY", "query": "other" }])),
+                carrying("unnamed", "Wants a secret, and does not say which").permits("credential_refs", json!([])),
+                tool("plain", "Carries nothing"),
+                tool("undeclared", "Names a secret, and does not declare the kind of access")
+                    .permits("credential_refs", json!(["API_KEY"])),
+            ])
+            .to_json()
+    }
+
+    fn invoke(call: Call) -> Outcome {
+        let input = match Input::parse(&call.input) {
+            Ok(input) => input,
+            Err(error) => return failure("input_not_json", &error),
+        };
+        let answer = send::get(input.text("url"), input.value()["headers"].as_array());
+        let seen = answer.to_string();
+        println!("stdout {seen}");
+        eprintln!("stderr {seen}");
+        log(Level::Info, &format!("log {seen}"), None);
+        report(&Update {
+            message: Some(format!("progress {}", answer["body"].as_str().unwrap_or_default())),
+            percent: None,
+            current_step: None,
+            total_steps: None,
+            bytes_read: None,
+            bytes_written: None,
+            line_count: None,
+        });
+        match input.text_or("then", "answer") {
+            "fail" => failure("as_asked", &seen),
+            "panic" => panic!("{seen}"),
+            _ => Outcome::Success(Output {
+                content: json!([{ "type": "text", "text": seen }]).to_string(),
+                structured: Some(
+                    json!({
+                        "answer": answer,
+                        "surroundings": {
+                            "environment": std::env::vars().collect::<Vec<_>>(),
+                            "arguments": std::env::args().collect::<Vec<_>>(),
+                            "context": call.context,
+                        },
+                    })
+                    .to_string(),
+                ),
+                ui_summary: Some(seen),
+            }),
+        }
+    }
+}
+
+fn failure(code: &str, message: &str) -> Outcome {
+    Outcome::Failure(ToolError {
+        class: ErrorClass::ExecutionFailed,
+        code: code.into(),
+        message: message.into(),
+        detail: Some(message.into()),
+        retry_after_ms: None,
+    })
+}
+
+export!(Courier);

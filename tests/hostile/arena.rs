@@ -1,0 +1,320 @@
+//! Where one attack takes place, and what is measured around it.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hotcell::config::Home;
+use hotcell::host::{Host, HostSettings};
+use hotcell::policy::Limits;
+use hotcell::record::Refusal;
+use serde_json::{Value, json};
+
+use super::canary::{self, Canary, Listeners};
+use super::table::Attack;
+use super::{SECRET, meters};
+use crate::support::{Called, Test, kept, root, wat};
+
+pub(super) type Fight<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+const KIB: u64 = 1 << 10;
+/// What the host may take for itself on top of what its guests have.
+const HOST_KIB: u64 = 64 * KIB;
+const BACK_KIB: u64 = 16 * KIB;
+/// By when a verdict must be there, after its deadline.
+const PROMISE: Duration = Duration::from_millis(250);
+/// What is added where other tests take the processor at the same time.
+const ALLOWANCE: Duration = Duration::from_millis(1_500);
+/// How long idle takes to come back.
+const BACK: Duration = Duration::from_secs(2);
+const BEAT: Duration = Duration::from_millis(10);
+const IDLE_BEATS: usize = 60;
+
+/// Where the driver finds a guest that was built for it.
+pub(super) fn guest_variable(name: &str) -> String {
+    format!("HOTCELL_GUEST_{}", name.to_uppercase())
+}
+
+pub(super) struct Arena {
+    host: Arc<Host>,
+    dir: tempfile::TempDir,
+    canary: PathBuf,
+    pub(super) listeners: Listeners,
+    pub(super) secret: String,
+    /// The machine is ours alone: what is promised is held to the letter.
+    strict: bool,
+    verdicts: Mutex<Vec<String>>,
+    wrong: Mutex<Vec<String>>,
+    slowest_us: AtomicU64,
+}
+
+impl Arena {
+    fn new(canary: &Path, dir: tempfile::TempDir) -> Self {
+        Self {
+            host: host(|_| {}),
+            dir,
+            canary: canary.to_owned(),
+            listeners: Listeners::open(),
+            secret: std::env::var(SECRET).unwrap(),
+            strict: std::env::var_os("HOTCELL_ATTACKS_STRICT").is_some(),
+            verdicts: Mutex::default(),
+            wrong: Mutex::default(),
+            slowest_us: AtomicU64::new(0),
+        }
+    }
+
+    /// A new folder to be granted, beside the canary.
+    pub(super) fn folder(&self, name: &str) -> PathBuf {
+        let folder = self.root().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    pub(super) fn root(&self) -> PathBuf {
+        std::fs::canonicalize(self.dir.path()).unwrap()
+    }
+
+    /// The file that nobody may read.
+    pub(super) fn canary(&self) -> &Path {
+        &self.canary
+    }
+
+    /// `hostile#spin`, `probe#net`, `wat:echo`: on the host that the neighbour uses, too.
+    pub(super) fn test(&self, tool: &str) -> Test {
+        let test = match tool.split_once('#') {
+            Some((guest, name)) => {
+                let file = std::env::var_os(guest_variable(guest)).unwrap();
+                Test::of_file(Path::new(&file), Some(name))
+            }
+            None => Test::new(tool),
+        };
+        test.on(&self.host)
+    }
+
+    pub(super) fn test_of(&self, component: &[u8]) -> Test {
+        Test::of_bytes(component.to_vec(), None).on(&self.host)
+    }
+
+    /// Calls, and notes the verdict.
+    pub(super) async fn call(&self, test: Test, input: Value) -> Called {
+        self.call_text(test, &input.to_string()).await
+    }
+
+    pub(super) async fn call_text(&self, test: Test, input: &str) -> Called {
+        test.load().await.unwrap_or_else(|refusal| panic!("load: {refusal:?}"));
+        let allowed = self.allowed(test.wall());
+        let begun = Instant::now();
+        let called = test.call_text(input).await;
+        self.in_time(begun.elapsed(), allowed);
+        self.verdict(match &called.0.result.error {
+            Some(error) => format!("{}/{}", word(error.error_class), error.error_code),
+            None => "ok".to_owned(),
+        });
+        self.shown(&called.record().to_string());
+        called
+    }
+
+    /// Loads, and notes the verdict, which has to be there `within` so long.
+    pub(super) async fn load(&self, test: Test, within: Duration) {
+        let begun = Instant::now();
+        let loaded = test.load().await;
+        self.in_time(begun.elapsed(), self.allowed(within));
+        match loaded {
+            Ok(_) => self.verdict("ok".to_owned()),
+            Err(refusal) => self.refused(&refusal),
+        }
+    }
+
+    pub(super) fn refused(&self, refusal: &Refusal) {
+        self.verdict(format!("{}/{}", word(refusal.class), refusal.code));
+        self.shown(&format!("{} {}", refusal.message, refusal.detail.as_deref().unwrap_or_default()));
+    }
+
+    pub(super) fn verdict(&self, verdict: String) {
+        self.verdicts.lock().unwrap().push(verdict);
+    }
+
+    /// Something that must hold of this attack alone.
+    pub(super) fn holds(&self, what: bool, said: impl Into<String>) {
+        if !what {
+            self.wrong.lock().unwrap().push(said.into());
+        }
+    }
+
+    /// Text that left the host: the secret and the canary may not be in it.
+    pub(super) fn shown(&self, text: &str) {
+        for spelling in canary::spellings(&self.secret) {
+            self.holds(!text.contains(&spelling), format!("Z: the secret was shown, as {spelling}"));
+        }
+        self.holds(!text.contains(canary::CONTENT), "X: the canary was shown");
+    }
+
+    /// How long a call may take that has `deadline`.
+    pub(super) fn allowed(&self, deadline: Duration) -> Duration {
+        deadline + PROMISE + if self.strict { Duration::ZERO } else { ALLOWANCE }
+    }
+
+    pub(super) fn in_time(&self, took: Duration, allowed: Duration) {
+        self.slowest_us.fetch_max(took.as_micros() as u64, Ordering::Relaxed);
+        self.holds(took <= allowed, format!("D: the verdict took {took:?}, allowed are {allowed:?}"));
+    }
+}
+
+/// A host like one that serves many calls.
+pub(super) fn host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
+    let mut settings = HostSettings::new(Home::at(kept("home")), env!("CARGO_BIN_EXE_hotcell"));
+    settings.calls_at_once = 16;
+    change(&mut settings);
+    Arc::new(Host::new(settings).unwrap())
+}
+
+/// The echo tool with more in its module, more memory, and something to do before it answers.
+pub(super) fn assembled(pages: u32, items: &str, locals: &str, body: &str) -> Vec<u8> {
+    let text = std::fs::read_to_string(root().join("tests/guests/wat/echo.wat")).unwrap();
+    let memory = "(memory (export \"memory\") 1)";
+    let answer = "        ;; At 64, an outcome";
+    assert!(text.contains(memory) && text.contains(answer));
+    // A name of its own: two components cannot both be the neighbour's echo.
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let name = format!("m{:03}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    let text = text
+        .replace("wat.echo", &format!("wat.{name}"))
+        .replace("\\\"name\\\":\\\"echo\\\"", &format!("\\\"name\\\":\\\"{name}\\\""))
+        .replacen(memory, &format!("(memory (export \"memory\") {pages}) {items}"), 1)
+        .replacen(answer, &format!("{locals}\n{body}\n{answer}"), 1);
+    wat::parse_str(text).unwrap()
+}
+
+fn word(class: impl serde::Serialize) -> String {
+    serde_json::to_value(class).unwrap().as_str().unwrap().to_owned()
+}
+
+/// The neighbour: an echo every 10 ms, and how long each took from when it was due.
+async fn beat(host: &Host, component: &[u8], beats: &mut Vec<u64>, failures: &AtomicU64) {
+    let due = Instant::now();
+    let called = neighbour(host, component).await;
+    if called.is_none() {
+        failures.fetch_add(1, Ordering::Relaxed);
+    }
+    beats.push(due.elapsed().as_micros() as u64);
+    tokio::time::sleep_until((due + BEAT).into()).await;
+}
+
+async fn neighbour(host: &Host, component: &[u8]) -> Option<()> {
+    let loaded = host.load(component).await.ok()?;
+    let record = host
+        .call(hotcell::pipeline::Request {
+            tool: loaded.tools.first()?.declaration().qualified_name(),
+            input: hotcell::record::Input::from_text("{\"beat\": 1}"),
+            native_call_id: None,
+            actor_ref: None,
+            grants: Arc::default(),
+            policy: Arc::default(),
+            limits: Limits::default(),
+            approval: hotcell::approval::Terms::default(),
+            cancellation: hotcell::executor::Cancellation::new(),
+            unavailable: None,
+            listener: None,
+            mapping: None,
+        })
+        .await;
+    (record.result.structured_content == Some(json!({ "beat": 1 }))).then_some(())
+}
+
+fn p99(mut beats: Vec<u64>) -> u64 {
+    beats.sort_unstable();
+    let place = (beats.len() * 99).div_ceil(100).saturating_sub(1);
+    beats.get(place).copied().unwrap_or(0)
+}
+
+/// Runs `attack` in this process, and reports what was seen as JSON.
+pub(super) fn run(attack: &Attack) -> Value {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        // Threads for blocking work go home soon, so that threads that stay are seen.
+        .thread_keep_alive(Duration::from_millis(100))
+        .enable_all()
+        .build()
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let canary_dir = std::fs::canonicalize(dir.path()).unwrap().join("canary");
+    let canary = Canary::place(&canary_dir);
+    let arena = Arena::new(&canary.file(), dir);
+    let report = runtime.block_on(measure(&arena, attack));
+    arena.wrong.lock().unwrap().extend(canary.harmed());
+    let hits = arena.listeners.hits();
+    arena.holds(hits == 0, format!("E: {hits} connections or packets came"));
+    let mut report = report;
+    report["verdicts"] = json!(*arena.verdicts.lock().unwrap());
+    report["wrong"] = json!(*arena.wrong.lock().unwrap());
+    report
+}
+
+async fn measure(arena: &Arena, attack: &Attack) -> Value {
+    let echo = wat("echo");
+    let failures = AtomicU64::new(0);
+    for tool in ["wat:echo", "hostile#spin", "probe#echo"] {
+        arena.test(tool).load().await.unwrap();
+    }
+    let mut idle = Vec::new();
+    for _ in 0..IDLE_BEATS {
+        beat(&arena.host, &echo, &mut idle, &failures).await;
+    }
+    // The first beats also fill what is filled once.
+    let idle_us = p99(idle.split_off(10));
+    settle(|| meters::threads() <= 8).await;
+    let (rss, threads, descriptors) = (meters::resident_kib(), meters::threads(), meters::descriptors());
+    meters::forget_peak();
+    let peak = meters::DescriptorPeak::watch();
+    let over = Arc::new(AtomicBool::new(false));
+    let neighbour = tokio::spawn({
+        let (host, over) = (Arc::clone(&arena.host), Arc::clone(&over));
+        async move {
+            let (mut beats, failures) = (Vec::new(), AtomicU64::new(0));
+            while !over.load(Ordering::Relaxed) || beats.is_empty() {
+                beat(&host, &echo, &mut beats, &failures).await;
+            }
+            (beats, failures.into_inner())
+        }
+    });
+    (attack.fight)(arena).await;
+    over.store(true, Ordering::Relaxed);
+    let (beats, failed) = neighbour.await.unwrap();
+    let (count, attacked_us) = (beats.len(), p99(beats));
+    let peak_kib = meters::peak_kib().saturating_sub(rss);
+    let descriptors_peak = peak.end();
+    arena.holds(failures.into_inner() + failed == 0, format!("N: {failed} of {count} echoes failed"));
+    let allowed = if arena.strict { (3 * idle_us).max(50_000) } else { 1_000_000 };
+    arena.holds(attacked_us <= allowed, format!("N: the slowest echo took {attacked_us} us, {idle_us} us when idle"));
+    let allowed = attack.memory / KIB + HOST_KIB;
+    arena.holds(peak_kib <= allowed, format!("M: memory grew by {peak_kib} KiB, allowed are {allowed} KiB"));
+    let cap = descriptors + Limits::default().descriptors + 16;
+    arena.holds(descriptors_peak <= cap, format!("F: {descriptors_peak} files were open, allowed are {cap}"));
+    settle(|| meters::resident_kib() <= rss + BACK_KIB).await;
+    let left = meters::resident_kib().saturating_sub(rss);
+    arena.holds(left <= BACK_KIB, format!("M: {left} KiB stayed"));
+    settle(|| meters::descriptors() <= descriptors && meters::threads() <= threads).await;
+    let (left, stayed) = (meters::descriptors(), meters::threads());
+    arena.holds(left <= descriptors, format!("F: {left} files are open, {descriptors} were when idle"));
+    arena.holds(stayed <= threads, format!("T: {stayed} threads are there, {threads} were when idle"));
+    let alive = self::neighbour(&arena.host, &wat("echo")).await;
+    arena.holds(alive.is_some(), "A: the host does not answer any more");
+    json!({
+        "peak_kib": peak_kib,
+        "idle_us": idle_us,
+        "attacked_us": attacked_us,
+        "beats": count,
+        "slowest_us": arena.slowest_us.load(Ordering::Relaxed),
+    })
+}
+
+/// Waits until something is so, but not longer than idle may take to come back.
+async fn settle(is: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is() && begun.elapsed() < BACK {
+        tokio::time::sleep(BEAT).await;
+    }
+}

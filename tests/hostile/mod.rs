@@ -1,0 +1,198 @@
+//! The first set of attacks, each with what must come of it and what must still hold around it.
+//!
+//! Every attack runs in a process of its own (this test binary, started again), so that memory, threads and open files
+//! are its own, and a host that dies is one attack that failed. [`table`] says what is expected; [`arena`] measures.
+//!
+//! | letter | what holds around every attack |
+//! |---|---|
+//! | verdict | every call ends with the class and code of the table |
+//! | A | the host lives: the driver ends in order, and an echo is answered afterwards |
+//! | D | each verdict is there 250 ms after the deadline at the latest (more is allowed where other tests run beside it) |
+//! | M | memory peaks at the profile's memory and 64 MiB over idle, and is back at idle and 16 MiB within 2 s |
+//! | F, T | open files and threads are back at idle within 2 s; files never exceed idle and the caps |
+//! | X | the canary folder is the same to the byte and the time, and the kernel saw nobody open its file |
+//! | E | no connection and no packet at listeners on 127.0.0.1 and ::1 |
+//! | Z | the canary secret of the host's environment is nowhere, in six spellings |
+//! | L | what was shown holds no character that acts on a terminal |
+//! | C | one terminal record for each call (held for every call of every test) |
+//! | N | an echo every 10 ms beside the attack never fails; its slowest hundredth is measured, and reported beside idle |
+//!
+//! `HOTCELL_ATTACKS=CPU-1,MEM-2` runs some, `HOTCELL_ATTACK_RUNS=20` each so often; `just hostile` does the latter,
+//! alone on the machine.
+
+mod arena;
+mod canary;
+mod files;
+mod loading;
+mod meters;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod output;
+mod space;
+mod surface;
+mod table;
+mod time;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::fixture;
+use table::{ATTACKS, Attack};
+
+/// Where the driver finds what it is to do.
+const ATTACK: &str = "HOTCELL_ATTACK";
+/// A value in the environment of the host that no guest may ever see.
+const SECRET: &str = "HOTCELL_CANARY_SECRET";
+const REPORT: &str = "HOSTILE-REPORT ";
+/// A driver that takes longer hangs. `HOTCELL_ATTACK_WATCHDOG_SECONDS` says otherwise.
+const WATCHDOG_SECONDS: u64 = 60;
+
+/// All attacks of the first set, or those that `HOTCELL_ATTACKS` names.
+#[test]
+fn the_first_set_ends_as_its_table_says() {
+    let chosen = std::env::var("HOTCELL_ATTACKS").ok();
+    let runs = std::env::var("HOTCELL_ATTACK_RUNS").map_or(1, |runs| runs.parse().unwrap());
+    let attacks: Vec<&Attack> = ATTACKS
+        .iter()
+        .filter(|attack| chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|id| id == attack.id)))
+        .collect();
+    assert!(!attacks.is_empty(), "no attack has such an id: {chosen:?}");
+    let mut wrong = Vec::new();
+    println!("{:<6} {:<58} {:>7}  {:>9}  neighbour's p99, idle beside attacked", "attack", "verdict", "sound", "peak");
+    for attack in attacks {
+        let ran: Vec<Ran> = (0..runs).map(|_| run(attack)).collect();
+        let sound = ran.iter().filter(|ran| ran.wrong.is_empty()).count();
+        let peak = ran.iter().map(|ran| ran.peak_kib).max().unwrap_or(0) >> 10;
+        println!(
+            "{:<6} {:<58} {sound:>3}/{runs:<3}  {peak:>5} MiB  {}",
+            attack.id,
+            ran.last().map(|ran| ran.verdicts.as_str()).unwrap_or_default(),
+            neighbours(&ran),
+        );
+        for (number, ran) in ran.into_iter().enumerate() {
+            wrong.extend(ran.wrong.into_iter().map(|what| format!("{} run {}: {what}", attack.id, number + 1)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The driver: one attack in this process. Does nothing unless [`run`] started it.
+#[test]
+#[ignore = "the driver of the attacks, which starts it"]
+fn driver() {
+    if let Ok(id) = std::env::var(ATTACK) {
+        let attack = ATTACKS.iter().find(|attack| attack.id == id).unwrap();
+        println!("\n{REPORT}{}", arena::run(attack));
+    }
+}
+
+/// What one run of an attack was found to do.
+struct Ran {
+    verdicts: String,
+    wrong: Vec<String>,
+    peak_kib: u64,
+    idle_us: u64,
+    attacked_us: u64,
+}
+
+fn neighbours(ran: &[Ran]) -> String {
+    let median = |of: fn(&Ran) -> u64| {
+        let mut all: Vec<u64> = ran.iter().map(of).collect();
+        all.sort_unstable();
+        all[all.len() / 2] as f64 / 1_000.0
+    };
+    let within = ran.iter().filter(|ran| ran.attacked_us <= 3 * ran.idle_us).count();
+    format!(
+        "{:>5.1} ms {:>6.1} ms, within 3x: {within}/{}",
+        median(|ran| ran.idle_us),
+        median(|ran| ran.attacked_us),
+        ran.len()
+    )
+}
+
+/// Runs `attack` once, in a process of its own.
+fn run(attack: &Attack) -> Ran {
+    let secret = format!("s3cr3t/{:016x}+\"quoted\"", meters::random());
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "hostile::driver", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(ATTACK, attack.id)
+        .env(SECRET, &secret)
+        .env("RUST_BACKTRACE", "1")
+        // What is measured is what is held, not what the allocator keeps in reserve.
+        .env("MALLOC_MMAP_THRESHOLD_", "131072")
+        .env("MALLOC_TRIM_THRESHOLD_", "131072")
+        .env(arena::guest_variable("hostile"), fixture("hostile"))
+        .env(arena::guest_variable("probe"), fixture("probe"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let readers = [std::thread::spawn(move || text(&mut out)), std::thread::spawn(move || text(&mut err))];
+    let begun = Instant::now();
+    let patience =
+        std::env::var("HOTCELL_ATTACK_WATCHDOG_SECONDS").map_or(WATCHDOG_SECONDS, |text| text.parse().unwrap());
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if begun.elapsed() > Duration::from_secs(patience) => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break None;
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let [out, err] = readers.map(|reader| reader.join().unwrap());
+    let report = out.lines().find_map(|line| line.strip_prefix(REPORT)).map(|line| line.parse::<Value>().unwrap());
+    let mut ran = judge(attack, report.unwrap_or_default());
+    match status {
+        None => ran.wrong.push("A: the driver had to be killed".to_owned()),
+        Some(status) if !status.success() => ran.wrong.push(format!("A: the driver ended with {status}: {out}\n{err}")),
+        Some(_) => {}
+    }
+    for spelling in canary::spellings(&secret) {
+        if out.contains(&spelling) || err.contains(&spelling) {
+            ran.wrong.push(format!("Z: the secret was printed, as {spelling}"));
+        }
+    }
+    ran
+}
+
+fn text(pipe: &mut impl Read) -> String {
+    let mut bytes = Vec::new();
+    pipe.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Holds the verdicts of a report against the table. What was found around them is in the report already.
+fn judge(attack: &Attack, report: Value) -> Ran {
+    let texts = |field: &str| -> Vec<String> {
+        let list = report[field].as_array().cloned().unwrap_or_default();
+        list.into_iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for verdict in texts("verdicts") {
+        *seen.entry(verdict).or_default() += 1;
+    }
+    let mut wrong = texts("wrong");
+    if seen.is_empty() {
+        wrong.push("there is no verdict".to_owned());
+    }
+    for verdict in seen.keys().filter(|verdict| !attack.verdicts.contains(&verdict.as_str())) {
+        wrong.push(format!("ended as {verdict}, not as {:?}", attack.verdicts));
+    }
+    let number = |field: &str| report[field].as_u64().unwrap_or(0);
+    Ran {
+        verdicts: seen.into_iter().map(|(verdict, times)| format!("{times} {verdict}")).collect::<Vec<_>>().join(", "),
+        wrong,
+        peak_kib: number("peak_kib"),
+        idle_us: number("idle_us"),
+        attacked_us: number("attacked_us"),
+    }
+}

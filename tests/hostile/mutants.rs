@@ -1,0 +1,133 @@
+//! Whether the tests would notice. Each guard of the sandbox is left out in turn, and something must fail: a guard that
+//! nothing notices is not tested, whatever else passes. `just mutants` runs this; the switches exist with the cargo
+//! feature `mutants` only.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A guard by the name that the code gives it, and what has to notice that it is missing: attacks by their ids, tests by
+/// their names; `unit:` stands before those that lie beside the code.
+const MUTANTS: &[(&str, &[&str], &[&str])] = &[
+    ("memory_limit", &["MEM-2"], &[]),
+    ("table_limit", &["MEM-3"], &[]),
+    ("instance_limit", &[], &["sandbox::space::instances_are_counted"]),
+    ("fuel", &[], &["sandbox::limits::"]),
+    ("hostcall_fuel", &[], &["sandbox::floods::an_answer_over_the_limit_is_not_copied_out_of_the_guest"]),
+    ("deadline", &["CPU-7"], &[]),
+    ("yield", &["CPU-1"], &[]),
+    ("turns", &[], &["unit:sandbox::engine::"]),
+    ("cancellation", &["CPU-8"], &[]),
+    ("handles", &[], &["sandbox::space::handles_of_every_kind_are_bounded"]),
+    ("descriptors", &["HC-2"], &[]),
+    ("log_limit", &["HC-4"], &[]),
+    ("output_limit", &["HC-4"], &[]),
+    ("message_limit", &[], &["sandbox::floods::the_words_of_a_failure_are_cut"]),
+    ("progress_updates", &[], &["sandbox::floods::a_flood_of_progress"]),
+    ("partial_results", &[], &["sandbox::floods::all_partial_results_together"]),
+    ("json_values", &["SCH-1"], &[]),
+    ("unique_names", &["SCH-1"], &[]),
+    ("read_only", &["FS-3"], &[]),
+    ("denials", &[], &["sandbox::denials::what_is_denied_for_reading"]),
+    ("denial_races", &[], &["sandbox::races::"]),
+    ("hard_links", &[], &["sandbox::denials::a_second_name"]),
+    ("disk_bytes", &["FS-6"], &[]),
+    ("files_created", &["FS-6"], &[]),
+    ("environment", &["SEC-1"], &[]),
+    ("no_network", &["NET-1"], &[]),
+    ("captured_output", &["FE-3"], &[]),
+    ("forged_blocks", &["FE-3"], &[]),
+    ("terminal_escapes", &["OUT-2"], &[]),
+    ("compile_time", &["CMP-1"], &[]),
+    ("compile_memory", &["CMP-1"], &[]),
+    ("native_code", &[], &["sandbox::loading::native_code_is_refused"]),
+    ("cache_authentication", &[], &["sandbox::cache::"]),
+    ("cache_owner", &[], &["sandbox::cache::"]),
+    ("description_changes", &[], &["sandbox::loading::a_component_that_describes_itself_differently"]),
+];
+
+/// A mutant that hangs for so long was noticed.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+#[test]
+#[ignore = "takes minutes; `just mutants` runs it"]
+fn each_guard_that_is_missing_is_noticed() {
+    // A test that fails anyhow notices nothing.
+    let chosen = std::env::var("HOTCELL_MUTANTS").ok();
+    let chosen = |name: &str| chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|one| one == name));
+    let mut attacks: Vec<&str> = Vec::new();
+    let mut tests: Vec<&str> = Vec::new();
+    for (_, with, by) in MUTANTS.iter().filter(|(name, ..)| chosen(name)) {
+        attacks.extend(*with);
+        tests.extend(*by);
+    }
+    attacks.dedup();
+    tests.dedup();
+    assert!(passes(None, &attacks, &tests), "something fails although every guard stands");
+    let mut missed = Vec::new();
+    println!("{:<22} {:<9} noticed by", "guard", "noticed");
+    for (name, with, by) in MUTANTS.iter().filter(|(name, ..)| chosen(name)) {
+        let noticed = !passes(Some(name), with, by);
+        println!("{name:<22} {:<9} {}", if noticed { "yes" } else { "NO" }, [*with, *by].concat().join(" "));
+        if !noticed {
+            missed.push(*name);
+        }
+    }
+    assert!(missed.is_empty(), "nothing notices that these guards are missing: {missed:?}");
+}
+
+/// Every guard that the code names is in the table above.
+#[test]
+fn each_guard_has_a_mutant() {
+    let mut named = Vec::new();
+    for file in crate::structure::sources() {
+        let text = std::fs::read_to_string(file).unwrap();
+        named.extend(text.split("guard!(\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()));
+    }
+    named.sort();
+    named.dedup();
+    let mut known: Vec<String> = MUTANTS.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    known.sort();
+    assert_eq!(named, known);
+}
+
+/// Runs attacks and tests with one guard left out.
+fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
+    let run = |attacks: Option<String>, filters: &[&str], unit: bool| {
+        let mut command = match unit {
+            false => Command::new(std::env::current_exe().unwrap()),
+            true => {
+                let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
+                cargo.args(["test", "--quiet", "-p", "hotcell", "--features", "mutants", "--lib", "--"]);
+                cargo
+            }
+        };
+        command.args(filters).arg("--test-threads=2").stdin(Stdio::null());
+        command.env("HOTCELL_ATTACK_WATCHDOG_SECONDS", "15");
+        if let Some(mutant) = mutant {
+            // What fails is expected to fail, and at length.
+            command.env("HOTCELL_MUTANT", mutant).stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        if let Some(attacks) = attacks {
+            command.env("HOTCELL_ATTACKS", attacks);
+        }
+        let mut child = command.spawn().unwrap();
+        let begun = Instant::now();
+        loop {
+            match child.try_wait().unwrap() {
+                Some(status) => return status.success(),
+                None if mutant.is_some() && begun.elapsed() > PATIENCE => {
+                    child.kill().unwrap();
+                    child.wait().unwrap();
+                    return false;
+                }
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    };
+    let first_set = ["hostile::the_first_set_ends_as_its_table_says"];
+    let units: Vec<&str> = tests.iter().filter_map(|test| test.strip_prefix("unit:")).collect();
+    let tests: Vec<&str> = tests.iter().copied().filter(|test| !test.starts_with("unit:")).collect();
+    (attacks.is_empty() || run(Some(attacks.join(",")), &first_set, false))
+        && (tests.is_empty() || run(None, &tests, false))
+        && (units.is_empty() || run(None, &units, true))
+}

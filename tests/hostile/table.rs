@@ -1,0 +1,111 @@
+use super::arena::{Arena, Fight};
+use super::{files, loading, output, space, surface, time};
+
+const MIB: u64 = 1 << 20;
+
+/// One row of the first set.
+pub(super) struct Attack {
+    /// The id of the threat catalogue.
+    pub(super) id: &'static str,
+    /// The verdicts with which its calls may end: `class/code`, or `ok`.
+    pub(super) verdicts: &'static [&'static str],
+    /// Bytes that the guests of the attack may have together: what the memory of the host is held against.
+    pub(super) memory: u64,
+    pub(super) fight: fn(&Arena) -> Fight<'_>,
+}
+
+const fn attack(
+    id: &'static str,
+    verdicts: &'static [&'static str],
+    memory: u64,
+    fight: fn(&Arena) -> Fight<'_>,
+) -> Attack {
+    Attack { id, verdicts, memory, fight }
+}
+
+/// FE-1 (a browser that was led to a door for HTTP) is not here: there is no such door yet.
+pub(super) const ATTACKS: &[Attack] = &[
+    attack("CPU-1", &["timeout/deadline_exceeded"], MIB, |arena| Box::pin(time::spin(arena))),
+    // A description has little fuel as well: which of the two ends it first is the machine's business.
+    attack("CPU-2", &["timeout/deadline_exceeded", "timeout/fuel_exhausted"], MIB, |arena| {
+        Box::pin(time::spin_at_the_start(arena))
+    }),
+    attack("CPU-4", &["timeout/deadline_exceeded"], 256 * MIB, |arena| Box::pin(time::bulk_operations(arena))),
+    attack("CPU-5", &["timeout/deadline_exceeded"], 16 * MIB, |arena| Box::pin(time::more_spinners_than_cores(arena))),
+    attack("CPU-7", &["timeout/deadline_exceeded"], 4 * MIB, |arena| Box::pin(time::sleep_for_ever(arena))),
+    attack("CPU-8", &["canceled/canceled"], 16 * MIB, |arena| Box::pin(time::deaf_to_cancellation(arena))),
+    attack("MEM-2", &["sandbox_violation/memory_limit"], 128 * MIB, |arena| Box::pin(space::many_memories(arena))),
+    attack("MEM-3", &["sandbox_violation/table_limit"], 8 * MIB, |arena| Box::pin(space::tables(arena))),
+    attack("MEM-8", &["execution_failed/stack_overflow"], 16 * MIB, |arena| Box::pin(space::recursion(arena))),
+    attack("MEM-9", &["result_too_large/output_limit"], 64 * MIB, |arena| Box::pin(space::aliased_strings(arena))),
+    attack("MEM-13", &["ok"], 64 * MIB, |arena| Box::pin(space::residue(arena))),
+    attack("HC-2", &["sandbox_violation/descriptor_limit"], 16 * MIB, |arena| Box::pin(surface::descriptors(arena))),
+    attack("HC-4", &["result_too_large/output_limit", "ok"], 64 * MIB, |arena| Box::pin(surface::output_flood(arena))),
+    attack("HC-5", &["timeout/deadline_exceeded"], 4 * MIB, |arena| Box::pin(surface::empty_writes(arena))),
+    attack(
+        "HC-7",
+        &[
+            "ok",
+            "execution_failed/guest_trapped",
+            "execution_failed/guest_invalid",
+            "execution_failed/guest_panicked",
+            "timeout/deadline_exceeded",
+            "sandbox_violation/disk_limit",
+            "sandbox_violation/memory_limit",
+            "sandbox_violation/handle_limit",
+            "result_too_large/output_limit",
+        ],
+        256 * MIB,
+        |arena| Box::pin(surface::pokes(arena)),
+    ),
+    attack("HC-8", &["execution_failed/guest_exited"], 4 * MIB, |arena| Box::pin(surface::exits(arena))),
+    attack("FS-1", &["ok"], 16 * MIB, |arena| Box::pin(files::path_forms(arena))),
+    attack("FS-2", &["ok"], 16 * MIB, |arena| Box::pin(files::links(arena))),
+    attack("FS-3", &["ok"], 16 * MIB, |arena| Box::pin(files::around_read_only(arena))),
+    attack("FS-6", &["sandbox_violation/disk_limit", "sandbox_violation/files_limit"], 32 * MIB, |arena| {
+        Box::pin(files::disk_fill(arena))
+    }),
+    attack("NET-1", &["capability_gap/access_kind_not_supported", "ok"], 4 * MIB, |arena| {
+        Box::pin(surface::network_without_a_grant(arena))
+    }),
+    attack("SEC-1", &["ok"], 4 * MIB, |arena| Box::pin(surface::surroundings(arena))),
+    attack("OUT-2", &["ok", "execution_failed"], 4 * MIB, |arena| Box::pin(output::terminal_escapes(arena))),
+    attack("OUT-3", &["execution_failed/guest_panicked"], 4 * MIB, |arena| Box::pin(output::hostile_names(arena))),
+    attack("SCH-1", &["invalid_arguments/arguments_not_json", "ok"], 96 * MIB, |arena| {
+        Box::pin(loading::argument_bombs(arena))
+    }),
+    attack("SCH-2", &["setup_required/description_invalid"], 4 * MIB, |arena| {
+        Box::pin(loading::schemas_from_elsewhere(arena))
+    }),
+    attack("CMP-1", &["sandbox_violation/compile_limit"], 4 * MIB, |arena| Box::pin(loading::compile_bomb(arena))),
+    attack(
+        "CMP-4",
+        &[
+            "ok",
+            "setup_required/component_invalid",
+            "setup_required/component_precompiled",
+            "setup_required/description_invalid",
+            "setup_required/contract_mismatch",
+            "setup_required/not_a_tool",
+            // Bits of a description were turned, and it names the tool of another one in this heap.
+            "setup_required/tool_name_taken",
+            "capability_gap/import_not_available",
+            "sandbox_violation/memory_limit",
+            "sandbox_violation/table_limit",
+            "sandbox_violation/instance_limit",
+            "result_too_large/output_limit",
+            "execution_failed/guest_invalid",
+            "execution_failed/guest_trapped",
+            "execution_failed/guest_panicked",
+            "execution_failed/memory_fault",
+            "execution_failed/stack_overflow",
+            "execution_failed/arithmetic_fault",
+            "timeout/deadline_exceeded",
+        ],
+        64 * MIB,
+        |arena| Box::pin(loading::garbage(arena)),
+    ),
+    attack("FE-3", &["ok", "execution_failed/content_invalid"], 4 * MIB, |arena| {
+        Box::pin(output::stdout_hijack(arena))
+    }),
+];

@@ -1,0 +1,183 @@
+//! Hooks that fail, crash or never answer: what that means is the owner's to say, and a call always ends.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hotcell::hook::{Hook, HookCall, HookFuture, OnFailure, Registration};
+use hotcell::record::{AbortReason, HookEvent, HookOutcome};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::doubles::{RecordingHook, own_host};
+use crate::support::{Called, Test};
+
+/// A hook that does not answer, in one way or another.
+struct Stuck {
+    events: [HookEvent; 1],
+    how: How,
+    entered: Arc<Notify>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// Its future is never ready.
+    Pending,
+    /// It keeps its thread.
+    Blocking,
+    Panicking,
+}
+
+impl Stuck {
+    fn at(event: HookEvent, how: How) -> Arc<Self> {
+        Arc::new(Self { events: [event], how, entered: Arc::default() })
+    }
+}
+
+impl Hook for Stuck {
+    fn id(&self) -> &str {
+        "stuck"
+    }
+
+    fn events(&self) -> &[HookEvent] {
+        &self.events
+    }
+
+    fn handle<'a>(&'a self, _: &'a HookCall) -> HookFuture<'a> {
+        self.entered.notify_one();
+        match self.how {
+            How::Pending => Box::pin(std::future::pending()),
+            How::Blocking => loop {
+                std::thread::park();
+            },
+            How::Panicking => panic!("a hook crashed, as the test wants it"),
+        }
+    }
+}
+
+async fn called(tool: &str, registration: Registration) -> Called {
+    let host = own_host(|settings| settings.hooks = vec![registration]);
+    Test::new(tool).on(&host).call(json!({})).await
+}
+
+const SHORT: Duration = Duration::from_millis(50);
+
+#[tokio::test]
+async fn a_hook_that_never_answers_blocks_before_the_tool_within_its_time() {
+    for event in [HookEvent::PreToolUse, HookEvent::PermissionRequest, HookEvent::PermissionDecision] {
+        for how in [How::Pending, How::Blocking] {
+            let began = Instant::now();
+            let called = called("probe#counter", Registration::new(Stuck::at(event, how)).within(SHORT)).await;
+            called.failed("hook_blocked", "hook_timed_out").ended("denied", "blocked").never_ran();
+            assert!(began.elapsed() < Duration::from_secs(30), "{how:?}");
+            assert_eq!(called.0.hooks[0].outcome, HookOutcome::TimedOut);
+            assert_eq!(called.message(), "the hook stuck did not answer within 50 ms, and so the call may not go on");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_never_answers_is_noted_after_the_tool() {
+    for event in [HookEvent::PostToolUse, HookEvent::ResultPersistence] {
+        let called = called("probe#counter", Registration::new(Stuck::at(event, How::Blocking)).within(SHORT)).await;
+        assert_eq!(called.succeeded(), json!({"count": 1}));
+        assert_eq!(called.0.hooks[0].outcome, HookOutcome::TimedOut);
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_crashes_has_failed() {
+    let called = called("probe#counter", Registration::new(Stuck::at(HookEvent::PreToolUse, How::Panicking))).await;
+    called.failed("hook_blocked", "hook_failed").never_ran();
+    assert_eq!(called.0.hooks[0].error.as_deref(), Some("the hook panicked"));
+}
+
+#[tokio::test]
+async fn the_owner_says_what_a_failure_means() {
+    for event in [HookEvent::PreToolUse, HookEvent::PermissionRequest, HookEvent::PermissionDecision] {
+        let hook = RecordingHook::hearing("broken", &[event]).failing(event, "no").shared();
+        let called = called("probe#counter", Registration::new(hook).on_failure(OnFailure::Warn)).await;
+        assert_eq!(called.succeeded(), json!({"count": 1}), "{event:?}");
+        assert_eq!((called.0.hooks[0].outcome, called.0.hooks[0].error.as_deref()), (HookOutcome::Failed, Some("no")));
+    }
+    for event in [HookEvent::PostToolUse, HookEvent::ResultPersistence] {
+        let hook = RecordingHook::hearing("broken", &[event]).failing(event, "no").shared();
+        let called = called("probe#counter", Registration::new(hook).on_failure(OnFailure::Block)).await;
+        called.failed("execution_failed", "post_hook_failed").ended("failed", "failed");
+        let result = serde_json::to_string(&called.0.result).unwrap();
+        assert!(!result.contains("count\\\"") && called.0.result.structured_content.is_none(), "withheld: {result}");
+    }
+}
+
+#[tokio::test]
+async fn a_blocking_failure_after_a_failed_tool_keeps_the_error_and_withholds_the_words() {
+    let event = HookEvent::PostToolUseFailure;
+    let hook = RecordingHook::hearing("broken", &[event]).failing(event, "no").shared();
+    let host = own_host(|settings| settings.hooks = vec![Registration::new(hook).on_failure(OnFailure::Block)]);
+    let called = Test::new("probe#fail")
+        .on(&host)
+        .call(json!({"class": "rate_limited", "message": "words of the tool", "code": "own"}))
+        .await;
+    called.failed("rate_limited", "tool_failed");
+    assert!(!serde_json::to_string(&called.0.result).unwrap().contains("words of the tool"));
+}
+
+#[tokio::test]
+async fn a_hook_that_could_not_be_loaded_blocks_unless_its_owner_says_otherwise() {
+    let guard = || Registration::not_loaded("guard", "the file is gone");
+    let blocked = called("probe#counter", guard()).await;
+    blocked.failed("hook_blocked", "hook_not_loaded").ended("denied", "blocked").never_ran();
+    assert_eq!(blocked.record()["invocation"]["error_detail"], "the file is gone");
+    let warned = called("probe#counter", guard().on_failure(OnFailure::Warn)).await;
+    warned.succeeded();
+    assert_eq!(warned.0.hooks[0].outcome, HookOutcome::NotLoaded);
+}
+
+#[tokio::test]
+async fn a_call_can_be_canceled_while_a_hook_runs_before_the_tool() {
+    for how in [How::Pending, How::Blocking] {
+        let hook = Stuck::at(HookEvent::PreToolUse, how);
+        let entered = Arc::clone(&hook.entered);
+        let registration = Registration::new(hook).within(Duration::from_secs(600)).on_failure(OnFailure::Warn);
+        let host = own_host(|settings| settings.hooks = vec![registration]);
+        let test = Test::new("probe#counter").on(&host);
+        let cancellation = test.cancellation();
+        let cancel = async {
+            entered.notified().await;
+            cancellation.cancel(AbortReason::UserInterruption);
+        };
+        let (called, ()) = tokio::join!(test.call(json!({})), cancel);
+        called.failed("canceled", "canceled").ended("canceled", "canceled").never_ran();
+        assert_eq!(called.0.hooks[0].outcome, HookOutcome::Canceled);
+    }
+}
+
+#[tokio::test]
+async fn canceling_does_not_get_an_output_past_a_hook() {
+    let hook = Stuck::at(HookEvent::PostToolUse, How::Pending);
+    let entered = Arc::clone(&hook.entered);
+    let registration = Registration::new(hook).within(Duration::from_millis(300)).on_failure(OnFailure::Block);
+    let host = own_host(|settings| settings.hooks = vec![registration]);
+    let test = Test::new("probe#counter").on(&host);
+    let cancellation = test.cancellation();
+    let cancel = async {
+        entered.notified().await;
+        cancellation.cancel(AbortReason::UserInterruption);
+    };
+    let (called, ()) = tokio::join!(test.call(json!({})), cancel);
+    called.failed("execution_failed", "post_hook_failed");
+    assert!(called.0.result.structured_content.is_none());
+    assert_eq!(called.0.hooks[0].outcome, HookOutcome::TimedOut);
+}
+
+#[tokio::test]
+async fn two_hooks_cannot_have_one_id() {
+    let hook = || Registration::new(RecordingHook::new("same").shared());
+    let mut settings = hotcell::host::HostSettings::new(
+        hotcell::config::Home::at(crate::support::kept("home")),
+        env!("CARGO_BIN_EXE_hotcell"),
+    );
+    settings.pooled = false;
+    settings.hooks = vec![hook(), hook()];
+    let error = hotcell::host::Host::new(settings).err().unwrap();
+    assert!(error.to_string().contains("two hooks are called same"), "{error:#}");
+}

@@ -1,0 +1,273 @@
+//! What a contract calls sensitive reaches the tool, and nothing that is stored or shown.
+
+use std::sync::Arc;
+
+use hotcell::hook::HookOutput;
+use hotcell::record::digest;
+use serde_json::{Value, json};
+
+use super::doubles::{RecordingHook, RecordingListener, echoing, home_with_own_payloads, hooked, own_host};
+use crate::support::{Called, Canary, Test, scratch};
+
+const CANARY: Canary = Canary::new("pw-7f3/Qz+tT\"x0~long-enough");
+
+/// A tool that answers its input, with fields of its declaration, its output contract and its permission profile.
+fn tool(name: &str, declaration: Value, profile: Value) -> Vec<u8> {
+    echoing(name, |toolkit| {
+        let fields = toolkit["declarations"][0].as_object_mut().unwrap();
+        fields.extend(declaration.as_object().unwrap().clone());
+        fields.insert("permission_profile_ref".to_owned(), json!("p"));
+        let mut permission = json!({"schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low"});
+        permission.as_object_mut().unwrap().extend(profile.as_object().unwrap().clone());
+        toolkit["permission_profiles"] = json!([permission]);
+    })
+}
+
+fn redacted(called: &Called) -> Vec<Value> {
+    let events = called.0.events.iter().filter(|event| event.event_type.as_str() == "tool.result.redacted");
+    events.map(|event| event.data.clone()).collect()
+}
+
+#[tokio::test]
+async fn a_tool_that_copies_a_sensitive_argument_everywhere_gives_it_to_nobody() {
+    for fail in [false, true] {
+        let listener = Arc::new(RecordingListener::default());
+        let heard = Arc::clone(&listener);
+        let host = own_host(|settings| settings.listeners = vec![heard]);
+        let called = Test::new("probe#leak").on(&host).call(json!({"secret": CANARY.value(), "fail": fail})).await;
+        CANARY.is_not_in("the record", &called.record().to_string());
+        assert_eq!(called.0.invocation.model_input, json!({"secret": "[redacted]", "fail": fail}));
+        assert_eq!(called.0.result.redaction_state, "partial");
+        assert_eq!(redacted(&called).len(), 1);
+        let record = called.record();
+        for place in ["stdout [redacted]", "stderr [redacted]", "log [redacted]", "progress [redacted]"] {
+            assert!(record.to_string().contains(place), "{place} was not there at all");
+        }
+        if fail {
+            assert_eq!(called.message(), "message [redacted]");
+            assert_eq!(record["invocation"]["error_detail"], "detail [redacted]");
+        } else {
+            assert_eq!(called.0.result.structured_content, Some(json!({"structured": "[redacted]"})));
+            assert_eq!(called.0.result.ui_facing_summary.as_deref(), Some("summary [redacted]"));
+            assert_eq!(called.0.result.content[0].as_text(), Some("content [redacted]"));
+        }
+        // Halves in two messages of their own: neither is there.
+        assert_eq!(called.0.progress[1].message.as_deref(), Some("progress [redacted]"));
+        assert_eq!(called.0.progress[2].message.as_deref(), Some("progress [redacted]"));
+    }
+}
+
+#[tokio::test]
+async fn the_tool_itself_gets_what_was_sent() {
+    // `called.succeeded` would show the redacted copy: the tool's own measure of it does not lie.
+    let text = format!("{{\"text\": \"{}\"}}", "x".repeat(40));
+    let bytes = tool(
+        "told",
+        json!({"input_contract": {"model_input_schema": {"type": "object"}, "sensitive_fields": ["text"]}}),
+        json!({}),
+    );
+    let called = Test::of_bytes(bytes, None).call_text(&text).await;
+    let usage = called.0.result.usage.as_ref().unwrap();
+    assert!(usage.output_bytes.used >= text.len() as u64, "{usage:?}");
+    assert!(!called.record().to_string().contains("xxxxxxxx"));
+}
+
+#[tokio::test]
+async fn sensitive_fields_are_names_at_any_depth_and_pointers_to_a_place() {
+    let input = json!({"user": "alice", "token": CANARY.value(), "nested": {"pin": "1234"}});
+    let called = Test::new("probe#sensitive").call(input).await;
+    let shown = json!({"user": "alice", "token": "[redacted]", "nested": {"pin": "[redacted]"}});
+    let invocation = &called.record()["invocation"];
+    for input in ["model_input", "observable_input", "permission_input", "call_input"] {
+        assert_eq!(invocation[input], shown, "{input}");
+    }
+    assert_eq!(called.succeeded()["input"], shown, "an answer that is the argument is redacted, too");
+    CANARY.is_not_in("the record", &called.record().to_string());
+    assert!(!called.record().to_string().contains("1234\""));
+
+    let called = Test::new("probe#sensitive").call(json!({"user": "bob"})).await;
+    assert_eq!(called.0.result.redaction_state, "none");
+    assert!(redacted(&called).is_empty());
+}
+
+#[tokio::test]
+async fn a_reference_does_not_let_anybody_guess_the_argument() {
+    let input = json!({"user": "alice", "nested": {"pin": "1234"}});
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let called = Test::new("probe#sensitive").call(input.clone()).await;
+        let record = called.record().to_string();
+        assert!(!record.contains(digest(input.to_string().as_bytes()).trim_start_matches("sha256:")));
+        let invocation = &called.record()["invocation"];
+        let reference = invocation["model_input_ref"].as_str().unwrap().to_owned();
+        assert!(reference.starts_with("blake3-keyed:"));
+        for input in ["observable", "permission", "call"] {
+            assert_eq!(invocation[format!("{input}_input_ref")], reference.as_str(), "it still connects");
+        }
+        seen.push(reference);
+    }
+    assert_ne!(seen[0], seen[1], "the same argument in another call has another reference");
+}
+
+#[tokio::test]
+async fn a_text_that_is_not_what_it_would_be_written_as_is_not_kept_beside() {
+    let text = format!("{{ \"user\":\"a\",\n\"token\": {} }}", json!(CANARY.value()));
+    let called = Test::new("probe#sensitive").call_text(&text).await;
+    CANARY.is_not_in("the record", &called.record().to_string());
+    assert!(called.record()["invocation"].get("model_input_text").is_none());
+    // What is no JSON has no fields to find: all of it is taken out.
+    let called = Test::new("probe#sensitive").call_text(&text.replace('}', "")).await;
+    called.failed("invalid_arguments", "arguments_not_json");
+    CANARY.is_not_in("the record", &called.record().to_string());
+    assert_eq!(called.0.invocation.model_input, "[redacted]");
+    // A mismatch names no value.
+    let called = Test::new("probe#sensitive").call(json!({"user": 1, "token": CANARY.value()})).await;
+    called.failed("schema_validation_failed", "schema_mismatch");
+    CANARY.is_not_in("the record", &called.record().to_string());
+}
+
+#[tokio::test]
+async fn hooks_see_redacted_copies_and_what_they_leave_alone_returns() {
+    let shown = json!({"user": "alice", "token": "[redacted]", "nested": {"pin": "[redacted]"}});
+    let changed = json!({"user": "mallory", "token": "[redacted]", "nested": {"pin": "[redacted]"}});
+    let hook = RecordingHook::new("changer").before([HookOutput::UpdatedInput(changed)]).shared();
+    let input = json!({"user": "alice", "token": CANARY.value(), "nested": {"pin": "1234"}});
+    let called = Test::new("probe#sensitive").on(&hooked([&hook])).call(input).await;
+    let seen = hook.seen();
+    assert_eq!(seen[0].call.input, shown);
+    CANARY.is_not_in("what hooks saw", &format!("{seen:?}"));
+    // The guest got a token of the right length: what it answers is gone because it was the value.
+    let expected = json!({"user": "mallory", "token": "[redacted]", "nested": {"pin": "[redacted]"}});
+    assert_eq!(called.succeeded()["input"], expected);
+    assert_eq!(called.0.result.redaction_state, "partial", "the tool answered the values themselves");
+    let mutations = &called.0.result.input_mutations;
+    assert_eq!(mutations[0].changed_fields, ["/user"]);
+    assert_eq!(mutations[0].from_input_ref, called.0.invocation.model_input_ref);
+    assert_eq!(Some(&mutations[0].to_input_ref), called.0.invocation.call_input_ref.as_ref());
+    CANARY.is_not_in("the record", &called.record().to_string());
+}
+
+#[tokio::test]
+async fn a_value_that_a_hook_puts_into_a_sensitive_field_is_kept_back_as_well() {
+    let changed = json!({"user": "alice", "token": CANARY.value()});
+    let hook = RecordingHook::new("giver").before([HookOutput::UpdatedInput(changed)]).shared();
+    let called = Test::new("probe#sensitive").on(&hooked([&hook])).call(json!({"user": "alice"})).await;
+    called.succeeded();
+    CANARY.is_not_in("the record", &called.record().to_string());
+    assert_eq!(called.0.invocation.call_input.as_ref().unwrap()["token"], "[redacted]");
+}
+
+#[tokio::test]
+async fn rules_of_the_output_contract_hold_in_every_representation() {
+    let rules = json!(["token", "/deep/*/id", {"pattern": "AKIA[0-9A-Z]{16}"}]);
+    let bytes = tool("ruled", json!({"output_contract": {"redaction_rules": rules}}), json!({}));
+    let input = json!({
+        "token": CANARY.value(),
+        "deep": [{"id": 77001122, "name": "kept"}],
+        "note": "the token is pw-7f3/Qz+tT\"x0~long-enough, the key AKIAABCDEFGHIJKLMNOP, the id 77001122",
+    });
+    let called = Test::of_bytes(bytes, None).call(input).await;
+    let expected = json!({
+        "token": "[redacted]",
+        "deep": [{"id": "[redacted]", "name": "kept"}],
+        "note": "the token is [redacted], the key [redacted], the id [redacted]",
+    });
+    let result = &called.0.result;
+    let answer = result.structured_content.clone().unwrap_or_else(|| panic!("{result:?}"));
+    assert_eq!(answer, expected);
+    CANARY.is_not_in("what the model sees", &serde_json::to_string(&result.model_facing_content).unwrap());
+    let told = redacted(&called);
+    assert_eq!(told[0]["redaction_state"], "partial");
+    let places = told[0]["places"].as_array().unwrap();
+    for place in ["/structured_content/token", "/structured_content/deep/0/id", "/structured_content"] {
+        assert!(places.contains(&json!(place)), "{place}: {places:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_contract_can_keep_all_of_an_answer_back() {
+    let bytes = tool("mute", json!({"output_contract": {"redaction_rules": [""]}}), json!({}));
+    let called = Test::of_bytes(bytes, None).call(json!({"a": CANARY.value()})).await;
+    called.failed("result_redacted", "redacted_by_contract").ended("redacted", "failed");
+    assert_eq!(called.0.result.redaction_state, "full");
+    assert!(called.0.result.structured_content.is_none());
+}
+
+#[tokio::test]
+async fn rules_that_cannot_be_kept_do_not_load() {
+    for rules in [json!([{"pattern": "("}]), json!([{"pattern": "(a{1000}){1000}"}]), json!([1]), json!(vec!["a"; 33])]
+    {
+        let bytes = tool("unruly", json!({"output_contract": {"redaction_rules": rules}}), json!({}));
+        Test::of_bytes(bytes, None).load().await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_whose_data_is_sensitive_leaves_no_argument_and_no_word_in_its_records() {
+    for (name, profile) in [
+        ("required", json!({"redaction_required": true})),
+        ("secretive", json!({"data_sensitivity": "secret"})),
+        ("strange", json!({"data_sensitivity": "a word of somebody's own"})),
+    ] {
+        let bytes = tool(&format!("sensitive_{name}"), json!({}), profile);
+        let called = Test::of_bytes(bytes, None).call(json!({"a": CANARY.value(), "b": {"c": 12345678}})).await;
+        assert_eq!(called.0.invocation.model_input, json!({"a": "[redacted]", "b": "[redacted]"}), "{name}");
+        let record = called.record().to_string();
+        CANARY.is_not_in("the record", &record);
+        assert!(!record.contains("12345678"), "{record}");
+    }
+    for word in ["public", "internal"] {
+        let bytes = tool(&format!("plain_{word}"), json!({}), json!({"data_sensitivity": word}));
+        let called = Test::of_bytes(bytes, None).call(json!({"a": 1})).await;
+        assert_eq!(called.0.invocation.model_input, json!({"a": 1}));
+        assert_eq!(called.0.result.redaction_state, "none");
+    }
+}
+
+#[tokio::test]
+async fn a_large_answer_of_sensitive_data_is_kept_by_reference_without_a_preview() {
+    let (_guard, folder) = scratch();
+    let host = own_host(|settings| {
+        settings.home = home_with_own_payloads(&folder);
+        settings.inline_bytes_max = 100;
+    });
+    let bytes = tool("bulky", json!({}), json!({"data_sensitivity": "confidential"}));
+    let called = Test::of_bytes(bytes, None).on(&host).call(json!({"a": vec!["b"; 200]})).await;
+    let record = called.record();
+    assert_eq!(record["persistence"][0]["strategy"], "ref_only");
+    assert_eq!(record["persistence"][0]["preview_size_bytes"], 0);
+    assert_eq!(record["result"]["content"][0]["preview"], "");
+}
+
+#[tokio::test]
+async fn short_values_are_taken_out_at_their_place_and_do_not_riddle_the_answer() {
+    let called = Test::new("probe#sensitive").call(json!({"user": "a or b", "token": "or"})).await;
+    assert_eq!(called.succeeded()["input"]["user"], "a or b");
+    assert_eq!(called.0.invocation.call_input.as_ref().unwrap()["token"], "[redacted]");
+}
+
+#[tokio::test]
+async fn a_value_that_is_a_word_of_the_records_breaks_none_of_them() {
+    for word in
+        ["succeeded", "tool.invocation.started", "hotcell/0.1.0", "invocation_id", "[redacted]", "partial_result"]
+    {
+        let called = Test::new("probe#leak").call(json!({"secret": word})).await;
+        called.ended("succeeded", "succeeded");
+    }
+}
+
+#[tokio::test]
+async fn a_long_sensitive_text_is_found_in_what_the_tool_says() {
+    let long: String = (0..30_000).map(|n| format!("{n},")).collect();
+    let called = Test::new("probe#leak").call(json!({"secret": long})).await;
+    let record = called.record().to_string();
+    assert!(!record.contains("1200,1201,1202") && !record.contains("29000,29001"), "{} bytes", record.len());
+}
+
+#[tokio::test]
+async fn a_call_with_nothing_to_keep_back_is_recorded_as_ever() {
+    let called = Test::new("probe#echo").call(json!({"password": CANARY.value()})).await;
+    assert_eq!(called.0.invocation.model_input, json!({"password": CANARY.value()}));
+    assert_eq!(called.0.result.redaction_state, "none");
+    assert_eq!(called.0.persistence[0].redaction_state, "none");
+}

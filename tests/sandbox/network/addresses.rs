@@ -1,0 +1,91 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{answer, failed, looking_up_in};
+use crate::support::{ScriptedResolver, Server, Test};
+
+/// Every spelling in which programs know this machine, or the services of a cloud (NET-2).
+fn spellings(port: u16) -> Vec<String> {
+    let hosts = [
+        "127.0.0.1",
+        "127.1",
+        "127.0.1",
+        "0",
+        "0.0.0.0",
+        "2130706433",
+        "017700000001",
+        "0177.0.0.1",
+        "0x7f.1",
+        "0x7f000001",
+        "127.0.0.1.",
+        "127.255.255.254",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[::127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[64:ff9b:1::7f00:1]",
+        "[2002:7f00:1::]",
+        "[0:0:0:0:0:0:0:1]",
+        "169.254.169.254",
+        "[fd00:ec2::254]",
+        "100.100.100.200",
+        "168.63.129.16",
+        "localhost",
+        "localhost.",
+        "LOCALHOST",
+        "10.0.0.1",
+        "192.168.0.1",
+        "172.16.0.1",
+        "[fe80::1]",
+        "224.0.0.1",
+        "255.255.255.255",
+    ];
+    hosts.iter().map(|host| format!("{host}:{port}")).collect()
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_special_address_gets_through_a_wide_grant() {
+    let server = Server::hello();
+    let resolver = Arc::new(ScriptedResolver::answering(&[&["127.0.0.1"]]));
+    let host = looking_up_in(&resolver);
+    for authority in spellings(server.port) {
+        let test = Test::new("egress#ask").on(&host).net("http://*:*");
+        let answer = answer(test, json!({ "authority": authority })).await;
+        assert!(answer["error"].is_string(), "{authority}: {answer}");
+    }
+    assert_eq!(server.connections(), 0);
+    assert!(resolver.asked().iter().all(|name| name == "localhost"), "{:?}", resolver.asked());
+}
+
+#[tokio::test]
+async fn an_address_is_granted_in_one_spelling_and_reached_in_that_one() {
+    let server = Server::hello();
+    for authority in spellings(server.port).iter().skip(1) {
+        let test = Test::new("egress#ask").net(&server.url(""));
+        let answer = answer(test, json!({ "authority": authority })).await;
+        assert!(answer["error"].is_string(), "{authority}: {answer}");
+    }
+    assert_eq!(server.connections(), 0);
+    let test = Test::new("egress#ask").net(&server.url(""));
+    assert_eq!(answer(test, json!({ "authority": server.authority() })).await["status"], 200);
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_answer_and_following_it_is_another_request() {
+    let other = Server::hello();
+    let location = format!("HTTP/1.1 302 Found\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", other.url("/"));
+    let named = Server::start(move |visit| {
+        if visit.head().is_some() {
+            visit.say(&location);
+        }
+    });
+    let test = Test::new("egress#ask").net(&named.url(""));
+    let asked = [json!({ "authority": named.authority() }), json!({ "authority": other.authority() })];
+    let answers = super::answers(test, &asked).await;
+    assert_eq!(answers[0]["status"], 302);
+    failed(&answers[1], "HttpRequestDenied");
+    assert_eq!((named.heads().len(), other.connections()), (1, 0));
+}

@@ -1,0 +1,50 @@
+//! Two calls in one folder: one swaps a folder for a link to what is closed, over and over, the other uses names in it.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::{snapshot, text};
+use crate::support::{Test, scratch};
+
+const SECRET: &str = "secret-4e51-nobody-may-read-this";
+const MS: u64 = 1_500;
+
+/// Runs the two against each other. `to` is where the link leads; it holds names like those of the open folder.
+async fn race(deny: impl Fn(&mut hotcell::policy::Grants, &str)) {
+    let (_guard, root) = scratch();
+    for folder in ["closed/empty", "swapped/empty", "closed/movable", "swapped/movable"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    for name in ["file", "victim"] {
+        fs::write(root.join("closed").join(name), SECRET).unwrap();
+        fs::write(root.join("swapped").join(name), "mine").unwrap();
+    }
+    let closed = root.join("closed");
+    let before = snapshot(&closed);
+    let test = |tool| Test::new(tool).write(&root).grant(|grants| deny(grants, text(&closed)));
+    let swap = test("hostile#swap").call(json!({ "path": root, "to": "closed", "ms": MS }));
+    let used = test("hostile#use_swapped").call(json!({ "path": root, "ms": MS }));
+    let (swapped, used) = tokio::join!(swap, used);
+    let (swapped, used) = (swapped.succeeded(), used.succeeded());
+    assert_eq!(snapshot(&closed), before, "what is closed was changed: {swapped} {used}");
+    assert!(swapped["swaps"].as_u64().unwrap() > 20, "nothing was swapped, so this test shows nothing: {swapped}");
+    assert!(used["rounds"].as_u64().unwrap() > 20, "nothing was used, so this test shows nothing: {used}");
+    assert!(!used.to_string().contains(SECRET) || !is_closed_for_reading(&deny), "the secret was read: {used}");
+}
+
+fn is_closed_for_reading(deny: &impl Fn(&mut hotcell::policy::Grants, &str)) -> bool {
+    let mut grants = hotcell::policy::Grants::default();
+    deny(&mut grants, "/closed");
+    !grants.deny_read.is_empty()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_closed_is_read_or_changed_through_a_folder_that_becomes_a_link() {
+    race(|grants, closed| grants.deny_read(closed).unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_closed_for_writing_is_changed_through_a_folder_that_becomes_a_link() {
+    race(|grants, closed| grants.deny_write(closed).unwrap()).await;
+}

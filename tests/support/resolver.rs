@@ -1,0 +1,35 @@
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use hotcell::executor::BoxFuture;
+use hotcell::host::Resolver;
+
+/// Answers look-ups from a script, and keeps what was asked.
+#[derive(Debug, Default)]
+pub(crate) struct ScriptedResolver {
+    /// Of each look-up, in turn; the last answer stays.
+    answers: Mutex<VecDeque<Vec<IpAddr>>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl ScriptedResolver {
+    pub(crate) fn answering(answers: &[&[&str]]) -> Self {
+        let answers = answers.iter().map(|answer| answer.iter().map(|ip| ip.parse().unwrap()).collect()).collect();
+        Self { answers: Mutex::new(answers), asked: Mutex::default() }
+    }
+
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Resolver for ScriptedResolver {
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        self.asked.lock().unwrap().push(name.to_owned());
+        let mut answers = self.answers.lock().unwrap();
+        let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
+        Box::pin(std::future::ready(answer.ok_or_else(|| io::ErrorKind::NotFound.into())))
+    }
+}
