@@ -126,11 +126,11 @@ impl Session {
         seen: &Seen<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
-        let mut open = open.filter(|_| !running.has_ended());
+        let mut open = open;
         loop {
             let ask = match open.take() {
-                Some(ask) => ask,
-                None => match running.attend(seen).await.map_err(lost)? {
+                Some(mut ask) if ask.is_open().await => ask,
+                _ => match running.attend(seen).await.map_err(lost)? {
                     Step::Done(record) => return self.result(*record, &running, &words.tool, seen),
                     Step::Asks(ask) => ask,
                 },
