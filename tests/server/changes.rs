@@ -107,7 +107,7 @@ fn a_changed_configuration_counts_at_once_and_is_announced() {
             break answer;
         }
     };
-    assert_eq!(refused["_meta"]["hotcell/error"]["class"], "policy_blocked");
+    assert_eq!(refused["_meta"]["hotcell/error"]["class"], "permission_denied");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn what_cannot_be_used_is_said_and_the_old_goes_on() {
 }
 
 #[test]
-fn a_changed_component_inherits_no_approval_also_not_one_that_is_asked_about() {
+fn a_changed_component_inherits_no_approval() {
     let shop = Shop::new("");
     let config = format!("[grants]\nwrite = [{:?}]\n[[tool]]\ncomponent = \"tool.wasm\"\n", shop.folder);
     shop.configure(&config);
@@ -161,11 +161,6 @@ fn a_changed_component_inherits_no_approval_also_not_one_that_is_asked_about() {
     bytes.extend([0, 2, 1, b'x']);
     let next = shop.file("next");
     std::fs::write(&next, bytes).unwrap();
-    // While somebody is asked about another call of the old one.
-    let other = json!({ "path": shop.file("others"), "text": "two\n" });
-    let waits =
-        client.begin_call("append_approved", json!({ "path": shop.file("lines"), "text": "changed\n", "x": 1 }));
-    drop((waits, other));
     std::fs::rename(next, shop.file("tool.wasm")).unwrap();
     client.says("the new ones are offered");
     client.begin_call("append_approved", arguments);

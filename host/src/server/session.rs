@@ -126,11 +126,14 @@ impl Session {
         seen: &Seen<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
-        let mut open = open;
+        let mut open = match open {
+            Some(mut ask) if !running.has_ended() => ask.is_open().await.then_some(ask),
+            _ => None,
+        };
         loop {
             let ask = match open.take() {
-                Some(mut ask) if ask.is_open().await => ask,
-                _ => match running.attend(seen).await.map_err(lost)? {
+                Some(ask) => ask,
+                None => match running.attend(seen).await.map_err(lost)? {
                     Step::Done(record) => return self.result(*record, &running, &words.tool, seen),
                     Step::Asks(ask) => ask,
                 },
