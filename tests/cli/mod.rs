@@ -4,6 +4,7 @@ mod approvals;
 mod arguments;
 mod build;
 mod cache;
+mod clients;
 mod describe;
 mod doctor;
 mod examples;
