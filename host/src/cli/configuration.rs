@@ -29,7 +29,7 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
     let settings = match options::settings(home, &none.0, &none.1, policy)? {
         Ok(settings) => settings,
         Err(refusal) => {
-            let mend = match refusal.code.as_ref() {
+            let mend = match refusal.code {
                 "project_not_trusted" => "read the file, then: hotcell policy trust",
                 _ => "correct what the message names, then: hotcell doctor",
             };
