@@ -227,10 +227,10 @@ impl Journey<'_> {
 
     /// Takes out of `mapped` what must not be shown: of everything that a tool answers, once.
     pub(super) fn redact(&mut self, mapped: &mut Mapped) {
-        let Some(tool) = self.tool.clone() else { return };
         if self.redaction.is_idle() {
             return;
         }
+        let Some(tool) = self.tool.clone() else { return };
         if tool.contract().redacts_everything() && has_output(mapped) {
             self.redaction.everything = true;
             withhold(mapped);
