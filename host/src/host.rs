@@ -40,6 +40,9 @@ pub const COMPILE_COMMAND: &str = "compile-component";
 /// Calls that run at once in a host that serves many.
 pub const CALLS_AT_ONCE: u32 = 64;
 
+/// Longer descriptions are read on a thread of their own.
+const TOOLKIT_BYTES_INLINE: usize = 16 << 10;
+
 /// How a host is set up. Begin with [`HostSettings::new`].
 pub struct HostSettings {
     pub home: Home,
@@ -147,7 +150,7 @@ impl Host {
     pub async fn load(&self, bytes: &[u8]) -> Result<Loaded, Refusal> {
         let digest: Arc<str> = digest(bytes).into();
         let component = self.sandbox.load(&digest, bytes, &Limits::default()).await?;
-        self.declare(component)
+        self.declare(component).await
     }
 
     /// Loads the component in `file`. One that is in the cache is not read into memory, and not
@@ -156,15 +159,26 @@ impl Host {
         let (mut open, _) = open_component(file)?;
         let path = std::path::absolute(file).map_err(|error| unreadable(file, &error))?;
         if let Some(component) = self.sandbox.find(&path, &mut open)? {
-            return self.declare(component);
+            return self.declare(component).await;
         }
         open.rewind().map_err(|error| unreadable(file, &error))?;
         self.load(&read_all(file, open)?).await
     }
 
-    fn declare(&self, component: Arc<LoadedComponent>) -> Result<Loaded, Refusal> {
+    async fn declare(&self, component: Arc<LoadedComponent>) -> Result<Loaded, Refusal> {
         let digest: Arc<str> = component.digest().into();
-        let tools = tools(&digest, &component).map_err(|error| {
+        if let Some(tools) = self.services.catalog.of_component(&digest) {
+            return Ok(Loaded { tools, component });
+        }
+        let tools = if component.toolkit().len() > TOOLKIT_BYTES_INLINE {
+            // Compiling its schemas takes long enough for others to notice.
+            let (digest, component) = (Arc::clone(&digest), Arc::clone(&component));
+            let read = tokio::task::spawn_blocking(move || tools(&digest, &component)).await;
+            read.map_err(|error| Refusal::host_fault(format!("read a tool's description: {error}")))?
+        } else {
+            tools(&digest, &component)
+        };
+        let tools = tools.map_err(|error| {
             Refusal::new(ErrorClass::SetupRequired, "description_invalid", format!("the tool's description: {error:#}"))
         })?;
         imports::check(component.imports(), &tools)?;
