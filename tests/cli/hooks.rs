@@ -131,3 +131,16 @@ fn a_source_folder_is_a_hook_too() {
     let ran = echo(&configured(&folder, &text), &json!({"at": "/home/ada/x"}), &["--json"]).exits(0).json();
     assert_eq!(ran["structured_content"]["input"], json!({"at": "~/x"}));
 }
+
+#[test]
+fn a_time_that_no_clock_can_hold_is_refused_like_any_other_word() {
+    let (_guard, folder) = scratch();
+    let text = format!("[[hook]]\ncomponent = {:?}\ntimeout = \"18446744073709551615s\"", fixture("hooks"));
+    let ran = echo(&configured(&folder, &text), &json!({}), &[]).exits(3);
+    assert!(ran.stderr.contains("365 days"), "{}", ran.stderr);
+    let text = "[limits]\ntimeout = \"18446744073709551615s\"";
+    let ran = echo(&configured(&folder, text), &json!({}), &[]).exits(3);
+    assert!(ran.stderr.contains("365 days") && ran.stderr.contains("line 2"), "{}", ran.stderr);
+    let ran = echo(&configured(&folder, ""), &json!({}), &["--timeout=18446744073709551615s"]).exits(2);
+    assert!(ran.stderr.contains("365 days"), "{}", ran.stderr);
+}
