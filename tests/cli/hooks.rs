@@ -132,6 +132,43 @@ fn a_source_folder_is_a_hook_too() {
     assert_eq!(ran["structured_content"]["input"], json!({"at": "~/x"}));
 }
 
+/// A home of one's own that shares what was compiled.
+fn home() -> (tempfile::TempDir, PathBuf) {
+    let (guard, home) = scratch();
+    for part in ["cache", "keys"] {
+        std::fs::create_dir_all(kept("home").join(part)).unwrap();
+        std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
+    }
+    (guard, home)
+}
+
+#[test]
+fn a_source_folder_of_a_project_is_not_built_under_another_spelling() {
+    let (_guard, folder) = scratch();
+    let (_home_guard, home) = home();
+    let source = folder.join("src1");
+    std::fs::create_dir_all(source.join("src")).unwrap();
+    let manifest = "[package]\nname = \"src1\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[lib]\ncrate-type = [\"cdylib\"]\n\n[workspace]\n";
+    std::fs::write(source.join("Cargo.toml"), manifest).unwrap();
+    std::fs::write(source.join("src/lib.rs"), "").unwrap();
+    let marker = folder.join("ran");
+    let script = format!("fn main() {{ std::fs::write({marker:?}, \"\").unwrap(); }}");
+    std::fs::write(source.join("build.rs"), script).unwrap();
+    configured(&folder, "[[hook]]\ncomponent = \"src1#x\"");
+    Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run();
+    let tool = format!("{}#echo", fixture("probe").display());
+    let call = |options: &[&str]| {
+        let mut arguments = vec!["call", tool.as_str(), "{}"];
+        arguments.extend(options);
+        Hotcell::at(&home, arguments).dir(&folder).run().exits(3).stderr
+    };
+    call(&[]);
+    assert!(!marker.exists(), "a build script of the project ran");
+    let stderr = call(&["--config=hotcell.toml"]);
+    assert!(stderr.contains("has no #NAME") && stderr.contains("hook_not_loaded"), "{stderr}");
+    assert!(!marker.exists(), "what is named is a folder with a name, and no tool");
+}
+
 #[test]
 fn a_time_that_no_clock_can_hold_is_refused_like_any_other_word() {
     let (_guard, folder) = scratch();

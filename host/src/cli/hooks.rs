@@ -30,12 +30,16 @@ pub(super) async fn add(host: &mut Host, home: &Home, layers: &[Layer]) -> Resul
 /// The component of a hook; a source folder is built first if something in it changed. Not one that a project names:
 /// building runs the project's own code outside of any sandbox, and who trusts a file has not looked at that.
 fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBuf> {
-    if source == RuleSource::ProjectSettings && path.is_dir() {
-        let path = path.display();
+    let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+    let target = Target::parse(text);
+    if target.name.is_some() {
+        bail!("a hook is a whole component, and has no #NAME: there is no {text}");
+    }
+    // Of the path that would be built, whatever was written.
+    if source == RuleSource::ProjectSettings && target.path.is_dir() {
         bail!(
-            "{path} is a source folder, which is not built for a project; run `hotcell build {path}`, and name the .wasm"
+            "{text} is a source folder, which is not built for a project; run `hotcell build {text}`, and name the .wasm"
         );
     }
-    let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
-    Target::parse(text).locate(home).map_err(|refusal| anyhow::anyhow!(refusal.message))
+    target.locate(home).map_err(|refusal| anyhow::anyhow!(refusal.message))
 }
