@@ -262,6 +262,34 @@ fn a_file_that_cannot_be_read_denies() {
     assert_eq!(error_of(&refused).0, "policy_blocked/policy_unreadable");
 }
 
+#[test]
+fn in_a_folder_that_is_gone_the_files_above_it_are_not_passed_over() {
+    let place = Place::new().project("[[rule]]\nbehavior = \"deny\"\ntool = \"*\"\n").trusted();
+    let echo = guest("probe#echo");
+    let call = |options: &[&str]| {
+        let deep = place.project.join("src/deep");
+        fs::create_dir_all(&deep).unwrap();
+        let mut command = std::process::Command::new("sh");
+        command.args([
+            "-c",
+            "rmdir \"$PWD\" && exec \"$0\" \"$@\"",
+            env!("CARGO_BIN_EXE_hotcell"),
+            "call",
+            &echo,
+            "{}",
+        ]);
+        command.args(options).arg("--record").env("HOTCELL_HOME", &place.home).current_dir(&deep);
+        Ran::from(command.output().unwrap())
+    };
+    let (error, message) = error_of(&call(&[]).exits(3));
+    assert_eq!(error, "policy_blocked/policy_unreadable");
+    assert!(message.contains("current folder") && message.contains("--no-config"), "{message}");
+    let named = format!("--config={}", place.file().display());
+    assert_eq!(error_of(&call(&[&named]).exits(3)).0, "permission_denied/denied_by_rule");
+    assert_eq!(error_of(&call(&["--config=hotcell.toml"]).exits(3)).0, "policy_blocked/policy_unreadable");
+    call(&["--no-config"]).exits(0);
+}
+
 /// A named pipe that nobody writes to: whoever opened it would wait.
 fn named_pipe(path: &Path) {
     assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());

@@ -9,6 +9,9 @@ use crate::config::{self, ConfigFile, Home, Trust};
 use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords};
 use crate::record::{ErrorClass, Mode, Refusal, RuleSource};
 
+const FOLDER_GONE: &str = "the current folder cannot be found, and so neither can the file of its project; go to a \
+                           folder that is there, or say --no-config or --config=FILE";
+
 /// Which files count.
 #[derive(Clone, Debug, Default)]
 pub struct LayerOptions {
@@ -47,8 +50,9 @@ struct LimitsOfFiles {
 
 impl Layers {
     /// Reads the files that count for a call from `folder`. A file that cannot be read or understood, or that says what
-    /// cannot be done, refuses the call; so does the file of a project that the user has not trusted as it is.
-    pub fn read(home: &Home, folder: &Path, options: &LayerOptions) -> Result<Self, Refusal> {
+    /// cannot be done, refuses the call; so does the file of a project that the user has not trusted as it is. Where the
+    /// folder is not known, nobody can tell which project's file would count.
+    pub fn read(home: &Home, folder: Option<&Path>, options: &LayerOptions) -> Result<Self, Refusal> {
         let unreadable = |error: anyhow::Error| {
             let message = format!("the policy cannot be read, and so nothing is allowed: {error:#}");
             Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
@@ -64,7 +68,10 @@ impl Layers {
         if let Some(named) = &options.file {
             let file = named_file(named).map_err(unreadable)?;
             layers.add(RuleSource::FlagSettings, file).map_err(unreadable)?;
-        } else if let Some(path) = config::project_file(folder).filter(|path| !is_same(path, &user))
+            return Ok(layers);
+        }
+        let folder = folder.context(FOLDER_GONE).map_err(unreadable)?;
+        if let Some(path) = config::project_file(folder).filter(|path| !is_same(path, &user))
             && let Some(bytes) = config::bytes(&path).map_err(unreadable)?
         {
             let path = path.canonicalize().with_context(|| format!("find {}", path.display())).map_err(unreadable)?;
