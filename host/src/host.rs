@@ -23,15 +23,18 @@ pub use crate::executor::{Cancellation, canceled};
 use crate::hook::{Hooks, Registration};
 use crate::journal::{self, PayloadStore};
 pub use crate::journal::{Given, Held, Journal, Kept, Listener, Role, Standing, StoreError, Summary};
-pub use crate::pipeline::Request;
 use crate::pipeline::{self, Desk, Services};
-pub use crate::policy::{Explanation, GrantWord, Grants, Limits, Look, Policy, Provenance};
+pub use crate::pipeline::{Foretold, Request};
+pub use crate::policy::{
+    Capability, Explanation, GrantWord, Grants, Limits, Look, Placement, Policy, Provenance, SecretUse,
+};
 use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
 pub use crate::sandbox::{NetworkSettings, Resolver, SystemResolver};
 use crate::scheduler::Scheduler;
 pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
+pub use hooks::{ConfiguredHook, hook_digests};
 pub use layers::{Layer, LayerOptions, Layers};
 
 /// The hidden subcommand of the `hotcell` program that compiles one component.
@@ -200,8 +203,9 @@ impl Host {
         self.services.payloads.read(digest, bytes_max)
     }
 
-    /// What would be decided on a call, and why, without running anything but what describes the tool.
-    pub async fn explain(&self, request: Request) -> Result<Explanation, Refusal> {
+    /// What would be decided on a call, and why, without running anything but what describes the tool and checks its
+    /// arguments.
+    pub async fn explain(&self, request: Request) -> Result<Foretold, Refusal> {
         pipeline::explain(&self.services, request).await
     }
 
@@ -259,6 +263,10 @@ fn tools(digest: &Arc<str>, component: &LoadedComponent) -> anyhow::Result<Vec<A
 
 /// Opens the file of a component, and answers its size, if that is one that hotcell accepts.
 fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
+    // A pipe, say, would keep the reader waiting.
+    if !std::fs::metadata(file).map_err(|error| unreadable(file, &error))?.is_file() {
+        return Err(unreadable(file, &std::io::Error::other("it is no file")));
+    }
     let open = File::open(file).map_err(|error| unreadable(file, &error))?;
     let size = open.metadata().map_err(|error| unreadable(file, &error))?.len();
     if size > COMPONENT_BYTES_MAX {

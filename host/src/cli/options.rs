@@ -127,7 +127,7 @@ pub(super) fn settings(
     let mut granted = Grants { cwd: cwd.clone(), ..Grants::default() };
     grants.add_to(&mut granted).map_err(bad)?;
     let options = LayerOptions { file: policy.config.clone(), none: policy.no_config };
-    let layers = match Layers::read(home, cwd.as_deref().unwrap_or(Path::new("/")), &options) {
+    let layers = match Layers::read(home, cwd.as_deref(), &options) {
         Ok(layers) => layers,
         Err(refusal) => return Ok(Err(refusal)),
     };

@@ -125,7 +125,7 @@ impl Serving {
             host.network.extra_roots.clone_from(&self.grants.tls_ca);
             host.approvals = true;
         })?;
-        hooks::add(&mut host, home, layers.files()).await?;
+        hooks::add(&mut host, home, &layers).await?;
         let mut watched = Watched::new(home, &self.policy, layers.files());
         let mut offered = Vec::new();
         for tool in named {
@@ -154,7 +154,7 @@ impl Serving {
         let Some(file) = config::project_file(folder) else { return Ok(Vec::new()) };
         let file = file.canonicalize().with_context(|| format!("find {}", file.display()))?;
         let bytes = config::bytes(&file)?.unwrap_or_default();
-        if !Trust::at(Home::find()?.trusted()).has(&file, &bytes) {
+        if Trust::at(Home::find()?.trusted()).of(&file, &bytes).is_none() {
             let folder = file.parent().unwrap_or(&file).display();
             let message =
                 format!("{} is not trusted: read it, then run `hotcell policy trust {folder}`", file.display());
