@@ -66,8 +66,7 @@ mod tests {
 
     #[test]
     fn every_link_on_the_way_is_a_place() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
+        let root = std::env::temp_dir().canonicalize().unwrap().join(format!("hotcell-places-{}", std::process::id()));
         std::fs::create_dir_all(root.join("real/deep")).unwrap();
         std::fs::write(root.join("real/deep/file"), "").unwrap();
         symlink("real", root.join("one")).unwrap();
@@ -83,5 +82,6 @@ mod tests {
         assert_eq!(found("one/../real/deep"), ["one", "real/deep"]);
         symlink("round", root.join("round")).unwrap();
         assert!(on_the_way(&root.join("round")).is_err());
+        std::fs::remove_dir_all(root).unwrap();
     }
 }
