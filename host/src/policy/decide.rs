@@ -189,7 +189,7 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Cap
         named = &again;
     }
     wide.closed_urls = urls;
-    let origins: Vec<Origin> = named.urls.iter().filter_map(Origin::of_url).collect();
+    let origins: Vec<Origin> = named.urls.iter().filter_map(|named| Origin::of_url(&named.url)).collect();
     wide.reach(case.declared.profile, case.grants, &origins);
     for kind in &case.declared.profile.access_kinds {
         if let Some(ruling) = missing(case, kind, &wide, &origins) {
