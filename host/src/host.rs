@@ -23,9 +23,11 @@ pub use crate::executor::{Cancellation, canceled};
 use crate::hook::{Hooks, Registration};
 use crate::journal::{self, PayloadStore};
 pub use crate::journal::{Given, Held, Journal, Kept, Listener, Role, Standing, StoreError, Summary};
-pub use crate::pipeline::Request;
 use crate::pipeline::{self, Desk, Services};
-pub use crate::policy::{Explanation, GrantWord, Grants, Limits, Look, Policy, Provenance};
+pub use crate::pipeline::{Foretold, Request};
+pub use crate::policy::{
+    Capability, Explanation, GrantWord, Grants, Limits, Look, Placement, Policy, Provenance, SecretUse,
+};
 use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
@@ -181,8 +183,9 @@ impl Host {
         &self.services.catalog
     }
 
-    /// What would be decided on a call, and why, without running anything but what describes the tool.
-    pub async fn explain(&self, request: Request) -> Result<Explanation, Refusal> {
+    /// What would be decided on a call, and why, without running anything but what describes the tool and checks its
+    /// arguments.
+    pub async fn explain(&self, request: Request) -> Result<Foretold, Refusal> {
         pipeline::explain(&self.services, request).await
     }
 

@@ -8,6 +8,7 @@ mod describe;
 mod doctor;
 mod examples;
 mod exit_codes;
+mod foretelling;
 mod grants;
 mod help;
 mod hooks;

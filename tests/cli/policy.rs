@@ -10,14 +10,14 @@ use super::{example, guest};
 use crate::support::{Hotcell, Ran, kept, scratch};
 
 /// A home and a project of one's own. Compiled components are those of all tests.
-struct Place {
+pub(super) struct Place {
     _guard: tempfile::TempDir,
     home: PathBuf,
-    project: PathBuf,
+    pub(super) project: PathBuf,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (guard, root) = scratch();
         let (home, project) = (root.join("home"), root.join("project"));
         for folder in [&home, &project.join("src/deep")] {
@@ -34,12 +34,12 @@ impl Place {
         Self { _guard: guard, home, project }
     }
 
-    fn user(self, text: &str) -> Self {
+    pub(super) fn user(self, text: &str) -> Self {
         fs::write(self.home.join("hotcell.toml"), text).unwrap();
         self
     }
 
-    fn project(self, text: &str) -> Self {
+    pub(super) fn project(self, text: &str) -> Self {
         fs::write(self.file(), text).unwrap();
         self
     }
@@ -48,7 +48,7 @@ impl Place {
         self.project.join("hotcell.toml")
     }
 
-    fn trusted(self) -> Self {
+    pub(super) fn trusted(self) -> Self {
         self.run(&["policy", "trust"]).exits(0);
         self
     }
@@ -57,8 +57,13 @@ impl Place {
         Hotcell::at(&self.home, arguments).dir(dir).run()
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub(super) fn run(&self, arguments: &[&str]) -> Ran {
         self.run_in(&self.project, arguments)
+    }
+
+    /// Sets the secret `name`, which is sealed with a key of this home.
+    pub(super) fn secret(&self, name: &str, value: &str) {
+        Hotcell::at(&self.home, ["secret", "set", name]).stdin(value).run().exits(0);
     }
 
     /// Reads `path` with `files#read` and these options.
@@ -69,7 +74,7 @@ impl Place {
         self.run(&arguments)
     }
 
-    fn foretell(&self, what: &str, path: &str, options: &[&str]) -> Ran {
+    pub(super) fn foretell(&self, what: &str, path: &str, options: &[&str]) -> Ran {
         let (tool, input) = (format!("{}#read", example("files")), json!({ "path": path }).to_string());
         let mut arguments = vec!["policy", what, &tool, &input];
         arguments.extend(options);

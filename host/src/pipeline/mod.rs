@@ -2,6 +2,7 @@
 
 mod approval;
 mod execute;
+mod foretell;
 mod hooks;
 mod journey;
 mod map_result;
@@ -26,13 +27,14 @@ use crate::catalog::Catalog;
 use crate::executor::{Cancellation, Executor};
 use crate::hook::Hooks;
 use crate::journal::{Held, Kept, Listener, PayloadStore};
-use crate::policy::{Explanation, Grants, Limits, Policy};
+use crate::policy::{Grants, Limits, Policy};
 use crate::record::{CallRecord, Input, Refusal};
 use crate::scheduler::Scheduler;
 use crate::secret::SecretStore;
 
 pub use approval::Desk;
 use execute::Executed;
+pub use foretell::{Foretold, Hearing, explain};
 use journey::Journey;
 
 /// What calls need from the rest of the host.
@@ -124,17 +126,6 @@ async fn return_to(journey: &mut Journey<'_>, kept: &Kept) -> Result<Executed, R
     let permitted = approval::re_enter(journey, kept).await?;
     let scheduled = schedule::wait(journey, permitted).await?;
     execute::run(journey, scheduled).await
-}
-
-/// What would be decided on a call, and why; or what would stop it before. The tool does not run, no hook does, and
-/// nobody hears of it. A component that classifies its inputs is asked, in an empty world, as it would be by a call.
-pub async fn explain(services: &Services, request: Request) -> Result<Explanation, Refusal> {
-    let mut journey = Journey::unheard(services, request);
-    let resolved = resolve::resolve(&mut journey)?;
-    let parsed = parse::parse(&journey, resolved);
-    let gated = schema_gate::gate(&mut journey, parsed)?;
-    let observed = observe::observe(&mut journey, gated);
-    permission::explain(&journey, &observed).await
 }
 
 /// The phases that can end a call before its tool has answered.
