@@ -34,6 +34,7 @@ pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
 pub use crate::sandbox::{NetworkSettings, Resolver, SystemResolver};
 use crate::scheduler::Scheduler;
 pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
+pub use hooks::{ConfiguredHook, hook_digests};
 pub use layers::{Layer, LayerOptions, Layers};
 
 /// The hidden subcommand of the `hotcell` program that compiles one component.
@@ -243,6 +244,10 @@ fn tools(digest: &Arc<str>, component: &LoadedComponent) -> anyhow::Result<Vec<A
 
 /// Opens the file of a component, and answers its size, if that is one that hotcell accepts.
 fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
+    // A pipe, say, would keep the reader waiting.
+    if !std::fs::metadata(file).map_err(|error| unreadable(file, &error))?.is_file() {
+        return Err(unreadable(file, &std::io::Error::other("it is no file")));
+    }
     let open = File::open(file).map_err(|error| unreadable(file, &error))?;
     let size = open.metadata().map_err(|error| unreadable(file, &error))?.len();
     if size > COMPONENT_BYTES_MAX {

@@ -11,6 +11,7 @@ mod exit_codes;
 mod foretelling;
 mod grants;
 mod help;
+mod hook_components;
 mod hooks;
 mod interrupts;
 mod json;

@@ -73,7 +73,7 @@ impl Call {
             tokio::select! {
                 biased;
                 () = cancellation.cancelled() => {}
-                added = hooks::add(&mut host, &home, layers.files()) => added?,
+                added = hooks::add(&mut host, &home, &layers) => added?,
             }
             let mut request = Request {
                 tool: self.tool.clone(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use crate::config::Home;
-use crate::host::{Host, Layer, Provenance};
+use crate::host::{ConfiguredHook, Host, Layers, Provenance};
 use crate::record::RuleSource;
 
 use super::exit::BadRequest;
@@ -13,13 +13,17 @@ use super::show;
 use super::target::Target;
 
 /// Adds the hooks of `layers` to `host`. One that cannot be loaded is said on standard error, and blocks what it guards.
-pub(super) async fn add(host: &mut Host, home: &Home, layers: &[Layer]) -> Result<(), BadRequest> {
-    for layer in layers {
-        let said = Provenance { source: layer.source, file: Some(&layer.file.path) };
-        for entry in &layer.file.hooks {
-            let folder = layer.file.path.parent().unwrap_or(Path::new("."));
-            let component = locate(&folder.join(&entry.component), layer.source, home);
-            if let Some(why) = host.add_hook(entry, component, &said).await.map_err(BadRequest)? {
+pub(super) async fn add(host: &mut Host, home: &Home, layers: &Layers) -> Result<(), BadRequest> {
+    for layer in layers.files() {
+        for (at, entry) in layer.file.hooks.iter().enumerate() {
+            let component = locate(&layer.file.folder.join(&entry.component), layer.source, home);
+            let configured = ConfiguredHook {
+                entry,
+                said: Provenance { source: layer.source, file: Some(&layer.file.path) },
+                digest: layer.trusted.get(at).map(String::as_str),
+                kept: layers.kept(),
+            };
+            if let Some(why) = host.add_hook(&configured, component).await.map_err(BadRequest)? {
                 show::say(&format!("warning: {why}"));
             }
         }
@@ -27,19 +31,16 @@ pub(super) async fn add(host: &mut Host, home: &Home, layers: &[Layer]) -> Resul
     Ok(())
 }
 
-/// The component of a hook; a source folder is built first if something in it changed. Not one that a project names:
-/// building runs the project's own code outside of any sandbox, and who trusts a file has not looked at that.
+/// The component of a hook; a source folder is built first if something in it changed. What a project names is never
+/// built: see [`crate::host::hook_digests`].
 fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBuf> {
+    if source == RuleSource::ProjectSettings {
+        return Ok(path.to_owned());
+    }
     let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
     let target = Target::parse(text);
     if target.name.is_some() {
         bail!("a hook is a whole component, and has no #NAME: there is no {text}");
-    }
-    // Of the path that would be built, whatever was written.
-    if source == RuleSource::ProjectSettings && target.path.is_dir() {
-        bail!(
-            "{text} is a source folder, which is not built for a project; run `hotcell build {text}`, and name the .wasm"
-        );
     }
     target.locate(home).map_err(|refusal| anyhow::anyhow!(refusal.message))
 }

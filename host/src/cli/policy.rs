@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::config::{self, ConfigFile, Home, Trust};
-use crate::host::{Cancellation, Capability, Explanation, Foretold, Placement, Request, SecretUse};
+use crate::host::{Cancellation, Capability, Explanation, Foretold, Placement, Request, SecretUse, hook_digests};
 use crate::record::{Behavior, Refusal};
 
 use super::exit::{self, BadRequest, Exit};
@@ -28,7 +28,7 @@ enum Command {
     Check(Foretell),
     /// Say why: each rule that is looked at, what it matched, and what the call would get
     Explain(Foretell),
-    /// Trust the hotcell.toml of a project, as it is now
+    /// Trust the hotcell.toml of a project, and the hooks that it names, as they are now
     Trust {
         /// The folder of the project, or one below it
         #[arg(default_value = ".")]
@@ -97,7 +97,7 @@ impl Foretell {
         let target = Target::parse(&self.tool);
         let component = target.locate(home);
         super::runtime()?.block_on(async {
-            hooks::add(&mut host, home, layers.files()).await?;
+            hooks::add(&mut host, home, &layers).await?;
             let loaded = match component {
                 Ok(component) => host.load_file(&component).await,
                 Err(refusal) => Err(refusal),
@@ -249,7 +249,7 @@ fn world(capability: &Capability) -> Vec<String> {
     lines
 }
 
-/// Trusts the project file of `dir` as it is now: a change is asked about again.
+/// Trusts the project file of `dir`, and the hooks that it names, as they are now: a change is asked about again.
 fn trust(dir: &Path) -> anyhow::Result<Exit> {
     let home = Home::find()?;
     let folder = dir.canonicalize().map_err(|error| BadRequest(format!("find {}: {error}", dir.display())))?;
@@ -262,8 +262,10 @@ fn trust(dir: &Path) -> anyhow::Result<Exit> {
         .and_then(|bytes| bytes.with_context(|| format!("find {}", file.display())))
         .map_err(|error| BadRequest(format!("{error:#}")))?;
     // What cannot be understood is not worth trusting, and would refuse every call.
-    ConfigFile::from_bytes(bytes.clone(), &file).map_err(|error| BadRequest(format!("{error:#}")))?;
-    Trust::at(home.trusted()).add(&file, &bytes)?;
+    let understood = ConfigFile::from_bytes(bytes.clone(), &file).map_err(|error| BadRequest(format!("{error:#}")))?;
+    let hooks =
+        hook_digests(&understood).map_err(|error| BadRequest(format!("a hook of {}: {error:#}", file.display())))?;
+    Trust::at(home.trusted()).add(&file, &bytes, &hooks)?;
     writeln!(std::io::stdout(), "trusted: {}", show::printable(&file.display().to_string(), true))
         .map(|()| Exit::Succeeded)
         .or_else(show::closed)
