@@ -38,7 +38,7 @@ pub use layers::{Layer, LayerOptions, Layers};
 pub const COMPILE_COMMAND: &str = "compile-component";
 
 /// Calls that run at once in a host that serves many.
-const CALLS_AT_ONCE: u32 = 64;
+pub const CALLS_AT_ONCE: u32 = 64;
 
 /// How a host is set up. Begin with [`HostSettings::new`].
 pub struct HostSettings {
@@ -179,6 +179,11 @@ impl Host {
     /// The tools that were loaded.
     pub fn catalog(&self) -> &Catalog {
         &self.services.catalog
+    }
+
+    /// The bytes of a payload that a result refers to by its digest, if there are at most `bytes_max`.
+    pub fn payload(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+        self.services.payloads.read(digest, bytes_max)
     }
 
     /// What would be decided on a call, and why, without running anything but what describes the tool.

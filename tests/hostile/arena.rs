@@ -281,6 +281,8 @@ async fn neighbour(host: &Host, component: &[u8]) -> Option<()> {
             approval: hotcell::approval::Terms::default(),
             cancellation: hotcell::executor::Cancellation::new(),
             unavailable: None,
+            listener: None,
+            mapping: None,
         })
         .await;
     (record.result.structured_content == Some(json!({ "beat": 1 }))).then_some(())

@@ -271,6 +271,8 @@ fn again(folder: &Path, actor: &str) -> Request {
         approval: Default::default(),
         cancellation: Default::default(),
         unavailable: None,
+        listener: None,
+        mapping: None,
     }
 }
 

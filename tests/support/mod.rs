@@ -4,6 +4,7 @@
 mod call;
 mod canary;
 mod guests;
+mod mcp;
 mod mirror;
 mod program;
 mod resolver;
@@ -13,6 +14,7 @@ mod server;
 pub(crate) use call::{Called, Test, host, scratch};
 pub(crate) use canary::Canary;
 pub(crate) use guests::{component, fixture, wat};
+pub(crate) use mcp::{Client, NEW, OLD, records};
 pub(crate) use mirror::{Mirror, response};
 pub(crate) use program::{Hotcell, Ran};
 pub(crate) use resolver::ScriptedResolver;

@@ -86,6 +86,8 @@ impl Call {
                 approval: self.approvals.terms(expire),
                 cancellation: cancellation.clone(),
                 unavailable: None,
+                listener: None,
+                mapping: None,
             };
             if let Ok(component) = &component {
                 request.approval.origin = Origin::new(component, &self.grants, &self.limits, &self.policy).words();

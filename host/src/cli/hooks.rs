@@ -17,14 +17,18 @@ pub(super) async fn add(host: &mut Host, home: &Home, layers: &[Layer]) -> Resul
     for layer in layers {
         let said = Provenance { source: layer.source, file: Some(&layer.file.path) };
         for entry in &layer.file.hooks {
-            let folder = layer.file.path.parent().unwrap_or(Path::new("."));
-            let component = locate(&folder.join(&entry.component), layer.source, home);
+            let component = locate(&path(layer, &entry.component), layer.source, home);
             if let Some(why) = host.add_hook(entry, component, &said).await.map_err(BadRequest)? {
                 show::say(&format!("warning: {why}"));
             }
         }
     }
     Ok(())
+}
+
+/// `word` of a file, which starts in the file's folder.
+pub(super) fn path(layer: &Layer, word: &Path) -> PathBuf {
+    layer.file.path.parent().unwrap_or(Path::new(".")).join(word)
 }
 
 /// The component of a hook; a source folder is built first if something in it changed. Not one that a project names:

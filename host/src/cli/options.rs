@@ -82,6 +82,18 @@ pub(super) struct PolicyOptions {
     no_config: bool,
 }
 
+impl PolicyOptions {
+    /// The file that is named.
+    pub(super) fn named(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
+    /// Whether no file counts.
+    pub(super) fn reads_none(&self) -> bool {
+        self.no_config
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum, Serialize, Deserialize)]
 #[value(rename_all = "snake_case")]
 enum ModeWord {
@@ -189,13 +201,19 @@ pub(super) struct ApprovalOptions {
 }
 
 impl ApprovalOptions {
+    /// The name of the session, where one is given.
+    pub(super) fn session(&self) -> Option<String> {
+        let named = self.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
+        named.filter(|name| !name.is_empty())
+    }
+
     /// The terms of a call; `configured` is how long the configuration lets a question stay open.
     pub(super) fn terms(&self, configured: Option<Duration>) -> Terms {
-        let named = self.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
         Terms {
             expire: self.approval_timeout.or(configured).unwrap_or(EXPIRE_DEFAULT),
-            session: named.filter(|name| !name.is_empty()).map_or(Session::Terminal, Session::Named),
+            session: self.session().map_or(Session::Terminal, Session::Named),
             origin: None,
+            approver: None,
         }
     }
 }
@@ -236,7 +254,8 @@ mod tests {
 
     #[test]
     fn a_question_stays_open_for_a_time_that_has_an_end() {
-        let of = |text: &str| configured_expiry(&ApprovalSection { expire: Some(text.to_owned()) });
+        let of =
+            |text: &str| configured_expiry(&ApprovalSection { expire: Some(text.to_owned()), ..Default::default() });
         assert_eq!(of("10m").unwrap(), Some(Duration::from_secs(600)));
         assert_eq!(configured_expiry(&ApprovalSection::default()).unwrap(), None);
         for wrong in ["", "soon", "0s", "10", "99999m"] {

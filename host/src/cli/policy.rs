@@ -109,6 +109,8 @@ impl Foretell {
                 approval: Default::default(),
                 cancellation: Cancellation::new(),
                 unavailable: None,
+                listener: None,
+                mapping: None,
             };
             host.explain(request).await
         }))

@@ -50,6 +50,13 @@ impl<'a> Journey<'a> {
         let mut invocation = ToolInvocation::planned(&request.tool, &request.input);
         invocation.native_call_id.clone_from(&request.native_call_id);
         invocation.actor_ref.clone_from(&request.actor_ref);
+        if let Some(mapping) = &request.mapping {
+            invocation.extra.insert("external_mappings".to_owned(), json!([mapping]));
+        }
+        let listeners = match &request.listener {
+            None => listeners,
+            Some(own) => listeners.iter().chain([own]).cloned().collect(),
+        };
         let trail = Trail::begin(invocation.invocation_id, Arc::clone(&services.source), listeners);
         trail.emit(EventType::Planned, json!({ "requested": request.tool, "native_call_id": request.native_call_id }));
         Self {

@@ -27,7 +27,7 @@ use crate::executor::{Cancellation, Executor};
 use crate::hook::Hooks;
 use crate::journal::{Held, Kept, Listener, PayloadStore};
 use crate::policy::{Explanation, Grants, Limits, Policy};
-use crate::record::{CallRecord, Input, Refusal};
+use crate::record::{CallRecord, ExternalMapping, Input, Refusal};
 use crate::scheduler::Scheduler;
 use crate::secret::SecretStore;
 
@@ -55,7 +55,7 @@ pub struct Services {
 }
 
 /// One call, as a door hands it in.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Request {
     /// A qualified name, a name, or an alias.
     pub tool: String,
@@ -72,6 +72,10 @@ pub struct Request {
     pub cancellation: Cancellation,
     /// Why the tool's component could not be loaded, if it could not.
     pub unavailable: Option<Refusal>,
+    /// Hears the events of this call, beside those who hear of every call.
+    pub listener: Option<Arc<dyn Listener>>,
+    /// What the protocol that brought the call calls it, for the record (AT-MAP-01).
+    pub mapping: Option<ExternalMapping>,
 }
 
 /// Carries one call through all phases. It never fails: a refusal is a result too, and there is exactly one.

@@ -401,6 +401,7 @@ pub(super) struct Unheard;
 
 impl Observer for Unheard {
     fn progress(&self, _: GuestProgress) {}
+    fn log(&self, _: &str, _: &str, _: Option<&str>) {}
     fn cancel_acknowledged(&self) {}
     fn denied(&self, _: SandboxDenial) {}
 }

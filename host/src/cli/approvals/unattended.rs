@@ -88,5 +88,7 @@ fn request(kept: &Kept, cancellation: Cancellation) -> Request {
         approval: Terms::default(),
         cancellation,
         unavailable: None,
+        listener: None,
+        mapping: None,
     }
 }

@@ -93,7 +93,7 @@ pub(super) async fn ask(
             permission_input: question.call_input().text().to_owned(),
             shown_input: (!shown.is(question.call_input())).then(|| shown.text().to_owned()),
             additional_context: journey.additional_context.clone(),
-            origin: journey.request.approval.origin.clone(),
+            origin: journey.request.approval.origin.as_deref().cloned(),
         },
     };
     let suggested = rule.map(|rule| json!({ "type": "session_rule", "behavior": "allow", "rule": rule }));

@@ -1,0 +1,8 @@
+//! The doors for other programs, driven by clients that speak the protocol frame by frame.
+
+mod answers;
+mod hostile;
+mod lifecycle;
+mod notices;
+mod parallel;
+mod stopping;
