@@ -1,7 +1,10 @@
 //! The doors for other programs, driven by clients that speak the protocol frame by frame.
 
 mod answers;
+mod approvals;
+mod changes;
 mod hostile;
+mod http;
 mod lifecycle;
 mod notices;
 mod parallel;

@@ -1,8 +1,9 @@
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,10 @@ pub(crate) struct Client {
     /// Everything that came, in order.
     seen: Vec<(Instant, Value)>,
     stderr: Option<JoinHandle<String>>,
+    said: Arc<Mutex<String>>,
     next_id: i64,
     revision: &'static str,
+    capabilities: Value,
 }
 
 impl Client {
@@ -70,21 +73,56 @@ impl Client {
                 }
             }
         });
+        let said = Arc::new(Mutex::new(String::new()));
+        let hearing = Arc::clone(&said);
         let stderr = std::thread::spawn(move || {
-            let mut text = Vec::new();
-            let _ = stderr.read_to_end(&mut text);
-            String::from_utf8_lossy(&text).into_owned()
+            for line in BufReader::new(&mut stderr).lines().map_while(Result::ok) {
+                let mut said = hearing.lock().unwrap();
+                said.push_str(&line);
+                said.push('\n');
+            }
+            hearing.lock().unwrap().clone()
         });
         let stdin = child.stdin.take();
-        Self { child, stdin, frames, seen: Vec::new(), stderr: Some(stderr), next_id: 0, revision: OLD }
+        Self {
+            child,
+            stdin,
+            frames,
+            seen: Vec::new(),
+            stderr: Some(stderr),
+            said,
+            next_id: 0,
+            revision: OLD,
+            capabilities: json!({}),
+        }
     }
 
     /// Asks for a revision, and answers what the server said.
     pub(crate) fn initialize(&mut self, revision: &str) -> Value {
-        let params = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } });
+        let params = json!({ "protocolVersion": revision, "capabilities": self.capabilities, "clientInfo": { "name": "test", "version": "1" } });
         let answer = self.request("initialize", params);
         self.notify("notifications/initialized", json!({}));
         answer
+    }
+
+    /// What this client can do, from now on.
+    pub(crate) fn can(mut self, capabilities: Value) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// The line on standard error that is meant, once it is there.
+    #[track_caller]
+    pub(crate) fn says(&self, meant: &str) -> String {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            let said = self.said.lock().unwrap().clone();
+            if let Some(line) = said.lines().find(|line| line.contains(meant)) {
+                return line.to_owned();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("nobody said {meant:?}: {}", self.said.lock().unwrap())
     }
 
     /// From now on every request carries what 2026-07-28 wants of it.
@@ -117,7 +155,7 @@ impl Client {
             let meta = params.as_object_mut().unwrap().entry("_meta").or_insert_with(|| json!({}));
             meta["io.modelcontextprotocol/protocolVersion"] = json!(NEW);
             meta["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
-            meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
         }
         self.send(&json!({ "jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params }));
         json!(self.next_id)

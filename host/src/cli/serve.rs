@@ -51,10 +51,10 @@ impl Serve {
             let address = listener.local_addr().context("find the address")?;
             let gate = Gate::new(address.port(), &self.allow_host, &self.allow_origin);
             let mut err = std::io::stderr();
-            let _ = writeln!(err, "MCP at http://{address}/mcp");
             if let Some(token) = generated {
                 let _ = writeln!(err, "Authorization: Bearer {token}");
             }
+            let _ = writeln!(err, "MCP at http://{address}/mcp");
             serve_http(&server, HttpSettings { listener, gate, tokens }, serving::interrupted()).await
         });
         serving::finish(runtime, server);

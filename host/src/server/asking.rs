@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -65,7 +66,15 @@ pub(super) struct Ask {
     reply: oneshot::Sender<Reply>,
 }
 
+/// How long somebody who comes back for a call waits for an answer that was given elsewhere to be heard of.
+const HEARD: Duration = Duration::from_millis(300);
+
 impl Ask {
+    /// Whether nobody has answered yet, in whatever way.
+    pub(super) async fn is_open(&mut self) -> bool {
+        tokio::time::timeout(HEARD, self.reply.closed()).await.is_err()
+    }
+
     pub(super) fn answer(self, said: Said) {
         let Said { approved, always, edit, note } = said;
         let always = always && self.prompt.can_remember();

@@ -126,7 +126,10 @@ impl Session {
         seen: &Seen<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
-        let mut open = open.filter(|_| !running.has_ended());
+        let mut open = match open {
+            Some(mut ask) if !running.has_ended() => ask.is_open().await.then_some(ask),
+            _ => None,
+        };
         loop {
             let ask = match open.take() {
                 Some(ask) => ask,
