@@ -28,8 +28,8 @@ class Server:
 
     def __init__(self, command: list[str], environment: dict[str, str]):
         self.started = time.perf_counter()
-        pipe = subprocess.PIPE
-        self.child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment)
+        pipe, self.said = subprocess.PIPE, tempfile.TemporaryFile()
+        self.child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.said, env=environment)
         self.reading, self.writing = self.child.stdout.fileno(), self.child.stdin.fileno()
         self.rest = b""
         self.next_id = 0
@@ -58,7 +58,9 @@ class Server:
                 return None
             read = os.read(self.reading, 1 << 16)
             if not read:
-                raise RuntimeError(f"the server ended with {self.child.wait()}")
+                ended = self.child.wait()
+                self.said.seek(0)
+                raise RuntimeError(f"the server ended with {ended}: {self.said.read().decode(errors='replace')}")
             self.rest += read
         line, self.rest = self.rest.split(b"\n", 1)
         return line
@@ -104,6 +106,7 @@ class Server:
         self.child.wait()
         self.child.stdin.close()
         self.child.stdout.close()
+        self.said.close()
 
 
 class Peer:
