@@ -4,6 +4,7 @@ pub(crate) mod approvals;
 mod arguments;
 mod build;
 mod cache;
+mod clients;
 mod describe;
 mod doctor;
 mod examples;

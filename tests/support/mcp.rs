@@ -241,5 +241,9 @@ impl Drop for Client {
 /// The records that a server wrote to `file`, one line each.
 pub(crate) fn records(file: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    // What has no end yet is still being written.
+    text.split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }

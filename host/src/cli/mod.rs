@@ -5,6 +5,7 @@ mod ask;
 mod build;
 mod call;
 mod clients;
+mod configuration;
 mod describe;
 mod doctor;
 mod exit;

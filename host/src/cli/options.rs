@@ -15,7 +15,7 @@ use crate::record::{ErrorClass, Mode, Refusal};
 use super::exit::BadRequest;
 
 /// Nothing is granted unless it is granted here; a tool gets what it declares and what is granted, both.
-#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Grants")]
 pub(super) struct GrantOptions {
     /// Let the tool read a folder and what is below it. HOST=GUEST gives it another name inside the tool
@@ -151,7 +151,7 @@ pub(super) fn settings(
 }
 
 /// Limits of one call. Units: ms, s, m for time; KiB, MiB, GiB for sizes.
-#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitOptions {
     /// Wall time, such as 500ms, 5s, 2m [default: 60s]

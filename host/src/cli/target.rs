@@ -42,6 +42,11 @@ impl Target {
             .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "build_failed", format!("{error:#}")))
     }
 
+    /// Whether a source folder was built since something in it changed.
+    pub(super) fn is_built(&self) -> bool {
+        matches!(toolchain::freshness(&self.path, None), Freshness::Fresh(_))
+    }
+
     fn build_if_stale(&self, home: &Home) -> anyhow::Result<PathBuf> {
         match toolchain::freshness(&self.path, None) {
             Freshness::Fresh(component) => Ok(component),
