@@ -11,6 +11,8 @@ lint:
     cargo fmt --all
     cargo fmt --all --manifest-path example-tools/Cargo.toml
     cargo fmt --all --manifest-path tests/guests/Cargo.toml
+    cargo fmt --manifest-path benches/peers/hotcell/Cargo.toml
+    cargo fmt --manifest-path benches/peers/act/Cargo.toml
     cargo clippy --workspace --all-targets -- -D warnings
 
 # The tests of the product, and of the example tools on this machine

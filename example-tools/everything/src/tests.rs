@@ -61,7 +61,10 @@ fn the_schema_keeps_the_words_of_2020_12() {
     assert_eq!(schema["properties"]["address"]["$ref"], "#/$defs/address");
     assert_eq!(schema["then"]["required"], json!(["phone"]));
     let input = json!({"name": "Ada", "address": {"city": "London"}, "contactMethod": "email", "email": "a@b.example"});
-    assert_eq!(content("json_schema_2020_12_tool", input)[0]["text"], "Ada in London is reached by mail at a@b.example");
+    assert_eq!(
+        content("json_schema_2020_12_tool", input)[0]["text"],
+        "Ada in London is reached by mail at a@b.example"
+    );
     let phone = json!({"contactMethod": "phone", "phone": "1", "email": "a@b.example"});
     assert_eq!(content("json_schema_2020_12_tool", phone)[0]["text"], "somebody is reached by phone at 1");
 }
