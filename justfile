@@ -11,6 +11,8 @@ lint:
     cargo fmt --all
     cargo fmt --all --manifest-path example-tools/Cargo.toml
     cargo fmt --all --manifest-path tests/guests/Cargo.toml
+    cargo fmt --manifest-path benches/peers/hotcell/Cargo.toml
+    cargo fmt --manifest-path benches/peers/act/Cargo.toml
     cargo clippy --workspace --all-targets -- -D warnings
 
 # The tests of the product, and of the example tools on this machine
@@ -36,3 +38,15 @@ hostile-without-openat2:
 # Leaves out one guard of the sandbox at a time: some test must notice each. Takes minutes
 mutants:
     cargo test -p hotcell --features mutants --test hotcell -- hostile::mutants --include-ignored --nocapture
+
+# The official MCP conformance suite against the server, in both revisions (npm fetches it once)
+conformance:
+    tests/conformance/run
+
+# The official MCP clients in Python and TypeScript against the server, on standard streams and over HTTP
+clients:
+    tests/clients/run
+
+# hotcell and ACT side by side (pip fetches it once): nothing else should run on this machine
+peers:
+    benches/peers/run

@@ -6,5 +6,6 @@ mod cli;
 mod hostile;
 mod pipeline;
 mod sandbox;
+mod server;
 mod structure;
 mod support;

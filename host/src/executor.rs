@@ -49,6 +49,8 @@ pub struct Run {
 pub trait Observer: Send + Sync {
     /// A progress update, or a partial result.
     fn progress(&self, update: GuestProgress);
+    /// A line of the `log` interface; `fields` is the JSON text of an object, if the guest gave one.
+    fn log(&self, level: &str, message: &str, fields: Option<&str>);
     /// The guest has seen that it should stop.
     fn cancel_acknowledged(&self);
     /// The sandbox kept the guest from something. The guest was told, and may go on.

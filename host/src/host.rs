@@ -23,22 +23,28 @@ pub use crate::executor::{Cancellation, canceled};
 use crate::hook::{Hooks, Registration};
 use crate::journal::{self, PayloadStore};
 pub use crate::journal::{Given, Held, Journal, Kept, Listener, Role, Standing, StoreError, Summary};
-pub use crate::pipeline::Request;
 use crate::pipeline::{self, Desk, Services};
-pub use crate::policy::{Explanation, GrantWord, Grants, Limits, Look, Policy, Provenance};
+pub use crate::pipeline::{Foretold, Request};
+pub use crate::policy::{
+    Capability, Explanation, GrantWord, Grants, Limits, Look, Placement, Policy, Provenance, SecretUse,
+};
 use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
 pub use crate::sandbox::{NetworkSettings, Resolver, SystemResolver};
 use crate::scheduler::Scheduler;
 pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
+pub use hooks::{ConfiguredHook, hook_digests};
 pub use layers::{Layer, LayerOptions, Layers};
 
 /// The hidden subcommand of the `hotcell` program that compiles one component.
 pub const COMPILE_COMMAND: &str = "compile-component";
 
 /// Calls that run at once in a host that serves many.
-const CALLS_AT_ONCE: u32 = 64;
+pub const CALLS_AT_ONCE: u32 = 64;
+
+/// Longer descriptions are read on a thread of their own.
+const TOOLKIT_BYTES_INLINE: usize = 16 << 10;
 
 /// How a host is set up. Begin with [`HostSettings::new`].
 pub struct HostSettings {
@@ -147,7 +153,7 @@ impl Host {
     pub async fn load(&self, bytes: &[u8]) -> Result<Loaded, Refusal> {
         let digest: Arc<str> = digest(bytes).into();
         let component = self.sandbox.load(&digest, bytes, &Limits::default()).await?;
-        self.declare(component)
+        self.declare(component).await
     }
 
     /// Loads the component in `file`. One that is in the cache is not read into memory, and not
@@ -156,15 +162,26 @@ impl Host {
         let (mut open, _) = open_component(file)?;
         let path = std::path::absolute(file).map_err(|error| unreadable(file, &error))?;
         if let Some(component) = self.sandbox.find(&path, &mut open)? {
-            return self.declare(component);
+            return self.declare(component).await;
         }
         open.rewind().map_err(|error| unreadable(file, &error))?;
         self.load(&read_all(file, open)?).await
     }
 
-    fn declare(&self, component: Arc<LoadedComponent>) -> Result<Loaded, Refusal> {
+    async fn declare(&self, component: Arc<LoadedComponent>) -> Result<Loaded, Refusal> {
         let digest: Arc<str> = component.digest().into();
-        let tools = tools(&digest, &component).map_err(|error| {
+        if let Some(tools) = self.services.catalog.of_component(&digest) {
+            return Ok(Loaded { tools, component });
+        }
+        let tools = if component.toolkit().len() > TOOLKIT_BYTES_INLINE {
+            // Compiling its schemas takes long enough for others to notice.
+            let (digest, component) = (Arc::clone(&digest), Arc::clone(&component));
+            let read = tokio::task::spawn_blocking(move || tools(&digest, &component)).await;
+            read.map_err(|error| Refusal::host_fault(format!("read a tool's description: {error}")))?
+        } else {
+            tools(&digest, &component)
+        };
+        let tools = tools.map_err(|error| {
             Refusal::new(ErrorClass::SetupRequired, "description_invalid", format!("the tool's description: {error:#}"))
         })?;
         imports::check(component.imports(), &tools)?;
@@ -181,8 +198,14 @@ impl Host {
         &self.services.catalog
     }
 
-    /// What would be decided on a call, and why, without running anything but what describes the tool.
-    pub async fn explain(&self, request: Request) -> Result<Explanation, Refusal> {
+    /// The bytes of a payload that a result refers to by its digest, if there are at most `bytes_max`.
+    pub fn payload(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+        self.services.payloads.read(digest, bytes_max)
+    }
+
+    /// What would be decided on a call, and why, without running anything but what describes the tool and checks its
+    /// arguments.
+    pub async fn explain(&self, request: Request) -> Result<Foretold, Refusal> {
         pipeline::explain(&self.services, request).await
     }
 
@@ -240,6 +263,10 @@ fn tools(digest: &Arc<str>, component: &LoadedComponent) -> anyhow::Result<Vec<A
 
 /// Opens the file of a component, and answers its size, if that is one that hotcell accepts.
 fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
+    // A pipe, say, would keep the reader waiting.
+    if !std::fs::metadata(file).map_err(|error| unreadable(file, &error))?.is_file() {
+        return Err(unreadable(file, &std::io::Error::other("it is no file")));
+    }
     let open = File::open(file).map_err(|error| unreadable(file, &error))?;
     let size = open.metadata().map_err(|error| unreadable(file, &error))?.len();
     if size > COMPONENT_BYTES_MAX {

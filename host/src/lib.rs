@@ -36,4 +36,5 @@ pub mod record;
 pub mod sandbox;
 pub mod scheduler;
 pub mod secret;
+pub mod server;
 pub mod toolchain;

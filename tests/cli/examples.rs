@@ -53,6 +53,27 @@ fn ticker_reports_progress_and_a_partial_result() {
 }
 
 #[test]
+fn everything_answers_in_every_way() {
+    let call = |tool: &str, input: &str| {
+        let tool = format!("{}#{tool}", example("everything"));
+        Hotcell::new(["call", &tool, input, "--record"]).run()
+    };
+    let mixed = call("test_multiple_content_types", "{}").exits(0).json();
+    let types: Vec<&Value> =
+        mixed["result"]["content"].as_array().unwrap().iter().map(|block| &block["type"]).collect();
+    assert_eq!(types, ["text", "image", "embedded_resource"]);
+    let progress = call("test_tool_with_progress", "{}").exits(0).json();
+    let percents: Vec<&Value> =
+        progress["progress"].as_array().unwrap().iter().map(|update| &update["percent"]).collect();
+    assert_eq!(percents, [&json!(0.0), &json!(50.0), &json!(100.0)]);
+    let failed = call("test_error_handling", "{}");
+    assert!(failed.stdout.contains("intentional"), "{failed:?}");
+    // `if`, `then` and `anyOf` of its schema are checked before it runs.
+    call("json_schema_2020_12_tool", "{\"contactMethod\": \"phone\", \"email\": \"a@b.example\"}").exits(2);
+    call("json_schema_2020_12_tool", "{\"contactMethod\": \"phone\", \"phone\": \"1\"}").exits(0);
+}
+
+#[test]
 fn files_lists_reads_and_searches() {
     let (_guard, folder) = scratch();
     std::fs::write(folder.join("a.txt"), "one\ntwo three\n").unwrap();

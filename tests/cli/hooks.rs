@@ -8,17 +8,17 @@ use super::example;
 use crate::support::{Hotcell, Ran, component, fixture, kept, scratch};
 
 /// A folder with a `hotcell.toml`.
-fn configured(folder: &Path, text: &str) -> PathBuf {
+pub(super) fn configured(folder: &Path, text: &str) -> PathBuf {
     let file = folder.join("hotcell.toml");
     std::fs::write(&file, text).unwrap();
     file
 }
 
-fn scripted(options: &str) -> String {
+pub(super) fn scripted(options: &str) -> String {
     format!("[[hook]]\nid = \"scripted\"\ncomponent = {:?}\ntimeout = \"20s\"\n{options}", fixture("hooks"))
 }
 
-fn echo(config: &Path, input: &Value, more: &[&str]) -> Ran {
+pub(super) fn echo(config: &Path, input: &Value, more: &[&str]) -> Ran {
     let tool = format!("{}#echo", fixture("probe").display());
     let mut arguments = vec!["call".to_owned(), tool, input.to_string(), "--config".to_owned()];
     arguments.push(config.display().to_string());
@@ -109,9 +109,9 @@ fn a_hook_of_a_project_runs_only_once_the_project_is_trusted() {
     // Its sources are not built: that would run its code on this machine.
     configured(&folder, "[[hook]]\ncomponent = \"source\"");
     std::fs::create_dir(folder.join("source")).unwrap();
-    Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(0);
-    let stderr = call().stderr;
-    assert!(stderr.contains("not built for a project") && stderr.contains("hook_not_loaded"), "{stderr}");
+    let stderr = Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(2).stderr;
+    assert!(stderr.contains("not built for a project") && stderr.contains("hotcell build"), "{stderr}");
+    assert!(call().stderr.contains("hotcell policy trust"));
 }
 
 #[test]
@@ -130,4 +130,54 @@ fn a_source_folder_is_a_hook_too() {
         format!("[[hook]]\ncomponent = {:?}\ntimeout = \"20s\"\non_failure = \"block\"", example("redact-paths"));
     let ran = echo(&configured(&folder, &text), &json!({"at": "/home/ada/x"}), &["--json"]).exits(0).json();
     assert_eq!(ran["structured_content"]["input"], json!({"at": "~/x"}));
+}
+
+/// A home of one's own that shares what was compiled.
+pub(super) fn home() -> (tempfile::TempDir, PathBuf) {
+    let (guard, home) = scratch();
+    for part in ["cache", "keys"] {
+        std::fs::create_dir_all(kept("home").join(part)).unwrap();
+        std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
+    }
+    (guard, home)
+}
+
+#[test]
+fn a_source_folder_of_a_project_is_not_built_under_another_spelling() {
+    let (_guard, folder) = scratch();
+    let (_home_guard, home) = home();
+    let source = folder.join("src1");
+    std::fs::create_dir_all(source.join("src")).unwrap();
+    let manifest = "[package]\nname = \"src1\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[lib]\ncrate-type = [\"cdylib\"]\n\n[workspace]\n";
+    std::fs::write(source.join("Cargo.toml"), manifest).unwrap();
+    std::fs::write(source.join("src/lib.rs"), "").unwrap();
+    let marker = folder.join("ran");
+    let script = format!("fn main() {{ std::fs::write({marker:?}, \"\").unwrap(); }}");
+    std::fs::write(source.join("build.rs"), script).unwrap();
+    configured(&folder, "[[hook]]\ncomponent = \"src1#x\"");
+    Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run();
+    let tool = format!("{}#echo", fixture("probe").display());
+    let call = |options: &[&str]| {
+        let mut arguments = vec!["call", tool.as_str(), "{}"];
+        arguments.extend(options);
+        Hotcell::at(&home, arguments).dir(&folder).run().exits(3).stderr
+    };
+    call(&[]);
+    assert!(!marker.exists(), "a build script of the project ran");
+    let stderr = call(&["--config=hotcell.toml"]);
+    assert!(stderr.contains("has no #NAME") && stderr.contains("hook_not_loaded"), "{stderr}");
+    assert!(!marker.exists(), "what is named is a folder with a name, and no tool");
+}
+
+#[test]
+fn a_time_that_no_clock_can_hold_is_refused_like_any_other_word() {
+    let (_guard, folder) = scratch();
+    let text = format!("[[hook]]\ncomponent = {:?}\ntimeout = \"18446744073709551615s\"", fixture("hooks"));
+    let ran = echo(&configured(&folder, &text), &json!({}), &[]).exits(3);
+    assert!(ran.stderr.contains("365 days"), "{}", ran.stderr);
+    let text = "[limits]\ntimeout = \"18446744073709551615s\"";
+    let ran = echo(&configured(&folder, text), &json!({}), &[]).exits(3);
+    assert!(ran.stderr.contains("365 days") && ran.stderr.contains("line 2"), "{}", ran.stderr);
+    let ran = echo(&configured(&folder, ""), &json!({}), &["--timeout=18446744073709551615s"]).exits(2);
+    assert!(ran.stderr.contains("365 days"), "{}", ran.stderr);
 }

@@ -10,14 +10,14 @@ use super::{example, guest};
 use crate::support::{Hotcell, Ran, kept, scratch};
 
 /// A home and a project of one's own. Compiled components are those of all tests.
-struct Place {
+pub(super) struct Place {
     _guard: tempfile::TempDir,
     home: PathBuf,
-    project: PathBuf,
+    pub(super) project: PathBuf,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (guard, root) = scratch();
         let (home, project) = (root.join("home"), root.join("project"));
         for folder in [&home, &project.join("src/deep")] {
@@ -34,12 +34,12 @@ impl Place {
         Self { _guard: guard, home, project }
     }
 
-    fn user(self, text: &str) -> Self {
+    pub(super) fn user(self, text: &str) -> Self {
         fs::write(self.home.join("hotcell.toml"), text).unwrap();
         self
     }
 
-    fn project(self, text: &str) -> Self {
+    pub(super) fn project(self, text: &str) -> Self {
         fs::write(self.file(), text).unwrap();
         self
     }
@@ -48,7 +48,7 @@ impl Place {
         self.project.join("hotcell.toml")
     }
 
-    fn trusted(self) -> Self {
+    pub(super) fn trusted(self) -> Self {
         self.run(&["policy", "trust"]).exits(0);
         self
     }
@@ -57,8 +57,13 @@ impl Place {
         Hotcell::at(&self.home, arguments).dir(dir).run()
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub(super) fn run(&self, arguments: &[&str]) -> Ran {
         self.run_in(&self.project, arguments)
+    }
+
+    /// Sets the secret `name`, which is sealed with a key of this home.
+    pub(super) fn secret(&self, name: &str, value: &str) {
+        Hotcell::at(&self.home, ["secret", "set", name]).stdin(value).run().exits(0);
     }
 
     /// Reads `path` with `files#read` and these options.
@@ -69,7 +74,7 @@ impl Place {
         self.run(&arguments)
     }
 
-    fn foretell(&self, what: &str, path: &str, options: &[&str]) -> Ran {
+    pub(super) fn foretell(&self, what: &str, path: &str, options: &[&str]) -> Ran {
         let (tool, input) = (format!("{}#read", example("files")), json!({ "path": path }).to_string());
         let mut arguments = vec!["policy", what, &tool, &input];
         arguments.extend(options);
@@ -183,8 +188,10 @@ fn limits_of_files_apply_the_lowest_wins_and_the_command_line_goes_first() {
     let usage =
         place.run(&["call", &echo, "{}", "--record", "--memory=65MiB"]).exits(0).json()["result"]["usage"].clone();
     assert_eq!((&usage["wall_ms"]["limit"], &usage["output_bytes"]["limit"]), (&json!(7_000), &json!(1_024)));
-    assert_eq!(usage["disk_bytes"]["limit"], 2_048);
     assert_eq!(usage["memory_bytes"]["limit"], 65 << 20);
+    let input = json!({ "path": place.project.join("src/a.txt") }).to_string();
+    let wrote = place.run(&["call", &guest("probe#touch_writes"), &input, "--allow-write=.", "--record"]).exits(0);
+    assert_eq!(wrote.json()["result"]["usage"]["files"]["disk_bytes"]["limit"], 2_048);
 }
 
 #[test]
@@ -260,6 +267,34 @@ fn a_file_that_cannot_be_read_denies() {
     assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
     let refused = place.run(&["call", &echo, "{}", "--config=none.toml", "--record"]).exits(3);
     assert_eq!(error_of(&refused).0, "policy_blocked/policy_unreadable");
+}
+
+#[test]
+fn in_a_folder_that_is_gone_the_files_above_it_are_not_passed_over() {
+    let place = Place::new().project("[[rule]]\nbehavior = \"deny\"\ntool = \"*\"\n").trusted();
+    let echo = guest("probe#echo");
+    let call = |options: &[&str]| {
+        let deep = place.project.join("src/deep");
+        fs::create_dir_all(&deep).unwrap();
+        let mut command = std::process::Command::new("sh");
+        command.args([
+            "-c",
+            "rmdir \"$PWD\" && exec \"$0\" \"$@\"",
+            env!("CARGO_BIN_EXE_hotcell"),
+            "call",
+            &echo,
+            "{}",
+        ]);
+        command.args(options).arg("--record").env("HOTCELL_HOME", &place.home).current_dir(&deep);
+        Ran::from(command.output().unwrap())
+    };
+    let (error, message) = error_of(&call(&[]).exits(3));
+    assert_eq!(error, "policy_blocked/policy_unreadable");
+    assert!(message.contains("current folder") && message.contains("--no-config"), "{message}");
+    let named = format!("--config={}", place.file().display());
+    assert_eq!(error_of(&call(&[&named]).exits(3)).0, "permission_denied/denied_by_rule");
+    assert_eq!(error_of(&call(&["--config=hotcell.toml"]).exits(3)).0, "policy_blocked/policy_unreadable");
+    call(&["--no-config"]).exits(0);
 }
 
 /// A named pipe that nobody writes to: whoever opened it would wait.

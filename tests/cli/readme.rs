@@ -7,7 +7,7 @@ use hotcell::config::Home;
 
 use super::BUILDING;
 use super::build::{place_for, share_target};
-use crate::support::{Hotcell, component, root, scratch};
+use crate::support::{Client, Hotcell, component, root, scratch};
 
 const CARGO_RUN: &str = "cargo run --release -- ";
 /// Lines that are not run here, by their beginning: they set up, or they run these very tests.
@@ -116,7 +116,7 @@ fn every_command_of_the_readme_does_what_it_says() {
 fn the_hotcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
     let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
     let texts: Vec<&str> = markdown.split("```toml\n").skip(1).map(|part| part.split("```").next().unwrap()).collect();
-    assert_eq!(texts.len(), 2);
+    assert_eq!(texts.len(), 3);
     let (_guard, folder) = scratch();
     for made in ["src/secrets", "docs"] {
         std::fs::create_dir_all(folder.join(made)).unwrap();
@@ -132,6 +132,20 @@ fn the_hotcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
     let denied = check("src/.env").exits(3);
     assert!(denied.stdout.contains("tools have no business there"), "{}", denied.stdout);
     check("src/secrets/key").exits(3);
+}
+
+#[test]
+fn the_tools_of_the_readme_are_served() {
+    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let text = markdown.split("```toml\n").find(|part| part.contains("[[tool]]")).unwrap().split("```").next().unwrap();
+    let (_guard, folder) = scratch();
+    std::fs::create_dir(folder.join("src")).unwrap();
+    std::fs::copy(component("example-tools/jq"), folder.join("jq.wasm")).unwrap();
+    std::fs::write(folder.join("config.toml"), text).unwrap();
+    let mut client = Client::run(Hotcell::new(["mcp", "--config=config.toml"]).dir(&folder));
+    client.initialize("2025-11-25");
+    let answer = client.call("jq", serde_json::json!({ "filter": ".a", "input": { "a": 1 } }));
+    assert_eq!(answer["isError"], serde_json::json!(false), "{answer:#}");
 }
 
 #[test]

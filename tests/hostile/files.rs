@@ -139,7 +139,7 @@ pub(super) async fn disk_fill(arena: &Arena) {
                 made.iter().filter(|metadata| metadata.is_file()).map(|it| it.len().max(it.blocks() * 512)).sum();
             arena.holds(bytes <= BYTES + 4_096, format!("Q: {how} left {bytes} bytes"));
             arena.holds(made.len() as u64 <= FILES + 1, format!("Q: {how} left {} files", made.len()));
-            let usage = called.0.result.usage.as_ref().unwrap();
+            let usage = called.0.result.usage.as_ref().unwrap().files.unwrap();
             let within = usage.disk_bytes.used <= BYTES && usage.files_created.used <= FILES;
             arena.holds(within, format!("Q: {how} used {usage:?}"));
         }

@@ -34,7 +34,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("files_created", &["FS-6"], &[]),
     ("environment", &["SEC-1"], &[]),
     ("no_network", &["NET-1"], &[]),
-    ("network_declared", &[], &["sandbox::network::scopes::one_component_with_three_profiles"]),
+    ("network_declared", &[], &["unit:policy::network::"]),
     ("network_grants", &["NET-3"], &[]),
     ("network_denials", &[], &["sandbox::network::grants::a_denial_wins_over_a_grant"]),
     ("network_requests", &["NET-4"], &[]),

@@ -35,6 +35,7 @@ const ECHOES: &[(&str, Spell)] = &[
 pub(super) async fn echoes(arena: &Arena) {
     let store = SecretStore::new(arena.home.secrets(), arena.home.secret_key());
     store.set("API_KEY", &SecretValue::new(arena.secret.clone())).unwrap();
+    let mut disguised = 0;
     for (name, spell) in ECHOES {
         let spell = *spell;
         let server = Mirror::new(move |request| {
@@ -53,11 +54,20 @@ pub(super) async fn echoes(arena: &Arena) {
             let redacted = called.events().contains(&"tool.result.redacted");
             arena.holds(redacted, format!("Z: {name}, {then}: nobody was told that something was taken out"));
             arena.shown(&format!("{:?}", called.0));
+            // Of what is too long to stand in the result itself there is no such copy.
+            let told = called.0.result.structured_content.as_ref().and_then(|told| told["disguised"].as_str());
+            if let Some(told) = told {
+                disguised += 1;
+                let known: Vec<u8> = told.chars().map(|c| u8::try_from(u32::from(c) - 0x100).unwrap()).collect();
+                // The guest itself knows nothing, or it could tell whoever listens in a way of its own.
+                arena.shown(&String::from_utf8_lossy(&known));
+            }
         }
         let came = server.seen();
         let carried = came.iter().filter(|request| request.contains(&arena.secret)).count();
         arena.holds((came.len(), carried) == (3, 3), format!("{carried} of {} requests carried it", came.len()));
     }
+    arena.holds(disguised == ECHOES.len() - 1, format!("{disguised} guests said what they know"));
     let looked_at = nowhere_below(arena, arena.home.folder());
     arena.holds(looked_at > 0, "nothing is stored at all");
 }

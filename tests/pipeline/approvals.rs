@@ -19,10 +19,10 @@ use super::doubles::{RecordingHook, RecordingListener, home_with_own_payloads, o
 use crate::support::{Called, Test, scratch};
 
 /// Says what it was told to, and keeps what it was asked, with what the journal held at that moment.
-struct Sayer {
+pub(super) struct Sayer {
     reply: Option<Reply>,
-    journal: Journal,
-    asked: Mutex<Vec<(Prompt, Kept)>>,
+    pub(super) journal: Journal,
+    pub(super) asked: Mutex<Vec<(Prompt, Kept)>>,
 }
 
 impl Approver for Sayer {
@@ -53,7 +53,7 @@ fn home_beside(folder: &Path) -> Home {
 }
 
 /// A folder that tools may write to, with room beside it.
-fn place() -> (tempfile::TempDir, PathBuf) {
+pub(super) fn place() -> (tempfile::TempDir, PathBuf) {
     let (guard, path) = scratch();
     let folder = path.join("work");
     std::fs::create_dir(&folder).unwrap();
@@ -61,11 +61,11 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 /// A host whose approver says `reply`, with a journal of its own in `folder`.
-fn asked(folder: &Path, reply: Option<Reply>) -> (Arc<Host>, Arc<Sayer>) {
+pub(super) fn asked(folder: &Path, reply: Option<Reply>) -> (Arc<Host>, Arc<Sayer>) {
     asked_with(folder, reply, Vec::new())
 }
 
-fn asked_with(folder: &Path, reply: Option<Reply>, hooks: Vec<Arc<dyn Hook>>) -> (Arc<Host>, Arc<Sayer>) {
+pub(super) fn asked_with(folder: &Path, reply: Option<Reply>, hooks: Vec<Arc<dyn Hook>>) -> (Arc<Host>, Arc<Sayer>) {
     let home = home_beside(folder);
     let journal = Journal::new(home.journal(), home.journal_key());
     let sayer = Arc::new(Sayer { reply, journal, asked: Mutex::default() });
@@ -84,15 +84,15 @@ fn yes() -> Option<Reply> {
 }
 
 /// A call that adds a line to a file in `folder`.
-fn appending(host: &Arc<Host>, folder: &Path) -> Test {
+pub(super) fn appending(host: &Arc<Host>, folder: &Path) -> Test {
     Test::new("probe#append_approved").on(host).write(folder)
 }
 
-fn input(folder: &Path) -> Value {
+pub(super) fn input(folder: &Path) -> Value {
     json!({ "path": folder.join("lines"), "text": "line\n" })
 }
 
-fn lines(folder: &Path) -> usize {
+pub(super) fn lines(folder: &Path) -> usize {
     std::fs::read_to_string(folder.join("lines")).map_or(0, |text| text.lines().count())
 }
 
@@ -227,7 +227,7 @@ async fn a_question_has_an_end_even_where_nobody_looks() {
 }
 
 /// A call that was approved while no process saw to it: what is stored of it, and a host to go on in.
-async fn approved(folder: &Path, actor: &str) -> (Arc<Host>, Journal, Kept) {
+pub(super) async fn approved(folder: &Path, actor: &str) -> (Arc<Host>, Journal, Kept) {
     let rewriter = RecordingHook::new("rewriter").before([HookOutput::UpdatedInput(input(folder))]).shared();
     let (host, sayer) = asked_with(folder, None, vec![rewriter]);
     // The task is dropped at its question, as a process is when it is killed.
@@ -257,7 +257,7 @@ async fn approved(folder: &Path, actor: &str) -> (Arc<Host>, Journal, Kept) {
     (host, journal, kept)
 }
 
-fn again(folder: &Path, actor: &str) -> Request {
+pub(super) fn again(folder: &Path, actor: &str) -> Request {
     let mut grants = Grants::default();
     grants.allow_write(folder.to_str().unwrap()).unwrap();
     Request {
@@ -271,10 +271,12 @@ fn again(folder: &Path, actor: &str) -> Request {
         approval: Default::default(),
         cancellation: Default::default(),
         unavailable: None,
+        listener: None,
+        mapping: None,
     }
 }
 
-async fn resume(host: &Host, journal: &Journal, kept: &Kept, request: Request) -> Called {
+pub(super) async fn resume(host: &Host, journal: &Journal, kept: &Kept, request: Request) -> Called {
     let held = journal.hold(kept.invocation.invocation_id, Role::Runner).unwrap().unwrap();
     let called = Called(host.resume(request, kept, held).await.unwrap());
     crate::support::check_record(&called.record());

@@ -1,6 +1,7 @@
 //! What hooks make of an input: `model_input` stays as it was sent, and every change is on record as it is.
 
 use hotcell::hook::{HookOutput, Registration};
+use hotcell::record::HookEvent::{PermissionRequest, PreToolUse};
 use hotcell::record::digest;
 use serde_json::{Map, Value, json};
 
@@ -174,4 +175,19 @@ async fn no_error_for_a_model_names_an_internal_field() {
     let shown = serde_json::to_string(&called.0.result.model_facing_content).unwrap();
     assert!(!shown.contains("zz_internal"), "{shown}");
     assert!(called.record()["invocation"]["error_detail"].as_str().unwrap().contains("/zz_internal_7f3"));
+}
+
+#[tokio::test]
+async fn a_guard_at_permission_request_hears_what_runs_whoever_changes_it_before() {
+    let guard = RecordingHook::hearing("guard", &[PreToolUse, PermissionRequest]).shared();
+    let late = json!({"query": "changed late", "limit": 1, "order": "newest"});
+    let changer = RecordingHook::hearing("changer", &[PreToolUse, PermissionRequest])
+        .at(PreToolUse, [HookOutput::UpdatedInput(late.clone())])
+        .at(PermissionRequest, [HookOutput::UpdatedInput(json!({"query": "changed too late"}))])
+        .shared();
+    let called = Test::new("probe#defaults").on(&hooked([&guard, &changer])).call(json!({"query": "x"})).await;
+    let heard: Vec<Value> = guard.seen().iter().map(|seen| seen.call.input.clone()).collect();
+    assert_eq!(heard[0]["query"], "x");
+    assert_eq!(heard[1], late);
+    assert_eq!(called.record()["invocation"]["call_input"], late);
 }

@@ -1,3 +1,4 @@
+mod approval_seams;
 mod approvals;
 mod arguments;
 mod cancellation;

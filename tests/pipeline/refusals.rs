@@ -114,6 +114,8 @@ async fn a_component_that_could_not_be_loaded_still_ends_in_a_result() {
         approval: Default::default(),
         cancellation: Cancellation::new(),
         unavailable: Some(Refusal::new(ErrorClass::SetupRequired, "build_failed", "it did not build")),
+        listener: None,
+        mapping: None,
     };
     let record = host.call(request).await;
     check_record(&serde_json::to_value(&record).unwrap());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hotcell::config::ConfigFile;
-use hotcell::host::{Host, Provenance};
-use hotcell::record::RuleSource;
+use hotcell::host::{ConfiguredHook, Grants, Host, Provenance};
+use hotcell::record::{RuleSource, digest};
 use serde_json::{Value, json};
 
 use crate::support::{Called, Test, fixture, host, root, scratch};
@@ -21,8 +21,8 @@ async fn host_with(text: &str, folder: &Path) -> (Arc<Host>, Vec<String>) {
     let mut host = host(|settings| settings.pooled = false);
     let mut problems = Vec::new();
     for entry in &file.hooks {
-        let component = folder.join(&entry.component);
-        problems.extend(host.add_hook(entry, Ok(component), &said).await.unwrap());
+        let configured = ConfiguredHook { entry, said, digest: None, kept: &Grants::default() };
+        problems.extend(host.add_hook(&configured, Ok(folder.join(&entry.component))).await.unwrap());
     }
     (Arc::new(host), problems)
 }
@@ -293,4 +293,20 @@ async fn the_example_redacts_home_folders() {
     assert_eq!(called.0.invocation.hook_refs, ["redact-paths"]);
     let untouched = Test::new("probe#counter").on(&host).call(json!({})).await;
     assert_eq!(untouched.record()["result_mappings"]["hooks"], json!([]));
+}
+
+#[tokio::test]
+async fn a_hook_that_is_another_one_when_it_is_loaded_than_when_it_was_looked_at_is_not_loaded() {
+    let file = ConfigFile::parse("[[hook]]\nid = \"guard\"\ncomponent = \"x\"", Path::new("/")).unwrap();
+    let said = Provenance { source: RuleSource::ProjectSettings, file: None };
+    let mut host = crate::support::host(|settings| settings.pooled = false);
+    let (trusted, other) = (digest(&std::fs::read(fixture("hooks")).unwrap()), digest(b"another"));
+    let nothing = Grants::default();
+    let configured = |digest| ConfiguredHook { entry: &file.hooks[0], said, digest, kept: &nothing };
+    let problem = host.add_hook(&configured(Some(&other)), Ok(fixture("hooks"))).await.unwrap().unwrap();
+    assert!(problem.contains("is not the component that was trusted"), "{problem}");
+    let host = Arc::new(host);
+    Test::new("probe#echo").on(&host).call(json!({})).await.failed("hook_blocked", "hook_not_loaded").never_ran();
+    let mut host = crate::support::host(|settings| settings.pooled = false);
+    assert_eq!(host.add_hook(&configured(Some(&trusted)), Ok(fixture("hooks"))).await.unwrap(), None);
 }

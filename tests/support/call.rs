@@ -194,6 +194,8 @@ impl Test {
                 approval: self.approval,
                 cancellation: self.cancellation,
                 unavailable: None,
+                listener: None,
+                mapping: None,
             })
             .await;
         check_record(&serde_json::to_value(&record).unwrap());

@@ -4,20 +4,24 @@
 mod call;
 mod canary;
 mod guests;
+mod mcp;
 mod mirror;
 mod program;
 mod resolver;
 mod schemas;
 mod server;
+mod web;
 
 pub(crate) use call::{Called, Test, host, scratch};
 pub(crate) use canary::Canary;
 pub(crate) use guests::{component, fixture, wat};
+pub(crate) use mcp::{Client, NEW, OLD, records};
 pub(crate) use mirror::{Mirror, response};
 pub(crate) use program::{Hotcell, Ran};
 pub(crate) use resolver::ScriptedResolver;
 pub(crate) use schemas::{check_one, check_record};
 pub(crate) use server::{Identity, Server, Visit};
+pub(crate) use web::{Coming, Reply, Web, frame};
 
 use std::path::{Path, PathBuf};
 

@@ -52,6 +52,11 @@ impl Hotcell {
         child
     }
 
+    /// Starts it with pipes at all three streams.
+    pub(crate) fn spawn_piped(mut self) -> Child {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
     /// Runs it to its end.
     pub(crate) fn run(self) -> Ran {
         Ran::from(self.spawn().wait_with_output().unwrap())

@@ -3,7 +3,7 @@
 //! ```
 //! use hotcell_guest::hook::{Call, Output, hook};
 //!
-//! #[hook(pre_tool_use)]
+//! #[hook(permission_request)]
 //! fn no_dotfiles(call: Call) -> Option<Output> {
 //!     let path = call.input["path"].as_str()?;
 //!     path.contains("/.").then(|| Output::Stop("dotfiles are private".to_owned()))

@@ -93,6 +93,8 @@ pub(crate) fn request(tool: &str, input: &str) -> Request {
         approval: Default::default(),
         cancellation: Cancellation::new(),
         unavailable: None,
+        listener: None,
+        mapping: None,
     }
 }
 

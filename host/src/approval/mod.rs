@@ -8,6 +8,8 @@ mod prompt;
 mod session;
 mod visible;
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -24,18 +26,33 @@ pub const EXPIRE_DEFAULT: Duration = Duration::from_secs(600);
 pub const EXPIRE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// What a request brings along for the case that somebody has to be asked.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Terms {
     /// How long the question stays open; at most [`EXPIRE_MAX`].
     pub expire: Duration,
     /// What "for the rest of the session" would mean.
     pub session: Session,
     /// How the door can make this request again in another process: its own words, without secrets.
-    pub origin: Option<Value>,
+    pub origin: Option<Arc<Value>>,
+    /// Who is asked first about this call, instead of whom the host asks.
+    pub approver: Option<Arc<dyn Approver>>,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { expire: EXPIRE_DEFAULT, session: Session::None, origin: None }
+        Self { expire: EXPIRE_DEFAULT, session: Session::None, origin: None, approver: None }
+    }
+}
+
+impl fmt::Debug for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { expire, session, origin, approver } = self;
+        let approver = approver.as_deref().map(Approver::principal);
+        f.debug_struct("Terms")
+            .field("expire", expire)
+            .field("session", session)
+            .field("origin", origin)
+            .field("approver", &approver)
+            .finish()
     }
 }

@@ -46,6 +46,11 @@ impl Prompt {
         }
     }
 
+    /// Changes the text, before anybody sees it: some values must not be shown.
+    pub fn rewrite(&mut self, change: impl FnOnce(&mut String)) {
+        change(&mut self.text);
+    }
+
     pub fn invocation_id(&self) -> InvocationId {
         self.invocation_id
     }

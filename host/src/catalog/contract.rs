@@ -22,6 +22,8 @@ pub struct Contract {
     model: Validator,
     runtime: Option<Validator>,
     output: Option<Validator>,
+    /// What the model is shown of the output contract: without internal-only fields.
+    output_schema: Option<Value>,
     internal_only_fields: Vec<String>,
     sensitive_fields: Vec<String>,
     /// Of the output: fields, and what matches a pattern.
@@ -45,6 +47,10 @@ impl Contract {
         let runtime = runtime.map(|schema| compile(&schema)).transpose().context("runtime_input_schema")?;
         let output = declaration.output_contract.as_ref().and_then(|contract| contract.structured_schema.clone());
         let output = output.or_else(|| interface.and_then(|i| i.output_schema.clone()));
+        let mut output_schema = output.clone();
+        if let Some(schema) = &mut output_schema {
+            input.internal_only_fields.iter().for_each(|field| fields::strip(schema, field));
+        }
         let output = output.map(|schema| compile(&schema)).transpose().context("structured_schema")?;
         let (redacted_fields, redacted_patterns) = redaction(declaration).context("redaction_rules")?;
         let contract = Self {
@@ -52,6 +58,7 @@ impl Contract {
             model,
             runtime,
             output,
+            output_schema,
             internal_only_fields: input.internal_only_fields,
             sensitive_fields: input.sensitive_fields,
             redacted_fields,
@@ -69,6 +76,11 @@ impl Contract {
     /// The schema that a model may see (AT-N-10).
     pub fn model_schema(&self) -> &Value {
         &self.model_schema
+    }
+
+    /// The schema of structured output that a model may see, if the tool promises any.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.output_schema.as_ref()
     }
 
     /// What is wrong with `input` as a model's arguments.

@@ -20,6 +20,8 @@ const CANDIDATES_MAX: usize = 20;
 pub struct Catalog {
     /// By qualified name.
     tools: RwLock<BTreeMap<String, Arc<Tool>>>,
+    /// By the digest of their component, in the order in which it declares them.
+    components: RwLock<BTreeMap<Arc<str>, Vec<Arc<Tool>>>>,
 }
 
 impl Catalog {
@@ -33,8 +35,17 @@ impl Catalog {
                 return Err(Refusal::new(ErrorClass::SetupRequired, "tool_name_taken", message));
             }
         }
+        if let Some(first) = tools.first() {
+            let mut components = self.components.write().unwrap_or_else(PoisonError::into_inner);
+            components.insert(Arc::clone(first.component()), tools.clone());
+        }
         known.extend(tools.into_iter().map(|tool| (tool.declaration().qualified_name(), tool)));
         Ok(())
+    }
+
+    /// The tools of the component of this digest, if they were added.
+    pub fn of_component(&self, digest: &str) -> Option<Vec<Arc<Tool>>> {
+        self.components.read().unwrap_or_else(PoisonError::into_inner).get(digest).cloned()
     }
 
     /// The tool that `name` means: a qualified name, a name, or an alias, in this order.

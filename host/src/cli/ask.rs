@@ -35,6 +35,12 @@ pub(super) fn approver() -> Arc<dyn Approver> {
     }
 }
 
+/// Says on standard error what waits, and how to answer it: for servers, whose terminal, if any, is their client's.
+pub(super) fn announce(prompt: &Prompt) {
+    show::say(prompt.text());
+    show::say(&elsewhere(prompt));
+}
+
 /// Says on standard error that something waits, and how to answer it. It never answers.
 struct Announcer(String);
 
@@ -48,8 +54,7 @@ impl Approver for Announcer {
     }
 
     fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
-        show::say(prompt.text());
-        show::say(&elsewhere(prompt));
+        announce(prompt);
         Box::pin(async { None })
     }
 }
@@ -85,7 +90,7 @@ impl Origin {
     }
 
     /// The form in which it is stored; nothing where a path is not Unicode, and so cannot be.
-    pub(super) fn words(&self) -> Option<Value> {
-        serde_json::to_value(self).ok()
+    pub(super) fn words(&self) -> Option<Arc<Value>> {
+        serde_json::to_value(self).ok().map(Arc::new)
     }
 }

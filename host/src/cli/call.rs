@@ -73,7 +73,7 @@ impl Call {
             tokio::select! {
                 biased;
                 () = cancellation.cancelled() => {}
-                added = hooks::add(&mut host, &home, layers.files()) => added?,
+                added = hooks::add(&mut host, &home, &layers) => added?,
             }
             let mut request = Request {
                 tool: self.tool.clone(),
@@ -86,6 +86,8 @@ impl Call {
                 approval: self.approvals.terms(expire),
                 cancellation: cancellation.clone(),
                 unavailable: None,
+                listener: None,
+                mapping: None,
             };
             if let Ok(component) = &component {
                 request.approval.origin = Origin::new(component, &self.grants, &self.limits, &self.policy).words();

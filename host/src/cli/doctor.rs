@@ -1,4 +1,5 @@
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
@@ -8,19 +9,26 @@ use crate::host::{ENGINE_VERSION, FEATURES_OFF, Limits};
 use crate::toolchain::{self, Preference, Search, State};
 
 use super::exit::Exit;
-use super::show;
+use super::options::PolicyOptions;
+use super::{configuration, show};
 
-/// Looks at what this machine has for running and building tools, and changes nothing.
+/// Looks at what this machine has for running and building tools, and whether the configuration can be used. Changes
+/// nothing.
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Also start each server of hotcell that this configuration of an MCP client names, and look whether it comes up
+    #[arg(long, value_name = "FILE")]
+    client: Option<PathBuf>,
+    #[command(flatten)]
+    policy: PolicyOptions,
 }
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
-struct Check {
+pub(super) struct Check {
     subject: String,
     /// `ready`, `absent` (not needed, or made when needed), or `missing`.
     state: &'static str,
@@ -30,13 +38,24 @@ struct Check {
     mend: Option<String>,
 }
 
+impl Check {
+    pub(super) fn ready(subject: &str, detail: String) -> Self {
+        Self { subject: subject.to_owned(), state: "ready", detail, mend: None }
+    }
+
+    /// Something that is wrong, and the command that mends it.
+    pub(super) fn missing(subject: &str, detail: String, mend: String) -> Self {
+        Self { subject: subject.to_owned(), state: "missing", detail, mend: Some(mend) }
+    }
+}
+
 impl Doctor {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
         let mut checks = vec![
-            ready("hotcell", format!("{} on {ENGINE_VERSION}", env!("CARGO_PKG_VERSION"))),
-            ready("engine", ENGINE_VERSION.to_owned()),
-            ready("features off", FEATURES_OFF.join(", ")),
+            Check::ready("hotcell", format!("{} on {ENGINE_VERSION}", env!("CARGO_PKG_VERSION"))),
+            Check::ready("engine", ENGINE_VERSION.to_owned()),
+            Check::ready("features off", FEATURES_OFF.join(", ")),
             writable(&home),
         ];
         checks.extend(kernel());
@@ -51,6 +70,10 @@ impl Doctor {
             detail: finding.detail,
             mend: finding.mend,
         }));
+        checks.extend(configuration::of_files(&home, &self.policy)?);
+        if let Some(file) = &self.client {
+            checks.extend(configuration::of_client(file)?);
+        }
         let sound = checks.iter().all(|check| check.state != "missing" || check.subject.starts_with("the "));
         self.print(&checks).or_else(show::closed)?;
         Ok(if sound { Exit::Succeeded } else { Exit::ToolFailed })
@@ -73,16 +96,12 @@ impl Doctor {
     }
 }
 
-fn ready(subject: &str, detail: String) -> Check {
-    Check { subject: subject.to_owned(), state: "ready", detail, mend: None }
-}
-
 fn writable(home: &Home) -> Check {
     let folder = home.folder();
     // The folder is made when it is needed: here the question is whether it could be.
     let nearest = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
     match tempfile::tempfile_in(nearest) {
-        Ok(_) => ready("state", folder.display().to_string()),
+        Ok(_) => Check::ready("state", folder.display().to_string()),
         Err(error) => Check {
             subject: "state".to_owned(),
             state: "missing",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use crate::config::Home;
-use crate::host::{Host, Layer, Provenance};
+use crate::host::{ConfiguredHook, Host, Layer, Layers, Provenance};
 use crate::record::RuleSource;
 
 use super::exit::BadRequest;
@@ -13,13 +13,17 @@ use super::show;
 use super::target::Target;
 
 /// Adds the hooks of `layers` to `host`. One that cannot be loaded is said on standard error, and blocks what it guards.
-pub(super) async fn add(host: &mut Host, home: &Home, layers: &[Layer]) -> Result<(), BadRequest> {
-    for layer in layers {
-        let said = Provenance { source: layer.source, file: Some(&layer.file.path) };
-        for entry in &layer.file.hooks {
-            let folder = layer.file.path.parent().unwrap_or(Path::new("."));
-            let component = locate(&folder.join(&entry.component), layer.source, home);
-            if let Some(why) = host.add_hook(entry, component, &said).await.map_err(BadRequest)? {
+pub(super) async fn add(host: &mut Host, home: &Home, layers: &Layers) -> Result<(), BadRequest> {
+    for layer in layers.files() {
+        for (at, entry) in layer.file.hooks.iter().enumerate() {
+            let component = locate(&path(layer, &entry.component), layer.source, home);
+            let configured = ConfiguredHook {
+                entry,
+                said: Provenance { source: layer.source, file: Some(&layer.file.path) },
+                digest: layer.trusted.get(at).map(String::as_str),
+                kept: layers.kept(),
+            };
+            if let Some(why) = host.add_hook(&configured, component).await.map_err(BadRequest)? {
                 show::say(&format!("warning: {why}"));
             }
         }
@@ -27,15 +31,21 @@ pub(super) async fn add(host: &mut Host, home: &Home, layers: &[Layer]) -> Resul
     Ok(())
 }
 
-/// The component of a hook; a source folder is built first if something in it changed. Not one that a project names:
-/// building runs the project's own code outside of any sandbox, and who trusts a file has not looked at that.
+/// `word` of a file, which starts in the file's folder.
+pub(super) fn path(layer: &Layer, word: &Path) -> PathBuf {
+    layer.file.folder.join(word)
+}
+
+/// The component of a hook; a source folder is built first if something in it changed. What a project names is never
+/// built: see [`crate::host::hook_digests`].
 fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBuf> {
-    if source == RuleSource::ProjectSettings && path.is_dir() {
-        let path = path.display();
-        bail!(
-            "{path} is a source folder, which is not built for a project; run `hotcell build {path}`, and name the .wasm"
-        );
+    if source == RuleSource::ProjectSettings {
+        return Ok(path.to_owned());
     }
     let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
-    Target::parse(text).locate(home).map_err(|refusal| anyhow::anyhow!(refusal.message))
+    let target = Target::parse(text);
+    if target.name.is_some() {
+        bail!("a hook is a whole component, and has no #NAME: there is no {text}");
+    }
+    target.locate(home).map_err(|refusal| anyhow::anyhow!(refusal.message))
 }

@@ -4,18 +4,24 @@ mod approvals;
 mod ask;
 mod build;
 mod call;
+mod clients;
+mod configuration;
 mod describe;
 mod doctor;
 mod exit;
 mod hooks;
 mod input;
+mod mcp;
 mod new;
 mod options;
 mod policy;
 mod secret;
+mod serve;
+mod serving;
 mod show;
 mod target;
 mod terminal;
+mod watching;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -44,6 +50,10 @@ enum Command {
     Describe(describe::Describe),
     /// Build a tool from its source folder
     Build(build::Build),
+    /// Offer tools to an MCP client, on standard input and output
+    Mcp(mcp::Mcp),
+    /// Offer tools to MCP clients over HTTP
+    Serve(serve::Serve),
     /// Start a new tool
     New(new::New),
     /// Say what would be decided on a call and why, and trust a project's hotcell.toml
@@ -72,6 +82,8 @@ pub fn run() -> ExitCode {
         Command::Approvals(command) => command.run(),
         Command::Describe(command) => command.run(),
         Command::Build(command) => command.run(),
+        Command::Mcp(command) => command.run(),
+        Command::Serve(command) => command.run(),
         Command::New(command) => command.run(),
         Command::Policy(command) => command.run(),
         Command::Secret(command) => command.run(),

@@ -15,7 +15,7 @@ use crate::record::{ErrorClass, Mode, Refusal};
 use super::exit::BadRequest;
 
 /// Nothing is granted unless it is granted here; a tool gets what it declares and what is granted, both.
-#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Grants")]
 pub(super) struct GrantOptions {
     /// Let the tool read a folder and what is below it. HOST=GUEST gives it another name inside the tool
@@ -82,6 +82,18 @@ pub(super) struct PolicyOptions {
     no_config: bool,
 }
 
+impl PolicyOptions {
+    /// The file that is named.
+    pub(super) fn named(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
+    /// Whether no file counts.
+    pub(super) fn reads_none(&self) -> bool {
+        self.no_config
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum, Serialize, Deserialize)]
 #[value(rename_all = "snake_case")]
 enum ModeWord {
@@ -115,7 +127,7 @@ pub(super) fn settings(
     let mut granted = Grants { cwd: cwd.clone(), ..Grants::default() };
     grants.add_to(&mut granted).map_err(bad)?;
     let options = LayerOptions { file: policy.config.clone(), none: policy.no_config };
-    let layers = match Layers::read(home, cwd.as_deref().unwrap_or(Path::new("/")), &options) {
+    let layers = match Layers::read(home, cwd.as_deref(), &options) {
         Ok(layers) => layers,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -139,7 +151,7 @@ pub(super) fn settings(
 }
 
 /// Limits of one call. Units: ms, s, m for time; KiB, MiB, GiB for sizes.
-#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitOptions {
     /// Wall time, such as 500ms, 5s, 2m [default: 60s]
@@ -189,13 +201,19 @@ pub(super) struct ApprovalOptions {
 }
 
 impl ApprovalOptions {
+    /// The name of the session, where one is given.
+    pub(super) fn session(&self) -> Option<String> {
+        let named = self.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
+        named.filter(|name| !name.is_empty())
+    }
+
     /// The terms of a call; `configured` is how long the configuration lets a question stay open.
     pub(super) fn terms(&self, configured: Option<Duration>) -> Terms {
-        let named = self.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
         Terms {
             expire: self.approval_timeout.or(configured).unwrap_or(EXPIRE_DEFAULT),
-            session: named.filter(|name| !name.is_empty()).map_or(Session::Terminal, Session::Named),
+            session: self.session().map_or(Session::Terminal, Session::Named),
             origin: None,
+            approver: None,
         }
     }
 }
@@ -236,7 +254,8 @@ mod tests {
 
     #[test]
     fn a_question_stays_open_for_a_time_that_has_an_end() {
-        let of = |text: &str| configured_expiry(&ApprovalSection { expire: Some(text.to_owned()) });
+        let of =
+            |text: &str| configured_expiry(&ApprovalSection { expire: Some(text.to_owned()), ..Default::default() });
         assert_eq!(of("10m").unwrap(), Some(Duration::from_secs(600)));
         assert_eq!(configured_expiry(&ApprovalSection::default()).unwrap(), None);
         for wrong in ["", "soon", "0s", "10", "99999m"] {

@@ -1,4 +1,3 @@
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,13 +7,13 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::config::{self, ConfigFile, Home, Trust};
-use crate::host::{Cancellation, Explanation, Request};
+use crate::host::{Cancellation, Capability, Explanation, Foretold, Placement, Request, SecretUse, hook_digests};
 use crate::record::{Behavior, Refusal};
 
 use super::exit::{self, BadRequest, Exit};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::target::{self, Target};
-use super::{input, show};
+use super::{hooks, input, show};
 
 /// Looks at what decides on calls. No tool runs.
 #[derive(Debug, Args)]
@@ -29,7 +28,7 @@ enum Command {
     Check(Foretell),
     /// Say why: each rule that is looked at, what it matched, and what the call would get
     Explain(Foretell),
-    /// Trust the hotcell.toml of a project, as it is now
+    /// Trust the hotcell.toml of a project, and the hooks that it names, as they are now
     Trust {
         /// The folder of the project, or one below it
         #[arg(default_value = ".")]
@@ -76,8 +75,8 @@ impl Foretell {
             Err(refusal) => Err(refusal),
         };
         let (exit, text) = match (&foretold, self.json) {
-            (Ok(explained), true) => (exit_of(explained), format!("{}\n", to_json(explained, in_full))),
-            (Ok(explained), false) => (exit_of(explained), show::printable(&for_people(explained, in_full), true)),
+            (Ok(told), true) => (exit_of(&told.explanation), format!("{}\n", to_json(told, in_full))),
+            (Ok(told), false) => (exit_of(&told.explanation), show::printable(&for_people(told, in_full), true)),
             (Err(refusal), true) => (exit::of_class(refusal.class), format!("{}\n", refused(refusal))),
             (Err(refusal), false) => {
                 (exit::of_class(refusal.class), show::printable(&format!("refused: {}\n", refusal.message), true))
@@ -91,15 +90,24 @@ impl Foretell {
         home: &Home,
         settings: Settings,
         input: crate::record::Input,
-    ) -> anyhow::Result<Result<Explanation, Refusal>> {
-        let Settings { grants, limits, policy, .. } = settings;
-        let host = target::host(home, |host| host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes))?;
+    ) -> anyhow::Result<Result<Foretold, Refusal>> {
+        let Settings { grants, limits, policy, layers, .. } = settings;
+        let mut host =
+            target::host(home, |host| host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes))?;
         let target = Target::parse(&self.tool);
         let component = target.locate(home);
-        Ok(super::runtime()?.block_on(async {
-            let loaded = host.load_file(&component?).await?;
+        super::runtime()?.block_on(async {
+            hooks::add(&mut host, home, &layers).await?;
+            let loaded = match component {
+                Ok(component) => host.load_file(&component).await,
+                Err(refusal) => Err(refusal),
+            };
+            let tool = match loaded.and_then(|loaded| target.choose(&loaded)) {
+                Ok(tool) => tool,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
             let request = Request {
-                tool: target.choose(&loaded)?,
+                tool,
                 input,
                 native_call_id: None,
                 actor_ref: None,
@@ -109,9 +117,11 @@ impl Foretell {
                 approval: Default::default(),
                 cancellation: Cancellation::new(),
                 unavailable: None,
+                listener: None,
+                mapping: None,
             };
-            host.explain(request).await
-        }))
+            Ok(host.explain(request).await)
+        })
     }
 }
 
@@ -127,12 +137,16 @@ fn refused(refusal: &Refusal) -> Value {
     json!({ "behavior": "deny", "error": refusal.to_error() })
 }
 
-fn to_json(explained: &Explanation, in_full: bool) -> Value {
+fn to_json(told: &Foretold, in_full: bool) -> Value {
+    let explained = &told.explanation;
     let decision = &explained.decision;
+    let hooks = told.hooks.iter().map(|hook| json!({ "hook_id": hook.hook_id, "events": hook.events }));
     let mut value = json!({
         "behavior": decision.behavior,
         "decision": decision,
         "error": explained.refusal.as_ref().map(Refusal::to_error),
+        "hooks": hooks.collect::<Vec<_>>(),
+        "session_rules": "not_looked_up",
     });
     if let (true, Some(fields)) = (in_full, value.as_object_mut()) {
         let looks = explained.looks.iter().map(|look| {
@@ -148,7 +162,7 @@ fn to_json(explained: &Explanation, in_full: bool) -> Value {
     value
 }
 
-/// What the call would get. Names of variables, never their values.
+/// What the call would get. Names of variables and secrets, never their values.
 fn capability(explained: &Explanation) -> Value {
     let capability = &explained.capability;
     let mounts = capability.mounts.iter().map(
@@ -159,56 +173,85 @@ fn capability(explained: &Explanation) -> Value {
         "mounts": mounts.collect::<Vec<_>>(),
         "closed": closed.collect::<Vec<_>>(),
         "network": capability.network.allowed().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "network_denied": capability.network.denied().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "closed_urls": capability.closed_urls.iter().map(|url| url.text()).collect::<Vec<_>>(),
+        "secrets": capability.secrets.iter().map(secret).collect::<Vec<_>>(),
         "scratch": capability.scratch,
         "environment": capability.environment.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "cwd": capability.cwd,
     })
 }
 
-fn for_people(explained: &Explanation, in_full: bool) -> String {
+/// Where a secret goes, and in which place of a request.
+fn secret(used: &SecretUse) -> Value {
+    let (place, name) = match &used.placement {
+        Placement::Header { name, .. } => ("header", name),
+        Placement::Query { key } => ("query", key),
+    };
+    json!({ "name": used.name, "origin": used.origin.to_string(), place: name })
+}
+
+fn for_people(told: &Foretold, in_full: bool) -> String {
+    let explained = &told.explanation;
     let decision = &explained.decision;
-    let verdict = match exit_of(explained) {
+    let exit = exit_of(explained);
+    let verdict = match exit {
         Exit::Succeeded => "allowed",
         Exit::WouldAsk => "somebody would be asked",
         _ => "refused",
     };
-    let mut text = format!("{verdict}: {}\n", decision.reason.message);
-    // Writing to a String cannot fail.
-    for rule in &decision.rule_refs {
-        let _ = writeln!(text, "  because of: {rule}");
+    let mut lines = vec![format!("{verdict}: {}", decision.reason.message)];
+    lines.extend(decision.rule_refs.iter().map(|rule| format!("  because of: {rule}")));
+    lines.extend(decision.blocked_path.iter().map(|path| format!("  blocked: {path}")));
+    if matches!(exit, Exit::WouldAsk) {
+        lines.push("  whether the same was approved for its session before is not looked up".to_owned());
     }
-    if let Some(path) = &decision.blocked_path {
-        let _ = writeln!(text, "  blocked: {path}");
+    if matches!(exit, Exit::Succeeded | Exit::WouldAsk) && !told.hooks.is_empty() {
+        let names: Vec<&str> = told.hooks.iter().map(|hook| hook.hook_id.as_str()).collect();
+        lines.push(format!("  hooks can still stop it: {}", names.join(", ")));
     }
-    if !in_full {
-        return text;
+    if in_full {
+        lines.push(format!("  risk: {:?}", explained.risk));
+        for look in &explained.looks {
+            let subject = look.subject.as_deref().map(|subject| format!(" ({subject})")).unwrap_or_default();
+            let mark = if look.matched { "matches" } else { "does not match" };
+            lines.push(format!("  rule: {}\n    {mark}{subject}: {}", look.rule, look.why));
+        }
+        for hook in &told.hooks {
+            let events: Vec<&str> = hook.events.iter().map(|event| event.as_str()).collect();
+            lines.push(format!("  the hook {} would be heard at: {}", hook.hook_id, events.join(", ")));
+        }
+        lines.extend(world(&explained.capability));
     }
-    let _ = writeln!(text, "  risk: {:?}", explained.risk);
-    for look in &explained.looks {
-        let subject = look.subject.as_deref().map(|subject| format!(" ({subject})")).unwrap_or_default();
-        let mark = if look.matched { "matches" } else { "does not match" };
-        let _ = writeln!(text, "  rule: {}\n    {mark}{subject}: {}", look.rule, look.why);
-    }
-    let capability = &explained.capability;
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// What the call would get, a line for each.
+fn world(capability: &Capability) -> Vec<String> {
+    let mut lines = Vec::new();
     for mount in &capability.mounts {
         let may = if mount.writable { "read and change" } else { "read" };
-        let _ = writeln!(text, "  may {may}: {} as {}", mount.host.display(), mount.guest);
+        lines.push(format!("  may {may}: {} as {}", mount.host.display(), mount.guest));
     }
     for denial in &capability.denials {
         let may = if denial.read { "nothing in" } else { "not change" };
-        let _ = writeln!(text, "  may {may}: {}", denial.what.text());
+        lines.push(format!("  may {may}: {}", denial.what.text()));
     }
+    let network = &capability.network;
+    lines.extend(network.allowed().iter().map(|rule| format!("  may send requests to: {rule}")));
+    lines.extend(network.denied().iter().map(|rule| format!("  may not send requests to: {rule}")));
+    lines.extend(capability.closed_urls.iter().map(|url| format!("  may not send requests to: {}", url.text())));
+    let secrets = capability.secrets.iter();
+    lines.extend(secrets.map(|used| format!("  requests to {} carry the secret: {}", used.origin, used.name)));
     if let Some(scratch) = &capability.scratch {
-        let _ = writeln!(text, "  may keep drafts, until the call ends, in: {scratch}");
+        lines.push(format!("  may keep drafts, until the call ends, in: {scratch}"));
     }
-    for (name, _) in &capability.environment {
-        let _ = writeln!(text, "  may see the variable: {name}");
-    }
-    text
+    lines.extend(capability.environment.iter().map(|(name, _)| format!("  may see the variable: {name}")));
+    lines
 }
 
-/// Trusts the project file of `dir` as it is now: a change is asked about again.
+/// Trusts the project file of `dir`, and the hooks that it names, as they are now: a change is asked about again.
 fn trust(dir: &Path) -> anyhow::Result<Exit> {
     let home = Home::find()?;
     let folder = dir.canonicalize().map_err(|error| BadRequest(format!("find {}: {error}", dir.display())))?;
@@ -221,8 +264,10 @@ fn trust(dir: &Path) -> anyhow::Result<Exit> {
         .and_then(|bytes| bytes.with_context(|| format!("find {}", file.display())))
         .map_err(|error| BadRequest(format!("{error:#}")))?;
     // What cannot be understood is not worth trusting, and would refuse every call.
-    ConfigFile::from_bytes(bytes.clone(), &file).map_err(|error| BadRequest(format!("{error:#}")))?;
-    Trust::at(home.trusted()).add(&file, &bytes)?;
+    let understood = ConfigFile::from_bytes(bytes.clone(), &file).map_err(|error| BadRequest(format!("{error:#}")))?;
+    let hooks =
+        hook_digests(&understood).map_err(|error| BadRequest(format!("a hook of {}: {error:#}", file.display())))?;
+    Trust::at(home.trusted()).add(&file, &bytes, &hooks)?;
     writeln!(std::io::stdout(), "trusted: {}", show::printable(&file.display().to_string(), true))
         .map(|()| Exit::Succeeded)
         .or_else(show::closed)

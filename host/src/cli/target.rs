@@ -1,9 +1,11 @@
 //! From what a person types as TOOL to a component in a host: a `.wasm` file, or a source folder, built when stale.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 
+use crate::catalog::Tool;
 use crate::config::Home;
 use crate::host::{Host, HostSettings, Loaded};
 use crate::record::{ErrorClass, Refusal};
@@ -40,11 +42,28 @@ impl Target {
             .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "build_failed", format!("{error:#}")))
     }
 
+    /// Whether a source folder was built since something in it changed.
+    pub(super) fn is_built(&self) -> bool {
+        matches!(toolchain::freshness(&self.path, None), Freshness::Fresh(_))
+    }
+
     fn build_if_stale(&self, home: &Home) -> anyhow::Result<PathBuf> {
         match toolchain::freshness(&self.path, None) {
             Freshness::Fresh(component) => Ok(component),
             Freshness::Stale(_) => Ok(build(&self.path, home)?.wasm),
         }
+    }
+
+    /// The tools that are meant: all of the component, or the one that was named.
+    pub(super) fn tools(&self, loaded: &Loaded) -> Result<Vec<Arc<Tool>>, Refusal> {
+        if self.name.is_none() {
+            return Ok(loaded.tools.clone());
+        }
+        let name = self.choose(loaded)?;
+        let means = |tool: &&Arc<Tool>| {
+            tool.declaration().qualified_name() == name || tool.declaration().aliases.contains(&name)
+        };
+        Ok(loaded.tools.iter().find(means).cloned().into_iter().collect())
     }
 
     /// The one tool that is meant, or why that is not clear.

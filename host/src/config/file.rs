@@ -24,6 +24,8 @@ pub struct ConfigFile {
     pub rules: Vec<RuleEntry>,
     #[serde(rename = "hook")]
     pub hooks: Vec<HookEntry>,
+    #[serde(rename = "tool")]
+    pub tools: Vec<ToolEntry>,
     /// The folder that relative paths of this file start in.
     #[serde(skip)]
     pub folder: PathBuf,
@@ -65,6 +67,20 @@ pub struct LimitSection {
 pub struct ApprovalSection {
     /// How long a question stays open, such as `10m`.
     pub expire: Option<String>,
+    /// `false`: nobody is asked through a client of a server.
+    pub elicitation: Option<bool>,
+    /// `wait` or `return`: what becomes of a call whose client cannot ask its user.
+    pub away: Option<String>,
+}
+
+/// `[[tool]]`: what `hotcell mcp` and `hotcell serve` offer.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolEntry {
+    /// A .wasm file, or the source folder of a tool; with `#NAME` for one of its tools.
+    pub component: String,
+    /// Such as `5s`: the most that a call of it may take.
+    pub timeout: Option<String>,
 }
 
 /// `[[rule]]`: every subject that is named must match; patterns may hold `*`, and `**` for paths.

@@ -8,7 +8,7 @@ mod units;
 
 pub use file::{
     ApprovalSection, ConfigFile, FILE_NAME, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure, RuleEntry,
-    bytes,
+    ToolEntry, bytes,
 };
 pub use find::{project_file, user_file};
 pub use home::{HOME_VARIABLE, Home};

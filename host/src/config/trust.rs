@@ -9,7 +9,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// The files that are trusted: one entry for each pair of a path and its bytes.
+/// How a digest begins.
+const DIGEST: &str = "sha256:";
+
+/// The files that are trusted: one entry for each pair of a path and its bytes, which holds the digests of the hook
+/// components that the file names.
 #[derive(Clone, Debug)]
 pub struct Trust {
     dir: PathBuf,
@@ -21,17 +25,23 @@ impl Trust {
         Self { dir }
     }
 
-    /// Whether `file` was trusted when it had these `bytes`.
-    pub fn has(&self, file: &Path, bytes: &[u8]) -> bool {
-        self.entry(file, bytes).is_file()
+    /// The digests of the hook components that `file` was trusted with when it had these `bytes`, in their order. Nothing
+    /// where it was not trusted.
+    pub fn of(&self, file: &Path, bytes: &[u8]) -> Option<Vec<String>> {
+        let entry = super::bytes(&self.entry(file, bytes)).ok()??;
+        let lines = entry.split(|byte| *byte == b'\n').map_while(|line| str::from_utf8(line).ok());
+        Some(lines.take_while(|line| line.starts_with(DIGEST)).map(str::to_owned).collect())
     }
 
-    /// Trusts `file` as long as it has these `bytes`.
-    pub fn add(&self, file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    /// Trusts `file` as long as it has these `bytes`, with `components` as the digests of its hook components.
+    pub fn add(&self, file: &Path, bytes: &[u8], components: &[String]) -> anyhow::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).context("make the folder of trusted files")?;
         let mut entry = tempfile::NamedTempFile::new_in(&self.dir).context("write that a file is trusted")?;
-        // For whoever looks: the name alone says everything.
-        entry.write_all(file.as_os_str().as_bytes()).context("write that a file is trusted")?;
+        let lines: String = components.iter().map(|digest| format!("{digest}\n")).collect();
+        // The path is for whoever looks: the name of the entry says it already. It begins with a slash, and so is none of
+        // the digests before it.
+        let text = [lines.as_bytes(), file.as_os_str().as_bytes()].concat();
+        entry.write_all(&text).context("write that a file is trusted")?;
         entry.persist(self.entry(file, bytes)).context("keep that a file is trusted")?;
         Ok(())
     }
@@ -55,11 +65,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let trust = Trust::at(dir.path().join("trusted"));
         let file = Path::new("/project/hotcell.toml");
-        assert!(!trust.has(file, b"a"));
-        trust.add(file, b"a").unwrap();
-        trust.add(file, b"a").unwrap();
-        assert!(trust.has(file, b"a"));
-        assert!(!trust.has(file, b"b") && !trust.has(Path::new("/other/hotcell.toml"), b"a"));
-        assert!(!trust.has(Path::new("/project/hotcell.tom"), b"la"));
+        let has = |file: &str, bytes| trust.of(Path::new(file), bytes).is_some();
+        assert!(!has("/project/hotcell.toml", b"a"));
+        trust.add(file, b"a", &[]).unwrap();
+        trust.add(file, b"a", &[]).unwrap();
+        assert!(has("/project/hotcell.toml", b"a"));
+        assert!(!has("/project/hotcell.toml", b"b") && !has("/other/hotcell.toml", b"a"));
+        assert!(!has("/project/hotcell.tom", b"la"));
+    }
+
+    #[test]
+    fn trust_remembers_the_components_and_takes_no_path_for_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let trust = Trust::at(dir.path().join("trusted"));
+        let file = Path::new("/project\nsha256:c/hotcell.toml");
+        let components = ["sha256:a".to_owned(), "sha256:b".to_owned()];
+        trust.add(file, b"x", &components).unwrap();
+        assert_eq!(trust.of(file, b"x").unwrap(), components);
+        trust.add(file, b"x", &components[..1]).unwrap();
+        assert_eq!(trust.of(file, b"x").unwrap(), components[..1]);
     }
 }

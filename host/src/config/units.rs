@@ -1,14 +1,23 @@
 use std::time::Duration;
 
-/// A time with its unit, such as `500ms`, `5s`, `2m`; never nothing.
+/// No clock of a machine overflows before that, whatever is added to it.
+const DAYS_MAX: u64 = 365;
+
+/// A time with its unit, such as `500ms`, `5s`, `2m`; never nothing, and a year at the most.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let duration = match split(text) {
         Some((number, "ms")) => Some(Duration::from_millis(number)),
         Some((number, "s")) => Some(Duration::from_secs(number)),
-        Some((number, "m")) => number.checked_mul(60).map(Duration::from_secs),
+        Some((number, "m")) => Some(Duration::from_secs(number.saturating_mul(60))),
         _ => None,
     };
-    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "give a number with a unit: 500ms, 5s, 2m".to_owned())
+    match duration.filter(|duration| !duration.is_zero()) {
+        Some(duration) if duration > Duration::from_secs(DAYS_MAX * 24 * 60 * 60) => {
+            Err(format!("a time is {DAYS_MAX} days at the most"))
+        }
+        Some(duration) => Ok(duration),
+        None => Err("give a number with a unit: 500ms, 5s, 2m".to_owned()),
+    }
 }
 
 /// A number of bytes, plain or with a unit, such as `64MiB`; never nothing.
@@ -41,6 +50,10 @@ mod tests {
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert!(duration("5").is_err() && duration("0s").is_err() && duration("s").is_err());
         assert!(duration("99999999999999999999s").is_err());
+        assert_eq!(duration("525600m"), Ok(Duration::from_secs(365 * 24 * 60 * 60)));
+        for long in ["525601m", "18446744073709551615s", "18446744073709551615m", "18446744073709551615ms"] {
+            assert!(duration(long).unwrap_err().contains("365 days"), "{long}");
+        }
         assert_eq!(size("64MiB"), Ok(64 << 20));
         assert_eq!(size("1000"), Ok(1_000));
         assert!(size("0").is_err() && size("1TB").is_err() && size("99999999999GiB").is_err());

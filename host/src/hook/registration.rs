@@ -140,6 +140,11 @@ impl Registration {
         &self.matcher
     }
 
+    /// Why the hook could not be loaded, if it could not.
+    pub fn missing(&self) -> Option<&str> {
+        self.hook.as_ref().err().map(String::as_str)
+    }
+
     /// What a failure at `event` means: unless the owner said otherwise, it blocks before the tool, where nothing has
     /// happened yet, and is noted after it (AT-HOOK-17).
     pub fn blocks_at(&self, event: HookEvent) -> bool {

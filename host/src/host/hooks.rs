@@ -6,16 +6,46 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::config::{self, GrantSection, HookEntry};
+use crate::config::{self, ConfigFile, GrantSection, HookEntry};
 use crate::hook::{Matcher, OnFailure, Registration};
 use crate::policy::{GrantWord, Grants, HookPermit, Provenance};
-use crate::record::HookEvent;
+use crate::record::{HookEvent, digest};
 use crate::sandbox::SandboxedHook;
 
 use super::{Host, read_component};
 
 /// The time that one run of a hook component may take, unless its entry says otherwise.
 const WALL_DEFAULT: Duration = Duration::from_secs(1);
+
+/// A hook as a file configures it.
+pub struct ConfiguredHook<'a> {
+    pub entry: &'a HookEntry,
+    /// Where the entry stands, and where relative paths of its grants start.
+    pub said: Provenance<'a>,
+    /// What the component has to be, where the user trusted one: see [`hook_digests`].
+    pub digest: Option<&'a str>,
+    /// What no hook may change: see [`super::Layers::kept`].
+    pub kept: &'a Grants,
+}
+
+/// The digests of the hook components that `file`, which is a project's, names, in their order. Fails for the first that
+/// is no component that could be trusted.
+pub fn hook_digests(file: &ConfigFile) -> anyhow::Result<Vec<String>> {
+    file.hooks.iter().map(|entry| hook_digest(file, entry)).collect()
+}
+
+/// The digest of the component that `entry` of `file` names. Never of a source folder: building runs the project's own
+/// code outside of any sandbox, and who trusts a file has not looked at that.
+pub(super) fn hook_digest(file: &ConfigFile, entry: &HookEntry) -> anyhow::Result<String> {
+    let path = file.folder.join(&entry.component);
+    if path.is_dir() {
+        let path = path.display();
+        bail!(
+            "{path} is a source folder, which is not built for a project; run `hotcell build {path}`, and name the .wasm"
+        );
+    }
+    read_component(&path).map(|bytes| digest(&bytes)).map_err(|refusal| anyhow::anyhow!(refusal.message))
+}
 
 /// What an entry says of a hook, understood.
 struct Settings {
@@ -25,22 +55,21 @@ struct Settings {
 }
 
 impl Host {
-    /// Adds the hook that `entry` configures, whose component lies in `component`; `said` is where
-    /// the entry stands, and where relative paths of its grants start. A hook that cannot be loaded is added all the same: it fails before each call that it would have heard
-    /// of, which blocks that call unless the entry says `on_failure = "warn"`. Answers why it could not be loaded, if it
-    /// could not; fails, and adds nothing, where another hook has the same id.
+    /// Adds a hook whose component lies in `component`. One that cannot be loaded is added all the same: it fails before
+    /// each call that it would have heard of, which blocks that call unless its entry says `on_failure = "warn"`. Answers
+    /// why it could not be loaded, if it could not; fails, and adds nothing, where another hook has the same id.
     pub async fn add_hook(
         &mut self,
-        entry: &HookEntry,
+        configured: &ConfiguredHook<'_>,
         component: anyhow::Result<impl AsRef<Path>>,
-        said: &Provenance<'_>,
     ) -> Result<Option<String>, String> {
+        let entry = configured.entry;
         let id = id(entry);
         let matcher = Matcher::new(entry.matcher.tool.as_deref(), entry.matcher.namespace.as_deref());
         let loaded = match (&matcher, component) {
             (Err(why), _) => Err(anyhow::Error::msg(why.clone())),
             (_, Err(error)) => Err(error),
-            (Ok(_), Ok(component)) => self.load_hook(entry, &id, component.as_ref(), said).await,
+            (Ok(_), Ok(component)) => self.load_hook(configured, &id, component.as_ref()).await,
         };
         let (registration, problem) = match loaded {
             Ok(registration) => (registration, None),
@@ -61,13 +90,17 @@ impl Host {
 
     async fn load_hook(
         &self,
-        entry: &HookEntry,
+        configured: &ConfiguredHook<'_>,
         id: &str,
         component: &Path,
-        said: &Provenance<'_>,
     ) -> anyhow::Result<Registration> {
-        let Settings { events, grants, wall } = understand(entry, said)?;
+        let Settings { events, mut grants, wall } = understand(configured.entry, &configured.said)?;
+        grants.extend(configured.kept)?;
         let bytes = read_component(component).map_err(|refusal| anyhow::anyhow!(refusal.message))?;
+        // Of these very bytes: the file may be another one by now than when its project was found to be trusted.
+        if configured.digest.is_some_and(|trusted| trusted != digest(&bytes)) {
+            bail!("{} is not the component that was trusted", component.display());
+        }
         // Whoever waits for the hook gives up at `wall`, and drops the run; the sandbox's own limit stands behind that.
         let permit = HookPermit::standing(&grants, &self.services.protected, wall + Duration::from_secs(1))
             .map_err(|refusal| anyhow::anyhow!(refusal.message))?;
@@ -129,7 +162,6 @@ fn grants(section: &GrantSection, said: &Provenance<'_>) -> anyhow::Result<Grant
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ConfigFile;
     use crate::record::RuleSource;
 
     fn entry(text: &str) -> HookEntry {

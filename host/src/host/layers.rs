@@ -9,6 +9,11 @@ use crate::config::{self, ConfigFile, Home, Trust};
 use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords};
 use crate::record::{ErrorClass, Mode, Refusal, RuleSource};
 
+use super::hooks::hook_digest;
+
+const FOLDER_GONE: &str = "the current folder cannot be found, and so neither can the file of its project; go to a \
+                           folder that is there, or say --no-config or --config=FILE";
+
 /// Which files count.
 #[derive(Clone, Debug, Default)]
 pub struct LayerOptions {
@@ -23,6 +28,8 @@ pub struct LayerOptions {
 pub struct Layer {
     pub source: RuleSource,
     pub file: ConfigFile,
+    /// The digests of the hook components that a project was trusted with, in the order of its hooks.
+    pub trusted: Vec<String>,
 }
 
 /// All files that count for a call, understood.
@@ -32,6 +39,7 @@ pub struct Layers {
     mode: Mode,
     rules: Vec<Rule>,
     grants: Grants,
+    kept: Grants,
     limits: LimitsOfFiles,
 }
 
@@ -47,8 +55,9 @@ struct LimitsOfFiles {
 
 impl Layers {
     /// Reads the files that count for a call from `folder`. A file that cannot be read or understood, or that says what
-    /// cannot be done, refuses the call; so does the file of a project that the user has not trusted as it is.
-    pub fn read(home: &Home, folder: &Path, options: &LayerOptions) -> Result<Self, Refusal> {
+    /// cannot be done, refuses the call; so does the file of a project that the user has not trusted as it is. Where the
+    /// folder is not known, nobody can tell which project's file would count.
+    pub fn read(home: &Home, folder: Option<&Path>, options: &LayerOptions) -> Result<Self, Refusal> {
         let unreadable = |error: anyhow::Error| {
             let message = format!("the policy cannot be read, and so nothing is allowed: {error:#}");
             Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
@@ -59,25 +68,27 @@ impl Layers {
         }
         let user = config::user_file(home).map_err(unreadable)?;
         if let Some(file) = ConfigFile::read(&user).map_err(unreadable)? {
-            layers.add(RuleSource::UserSettings, file).map_err(unreadable)?;
+            layers.add(RuleSource::UserSettings, file, Vec::new()).map_err(unreadable)?;
         }
         if let Some(named) = &options.file {
             let file = named_file(named).map_err(unreadable)?;
-            layers.add(RuleSource::FlagSettings, file).map_err(unreadable)?;
-        } else if let Some(path) = config::project_file(folder).filter(|path| !is_same(path, &user))
+            layers.add(RuleSource::FlagSettings, file, Vec::new()).map_err(unreadable)?;
+            return Ok(layers);
+        }
+        let folder = folder.context(FOLDER_GONE).map_err(unreadable)?;
+        if let Some(path) = config::project_file(folder).filter(|path| !is_same(path, &user))
             && let Some(bytes) = config::bytes(&path).map_err(unreadable)?
         {
             let path = path.canonicalize().with_context(|| format!("find {}", path.display())).map_err(unreadable)?;
-            if !Trust::at(home.trusted()).has(&path, &bytes) {
-                return Err(untrusted(&path));
-            }
+            let trusted = Trust::at(home.trusted()).of(&path, &bytes).ok_or_else(|| untrusted(&path))?;
             let file = ConfigFile::from_bytes(bytes, &path).map_err(unreadable)?;
-            layers.add(RuleSource::ProjectSettings, file).map_err(unreadable)?;
+            check_hooks(&file, &trusted)?;
+            layers.add(RuleSource::ProjectSettings, file, trusted).map_err(unreadable)?;
         }
         Ok(layers)
     }
 
-    fn add(&mut self, source: RuleSource, file: ConfigFile) -> anyhow::Result<()> {
+    fn add(&mut self, source: RuleSource, file: ConfigFile, trusted: Vec<String>) -> anyhow::Result<()> {
         let said = Provenance { source, file: Some(&file.path) };
         if let Some(word) = &file.mode {
             let mode = mode(word).with_context(|| file.place_of(word))?;
@@ -113,8 +124,13 @@ impl Layers {
             let place = || telling.iter().flatten().next().map(|word| file.place_of(word)).unwrap_or_default();
             self.rules.push(Rule::compile(&words, &said).with_context(place)?);
         }
+        for entry in &file.hooks {
+            let rule = format!("hook component {:?} in {}", entry.component, file.path.display());
+            let path = file.folder.join(&entry.component);
+            [&mut self.grants, &mut self.kept].into_iter().try_for_each(|grants| grants.keep(&path, &rule, source))?;
+        }
         self.limits.add(&file)?;
-        self.layers.push(Layer { source, file });
+        self.layers.push(Layer { source, file, trusted });
         Ok(())
     }
 
@@ -131,6 +147,12 @@ impl Layers {
     /// What the files grant and close.
     pub fn grants(&self) -> &Grants {
         &self.grants
+    }
+
+    /// What neither a tool nor a hook may change, whatever is granted: the components of all hooks. It is closed in
+    /// [`Self::grants`], too.
+    pub fn kept(&self) -> &Grants {
+        &self.kept
     }
 
     /// `defaults`, with what the files say in their place.
@@ -198,6 +220,28 @@ fn named_file(named: &Path) -> anyhow::Result<ConfigFile> {
 
 fn is_same(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Whether the hook components of a project are those that the user trusted: a hook is as much of what a project does as
+/// its file.
+fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
+    let refusal = |component: &Path| {
+        let message = format!(
+            "the hook {} of {} is not the one that was trusted: it has changed, or it is gone; look at it, then run \
+             `hotcell policy trust {}`; --no-config goes on without any file",
+            component.display(),
+            file.path.display(),
+            file.folder.display(),
+        );
+        Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message)
+    };
+    for (at, entry) in file.hooks.iter().enumerate() {
+        let now = hook_digest(file, entry).map_err(|error| refusal(&entry.component).detail(format!("{error:#}")))?;
+        if trusted.get(at) != Some(&now) {
+            return Err(refusal(&entry.component));
+        }
+    }
+    Ok(())
 }
 
 fn untrusted(path: &Path) -> Refusal {

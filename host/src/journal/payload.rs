@@ -1,8 +1,8 @@
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use crate::record::{PersistedRef, digest};
 
@@ -34,6 +34,20 @@ impl PayloadStore {
         file.write_all(bytes).and_then(|()| file.as_file().sync_data()).context("write a payload")?;
         file.persist(&path).context("keep a payload")?;
         Ok(reference(digest, bytes, media_type))
+    }
+
+    /// The bytes of a payload that was kept, `sha256:<hex>`, if there are at most `bytes_max`. Bytes that somebody
+    /// changed are an error.
+    pub fn read(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+        let name =
+            digest.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
+        let path = self.dir.join(name.context("not a digest of a payload")?);
+        let mut bytes = Vec::new();
+        let file = fs::File::open(path).context("open a payload")?;
+        file.take(bytes_max + 1).read_to_end(&mut bytes).context("read a payload")?;
+        ensure!(bytes.len() as u64 <= bytes_max, "the payload is larger than {bytes_max} bytes");
+        ensure!(self::digest(&bytes) == digest, "the payload was changed on disk");
+        Ok(bytes)
     }
 }
 

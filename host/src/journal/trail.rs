@@ -177,6 +177,26 @@ impl Trail {
         self.emit(event_type, json!({ "progress": progress }));
     }
 
+    /// The guest logged a line. Heard, and not kept: the result carries the log as a block.
+    pub fn logged(&self, level: &str, message: &str, fields: Option<&str>) {
+        if self.0.listeners.is_empty() {
+            return;
+        }
+        let fields: Option<Value> = fields.and_then(|fields| serde_json::from_str(fields).ok());
+        let event = ToolEvent {
+            schema_version: SchemaVersion::default(),
+            event_id: EventId::new(),
+            event_type: EventType::Logged,
+            source: Arc::clone(&self.0.source),
+            time: Timestamp::now(),
+            invocation_id: Some(self.0.invocation_id),
+            tool_id: self.kept().tool_id.clone(),
+            data: json!({ "level": level, "message": message, "fields": fields }),
+            extra: Extra::new(),
+        };
+        self.0.listeners.iter().for_each(|listener| listener.event(&event));
+    }
+
     /// Somebody asked the call to stop. Said once, and before anybody acknowledges it.
     pub fn cancel_requested(&self, reason: AbortReason) {
         if !std::mem::replace(&mut self.kept().cancel_requested, true) {

@@ -83,6 +83,10 @@ impl Observer for Relay {
         });
     }
 
+    fn log(&self, level: &str, message: &str, fields: Option<&str>) {
+        self.trail.logged(level, message, fields);
+    }
+
     fn cancel_acknowledged(&self) {
         if let Some(reason) = self.cancellation.requested() {
             self.trail.cancel_requested(reason);

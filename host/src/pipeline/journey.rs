@@ -33,7 +33,7 @@ pub(super) struct Journey<'a> {
     pub(super) additional_context: Vec<Value>,
     pub(super) mappings: ResultMappings,
     /// There once somebody was asked about the call.
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<Box<Asked>>,
 }
 
 impl<'a> Journey<'a> {
@@ -50,6 +50,13 @@ impl<'a> Journey<'a> {
         let mut invocation = ToolInvocation::planned(&request.tool, &request.input);
         invocation.native_call_id.clone_from(&request.native_call_id);
         invocation.actor_ref.clone_from(&request.actor_ref);
+        if let Some(mapping) = &request.mapping {
+            invocation.extra.insert("external_mappings".to_owned(), json!([mapping]));
+        }
+        let listeners = match &request.listener {
+            None => listeners,
+            Some(own) => listeners.iter().chain([own]).cloned().collect(),
+        };
         let trail = Trail::begin(invocation.invocation_id, Arc::clone(&services.source), listeners);
         trail.emit(EventType::Planned, json!({ "requested": request.tool, "native_call_id": request.native_call_id }));
         Self {
@@ -88,9 +95,9 @@ impl<'a> Journey<'a> {
             redaction: Redaction::default(),
             hook_runs: kept.history.hook_runs.clone(),
             opinion: None,
-            additional_context: kept.approval.plan.additional_context.clone(),
+            additional_context: Vec::new(),
             mappings: ResultMappings::default(),
-            asked: Some(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held }),
+            asked: Some(Box::new(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held })),
         }
     }
 

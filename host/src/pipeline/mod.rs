@@ -2,6 +2,7 @@
 
 mod approval;
 mod execute;
+mod foretell;
 mod hooks;
 mod journey;
 mod map_result;
@@ -26,14 +27,17 @@ use crate::catalog::Catalog;
 use crate::executor::{Cancellation, Executor};
 use crate::hook::Hooks;
 use crate::journal::{Held, Kept, Listener, PayloadStore};
-use crate::policy::{Explanation, Grants, Limits, Policy};
-use crate::record::{CallRecord, Input, Refusal};
+use crate::policy::{Grants, Limits, Policy};
+use crate::record::{CallRecord, ExternalMapping, Input, Refusal};
 use crate::scheduler::Scheduler;
 use crate::secret::SecretStore;
 
+use approval::Asked;
 pub use approval::Desk;
 use execute::Executed;
+pub use foretell::{Foretold, Hearing, explain};
 use journey::Journey;
+use persist::Persisted;
 
 /// What calls need from the rest of the host.
 pub struct Services {
@@ -55,7 +59,7 @@ pub struct Services {
 }
 
 /// One call, as a door hands it in.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Request {
     /// A qualified name, a name, or an alias.
     pub tool: String,
@@ -72,13 +76,20 @@ pub struct Request {
     pub cancellation: Cancellation,
     /// Why the tool's component could not be loaded, if it could not.
     pub unavailable: Option<Refusal>,
+    /// Hears the events of this call, beside those who hear of every call.
+    pub listener: Option<Arc<dyn Listener>>,
+    /// What the protocol that brought the call calls it, for the record (AT-MAP-01).
+    pub mapping: Option<ExternalMapping>,
 }
 
 /// Carries one call through all phases. It never fails: a refusal is a result too, and there is exactly one.
 pub async fn call(services: &Services, request: Request) -> CallRecord {
     let mut journey = Journey::begin(services, request);
     let executed = approach(&mut journey).await;
-    finish(journey, executed).await
+    let persisted = leave(&mut journey, executed).await;
+    let (mut record, asked) = end(journey, persisted);
+    store(asked, &mut record).await;
+    record
 }
 
 /// Goes on with a call that was approved, and that no living process sees to: `held` shows that this one does. The
@@ -93,30 +104,44 @@ pub async fn resume(services: &Services, desk: &Desk, request: Request, kept: &K
     };
     let mut journey = Journey::resume(services, request, kept, desk, held);
     let executed = return_to(&mut journey, kept).await;
-    finish(journey, executed).await
+    let persisted = leave(&mut journey, executed).await;
+    let (mut record, asked) = end(journey, persisted);
+    store(asked, &mut record).await;
+    record
 }
 
 /// Ends a call that no living process sees to, and that nobody can go on with: rejected, expired, or interrupted while
 /// it ran. Nothing for a call that can still be answered, or that has ended.
 pub async fn close(services: &Services, desk: &Desk, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
     let refusal = approval::closing(kept)?;
-    let journey = Journey::resume(services, request, kept, desk, held);
-    Some(finish(journey, Err(refusal)).await)
+    let mut journey = Journey::resume(services, request, kept, desk, held);
+    let persisted = leave(&mut journey, Err(refusal)).await;
+    let (mut record, asked) = end(journey, persisted);
+    store(asked, &mut record).await;
+    Some(record)
 }
 
-async fn finish(mut journey: Journey<'_>, executed: Result<Executed, Refusal>) -> CallRecord {
+/// The phases between the tool's answer and the record.
+async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Persisted {
     if let (Err(_), Some(reason)) = (&executed, journey.request.cancellation.requested()) {
         journey.trail.cancel_requested(reason);
     }
-    let mapped = map_result::map(&mut journey, executed);
-    let hooked = post_hooks::run(&mut journey, mapped).await;
-    let persisted = persist::persist(&mut journey, hooked).await;
+    let mapped = map_result::map(journey, executed);
+    let hooked = post_hooks::run(journey, mapped).await;
+    persist::persist(journey, hooked).await
+}
+
+/// The last phase, and the question, if there was one.
+fn end(mut journey: Journey<'_>, persisted: Persisted) -> (CallRecord, Option<Box<Asked>>) {
     let asked = journey.asked.take();
-    let mut record = terminal::emit(journey, persisted);
+    (terminal::emit(journey, persisted), asked)
+}
+
+/// Stores how a call ended that somebody was asked about. On the heap: others must not carry the room for it.
+async fn store(asked: Option<Box<Asked>>, record: &mut CallRecord) {
     if let Some(asked) = asked {
-        approval::conclude(asked, &mut record).await;
+        Box::pin(approval::conclude(*asked, record)).await;
     }
-    record
 }
 
 /// The phases that are left of a call that another process began.
@@ -124,17 +149,6 @@ async fn return_to(journey: &mut Journey<'_>, kept: &Kept) -> Result<Executed, R
     let permitted = approval::re_enter(journey, kept).await?;
     let scheduled = schedule::wait(journey, permitted).await?;
     execute::run(journey, scheduled).await
-}
-
-/// What would be decided on a call, and why; or what would stop it before. The tool does not run, no hook does, and
-/// nobody hears of it. A component that classifies its inputs is asked, in an empty world, as it would be by a call.
-pub async fn explain(services: &Services, request: Request) -> Result<Explanation, Refusal> {
-    let mut journey = Journey::unheard(services, request);
-    let resolved = resolve::resolve(&mut journey)?;
-    let parsed = parse::parse(&journey, resolved);
-    let gated = schema_gate::gate(&mut journey, parsed)?;
-    let observed = observe::observe(&mut journey, gated);
-    permission::explain(&journey, &observed).await
 }
 
 /// The phases that can end a call before its tool has answered.

@@ -1,5 +1,6 @@
 //! Phase 5: no refusal. Makes `observable_input`; `model_input` stays as it was sent.
 
+use crate::catalog::Tool;
 use crate::record::{Input, InputMutation, MutationSource};
 
 use super::journey::{Journey, Prepared};
@@ -7,8 +8,16 @@ use super::journey::{Journey, Prepared};
 /// Fills in the defaults of the contract, in a copy, and records that it did.
 pub(super) fn observe(journey: &mut Journey<'_>, prepared: Prepared) -> Prepared {
     let Prepared { tool, input } = prepared;
+    let input = fill(journey, &tool, input);
+    journey.invocation.observable_input = Some(journey.shown(&input));
+    journey.invocation.observable_input_ref = Some(journey.reference(&input));
+    Prepared { tool, input }
+}
+
+/// `input` with the defaults that it lacks.
+pub(super) fn fill(journey: &mut Journey<'_>, tool: &Tool, input: Input) -> Input {
     let filled = input.value().ok().and_then(|value| tool.contract().with_defaults(value));
-    let input = match filled {
+    match filled {
         Some(filled) => {
             let filled = Input::from_value(filled);
             let id = journey.invocation.invocation_id;
@@ -18,8 +27,5 @@ pub(super) fn observe(journey: &mut Journey<'_>, prepared: Prepared) -> Prepared
             filled
         }
         None => input,
-    };
-    journey.invocation.observable_input = Some(journey.shown(&input));
-    journey.invocation.observable_input_ref = Some(journey.reference(&input));
-    Prepared { tool, input }
+    }
 }

@@ -53,6 +53,7 @@ pub(super) async fn announce(
     input: &Input,
     decision: PermissionDecision,
 ) -> Result<(), Refusal> {
+    let decision = journey.shown_decision(decision);
     let summary = json!({
         "decision_id": decision.decision_id,
         "behavior": decision.behavior,

@@ -42,6 +42,7 @@ pub(super) fn one<'a>(
     mapped: &'a mut Mapped,
 ) -> BoxFuture<'a, Option<String>> {
     Box::pin(async move {
+        journey.redact_records();
         let input = journey.invocation.call_input.clone().unwrap_or_default();
         let mut call = hooks::call(journey, tool, event, input);
         call.result = Some(terminal::envelope(journey, mapped.clone()));

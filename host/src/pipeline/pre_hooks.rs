@@ -2,58 +2,75 @@
 
 use serde_json::Value;
 
+use crate::catalog::Tool;
 use crate::hook::{HookOutput, Registration};
 use crate::record::{HookEvent, Input, InputMutation, MutationSource, Refusal, Status};
 
 use super::hooks;
 use super::journey::{Journey, Prepared};
 
+const EVENT: HookEvent = HookEvent::PreToolUse;
+
 /// Runs the hooks in order; each sees what the one before it made of the input.
 pub(super) async fn run(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Prepared, Refusal> {
-    let Prepared { tool, mut input } = prepared;
-    let (services, declaration) = (journey.services, tool.declaration());
-    let event = HookEvent::PreToolUse;
-    let mut hearing = services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace).peekable();
-    if hearing.peek().is_some() {
-        journey.advance(Status::PreHooksRunning)?;
+    let Prepared { tool, input } = prepared;
+    let declaration = tool.declaration();
+    let heard = journey.services.hooks.hearing(EVENT, &declaration.tool_id, &declaration.namespace).next().is_some();
+    if !heard {
+        return Ok(Prepared { tool, input });
     }
-    for hook in hearing {
-        journey.heed_cancellation()?;
-        let outputs = hooks::ask(journey, &tool, hook, event, &input).await?;
-        let shown = journey.shown(&input);
-        input = apply(journey, hook, outputs, input, &shown)?;
-    }
+    journey.advance(Status::PreHooksRunning)?;
+    // On the heap: a call without hooks must not carry the room for them.
+    let input = Box::pin(shape(journey, &tool, input, true)).await?;
     Ok(Prepared { tool, input })
 }
 
-fn apply(
-    journey: &mut Journey<'_>,
-    hook: &Registration,
-    outputs: Vec<HookOutput>,
-    input: Input,
-    shown: &Value,
-) -> Result<Input, Refusal> {
+/// What the hooks make of `input`. Each change is put on record, unless it was before (`fresh`).
+pub(super) async fn shape(journey: &mut Journey<'_>, tool: &Tool, input: Input, fresh: bool) -> Result<Input, Refusal> {
+    let (services, declaration) = (journey.services, tool.declaration());
     let mut input = input;
-    for output in outputs {
-        match output {
-            HookOutput::UpdatedInput(value) => {
-                let value = match input.value() {
-                    Ok(original) => Journey::restored(value, shown, original),
-                    Err(_) => value,
-                };
-                if input.value() == Ok(&value) {
-                    continue;
-                }
-                let updated = Input::from_value(value);
-                let id = journey.invocation.invocation_id;
-                let reason = "updated_input of a hook";
-                journey.mutated(InputMutation::new(id, MutationSource::Hook, hook.id(), &input, &updated, reason));
-                input = updated;
+    for hook in services.hooks.hearing(EVENT, &declaration.tool_id, &declaration.namespace) {
+        journey.heed_cancellation()?;
+        let outputs = hooks::ask(journey, tool, hook, EVENT, &input).await?;
+        let shown = journey.shown(&input);
+        let mut stopped = None;
+        for output in outputs {
+            match output {
+                HookOutput::UpdatedInput(value) => input = update(journey, hook, input, value, &shown, fresh),
+                HookOutput::PermissionResult(result) => journey.hear(hook.id(), result),
+                HookOutput::Stop { reason } => stopped = stopped.or(Some(reason)),
+                _ => {}
             }
-            HookOutput::PermissionResult(result) => journey.hear(hook.id(), result),
-            HookOutput::Stop { reason } => return Err(hooks::stopped(hook, &reason)),
-            _ => {}
+        }
+        if let Some(reason) = stopped {
+            return Err(hooks::stopped(hook, &reason));
         }
     }
     Ok(input)
+}
+
+/// The input that a hook wants in the place of `input`, of which it saw `shown`.
+fn update(
+    journey: &mut Journey<'_>,
+    hook: &Registration,
+    input: Input,
+    value: Value,
+    shown: &Value,
+    fresh: bool,
+) -> Input {
+    let value = match input.value() {
+        Ok(original) => Journey::restored(value, shown, original),
+        Err(_) => value,
+    };
+    if input.value() == Ok(&value) {
+        return input;
+    }
+    let updated = Input::from_value(value);
+    journey.keep_shown(&updated);
+    if fresh {
+        let id = journey.invocation.invocation_id;
+        let reason = "updated_input of a hook";
+        journey.mutated(InputMutation::new(id, MutationSource::Hook, hook.id(), &input, &updated, reason));
+    }
+    updated
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::record::{AccessKind, Content, ErrorClass, EventType, Input, Refusal, ToolHook};
+use crate::record::{AccessKind, Content, ErrorClass, EventType, Input, PermissionDecision, Refusal, ToolHook};
 use crate::secret::{REDACTED, Redactor, ReferenceKey, Secrets, Term};
 
 use super::Request;
@@ -81,6 +81,25 @@ impl Redaction {
         Err(Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", message))
     }
 
+    /// What conceals the references of this call, for the process that goes on with it.
+    pub(super) fn reference_key(&self) -> Option<String> {
+        self.references.as_ref().map(ReferenceKey::to_text)
+    }
+
+    /// Conceals references as the process did that began the call.
+    pub(super) fn reuse(&mut self, key: Option<&str>) -> Result<(), Refusal> {
+        let read = |text| ReferenceKey::from_text(text).ok_or_else(|| Refusal::host_fault("a stored key is none"));
+        self.references = key.map(read).transpose()?;
+        Ok(())
+    }
+
+    /// Takes what must not be shown out of `text`.
+    pub(super) fn hide_in(&self, text: &mut String) {
+        if !self.is_idle() {
+            self.redactor.redact_text(text);
+        }
+    }
+
     fn is_idle(&self) -> bool {
         !self.active
     }
@@ -91,8 +110,10 @@ pub(super) fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusa
     let (contract, profile) = (tool.contract(), tool.permission_profile());
     let whole = profile.is_sensitive();
     if whole || contract.has_sensitive_fields() {
-        let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
-        journey.redaction.references = Some(key);
+        if journey.redaction.references.is_none() {
+            let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+            journey.redaction.references = Some(key);
+        }
         journey.redaction.whole = whole;
     }
     let secrets = if profile.wants(&AccessKind::Credential) { wanted(tool, &journey.request) } else { Vec::new() };
@@ -206,10 +227,10 @@ impl Journey<'_> {
 
     /// Takes out of `mapped` what must not be shown: of everything that a tool answers, once.
     pub(super) fn redact(&mut self, mapped: &mut Mapped) {
-        let Some(tool) = self.tool.clone() else { return };
         if self.redaction.is_idle() {
             return;
         }
+        let Some(tool) = self.tool.clone() else { return };
         if tool.contract().redacts_everything() && has_output(mapped) {
             self.redaction.everything = true;
             withhold(mapped);
@@ -261,13 +282,7 @@ impl Journey<'_> {
             return;
         }
         let redactor = self.redaction.redactor.clone();
-        for decision in &mut self.decisions {
-            redactor.redact_text(&mut decision.reason.message);
-            decision.blocked_path.as_mut().map(|path| redactor.redact_text(path));
-            decision.updated_input.as_mut().map(|input| redactor.redact(input));
-            decision.suggested_updates.iter_mut().for_each(|update| _ = redactor.redact(update));
-            decision.content_blocks.iter_mut().for_each(|block| _ = redact_block(&redactor, block));
-        }
+        self.decisions.iter_mut().for_each(|decision| redact_decision(&redactor, decision));
         self.additional_context.iter_mut().for_each(|context| _ = redactor.redact(context));
         for run in &mut self.hook_runs {
             redact_hook(&redactor, run);
@@ -275,6 +290,25 @@ impl Journey<'_> {
         for mutation in &mut self.mutations {
             redactor.redact_text(&mut mutation.reason);
             mutation.changed_fields.iter_mut().for_each(|field| _ = redactor.redact_text(field));
+        }
+    }
+
+    /// `decision` as hooks and records may see it.
+    pub(super) fn shown_decision(&self, mut decision: PermissionDecision) -> PermissionDecision {
+        if !self.redaction.is_idle() {
+            redact_decision(&self.redaction.redactor, &mut decision);
+        }
+        decision
+    }
+
+    /// Keeps what is sensitive in an input that a hook made out of the record of its run.
+    pub(super) fn keep_shown(&mut self, updated: &Input) {
+        if self.redaction.is_idle() {
+            return;
+        }
+        let shown = self.shown(updated);
+        if let Some(run) = self.hook_runs.last_mut().filter(|run| run.updated_input.is_some()) {
+            run.updated_input = Some(shown);
         }
     }
 
@@ -329,6 +363,16 @@ fn redact_block(redactor: &Redactor, block: &mut Content) -> bool {
         block.fields = fields;
     }
     found | redactor.redact_text(&mut block.kind)
+}
+
+fn redact_decision(redactor: &Redactor, decision: &mut PermissionDecision) {
+    redactor.redact_text(&mut decision.reason.message);
+    for text in [&mut decision.blocked_path, &mut decision.accept_feedback].into_iter().flatten() {
+        redactor.redact_text(text);
+    }
+    decision.updated_input.as_mut().map(|input| redactor.redact(input));
+    decision.suggested_updates.iter_mut().for_each(|update| _ = redactor.redact(update));
+    decision.content_blocks.iter_mut().for_each(|block| _ = redact_block(redactor, block));
 }
 
 fn redact_hook(redactor: &Redactor, run: &mut ToolHook) {

@@ -22,7 +22,7 @@ pub struct Verdict {
 pub enum Outcome {
     Allow(Permit),
     /// Somebody has to say yes first.
-    Ask(Question),
+    Ask(Box<Question>),
     Deny(Refusal),
 }
 
@@ -49,7 +49,7 @@ pub fn decide(case: Case<'_>) -> Verdict {
     });
     let permit = Permit::mint(case.subject, case.input, world, case.limits);
     let outcome = match brief {
-        Some(brief) => Outcome::Ask(Question::new(permit, brief)),
+        Some(brief) => Outcome::Ask(Box::new(Question::new(permit, brief))),
         None => Outcome::Allow(permit),
     };
     Verdict { decision, outcome }
@@ -189,7 +189,7 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Cap
         named = &again;
     }
     wide.closed_urls = urls;
-    let origins: Vec<Origin> = named.urls.iter().filter_map(Origin::of_url).collect();
+    let origins: Vec<Origin> = named.urls.iter().filter_map(|named| Origin::of_url(&named.url)).collect();
     wide.reach(case.declared.profile, case.grants, &origins);
     for kind in &case.declared.profile.access_kinds {
         if let Some(ruling) = missing(case, kind, &wide, &origins) {

@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 
 use crate::record::RuleSource;
 
-use super::place::{canonical, rooted};
+use super::place::{canonical, on_the_way, rooted};
 use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant};
 
 /// A folder that somebody granted.
@@ -147,6 +147,14 @@ impl Grants {
     /// Adds `--deny-net=SPEC`: such requests are not sent, whatever is allowed.
     pub fn deny_net(&mut self, spec: &str) -> anyhow::Result<()> {
         self.add(GrantWord::DenyNet, spec, &Provenance::COMMAND_LINE)
+    }
+
+    /// Keeps whatever `path` leads to as it is, and the links on the way there: closed for writing, like a `--deny-write`
+    /// that `rule` stands for.
+    pub fn keep(&mut self, path: &Path, rule: &str, source: RuleSource) -> anyhow::Result<()> {
+        let places = on_the_way(path)?.into_iter();
+        self.deny_write.extend(places.map(|host| ClosedPath { host, rule: rule.to_owned(), source }));
+        Ok(())
     }
 
     /// Adds all that `other` grants and closes. Fails where one name would mean two folders.

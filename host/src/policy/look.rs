@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::record::{AccessKind, Behavior, RiskLevel, RuleSource};
 
-use super::named::Named;
+use super::named::{Named, NamedUrl};
 use super::{Capability, Case, Denial, PathPattern, Rule, UrlPattern};
 
 /// One rule, as it was looked at for one call.
@@ -81,9 +81,12 @@ impl Call<'_> {
     }
 
     fn url(&self, behavior: Behavior, pattern: &UrlPattern) -> Result<String, Miss> {
-        let certainly = behavior == Behavior::Allow;
-        if let Some(url) = some_or_all(behavior, &self.named.urls, |url| pattern.covers(url, certainly)) {
-            return Ok(url.as_str().to_owned());
+        let about = |named: &NamedUrl| match behavior {
+            Behavior::Allow => pattern.covers(&named.url),
+            _ => pattern.touches(&named.url, named.plain),
+        };
+        if let Some(named) = some_or_all(behavior, &self.named.urls, about) {
+            return Ok(named.url.as_str().to_owned());
         }
         // A tool that does not say what it is about could be about this.
         let anywhere = self.named.urls.is_empty() && self.case.declared.profile.wants(&AccessKind::Network);

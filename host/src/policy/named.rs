@@ -8,6 +8,7 @@ use url::Url;
 
 use crate::record::{ErrorClass, Input, Refusal, SubjectField, SubjectKind};
 
+use super::network::is_plain;
 use super::place::canonical;
 use super::{Capability, Mount};
 
@@ -15,8 +16,16 @@ use super::{Capability, Mount};
 #[derive(Debug, Default)]
 pub(super) struct Named {
     pub(super) paths: Vec<NamedPath>,
-    pub(super) urls: Vec<Url>,
+    pub(super) urls: Vec<NamedUrl>,
     pub(super) resources: Vec<String>,
+}
+
+/// A URL in an argument.
+#[derive(Debug)]
+pub(super) struct NamedUrl {
+    pub(super) url: Url,
+    /// Whether every server would read its path alike, as it was typed: in `url` dots are resolved already.
+    pub(super) plain: bool,
 }
 
 /// A path in an argument, and where it leads.
@@ -62,12 +71,20 @@ impl Named {
             }
             SubjectKind::Url => {
                 let url = Url::parse(text).ok().filter(Url::has_host);
-                self.urls.push(url.ok_or_else(|| unreadable(field, "is no URL with a host"))?);
+                let url = url.ok_or_else(|| unreadable(field, "is no URL with a host"))?;
+                self.urls.push(NamedUrl { url, plain: is_plain_url(text) });
             }
             SubjectKind::Resource => self.resources.push(text.to_owned()),
         }
         Ok(())
     }
+}
+
+/// Whether `typed` has one reading: nothing in it that a URL drops, turns around or resolves.
+fn is_plain_url(typed: &str) -> bool {
+    let Some((_, rest)) = typed.split_once("://") else { return false };
+    let path = rest.split(['?', '#']).next().unwrap_or_default();
+    is_plain(path) && !typed.contains(|c: char| c.is_control() || c.is_whitespace())
 }
 
 fn unreadable(field: &SubjectField, what: &str) -> Refusal {

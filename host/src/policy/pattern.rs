@@ -6,6 +6,7 @@ use anyhow::{Context, bail, ensure};
 use globset::{GlobBuilder, GlobMatcher};
 use url::{Host, Url};
 
+use super::network::is_plain;
 use super::place::{canonical, rooted};
 
 /// A pattern for names and other words: `*` stands for anything.
@@ -111,7 +112,8 @@ impl PathPattern {
     }
 }
 
-/// URLs: scheme, host, port and path, each compared on its own, so that nothing before an `@` is taken for a host.
+/// URLs: scheme, host, port and path, each compared on its own, so that nothing before an `@` is taken for a host. What a
+/// pattern does not say means the least where it allows, and everything where it denies or asks.
 #[derive(Clone, Debug)]
 pub struct UrlPattern {
     text: String,
@@ -140,8 +142,8 @@ enum HostPattern {
 #[derive(Clone, Copy, Debug)]
 enum Port {
     Any,
-    /// What the scheme of the URL implies.
-    Default,
+    /// Not said.
+    Open,
     Is(u16),
 }
 
@@ -163,7 +165,7 @@ impl UrlPattern {
             _ => (authority, None),
         };
         let port = match port {
-            None => Port::Default,
+            None => Port::Open,
             Some("*") => Port::Any,
             Some(port) => Port::Is(port.parse().with_context(|| format!("`{port}` is no port"))?),
         };
@@ -179,17 +181,30 @@ impl UrlPattern {
         &self.text
     }
 
-    /// Whether the pattern covers `url`. `certainly` demands that every reading of the path is covered; otherwise one is
-    /// enough, so that a denial is not passed by writing `%61` for `a`.
-    pub fn covers(&self, url: &Url, certainly: bool) -> bool {
+    /// Whether everything about `url` is certainly what the pattern allows: the port is the scheme's own unless the
+    /// pattern says another, and the path is covered however it is read.
+    pub(super) fn covers(&self, url: &Url) -> bool {
+        self.covers_origin(url, url.port().is_none())
+            && self.readings(url).is_none_or(|readings| readings == [true, true])
+    }
+
+    /// Whether `url` could be what the pattern is about: on any port unless the pattern says one, and with a path that is
+    /// covered in one reading. One that servers read in several ways, so that it was not `plain` as it was written, could
+    /// be any.
+    pub fn touches(&self, url: &Url, plain: bool) -> bool {
+        self.covers_origin(url, true)
+            && self.readings(url).is_none_or(|readings| readings != [false, false] || !plain || !is_plain(url.path()))
+    }
+
+    /// `open` says whether a port that the pattern does not say is the one of `url`.
+    fn covers_origin(&self, url: &Url, open: bool) -> bool {
         self.scheme.as_deref().is_none_or(|scheme| scheme == url.scheme())
             && self.covers_host(url)
             && match self.port {
                 Port::Any => true,
-                Port::Default => url.port().is_none(),
+                Port::Open => open,
                 Port::Is(port) => url.port_or_known_default() == Some(port),
             }
-            && self.covers_path(url, certainly)
     }
 
     fn covers_host(&self, url: &Url) -> bool {
@@ -204,12 +219,12 @@ impl UrlPattern {
         }
     }
 
-    fn covers_path(&self, url: &Url, certainly: bool) -> bool {
-        let Some(glob) = &self.path else { return true };
+    /// Whether the path of `url` is covered as it stands, and decoded; nothing where every path is.
+    fn readings(&self, url: &Url) -> Option<[bool; 2]> {
+        let glob = self.path.as_ref()?;
         let decoded = percent_encoding::percent_decode_str(url.path()).decode_utf8_lossy();
         let covered = |path: &str| Path::new(path).ancestors().any(|part| glob.is_match(part));
-        let readings = [covered(url.path()), covered(&decoded)];
-        if certainly { readings == [true, true] } else { readings != [false, false] }
+        Some([covered(url.path()), covered(&decoded)])
     }
 }
 
@@ -281,8 +296,7 @@ mod tests {
 
     #[test]
     fn a_url_is_compared_part_by_part() {
-        let covers =
-            |pattern: &str, url: &str| UrlPattern::compile(pattern).unwrap().covers(&Url::parse(url).unwrap(), false);
+        let covers = |pattern: &str, url: &str| UrlPattern::compile(pattern).unwrap().covers(&Url::parse(url).unwrap());
         assert!(covers("https://api.example.com", "https://API.example.com./v1"));
         assert!(!covers("https://api.example.com", "http://api.example.com/"), "another scheme");
         assert!(!covers("https://api.example.com", "https://api.example.com:8443/"), "another port");
@@ -301,10 +315,27 @@ mod tests {
     #[test]
     fn a_url_path_covers_what_is_below_and_is_read_decoded_too() {
         let pattern = UrlPattern::compile("https://h/admin").unwrap();
-        let covers = |url: &str, certainly| pattern.covers(&Url::parse(url).unwrap(), certainly);
-        assert!(covers("https://h/admin", true) && covers("https://h/admin/x?y", true));
-        assert!(!covers("https://h/administrator", false) && !covers("https://h/", false));
-        assert!(covers("https://h/%61dmin", false) && !covers("https://h/%61dmin", true));
-        assert!(covers("https://h/a/../admin", true));
+        let covers = |url: &str| pattern.covers(&Url::parse(url).unwrap());
+        let touches = |url: &str| pattern.touches(&Url::parse(url).unwrap(), true);
+        assert!(covers("https://h/admin") && covers("https://h/admin/x?y") && covers("https://h/a/../admin"));
+        assert!(!touches("https://h/administrator") && !touches("https://h/"));
+        assert!(touches("https://h/%61dmin") && !covers("https://h/%61dmin"));
+    }
+
+    #[test]
+    fn what_a_denial_does_not_say_means_everything() {
+        let touches = |pattern: &str, url: &str, plain| {
+            UrlPattern::compile(pattern).unwrap().touches(&Url::parse(url).unwrap(), plain)
+        };
+        for url in ["http://h/", "https://h/", "https://h:8443/", "ftp://h:1/"] {
+            assert!(touches("h", url, true) && !touches("h:2", url, true), "{url}");
+        }
+        assert!(touches("https://h", "https://h:8443/", true) && !touches("https://h", "http://h:8443/", true));
+        for path in ["//admin/x", "/x;y", "/%2561dmin", "/a%2f..%2fadmin", "//x", "/x%5c"] {
+            assert!(touches("h/admin", &format!("http://h{path}"), true), "{path}");
+        }
+        // As it was written it had dots, say, which are gone in a URL.
+        assert!(touches("h/admin", "http://h/x", false) && !touches("h/admin", "http://h/x", true));
+        assert!(!touches("h/admin", "http://other/x", false));
     }
 }

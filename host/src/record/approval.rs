@@ -95,6 +95,8 @@ pub struct Approval {
     pub actor_ref: Option<String>,
     /// The session that an answer can be remembered for.
     pub session: Option<String>,
+    /// The digest of why it is asked: which rules, hooks or profile, and their words.
+    pub question: String,
     pub asked_at: Timestamp,
     pub expires_at: Timestamp,
     /// Exactly what whoever is asked gets to see (AT-DEC-15).
@@ -113,7 +115,8 @@ pub struct Plan {
     pub permission_input: String,
     /// `permission_input` as it may be shown, where something in it must not be.
     pub shown_input: Option<String>,
-    pub additional_context: Vec<Value>,
+    /// What conceals the references of such a call, so that they stay the same in another process.
+    pub reference_key: Option<String>,
     /// How the door that took the call can make its request again: its own words. Without it only the process that
     /// asked can run the call.
     pub origin: Option<Value>,
@@ -136,7 +139,8 @@ pub struct Answer {
     pub answered_at: Timestamp,
 }
 
-/// An approval that holds for the rest of a session: for one tool of one component, with exactly one capability.
+/// An approval that holds for the rest of a session: for one tool of one component, with exactly one capability, asked about
+/// for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionRule {
@@ -146,11 +150,13 @@ pub struct SessionRule {
     pub component: String,
     pub declaration: String,
     pub capability: String,
+    /// What was asked: another question is not answered by it.
+    pub question: String,
 }
 
 impl SessionRule {
-    /// The rule that an approval of `binding` in `session` can become.
-    pub fn new(session: &str, tool_id: &str, binding: &Binding) -> Self {
+    /// The rule that an approval of `binding` in `session` can become, for the question with this digest.
+    pub fn new(session: &str, tool_id: &str, binding: &Binding, question: &str) -> Self {
         let Binding { component, declaration, capability, actor, arguments: _ } = binding;
         Self {
             session: session.to_owned(),
@@ -159,13 +165,14 @@ impl SessionRule {
             component: component.clone(),
             declaration: declaration.clone(),
             capability: capability.clone(),
+            question: question.to_owned(),
         }
     }
 
     /// Names the rule in records.
     pub fn reference(&self) -> String {
-        let Self { session, actor, tool_id, component, declaration, capability } = self;
-        let parts = [session, actor, tool_id, component, declaration, capability].map(String::as_str);
+        let Self { session, actor, tool_id, component, declaration, capability, question } = self;
+        let parts = [session, actor, tool_id, component, declaration, capability, question].map(String::as_str);
         format!("session:{}", digest(parts.join("\n").as_bytes()))
     }
 }

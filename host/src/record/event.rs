@@ -35,6 +35,8 @@ event_types! {
     Started = "tool.invocation.started",
     Progress = "tool.invocation.progress",
     PartialResult = "tool.invocation.partial_result",
+    /// The guest logged a line. An extension: heard while the tool runs, and kept as a block of the result.
+    Logged = "tool.invocation.logged",
     PostHookStarted = "tool.hook.post.started",
     PostHookCompleted = "tool.hook.post.completed",
     FailureHookStarted = "tool.hook.failure.started",

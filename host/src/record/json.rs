@@ -6,7 +6,8 @@ pub const JSON_VALUES_MAX: usize = 100_000;
 
 /// Reads JSON that somebody else wrote. Fails also where it holds more than `values_max` values.
 pub fn read_json<T: DeserializeOwned>(text: &str, values_max: usize) -> Result<T, String> {
-    if guard!("json_values") && values_at_most(text) > values_max {
+    // A value takes two bytes at the least: a text that is short enough need not be looked at.
+    if guard!("json_values") && text.len() / 2 >= values_max && values_at_most(text) > values_max {
         return Err(format!("it holds more than {values_max} values"));
     }
     serde_json::from_str(text).map_err(|error| error.to_string())

@@ -56,7 +56,7 @@ pub use result::{ResultStatus, ToolResult};
 pub use status::Status;
 pub use time::Timestamp;
 pub use toolkit::Toolkit;
-pub use usage::{Metered, NetworkUsage, Usage};
+pub use usage::{FileUsage, Metered, NetworkUsage, Usage};
 pub use version::SchemaVersion;
 
 /// What a record carries beyond the fields that this version knows.

@@ -23,6 +23,12 @@ impl Timestamp {
         self.0.checked_add(duration).map_or(self, Self)
     }
 
+    /// This moment and `duration` less; the moment itself where that is before every clock.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        self.0.checked_sub(duration).map_or(self, Self)
+    }
+
     /// Milliseconds since 1970.
     pub fn unix_millis(self) -> i64 {
         let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

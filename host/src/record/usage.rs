@@ -7,6 +7,15 @@ pub struct Metered {
     pub limit: u64,
 }
 
+/// What a call wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileUsage {
+    /// Bytes written to files, or by which files grew.
+    pub disk_bytes: Metered,
+    /// Files, folders and links that were made.
+    pub files_created: Metered,
+}
+
 /// What the requests of a call consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkUsage {
@@ -34,16 +43,15 @@ pub struct Usage {
     pub output_bytes: Metered,
     /// Bytes of stdout, stderr and log messages; `used` counts what was dropped, too.
     pub log_bytes: Metered,
-    /// Bytes written to files, or by which files grew.
-    pub disk_bytes: Metered,
-    /// Files, folders and links that were made.
-    pub files_created: Metered,
     /// Core instances of one component; more is refused, how many there are is not measured.
     pub instances_limit: u64,
     /// Host handles (files, streams, pollables) open at once.
     pub handles_limit: u64,
     /// Files and folders of the host open at once.
     pub descriptors_limit: u64,
+    /// There if the guest changed files, or tried to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FileUsage>,
     /// There if the guest sent a request, or tried to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkUsage>,

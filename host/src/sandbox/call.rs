@@ -171,13 +171,13 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
     }
     store.set_epoch_deadline(1);
     // Yielding is all it takes: the future around the guest then sees a cancellation or the deadline first.
-    let (engine, mut ticks) = (engine.clone(), 0_u64);
+    let (turns, mut ticks) = (engine.turns(), 0_u64);
     store.epoch_deadline_callback(move |_| {
         ticks = ticks.saturating_add(1);
         if !guard!("yield") {
             return Ok(UpdateDeadline::Continue(1));
         }
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(engine.turn(ticks))))
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(turns.next(ticks))))
     });
     Ok(store)
 }
@@ -268,8 +268,7 @@ fn usage(store: &Store<State>, limits: &Limits) -> Usage {
     usage.memory_bytes.used = state.limiter.memory_peak as u64;
     usage.table_elements.used = state.limiter.tables_peak as u64;
     usage.log_bytes.used = state.logs.written();
-    usage.disk_bytes.used = state.file_rules.quota.bytes_used();
-    usage.files_created.used = state.file_rules.quota.files_used();
+    usage.files = state.file_rules.quota.usage(limits);
     usage.network = state.egress.gate().and_then(Gate::usage);
     usage
 }
@@ -297,10 +296,9 @@ fn blank(limits: &Limits) -> Usage {
         output_bytes: metered(limits.output_bytes),
         log_bytes: metered(limits.log_bytes),
         instances_limit: limits.instances,
-        disk_bytes: metered(limits.disk_bytes),
-        files_created: metered(limits.files_created),
         handles_limit: limits.handles,
         descriptors_limit: limits.descriptors,
+        files: None,
         network: None,
         stack_bytes_limit: WASM_STACK_BYTES as u64,
     }
@@ -401,6 +399,7 @@ pub(super) struct Unheard;
 
 impl Observer for Unheard {
     fn progress(&self, _: GuestProgress) {}
+    fn log(&self, _: &str, _: &str, _: Option<&str>) {}
     fn cancel_acknowledged(&self) {}
     fn denied(&self, _: SandboxDenial) {}
 }

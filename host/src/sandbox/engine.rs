@@ -39,7 +39,8 @@ const FIBER_STACK_BYTES: usize = 2 << 20;
 /// A spinning guest yields to its neighbours this often.
 const TICK: Duration = Duration::from_millis(1);
 /// A guest that has computed for so many ticks waits for a turn at each further one. There is a turn less at each tick than
-/// there are processors: guests that spin never take all of them, so that a short call finds one free.
+/// there are processors: guests that spin never take all of them, so that a short call finds one free. Where more guests
+/// run than there are processors, the first tick is the only one without a turn: together they would be a long wait.
 const TICKS_WITHOUT_TURN: u64 = 4;
 /// The ticker goes to sleep after so many idle ticks.
 const IDLE_TICKS: u32 = 200;
@@ -81,19 +82,9 @@ impl Engine {
         &self.linker
     }
 
-    /// What a guest waits for at its tick number `ticks`, before it goes on.
-    pub(super) fn turn(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
-        let ticker = (ticks > TICKS_WITHOUT_TURN && guard!("turns")).then(|| Arc::clone(&self.ticker));
-        async move {
-            // Also where a turn is free: whoever waits for the deadline or a cancellation is asked first.
-            tokio::task::yield_now().await;
-            if let Some(ticker) = ticker {
-                // The turn is used up: the next tick brings new ones. The semaphore is never closed.
-                if let Ok(turn) = ticker.turns.acquire().await {
-                    turn.forget();
-                }
-            }
-        }
+    /// The turns of one guest.
+    pub(super) fn turns(&self) -> Turns {
+        Turns(Arc::clone(&self.ticker))
     }
 
     /// Keeps the ticker awake while a guest runs.
@@ -188,6 +179,28 @@ struct Ticker {
 
 pub(super) struct Running(Arc<Ticker>);
 
+/// What one guest waits for while it computes, so that it leaves room for others.
+pub(super) struct Turns(Arc<Ticker>);
+
+impl Turns {
+    /// What the guest waits for at its tick number `ticks`, before it goes on.
+    pub(super) fn next(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
+        let crowded = self.0.active.load(Ordering::Relaxed) > self.0.turns_max + 1;
+        let free = if crowded { 1 } else { TICKS_WITHOUT_TURN };
+        let ticker = (ticks > free && guard!("turns")).then(|| Arc::clone(&self.0));
+        async move {
+            // Also where a turn is free: whoever waits for the deadline or a cancellation is asked first.
+            tokio::task::yield_now().await;
+            if let Some(ticker) = ticker {
+                // The turn is used up: the next tick brings new ones. The semaphore is never closed.
+                if let Ok(turn) = ticker.turns.acquire().await {
+                    turn.forget();
+                }
+            }
+        }
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.active.fetch_sub(1, Ordering::Relaxed);
@@ -251,12 +264,21 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn guests_that_spin_leave_a_processor_to_the_others() {
         let engine = Engine::new(None, 1 << 20, std::env::temp_dir()).unwrap();
-        let (_running, turns, begun) = (engine.running(), Arc::new(AtomicU64::new(0)), Instant::now());
+        let alone = engine.running();
+        let free = tokio::time::timeout(TICK / 2, async {
+            for _ in 0..100 {
+                engine.turns().next(2).await
+            }
+        })
+        .await;
+        assert!(free.is_ok(), "a guest that is alone waited for a turn after two ticks");
+        let running: Vec<_> = (0..8).map(|_| engine.running()).collect();
+        let (turns, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
         let guests = (0..8).map(|_| {
             let (engine, turns) = (engine.clone(), Arc::clone(&turns));
             tokio::spawn(async move {
                 loop {
-                    engine.turn(u64::MAX).await;
+                    engine.turns().next(2).await;
                     turns.fetch_add(1, Ordering::Relaxed);
                 }
             })
@@ -264,6 +286,7 @@ mod tests {
         let guests: Vec<_> = guests.collect();
         tokio::time::sleep(Duration::from_millis(100)).await;
         guests.iter().for_each(tokio::task::JoinHandle::abort);
+        drop((alone, running));
         let turns = u128::from(turns.load(Ordering::Relaxed));
         let ticks = begun.elapsed().as_millis() / TICK.as_millis() + 2;
         let at_once = thread::available_parallelism().map_or(1, usize::from).saturating_sub(1).max(1) as u128;

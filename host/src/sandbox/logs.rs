@@ -59,8 +59,8 @@ impl Logs {
         }
     }
 
-    /// One line of the `log` interface.
-    pub(super) fn line(&self, level: &str, message: &str, fields: Option<&str>) {
+    /// One line of the `log` interface. Answers whether all of it was kept.
+    pub(super) fn line(&self, level: &str, message: &str, fields: Option<&str>) -> bool {
         let mut inner = self.inner();
         let length = level.len() + message.len() + fields.map_or(0, |fields| fields.len() + 1) + 2;
         let start = inner.log.len();
@@ -72,6 +72,7 @@ impl Logs {
         };
         let end = inner.log.floor_char_boundary(start + kept);
         inner.log.truncate(end);
+        kept == length
     }
 
     /// Bytes that the guest wrote.

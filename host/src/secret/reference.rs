@@ -16,6 +16,17 @@ impl ReferenceKey {
         Ok(Self(key))
     }
 
+    /// The key itself, for what is sealed.
+    pub fn to_text(&self) -> String {
+        data_encoding::HEXLOWER.encode(&self.0[..])
+    }
+
+    /// The key that [`Self::to_text`] gave.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let bytes = Zeroizing::new(data_encoding::HEXLOWER.decode(text.as_bytes()).ok()?);
+        Some(Self(Zeroizing::new(bytes.as_slice().try_into().ok()?)))
+    }
+
     /// `blake3-keyed:<hex>` in the place of `reference`: the same for the same, and it stays as it is when given again.
     pub fn conceal(&self, reference: &str) -> String {
         if reference.starts_with(CONCEALED) {

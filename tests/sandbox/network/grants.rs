@@ -1,3 +1,5 @@
+use hotcell::policy::{Policy, Provenance, Rule, RuleWords};
+use hotcell::record::{Mode, RuleSource};
 use serde_json::json;
 
 use super::{answer, answers, denials, failed};
@@ -152,4 +154,69 @@ async fn a_call_that_fails_after_a_denial_ends_with_the_verdict_of_the_sandbox()
     assert_eq!(denied[0]["capability"], "network");
     assert_eq!(denied[0]["target_class"], "loopback address");
     assert_eq!(other.connections(), 0);
+}
+
+/// Egress to `server` under one rule about a URL.
+fn ruled(tool: &str, server: &Server, behavior: &str, url: &str) -> Test {
+    let words = RuleWords { behavior, url: Some(url), ..RuleWords::default() };
+    let rule = Rule::compile(&words, &Provenance { source: RuleSource::UserSettings, file: None }).unwrap();
+    let test = Test::new(tool).net(&server.url("")).net("http://localhost:*");
+    test.policy(|policy| *policy = Policy::new(Mode::Default, vec![rule]))
+}
+
+#[tokio::test]
+async fn a_rule_about_a_url_is_not_passed_by_another_spelling_of_the_path() {
+    let server = Server::hello();
+    let paths = [
+        "/admin",
+        "/admin/x",
+        "//admin/x",
+        "/admin/../x",
+        "/x/../admin",
+        "/./admin",
+        "/admin;a/x",
+        "/%61dmin",
+        "/%2561dmin",
+        "/x%2f..%2fadmin",
+        "/admin?q",
+    ];
+    for path in paths {
+        let request = json!({ "authority": server.authority(), "path": path });
+        failed(
+            &answer(ruled("egress#ask", &server, "deny", &server.url("/admin")), request).await,
+            "HttpRequestDenied",
+        );
+    }
+    assert_eq!(server.connections(), 0);
+    let request = json!({ "authority": server.authority(), "path": "/administrator" });
+    assert_eq!(answer(ruled("egress#ask", &server, "deny", &server.url("/admin")), request).await["status"], 200);
+}
+
+#[tokio::test]
+async fn a_rule_without_a_port_is_about_every_port() {
+    let server = Server::hello();
+    for url in ["127.0.0.1", "http://127.0.0.1", "127.0.0.1/", "*", "127.0.0.1/admin"] {
+        let request = json!({ "authority": server.authority(), "path": "/admin" });
+        failed(&answer(ruled("egress#ask", &server, "deny", url), request).await, "HttpRequestDenied");
+    }
+    assert_eq!(server.connections(), 0);
+    for url in ["127.0.0.1:1", "https://127.0.0.1", "127.0.0.2"] {
+        let request = json!({ "authority": server.authority() });
+        assert_eq!(answer(ruled("egress#ask", &server, "deny", url), request).await["status"], 200, "{url}");
+    }
+}
+
+#[tokio::test]
+async fn an_argument_is_held_against_rules_about_urls_in_every_reading() {
+    let server = Server::hello();
+    for path in ["/admin", "//admin/x", "/admin/../x", "/x/../admin", "/admin;a/x", "\\\\admin"] {
+        for url in [server.url("/admin"), "127.0.0.1/admin".to_owned(), "127.0.0.1".to_owned()] {
+            for (behavior, code) in [("deny", "denied_by_rule"), ("ask", "nobody_to_ask")] {
+                let input = json!({ "url": server.url(path), "requests": [{ "authority": server.authority() }] });
+                let called = ruled("egress#narrowed", &server, behavior, &url).call(input).await;
+                called.failed("permission_denied", code).never_ran();
+            }
+        }
+    }
+    assert_eq!(server.connections(), 0);
 }

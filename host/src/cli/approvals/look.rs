@@ -25,6 +25,15 @@ impl Desk {
         std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
     }
 
+    pub(super) fn forget(&self, json: bool) -> anyhow::Result<Exit> {
+        let forgotten = if self.journal.exists() { self.journal.with(|store| store.forget_sessions())? } else { 0 };
+        let text = match json {
+            true => format!("{}\n", json!({ "forgotten": forgotten })),
+            false => format!("{forgotten} approvals for sessions forgotten\n"),
+        };
+        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+
     pub(super) fn show(&self, id: InvocationId, full: bool, json: bool) -> anyhow::Result<Exit> {
         if !self.journal.exists() {
             return Err(unknown(id));
@@ -65,14 +74,21 @@ fn approval(kept: &Kept) -> Approval {
     if let Some(shown) = &approval.plan.shown_input {
         approval.plan.permission_input.clone_from(shown);
         approval.plan.model_input.clone_from(shown);
+        // The digest of a short value is as good as the value.
+        "[redacted]".clone_into(&mut approval.binding.arguments);
     }
+    approval.plan.reference_key = None;
     approval
 }
 
-/// The answer as it may be shown: an edit of arguments that are not shown is not shown either.
+/// The answer as it may be shown: what was said of arguments that are not shown is not shown either.
 fn answer(kept: &Kept) -> Option<Answer> {
     let hidden = kept.approval.plan.shown_input.is_some();
-    kept.answer.clone().map(|answer| Answer { edit: answer.edit.filter(|_| !hidden), ..answer })
+    kept.answer.clone().map(|answer| Answer {
+        edit: answer.edit.filter(|_| !hidden),
+        feedback: answer.feedback.filter(|_| !hidden),
+        ..answer
+    })
 }
 
 fn for_people(kept: &Kept, full: bool) -> String {

@@ -59,6 +59,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Forget what was approved for whole sessions: everything is asked about again
+    Forget {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Refuse a call
     Deny {
         id: InvocationId,
@@ -86,6 +92,7 @@ impl Approvals {
                 }
                 desk.answer(id, Words { approved: true, edit, always, feedback }, json)
             }
+            Command::Forget { json } => desk.forget(json),
             Command::Deny { id, feedback, json } => {
                 desk.answer(id, Words { approved: false, edit: None, always: false, feedback }, json)
             }

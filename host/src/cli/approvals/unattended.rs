@@ -60,7 +60,7 @@ impl Desk {
         let runtime = runtime()?;
         let record = runtime.block_on(async {
             call::interrupts(cancellation)?;
-            hooks::add(&mut host, &self.home, layers.files()).await?;
+            hooks::add(&mut host, &self.home, &layers).await?;
             load(&host, &origin).await?;
             host.resume(request, kept, held).await.context("this host keeps no approvals")
         })?;
@@ -88,5 +88,7 @@ fn request(kept: &Kept, cancellation: Cancellation) -> Request {
         approval: Terms::default(),
         cancellation,
         unavailable: None,
+        listener: None,
+        mapping: None,
     }
 }

@@ -96,7 +96,7 @@ fn remember(
 ) -> Result<(), StoreError> {
     transaction.execute(
         "INSERT INTO session_rules (reference, session, made_by, made_at, record) VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT DO NOTHING",
+         ON CONFLICT (reference) DO UPDATE SET made_by = excluded.made_by, made_at = excluded.made_at",
         params![rule.reference(), rule.session, id.to_string(), now.unix_millis(), entry::write(rule)?],
     )?;
     Ok(())

@@ -53,6 +53,15 @@ impl Store {
         Ok(())
     }
 
+    /// Makes sure that nothing of the call `id` can be run any more.
+    pub fn withdraw(&mut self, id: InvocationId) -> Result<(), StoreError> {
+        self.connection.execute(
+            "UPDATE approvals SET state = 'withdrawn' WHERE invocation = ?1 AND state IN ('pending', 'approved')",
+            [id.to_string()],
+        )?;
+        Ok(())
+    }
+
     /// Stores how a call ended. A run that was claimed is done; what was not run cannot be run any more.
     pub fn conclude(&mut self, record: &CallRecord) -> Result<(), StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

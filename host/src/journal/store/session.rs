@@ -1,22 +1,36 @@
-use rusqlite::OptionalExtension;
+use std::time::Duration;
 
-use crate::record::SessionRule;
+use rusqlite::{OptionalExtension, params};
+
+use crate::record::{SessionRule, Timestamp};
 
 use super::{Store, StoreError, entry};
 
+/// The longest time that an approval for a session holds.
+const REMEMBERED_FOR: Duration = Duration::from_secs(12 * 3_600);
+
 impl Store {
-    /// Whether exactly this was approved for the rest of its session.
+    /// Whether exactly this was approved for the rest of its session, and not too long ago: a session that somebody named
+    /// has no end of its own.
     pub fn remembers(&mut self, rule: &SessionRule) -> Result<bool, StoreError> {
+        let since = Timestamp::now().minus(REMEMBERED_FOR);
         let found = self
             .connection
-            .query_row("SELECT record FROM session_rules WHERE reference = ?1", [rule.reference()], |row| {
-                row.get::<_, String>(0)
-            })
+            .query_row(
+                "SELECT record FROM session_rules WHERE reference = ?1 AND made_at > ?2",
+                params![rule.reference(), since.unix_millis()],
+                |row| row.get::<_, String>(0),
+            )
             .optional()?;
         match found {
             Some(text) if entry::read::<SessionRule>(&text)? == *rule => Ok(true),
             Some(_) => Err(StoreError::Damaged("a session rule is not what was stored".to_owned())),
             None => Ok(false),
         }
+    }
+
+    /// Forgets what was approved for sessions, and answers how much that was. Everything is asked about again.
+    pub fn forget_sessions(&mut self) -> Result<usize, StoreError> {
+        Ok(self.connection.execute("DELETE FROM session_rules", [])?)
     }
 }

@@ -16,10 +16,10 @@ use serde_json::json;
 use crate::approval::{Approver, EXPIRE_MAX, Facts, Prompt, bind};
 use crate::catalog::Tool;
 use crate::journal::{Asking, Held, Journal, Role};
-use crate::policy::{Outcome, Permit, Question};
+use crate::policy::{Brief, Outcome, Permit, Question};
 use crate::record::{
-    Approval, Behavior, Binding, ErrorClass, EventType, PermissionDecision, Plan, ReasonType, Refusal, RuleSource,
-    SessionRule, Status, Timestamp,
+    Approval, Behavior, Binding, CallRecord, ErrorClass, EventType, PermissionDecision, Plan, ReasonType, Refusal,
+    RuleSource, SessionRule, Status, Timestamp, WriteEffect, digest,
 };
 
 use super::journey::Journey;
@@ -48,7 +48,7 @@ pub(super) async fn ask(
     journey: &mut Journey<'_>,
     tool: Arc<Tool>,
     decision: PermissionDecision,
-    question: Question,
+    question: Box<Question>,
 ) -> Result<Permitted, Refusal> {
     let Some(desk) = journey.services.desk.clone() else {
         permission::announce(journey, &tool, question.call_input(), decision).await?;
@@ -57,8 +57,11 @@ pub(super) async fn ask(
     let shown = journey.shown_input(question.call_input());
     let actor = journey.request.actor_ref.as_deref();
     let binding = bind(&tool, question.capability(), question.limits(), question.call_input(), actor);
-    let session = journey.request.approval.session.id();
-    let rule = session.as_deref().map(|session| SessionRule::new(session, &journey.invocation.tool_id, &binding));
+    let why = asked_because(&decision, question.brief());
+    // What cannot be undone is asked about each time.
+    let lasting = !tool.permission_profile().has_effect(&WriteEffect::Irreversible);
+    let session = journey.request.approval.session.id().filter(|_| lasting);
+    let rule = session.as_deref().map(|session| SessionRule::new(session, &journey.invocation.tool_id, &binding, &why));
     if let Some(rule) = rule.clone() {
         let reference = rule.reference();
         if desk.journal.run(move |store| store.remembers(&rule)).await? {
@@ -68,7 +71,7 @@ pub(super) async fn ask(
     let now = Timestamp::now();
     let id = journey.invocation.invocation_id;
     let expires_at = now.plus(journey.request.approval.expire.min(EXPIRE_MAX));
-    let prompt = Prompt::new(Facts {
+    let mut prompt = Prompt::new(Facts {
         invocation_id: id,
         component: tool.component(),
         brief: question.brief(),
@@ -78,12 +81,14 @@ pub(super) async fn ask(
         can_remember: session.is_some(),
         expires_at,
     });
+    prompt.rewrite(|text| journey.redaction.hide_in(text));
     let approval = Approval {
         invocation_id: id,
         tool_id: journey.invocation.tool_id.clone(),
         binding,
         actor_ref: journey.request.actor_ref.clone(),
         session,
+        question: why,
         asked_at: now,
         expires_at,
         prompt: prompt.content_blocks(),
@@ -92,8 +97,8 @@ pub(super) async fn ask(
             model_input: journey.request.input.text().to_owned(),
             permission_input: question.call_input().text().to_owned(),
             shown_input: (!shown.is(question.call_input())).then(|| shown.text().to_owned()),
-            additional_context: journey.additional_context.clone(),
-            origin: journey.request.approval.origin.clone(),
+            reference_key: journey.redaction.reference_key(),
+            origin: journey.request.approval.origin.as_deref().cloned(),
         },
     };
     let suggested = rule.map(|rule| json!({ "type": "session_rule", "behavior": "allow", "rule": rule }));
@@ -123,7 +128,7 @@ async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval)
     let asking =
         Asking { approval: approval.clone(), invocation: journey.invocation.clone(), history: journey.history(events) };
     journal.run(move |store| store.ask(&asking)).await?;
-    journey.asked = Some(Asked { journal: journal.clone(), approval, held });
+    journey.asked = Some(Box::new(Asked { journal: journal.clone(), approval, held }));
     journey.trail.announce(event);
     Ok(())
 }
@@ -133,7 +138,7 @@ async fn remembered(
     journey: &mut Journey<'_>,
     tool: Arc<Tool>,
     mut decision: PermissionDecision,
-    question: Question,
+    question: Box<Question>,
     rule: String,
 ) -> Result<Permitted, Refusal> {
     decision.behavior = Behavior::Allow;
@@ -144,6 +149,13 @@ async fn remembered(
     permission::announce(journey, &tool, question.call_input(), decision).await?;
     journey.advance(Status::Approved)?;
     Ok(permission::admit(journey, tool, question.approved()))
+}
+
+/// The digest of why somebody is asked.
+fn asked_because(decision: &PermissionDecision, brief: &Brief) -> String {
+    let mut rules = brief.rule_refs.clone();
+    rules.sort();
+    digest(json!([decision.reason.kind, rules, brief.reason]).to_string().as_bytes())
 }
 
 /// The permit of an outcome that somebody agreed to; what is denied stays denied.
@@ -170,14 +182,16 @@ fn expired() -> Refusal {
 }
 
 /// Stores how a call ended that somebody was asked about.
-pub(super) async fn conclude(asked: Asked, record: &mut crate::record::CallRecord) {
-    let Asked { journal, held, .. } = asked;
+pub(super) async fn conclude(asked: Asked, record: &mut CallRecord) {
+    let Asked { journal, held, approval } = asked;
     let kept = record.clone();
     let stored = journal.run(move |store| store.conclude(&kept)).await;
     match stored {
         Ok(()) => held.retire(),
         // The caller still gets the result; the journal goes on to say that the call was not finished.
         Err(error) => {
+            // A call that has ended must not run later, whatever else could not be stored.
+            let _ = journal.run(move |store| store.withdraw(approval.invocation_id)).await;
             record.invocation.extra.insert("journal_error".to_owned(), json!(error.to_string()));
         }
     }

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
 use crate::approval::bind;
+use crate::catalog::Tool;
 use crate::record::{ApprovalState, Behavior, ErrorClass, Input, Refusal, Timestamp};
 
 use super::super::journey::Journey;
 use super::super::permission::{self, Permitted};
-use super::super::redaction;
+use super::super::{pre_hooks, redaction};
 use super::{expired, permit_of, settle};
 use crate::journal::Kept;
 
@@ -18,9 +19,11 @@ pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -
     journey.heed_cancellation()?;
     let tool = journey.services.catalog.resolve(&journey.request.tool)?;
     journey.tool = Some(Arc::clone(&tool));
+    journey.redaction.reuse(kept.approval.plan.reference_key.as_deref())?;
     redaction::begin(journey, &tool)?;
     journey.redaction.check_secrets()?;
-    let input = Input::from_text(kept.approval.plan.permission_input.as_str());
+    let input = again(journey, &tool, kept).await?;
+    journey.invocation.permission_input = Some(journey.shown(&input));
     permission::request_hooks(journey, &tool, &input).await?;
     let verdict = permission::verdict(journey, &tool, &input).await;
     if verdict.decision.behavior == Behavior::Deny {
@@ -31,15 +34,32 @@ pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -
     let now = bind(&tool, permit.capability(), permit.limits(), permit.call_input(), actor);
     let changed = kept.approval.binding.differences(&now);
     if !changed.is_empty() && guard!("approval_binding") {
-        let message = format!(
-            "since somebody was asked, this changed: {}; nothing ran, and it has to be asked again: call again",
-            changed.join(", ")
-        );
-        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_outdated", message));
+        return Err(outdated(&changed));
     }
     let answer = kept.answer.clone().filter(|_| kept.state == ApprovalState::Approved);
     let answer = answer.ok_or_else(|| Refusal::host_fault("a call that nobody approved was resumed"))?;
     settle::settle(journey, tool, permit, answer).await
+}
+
+/// The input that was asked about, made again of what the caller sent: the hooks of now are heard, and what they would
+/// change by now was not asked about.
+async fn again(journey: &mut Journey<'_>, tool: &Tool, kept: &Kept) -> Result<Input, Refusal> {
+    let asked = Input::from_text(kept.approval.plan.permission_input.as_str());
+    let sent = journey.request.input.clone();
+    let filled = sent.value().ok().and_then(|value| tool.contract().with_defaults(value)).map(Input::from_value);
+    let made = pre_hooks::shape(journey, tool, filled.unwrap_or(sent), false).await?;
+    match made.value() == asked.value() {
+        true => Ok(asked),
+        false => Err(outdated(&["what hooks make of the input"])),
+    }
+}
+
+fn outdated(changed: &[&str]) -> Refusal {
+    let message = format!(
+        "since somebody was asked, this changed: {}; nothing ran, and it has to be asked again: call again",
+        changed.join(", ")
+    );
+    Refusal::new(ErrorClass::ApprovalRejected, "approval_outdated", message)
 }
 
 /// How a call ends whose process went away, and that nobody can go on with; nothing where somebody can.
@@ -53,7 +73,9 @@ pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
              run again",
         )),
         ApprovalState::Rejected => {
-            let feedback = kept.answer.as_ref().and_then(|answer| answer.feedback.as_deref());
+            // Nobody here knows what of it must not be shown, where something must not.
+            let open = kept.approval.plan.shown_input.is_none();
+            let feedback = kept.answer.as_ref().and_then(|answer| answer.feedback.as_deref()).filter(|_| open);
             let because = feedback.map(|why| format!(": {why}")).unwrap_or_default();
             reject("approval_rejected", format!("the call was not approved{because}"))
         }

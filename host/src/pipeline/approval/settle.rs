@@ -13,6 +13,7 @@ use crate::record::{
 
 use super::super::journey::Journey;
 use super::super::permission::{self, Permitted};
+use super::super::{observe, pre_hooks};
 use super::{Asked, permit_of};
 
 /// Turns the answer to what was asked into a permit, once. `permit` is for exactly what was asked.
@@ -87,6 +88,9 @@ async fn edit(
         cancellation: &journey.request.cancellation,
     };
     journey.services.executor.validate(check).await?;
+    let input = observe::fill(journey, tool, input);
+    let input = pre_hooks::shape(journey, tool, input, true).await?;
+    permission::mismatch(tool, &input).map_err(|why| edit_invalid(&why))?;
     permission::request_hooks(journey, tool, &input).await?;
     let verdict = permission::verdict(journey, tool, &input).await;
     if verdict.decision.behavior == Behavior::Deny {
@@ -99,13 +103,13 @@ async fn edit(
 async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: bool) -> Result<(), Refusal> {
     let events = journey.trail.events();
     let history = journey.history(events);
-    let Some(Asked { journal, approval, .. }) = &journey.asked else {
+    let Some(Asked { journal, approval, .. }) = journey.asked.as_deref() else {
         return Err(Refusal::host_fault("an answer without a question"));
     };
     let rule = approval.session.as_deref().filter(|_| always).map(|session| {
         let actor = journey.request.actor_ref.as_deref();
         let binding = crate::approval::bind(tool, permit.capability(), permit.limits(), permit.call_input(), actor);
-        SessionRule::new(session, &approval.tool_id, &binding)
+        SessionRule::new(session, &approval.tool_id, &binding, &approval.question)
     });
     let mut approved = journey.invocation.clone();
     approved.advance(Status::Approved, None).map_err(|error| Refusal::host_fault(error.to_string()))?;

@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(75);
 pub(super) async fn wait(journey: &Journey<'_>, desk: &Desk, prompt: &Prompt) -> Result<Answer, Refusal> {
     let id = prompt.invocation_id();
     let cancellation = &journey.request.cancellation;
-    let here = answer_here(desk, prompt);
+    let here = answer_here(journey, desk, prompt);
     tokio::pin!(here);
     let mut asking = true;
     loop {
@@ -38,8 +38,9 @@ pub(super) async fn wait(journey: &Journey<'_>, desk: &Desk, prompt: &Prompt) ->
 }
 
 /// Asks the approver of this process, and stores what they say. One who does not answer leaves it to others.
-async fn answer_here(desk: &Desk, prompt: &Prompt) -> Result<(), Refusal> {
-    let Some(approver) = desk.approver.as_deref() else { return Ok(()) };
+async fn answer_here(journey: &Journey<'_>, desk: &Desk, prompt: &Prompt) -> Result<(), Refusal> {
+    let own = journey.request.approval.approver.as_deref();
+    let Some(approver) = own.or(desk.approver.as_deref()) else { return Ok(()) };
     let Some(reply) = approver.ask(prompt).await else { return Ok(()) };
     let (id, answer) = (prompt.invocation_id(), answer_of(approver, reply));
     match desk.journal.run(move |store| store.answer(id, &answer)).await? {

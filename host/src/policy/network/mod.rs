@@ -17,6 +17,7 @@ use super::UrlPattern;
 pub use address::special;
 pub use origin::{HostName, Origin, Scheme};
 pub use rule::Rule;
+pub(super) use rule::is_plain;
 
 /// The one name that means addresses of this machine. It is never looked up (RFC 6761).
 pub const LOCALHOST: &str = "localhost";
@@ -194,7 +195,9 @@ impl Network {
         let url = format!("{}://{host}:{}{}", request.scheme.as_str(), request.port, request.path);
         // What is no URL cannot be compared, and so is not sent.
         let Ok(url) = Url::parse(&url) else { return denied("a rule about URLs") };
-        match self.closed.iter().find(|pattern| pattern.covers(&url, false)) {
+        // Of the path as it would be sent: a URL has its dots resolved.
+        let plain = is_plain(request.path);
+        match self.closed.iter().find(|pattern| pattern.touches(&url, plain)) {
             Some(pattern) => denied(&format!("a rule closes {}", pattern.text())),
             None => Ok(()),
         }

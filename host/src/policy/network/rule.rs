@@ -154,12 +154,12 @@ impl Rule {
 
     /// Whether `request`, going to `host`, is what this rule allows.
     pub(super) fn covers(&self, request: &Request<'_>, host: &HostName) -> bool {
-        self.matches(request, host) && (self.path == "/" || plain(request.path) && covers(&self.path, request.path))
+        self.matches(request, host) && (self.path == "/" || is_plain(request.path) && covers(&self.path, request.path))
     }
 
     /// Whether `request`, going to `host`, could be what this rule denies: a path that servers read in several ways is.
     pub(super) fn touches(&self, request: &Request<'_>, host: &HostName) -> bool {
-        self.matches(request, host) && (self.path == "/" || !plain(request.path) || covers(&self.path, request.path))
+        self.matches(request, host) && (self.path == "/" || !is_plain(request.path) || covers(&self.path, request.path))
     }
 
     fn matches(&self, request: &Request<'_>, host: &HostName) -> bool {
@@ -291,7 +291,7 @@ fn covers(prefix: &str, path: &str) -> bool {
 }
 
 /// Whether every server reads `path` alike: no escapes that could hide a separator, no empty and no dot segments.
-fn plain(path: &str) -> bool {
+pub(in crate::policy) fn is_plain(path: &str) -> bool {
     let doubtful = ["%2e", "%2f", "%5c", "%25", "%3b", "//", "\\", ";"];
     let lower = path.to_ascii_lowercase();
     !doubtful.iter().any(|mark| lower.contains(mark)) && !path.split('/').any(|part| part == "." || part == "..")

@@ -44,6 +44,9 @@ fn only_what_is_declared_and_granted_remains() {
     let network = Network::effective(&mutating, &grants(&["POST@ex.test"], &[]), &[], &[]);
     assert_eq!(allowed(network), ["POST@https://ex.test:443"]);
     assert!(reading("any", &["POST@ex.test"], &[]).is_empty());
+    // A scope alone declares nothing.
+    let silent = PermissionProfile { access_kinds: Vec::new(), ..mutating };
+    assert!(Network::effective(&silent, &grants(&["ex.test"], &[]), &[], &[]).is_empty());
 }
 
 #[test]

@@ -10,6 +10,7 @@ use wasmtime_wasi::p2::{DynOutputStream, FsError, FsResult, OutputStream, Pollab
 
 use super::Rules;
 use crate::policy::Limits;
+use crate::record::{self, FileUsage};
 use crate::sandbox::trap::Exceeded;
 
 /// Folders that a guest can be in the middle of listing. The host keeps every name of each: with all the files that a call
@@ -62,14 +63,12 @@ impl Quota {
         }
     }
 
-    /// Bytes that were written, or that files grew by, whichever was more at each step.
-    pub(in crate::sandbox) fn bytes_used(&self) -> u64 {
-        self.bytes.used()
-    }
-
-    /// Files, folders and links that were made.
-    pub(in crate::sandbox) fn files_used(&self) -> u64 {
-        self.files.used()
+    /// What was used: bytes that were written, or that files grew by, whichever was more at each step; files, folders and
+    /// links that were made. Nothing if nothing was.
+    pub(in crate::sandbox) fn usage(&self, limits: &Limits) -> Option<FileUsage> {
+        let disk_bytes = record::Metered { used: self.bytes.used(), limit: limits.disk_bytes };
+        let files_created = record::Metered { used: self.files.used(), limit: limits.files_created };
+        (disk_bytes.used > 0 || files_created.used > 0).then_some(FileUsage { disk_bytes, files_created })
     }
 
     /// Counts a write of `length` bytes to `file`. A write beyond the end counts as far as the file grows: a hole takes no

@@ -10,7 +10,10 @@ impl Host for State {
             Level::Warn => "warn",
             Level::Error => "error",
         };
-        self.logs.line(level, &message, fields.as_deref());
+        // What the limit on logs drops, nobody hears either.
+        if self.logs.line(level, &message, fields.as_deref()) {
+            self.observer.log(level, &message, fields.as_deref());
+        }
         Ok(())
     }
 }

@@ -88,6 +88,7 @@ impl Guest for Courier {
                 structured: Some(
                     json!({
                         "answer": answer,
+                        "disguised": disguised(&seen),
                         "surroundings": {
                             "environment": std::env::vars().collect::<Vec<_>>(),
                             "arguments": std::env::args().collect::<Vec<_>>(),
@@ -100,6 +101,11 @@ impl Guest for Courier {
             }),
         }
     }
+}
+
+/// `text` in letters of its own, in which no host could find anything: what a tool that knows a secret would write.
+fn disguised(text: &str) -> String {
+    text.bytes().filter_map(|byte| char::from_u32(0x100 + u32::from(byte))).collect()
 }
 
 fn failure(code: &str, message: &str) -> Outcome {

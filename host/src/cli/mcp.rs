@@ -1,0 +1,50 @@
+use std::io::Write;
+
+use anyhow::Context;
+use clap::Args;
+
+use super::ask;
+use super::clients::{self, Client};
+use super::exit::{BadRequest, Exit};
+use super::serving::{self, Ready, Serving};
+use super::show;
+
+/// Offers tools to an MCP client, on standard input and output. A tool starts with nothing: grant what it needs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  hotcell mcp example-tools/jq example-tools/files --allow-read=.\n  \
+                        hotcell mcp --print-config=claude-code example-tools/jq")]
+pub(super) struct Mcp {
+    #[command(flatten)]
+    serving: Serving,
+    /// Print what to paste into the configuration of CLIENT to have it start this very command, and do nothing else
+    #[arg(long, value_name = "CLIENT")]
+    print_config: Option<Client>,
+}
+
+impl Mcp {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        if let Some(client) = self.print_config {
+            return self.print(client);
+        }
+        let runtime = serving::runtime()?;
+        let served = match self.serving.server(&runtime)? {
+            Ready::Server(served) => served,
+            Ready::Refused(exit) => return Ok(exit),
+        };
+        let server = served.server.clone();
+        runtime.spawn(served.follow());
+        let done = runtime.block_on(crate::server::serve_stdio(&server, ask::actor(), serving::interrupted()));
+        serving::finish(runtime, server);
+        done.map(|()| Exit::Succeeded)
+    }
+
+    fn print(&self, client: Client) -> anyhow::Result<Exit> {
+        let folder = std::env::current_dir().context("find the current folder")?;
+        let typed: Option<Vec<String>> =
+            std::env::args_os().skip(1).map(|argument| argument.into_string().ok()).collect();
+        let typed = typed.ok_or_else(|| BadRequest("a configuration cannot hold what is not Unicode".to_owned()))?;
+        let text = clients::config(client, &typed, &self.serving.project_file(&folder)?, &folder)?;
+        show::say(&format!("paste this into {}:", client.file()));
+        write!(std::io::stdout(), "{text}").map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+}

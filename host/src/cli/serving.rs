@@ -1,0 +1,314 @@
+//! What the commands that serve have in common: load the tools once, offer them, follow their changes, and end when
+//! somebody says so.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use tokio::runtime::Runtime;
+
+use crate::config::{self, Home, Trust};
+use crate::host::{EXPIRE_DEFAULT, Host, Layer, Layers, Terms};
+use crate::record::{ErrorClass, Refusal, RuleSource};
+use crate::server::{self, ApprovalSettings, Away, Offered, Offering, Offers, Recorder, Server};
+
+use super::ask::{self, Origin};
+use super::exit::{self, BadRequest, Exit};
+use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::target::{self, Target};
+use super::watching::Watched;
+use super::{hooks, show};
+
+/// Which tools a server offers, and with what.
+#[derive(Debug, Args)]
+pub(super) struct Serving {
+    /// A .wasm file, or the source folder of a tool, built when stale; with #NAME for one of its tools [default: the
+    /// tools of hotcell.toml]
+    #[arg(value_name = "TOOL")]
+    pub(super) tools: Vec<String>,
+    /// Append the record of every call to FILE, one JSON line each
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    #[command(flatten)]
+    grants: GrantOptions,
+    #[command(flatten)]
+    limits: LimitOptions,
+    #[command(flatten)]
+    policy: PolicyOptions,
+    #[command(flatten)]
+    approvals: ApprovalOptions,
+    /// Ask nobody through the client: answers come from `hotcell approvals` alone
+    #[arg(long, help_heading = "Approvals")]
+    no_elicitation: bool,
+    /// What becomes of a call that needs an approval where the client cannot ask its user: it waits for `hotcell
+    /// approvals`, or the client is told at once and calls again [default: wait]
+    #[arg(long, value_name = "WHAT", help_heading = "Approvals")]
+    approval_away: Option<AwayWord>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AwayWord {
+    Wait,
+    Return,
+}
+
+/// A server that is ready, or the exit code of why it is not; that was said on standard error.
+pub(super) enum Ready {
+    Server(Served),
+    Refused(Exit),
+}
+
+/// A server, and what it takes to follow changes on disk.
+pub(super) struct Served {
+    pub(super) server: Arc<Server>,
+    pub(super) serving: Arc<Serving>,
+    home: Home,
+    components: Components,
+    watched: Watched,
+}
+
+/// Which file each tool was found in: a change of the file counts, a change of its sources is nobody's wish yet.
+type Components = HashMap<PathBuf, PathBuf>;
+
+/// One tool to offer, as it was named.
+struct Named {
+    target: Target,
+    /// How it was written, for messages.
+    typed: String,
+    timeout: Option<Duration>,
+    /// Who names it.
+    source: RuleSource,
+}
+
+impl Serving {
+    /// Loads the tools. Every one of them must be there: a server that lacks half of its tools would surprise.
+    pub(super) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
+        let home = Home::find()?;
+        let mut components = Components::new();
+        let assembled = runtime.block_on(self.assemble(&home, &mut components))?;
+        let (offering, watched) = match assembled {
+            Ok(assembled) => assembled,
+            Err(refusal) => {
+                show::say(&format!("error: {}", refusal.message));
+                return Ok(Ready::Refused(exit::of_class(refusal.class)));
+            }
+        };
+        let recorder = self.record.as_deref().map(|file| Recorder::open(file, unwritable)).transpose()?;
+        let settings = server::Settings { recorder, announcer: Arc::new(ask::announce) };
+        let server = Server::new(settings, offering);
+        Ok(Ready::Server(Served { server, serving: Arc::new(self), home, components, watched }))
+    }
+
+    /// Reads the files that count now, and loads every tool that they or the command line name.
+    async fn assemble(
+        &self,
+        home: &Home,
+        components: &mut Components,
+    ) -> anyhow::Result<Result<(Offering, Watched), Refusal>> {
+        let settings = match options::settings(home, &self.grants, &self.limits, &self.policy)? {
+            Ok(settings) => settings,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Settings { grants, limits, policy, layers, expire } = settings;
+        let (named, approvals) =
+            match self.named(&layers).and_then(|named| Ok((named, self.approvals(&layers, expire)?))) {
+                Ok(read) => read,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+        let mut host = target::host(home, |host| {
+            host.pooled = true;
+            host.calls_at_once = crate::host::CALLS_AT_ONCE;
+            host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
+            host.network.extra_roots.clone_from(&self.grants.tls_ca);
+            host.approvals = true;
+        })?;
+        hooks::add(&mut host, home, &layers).await?;
+        let mut watched = Watched::new(home, &self.policy, layers.files());
+        let mut offered = Vec::new();
+        for tool in named {
+            match self.load(&host, home, &tool, components).await {
+                Ok((component, loaded)) => {
+                    watched.add(component);
+                    offered.extend(loaded);
+                }
+                Err(refusal) => {
+                    let message = format!("{}: {}", tool.typed, refusal.message);
+                    return Ok(Err(Refusal::new(refusal.class, refusal.code, message)));
+                }
+            }
+        }
+        let offers = Offers::new(offered);
+        let offering = Offering::new(Arc::new(host), offers, Arc::new(grants), Arc::new(policy), limits, approvals);
+        Ok(Ok((offering, watched)))
+    }
+
+    /// The option that names the project's file, where the tools come from it: a client starts this program elsewhere.
+    /// Only for a file that is trusted as it is, because naming it is trusting it.
+    pub(super) fn project_file(&self, folder: &Path) -> anyhow::Result<Vec<String>> {
+        if !self.tools.is_empty() || self.policy.named().is_some() || self.policy.reads_none() {
+            return Ok(Vec::new());
+        }
+        let Some(file) = config::project_file(folder) else { return Ok(Vec::new()) };
+        let file = file.canonicalize().with_context(|| format!("find {}", file.display()))?;
+        let bytes = config::bytes(&file)?.unwrap_or_default();
+        if Trust::at(Home::find()?.trusted()).of(&file, &bytes).is_none() {
+            let folder = file.parent().unwrap_or(&file).display();
+            let message =
+                format!("{} is not trusted: read it, then run `hotcell policy trust {folder}`", file.display());
+            return Err(BadRequest(message).into());
+        }
+        Ok(vec![format!("--config={}", file.display())])
+    }
+
+    /// The tools of the command line, else those of the files.
+    fn named(&self, layers: &Layers) -> Result<Vec<Named>, Refusal> {
+        let mut named: Vec<Named> = self
+            .tools
+            .iter()
+            .map(|typed| Named {
+                target: Target::parse(typed),
+                typed: typed.clone(),
+                timeout: None,
+                source: RuleSource::FlagSettings,
+            })
+            .collect();
+        if named.is_empty() {
+            for layer in layers.files() {
+                for entry in &layer.file.tools {
+                    named.push(of_entry(layer, entry)?);
+                }
+            }
+        }
+        if named.is_empty() {
+            let message =
+                "say which tools to offer: a .wasm file, the source folder of a tool, or [[tool]] in hotcell.toml";
+            return Err(Refusal::new(ErrorClass::SetupRequired, "no_tools", message));
+        }
+        Ok(named)
+    }
+
+    /// What the command line says of approvals goes before what the files say; asking nobody through the client is
+    /// careful, and counts whoever says it.
+    fn approvals(&self, layers: &Layers, expire: Option<Duration>) -> Result<ApprovalSettings, Refusal> {
+        let Terms { expire, .. } = self.approvals.terms(expire.or(Some(EXPIRE_DEFAULT)));
+        let sections = || layers.files().iter().map(|layer| &layer.file.approvals);
+        let silent = self.no_elicitation || sections().any(|section| section.elicitation == Some(false));
+        let mut away = None;
+        for layer in layers.files() {
+            if let Some(word) = &layer.file.approvals.away {
+                away = Some(AwayWord::from_str(word, false).map_err(|_| {
+                    unreadable(layer, &format!("[approvals] away = {word:?} is none of: wait, return"), word)
+                })?);
+            }
+        }
+        let away = match self.approval_away.or(away) {
+            Some(AwayWord::Return) => Away::Return,
+            Some(AwayWord::Wait) | None => Away::Wait,
+        };
+        Ok(ApprovalSettings { expire, session: self.approvals.session(), elicitation: !silent, away })
+    }
+
+    async fn load(
+        &self,
+        host: &Host,
+        home: &Home,
+        named: &Named,
+        components: &mut Components,
+    ) -> Result<(PathBuf, Vec<Offered>), Refusal> {
+        let component = match components.get(&named.target.path) {
+            Some(component) => component.clone(),
+            None => locate(named, home)?,
+        };
+        let tools = named.target.tools(&host.load_file(&component).await?)?;
+        components.insert(named.target.path.clone(), component.clone());
+        let origin = Origin::new(&component, &self.grants, &self.limits, &self.policy).words();
+        let offer = |tool| Offered { tool, wall: named.timeout, origin: origin.clone() };
+        Ok((component, tools.into_iter().map(offer).collect()))
+    }
+}
+
+impl Served {
+    /// Follows the files that the server was made of: when they change and make sense, they count from then on. When
+    /// they do not, that is said, and what was offered goes on.
+    pub(super) async fn follow(mut self) {
+        loop {
+            self.watched.changed().await;
+            match self.serving.assemble(&self.home, &mut self.components).await {
+                Ok(Ok((offering, watched))) => {
+                    self.watched = watched;
+                    self.server.replace(offering);
+                    show::say("the tools or their configuration changed: the new ones are offered from now on");
+                }
+                Ok(Err(refusal)) => kept(&format!("{} [{}]", refusal.message, refusal.code)),
+                Err(error) => kept(&format!("{error:#}")),
+            }
+        }
+    }
+}
+
+fn kept(why: &str) {
+    show::say(&format!("warning: what changed cannot be used, and what was offered before goes on: {why}"));
+}
+
+fn of_entry(layer: &Layer, entry: &config::ToolEntry) -> Result<Named, Refusal> {
+    let path = hooks::path(layer, Path::new(&entry.component));
+    let Some(path) = path.to_str() else {
+        return Err(unreadable(layer, "the path of a tool is not UTF-8", &entry.component));
+    };
+    let timeout = entry.timeout.as_deref().map(|text| {
+        config::duration(text)
+            .map_err(|error| unreadable(layer, &format!("[[tool]] timeout = {text:?}: {error}"), text))
+    });
+    let typed = entry.component.clone();
+    Ok(Named { target: Target::parse(path), typed, timeout: timeout.transpose()?, source: layer.source })
+}
+
+/// The component of a tool. A source folder is built where the user names it, and not where a project does: building
+/// runs the project's own code outside of any sandbox.
+fn locate(named: &Named, home: &Home) -> Result<PathBuf, Refusal> {
+    if named.source == RuleSource::ProjectSettings && named.target.path.is_dir() {
+        let path = named.target.path.display();
+        let message =
+            format!("a source folder is not built for a project; run `hotcell build {path}`, and name the .wasm");
+        return Err(Refusal::new(ErrorClass::SetupRequired, "not_built", message));
+    }
+    named.target.locate(home)
+}
+
+fn unreadable(layer: &Layer, why: &str, word: &str) -> Refusal {
+    let message = format!("the configuration cannot be read: {}: {why}", layer.file.place_of(word));
+    Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+}
+
+fn unwritable(error: &std::io::Error) {
+    show::say(&format!("warning: the records of calls cannot be written any more: {error}"));
+}
+
+/// An async runtime with a thread for each processor: calls run side by side.
+pub(super) fn runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")
+}
+
+/// Ends when somebody asks the program to end.
+pub(super) async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// Writes what is left of the records, and leaves the rest to the end of the process: taking the engine apart would only
+/// take time, and a guest's blocking read must not hold anybody up.
+pub(super) fn finish(runtime: Runtime, server: Arc<Server>) {
+    runtime.shutdown_background();
+    server.close();
+    std::mem::forget(server);
+}

@@ -1,0 +1,213 @@
+use rmcp::model::{Annotations, ContentBlock, EmbeddedResource, MetaObject, Resource, ResourceContents};
+use serde_json::{Map, Value};
+
+use crate::record::{Content, PersistedRef};
+
+use super::payload_link;
+
+/// The protocol's blocks for one block of a result. A block that its guest wrote badly becomes text, so that a client
+/// that checks what it reads does not drop the answer.
+pub(super) fn blocks(block: &Content) -> Vec<ContentBlock> {
+    if block.is_persisted() {
+        return persisted(block);
+    }
+    let fields = &block.fields;
+    let converted = match block.kind.as_str() {
+        "text" => text(fields, "text"),
+        "diff" => text(fields, "diff").or_else(|| text(fields, "text")),
+        "image" => media(fields).map(|(data, media_type)| ContentBlock::image(data, media_type)),
+        "audio" => media(fields).map(|(data, media_type)| ContentBlock::audio(data, media_type)),
+        "video" | "file" => file(&block.kind, fields),
+        "resource_link" => link(fields),
+        "embedded_resource" => embedded(fields),
+        _ => None,
+    };
+    let converted = converted.unwrap_or_else(|| ContentBlock::text(serde_json::to_string(block).unwrap_or_default()));
+    vec![with_asides(converted, fields)]
+}
+
+/// The preview, and where the rest can be read.
+fn persisted(block: &Content) -> Vec<ContentBlock> {
+    let preview = string(&block.fields, "preview").unwrap_or_default();
+    let reference = block.fields.get("persisted_ref").cloned();
+    let reference: Option<PersistedRef> = reference.and_then(|reference| serde_json::from_value(reference).ok());
+    let Some(reference) = reference else { return vec![ContentBlock::text(preview)] };
+    let of = string(&block.fields, "of").unwrap_or("output");
+    let note =
+        format!("{preview}\n[cut: {} bytes of {of} in all, in the resource {}]", reference.size_bytes, reference.uri);
+    vec![ContentBlock::text(note), ContentBlock::resource_link(payload_link(&reference))]
+}
+
+fn text(fields: &Map<String, Value>, field: &str) -> Option<ContentBlock> {
+    string(fields, field).map(ContentBlock::text)
+}
+
+fn media(fields: &Map<String, Value>) -> Option<(String, String)> {
+    let data = string(fields, "data").filter(|data| is_base64(data))?;
+    Some((data.to_owned(), media_type(fields)?.to_owned()))
+}
+
+fn file(kind: &str, fields: &Map<String, Value>) -> Option<ContentBlock> {
+    let Some(data) = string(fields, "data").filter(|data| is_base64(data)) else { return link(fields) };
+    let uri = string(fields, "uri").filter(|uri| is_uri(uri)).map(str::to_owned);
+    let uri = uri.unwrap_or_else(|| format!("hotcell:{kind}/{}", escaped(string(fields, "name").unwrap_or("unnamed"))));
+    let mime_type = media_type(fields).map(str::to_owned);
+    let contents = ResourceContents::BlobResourceContents { uri, mime_type, blob: data.to_owned(), meta: None };
+    Some(ContentBlock::Resource(EmbeddedResource::new(contents)))
+}
+
+fn link(fields: &Map<String, Value>) -> Option<ContentBlock> {
+    let uri = string(fields, "uri").filter(|uri| is_uri(uri))?;
+    let mut link = Resource::new(uri, string(fields, "name").unwrap_or(uri));
+    link.title = string(fields, "title").map(str::to_owned);
+    link.description = string(fields, "description").map(str::to_owned);
+    link.mime_type = media_type(fields).map(str::to_owned);
+    link.size = fields.get("size_bytes").or(fields.get("size")).and_then(Value::as_u64);
+    Some(ContentBlock::ResourceLink(link))
+}
+
+/// The resource may stand in the block itself, or in its field `resource`.
+fn embedded(fields: &Map<String, Value>) -> Option<ContentBlock> {
+    let fields = fields.get("resource").and_then(Value::as_object).unwrap_or(fields);
+    let uri = string(fields, "uri").filter(|uri| is_uri(uri))?.to_owned();
+    let mime_type = media_type(fields).map(str::to_owned);
+    let blob = string(fields, "data").or(string(fields, "blob")).filter(|data| is_base64(data));
+    let contents = match (string(fields, "text"), blob) {
+        (Some(text), _) => ResourceContents::TextResourceContents { uri, mime_type, text: text.to_owned(), meta: None },
+        (None, Some(blob)) => {
+            ResourceContents::BlobResourceContents { uri, mime_type, blob: blob.to_owned(), meta: None }
+        }
+        (None, None) => return None,
+    };
+    Some(ContentBlock::Resource(EmbeddedResource::new(contents)))
+}
+
+/// `annotations` and `_meta` of the block, where they are what the protocol means by them.
+fn with_asides(mut block: ContentBlock, fields: &Map<String, Value>) -> ContentBlock {
+    let annotations = || fields.get("annotations").and_then(|a| serde_json::from_value::<Annotations>(a.clone()).ok());
+    let meta = || fields.get("_meta").and_then(Value::as_object).cloned().map(MetaObject);
+    let (to_annotations, to_meta) = match &mut block {
+        ContentBlock::Text(text) => (&mut text.annotations, &mut text.meta),
+        ContentBlock::Image(image) => (&mut image.annotations, &mut image.meta),
+        ContentBlock::Audio(audio) => (&mut audio.annotations, &mut audio.meta),
+        ContentBlock::Resource(resource) => (&mut resource.annotations, &mut resource.meta),
+        ContentBlock::ResourceLink(link) => (&mut link.annotations, &mut link.meta),
+        _ => return block,
+    };
+    *to_annotations = annotations();
+    *to_meta = meta();
+    block
+}
+
+fn string<'a>(fields: &'a Map<String, Value>, field: &str) -> Option<&'a str> {
+    fields.get(field).and_then(Value::as_str)
+}
+
+fn media_type(fields: &Map<String, Value>) -> Option<&str> {
+    string(fields, "media_type").or(string(fields, "mimeType")).or(string(fields, "mime_type"))
+}
+
+fn is_base64(data: &str) -> bool {
+    let body = data.trim_end_matches('=');
+    data.len().is_multiple_of(4)
+        && data.len() - body.len() <= 2
+        && body.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
+}
+
+/// A scheme and nothing that no address can hold: clients that parse addresses would refuse the whole result.
+fn is_uri(uri: &str) -> bool {
+    let Some((scheme, rest)) = uri.split_once(':') else { return false };
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+        && !rest.is_empty()
+        && rest.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b))
+}
+
+fn escaped(name: &str) -> String {
+    name.bytes().fold(String::with_capacity(name.len()), |mut escaped, byte| {
+        match byte {
+            b if b.is_ascii_alphanumeric() || b"-._~".contains(&b) => escaped.push(char::from(b)),
+            b => escaped.push_str(&format!("%{b:02X}")),
+        }
+        escaped
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::blocks;
+    use crate::record::Content;
+
+    fn mapped(block: Value) -> Value {
+        let content: Content = serde_json::from_value(block).unwrap();
+        let blocks = serde_json::to_value(blocks(&content)).unwrap();
+        if blocks.as_array().unwrap().len() == 1 { blocks[0].clone() } else { blocks }
+    }
+
+    #[test]
+    fn every_block_type_has_its_words_in_the_protocol() {
+        let text =
+            json!({ "type": "text", "text": "t", "annotations": { "audience": ["user"] }, "_meta": { "x/y": 1 } });
+        assert_eq!(mapped(text.clone()), text);
+        assert_eq!(
+            mapped(json!({ "type": "image", "data": "AAAA", "media_type": "image/png" })),
+            json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" })
+        );
+        assert_eq!(
+            mapped(json!({ "type": "audio", "data": "AAAA", "media_type": "audio/wav" })),
+            json!({ "type": "audio", "data": "AAAA", "mimeType": "audio/wav" })
+        );
+        assert_eq!(
+            mapped(json!({ "type": "diff", "path": "a", "diff": "-a" })),
+            json!({ "type": "text", "text": "-a" })
+        );
+        assert_eq!(
+            mapped(json!({ "type": "file", "name": "a b", "data": "AAAA", "media_type": "text/plain" })),
+            json!({ "type": "resource", "resource": { "uri": "hotcell:file/a%20b", "mimeType": "text/plain", "blob": "AAAA" } })
+        );
+        assert_eq!(
+            mapped(json!({ "type": "resource_link", "uri": "https://example.com/a", "name": "a" })),
+            json!({ "type": "resource_link", "uri": "https://example.com/a", "name": "a" })
+        );
+        let memo =
+            json!({ "type": "resource", "resource": { "uri": "memo:1", "mimeType": "text/plain", "text": "m" } });
+        let inner = json!({ "uri": "memo:1", "media_type": "text/plain", "text": "m" });
+        assert_eq!(mapped(json!({ "type": "embedded_resource", "resource": inner })), memo);
+        let flat = json!({ "type": "embedded_resource", "uri": "memo:1", "media_type": "text/plain", "text": "m" });
+        assert_eq!(mapped(flat), memo);
+    }
+
+    #[test]
+    fn what_a_client_could_not_read_is_text() {
+        for bad in [
+            json!({ "type": "image", "data": "not base64!", "media_type": "image/png" }),
+            json!({ "type": "image", "data": "AAAA" }),
+            json!({ "type": "resource_link", "uri": "no address", "name": "a" }),
+            json!({ "type": "embedded_resource", "uri": "memo:1" }),
+            json!({ "type": "text" }),
+        ] {
+            let mapped = mapped(bad.clone());
+            assert_eq!(mapped["type"], "text");
+            let text: Value = serde_json::from_str(mapped["text"].as_str().unwrap()).unwrap();
+            assert_eq!(text, bad);
+        }
+    }
+
+    #[test]
+    fn what_was_moved_away_is_a_preview_and_a_link() {
+        let reference = json!({
+            "uri": "hotcell:payload/sha256:00", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 9,
+        });
+        let block =
+            json!({ "type": "persisted_output_ref", "of": "text", "preview": "pre", "persisted_ref": reference });
+        let mapped = mapped(block);
+        assert!(mapped[0]["text"].as_str().unwrap().starts_with("pre\n[cut: 9 bytes"));
+        assert_eq!(
+            (&mapped[1]["type"], &mapped[1]["uri"]),
+            (&json!("resource_link"), &json!("hotcell:payload/sha256:00"))
+        );
+        assert_eq!((&mapped[1]["size"], &mapped[1]["mimeType"]), (&json!(9), &json!("text/plain")));
+    }
+}

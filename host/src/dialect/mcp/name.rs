@@ -1,0 +1,74 @@
+use std::collections::{HashMap, HashSet};
+
+use crate::record::{ToolDeclaration, digest};
+
+/// Characters of a name: what clients and the models behind them accept.
+const NAME_CHARS_MAX: usize = 64;
+
+/// The names by which `tools` are known in one server, in their order: the bare name where it is the only one, else
+/// `namespace__name`, and never the same one twice. Whoever gets such a name back looks it up; it is never taken apart.
+pub fn exported(tools: &[&ToolDeclaration]) -> Vec<String> {
+    let mut bearers: HashMap<&str, usize> = HashMap::new();
+    for tool in tools {
+        *bearers.entry(&tool.name).or_default() += 1;
+    }
+    let is_single = |tool: &ToolDeclaration| bearers.get(tool.name.as_str()) == Some(&1);
+    // Bare names first: a tool cannot lose its own to another one's qualified name.
+    let mut taken: HashSet<String> =
+        tools.iter().filter(|tool| is_single(tool)).map(|tool| tool.name.clone()).collect();
+    let mut name = |tool: &&ToolDeclaration| {
+        if is_single(tool) {
+            return tool.name.clone();
+        }
+        let qualified = format!("{}__{}", tool.namespace.replace('.', "__"), tool.name);
+        let name = match qualified.len() <= NAME_CHARS_MAX && !taken.contains(&qualified) {
+            true => qualified,
+            false => distinct(&qualified, &tool.qualified_name()),
+        };
+        taken.insert(name.clone());
+        name
+    };
+    tools.iter().map(&mut name).collect()
+}
+
+/// `name`, cut where it is too long, with what tells it from others.
+fn distinct(name: &str, identity: &str) -> String {
+    let digest = digest(identity.as_bytes());
+    let mark: String = digest.chars().skip("sha256:".len()).take(6).collect();
+    let start: String = name.chars().take(NAME_CHARS_MAX - 7).collect();
+    format!("{start}_{mark}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exported;
+    use crate::record::ToolDeclaration;
+
+    fn declared(namespace: &str, name: &str) -> ToolDeclaration {
+        serde_json::from_value(serde_json::json!({
+            "schema_version": "0.2.0", "namespace": namespace, "name": name, "description": "d",
+            "lifecycle": "available", "tool_kind": "function",
+        }))
+        .unwrap()
+    }
+
+    fn names(tools: &[(&str, &str)]) -> Vec<String> {
+        let tools: Vec<ToolDeclaration> = tools.iter().map(|(namespace, name)| declared(namespace, name)).collect();
+        exported(&tools.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_name_is_qualified_only_where_it_collides() {
+        assert_eq!(names(&[("a", "read"), ("b.c", "write"), ("b.c", "read")]), ["a__read", "write", "b__c__read"]);
+    }
+
+    #[test]
+    fn no_two_tools_share_a_name_and_none_is_too_long() {
+        let long = "n".repeat(60);
+        let names = names(&[("a", "b"), ("c", "b"), ("x", "a__b"), ("first", &long), ("second", &long)]);
+        assert_eq!(names[2], "a__b");
+        assert!(names[0].starts_with("a__b_") && names.iter().all(|name| name.len() <= 64), "{names:?}");
+        let distinct: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len());
+    }
+}

@@ -1,0 +1,124 @@
+#![allow(deprecated, reason = "log messages are on their way out of the protocol, and both revisions still have them")]
+
+use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken};
+use serde_json::{Value, json};
+
+/// How serious a log message is: the protocol's eight words, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+/// A level of the protocol as one that can be compared.
+pub fn log_level(level: LoggingLevel) -> Level {
+    match level {
+        LoggingLevel::Debug => Level::Debug,
+        LoggingLevel::Info => Level::Info,
+        LoggingLevel::Notice => Level::Notice,
+        LoggingLevel::Warning => Level::Warning,
+        LoggingLevel::Error => Level::Error,
+        LoggingLevel::Critical => Level::Critical,
+        LoggingLevel::Alert => Level::Alert,
+        LoggingLevel::Emergency => Level::Emergency,
+    }
+}
+
+/// A `tool.invocation.logged` event's data as a log message, if it is at least as serious as `least`.
+pub fn log(logger: &str, data: &Value, least: Level) -> Option<LoggingMessageNotificationParam> {
+    let (level, word) = match data.get("level").and_then(Value::as_str) {
+        Some("trace" | "debug") => (Level::Debug, LoggingLevel::Debug),
+        Some("warn") => (Level::Warning, LoggingLevel::Warning),
+        Some("error") => (Level::Error, LoggingLevel::Error),
+        _ => (Level::Info, LoggingLevel::Info),
+    };
+    if level < least {
+        return None;
+    }
+    let message = data.get("message").cloned().unwrap_or_default();
+    let said = match data.get("fields").filter(|fields| !fields.is_null()) {
+        None => message,
+        Some(fields) => json!({ "message": message, "fields": fields }),
+    };
+    let mut param = LoggingMessageNotificationParam::new(word, said);
+    param.logger = Some(logger.to_owned());
+    Some(param)
+}
+
+/// The progress of one call in numbers that only grow, as the protocol demands: percent where the tool counts in percent,
+/// else how often it said something.
+#[derive(Debug)]
+pub struct Steps {
+    token: ProgressToken,
+    last: Option<f64>,
+    in_percent: bool,
+}
+
+impl Steps {
+    pub fn new(token: ProgressToken) -> Self {
+        Self { token, last: None, in_percent: false }
+    }
+
+    /// The notification for a progress event's data.
+    pub fn next(&mut self, data: &Value) -> ProgressNotificationParam {
+        let field = |name: &str| data.get("progress").and_then(|progress| progress.get(name));
+        let percent = field("percent").and_then(Value::as_f64);
+        self.in_percent = if self.last.is_none() { percent.is_some() } else { self.in_percent };
+        let now = match self.in_percent {
+            true => percent.unwrap_or_default(),
+            false => self.last.map_or(1.0, |last| last + 1.0),
+        };
+        // The smallest step on, where the tool stood still or went back.
+        let progress = self.last.map_or(now, |last| if now > last { now } else { last.next_up() });
+        self.last = Some(progress);
+        let mut param = ProgressNotificationParam::new(self.token.clone(), progress);
+        param.total = self.in_percent.then_some(100.0);
+        param.message = field("message").or(field("current_step")).and_then(Value::as_str).map(str::to_owned);
+        param
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{NumberOrString, ProgressToken};
+    use serde_json::{Value, json};
+
+    use super::{Level, Steps, log};
+
+    fn steps() -> Steps {
+        Steps::new(ProgressToken(NumberOrString::Number(7)))
+    }
+
+    #[test]
+    fn progress_only_grows() {
+        let mut percent = steps();
+        let said: Vec<f64> = [json!(0.0), json!(50.0), json!(50.0), json!(20.0), Value::Null, json!(100.0)]
+            .into_iter()
+            .map(|percent| json!({ "progress": { "percent": percent } }))
+            .map(|data| percent.next(&data).progress)
+            .collect();
+        assert!(said.windows(2).all(|pair| pair[1] > pair[0]), "{said:?}");
+        assert_eq!((said[0], said[1], said[5]), (0.0, 50.0, 100.0));
+        let mut counted = steps();
+        let first = counted.next(&json!({ "progress": { "message": "m" } }));
+        assert_eq!((first.progress, first.total, first.message.as_deref()), (1.0, None, Some("m")));
+        assert!((counted.next(&json!({ "progress": { "percent": 1.0 } })).progress - 2.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn a_log_message_is_sent_from_its_level_on() {
+        let data = json!({ "level": "warn", "message": "m", "fields": null });
+        let sent = log("t", &data, Level::Info).unwrap();
+        assert_eq!(serde_json::to_value(&sent).unwrap(), json!({ "level": "warning", "logger": "t", "data": "m" }));
+        assert!(log("t", &data, Level::Error).is_none());
+        let fields = json!({ "level": "trace", "message": "m", "fields": { "a": 1 } });
+        assert_eq!(log("t", &fields, Level::Debug).unwrap().data, json!({ "message": "m", "fields": { "a": 1 } }));
+    }
+}

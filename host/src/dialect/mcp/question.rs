@@ -1,0 +1,177 @@
+use std::collections::BTreeMap;
+
+use rmcp::model::{
+    CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult, InputResponses, MetaObject,
+    PrimitiveSchemaDefinition, StringSchema,
+};
+use serde_json::{Value, json};
+
+const RUN: &str = "run once";
+const RUN_ALWAYS: &str = "run, and do not ask again this session";
+const REFUSE: &str = "do not run";
+
+/// The name of the one question that a call waits for.
+const QUESTION: &str = "approval";
+
+/// Arguments that are longer are not offered for a change: no form would show them.
+const EDIT_CHARS_MAX: usize = 16_000;
+
+/// What a client's user says of a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    pub approved: bool,
+    pub always: bool,
+    /// JSON text of the arguments that should run instead.
+    pub edit: Option<String>,
+    pub note: Option<String>,
+}
+
+impl Said {
+    /// A no, and why.
+    pub fn refused(note: String) -> Self {
+        Self { note: Some(note), ..Self::default() }
+    }
+}
+
+/// The question whether a call may run, as a form: what to do, the arguments, and a note.
+pub fn question(text: &str, arguments: &str, can_remember: bool) -> ElicitRequestParams {
+    let mut choices = vec![RUN.to_owned(), REFUSE.to_owned()];
+    if can_remember {
+        choices.insert(1, RUN_ALWAYS.to_owned());
+    }
+    let decision = EnumSchema::builder(choices).untitled().title("Decision").build();
+    let mut fields = BTreeMap::from([
+        ("decision".to_owned(), PrimitiveSchemaDefinition::Enum(decision)),
+        (
+            "note".to_owned(),
+            PrimitiveSchemaDefinition::String(
+                StringSchema::new().title("Note").description("What the caller should know").max_length(1_000),
+            ),
+        ),
+    ]);
+    if arguments.chars().count() <= EDIT_CHARS_MAX {
+        let field = StringSchema::new()
+            .title("Arguments")
+            .description("Run with these arguments, as JSON; leave them as they are to run what was asked")
+            .with_default(arguments);
+        fields.insert("arguments".to_owned(), PrimitiveSchemaDefinition::String(field));
+    }
+    ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: text.to_owned(),
+        requested_schema: ElicitationSchema::new(fields).with_required(vec!["decision".to_owned()]),
+    }
+}
+
+/// What the client's user answered. Whatever is not clearly a yes is a no.
+pub fn said(result: &ElicitResult) -> Said {
+    let field = |name: &str| {
+        let text = result.content.as_ref()?.get(name)?.as_str()?;
+        (!text.trim().is_empty()).then(|| text.to_owned())
+    };
+    let note = field("note");
+    match (&result.action, field("decision").as_deref()) {
+        (ElicitationAction::Accept, Some(RUN)) => {
+            Said { approved: true, always: false, edit: field("arguments"), note }
+        }
+        (ElicitationAction::Accept, Some(RUN_ALWAYS)) => {
+            Said { approved: true, always: true, edit: field("arguments"), note }
+        }
+        (ElicitationAction::Cancel, _) => Said::refused("the question was closed without an answer".to_owned()),
+        _ => Said { note, ..Said::default() },
+    }
+}
+
+/// The answer to a call that waits for its client's user (2026-07-28). `state` is what the client calls again with.
+pub fn input_required(question: ElicitRequestParams, state: &str, meta: MetaObject) -> InputRequiredResult {
+    let request = InputRequest::Elicitation(ElicitRequest::new(question));
+    let requests = BTreeMap::from([(QUESTION.to_owned(), request)]);
+    InputRequiredResult::new(Some(requests), Some(state.to_owned())).with_meta(meta)
+}
+
+/// What the client's user answered, among the `responses` of a call that was made again; nothing where they did not.
+pub fn response(responses: Option<&InputResponses>) -> Option<Said> {
+    let response = responses?.get(QUESTION)?;
+    let result: Option<ElicitResult> = serde_json::from_value(response.clone()).ok();
+    Some(
+        result
+            .map_or_else(|| Said::refused("the client's answer could not be read".to_owned()), |result| said(&result)),
+    )
+}
+
+/// The answer to a call that waits for whoever runs the server.
+pub fn approval_pending(id: &str, expires_at: &str, meta: MetaObject) -> CallToolResult {
+    let text = format!(
+        "nothing ran yet: a person has to approve this call. Whoever runs the server can, until {expires_at}: \
+         hotcell approvals approve {id}, or hotcell approvals deny {id}. Then make the same call again to get its result."
+    );
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+    result.meta = Some(meta);
+    result
+}
+
+/// What an answer says of a call that waits for an approval.
+pub fn approval_meta(invocation_id: &impl serde::Serialize, expires_at: &impl serde::Serialize) -> MetaObject {
+    let facts: Value = json!({ "invocation_id": invocation_id, "state": "pending", "expires_at": expires_at });
+    let mut meta = MetaObject::default();
+    meta.0.insert("hotcell/approval".to_owned(), facts);
+    meta
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{ElicitResult, InputResponses};
+    use serde_json::{Value, json};
+
+    use super::{Said, question, response, said};
+
+    fn of(answer: Value) -> Said {
+        said(&serde_json::from_value::<ElicitResult>(answer).unwrap())
+    }
+
+    #[test]
+    fn a_form_asks_for_a_decision_and_offers_the_arguments() {
+        let form = serde_json::to_value(question("May this run?", "{\"a\":1}", false)).unwrap();
+        let schema = &form["requestedSchema"];
+        assert_eq!((form["message"].as_str(), form["mode"].as_str()), (Some("May this run?"), Some("form")));
+        assert_eq!(schema["properties"]["decision"]["enum"], json!(["run once", "do not run"]));
+        assert_eq!(schema["properties"]["arguments"]["default"], "{\"a\":1}");
+        assert_eq!(schema["required"], json!(["decision"]));
+        let long = serde_json::to_value(question("", &"x".repeat(20_000), true)).unwrap();
+        assert!(long["requestedSchema"]["properties"].get("arguments").is_none());
+        assert_eq!(long["requestedSchema"]["properties"]["decision"]["enum"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn only_a_clear_yes_is_a_yes() {
+        let yes =
+            of(json!({ "action": "accept", "content": { "decision": "run once", "arguments": "{}", "note": " " } }));
+        assert_eq!(yes, Said { approved: true, always: false, edit: Some("{}".to_owned()), note: None });
+        assert!(
+            of(json!({ "action": "accept", "content": { "decision": "run, and do not ask again this session" } }))
+                .always
+        );
+        for no in [
+            json!({ "action": "accept" }),
+            json!({ "action": "accept", "content": {} }),
+            json!({ "action": "accept", "content": { "decision": "do not run" } }),
+            json!({ "action": "accept", "content": { "decision": true } }),
+            json!({ "action": "accept", "content": { "approve": true } }),
+            json!({ "action": "decline", "content": { "decision": "run once" } }),
+            json!({ "action": "cancel", "content": { "decision": "run once" } }),
+        ] {
+            assert!(!of(no.clone()).approved, "{no}");
+        }
+    }
+
+    #[test]
+    fn a_response_is_that_to_the_question() {
+        let yes = json!({ "action": "accept", "content": { "decision": "run once" } });
+        let responses = |name: &str, value: &Value| InputResponses::from([(name.to_owned(), value.clone())]);
+        assert!(response(Some(&responses("approval", &yes))).unwrap().approved);
+        assert_eq!(response(Some(&responses("another", &yes))), None);
+        assert_eq!(response(None), None);
+        assert!(!response(Some(&responses("approval", &json!(7)))).unwrap().approved);
+    }
+}

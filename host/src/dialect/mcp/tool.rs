@@ -1,0 +1,164 @@
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+
+use crate::record::{AccessKind, Lifecycle, PermissionProfile, ToolDeclaration, ToolInterface, WriteEffect};
+
+use super::visible;
+
+/// What the description of a tool is made of. The schemas are those that a model may see.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// The name in this server.
+    pub name: &'a str,
+    pub declaration: &'a ToolDeclaration,
+    pub interface: Option<&'a ToolInterface>,
+    pub permission: &'a PermissionProfile,
+    pub input_schema: &'a Value,
+    pub output_schema: Option<&'a Value>,
+    /// `sha256:<hex>` of the component.
+    pub component: &'a str,
+}
+
+/// Whether a tool stands in `tools/list`: drafts, deferred, disabled and retired tools do not.
+pub fn is_listed(declaration: &ToolDeclaration) -> bool {
+    matches!(declaration.lifecycle, Lifecycle::Available | Lifecycle::Deprecated)
+}
+
+/// The tool as a client sees it (requirements 3.1).
+pub fn tool(listed: Listed<'_>) -> Tool {
+    let declaration = listed.declaration;
+    let mut description = visible(&declaration.description);
+    if declaration.lifecycle == Lifecycle::Deprecated {
+        description.push_str("\n\n(deprecated)");
+    }
+    let mut tool = Tool::new(listed.name.to_owned(), description, Arc::new(input_schema(listed.input_schema)));
+    tool.title = declaration.title.as_deref().map(visible);
+    // Clients of 2025-11-25 refuse a whole list for one output schema that does not describe an object.
+    tool.output_schema =
+        listed.output_schema.and_then(Value::as_object).filter(|schema| is_object(schema)).cloned().map(Arc::new);
+    tool.annotations = Some(annotations(&listed));
+    tool.meta = Some(meta(&listed));
+    tool
+}
+
+/// The protocol demands `type: object`; what the host accepts is an object anyway.
+fn input_schema(schema: &Value) -> JsonObject {
+    let mut schema = schema.as_object().cloned().unwrap_or_default();
+    if !is_object(&schema) {
+        schema.insert("type".to_owned(), "object".into());
+    }
+    schema
+}
+
+fn is_object(schema: &JsonObject) -> bool {
+    schema.get("type").is_some_and(|kind| kind == "object")
+}
+
+/// Hints from effective facts: what the sandbox keeps a tool from doing is certain, what a tool says of itself can only
+/// make it look more dangerous. Whether a call can be repeated nobody but the tool knows: no hint.
+fn annotations(listed: &Listed<'_>) -> ToolAnnotations {
+    let claim = |fact: Option<&Value>| fact.and_then(Value::as_bool);
+    let interface = listed.interface;
+    let reaches_out =
+        reaches_out(listed.permission) || claim(interface.and_then(|i| i.is_open_world.as_ref())) == Some(true);
+    let changes = changes(listed.permission) || claim(interface.and_then(|i| i.is_destructive.as_ref())) == Some(true);
+    let read_only = !changes && claim(interface.and_then(|i| i.is_read_only.as_ref())) != Some(false);
+    let mut annotations = ToolAnnotations::new().read_only(read_only).open_world(reaches_out);
+    if !read_only {
+        annotations = annotations.destructive(changes);
+    }
+    annotations.title = listed.declaration.title.as_deref().map(visible);
+    annotations
+}
+
+fn reaches_out(profile: &PermissionProfile) -> bool {
+    let outward = [AccessKind::Network, AccessKind::Browser, AccessKind::ExternalSend, AccessKind::Payment];
+    outward.iter().any(|kind| profile.wants(kind))
+}
+
+/// Whether a call may leave a trace, here or elsewhere: a request can change what it reaches, unless the profile rules
+/// remote mutation out.
+fn changes(profile: &PermissionProfile) -> bool {
+    let harmless = profile.write_effects.iter().all(|effect| *effect == WriteEffect::None);
+    let only_reads_out = harmless && !profile.write_effects.is_empty();
+    let acts = [AccessKind::ExternalSend, AccessKind::Payment, AccessKind::CodeExecution];
+    profile.wants_file_write()
+        || acts.iter().any(|kind| profile.wants(kind))
+        || (reaches_out(profile) && !only_reads_out)
+}
+
+fn meta(listed: &Listed<'_>) -> MetaObject {
+    let declaration = listed.declaration;
+    let facts = json!({
+        "tool_id": declaration.tool_id,
+        "namespace": declaration.namespace,
+        "aliases": declaration.aliases,
+        "tool_kind": declaration.tool_kind,
+        "component": listed.component,
+    });
+    MetaObject(JsonObject::from_iter([("hotcell/tool".to_owned(), facts)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Listed, tool};
+    use crate::record::{PermissionProfile, ToolDeclaration, ToolInterface};
+
+    fn described(declaration: Value, interface: Value, permission: Value, output: Option<Value>) -> Value {
+        let mut whole = json!({
+            "schema_version": "0.2.0", "tool_id": "a.b", "namespace": "a", "name": "b", "title": "B",
+            "description": "does b", "lifecycle": "available", "tool_kind": "function",
+        });
+        whole.as_object_mut().unwrap().extend(declaration.as_object().unwrap().clone());
+        let declaration: ToolDeclaration = serde_json::from_value(whole).unwrap();
+        let mut facts = json!({ "schema_version": "0.2.0", "interface_id": "i", "tool_id": "a.b" });
+        facts.as_object_mut().unwrap().extend(interface.as_object().unwrap().clone());
+        let interface: ToolInterface = serde_json::from_value(facts).unwrap();
+        let mut profile = json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
+        profile.as_object_mut().unwrap().extend(permission.as_object().unwrap().clone());
+        let permission: PermissionProfile = serde_json::from_value(profile).unwrap();
+        let described = tool(Listed {
+            name: "b",
+            declaration: &declaration,
+            interface: Some(&interface),
+            permission: &permission,
+            input_schema: &json!({ "properties": { "x": {} } }),
+            output_schema: output.as_ref(),
+            component: "sha256:00",
+        });
+        serde_json::to_value(described).unwrap()
+    }
+
+    #[test]
+    fn a_tool_has_its_names_schemas_and_identity() {
+        let output = json!({ "type": "object", "properties": { "n": {} } });
+        let tool = described(json!({}), json!({}), json!({}), Some(output.clone()));
+        assert_eq!((tool["name"].as_str(), tool["title"].as_str()), (Some("b"), Some("B")));
+        assert_eq!(tool["inputSchema"], json!({ "properties": { "x": {} }, "type": "object" }));
+        assert_eq!(tool["outputSchema"], output);
+        assert_eq!(tool["_meta"]["hotcell/tool"]["tool_id"], "a.b");
+        let list = described(json!({}), json!({}), json!({}), Some(json!({ "type": "array" })));
+        assert!(list.get("outputSchema").is_none());
+        let old = described(json!({ "lifecycle": "deprecated" }), json!({}), json!({}), None);
+        assert!(old["description"].as_str().unwrap().ends_with("(deprecated)"));
+    }
+
+    #[test]
+    fn hints_follow_what_a_tool_can_do_and_claims_only_add_to_it() {
+        let harmless = described(json!({}), json!({}), json!({ "write_effects": ["none"] }), None);
+        assert_eq!(harmless["annotations"], json!({ "title": "B", "readOnlyHint": true, "openWorldHint": false }));
+        let claims = json!({ "is_read_only": true, "is_destructive": false, "is_open_world": false });
+        let writes = json!({ "access_kinds": ["file_write"], "write_effects": ["local_persistent"] });
+        let liar = described(json!({}), claims.clone(), writes, None)["annotations"].clone();
+        assert_eq!((&liar["readOnlyHint"], &liar["destructiveHint"]), (&json!(false), &json!(true)));
+        let sends = described(json!({}), claims, json!({ "access_kinds": ["network"] }), None)["annotations"].clone();
+        assert_eq!((&sends["readOnlyHint"], &sends["openWorldHint"]), (&json!(false), &json!(true)));
+        let warns = json!({ "is_destructive": true, "is_open_world": true });
+        let careful = described(json!({}), warns, json!({}), None)["annotations"].clone();
+        assert_eq!((&careful["destructiveHint"], &careful["openWorldHint"]), (&json!(true), &json!(true)));
+    }
+}

@@ -1,0 +1,304 @@
+//! One `tools/call`: from the request to a terminal record, with whoever may stop it or is asked about it on the way.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::{NumberOrString, ProtocolVersion, RequestId};
+use rmcp::service::RequestContext;
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::host::{Approver, Cancellation, Limits, Request, Session, Terms};
+use crate::record::{AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, Refusal};
+
+use super::asking::{Announcing, Ask, Way, elicit, messenger};
+use super::notices::{Spoken, Wanted};
+use super::offer::Offer;
+use super::{Offering, Server};
+
+/// A wish of the request itself: milliseconds after which it stops. It can only shorten what the server allows.
+const TIMEOUT_KEY: &str = "hotcell/timeout_ms";
+
+/// Who calls, and whose going away ends the call.
+pub(super) struct Caller {
+    pub(super) actor: Option<Arc<str>>,
+    /// Names the client's session, where it has one.
+    pub(super) session: Option<Arc<str>>,
+    /// Ended when the connection that waits for the answer is gone.
+    pub(super) gone: Option<CancellationToken>,
+}
+
+/// A request that somebody waits for.
+pub(super) struct Seen<'a> {
+    /// How somebody is asked, if that has to be.
+    pub(super) way: Way,
+    pub(super) wanted: Wanted,
+    pub(super) caller: Caller,
+    pub(super) context: &'a RequestContext<RoleServer>,
+}
+
+/// A call as it came in.
+pub(super) struct Incoming<'a> {
+    pub(super) name: &'a str,
+    pub(super) input: Input,
+    /// The tool, or why there is none to call.
+    pub(super) offer: Result<&'a Offer, Refusal>,
+    pub(super) seen: &'a Seen<'a>,
+}
+
+/// A call on its way to its record, which is kept when it is there.
+pub(super) struct Running {
+    /// What it began with.
+    offering: Arc<Offering>,
+    done: Done,
+    cancellation: Cancellation,
+    /// What the call asks, if its client is to be asked.
+    questions: Option<mpsc::Receiver<Ask>>,
+    /// What the tool says, if its client wants to hear it.
+    spoken: Option<Spoken>,
+}
+
+enum Done {
+    /// Goes on while its request is seen to.
+    Here(Pin<Box<dyn Future<Output = CallRecord> + Send>>),
+    /// Goes on by itself.
+    Apart(JoinHandle<CallRecord>),
+}
+
+/// How far a call came.
+pub(super) enum Step {
+    Done(Box<CallRecord>),
+    /// Somebody has to be asked, and the client comes back with the answer.
+    Asks(Ask),
+}
+
+impl Server {
+    /// Begins a call. It goes on when it is attended to.
+    pub(super) fn begin(self: &Arc<Self>, offering: &Arc<Offering>, incoming: Incoming<'_>) -> Running {
+        let Incoming { name, input, offer, seen } = incoming;
+        let place = Arc::clone(&self.calls).try_acquire_owned();
+        let mut request = request(offering, name, input, seen);
+        let (mut spoken, mut questions) = (None, None);
+        match (offer, &place) {
+            (Err(refusal), _) => request.unavailable = Some(refusal),
+            (Ok(_), Err(_)) => request.unavailable = Some(too_many()),
+            (Ok(offer), Ok(_)) => {
+                request.tool.clone_from(&offer.qualified_name);
+                request.limits.wall = offer.wall.map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
+                request.approval.origin.clone_from(&offer.origin);
+                let (approver, asks) = self.approver(offering, seen);
+                request.approval.approver = Some(approver);
+                questions = asks;
+                if offer.speaks && seen.wanted.anything() {
+                    let (listener, said) = seen.wanted.listen(offer.name.clone());
+                    request.listener = Some(listener);
+                    spoken = Some(said);
+                }
+            }
+        }
+        let cancellation = request.cancellation.clone();
+        let done = Done::Here(Box::pin(Arc::clone(self).run(Arc::clone(offering), request, place.ok())));
+        Running { offering: Arc::clone(offering), done, cancellation, questions, spoken }
+    }
+
+    /// Calls, keeps the record, and asks the call to stop when the server stops.
+    async fn run(
+        self: Arc<Self>,
+        offering: Arc<Offering>,
+        request: Request,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> CallRecord {
+        let cancellation = request.cancellation.clone();
+        let record = {
+            let mut call = std::pin::pin!(offering.host.call(request));
+            tokio::select! {
+                biased;
+                record = &mut call => record,
+                () = self.stop.cancelled() => {
+                    cancellation.cancel(AbortReason::RuntimeShutdown);
+                    call.await
+                }
+            }
+        };
+        if let Some(recorder) = &self.settings.recorder {
+            recorder.keep(record.clone()).await;
+        }
+        drop(place);
+        record
+    }
+
+    fn approver(&self, offering: &Offering, seen: &Seen<'_>) -> (Arc<dyn Approver>, Option<mpsc::Receiver<Ask>>) {
+        let outdated = offering.outdated();
+        match seen.way {
+            Way::Wait => (Arc::new(Announcing { announcer: Arc::clone(&self.settings.announcer), outdated }), None),
+            Way::Elicitation | Way::InputRequired | Way::Return => {
+                let (approver, questions) = messenger(seen.caller.actor.as_deref().unwrap_or("the client"), outdated);
+                (approver, Some(questions))
+            }
+        }
+    }
+}
+
+impl Running {
+    /// Sees to a call until it has its record, or its client has to come back. The client hears of progress and logs
+    /// before this returns; when it cancels the request or goes away, the call is asked to stop.
+    pub(super) async fn attend(&mut self, seen: &Seen<'_>) -> Result<Step, Refusal> {
+        let Self { done, cancellation, questions, spoken, .. } = self;
+        let step = progress(done, cancellation, questions, seen);
+        let Some(spoken) = spoken else { return step.await };
+        let mut step = std::pin::pin!(step);
+        let mut pass_on = std::pin::pin!(spoken.pass_on(&seen.wanted, &seen.context.peer));
+        let step = tokio::select! {
+            biased;
+            step = &mut step => step?,
+            () = &mut pass_on => return step.await,
+        };
+        if matches!(step, Step::Done(_)) {
+            // The listener went with the call, and what waits to be passed on comes to its end.
+            pass_on.await;
+        }
+        Ok(step)
+    }
+
+    /// Lets the call go on by itself, while nobody sees to it.
+    pub(super) fn leave(mut self) -> Self {
+        if let Done::Here(call) = self.done {
+            self.done = Done::Apart(tokio::spawn(call));
+        }
+        self
+    }
+
+    /// Whether a call that was left has its record.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(&self.done, Done::Apart(call) if call.is_finished())
+    }
+
+    /// What it began with.
+    pub(super) fn offering(&self) -> &Offering {
+        &self.offering
+    }
+}
+
+impl Done {
+    async fn record(&mut self) -> Result<CallRecord, Refusal> {
+        match self {
+            Self::Here(call) => Ok(call.await),
+            Self::Apart(call) => call.await.map_err(|error| Refusal::host_fault(format!("the call was lost: {error}"))),
+        }
+    }
+}
+
+async fn progress(
+    done: &mut Done,
+    cancellation: &Cancellation,
+    questions: &mut Option<mpsc::Receiver<Ask>>,
+    seen: &Seen<'_>,
+) -> Result<Step, Refusal> {
+    let mut asked: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
+    let mut stopping = false;
+    loop {
+        let stop = async {
+            tokio::select! {
+                () = seen.context.ct.cancelled() => {}
+                () = ended(seen.caller.gone.as_ref()) => {}
+            }
+        };
+        tokio::select! {
+            biased;
+            record = done.record() => return record.map(|record| Step::Done(Box::new(record))),
+            () = stop, if !stopping => {
+                stopping = true;
+                cancellation.cancel(AbortReason::UserInterruption);
+            }
+            Some(ask) = next(questions) => match seen.way {
+                // In this task: the client is told for which of its requests it is asked.
+                Way::Elicitation => asked = Some(Box::pin(elicit(ask, seen.context.peer.clone()))),
+                Way::InputRequired | Way::Return | Way::Wait => return Ok(Step::Asks(ask)),
+            },
+            () = answered(&mut asked), if asked.is_some() => asked = None,
+        }
+    }
+}
+
+async fn next(questions: &mut Option<mpsc::Receiver<Ask>>) -> Option<Ask> {
+    match questions {
+        Some(questions) => questions.recv().await,
+        None => None,
+    }
+}
+
+async fn answered(asked: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
+    if let Some(asked) = asked {
+        asked.await;
+    }
+}
+
+async fn ended(gone: Option<&CancellationToken>) {
+    match gone {
+        Some(gone) => gone.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn request(offering: &Offering, name: &str, input: Input, seen: &Seen<'_>) -> Request {
+    let Seen { caller, context, .. } = seen;
+    let settings = &offering.approvals;
+    let session = settings.session.clone().or_else(|| caller.session.as_deref().map(|id| format!("mcp:{id}")));
+    Request {
+        tool: name.to_owned(),
+        input,
+        native_call_id: Some(context.id.to_string()),
+        actor_ref: caller.actor.as_deref().map(str::to_owned),
+        grants: Arc::clone(&offering.grants),
+        policy: Arc::clone(&offering.policy),
+        limits: limits(offering.limits.clone(), context),
+        approval: Terms {
+            expire: settings.expire,
+            session: session.map_or(Session::None, Session::Named),
+            ..Terms::default()
+        },
+        cancellation: Cancellation::new(),
+        unavailable: None,
+        listener: None,
+        mapping: Some(mapping(name, context)),
+    }
+}
+
+fn too_many() -> Refusal {
+    let message = format!("more than {} calls are on their way already", super::CALLS_MAX);
+    Refusal::new(ErrorClass::RateLimited, "too_many_calls", message)
+}
+
+fn limits(allowed: Limits, context: &RequestContext<RoleServer>) -> Limits {
+    let wish = context.meta.get(TIMEOUT_KEY).and_then(Value::as_u64).filter(|ms| *ms > 0);
+    Limits { wall: wish.map_or(allowed.wall, |ms| allowed.wall.min(Duration::from_millis(ms))), ..allowed }
+}
+
+/// What the protocol says of the call (AT-MAP-01). The id keeps its type, and `_meta` all its keys.
+fn mapping(name: &str, context: &RequestContext<RoleServer>) -> ExternalMapping {
+    let mut fields = Extra::new();
+    fields.insert("method".to_owned(), "tools/call".into());
+    fields.insert("tool_name".to_owned(), name.into());
+    fields.insert("jsonrpc_request_id".to_owned(), id(&context.id));
+    fields.insert("mcp_protocol_version".to_owned(), revision(context).as_str().into());
+    if !context.meta.is_empty() {
+        fields.insert("_meta".to_owned(), json!(context.meta));
+    }
+    ExternalMapping { source: "mcp".to_owned(), fields }
+}
+
+fn id(id: &RequestId) -> Value {
+    match id {
+        NumberOrString::Number(number) => (*number).into(),
+        NumberOrString::String(text) => text.as_ref().into(),
+    }
+}
+
+/// The revision that the request, or else its session, speaks.
+pub(super) fn revision(context: &RequestContext<RoleServer>) -> ProtocolVersion {
+    context.protocol_version().unwrap_or(ProtocolVersion::V_2025_11_25)
+}

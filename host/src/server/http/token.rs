@@ -1,0 +1,124 @@
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use data_encoding::HEXLOWER;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+/// Characters of a token: what is shorter can be guessed.
+const TOKEN_CHARS_MIN: usize = 16;
+/// A file of tokens that is larger is none.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// Who may speak: bearers of a token, each of which stands for a principal. Kept as hashes, which are compared in constant
+/// time, so that nothing of a token can be learned from how long a wrong one takes.
+pub struct Tokens(Vec<(blake3::Hash, Arc<str>)>);
+
+impl Tokens {
+    /// A new token for one principal, and its text, which is nowhere else.
+    pub fn generate() -> anyhow::Result<(Self, String)> {
+        let mut bytes = [0; 32];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("draw a random token")?;
+        let text = HEXLOWER.encode(&bytes);
+        Ok((Self(vec![(blake3::hash(text.as_bytes()), "token:generated".into())]), text))
+    }
+
+    /// The tokens in `file`: one a line, `NAME TOKEN` or `TOKEN`, only the owner may read it.
+    pub fn read(file: &Path) -> anyhow::Result<Self> {
+        let metadata = std::fs::metadata(file).with_context(|| format!("read the tokens in {}", file.display()))?;
+        ensure!(metadata.len() <= FILE_BYTES_MAX, "{} is larger than {FILE_BYTES_MAX} bytes", file.display());
+        #[cfg(unix)]
+        {
+            let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
+            let name = file.display();
+            ensure!(mode & 0o077 == 0, "others can read the tokens in {name}: chmod 600 {name}");
+        }
+        let text = std::fs::read_to_string(file).with_context(|| format!("read the tokens in {}", file.display()))?;
+        Self::parse(&text).with_context(|| format!("understand {}", file.display()))
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let mut tokens: Vec<(blake3::Hash, Arc<str>)> = Vec::new();
+        for (at, line) in lines.enumerate() {
+            let (name, token) = match line.split_once(char::is_whitespace) {
+                Some((name, token)) => (name.to_owned(), token.trim()),
+                None => (format!("{}", at + 1), line),
+            };
+            ensure!(token.len() >= TOKEN_CHARS_MIN, "the token of {name} is shorter than {TOKEN_CHARS_MIN} characters");
+            ensure!(
+                token.bytes().all(|byte| byte.is_ascii_graphic()),
+                "the token of {name} has characters that no header holds"
+            );
+            tokens.push((blake3::hash(token.as_bytes()), format!("token:{name}").into()));
+        }
+        ensure!(!tokens.is_empty(), "there is no token");
+        Ok(Self(tokens))
+    }
+
+    /// Nobody needs a token. For loopback only.
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The names of all principals.
+    pub(super) fn principals(&self) -> Vec<Arc<str>> {
+        match self.0.as_slice() {
+            [] => vec!["anybody".into()],
+            tokens => tokens.iter().map(|(_, name)| Arc::clone(name)).collect(),
+        }
+    }
+
+    /// At which place in the list of principals the bearer of `headers` stands.
+    pub(super) fn bearer(&self, headers: &HeaderMap) -> Option<usize> {
+        if self.0.is_empty() {
+            return Some(0);
+        }
+        let mut given = headers.get_all(AUTHORIZATION).iter();
+        let (Some(given), None) = (given.next(), given.next()) else { return None };
+        let (scheme, token) = given.to_str().ok()?.split_once(' ')?;
+        let token = blake3::hash(token.trim().as_bytes());
+        scheme.eq_ignore_ascii_case("bearer").then(|| self.0.iter().position(|(known, _)| *known == token)).flatten()
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.principals()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tokens;
+    use http::header::AUTHORIZATION;
+    use http::{HeaderMap, HeaderValue};
+
+    fn bearer(tokens: &Tokens, value: &str) -> Option<usize> {
+        tokens.bearer(&HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(value).unwrap())]))
+    }
+
+    #[test]
+    fn a_bearer_is_known_by_the_whole_token() {
+        let tokens = Tokens::parse("# people\nanna 0123456789abcdef\n\nfedcba9876543210\n").unwrap();
+        assert_eq!(bearer(&tokens, "Bearer 0123456789abcdef"), Some(0));
+        assert_eq!(bearer(&tokens, "bearer fedcba9876543210"), Some(1));
+        for wrong in
+            ["Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "Basic 0123456789abcdef", "Bearer", "Bearer "]
+        {
+            assert_eq!(bearer(&tokens, wrong), None, "{wrong}");
+        }
+        assert_eq!(tokens.bearer(&HeaderMap::new()), None);
+        assert!(!format!("{tokens:?}").contains("0123456789abcdef"));
+    }
+
+    #[test]
+    fn tokens_that_can_be_guessed_are_refused() {
+        assert!(Tokens::parse("short").is_err() && Tokens::parse("# none\n").is_err());
+        let (one, other) = (Tokens::generate().unwrap(), Tokens::generate().unwrap());
+        assert!(one.1.len() == 64 && one.1 != other.1);
+        assert_eq!(bearer(&one.0, &format!("Bearer {}", one.1)), Some(0));
+    }
+}

@@ -1,0 +1,123 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::Tool as Described;
+use serde_json::Value;
+
+use crate::catalog::Tool;
+use crate::dialect::mcp;
+use crate::record::{ErrorClass, Refusal};
+
+/// Names that an unknown tool's error lists at the most.
+const CANDIDATES_MAX: usize = 20;
+
+/// The tools that a server offers, each under one name. What is not here cannot be called through the server, whatever
+/// else its component holds.
+pub struct Offers {
+    offers: Vec<Arc<Offer>>,
+    by_name: HashMap<String, Arc<Offer>>,
+    /// Qualified names, and aliases that mean one tool only: accepted, not listed.
+    by_other_name: HashMap<String, Arc<Offer>>,
+}
+
+/// One tool that is offered.
+pub(super) struct Offer {
+    /// The name in the server.
+    pub(super) name: String,
+    pub(super) tool: Arc<Tool>,
+    pub(super) qualified_name: String,
+    /// Whether the tool can say anything while it runs.
+    pub(super) speaks: bool,
+    pub(super) described: Described,
+    /// The most time that a call of it may take, where that is less than for others.
+    pub(super) wall: Option<Duration>,
+    /// How a call of it can be made again in another process.
+    pub(super) origin: Option<Arc<Value>>,
+}
+
+/// A tool to offer.
+pub struct Offered {
+    pub tool: Arc<Tool>,
+    /// The most time that a call of it may take.
+    pub wall: Option<Duration>,
+    /// How a call of it can be made again in another process, see [`crate::host::Terms`].
+    pub origin: Option<Arc<Value>>,
+}
+
+impl Offers {
+    /// Offers `tools`. A tool that stands there twice is offered once.
+    pub fn new(tools: Vec<Offered>) -> Self {
+        let mut chosen: Vec<Offered> = Vec::with_capacity(tools.len());
+        for tool in tools {
+            let name = tool.tool.declaration().qualified_name();
+            if !chosen.iter().any(|known| known.tool.declaration().qualified_name() == name) {
+                chosen.push(tool);
+            }
+        }
+        let declarations: Vec<_> = chosen.iter().map(|offered| offered.tool.declaration().as_ref()).collect();
+        let names = mcp::exported(&declarations);
+        let offers: Vec<Arc<Offer>> =
+            names.into_iter().zip(&chosen).map(|(name, offered)| Arc::new(Offer::new(name, offered))).collect();
+        let by_name = offers.iter().map(|offer| (offer.name.clone(), Arc::clone(offer))).collect();
+        let by_other_name = other_names(&offers);
+        Self { offers, by_name, by_other_name }
+    }
+
+    /// The tool that `name` means here.
+    pub(super) fn find(&self, name: &str) -> Result<&Arc<Offer>, Refusal> {
+        self.by_name.get(name).or_else(|| self.by_other_name.get(name)).ok_or_else(|| {
+            let names: Vec<&str> = self.offers.iter().map(|offer| offer.name.as_str()).take(CANDIDATES_MAX).collect();
+            let message = format!("there is no tool `{name}` here; there are: {}", names.join(", "));
+            Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+        })
+    }
+
+    /// What `tools/list` answers.
+    pub(super) fn listed(&self) -> Vec<Described> {
+        let listed = self.offers.iter().filter(|offer| mcp::is_listed(offer.tool.declaration()));
+        listed.map(|offer| offer.described.clone()).collect()
+    }
+}
+
+impl Offer {
+    fn new(name: String, offered: &Offered) -> Self {
+        let Offered { tool, wall, origin } = offered;
+        let described = mcp::tool(mcp::Listed {
+            name: &name,
+            declaration: tool.declaration(),
+            interface: tool.interface(),
+            permission: tool.permission_profile(),
+            input_schema: tool.contract().model_schema(),
+            output_schema: tool.contract().output_schema(),
+            component: tool.component(),
+        });
+        let profile = tool.execution_profile();
+        let logs = profile.extra.get("imports").and_then(|imports| imports.as_array());
+        let logs = logs
+            .into_iter()
+            .flatten()
+            .any(|import| import.as_str().is_some_and(|import| import.starts_with("hotcell:tool/log")));
+        Self {
+            qualified_name: tool.declaration().qualified_name(),
+            speaks: profile.supports_progress || logs,
+            tool: Arc::clone(tool),
+            name,
+            described,
+            wall: *wall,
+            origin: origin.clone(),
+        }
+    }
+}
+
+fn other_names(offers: &[Arc<Offer>]) -> HashMap<String, Arc<Offer>> {
+    let mut names: HashMap<String, Option<Arc<Offer>>> = HashMap::new();
+    for offer in offers {
+        for alias in &offer.tool.declaration().aliases {
+            // An alias of two tools means neither.
+            names.entry(alias.clone()).and_modify(|known| *known = None).or_insert(Some(Arc::clone(offer)));
+        }
+    }
+    names.extend(offers.iter().map(|offer| (offer.qualified_name.clone(), Some(Arc::clone(offer)))));
+    names.into_iter().filter_map(|(name, offer)| Some((name, offer?))).collect()
+}

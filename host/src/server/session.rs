@@ -1,0 +1,327 @@
+#![allow(deprecated, reason = "log messages are on their way out of the protocol, and both revisions still have them")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+    SubscriptionFilter,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::{RoleServer, ServerHandler};
+use serde_json::Value;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use ulid::Ulid;
+
+use crate::dialect::mcp::{self, Level, Said};
+use crate::record::{CallRecord, ErrorClass, Input, Refusal, ToolResult};
+
+use super::asking::{self, Ask, Way};
+use super::call::{Caller, Incoming, Running, Seen, Step, revision};
+use super::held::Words;
+use super::notices::Wanted;
+use super::offer::Offer;
+use super::shelf::Shelf;
+use super::{Offering, Server};
+
+/// Bytes of a payload that one answer may carry.
+const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
+
+/// Who a client of the server is.
+pub(super) struct Identity {
+    /// Who calls, where the door can tell.
+    pub(super) actor: Option<Arc<str>>,
+    /// Whose calls these are: the principal, or the connection where there is only one.
+    pub(super) owner: Arc<str>,
+    /// Whether the revisions without sessions have one all the same: the connection.
+    pub(super) lasts: bool,
+    pub(super) shelf: Arc<Shelf>,
+}
+
+/// A client of the server: what it may read, and how much it wants to hear.
+pub(super) struct Session {
+    server: Arc<Server>,
+    identity: Identity,
+    /// Names the session in records and in what is remembered for it.
+    id: Arc<str>,
+    /// The least serious log message that a client of 2025-11-25 wants to hear.
+    level: AtomicU8,
+    /// Ends what goes on beside the requests of the session.
+    ended: CancellationToken,
+    _ends: DropGuard,
+}
+
+impl Session {
+    pub(super) fn new(server: Arc<Server>, identity: Identity) -> Self {
+        let ended = CancellationToken::new();
+        let _ends = ended.clone().drop_guard();
+        let (id, level) = (Ulid::generate().to_string().into(), AtomicU8::new(Level::Info as u8));
+        Self { server, identity, id, level, ended, _ends }
+    }
+
+    fn wanted(&self, context: &RequestContext<RoleServer>) -> Wanted {
+        // 2026-07-28 has no sessions: every request says for itself what it wants to hear.
+        let logs = match revision(context) >= ProtocolVersion::V_2026_07_28 {
+            true => context.meta.log_level().map(mcp::log_level),
+            false => self.level(),
+        };
+        Wanted { progress: context.meta.get_progress_token(), logs }
+    }
+
+    fn level(&self) -> Option<Level> {
+        use Level::{Alert, Critical, Debug, Emergency, Error, Info, Notice, Warning};
+        let level = self.level.load(Ordering::Relaxed);
+        [Debug, Info, Notice, Warning, Error, Critical, Alert, Emergency]
+            .into_iter()
+            .find(|known| *known as u8 == level)
+    }
+
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
+        let lasts = self.identity.lasts || revision(context) < ProtocolVersion::V_2026_07_28;
+        Caller {
+            actor: self.identity.actor.clone(),
+            session: lasts.then(|| Arc::clone(&self.id)),
+            gone: super::gone(context),
+        }
+    }
+
+    /// Begins a call, or comes back to one that waits for this request.
+    fn enter(
+        &self,
+        params: CallToolRequestParams,
+        seen: &Seen<'_>,
+    ) -> Result<(Running, Words, Option<Ask>), ErrorData> {
+        let arguments = Input::from_value(Value::Object(params.arguments.unwrap_or_default()));
+        let words = Words { owner: Arc::clone(&self.identity.owner), tool: params.name.into_owned(), arguments };
+        if let Some(state) = &params.request_state {
+            let unknown = || ErrorData::invalid_params("this requestState is not that of such a call of yours", None);
+            let held = self.server.held.take(state, &words).ok_or_else(unknown)?;
+            return Ok(match mcp::response(params.input_responses.as_ref()) {
+                Some(said) => {
+                    held.ask.answer(said);
+                    (held.running, words, None)
+                }
+                None => (held.running, words, Some(held.ask)),
+            });
+        }
+        if seen.way == Way::Return
+            && let Some(held) = self.server.held.take_same(&words)
+        {
+            return Ok((held.running, words, Some(held.ask)));
+        }
+        let offering = self.server.offering();
+        let offer = offering.offers.find(&words.tool).map(Arc::as_ref);
+        let incoming = Incoming { name: &words.tool, input: words.arguments.clone(), offer, seen };
+        Ok((self.server.begin(&offering, incoming), words, None))
+    }
+
+    /// Sees to a call until there is something to answer. `open` is the question that it waits for, if it does.
+    async fn answer(
+        &self,
+        mut running: Running,
+        words: Words,
+        open: Option<Ask>,
+        seen: &Seen<'_>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
+        let mut open = match open {
+            Some(mut ask) if !running.has_ended() => ask.is_open().await.then_some(ask),
+            _ => None,
+        };
+        loop {
+            let ask = match open.take() {
+                Some(ask) => ask,
+                None => match running.attend(seen).await.map_err(lost)? {
+                    Step::Done(record) => return self.result(*record, &running, &words.tool, seen),
+                    Step::Asks(ask) => ask,
+                },
+            };
+            match self.server.held.has_room(&words.owner) {
+                Ok(()) => return self.hold(running, ask, words, seen.way).map_err(lost),
+                Err(refusal) => ask.answer(Said::refused(refusal.message)),
+            }
+        }
+    }
+
+    /// Leaves a call that waits for an answer, and tells the client how it goes on.
+    fn hold(&self, running: Running, ask: Ask, words: Words, way: Way) -> Result<CallToolResponse, Refusal> {
+        let (id, expires_at) = (ask.prompt.invocation_id(), ask.prompt.expires_at());
+        let meta = mcp::approval_meta(&id, &expires_at);
+        if way == Way::Return {
+            (self.server.settings.announcer)(&ask.prompt);
+            self.server.held.hold(running.leave(), ask, words)?;
+            return Ok(mcp::approval_pending(&id.to_string(), &expires_at.to_string(), meta).into());
+        }
+        let question = asking::question(&ask.prompt);
+        let state = self.server.held.hold(running.leave(), ask, words)?;
+        Ok(mcp::input_required(question, &state, meta).into())
+    }
+
+    fn result(
+        &self,
+        record: CallRecord,
+        running: &Running,
+        tool: &str,
+        seen: &Seen<'_>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let mut result = record.result;
+        let offering = running.offering();
+        let Ok(offer) = offering.offers.find(tool) else { return Err(mcp::protocol_error(&result)) };
+        self.identity.shelf.put(&record.persistence);
+        fill_structured(offering, offer, &mut result);
+        Ok(mcp::call_result(&result, &revision(seen.context)).into())
+    }
+
+    fn seen<'a>(&self, context: &'a RequestContext<RoleServer>) -> Seen<'a> {
+        let way = Way::of(&self.server.offering().approvals, context);
+        Seen { way, wanted: self.wanted(context), caller: self.caller(context), context }
+    }
+}
+
+/// A tool that promises structured output gives it, also where it was moved to a payload: clients refuse a result
+/// without it. What the model reads stays a preview.
+fn fill_structured(offering: &Offering, offer: &Offer, result: &mut ToolResult) {
+    let promised = offer.described.output_schema.is_some() && result.structured_content.is_none();
+    if !promised || result.is_error {
+        return;
+    }
+    let of_structured =
+        |block: &&crate::record::Content| block.fields.get("of").is_some_and(|of| of == "structured_content");
+    let moved = result.content.iter().find(of_structured);
+    let digest = moved.and_then(|block| block.fields.get("persisted_ref")?.get("digest")?.as_str());
+    let bytes = digest.and_then(|digest| offering.host.payload(digest, PAYLOAD_BYTES_MAX).ok());
+    result.structured_content = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+}
+
+impl ServerHandler for Session {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_logging()
+            .build();
+        let implementation = Implementation::new("hotcell", env!("CARGO_PKG_VERSION")).with_title("hotcell");
+        ServerConfig::new(capabilities).with_server_info(implementation)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.server.offering().offers.listed()))
+    }
+
+    async fn call_tool(
+        &self,
+        params: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let seen = self.seen(&context);
+        let (running, words, open) = self.enter(params, &seen)?;
+        self.answer(running, words, open, &seen).await
+    }
+
+    /// Requests that rmcp could not read come here, too: a known method with params that it does not take.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        match request.method.as_str() {
+            "tools/call" => {
+                let params = request.params.unwrap_or_default();
+                let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
+                let input = Input::from_value(params.get("arguments").cloned().unwrap_or_default());
+                let message = "tools/call takes a name, and arguments that are a JSON object";
+                let refusal = Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
+                let seen = self.seen(&context);
+                let incoming = Incoming { name, input, offer: Err(refusal), seen: &seen };
+                match self.server.begin(&self.server.offering(), incoming).attend(&seen).await {
+                    Ok(Step::Done(record)) => Err(mcp::protocol_error(&record.result)),
+                    _ => Err(ErrorData::invalid_params(message, None)),
+                }
+            }
+            "tools/list" | "resources/list" | "resources/read" | "logging/setLevel" | "initialize" => {
+                Err(ErrorData::invalid_params(format!("{} does not take such params", request.method), None))
+            }
+            _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(self.identity.shelf.list()))
+    }
+
+    async fn read_resource(
+        &self,
+        params: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let missing =
+            || ErrorData::resource_not_found("there is no such resource here", Some(params.uri.clone().into()));
+        let (link, digest) = self.identity.shelf.find(&params.uri).ok_or_else(missing)?;
+        let offering = self.server.offering();
+        let read = tokio::task::spawn_blocking(move || offering.host.payload(&digest, PAYLOAD_BYTES_MAX));
+        match read.await {
+            Ok(Ok(bytes)) => Ok(ReadResourceResult::new(vec![mcp::payload(&link, bytes)]).into()),
+            Ok(Err(error)) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
+            Err(_) => Err(ErrorData::internal_error("the resource could not be read", None)),
+        }
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let mut changes = self.server.changes.subscribe();
+        let (peer, ended) = (context.peer, self.ended.clone());
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = ended.cancelled() => return,
+                    changed = changes.changed() => {
+                        if changed.is_err() || peer.notify_tool_list_changed().await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.server.changes.subscribe();
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                () = self.server.stop.cancelled() => return Ok(()),
+                changed = changes.changed() => {
+                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn set_level(
+        &self,
+        params: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if revision(&context) >= ProtocolVersion::V_2026_07_28 {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "logging/setLevel", None));
+        }
+        self.level.store(mcp::log_level(params.level) as u8, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+# Sourced by the scripts that need other people's MCP programs. Sets HOTCELL, CACHE, and after `node_tools` NODE and
+# NODE_MODULES. Everything that is downloaded lands in the user's cache.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/hotcell-mcp-tools
+# Outside of the checkout, as for any other use of hotcell.
+export HOTCELL_HOME=${HOTCELL_HOME:-$CACHE/home}
+
+# The program under test: HOTCELL, or what `cargo build` makes.
+built_hotcell() {
+  if [ -z "${HOTCELL:-}" ]; then
+    cargo build --locked --quiet -p hotcell
+    HOTCELL=${CARGO_TARGET_DIR:-target}/debug/hotcell
+  fi
+  HOTCELL=$(realpath "$HOTCELL")
+}
+
+# Node 22 and the packages of package.json: the suite does not run on an older one, and few systems have it.
+node_tools() {
+  local wanted=tests/conformance/package.json place
+  place=$CACHE/node-$(sha256sum $wanted | cut -c1-12)
+  NODE_MODULES=$place/node_modules
+  NODE=$NODE_MODULES/node/bin/node
+  if [ ! -e "$place/complete" ]; then
+    mkdir -p "$place"
+    cp $wanted "$place/"
+    npm install --prefix "$place" --no-audit --no-fund --loglevel=error >&2
+    "$NODE" -e 'if (parseInt(process.versions.node) < 22) process.exit(1)'
+    touch "$place/complete"
+  fi
+}
+
+# Python with the packages of the file $1; sets PYTHON.
+python_tools() {
+  local place
+  place=$CACHE/python-$(sha256sum "$1" | cut -c1-12)
+  PYTHON=$place/bin/python
+  if [ ! -e "$place/complete" ]; then
+    python3 -m venv --clear "$place"
+    "$PYTHON" -m pip install --quiet --disable-pip-version-check -r "$1" >&2
+    touch "$place/complete"
+  fi
+}

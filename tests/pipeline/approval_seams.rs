@@ -1,0 +1,194 @@
+//! Where approvals meet hooks and redaction: a call that goes on later, or with another input, has to pass everything
+//! that a call has to pass.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hotcell::approval::{Reply, Session};
+use hotcell::config::Home;
+use hotcell::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
+use hotcell::host::Host;
+use hotcell::policy::{Policy, Provenance, Rule, RuleWords};
+use hotcell::record::{Behavior, HookEvent, Mode, PermissionResult};
+use serde_json::{Value, json};
+
+use super::approvals::{again, appending, approved, asked, asked_with, input, lines, place, resume};
+use super::doubles::{RecordingHook, own_host};
+use crate::support::{Canary, Test, fixture};
+
+const CANARY: Canary = Canary::new("seam-7f3/Qz+tT\"x0~long-enough");
+
+/// A hook that decides by what it sees.
+struct Deciding<F>(&'static [HookEvent], F);
+
+impl<F: Fn(&HookCall) -> Vec<HookOutput> + Send + Sync> Hook for Deciding<F> {
+    fn id(&self) -> &str {
+        "deciding"
+    }
+
+    fn events(&self) -> &[HookEvent] {
+        self.0
+    }
+
+    fn handle<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a> {
+        let outputs = (self.1)(call);
+        Box::pin(async move { outputs.into() })
+    }
+}
+
+fn stop() -> HookOutput {
+    HookOutput::Stop { reason: "not this".to_owned() }
+}
+
+/// Another process with the journal of `folder`, and with these hooks beside the one that the call began with.
+async fn elsewhere(folder: &Path, hooks: Vec<Registration>) -> Arc<Host> {
+    let rewriter = RecordingHook::new("rewriter").before([HookOutput::UpdatedInput(input(folder))]).shared();
+    let host = own_host(|settings| {
+        settings.home = Home::at(folder.with_file_name("home"));
+        settings.approvals = true;
+        settings.hooks = [Registration::new(rewriter)].into_iter().chain(hooks).collect();
+    });
+    host.load_file(&fixture("probe")).await.unwrap();
+    host
+}
+
+#[tokio::test]
+async fn a_call_that_goes_on_elsewhere_is_heard_by_the_hooks_that_are_there() {
+    let late = |hook: RecordingHook| Registration::new(hook.shared());
+    let stops = late(RecordingHook::new("late").before([stop()]));
+    let changes =
+        late(RecordingHook::new("late").before([HookOutput::UpdatedInput(json!({"path": "x", "text": "y"}))]));
+    let missing = Registration::not_loaded("late", "the file is gone");
+    for (hook, class, code) in [
+        (stops, "hook_blocked", "hook_stop"),
+        (missing, "hook_blocked", "hook_not_loaded"),
+        (changes, "approval_rejected", "approval_outdated"),
+    ] {
+        let (_guard, folder) = place();
+        let (_host, journal, kept) = approved(&folder, "agent:7").await;
+        let host = elsewhere(&folder, vec![hook]).await;
+        let called = resume(&host, &journal, &kept, again(&folder, "agent:7")).await;
+        called.failed(class, code).never_ran();
+        assert_eq!(lines(&folder), 0, "{code}");
+    }
+    let (_guard, folder) = place();
+    let (_host, journal, kept) = approved(&folder, "agent:7").await;
+    let host = elsewhere(&folder, Vec::new()).await;
+    let called = resume(&host, &journal, &kept, again(&folder, "agent:7")).await;
+    called.succeeded();
+    assert_eq!((called.0.result.input_mutations.len(), lines(&folder)), (1, 1), "a change is on record once");
+}
+
+#[tokio::test]
+async fn what_an_approver_makes_of_the_input_passes_the_hooks_as_well() {
+    let (_guard, folder) = place();
+    let guard =
+        Deciding(
+            &[HookEvent::PreToolUse],
+            |call: &HookCall| {
+                if call.input["text"] == "bad\n" { vec![stop()] } else { Vec::new() }
+            },
+        );
+    let edit = json!({ "path": folder.join("lines"), "text": "bad\n" }).to_string();
+    let reply = Reply { approved: true, edit: Some(edit), ..Reply::default() };
+    let (host, _sayer) = asked_with(&folder, Some(reply), vec![Arc::new(guard)]);
+    let called = appending(&host, &folder).call(input(&folder)).await;
+    called.failed("hook_blocked", "hook_stop").never_ran();
+    assert_eq!(lines(&folder), 0);
+}
+
+#[tokio::test]
+async fn always_answers_the_question_that_was_asked_and_no_other() {
+    let (_guard, folder) = place();
+    let asked_before = AtomicUsize::new(0);
+    let asks = Deciding(&[HookEvent::PermissionRequest], move |_: &HookCall| {
+        let reason = ["harmless", "harmless", "drops the database"][asked_before.fetch_add(1, Ordering::SeqCst)];
+        vec![HookOutput::PermissionResult(PermissionResult { behavior: Behavior::Ask, reason: reason.to_owned() })]
+    });
+    let always = Reply { approved: true, always: true, ..Reply::default() };
+    let (host, sayer) = asked_with(&folder, Some(always.clone()), vec![Arc::new(asks)]);
+    for questions in [1, 1, 2] {
+        let test = Test::new("probe#counter").on(&host);
+        test.asking(|terms| terms.session = Session::Named("a".to_owned())).call(json!({})).await.succeeded();
+        assert_eq!(sayer.asked.lock().unwrap().len(), questions);
+    }
+    // Two rules over one tool are two questions.
+    let (_guard, folder) = place();
+    let (host, sayer) = asked(&folder, Some(always));
+    let rule = |reason: &str| {
+        let words = RuleWords { behavior: "ask", tool: Some("probe.*"), reason: Some(reason), ..RuleWords::default() };
+        Rule::compile(&words, &Provenance::COMMAND_LINE).unwrap()
+    };
+    for (reason, questions) in [("staging", 1), ("staging", 1), ("production", 2)] {
+        let test = Test::new("probe#counter").on(&host).asking(|terms| terms.session = Session::Named("a".to_owned()));
+        let test = test.policy(|policy| *policy = Policy::new(Mode::Default, vec![rule(reason)]));
+        test.call(json!({})).await.succeeded();
+        assert_eq!(sayer.asked.lock().unwrap().len(), questions, "{reason}");
+    }
+    sayer.journal.with(|store| store.forget_sessions()).unwrap();
+    let test = Test::new("probe#counter").on(&host).asking(|terms| terms.session = Session::Named("a".to_owned()));
+    let test = test.policy(|policy| *policy = Policy::new(Mode::Default, vec![rule("staging")]));
+    test.call(json!({})).await.succeeded();
+    assert_eq!(sayer.asked.lock().unwrap().len(), 3, "what was forgotten is asked about again");
+}
+
+/// Asks about every call of the tool with sensitive arguments.
+fn asking_about_sensitive(host: &Arc<Host>) -> Test {
+    let words = RuleWords { behavior: "ask", tool: Some("probe.*"), ..RuleWords::default() };
+    let rule = Rule::compile(&words, &Provenance::COMMAND_LINE).unwrap();
+    Test::new("probe#sensitive").on(host).policy(|policy| *policy = Policy::new(Mode::Default, vec![rule]))
+}
+
+#[tokio::test]
+async fn whoever_is_asked_sees_no_sensitive_argument_and_an_edit_keeps_what_they_did_not_see() {
+    let (_guard, folder) = place();
+    let sent = json!({"user": "alice", "token": CANARY.value()});
+    let edit = json!({"user": "bob", "token": "[redacted]"}).to_string();
+    let feedback = Some(format!("I know {}", CANARY.value()));
+    let reply = Reply { approved: true, edit: Some(edit), feedback, ..Reply::default() };
+    let context = HookOutput::AdditionalContext(json!({"said": CANARY.value()}));
+    let hook = RecordingHook::new("talks").at(HookEvent::PermissionRequest, [context]).shared();
+    let (host, sayer) = asked_with(&folder, Some(reply), vec![hook]);
+    let called = asking_about_sensitive(&host).call(sent).await;
+    called.succeeded();
+    CANARY.is_not_in("the record", &called.record().to_string());
+    assert_eq!(called.0.invocation.call_input, Some(json!({"user": "bob", "token": "[redacted]"})));
+    let asked = sayer.asked.lock().unwrap();
+    let (prompt, stored) = &asked[0];
+    CANARY.is_not_in("the prompt", prompt.text());
+    CANARY.is_not_in("what whoever edits gets", prompt.arguments().text());
+    assert!(stored.approval.plan.permission_input.contains("seam-7f3"), "what would run is kept, sealed");
+    let journal = folder.with_file_name("home").join("journal");
+    let files = std::fs::read_dir(journal).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file());
+    for bytes in files.map(|file| std::fs::read(file).unwrap()) {
+        CANARY.is_not_in("the journal", &String::from_utf8_lossy(&bytes));
+    }
+}
+
+#[tokio::test]
+async fn hooks_that_are_told_of_a_decision_see_no_sensitive_argument_in_it() {
+    let hook = RecordingHook::hearing("told", &[HookEvent::PermissionDecision]).shared();
+    let words = format!("denied for {}", CANARY.value());
+    let says = PermissionResult { behavior: Behavior::Deny, reason: words };
+    let denies = RecordingHook::new("denies").at(HookEvent::PermissionRequest, [HookOutput::PermissionResult(says)]);
+    let both = own_host(|settings| {
+        settings.hooks = vec![Registration::new(denies.shared()), Registration::new(hook.clone())];
+    });
+    let called = Test::new("probe#sensitive").on(&both).call(json!({"user": "a", "token": CANARY.value()})).await;
+    called.failed("permission_denied", "denied_by_hook").never_ran();
+    CANARY.is_not_in("the record", &called.record().to_string());
+    let seen = hook.seen();
+    let decision = serde_json::to_value(&seen[0].call.decision).unwrap();
+    assert!(decision["reason"]["message"].as_str().unwrap().contains("[redacted]"), "{decision}");
+    CANARY.is_not_in("the decision", &decision.to_string());
+}
+
+#[tokio::test]
+async fn a_sensitive_value_of_a_hook_is_kept_back_also_when_the_hook_stops_the_call() {
+    let updated: Value = json!({"user": "a", "token": CANARY.value()});
+    let hook = RecordingHook::new("injects").before([HookOutput::UpdatedInput(updated), stop()]).shared();
+    let called = Test::new("probe#sensitive").on(&super::doubles::hooked([&hook])).call(json!({"user": "a"})).await;
+    called.failed("hook_blocked", "hook_stop").never_ran();
+    CANARY.is_not_in("the record", &called.record().to_string());
+}

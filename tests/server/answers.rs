@@ -1,0 +1,160 @@
+use serde_json::{Value, json};
+
+use crate::support::{Client, records, scratch};
+
+#[test]
+fn structured_output_comes_as_it_is_with_a_text_copy() {
+    let mut client = Client::of(&["probe"]);
+    let answer = client.call("good_structured", json!({}));
+    assert_eq!(answer["structuredContent"], json!({ "n": 7 }));
+    assert_eq!(answer["content"], json!([{ "type": "text", "text": "{\"n\":7}" }]));
+    assert_eq!(answer["isError"], json!(false));
+}
+
+#[test]
+fn every_content_block_keeps_its_meaning() {
+    let mut client = Client::of(&["probe"]);
+    let content = client.call("blocks", json!({}))["content"].clone();
+    let kinds: Vec<&str> = content.as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap()).collect();
+    // A log is not for models; a film and a file are resources.
+    assert_eq!(kinds, ["text", "image", "audio", "resource", "resource", "resource_link", "resource", "text"]);
+    assert_eq!(content[1]["mimeType"], "image/png");
+    assert_eq!(content[6]["resource"], json!({ "uri": "memo:1", "mimeType": "text/plain", "text": "a memo" }));
+}
+
+#[test]
+fn an_error_is_a_result_with_class_code_and_hint() {
+    let mut client = Client::of(&["probe"]);
+    let answer =
+        client.call("fail", json!({ "class": "dependency_unavailable", "code": "no_wind", "message": "calm" }));
+    assert_eq!(answer["isError"], json!(true));
+    let error = &answer["_meta"]["hotcell/error"];
+    assert_eq!((error["class"].as_str(), error["code"].as_str()), (Some("dependency_unavailable"), Some("no_wind")));
+    assert!(!error["hint"].as_str().unwrap().is_empty());
+    assert_eq!(answer["content"].as_array().unwrap().last().unwrap()["text"], "calm");
+}
+
+#[test]
+fn wrong_arguments_are_a_result_and_arguments_that_are_no_object_an_error() {
+    let (_folder, path) = scratch();
+    let file = path.join("records");
+    let mut client = Client::with(&["probe"], ["--record", file.to_str().unwrap()]);
+    let wrong = client.call("read", json!({ "path": 7 }));
+    assert_eq!(wrong["_meta"]["hotcell/error"]["class"], "schema_validation_failed");
+    for arguments in [json!([1]), json!("text"), json!(7)] {
+        let id = client.begin_call("read", arguments);
+        let answer = client.answer(&id);
+        assert_eq!(answer["error"]["code"], json!(-32602), "{answer}");
+        assert_eq!(answer["error"]["data"]["error"]["error_code"], "protocol_error");
+    }
+    let id = client.begin("tools/call", json!({ "arguments": {} }));
+    assert_eq!(client.answer(&id)["error"]["code"], json!(-32602));
+    assert_eq!(client.request("no/such/method", json!({}))["error"]["code"], json!(-32601));
+    // Each of them is recorded, and none of them ran.
+    client.close();
+    let records = records(&file);
+    assert_eq!(records.len(), 5);
+    assert!(records.iter().all(|record| record["invocation"]["started_at"].is_null()));
+}
+
+#[test]
+fn ids_keep_their_type_and_meta_survives() {
+    let (_folder, path) = scratch();
+    let file = path.join("records");
+    let mut client = Client::with(&["probe#invocation"], ["--record", file.to_str().unwrap()]);
+    let meta = json!({ "example.com/trace": { "deep": [1, null] }, "hotcell/timeout_ms": 5_000 });
+    for id in [json!(70), json!("70"), json!("a b"), json!(-1)] {
+        let params = json!({ "name": "invocation", "arguments": {}, "_meta": meta });
+        client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
+        let answer = client.answer(&id);
+        assert_eq!(answer["id"], id);
+        let told = &answer["result"]["structuredContent"]["invocation_id"];
+        assert_eq!(answer["result"]["_meta"]["hotcell/invocation_id"], *told);
+    }
+    client.close();
+    let records = records(&file);
+    let mapping = |at: usize| &records[at]["invocation"]["external_mappings"][0];
+    assert_eq!((&mapping(0)["jsonrpc_request_id"], &mapping(1)["jsonrpc_request_id"]), (&json!(70), &json!("70")));
+    assert_eq!(mapping(0)["_meta"]["example.com/trace"], json!({ "deep": [1, null] }));
+    assert_eq!(mapping(0)["source"], "mcp");
+    records.iter().for_each(crate::support::check_record);
+}
+
+#[test]
+fn an_id_stands_for_one_request_at_a_time() {
+    let mut client = Client::of(&["probe#hold"]);
+    let params = json!({ "name": "hold", "arguments": { "ms": 300 } });
+    let frame = json!({ "jsonrpc": "2.0", "id": 70, "method": "tools/call", "params": params });
+    client.send(&frame);
+    client.send(&frame);
+    let refused = client.until(|frame| frame["id"].is_null() && frame.get("error").is_some()).1;
+    assert_eq!(refused["error"]["code"], json!(-32600));
+    assert!(client.answer(&json!(70))["result"]["structuredContent"]["left_ns"].is_number());
+    // It is free again, whatever it stands for next.
+    client.send(&json!({ "jsonrpc": "2.0", "id": 70, "method": "tools/call", "params": { "name": "nothing" } }));
+    client.until(|frame| frame["id"] == json!(70) && frame["error"]["code"] == json!(-32602));
+    assert_eq!(client.seen().iter().filter(|frame| frame["id"] == json!(70)).count(), 2);
+}
+
+#[test]
+fn frames_that_are_no_requests_leave_the_stream_alone() {
+    let mut client = Client::of(&["probe#invocation"]);
+    for bad in [
+        "not JSON",
+        "",
+        "[]",
+        "{}",
+        r#"{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{"name":"invocation"}}"#,
+        r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/call","params":{"name":"invocation"}}"#,
+        r#"{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"invocation"}}"#,
+        r#"[{"jsonrpc":"2.0","id":9,"method":"ping"}]"#,
+        "\u{0}\u{1}",
+    ] {
+        client.send_text(bad);
+    }
+    client.send_text(&"x".repeat(17 << 20));
+    assert_eq!(client.call("invocation", json!({}))["isError"], json!(false));
+    let answered: Vec<Value> = client.seen().into_iter().filter(|frame| frame.get("result").is_some()).collect();
+    assert_eq!(answered.len(), 2, "{answered:#?}");
+}
+
+#[test]
+fn a_large_result_is_a_preview_and_a_resource_that_can_be_read() {
+    let mut client = Client::of(&["probe"]);
+    let answer = client.call("big", json!({ "bytes": 200_000 }));
+    let content = answer["content"].as_array().unwrap();
+    assert_eq!((content[0]["type"].as_str(), content[1]["type"].as_str()), (Some("text"), Some("resource_link")));
+    assert!(content[0]["text"].as_str().unwrap().len() < 4_000);
+    let uri = content[1]["uri"].clone();
+    let read = client.request("resources/read", json!({ "uri": uri }))["result"]["contents"][0].clone();
+    assert_eq!(read["uri"], uri);
+    assert_eq!(read["text"].as_str().unwrap().len(), 200_000);
+    let listed = client.request("resources/list", json!({}))["result"]["resources"].clone();
+    assert_eq!(listed[0]["uri"], uri);
+    // Another client cannot read it, although it knows its address.
+    let mut other = Client::of(&["probe"]);
+    assert_eq!(other.request("resources/read", json!({ "uri": uri }))["error"]["code"], json!(-32002));
+    let forged = json!({ "uri": "hotcell:payload/sha256:../../keys/components" });
+    assert_eq!(client.request("resources/read", forged)["error"]["code"], json!(-32002));
+}
+
+#[test]
+fn promised_structured_output_is_whole_however_large() {
+    let mut client = Client::of(&["probe"]);
+    let answer = client.call("structured_big", json!({ "bytes": 200_000 }));
+    let promised = client.request("tools/list", json!({}))["result"]["tools"].clone();
+    let promised = promised.as_array().unwrap().iter().find(|tool| tool["name"] == "structured_big").unwrap().clone();
+    let whole = answer["structuredContent"]["text"].as_str().map(str::len);
+    assert_eq!(whole, promised.get("outputSchema").map(|_| 200_000), "{promised}");
+    assert!(answer["content"][0]["text"].as_str().unwrap().len() < 4_000);
+}
+
+#[test]
+fn nothing_said_differs_from_null_and_from_failure() {
+    let mut client = Client::of(&["probe", "hostile"]);
+    let (empty, null) = (client.call("empty", json!({})), client.call("null", json!({})));
+    let panicked = client.call("panic", json!({}));
+    assert_eq!((&empty["content"], &empty["_meta"]["hotcell/empty_result"]), (&json!([]), &json!(true)));
+    assert_eq!((&null["content"][0]["text"], &null["isError"]), (&json!("null"), &json!(false)));
+    assert_eq!(panicked["isError"], json!(true));
+}

@@ -1,0 +1,400 @@
+//! Calls that somebody has to approve, as a client and its user meet them.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::support::{Client, Hotcell, Ran, Web, fixture, frame, kept, records, scratch};
+
+/// A folder to write to, and a journal of its own; compiled components are shared with all tests.
+struct Place {
+    _guard: tempfile::TempDir,
+    home: PathBuf,
+    folder: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (guard, path) = scratch();
+        let (home, folder) = (path.join("home"), path.join("work"));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::create_dir(&home).unwrap();
+        for part in ["cache", "keys"] {
+            std::fs::create_dir_all(kept("home").join(part)).unwrap();
+            std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
+        }
+        Self { _guard: guard, home, folder }
+    }
+
+    fn options(&self, more: &[&str]) -> Vec<String> {
+        let mut options = vec![
+            format!("--allow-write={}", self.folder.display()),
+            format!("--record={}", self.home.join("records").display()),
+        ];
+        options.extend(more.iter().map(|option| (*option).to_owned()));
+        options
+    }
+
+    fn hotcell(&self, arguments: Vec<String>) -> Hotcell {
+        Hotcell::at(&self.home, arguments).dir(&self.folder).env("HOTCELL_SESSION", "").env("HOTCELL_ACTOR", "")
+    }
+
+    /// A client with these capabilities, of a server with these options.
+    fn client(&self, capabilities: Value, more: &[&str]) -> Client {
+        let mut arguments = vec!["mcp".to_owned(), format!("{}#append_approved", fixture("probe").display())];
+        arguments.extend(self.options(more));
+        Client::run(self.hotcell(arguments)).can(capabilities)
+    }
+
+    /// The same over HTTP.
+    fn web(&self) -> Web {
+        let mut arguments: Vec<String> = Web::arguments(&["probe#append_approved"], self.options(&[]))
+            .into_iter()
+            .map(|argument| argument.into_string().unwrap())
+            .collect();
+        arguments.push("--timeout=20s".to_owned());
+        Web::run(self.hotcell(arguments))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        self.hotcell(arguments.iter().map(|argument| (*argument).to_owned()).collect()).run()
+    }
+
+    fn arguments(&self, line: &str) -> Value {
+        json!({ "path": self.folder.join("lines"), "text": format!("{line}\n") })
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.folder.join("lines")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn records(&self) -> Vec<Value> {
+        records(&self.home.join("records"))
+    }
+
+    /// The one call that waits.
+    fn waiting(&self) -> String {
+        let listed: Value = serde_json::from_str(&self.run(&["approvals", "list", "--json"]).exits(0).stdout).unwrap();
+        let listed = listed["approvals"].as_array().unwrap().clone();
+        assert_eq!(listed.len(), 1, "{listed:#?}");
+        listed[0]["invocation_id"].as_str().unwrap().to_owned()
+    }
+}
+
+const TOOL: &str = "append_approved";
+
+fn forms() -> Value {
+    json!({ "elicitation": { "form": {} } })
+}
+
+fn accept(content: Value) -> Value {
+    json!({ "action": "accept", "content": content })
+}
+
+/// Answers the question that the client was asked.
+fn reply(client: &mut Client, question: &Value, answer: Value) {
+    client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer }));
+}
+
+fn question(client: &mut Client) -> Value {
+    client.until(|frame| frame["method"] == "elicitation/create").1
+}
+
+#[test]
+fn the_user_is_asked_in_plain_words_and_yes_runs_the_call_once() {
+    let place = Place::new();
+    let mut client = place.client(json!({ "elicitation": {} }), &[]);
+    client.initialize("2025-11-25");
+    let id = client.begin_call(TOOL, place.arguments("one"));
+    let asked = question(&mut client);
+    let message = asked["params"]["message"].as_str().unwrap();
+    for words in ["May this tool run?", "append_approved", "read and change files in", "one", "risk"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    assert!(place.lines().is_empty());
+    reply(&mut client, &asked, accept(json!({ "decision": "run once", "note": "only this" })));
+    let answer = client.answer(&id)["result"].clone();
+    assert_eq!(answer["isError"], json!(false), "{answer:#}");
+    assert_eq!(place.lines(), ["one"]);
+    // Once: the same call asks again.
+    let id = client.begin_call(TOOL, place.arguments("one"));
+    let again = client.until(|frame| frame["method"] == "elicitation/create" && frame["id"] != asked["id"]).1;
+    reply(&mut client, &again, json!({ "action": "decline" }));
+    let answer = client.answer(&id)["result"].clone();
+    assert_eq!(answer["_meta"]["hotcell/error"]["code"], "approval_rejected");
+    assert_eq!(place.lines(), ["one"]);
+    client.close();
+    let records = place.records();
+    records.iter().for_each(crate::support::check_record);
+    let decision = &records[0]["decisions"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(
+        (&decision["reason"]["channel"], &decision["accept_feedback"]),
+        (&json!("mcp_elicitation"), &json!("only this"))
+    );
+}
+
+#[test]
+fn what_the_user_changes_is_what_runs() {
+    let place = Place::new();
+    let mut client = place.client(forms(), &[]);
+    client.initialize("2025-11-25");
+    let id = client.begin_call(TOOL, place.arguments("as asked"));
+    let asked = question(&mut client);
+    let offered = asked["params"]["requestedSchema"]["properties"]["arguments"]["default"].as_str().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(offered).unwrap(), place.arguments("as asked"));
+    let edit = place.arguments("as changed").to_string();
+    reply(&mut client, &asked, accept(json!({ "decision": "run once", "arguments": edit })));
+    assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
+    assert_eq!(place.lines(), ["as changed"]);
+}
+
+#[test]
+fn whatever_is_not_a_clear_yes_is_a_no() {
+    let place = Place::new();
+    let mut client = place.client(forms(), &[]);
+    client.initialize("2025-11-25");
+    let mut seen = Vec::new();
+    for answer in [
+        json!({ "action": "decline" }),
+        json!({ "action": "cancel" }),
+        accept(json!({})),
+        accept(json!({ "decision": "do not run" })),
+        accept(json!({ "decision": "yes", "approved": true })),
+        json!({ "action": "accept" }),
+        accept(json!({ "decision": "run once", "arguments": "not JSON" })),
+    ] {
+        let id = client.begin_call(TOOL, place.arguments("never"));
+        let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
+        seen.push(asked["id"].clone());
+        reply(&mut client, &asked, answer.clone());
+        let result = client.answer(&id)["result"].clone();
+        assert_eq!(result["_meta"]["hotcell/error"]["class"], "approval_rejected", "{answer}: {result:#}");
+    }
+    // A client that fails to ask says no, too.
+    let id = client.begin_call(TOOL, place.arguments("never"));
+    let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
+    client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": -32603, "message": "no window" } }));
+    assert_eq!(client.answer(&id)["result"]["_meta"]["hotcell/error"]["class"], "approval_rejected");
+    assert!(place.lines().is_empty());
+}
+
+#[test]
+fn an_answer_from_elsewhere_takes_the_question_back() {
+    let place = Place::new();
+    let mut client = place.client(forms(), &[]);
+    client.initialize("2025-11-25");
+    let id = client.begin_call(TOOL, place.arguments("one"));
+    let asked = question(&mut client);
+    place.run(&["approvals", "approve", &place.waiting()]).exits(0);
+    assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
+    let canceled = client
+        .until(|frame| frame["method"] == "notifications/cancelled" && frame["params"]["requestId"] == asked["id"]);
+    assert!(canceled.1["params"]["reason"].is_string());
+    assert_eq!(place.lines(), ["one"]);
+}
+
+#[test]
+fn for_the_rest_of_the_session_means_this_connection() {
+    let place = Place::new();
+    let mut client = place.client(forms(), &[]);
+    client.initialize("2025-11-25");
+    let id = client.begin_call(TOOL, place.arguments("one"));
+    let asked = question(&mut client);
+    reply(&mut client, &asked, accept(json!({ "decision": "run, and do not ask again this session" })));
+    client.answer(&id);
+    assert_eq!(client.call(TOOL, place.arguments("two"))["isError"], json!(false));
+    client.close();
+    let mut other = place.client(forms(), &[]);
+    other.initialize("2025-11-25");
+    other.begin_call(TOOL, place.arguments("three"));
+    question(&mut other);
+    assert_eq!(place.lines(), ["one", "two"]);
+}
+
+#[test]
+fn without_a_client_that_can_ask_the_call_waits_for_the_command() {
+    let place = Place::new();
+    for (capabilities, options) in
+        [(json!({}), &[][..]), (json!({ "elicitation": { "url": {} } }), &[]), (forms(), &["--no-elicitation"])]
+    {
+        let mut client = place.client(capabilities, options);
+        client.initialize("2025-11-25");
+        let id = client.begin_call(TOOL, place.arguments("waited"));
+        let line = client.says("waiting for an answer: hotcell approvals approve ");
+        let waits = line.split(' ').nth(7).unwrap().trim_end_matches(',').to_owned();
+        assert_eq!(waits, place.waiting());
+        place.run(&["approvals", "approve", &waits]).exits(0);
+        assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
+        assert!(client.seen().iter().all(|frame| frame["method"] != "elicitation/create"));
+    }
+    assert_eq!(place.lines(), ["waited"; 3]);
+}
+
+#[test]
+fn nobody_answers_and_that_is_a_no() {
+    let place = Place::new();
+    for (capabilities, options) in [(json!({}), ["--approval-timeout=300ms"]), (forms(), ["--approval-timeout=300ms"])]
+    {
+        let mut client = place.client(capabilities, &options);
+        client.initialize("2025-11-25");
+        let result = client.call(TOOL, place.arguments("never"));
+        assert_eq!(result["_meta"]["hotcell/error"]["code"], "approval_expired");
+    }
+    assert!(place.lines().is_empty());
+}
+
+#[test]
+fn by_configuration_the_client_is_told_at_once_and_comes_back() {
+    let place = Place::new();
+    let mut client = place.client(json!({}), &["--approval-away=return"]);
+    client.initialize("2025-11-25");
+    let told = client.call(TOOL, place.arguments("one"));
+    assert_eq!(told["isError"], json!(true));
+    let id = told["_meta"]["hotcell/approval"]["invocation_id"].as_str().unwrap().to_owned();
+    assert!(told["content"][0]["text"].as_str().unwrap().contains(&format!("hotcell approvals approve {id}")));
+    // Asking again asks nobody else: it is the same call, and other words are another one.
+    assert_eq!(client.call(TOOL, place.arguments("one"))["_meta"]["hotcell/approval"]["invocation_id"], json!(id));
+    assert_eq!(place.waiting(), id);
+    let other = client.call(TOOL, place.arguments("two"))["_meta"]["hotcell/approval"]["invocation_id"].clone();
+    assert_ne!(other, json!(id));
+    place.run(&["approvals", "approve", &id]).exits(0);
+    place.run(&["approvals", "deny", other.as_str().unwrap()]).exits(0);
+    let result = client.call(TOOL, place.arguments("one"));
+    assert_eq!(
+        (&result["isError"], &result["_meta"]["hotcell/invocation_id"]),
+        (&json!(false), &json!(id)),
+        "{result:#}"
+    );
+    let refused = client.call(TOOL, place.arguments("two"));
+    assert_eq!(refused["_meta"]["hotcell/error"]["code"], "approval_rejected");
+    // Once: after its result the same words are a new call.
+    let again = client.call(TOOL, place.arguments("one"));
+    assert_ne!(again["_meta"]["hotcell/approval"]["invocation_id"], json!(id));
+    assert_eq!(place.lines(), ["one"]);
+}
+
+/// A call of 2026-07-28, made again with `more`.
+fn call_again(client: &mut Client, arguments: &Value, more: Value) -> Value {
+    let mut params = json!({ "name": TOOL, "arguments": arguments });
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    client.request("tools/call", params)
+}
+
+#[test]
+fn the_newer_revision_answers_that_input_is_required() {
+    let place = Place::new();
+    let mut client = place.client(forms(), &[]);
+    client.speak_new();
+    let arguments = place.arguments("one");
+    let asked = client.request("tools/call", json!({ "name": TOOL, "arguments": arguments }))["result"].clone();
+    assert_eq!(asked["resultType"], "input_required", "{asked:#}");
+    let request = &asked["inputRequests"]["approval"];
+    assert_eq!((&request["method"], &request["params"]["mode"]), (&json!("elicitation/create"), &json!("form")));
+    assert!(request["params"]["message"].as_str().unwrap().contains("May this tool run?"));
+    let state = asked["requestState"].clone();
+    // What is not that state, those words, or an answer runs nothing.
+    let yes = json!({ "approval": accept(json!({ "decision": "run once" })) });
+    for (arguments, state) in [
+        (&arguments, json!("x")),
+        (&arguments, json!(format!("{}0", state.as_str().unwrap()))),
+        (&place.arguments("other"), state.clone()),
+    ] {
+        let refused = call_again(&mut client, arguments, json!({ "requestState": state, "inputResponses": yes }));
+        assert_eq!(refused["error"]["code"], json!(-32602), "{refused}");
+    }
+    let unanswered = call_again(&mut client, &arguments, json!({ "requestState": state }))["result"].clone();
+    assert_eq!(unanswered["resultType"], "input_required");
+    let state = unanswered["requestState"].clone();
+    assert!(place.lines().is_empty());
+    let more = json!({ "requestState": state, "inputResponses": yes });
+    let result = call_again(&mut client, &arguments, more.clone())["result"].clone();
+    assert_eq!((&result["isError"], &result["resultType"]), (&json!(false), &json!("complete")), "{result:#}");
+    assert_eq!(call_again(&mut client, &arguments, more)["error"]["code"], json!(-32602), "a state is used once");
+    assert_eq!(place.lines(), ["one"]);
+    assert!(client.seen().iter().all(|frame| frame["method"] != "elicitation/create"));
+}
+
+#[test]
+fn a_state_over_http_is_its_principals_alone() {
+    let place = Place::new();
+    let tokens = place.home.join("tokens");
+    std::fs::write(&tokens, "anna 0123456789abcdef0\nbert fedcba98765432100\n").unwrap();
+    std::fs::set_permissions(&tokens, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let mut arguments = vec![
+        "serve".to_owned(),
+        "--listen=127.0.0.1:0".to_owned(),
+        format!("{}#append_approved", fixture("probe").display()),
+        format!("--token-file={}", tokens.display()),
+    ];
+    arguments.extend(place.options(&[]));
+    let mut web = Web::run(place.hotcell(arguments));
+    let call = |web: &Web, more: Value| {
+        let mut params = json!({ "name": TOOL, "arguments": place.arguments("one") });
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        web.stateless("tools/call", params, forms()).answer()
+    };
+    web.token = "0123456789abcdef0".to_owned();
+    let state = call(&web, json!({}))["result"]["requestState"].clone();
+    let more =
+        json!({ "requestState": state, "inputResponses": { "approval": accept(json!({ "decision": "run once" })) } });
+    web.token = "fedcba98765432100".to_owned();
+    assert_eq!(call(&web, more.clone())["error"]["code"], json!(-32602));
+    assert!(place.lines().is_empty());
+    web.token = "0123456789abcdef0".to_owned();
+    assert_eq!(call(&web, more)["result"]["isError"], json!(false));
+    assert_eq!(place.lines(), ["one"]);
+}
+
+#[test]
+fn over_http_the_question_comes_on_the_stream_of_its_call() {
+    let place = Place::new();
+    let web = place.web();
+    let session = web.session(forms());
+    let params = json!({ "name": TOOL, "arguments": place.arguments("one") });
+    let body = frame(json!(1), "tools/call", params);
+    let mut coming = web.send("POST /mcp", &web.changed(&web.in_session(&session)), &body);
+    let asked = coming.next();
+    assert_eq!(asked["method"], "elicitation/create", "{asked}");
+    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": accept(json!({ "decision": "run once" })) });
+    // Another session cannot answer it.
+    let other = web.session(forms());
+    web.request("POST /mcp", &web.in_session(&other), &answer.to_string());
+    assert!(place.lines().is_empty());
+    assert_eq!(web.request("POST /mcp", &web.in_session(&session), &answer.to_string()).status, 202);
+    assert_eq!(coming.next()["result"]["isError"], json!(false));
+    assert_eq!(place.lines(), ["one"]);
+}
+
+#[test]
+fn nothing_that_a_caller_can_send_approves_or_widens() {
+    let place = Place::new();
+    let mut client = place.client(json!({}), &["--approval-timeout=400ms"]);
+    client.initialize("2025-11-25");
+    let approved = json!({ "approved": true, "approve": true, "decision": "run once", "grants": { "write": ["/"] } });
+    let mut arguments = place.arguments("never");
+    let meta = json!({ "hotcell/approval": approved, "hotcell/grants": { "write": ["/"] }, "approved": true });
+    let params = json!({ "name": TOOL, "arguments": arguments, "_meta": meta, "inputResponses": { "approval": accept(approved.clone()) } });
+    let result = client.request("tools/call", params)["result"].clone();
+    assert_eq!(result["_meta"]["hotcell/error"]["code"], "approval_expired", "{result:#}");
+    for method in ["approvals/approve", "hotcell/approve", "elicitation/create", "policy/trust"] {
+        assert_eq!(client.request(method, approved.clone())["error"]["code"], json!(-32601), "{method}");
+    }
+    arguments.as_object_mut().unwrap().extend(approved.as_object().unwrap().clone());
+    client.call(TOOL, arguments);
+    assert!(place.lines().is_empty());
+}
+
+#[test]
+fn a_server_that_ends_leaves_no_question_that_runs_by_itself() {
+    let place = Place::new();
+    let mut client = place.client(json!({}), &[]);
+    client.initialize("2025-11-25");
+    client.begin_call(TOOL, place.arguments("never"));
+    client.says("waiting for an answer: hotcell approvals approve ");
+    let waits = place.waiting();
+    client.close();
+    assert_eq!(place.records().pop().unwrap()["invocation"]["status"], "canceled");
+    assert_eq!(place.run(&["approvals", "approve", &waits]).code, Some(3));
+    assert!(place.lines().is_empty());
+}

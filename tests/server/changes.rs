@@ -1,0 +1,203 @@
+//! Tools and configuration that change while a server runs.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::{Client, Hotcell, Web, fixture, frame, kept, scratch};
+
+/// A folder with a configuration of its own, whose tools can be replaced.
+struct Shop {
+    _guard: tempfile::TempDir,
+    folder: PathBuf,
+    home: PathBuf,
+}
+
+impl Shop {
+    fn new(config: &str) -> Self {
+        let (guard, path) = scratch();
+        let (folder, home) = (path.join("shop"), path.join("home"));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::create_dir(&home).unwrap();
+        for part in ["cache", "keys"] {
+            std::fs::create_dir_all(kept("home").join(part)).unwrap();
+            std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
+        }
+        let shop = Self { _guard: guard, folder, home };
+        shop.put("probe", "tool.wasm");
+        shop.configure(config);
+        shop
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Puts the component of a test guest into the shop, at once.
+    fn put(&self, guest: &str, name: &str) {
+        let next = self.file("next");
+        std::fs::copy(fixture(guest), &next).unwrap();
+        std::fs::rename(next, self.file(name)).unwrap();
+    }
+
+    fn configure(&self, text: &str) {
+        replace(&self.file("hotcell.toml"), text);
+    }
+
+    fn options(&self) -> Vec<String> {
+        vec![format!("--config={}", self.file("hotcell.toml").display())]
+    }
+
+    fn client(&self, capabilities: Value) -> Client {
+        let mut arguments = vec!["mcp".to_owned()];
+        arguments.extend(self.options());
+        let mut client = Client::run(Hotcell::at(&self.home, arguments).env("HOTCELL_SESSION", "")).can(capabilities);
+        client.initialize("2025-11-25");
+        client
+    }
+}
+
+fn replace(file: &Path, text: &str) {
+    let next = file.with_extension("next");
+    std::fs::write(&next, text).unwrap();
+    std::fs::rename(next, file).unwrap();
+}
+
+fn names(client: &mut Client) -> Vec<String> {
+    let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
+    listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn list_changed(client: &mut Client, times: usize) {
+    let meant = |frame: &&Value| frame["method"] == "notifications/tools/list_changed";
+    client.until(|frame| meant(&frame));
+    while client.seen().iter().filter(meant).count() < times {
+        // Something else may come first: whatever it is, wait for the next one.
+        client.request("ping", json!({}));
+    }
+}
+
+const ECHO: &str = "[[tool]]\ncomponent = \"tool.wasm#echo\"\n";
+const TWO: &str =
+    "[[tool]]\ncomponent = \"tool.wasm#echo\"\n[[tool]]\ncomponent = \"tool.wasm#hold\"\ntimeout = \"200ms\"\n";
+
+#[test]
+fn tools_come_from_the_configuration_with_a_timeout_each() {
+    let shop = Shop::new(TWO);
+    let mut client = shop.client(json!({}));
+    assert_eq!(names(&mut client), ["echo", "hold"]);
+    let slow = client.call("hold", json!({ "ms": 5_000 }));
+    assert_eq!(slow["_meta"]["hotcell/error"]["class"], "timeout");
+}
+
+#[test]
+fn a_changed_configuration_counts_at_once_and_is_announced() {
+    let shop = Shop::new(ECHO);
+    let mut client = shop.client(json!({}));
+    assert_eq!(names(&mut client), ["echo"]);
+    shop.configure(TWO);
+    list_changed(&mut client, 1);
+    assert_eq!(names(&mut client), ["echo", "hold"]);
+    // A denial counts as well, without any change of the list.
+    shop.configure(&format!("{TWO}[[rule]]\nbehavior = \"deny\"\ntool = \"echo\"\n"));
+    client.says("the new ones are offered");
+    let refused = loop {
+        let answer = client.call("echo", json!({}));
+        if answer["isError"] == json!(true) {
+            break answer;
+        }
+    };
+    assert_eq!(refused["_meta"]["hotcell/error"]["class"], "permission_denied");
+}
+
+#[test]
+fn a_changed_component_is_swapped_and_a_call_that_runs_finishes_on_the_old_one() {
+    let shop = Shop::new("[[tool]]\ncomponent = \"tool.wasm\"\n");
+    let mut client = shop.client(json!({}));
+    let running = client.begin_call("hold", json!({ "ms": 3_000 }));
+    shop.put("cancellable", "tool.wasm");
+    list_changed(&mut client, 1);
+    let now = names(&mut client);
+    assert!(now.contains(&"cooperative".to_owned()) && !now.contains(&"hold".to_owned()), "{now:?}");
+    assert!(client.answer(&running)["result"]["structuredContent"]["left_ns"].is_number());
+    let id = client.begin_call("hold", json!({ "ms": 1 }));
+    assert_eq!(client.answer(&id)["error"]["code"], json!(-32602));
+}
+
+#[test]
+fn what_cannot_be_used_is_said_and_the_old_goes_on() {
+    let shop = Shop::new(ECHO);
+    let mut client = shop.client(json!({}));
+    for (what, change) in [("tool.wasm", "not a component"), ("hotcell.toml", "[[tool]]\ncomponent = 7\n")] {
+        replace(&shop.file(what), change);
+        client.says(if what == "tool.wasm" { "tool.wasm#echo: " } else { "hotcell.toml" });
+        assert_eq!(names(&mut client), ["echo"]);
+        assert_eq!(client.call("echo", json!({ "n": 1 }))["isError"], json!(false));
+    }
+    client.says("what was offered before goes on");
+    // And what mends it counts again.
+    shop.put("probe", "tool.wasm");
+    shop.configure(TWO);
+    list_changed(&mut client, 1);
+    assert_eq!(names(&mut client), ["echo", "hold"]);
+    assert!(client.seen().iter().all(|frame| frame["not a frame"].is_null()));
+}
+
+#[test]
+fn a_changed_component_inherits_no_approval() {
+    let shop = Shop::new("");
+    let config = format!("[grants]\nwrite = [{:?}]\n[[tool]]\ncomponent = \"tool.wasm\"\n", shop.folder);
+    shop.configure(&config);
+    let mut client = shop.client(json!({ "elicitation": {} }));
+    let arguments = json!({ "path": shop.file("lines"), "text": "one\n" });
+    let always = json!({ "action": "accept", "content": { "decision": "run, and do not ask again this session" } });
+    let id = client.begin_call("append_approved", arguments.clone());
+    let first = client.until(|frame| frame["method"] == "elicitation/create").1;
+    client.send(&json!({ "jsonrpc": "2.0", "id": first["id"], "result": always }));
+    client.answer(&id);
+    assert_eq!(client.call("append_approved", arguments.clone())["isError"], json!(false));
+    // Another component with the same tools: one custom section more.
+    let mut bytes = std::fs::read(fixture("probe")).unwrap();
+    bytes.extend([0, 2, 1, b'x']);
+    let next = shop.file("next");
+    std::fs::write(&next, bytes).unwrap();
+    std::fs::rename(next, shop.file("tool.wasm")).unwrap();
+    client.says("the new ones are offered");
+    client.begin_call("append_approved", arguments);
+    client.until(|frame| frame["method"] == "elicitation/create" && frame["id"] != first["id"]);
+}
+
+#[test]
+fn a_question_that_is_open_is_closed_by_a_change() {
+    let shop = Shop::new("");
+    let config = format!("[grants]\nwrite = [{:?}]\n[[tool]]\ncomponent = \"tool.wasm\"\n", shop.folder);
+    shop.configure(&config);
+    let mut client = shop.client(json!({}));
+    let id = client.begin_call("append_approved", json!({ "path": shop.file("lines"), "text": "never\n" }));
+    client.says("waiting for an answer");
+    shop.put("cancellable", "tool.wasm");
+    let answer = client.answer(&id)["result"].clone();
+    assert_eq!(answer["_meta"]["hotcell/error"]["class"], "approval_rejected", "{answer:#}");
+    assert!(!shop.file("lines").exists());
+}
+
+#[test]
+fn the_newer_revision_hears_of_changes_where_it_listens() {
+    let shop = Shop::new(ECHO);
+    let mut arguments = vec!["serve".to_owned(), "--listen=127.0.0.1:0".to_owned()];
+    arguments.extend(shop.options());
+    let web = Web::run(Hotcell::at(&shop.home, arguments));
+    let mut params = json!({ "notifications": { "toolsListChanged": true } });
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+    params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "t", "version": "1" });
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    let more = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "subscriptions/listen")];
+    let mut coming = web.send("POST /mcp", &web.changed(&more), &frame(json!(1), "subscriptions/listen", params));
+    assert_eq!(coming.status, 200, "{}", coming.head);
+    assert_eq!(coming.next()["method"], "notifications/subscriptions/acknowledged");
+    shop.configure(TWO);
+    web.says("the new ones are offered");
+    assert_eq!(coming.next()["method"], "notifications/tools/list_changed");
+    let listed = web.stateless("tools/list", json!({}), json!({})).answer()["result"]["tools"].clone();
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+}

@@ -1,0 +1,11 @@
+//! The doors for other programs, driven by clients that speak the protocol frame by frame.
+
+mod answers;
+mod approvals;
+mod changes;
+mod hostile;
+mod http;
+mod lifecycle;
+mod notices;
+mod parallel;
+mod stopping;
