@@ -10,7 +10,7 @@ use crate::secret::{REDACTED, Redactor};
 
 /// What the host says in its own words: a caller whose sensitive argument is one of them must not take it away. Progress
 /// is redacted before it becomes an event.
-const OWN_WORDS: [&str; 17] = [
+const OWN_WORDS: [&str; 16] = [
     "abort_reason",
     "behavior",
     "by",
@@ -27,7 +27,6 @@ const OWN_WORDS: [&str; 17] = [
     "source",
     "source_type",
     "status",
-    "usage",
 ];
 
 /// Hears every event of a call as it happens. Called from within the call: it must not block.

@@ -75,7 +75,6 @@ fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
         "status": status,
         "error_class": result.error_class(),
         "error_code": result.error.as_ref().map(|error| &error.error_code),
-        "usage": result.usage,
     });
     if let Some(finer) = finer {
         journey.trail.emit(finer, data.clone());

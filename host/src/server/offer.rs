@@ -73,6 +73,11 @@ impl Offers {
         })
     }
 
+    /// What a client was told of the tool that it knows by `name`.
+    pub(super) fn described(&self, name: &str) -> Option<Described> {
+        self.by_name.get(name).map(|offer| offer.described.clone())
+    }
+
     /// What `tools/list` answers.
     pub(super) fn listed(&self) -> Vec<Described> {
         let listed = self.offers.iter().filter(|offer| mcp::is_listed(offer.tool.declaration()));

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig, SetLevelRequestParams,
-    SubscriptionFilter,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
+    ServerConfig, SetLevelRequestParams, SubscriptionFilter, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use ulid::Ulid;
 
@@ -215,6 +215,20 @@ impl ServerHandler for Session {
         Ok(ListToolsResult::with_all_items(self.server.offering().offers.listed()))
     }
 
+    /// Headers that repeat arguments are held against these.
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.server.offering().offers.described(name)
+    }
+
+    /// There are none, and none were announced.
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
     async fn call_tool(
         &self,
         params: CallToolRequestParams,
@@ -245,6 +259,10 @@ impl ServerHandler for Session {
                     _ => Err(ErrorData::invalid_params(message, None)),
                 }
             }
+            // Methods of the older revision.
+            "initialize" | "logging/setLevel" if revision(&context) >= ProtocolVersion::V_2026_07_28 => {
+                Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+            }
             "tools/list" | "resources/list" | "resources/read" | "logging/setLevel" | "initialize" => {
                 Err(ErrorData::invalid_params(format!("{} does not take such params", request.method), None))
             }
@@ -266,7 +284,7 @@ impl ServerHandler for Session {
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let missing =
-            || ErrorData::resource_not_found("there is no such resource here", Some(params.uri.clone().into()));
+            || ErrorData::resource_not_found("there is no such resource here", Some(json!({ "uri": params.uri })));
         let (link, digest) = self.identity.shelf.find(&params.uri).ok_or_else(missing)?;
         let offering = self.server.offering();
         let read = tokio::task::spawn_blocking(move || offering.host.payload(&digest, PAYLOAD_BYTES_MAX));
