@@ -28,7 +28,7 @@ async fn host_with(text: &str, folder: &Path) -> (Arc<Host>, Vec<String>) {
 }
 
 /// A hook with time enough on a busy machine.
-const PATIENT: &str = "[[hook]]\nid = \"scripted\"\ncomponent = \"COMPONENT\"\ntimeout = \"20s\"\n";
+const PATIENT: &str = "[[hook]]\nid = \"scripted\"\ncomponent = \"COMPONENT\"\ntimeout = \"60s\"\n";
 
 async fn scripted(options: &str) -> Arc<Host> {
     let (host, problems) = host_with(&format!("{PATIENT}{options}"), Path::new("/")).await;
@@ -110,7 +110,7 @@ async fn a_hook_that_spins_runs_out_of_fuel() {
 
 #[tokio::test]
 async fn a_hook_ends_at_its_own_time_limit_and_its_neighbours_do_not_notice() {
-    let (host, _) = host_with(&PATIENT.replace("20s", "300ms"), Path::new("/")).await;
+    let (host, _) = host_with(&PATIENT.replace("60s", "300ms"), Path::new("/")).await;
     for name in ["sleep", "spin"] {
         let began = Instant::now();
         let called = at(&host, "pre_tool_use", json!([{"attack": name}])).await;
@@ -283,7 +283,7 @@ async fn the_code_of_a_hook_is_cached_apart_from_that_of_a_tool() {
 #[tokio::test]
 async fn the_example_redacts_home_folders() {
     let text = format!(
-        "[[hook]]\ncomponent = {:?}\ntimeout = \"20s\"",
+        "[[hook]]\ncomponent = {:?}\ntimeout = \"60s\"",
         crate::support::component("example-tools/redact-paths")
     );
     let (host, problems) = host_with(&text, &root()).await;
