@@ -37,7 +37,7 @@ hostile-without-openat2:
 
 # Leaves out one guard of the sandbox at a time: some test must notice each. Takes minutes
 mutants:
-    cargo test -p hotcell --features mutants --test hotcell -- hostile::mutants --include-ignored --nocapture
+    cargo test -p hotcell --features mutants --test hotcell -- hostile::mutants --nocapture
 
 # The official MCP conformance suite against the server, in both revisions (npm fetches it once)
 conformance:

@@ -61,9 +61,14 @@ const REPORT: &str = "HOSTILE-REPORT ";
 /// A driver that takes longer hangs. `HOTCELL_ATTACK_WATCHDOG_SECONDS` says otherwise.
 const WATCHDOG_SECONDS: u64 = 60;
 
-/// All attacks of the first set, or those that `HOTCELL_ATTACKS` names.
+/// All attacks of the first set, or those that `HOTCELL_ATTACKS` names. Started by [`run`], it is one attack.
 #[test]
 fn the_first_set_ends_as_its_table_says() {
+    if let Ok(id) = std::env::var(ATTACK) {
+        let attack = ATTACKS.iter().find(|attack| attack.id == id).unwrap();
+        println!("\n{REPORT}{}", arena::run(attack));
+        return;
+    }
     let chosen = std::env::var("HOTCELL_ATTACKS").ok();
     let runs = std::env::var("HOTCELL_ATTACK_RUNS").map_or(1, |runs| runs.parse().unwrap());
     let attacks: Vec<&Attack> = ATTACKS
@@ -96,16 +101,6 @@ fn the_first_set_ends_as_its_table_says() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// The driver: one attack in this process. Does nothing unless [`run`] started it.
-#[test]
-#[ignore = "the driver of the attacks, which starts it"]
-fn driver() {
-    if let Ok(id) = std::env::var(ATTACK) {
-        let attack = ATTACKS.iter().find(|attack| attack.id == id).unwrap();
-        println!("\n{REPORT}{}", arena::run(attack));
-    }
 }
 
 /// What one run of an attack was found to do.
@@ -174,7 +169,7 @@ impl std::fmt::Display for Neighbours {
 fn run(attack: &Attack) -> Ran {
     let secret = format!("s3cr3t/{:016x}+\"quoted\"", meters::random());
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "hostile::driver", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "hostile::the_first_set_ends_as_its_table_says", "--nocapture", "--test-threads=1"])
         .env(ATTACK, attack.id)
         .env(SECRET, &secret)
         .env("RUST_BACKTRACE", "1")

@@ -77,7 +77,6 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
 const PATIENCE: Duration = Duration::from_secs(90);
 
 #[test]
-#[ignore = "takes minutes; `just mutants` runs it"]
 fn each_guard_that_is_missing_is_noticed() {
     // A test that fails anyhow notices nothing.
     let chosen = std::env::var("HOTCELL_MUTANTS").ok();

@@ -4,37 +4,10 @@ use hotcell::host::{SecretStore, SecretValue};
 use serde_json::{Value, json};
 
 use super::arena::Arena;
-use crate::support::{Called, Mirror, Server, Test};
+use crate::support::{Called, Mirror, SPECIAL_HOSTS, Server, Test};
 
-/// Hosts that mean this machine, its network, or the services of a cloud, as some program somewhere reads them.
-const SPELLINGS: &[&str] = &[
-    "127.0.0.1",
-    "127.1",
-    "127.0.1",
-    "0",
-    "0.0.0.0",
-    "2130706433",
-    "017700000001",
-    "0177.0.0.1",
-    "0x7f.1",
-    "0x7f000001",
-    "127.0.0.1.",
-    "[::1]",
-    "[::]",
-    "[::ffff:127.0.0.1]",
-    "[::ffff:7f00:1]",
-    "[::127.0.0.1]",
-    "[64:ff9b::7f00:1]",
-    "[2002:7f00:1::]",
-    "169.254.169.254",
-    "[fd00:ec2::254]",
-    "100.100.100.200",
-    "10.0.0.1",
-    "metadata.google.internal",
-    "localhost",
-    "localhost.",
-    "LOCALHOST",
-];
+/// The one host of these that is a name, and that is looked up.
+const METADATA: &str = "metadata.google.internal";
 
 /// Hosts that are not `api.ex.test`, whatever they begin, end, or look like.
 const LOOKALIKES: &[&str] = &[
@@ -74,15 +47,14 @@ fn denied(arena: &Arena, called: &Called, what: &str) {
 /// Under a grant for every host, no spelling leads to an address that is not public.
 pub(super) async fn spellings(arena: &Arena) {
     arena.names.script(&[&["127.0.0.1"]]);
-    for (host, scheme) in SPELLINGS.iter().flat_map(|host| [(host, "http"), (host, "https")]) {
+    for (host, scheme) in SPECIAL_HOSTS.iter().chain([&METADATA]).flat_map(|host| [(host, "http"), (host, "https")]) {
         let authority = format!("{host}:{}", arena.listeners.port);
         let test = arena.test("egress#ask").net("http://*:*").net("https://*:*");
         let called = ask(arena, test, json!({ "authority": authority, "scheme": scheme })).await;
         denied(arena, &called, &authority);
     }
     let asked = arena.names.asked();
-    let known = ["metadata.google.internal"];
-    arena.holds(asked.iter().all(|name| known.contains(&name.as_str())), format!("E: looked up: {asked:?}"));
+    arena.holds(asked.iter().all(|name| name == METADATA), format!("E: looked up: {asked:?}"));
 }
 
 /// Under a grant for one host, no other one is reached, or even looked up; every spelling of that one is.

@@ -192,3 +192,13 @@ async fn a_sensitive_value_of_a_hook_is_kept_back_also_when_the_hook_stops_the_c
     called.failed("hook_blocked", "hook_stop").never_ran();
     CANARY.is_not_in("the record", &called.record().to_string());
 }
+
+#[tokio::test]
+async fn what_was_withdrawn_is_not_run_though_it_was_approved() {
+    let (_guard, folder) = place();
+    let (host, journal, kept) = approved(&folder, "agent:7").await;
+    journal.with(|store| store.withdraw(kept.invocation.invocation_id)).unwrap();
+    let called = resume(&host, &journal, &kept, again(&folder, "agent:7")).await;
+    called.failed("approval_rejected", "approval_not_open").never_ran();
+    assert_eq!(lines(&folder), 0);
+}

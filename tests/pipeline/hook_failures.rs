@@ -132,30 +132,11 @@ async fn a_hook_that_could_not_be_loaded_blocks_unless_its_owner_says_otherwise(
     assert_eq!(warned.0.hooks[0].outcome, HookOutcome::NotLoaded);
 }
 
-#[tokio::test]
-async fn a_call_can_be_canceled_while_a_hook_runs_before_the_tool() {
-    for how in [How::Pending, How::Blocking] {
-        let hook = Stuck::at(HookEvent::PreToolUse, how);
-        let entered = Arc::clone(&hook.entered);
-        let registration = Registration::new(hook).within(Duration::from_secs(600)).on_failure(OnFailure::Warn);
-        let host = own_host(|settings| settings.hooks = vec![registration]);
-        let test = Test::new("probe#counter").on(&host);
-        let cancellation = test.cancellation();
-        let cancel = async {
-            entered.notified().await;
-            cancellation.cancel(AbortReason::UserInterruption);
-        };
-        let (called, ()) = tokio::join!(test.call(json!({})), cancel);
-        called.failed("canceled", "canceled").ended("canceled", "canceled").never_ran();
-        assert_eq!(called.0.hooks[0].outcome, HookOutcome::Canceled);
-    }
-}
-
-#[tokio::test]
-async fn canceling_does_not_get_an_output_past_a_hook() {
-    let hook = Stuck::at(HookEvent::PostToolUse, How::Pending);
+/// A call that is canceled once a hook at `event` runs; the hook has `wall` for it.
+async fn canceled_in(event: HookEvent, how: How, wall: Duration, on_failure: OnFailure) -> Called {
+    let hook = Stuck::at(event, how);
     let entered = Arc::clone(&hook.entered);
-    let registration = Registration::new(hook).within(Duration::from_millis(300)).on_failure(OnFailure::Block);
+    let registration = Registration::new(hook).within(wall).on_failure(on_failure);
     let host = own_host(|settings| settings.hooks = vec![registration]);
     let test = Test::new("probe#counter").on(&host);
     let cancellation = test.cancellation();
@@ -163,7 +144,22 @@ async fn canceling_does_not_get_an_output_past_a_hook() {
         entered.notified().await;
         cancellation.cancel(AbortReason::UserInterruption);
     };
-    let (called, ()) = tokio::join!(test.call(json!({})), cancel);
+    tokio::join!(test.call(json!({})), cancel).0
+}
+
+#[tokio::test]
+async fn a_call_can_be_canceled_while_a_hook_runs_before_the_tool() {
+    for how in [How::Pending, How::Blocking] {
+        let called = canceled_in(HookEvent::PreToolUse, how, Duration::from_secs(600), OnFailure::Warn).await;
+        called.failed("canceled", "canceled").ended("canceled", "canceled").never_ran();
+        assert_eq!(called.0.hooks[0].outcome, HookOutcome::Canceled);
+    }
+}
+
+#[tokio::test]
+async fn canceling_does_not_get_an_output_past_a_hook() {
+    let wall = Duration::from_millis(300);
+    let called = canceled_in(HookEvent::PostToolUse, How::Pending, wall, OnFailure::Block).await;
     called.failed("execution_failed", "post_hook_failed");
     assert!(called.0.result.structured_content.is_none());
     assert_eq!(called.0.hooks[0].outcome, HookOutcome::TimedOut);

@@ -10,6 +10,7 @@ mod program;
 mod resolver;
 mod schemas;
 mod server;
+mod special;
 mod web;
 
 pub(crate) use call::{Called, Test, host, scratch};
@@ -21,6 +22,7 @@ pub(crate) use program::{Hotcell, Ran};
 pub(crate) use resolver::ScriptedResolver;
 pub(crate) use schemas::{check_one, check_record};
 pub(crate) use server::{Identity, Server, Visit};
+pub(crate) use special::SPECIAL_HOSTS;
 pub(crate) use web::{Coming, Reply, Web, frame};
 
 use std::path::{Path, PathBuf};

@@ -24,11 +24,33 @@ impl Session {
 
 /// Process ids come again, and so do times since the start of the machine: the three together do not.
 fn terminal() -> Option<String> {
-    let leader = rustix::process::getsid(None).ok()?.as_raw_nonzero();
-    let stat = fs::read_to_string(format!("/proc/{leader}/stat")).ok()?;
-    // The name of the program, in parentheses, may hold anything; after it, the start is field 22 of all.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let start = fields.split(' ').nth(19)?;
+    let leader = leader(&fs::read_to_string("/proc/self/stat").ok()?)?;
+    let start = field(&fs::read_to_string(format!("/proc/{leader}/stat")).ok()?, 22)?.to_owned();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(format!("terminal:{}:{leader}:{start}", boot.trim()))
+}
+
+/// The leader of a process's session. A container's first processes are led from outside of it, by nobody
+/// who has a number here: the kernel says 0.
+fn leader(stat: &str) -> Option<u32> {
+    field(stat, 6)?.parse().ok().filter(|leader| *leader != 0)
+}
+
+/// A field of `/proc/PID/stat`, by its number in proc(5); from 3 on, after the name of the program, which may
+/// hold anything.
+fn field(stat: &str, number: usize) -> Option<&str> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(number - 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leader;
+
+    #[test]
+    fn a_session_that_is_led_from_outside_of_a_container_is_none() {
+        assert_eq!(leader("7 (a) b) R 1 7 6 0 -1 0"), Some(6));
+        assert_eq!(leader("7 (hotcell) R 0 0 0 0 -1 0"), None);
+        assert_eq!(leader("7 (hotcell"), None);
+    }
 }

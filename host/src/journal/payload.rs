@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 
 use crate::record::{PersistedRef, digest};
+use crate::secret::private_file;
 
 /// Payloads on disk, each a file named by the sha256 of its bytes.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ impl PayloadStore {
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             return Ok(reference(digest, bytes, media_type));
         }
-        make_private(&self.dir)?;
+        private_file::make_folder(&self.dir)?;
         let mut file = tempfile::NamedTempFile::new_in(&self.dir).context("make a payload file")?;
         file.write_all(bytes).and_then(|()| file.as_file().sync_data()).context("write a payload")?;
         file.persist(&path).context("keep a payload")?;
@@ -58,12 +59,4 @@ fn reference(digest: String, bytes: &[u8], media_type: &str) -> PersistedRef {
         media_type: media_type.to_owned(),
         size_bytes: bytes.len() as u64,
     }
-}
-
-fn make_private(dir: &Path) -> anyhow::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir).with_context(|| format!("make the folder {}", dir.display()))
 }

@@ -3,8 +3,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
+use crate::executor::Check;
 use crate::journal::{Held, History, Kept, Listener, Trail};
-use crate::policy::Opinion;
+use crate::policy::{Limits, Opinion};
 use crate::record::{
     EventType, Input, InputMutation, PermissionDecision, PermissionResult, Refusal, ResultMappings, ResultPersistence,
     Status, ToolEvent, ToolHook, ToolInvocation,
@@ -109,6 +110,17 @@ impl<'a> Journey<'a> {
             mutations: self.mutations.clone(),
             hook_runs: self.hook_runs.clone(),
             events,
+        }
+    }
+
+    /// What the tool itself is asked about `input`, in an empty world.
+    pub(super) fn check<'c>(&'c self, tool: &'c Tool, input: &'c Input, limits: &'c Limits) -> Check<'c> {
+        Check {
+            component: tool.component(),
+            tool: tool.name(),
+            input: input.text(),
+            limits,
+            cancellation: &self.request.cancellation,
         }
     }
 

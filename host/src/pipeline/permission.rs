@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::executor::Check;
 use crate::hook::HookOutput;
 use crate::policy::{self, Case, Declared, Explanation, Outcome, Permit, Subject, Verdict};
 use crate::record::{ErrorClass, EventType, HookEvent, Input, PermissionDecision, Refusal, SafetyFacts, Status};
@@ -162,14 +161,7 @@ async fn classify(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Option<S
         return None;
     }
     let limits = journey.request.limits.for_checks();
-    let check = Check {
-        component: tool.component(),
-        tool: tool.name(),
-        input: input.text(),
-        limits: &limits,
-        cancellation: &journey.request.cancellation,
-    };
-    journey.services.executor.classify(check).await
+    journey.services.executor.classify(journey.check(tool, input, &limits)).await
 }
 
 /// What the tool gets must satisfy its contract also after hooks changed it (AT-IN-02).

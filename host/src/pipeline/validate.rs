@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use crate::executor::Check;
 use crate::record::{EventType, Refusal, Status};
 
 use super::journey::{Journey, Prepared};
@@ -10,13 +9,7 @@ use super::journey::{Journey, Prepared};
 /// Asks the tool itself whether the values make sense and the call could start.
 pub(super) async fn validate(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Prepared, Refusal> {
     let limits = journey.request.limits.for_checks();
-    let check = Check {
-        component: prepared.tool.component(),
-        tool: prepared.tool.name(),
-        input: prepared.input.text(),
-        limits: &limits,
-        cancellation: &journey.request.cancellation,
-    };
+    let check = journey.check(&prepared.tool, &prepared.input, &limits);
     match journey.services.executor.validate(check).await {
         Ok(()) => Ok(prepared),
         // Somebody stopped the check: it says nothing of the values.

@@ -59,3 +59,17 @@ fn a_session_rule_overrules_no_denial() {
     assert!(refused.stderr.contains("permission_denied"), "{}", refused.stderr);
     assert_eq!(place.lines(), ["one"]);
 }
+
+#[test]
+fn what_was_approved_for_a_session_can_be_forgotten() {
+    let place = Place::new();
+    let forget = || place.run(&["approvals", "forget", "--json"]).exits(0).json()["forgotten"].clone();
+    assert_eq!(forget(), 0, "nobody was ever asked");
+    let (child, id) = place.waiting("one", &["--session=work"]);
+    place.run(&["approvals", "approve", &id, "--always"]).exits(0);
+    ended(child).exits(0);
+    place.call("two", &["--session=work"]).run().exits(0);
+    assert_eq!(forget(), 1);
+    asks_again(&place, &["--session=work"]);
+    assert_eq!(place.lines(), ["one", "two"]);
+}

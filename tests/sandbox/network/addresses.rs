@@ -3,47 +3,10 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{answer, failed, looking_up_in};
-use crate::support::{ScriptedResolver, Server, Test};
+use crate::support::{SPECIAL_HOSTS, ScriptedResolver, Server, Test};
 
-/// Every spelling in which programs know this machine, or the services of a cloud (NET-2).
 fn spellings(port: u16) -> Vec<String> {
-    let hosts = [
-        "127.0.0.1",
-        "127.1",
-        "127.0.1",
-        "0",
-        "0.0.0.0",
-        "2130706433",
-        "017700000001",
-        "0177.0.0.1",
-        "0x7f.1",
-        "0x7f000001",
-        "127.0.0.1.",
-        "127.255.255.254",
-        "[::1]",
-        "[::]",
-        "[::ffff:127.0.0.1]",
-        "[::ffff:7f00:1]",
-        "[::127.0.0.1]",
-        "[64:ff9b::7f00:1]",
-        "[64:ff9b:1::7f00:1]",
-        "[2002:7f00:1::]",
-        "[0:0:0:0:0:0:0:1]",
-        "169.254.169.254",
-        "[fd00:ec2::254]",
-        "100.100.100.200",
-        "168.63.129.16",
-        "localhost",
-        "localhost.",
-        "LOCALHOST",
-        "10.0.0.1",
-        "192.168.0.1",
-        "172.16.0.1",
-        "[fe80::1]",
-        "224.0.0.1",
-        "255.255.255.255",
-    ];
-    hosts.iter().map(|host| format!("{host}:{port}")).collect()
+    SPECIAL_HOSTS.iter().map(|host| format!("{host}:{port}")).collect()
 }
 
 #[tokio::test]

@@ -34,3 +34,38 @@ impl Store {
         Ok(self.connection.execute("DELETE FROM session_rules", [])?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Journal;
+
+    #[test]
+    fn an_approval_for_a_session_has_an_end() {
+        let rule = SessionRule {
+            session: "named:work".to_owned(),
+            actor: "nobody".to_owned(),
+            tool_id: "a.b".to_owned(),
+            component: "c".to_owned(),
+            declaration: "d".to_owned(),
+            capability: "e".to_owned(),
+            question: "f".to_owned(),
+        };
+        let (dir, now) = (tempfile::tempdir().unwrap(), Timestamp::now());
+        let journal = Journal::new(dir.path().join("journal"), dir.path().join("key"));
+        let remembered = |age: Duration| {
+            journal.with(|store| {
+                // The rule alone: which call it came of does not matter here.
+                store.connection.pragma_update(None, "foreign_keys", false)?;
+                store.connection.execute(
+                    "INSERT OR REPLACE INTO session_rules (reference, session, made_by, made_at, record)
+                     VALUES (?1, ?2, 'x', ?3, ?4)",
+                    params![rule.reference(), rule.session, now.minus(age).unix_millis(), entry::write(&rule)?],
+                )?;
+                store.remembers(&rule)
+            })
+        };
+        assert!(remembered(REMEMBERED_FOR - Duration::from_secs(60)).unwrap());
+        assert!(!remembered(REMEMBERED_FOR + Duration::from_secs(1)).unwrap());
+    }
+}

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::executor::Check;
 use crate::journal::Claim;
 use crate::policy::Permit;
 use crate::record::{
@@ -80,14 +79,7 @@ async fn edit(
     journey.mutated(InputMutation::new(id, source.0, source.1, asked.call_input(), &input, reason));
     permission::mismatch(tool, &input).map_err(|why| edit_invalid(&why))?;
     let limits = journey.request.limits.for_checks();
-    let check = Check {
-        component: tool.component(),
-        tool: tool.name(),
-        input: input.text(),
-        limits: &limits,
-        cancellation: &journey.request.cancellation,
-    };
-    journey.services.executor.validate(check).await?;
+    journey.services.executor.validate(journey.check(tool, &input, &limits)).await?;
     let input = observe::fill(journey, tool, input);
     let input = pre_hooks::shape(journey, tool, input, true).await?;
     permission::mismatch(tool, &input).map_err(|why| edit_invalid(&why))?;
