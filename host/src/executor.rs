@@ -21,8 +21,9 @@ pub trait Executor: Send + Sync {
     /// answer: then the careful facts count.
     fn classify<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Option<SafetyFacts>>;
 
-    /// Runs the tool that `permit` names, with what `permit` carries, and reports usage also when it fails.
-    fn invoke<'a>(&'a self, permit: Permit, run: Run) -> BoxFuture<'a, Execution>;
+    /// Runs the tool that `permit` names, with what `permit` carries, and reports usage also when it fails. A call that
+    /// needs input is run again with the same permit.
+    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Execution>;
 }
 
 /// A look at an input without capabilities.
@@ -43,6 +44,18 @@ pub struct Run {
     /// The values of the secrets that the permit names: for requests to their origins, never for the guest.
     pub secrets: Secrets,
     pub observer: Arc<dyn Observer>,
+    /// What went before, if the tool was called before in the same call.
+    pub resumed: Option<Arc<Resumed>>,
+}
+
+/// What a call that was answered goes on with.
+#[derive(Clone, Debug)]
+pub struct Resumed {
+    /// JSON text of an object: every answer so far by its key.
+    pub responses: String,
+    pub resume_state: Vec<u8>,
+    /// What the instances before this one consumed: only the rest of each limit is left.
+    pub spent: Usage,
 }
 
 /// Hears what a guest says while it runs. Called from within the run: it must not block.
@@ -104,6 +117,24 @@ pub enum GuestOutcome {
     /// Something usable, and what failed.
     Partial(GuestOutput, Refusal),
     Failure(Refusal),
+    /// The guest ended itself, and wants to be called again with answers.
+    NeedsInput(NeededInput),
+}
+
+/// What a guest wants to know from its caller's user, as it said it.
+#[derive(Clone, Debug)]
+pub struct NeededInput {
+    pub requests: Vec<InputRequest>,
+    pub resume_state: Vec<u8>,
+}
+
+/// One question of a guest.
+#[derive(Clone, Debug)]
+pub struct InputRequest {
+    pub key: String,
+    pub message: String,
+    /// JSON text.
+    pub schema: String,
 }
 
 /// JSON texts of a guest.

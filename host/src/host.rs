@@ -13,7 +13,8 @@ use std::time::Duration;
 use anyhow::Context;
 
 pub use crate::approval::{
-    Approver, EXPIRE_DEFAULT, EXPIRE_MAX, Prompt, Reply, Session, Terms, Whitespace, deceives, visible,
+    Approver, EXPIRE_DEFAULT, EXPIRE_MAX, Inquiry, Prompt, Reply, Requested, Respondent, Session, Terms, Whitespace,
+    deceives, visible,
 };
 use crate::catalog::{Catalog, Facts, Tool};
 use crate::config::{self, Home};

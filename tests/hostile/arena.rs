@@ -284,6 +284,7 @@ async fn neighbour(host: &Host, component: &[u8]) -> Option<()> {
             cancellation: hotcell::executor::Cancellation::new(),
             unavailable: None,
             listener: None,
+            respondent: None,
             mapping: None,
         })
         .await;

@@ -272,6 +272,7 @@ pub(super) fn again(folder: &Path, actor: &str) -> Request {
         cancellation: Default::default(),
         unavailable: None,
         listener: None,
+        respondent: None,
         mapping: None,
     }
 }

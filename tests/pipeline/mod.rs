@@ -13,6 +13,7 @@ mod hook_inputs;
 mod hook_outputs;
 mod hooks;
 mod inputs;
+mod interaction;
 mod lifecycle;
 mod names;
 mod order;

@@ -115,6 +115,7 @@ async fn a_component_that_could_not_be_loaded_still_ends_in_a_result() {
         cancellation: Cancellation::new(),
         unavailable: Some(Refusal::new(ErrorClass::SetupRequired, "build_failed", "it did not build")),
         listener: None,
+        respondent: None,
         mapping: None,
     };
     let record = host.call(request).await;

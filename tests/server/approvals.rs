@@ -84,20 +84,20 @@ impl Place {
 
 const TOOL: &str = "append_approved";
 
-fn forms() -> Value {
+pub(super) fn forms() -> Value {
     json!({ "elicitation": { "form": {} } })
 }
 
-fn accept(content: Value) -> Value {
+pub(super) fn accept(content: Value) -> Value {
     json!({ "action": "accept", "content": content })
 }
 
 /// Answers the question that the client was asked.
-fn reply(client: &mut Client, question: &Value, answer: Value) {
+pub(super) fn reply(client: &mut Client, question: &Value, answer: Value) {
     client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer }));
 }
 
-fn question(client: &mut Client) -> Value {
+pub(super) fn question(client: &mut Client) -> Value {
     client.until(|frame| frame["method"] == "elicitation/create").1
 }
 

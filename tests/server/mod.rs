@@ -8,4 +8,5 @@ mod http;
 mod lifecycle;
 mod notices;
 mod parallel;
+mod questions;
 mod stopping;

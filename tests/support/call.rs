@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hotcell::approval::Terms;
+use hotcell::approval::{Respondent, Terms};
 use hotcell::config::Home;
 use hotcell::executor::Cancellation;
 use hotcell::host::{Host, HostSettings};
@@ -40,6 +40,7 @@ pub(crate) struct Test {
     actor: Option<String>,
     approval: Terms,
     cancellation: Cancellation,
+    respondent: Option<Arc<dyn Respondent>>,
 }
 
 impl Test {
@@ -70,6 +71,7 @@ impl Test {
             actor: None,
             approval: Terms::default(),
             cancellation: Cancellation::new(),
+            respondent: None,
         }
     }
 
@@ -129,6 +131,12 @@ impl Test {
     /// Changes how somebody is asked about the call.
     pub(crate) fn asking(mut self, change: impl FnOnce(&mut Terms)) -> Self {
         change(&mut self.approval);
+        self
+    }
+
+    /// Answers what the tool asks.
+    pub(crate) fn answered_by(mut self, respondent: Arc<dyn Respondent>) -> Self {
+        self.respondent = Some(respondent);
         self
     }
 
@@ -195,6 +203,7 @@ impl Test {
                 cancellation: self.cancellation,
                 unavailable: None,
                 listener: None,
+                respondent: self.respondent,
                 mapping: None,
             })
             .await;

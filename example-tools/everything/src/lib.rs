@@ -1,6 +1,7 @@
 //! One small tool for every kind of answer that a tool can give. The names, arguments and answers are those that the
 //! official MCP conformance suite expects of the server under test.
 
+mod questions;
 mod schema;
 mod signals;
 
@@ -86,6 +87,14 @@ toolkit! {
         signals::test_tool_with_logging,
         signals::test_logging_tool,
         signals::test_tool_with_progress,
+        questions::test_elicitation,
+        questions::test_elicitation_sep1034_defaults,
+        questions::test_elicitation_sep1330_enums,
+        questions::test_input_required_result_elicitation,
+        questions::test_input_required_result_request_state,
+        questions::test_input_required_result_multi_round,
+        questions::test_input_required_result_tampered_state,
+        questions::test_streaming_elicitation,
     ]
 }
 

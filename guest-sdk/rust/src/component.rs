@@ -58,7 +58,7 @@ pub mod validating {
 
 use tool::{
     exports::hotcell::tool::guest,
-    hotcell::tool::{cancellation as stop, log as lines, progress, types},
+    hotcell::tool::{cancellation as stop, interaction, log as lines, progress, types},
     wasi::{clocks::monotonic_clock, io::poll},
 };
 use validating::exports::hotcell::tool::validation;
@@ -154,6 +154,21 @@ pub(crate) fn log(level: Level, message: &str, fields: Option<&Value>) {
         Level::Error => lines::Level::Error,
     };
     lines::log(level, message, fields.map(Value::to_string).as_deref());
+}
+
+pub(crate) fn responses() -> String {
+    interaction::responses()
+}
+
+pub(crate) fn resume_state() -> Vec<u8> {
+    interaction::resume_state()
+}
+
+pub(crate) fn ask(key: &str, message: &str, schema: &str, state: &[u8]) -> ! {
+    let request =
+        interaction::InputRequest { key: key.to_owned(), message: message.to_owned(), schema: schema.to_owned() };
+    interaction::ask(&[request], state);
+    unreachable!("the host ends an instance that asks")
 }
 
 pub(crate) fn cancel_requested() -> Option<AbortReason> {

@@ -33,8 +33,8 @@
 //!
 //! A panic is a bug: it stops the call, and the host reports it as such.
 //!
-//! While it runs, a tool can report [`progress`], write a [`log`], notice a [`cancellation`], and ask for its
-//! [`context()`]. With the feature `http` it can send requests. What the owner of a host runs around tools is a [`hook`].
+//! While it runs, a tool can report [`progress`], write a [`log`], notice a [`cancellation`], ask its user something
+//! ([`interaction`]), and ask for its [`context()`]. With the feature `http` it can send requests. What the owner of a host runs around tools is a [`hook`].
 //! Outside of WebAssembly these calls are recorded, and [`testing`] reads them back.
 
 mod context;
@@ -47,6 +47,7 @@ pub mod cancellation;
 pub mod hook;
 #[cfg(feature = "http")]
 pub mod http;
+pub mod interaction;
 pub mod log;
 pub mod progress;
 

@@ -6,6 +6,21 @@ pub fn of_input<T: JsonSchema>() -> Value {
     generate::<T>(SchemaSettings::draft2020_12().for_deserialize())
 }
 
+/// The schema of what a tool asks a person for. A form has no null: what is optional is left out.
+pub(crate) fn of_form<T: JsonSchema>() -> Value {
+    let mut schema = of_input::<T>();
+    let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for kind in fields.into_iter().flat_map(|fields| fields.values_mut()).filter_map(|field| field.get_mut("type")) {
+        if let Some(kinds) = kind.as_array_mut() {
+            kinds.retain(|kind| kind != "null");
+            if let [one] = kinds.as_slice() {
+                *kind = one.clone();
+            }
+        }
+    }
+    schema
+}
+
 /// The schema of what a tool gives: `T` as serde writes it.
 pub(crate) fn of_output<T: JsonSchema>() -> Value {
     generate::<T>(SchemaSettings::draft2020_12().for_serialize())
@@ -84,6 +99,19 @@ mod tests {
         let text = schema.to_string();
         assert!(!text.contains("$ref") && !text.contains("$schema") && !text.contains("uint32"), "{text}");
         assert!(schema.get("title").is_none());
+    }
+
+    #[test]
+    fn a_form_leaves_out_what_is_optional() {
+        #[derive(serde::Deserialize, JsonSchema)]
+        #[allow(dead_code)]
+        struct Form {
+            name: String,
+            age: Option<u8>,
+        }
+        let schema = of_form::<Form>();
+        assert_eq!(schema["properties"]["age"]["type"], "integer");
+        assert_eq!(schema["required"], json!(["name"]));
     }
 
     #[test]

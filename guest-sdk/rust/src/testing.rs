@@ -10,10 +10,11 @@
 
 use std::{cell::RefCell, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::{
-    Context, Outcome, ToolError, cancellation::AbortReason, log::Level, progress::Update, toolkit, toolkit::Toolkit,
+    Context, Outcome, ToolError, cancellation::AbortReason, interaction::Response, log::Level, progress::Update,
+    toolkit, toolkit::Toolkit,
 };
 
 /// One line that a tool logged.
@@ -35,6 +36,8 @@ struct Recorded {
     elapsed: Duration,
     cancel: Option<(Duration, AbortReason)>,
     acknowledged: bool,
+    responses: Map<String, Value>,
+    resume_state: Vec<u8>,
 }
 
 thread_local! {
@@ -90,6 +93,16 @@ pub fn cancel(reason: AbortReason) {
 /// Asks the tool to stop as soon as it has slept for `slept` in all.
 pub fn cancel_after(slept: Duration, reason: AbortReason) {
     RECORDED.with_borrow_mut(|recorded| recorded.cancel = Some((slept, reason)));
+}
+
+/// Answers the question `key` of the tool from now on. A test whose tool asks what has no answer fails.
+pub fn respond(key: &str, response: Response) {
+    RECORDED.with_borrow_mut(|recorded| recorded.responses.insert(key.to_owned(), json!(response)));
+}
+
+/// Sets what [`interaction::remembered`](crate::interaction::remembered) answers.
+pub fn set_remembered(state: impl Into<Vec<u8>>) {
+    RECORDED.with_borrow_mut(|recorded| recorded.resume_state = state.into());
 }
 
 /// Sets what [`context`](crate::context()) answers.
@@ -175,6 +188,18 @@ pub(crate) fn log(level: Level, message: &str, fields: Option<&Value>) {
     RECORDED.with_borrow_mut(|recorded| recorded.logs.push(line));
 }
 
+pub(crate) fn responses() -> String {
+    RECORDED.with_borrow(|recorded| json!(recorded.responses).to_string())
+}
+
+pub(crate) fn resume_state() -> Vec<u8> {
+    RECORDED.with_borrow(|recorded| recorded.resume_state.clone())
+}
+
+pub(crate) fn ask(key: &str, message: &str, _schema: &str, _state: &[u8]) -> ! {
+    panic!("the tool asks {message:?}; a test answers with `testing::respond({key:?}, ..)`")
+}
+
 pub(crate) fn cancel_requested() -> Option<AbortReason> {
     RECORDED.with_borrow(|recorded| recorded.cancel.and_then(|(at, reason)| (recorded.elapsed >= at).then_some(reason)))
 }
@@ -197,7 +222,7 @@ pub(crate) fn sleep(duration: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cancellation, log, progress};
+    use crate::{cancellation, interaction, log, progress};
 
     #[test]
     fn what_a_tool_says_is_recorded_for_its_thread() {
@@ -210,6 +235,20 @@ mod tests {
         assert_eq!(partials()[0][0]["text"], "half");
         assert_eq!(reference, "partial-1");
         assert!(std::thread::spawn(|| logs().is_empty()).join().unwrap());
+    }
+
+    #[test]
+    fn a_question_gets_the_answer_of_the_test() {
+        #[derive(serde::Deserialize, schemars::JsonSchema)]
+        struct Name {
+            name: String,
+        }
+        reset();
+        let ask = || interaction::ask::<Name>("who", "Who are you?").unwrap();
+        respond("who", Response::Decline);
+        assert_eq!(ask().accepted().err().unwrap().class, crate::ErrorClass::Canceled);
+        respond("who", Response::Accept(Map::from_iter([("name".to_owned(), "Ada".into())])));
+        assert_eq!(ask().accepted().unwrap().name, "Ada");
     }
 
     #[test]

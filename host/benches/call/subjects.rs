@@ -94,6 +94,7 @@ pub(crate) fn request(tool: &str, input: &str) -> Request {
         cancellation: Cancellation::new(),
         unavailable: None,
         listener: None,
+        respondent: None,
         mapping: None,
     }
 }

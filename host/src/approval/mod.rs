@@ -4,6 +4,7 @@
 
 mod approver;
 mod binding;
+mod inquiry;
 mod prompt;
 mod session;
 mod visible;
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 pub use approver::{Approver, Reply};
 pub use binding::bind;
+pub use inquiry::{Inquiry, Requested, Respondent};
 pub use prompt::{Facts, Prompt};
 pub use session::Session;
 pub use visible::{Whitespace, deceives, visible};

@@ -202,7 +202,7 @@ fn closed(schema: &Value, strict: bool) -> Value {
     schema
 }
 
-fn compile(schema: &Value) -> anyhow::Result<Validator> {
+pub(super) fn compile(schema: &Value) -> anyhow::Result<Validator> {
     jsonschema::options()
         .with_draft(Draft::Draft202012)
         .with_pattern_options(PatternOptions::regex())
@@ -211,7 +211,7 @@ fn compile(schema: &Value) -> anyhow::Result<Validator> {
         .map_err(|error| anyhow::anyhow!("{error}, at {}", pointer(error.instance_path().as_str())))
 }
 
-fn check(validator: &Validator, value: &Value) -> Result<(), String> {
+pub(super) fn check(validator: &Validator, value: &Value) -> Result<(), String> {
     if validator.is_valid(value) {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 mod contract;
 mod fields;
+mod form;
 mod tool;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::record::{ErrorClass, Refusal};
 
 pub use contract::Contract;
+pub use form::Form;
 pub use tool::{Facts, Tool};
 
 /// Names that an unknown tool's error lists at the most.

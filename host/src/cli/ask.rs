@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::host::{Approver, Prompt, Reply};
+use crate::host::{Approver, Prompt, Reply, Respondent};
 
 use super::options::{GrantOptions, LimitOptions, PolicyOptions};
 use super::show;
@@ -33,6 +33,11 @@ pub(super) fn approver() -> Arc<dyn Approver> {
         Some(terminal) => Arc::new(terminal),
         None => Arc::new(Announcer(principal())),
     }
+}
+
+/// Whoever sits at the terminal answers what tools ask, too.
+pub(super) fn respondent() -> Option<Arc<dyn Respondent>> {
+    Some(Arc::new(Terminal::if_there(principal())?))
 }
 
 /// Says on standard error what waits, and how to answer it: for servers, whose terminal, if any, is their client's.

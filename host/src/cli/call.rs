@@ -87,6 +87,7 @@ impl Call {
                 cancellation: cancellation.clone(),
                 unavailable: None,
                 listener: None,
+                respondent: ask::respondent(),
                 mapping: None,
             };
             if let Ok(component) = &component {

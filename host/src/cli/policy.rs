@@ -118,6 +118,7 @@ impl Foretell {
                 cancellation: Cancellation::new(),
                 unavailable: None,
                 listener: None,
+                respondent: None,
                 mapping: None,
             };
             Ok(host.explain(request).await)

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::host::{Listener, Whitespace, deceives, visible};
 use crate::record::{CallRecord, Content, EventType, HookOutcome, ToolError, ToolEvent, ToolHook, ToolResult};
@@ -179,6 +179,16 @@ impl Bar {
 
 impl Listener for Bar {
     fn event(&self, event: &ToolEvent) {
+        if event.event_type == EventType::NeedsInput {
+            // The line belongs to whoever types now.
+            self.0.disable_steady_tick();
+            self.0.finish_and_clear();
+            self.0.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        if event.event_type == EventType::Resumed {
+            self.0.reset();
+            self.0.set_draw_target(ProgressDrawTarget::stderr());
+        }
         if !matches!(event.event_type, EventType::Progress | EventType::PartialResult) {
             return;
         }

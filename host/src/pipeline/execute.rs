@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::executor::{Cancellation, Execution, GuestProgress, Observer, Run, SandboxDenial};
+use crate::executor::{Cancellation, Execution, GuestOutcome, GuestProgress, Observer, Run, SandboxDenial};
 use crate::journal::Trail;
 use crate::record::{
     EventType, Extra, InvocationId, ProgressId, ProgressStatus, Refusal, SchemaVersion, Status, Timestamp, ToolProgress,
 };
 
+use super::interact;
 use super::journey::Journey;
 use super::schedule::Scheduled;
 
@@ -39,9 +40,14 @@ pub(super) async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Resu
             invocation_id: journey.invocation.invocation_id,
             cancellation: journey.request.cancellation.clone(),
         }),
+        resumed: None,
     };
-    let execution = journey.services.executor.invoke(permitted.permit, run).await;
+    let mut execution = journey.services.executor.invoke(&permitted.permit, run.clone()).await;
     drop(place);
+    if matches!(execution.outcome, Ok(GuestOutcome::NeedsInput(_))) {
+        // On the heap: a call that asks nothing must not carry the room for it.
+        execution = Box::pin(interact::go_on(journey, &permitted.permit, run, execution)).await;
+    }
     if let Some(reason) = journey.request.cancellation.requested() {
         journey.trail.cancel_requested(reason);
         journey.trail.cancel_acknowledged("host");

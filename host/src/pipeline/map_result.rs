@@ -49,6 +49,7 @@ pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>
         Ok(GuestOutcome::Success(output)) => (Some(output), None),
         Ok(GuestOutcome::Partial(output, refusal)) => (Some(output), Some(refusal)),
         Ok(GuestOutcome::Failure(refusal)) | Err(refusal) => (None, Some(refusal)),
+        Ok(GuestOutcome::NeedsInput(_)) => (None, Some(Refusal::host_fault("a question of the tool was not asked"))),
     };
     let mut mapped = match output.map(|output| read(&tool, output, error.is_none())) {
         None => Mapped { error, ..Mapped::default() },

@@ -4,6 +4,7 @@ mod approval;
 mod execute;
 mod foretell;
 mod hooks;
+mod interact;
 mod journey;
 mod map_result;
 mod observe;
@@ -22,7 +23,7 @@ mod validate;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::approval::Terms;
+use crate::approval::{Respondent, Terms};
 use crate::catalog::Catalog;
 use crate::executor::{Cancellation, Executor};
 use crate::hook::Hooks;
@@ -73,6 +74,8 @@ pub struct Request {
     pub limits: Limits,
     /// How somebody is asked about the call, if that has to be.
     pub approval: Terms,
+    /// Who answers what the tool asks in the middle of the call, if anybody can.
+    pub respondent: Option<Arc<dyn Respondent>>,
     pub cancellation: Cancellation,
     /// Why the tool's component could not be loaded, if it could not.
     pub unavailable: Option<Refusal>,

@@ -22,6 +22,11 @@ pub(super) async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Res
     }
     journey.advance(Status::Queued)?;
     journey.trail.emit(EventType::Queued, json!({}));
+    Ok(Scheduled { permitted, place: place(journey).await? })
+}
+
+/// The next place that is free.
+pub(super) async fn place(journey: &Journey<'_>) -> Result<Place, Refusal> {
     let cancellation = journey.request.cancellation.clone();
     tokio::select! {
         biased;
@@ -29,7 +34,7 @@ pub(super) async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Res
             Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
         }
         place = journey.services.scheduler.place() => match place {
-            Some(place) => Ok(Scheduled { permitted, place }),
+            Some(place) => Ok(place),
             None => Err(canceled(AbortReason::RuntimeShutdown)),
         }
     }

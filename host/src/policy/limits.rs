@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use crate::record::Usage;
+
 /// What one call may consume. Every one is enforced by the sandbox and reported back as usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -99,6 +101,26 @@ impl Limits {
             self.wall = self.wall.min(Duration::from_millis(timeout_ms));
         }
         self
+    }
+
+    /// What is left of the limits after `spent`.
+    #[must_use]
+    pub fn less(&self, spent: &Usage) -> Self {
+        let mut left = self.clone();
+        left.fuel = left.fuel.saturating_sub(spent.fuel.used);
+        left.wall = left.wall.saturating_sub(Duration::from_millis(spent.wall_ms.used));
+        left.log_bytes = left.log_bytes.saturating_sub(spent.log_bytes.used);
+        if let Some(files) = &spent.files {
+            left.disk_bytes = left.disk_bytes.saturating_sub(files.disk_bytes.used);
+            left.files_created = left.files_created.saturating_sub(files.files_created.used);
+        }
+        if let Some(network) = &spent.network {
+            let (of, used) = (&mut left.network, network);
+            of.requests = of.requests.saturating_sub(used.requests.used);
+            of.sent_bytes = of.sent_bytes.saturating_sub(used.sent_bytes.used);
+            of.received_bytes = of.received_bytes.saturating_sub(used.received_bytes.used);
+        }
+        left
     }
 
     /// The limits of an export that only looks at its input: validation, classification, description.

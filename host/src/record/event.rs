@@ -35,6 +35,10 @@ event_types! {
     Started = "tool.invocation.started",
     Progress = "tool.invocation.progress",
     PartialResult = "tool.invocation.partial_result",
+    /// The tool asked its caller's user something, and waits. An extension.
+    NeedsInput = "tool.invocation.needs_input",
+    /// It goes on with the answers. An extension.
+    Resumed = "tool.invocation.resumed",
     /// The guest logged a line. An extension: heard while the tool runs, and kept as a block of the result.
     Logged = "tool.invocation.logged",
     PostHookStarted = "tool.hook.post.started",

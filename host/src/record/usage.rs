@@ -58,3 +58,34 @@ pub struct Usage {
     /// Bytes of wasm stack; overflow is a trap, the depth in use is not measured.
     pub stack_bytes_limit: u64,
 }
+
+impl Metered {
+    /// Both together, of a limit that was there for both.
+    fn add(&mut self, earlier: Self) {
+        *self = Self { used: self.used.saturating_add(earlier.used), limit: earlier.limit };
+    }
+}
+
+impl Usage {
+    /// Adds what `earlier` instances of the same call consumed, which left only the rest of each limit. What is measured
+    /// at its peak stays the highest of all.
+    pub fn add(&mut self, earlier: &Self) {
+        self.fuel.add(earlier.fuel);
+        self.wall_ms.add(earlier.wall_ms);
+        self.log_bytes.add(earlier.log_bytes);
+        self.memory_bytes.used = self.memory_bytes.used.max(earlier.memory_bytes.used);
+        self.table_elements.used = self.table_elements.used.max(earlier.table_elements.used);
+        if let Some(before) = &earlier.files {
+            let files = self.files.get_or_insert_default();
+            files.disk_bytes.add(before.disk_bytes);
+            files.files_created.add(before.files_created);
+        }
+        if let Some(before) = &earlier.network {
+            let network = self.network.get_or_insert_default();
+            network.connections_limit = before.connections_limit;
+            network.requests.add(before.requests);
+            network.sent_bytes.add(before.sent_bytes);
+            network.received_bytes.add(before.received_bytes);
+        }
+    }
+}

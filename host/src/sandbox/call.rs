@@ -34,13 +34,17 @@ pub(super) async fn invoke(
     uplink: &Arc<Uplink>,
     component: &LoadedComponent,
     grace: Duration,
-    permit: Permit,
+    permit: &Permit,
     run: Run,
 ) -> Execution {
-    let limits = permit.limits();
+    let resumed = run.resumed.as_ref().filter(|_| guard!("one_budget"));
+    let left = resumed.map(|resumed| permit.limits().less(&resumed.spent));
+    let limits = left.as_ref().unwrap_or(permit.limits());
     let grace = component.imports_interface("hotcell:tool/cancellation").then_some(grace);
-    let gate =
-        component.imports_interface("wasi:http/outgoing-handler").then(|| gate(uplink, &permit, &run)).transpose();
+    let gate = component
+        .imports_interface("wasi:http/outgoing-handler")
+        .then(|| gate(uplink, permit, limits, &run))
+        .transpose();
     let state = gate.map_err(wasmtime::Error::from_anyhow).and_then(|gate| {
         let (cancellation, observer) = (run.cancellation.clone(), Arc::clone(&run.observer));
         State::new(permit.capability(), engine.scratch_dir(), limits, cancellation, observer, Egress::new(gate))
@@ -49,6 +53,7 @@ pub(super) async fn invoke(
         Ok(store) => store,
         Err(error) => return not_started(&error, limits),
     };
+    store.data_mut().resumed.clone_from(&run.resumed);
     let request = Call {
         invocation_id: permit.subject().invocation_id.to_string(),
         tool: permit.subject().tool.to_string(),
@@ -64,14 +69,14 @@ pub(super) async fn invoke(
         };
         bounded(work, limits.wall, &run.cancellation, grace).await
     };
-    close(store, result, limits, &run)
+    close(store, result, permit.limits(), limits, &run)
 }
 
 /// What stands between this call and the network.
-fn gate(uplink: &Arc<Uplink>, permit: &Permit, run: &Run) -> anyhow::Result<Arc<Gate>> {
+fn gate(uplink: &Arc<Uplink>, permit: &Permit, limits: &Limits, run: &Run) -> anyhow::Result<Arc<Gate>> {
     let capability = permit.capability();
     let credentials = Credentials::new(&capability.secrets, run.secrets.clone())?;
-    let (network, limits) = (capability.network.clone(), permit.limits().network.clone());
+    let (network, limits) = (capability.network.clone(), limits.network.clone());
     Ok(Arc::new(Gate::new(network, credentials, limits, Arc::clone(uplink), Arc::clone(&run.observer))))
 }
 
@@ -224,24 +229,42 @@ fn reason(cancellation: &Cancellation) -> AbortReason {
     cancellation.requested().unwrap_or(AbortReason::UserInterruption)
 }
 
-/// Reads the meters, drops the store, and turns what came of it into an outcome.
-fn close(mut store: Store<State>, result: wasmtime::Result<Outcome>, limits: &Limits, run: &Run) -> Execution {
+/// Reads the meters, drops the store, and turns what came of it into an outcome. Of the limits that were `allowed`, this
+/// instance had what was `left`.
+fn close(
+    mut store: Store<State>,
+    result: wasmtime::Result<Outcome>,
+    allowed: &Limits,
+    left: &Limits,
+    run: &Run,
+) -> Execution {
     if let Some(last) = store.data_mut().progress.finish() {
         run.observer.progress(last);
     }
-    let mut usage = usage(&store, limits);
+    let mut usage = usage(&store, left);
     let outcome = match result {
         Ok(outcome) => {
             usage.output_bytes.used = size(&outcome);
             accept(outcome, usage.output_bytes).map(|outcome| heed_cancellation(outcome, &run.cancellation))
         }
-        Err(error) => Err(verdict(&error, &store, limits)),
+        Err(error) => needed(&error, &mut store).ok_or_else(|| verdict(&error, &store, allowed)),
     };
+    if let Some(resumed) = &run.resumed {
+        usage.add(&resumed.spent);
+    }
     let gate = store.data().egress.gate();
     let redacted = gate.is_some_and(Gate::redacted);
     let outcome = heed_denials(outcome, gate);
     let logs = store.into_data().logs.into_content();
     Execution { outcome, usage, logs, redacted }
+}
+
+/// What a guest wants to know that stopped for it.
+fn needed(error: &wasmtime::Error, store: &mut Store<State>) -> Option<GuestOutcome> {
+    matches!(error.downcast_ref(), Some(Stop::NeedsInput))
+        .then(|| store.data_mut().needed.take())
+        .flatten()
+        .map(GuestOutcome::NeedsInput)
 }
 
 fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
@@ -353,7 +376,7 @@ fn heed_cancellation(outcome: GuestOutcome, cancellation: &Cancellation) -> Gues
     let refusal = canceled(reason);
     match outcome {
         GuestOutcome::Success(output) | GuestOutcome::Partial(output, _) => GuestOutcome::Partial(output, refusal),
-        GuestOutcome::Failure(_) => GuestOutcome::Failure(refusal),
+        GuestOutcome::Failure(_) | GuestOutcome::NeedsInput(_) => GuestOutcome::Failure(refusal),
     }
 }
 

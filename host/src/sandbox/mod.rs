@@ -192,7 +192,7 @@ impl Executor for Sandbox {
         })
     }
 
-    fn invoke<'a>(&'a self, permit: Permit, run: Run) -> BoxFuture<'a, Execution> {
+    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Execution> {
         Box::pin(async move {
             match self.known(&permit.subject().component) {
                 Ok(component) => {

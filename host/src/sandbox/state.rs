@@ -5,7 +5,7 @@ use std::time::Instant;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
-use crate::executor::{Cancellation, GuestProgress, Observer};
+use crate::executor::{Cancellation, GuestProgress, NeededInput, Observer, Resumed};
 use crate::policy::{Capability, Limits};
 
 use super::egress::Egress;
@@ -29,6 +29,9 @@ pub(super) struct State {
     /// Bytes of partial results that may still be handed over: together no more than the answer may have.
     pub(super) partial_bytes_left: u64,
     pub(super) started: Instant,
+    /// What the call goes on with, and what it asked: each there at most once.
+    pub(super) resumed: Option<Arc<Resumed>>,
+    pub(super) needed: Option<NeededInput>,
     /// Gone with the call.
     _scratch: Option<Scratch>,
 }
@@ -60,6 +63,8 @@ impl State {
             progress: ProgressGate::new(limits.progress_updates),
             partial_bytes_left: limits.output_bytes,
             started: Instant::now(),
+            resumed: None,
+            needed: None,
             _scratch: scratch,
         })
     }

@@ -20,6 +20,12 @@ pub(super) enum Stop {
     Canceled(AbortReason),
     #[error("out of time")]
     Deadline,
+    /// It asked for that itself.
+    #[error("needs input")]
+    NeedsInput,
+    /// It asked for what cannot be asked, and this is the rule that it broke.
+    #[error("asked what cannot be asked: {0}")]
+    Question(&'static str),
 }
 
 /// A quota that a guest went over, which ends it: an error code would let it try again for ever.
@@ -85,6 +91,17 @@ fn stopped(stop: Stop, limits: &Limits) -> Refusal {
             ErrorClass::Timeout,
             "deadline_exceeded",
             format!("the tool did not finish within {} ms; --timeout raises it", limits.wall.as_millis()),
+        ),
+        // Outside of a call, where a tool is only looked at.
+        Stop::NeedsInput => Refusal::new(
+            ErrorClass::ExecutionFailed,
+            "asked_too_early",
+            "the tool asks its user something before it was called",
+        ),
+        Stop::Question(rule) => Refusal::new(
+            ErrorClass::ExecutionFailed,
+            "question_invalid",
+            format!("the tool asked its user what cannot be asked: {rule}"),
         ),
     }
 }

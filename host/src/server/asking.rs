@@ -1,5 +1,7 @@
-//! Asking somebody about a call: through its client, or by saying where else to answer.
+//! Asking somebody about a call, or for what its tool wants to know: through its client, or by saying where else to
+//! answer.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,15 +9,16 @@ use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientResult, ElicitRequest, ProtocolVersion, RequestId,
-    ServerRequest,
+    CancelledNotification, CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult,
+    MetaObject, ProtocolVersion, RequestId, ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::dialect::mcp::{self, Said};
-use crate::host::{Approver, Prompt, Reply};
+use crate::host::{Approver, Inquiry, Prompt, Reply, Requested, Respondent};
+use crate::record::{InputResponse, InputResponses};
 
 use super::ApprovalSettings;
 use super::call::revision;
@@ -61,9 +64,11 @@ impl Way {
 }
 
 /// A question on its way to whoever sees to the request of its call.
-pub(super) struct Ask {
-    pub(super) prompt: Prompt,
-    reply: oneshot::Sender<Reply>,
+pub(super) enum Ask {
+    /// Whether the call may run.
+    Approval { prompt: Prompt, reply: oneshot::Sender<Reply> },
+    /// What the tool wants to know.
+    Input { inquiry: Inquiry, responses: oneshot::Sender<InputResponses> },
 }
 
 /// How long somebody who comes back for a call waits for an answer that was given elsewhere to be heard of.
@@ -72,26 +77,66 @@ const HEARD: Duration = Duration::from_millis(300);
 impl Ask {
     /// Whether nobody has answered yet, in whatever way.
     pub(super) async fn is_open(&mut self) -> bool {
-        tokio::time::timeout(HEARD, self.reply.closed()).await.is_err()
+        let closed = async {
+            match self {
+                Self::Approval { reply, .. } => reply.closed().await,
+                Self::Input { responses, .. } => responses.closed().await,
+            }
+        };
+        tokio::time::timeout(HEARD, closed).await.is_err()
     }
 
-    pub(super) fn answer(self, said: Said) {
-        let Said { approved, always, edit, note } = said;
-        let always = always && self.prompt.can_remember();
-        // Somebody else may have answered meanwhile.
-        let _ = self.reply.send(Reply { approved, edit, feedback: note, always });
+    /// Takes what a client answers, if it answers this: otherwise the question stays open.
+    pub(super) fn answer(self, given: Option<&rmcp::model::InputResponses>) -> Result<(), Self> {
+        match self {
+            Self::Approval { prompt, reply } => {
+                let Some(said) = mcp::response(given) else { return Err(Self::Approval { prompt, reply }) };
+                decide(&prompt, reply, said);
+            }
+            Self::Input { inquiry, responses } => {
+                let mut found = InputResponses::new();
+                for request in &inquiry.requests {
+                    let response = mcp::input_response(given, request.key());
+                    found.extend(response.map(|response| (request.key().to_owned(), response)));
+                }
+                if found.is_empty() {
+                    return Err(Self::Input { inquiry, responses });
+                }
+                // What is missing is asked again. Nobody may be waiting any more.
+                let _ = responses.send(found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the question without an answer.
+    pub(super) fn refuse(self, why: String) {
+        match self {
+            Self::Approval { prompt, reply } => decide(&prompt, reply, Said::refused(why)),
+            Self::Input { inquiry, responses } => {
+                let cancel = |request: &Requested| (request.key().to_owned(), InputResponse::Cancel);
+                let _ = responses.send(inquiry.requests.iter().map(cancel).collect());
+            }
+        }
     }
 }
 
+fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: Said) {
+    let Said { approved, always, edit, note } = said;
+    let always = always && prompt.can_remember();
+    // Somebody else may have answered meanwhile.
+    let _ = reply.send(Reply { approved, edit, feedback: note, always });
+}
+
 /// Hands the questions of one call over.
-struct Messenger {
+pub(super) struct Messenger {
     principal: String,
     questions: mpsc::Sender<Ask>,
     outdated: CancellationToken,
 }
 
 /// Whom a call asks, and where its questions come out.
-pub(super) fn messenger(caller: &str, outdated: CancellationToken) -> (Arc<dyn Approver>, mpsc::Receiver<Ask>) {
+pub(super) fn messenger(caller: &str, outdated: CancellationToken) -> (Arc<Messenger>, mpsc::Receiver<Ask>) {
     let (questions, waiting) = mpsc::channel(1);
     // Never the name of the caller: nobody approves what they themselves asked for.
     let principal = format!("user at {caller}");
@@ -110,7 +155,7 @@ impl Approver for Messenger {
     fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
         Box::pin(async move {
             let (reply, said) = oneshot::channel();
-            let ask = Ask { prompt: prompt.clone(), reply };
+            let ask = Ask::Approval { prompt: prompt.clone(), reply };
             if self.questions.send(ask).await.is_err() {
                 return None;
             }
@@ -118,6 +163,28 @@ impl Approver for Messenger {
                 said = said => said.ok(),
                 () = self.outdated.cancelled() => Some(changed()),
             }
+        })
+    }
+}
+
+impl Respondent for Messenger {
+    fn respond<'a>(
+        &'a self,
+        inquiry: &'a Inquiry,
+    ) -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>> {
+        Box::pin(async move {
+            let asks = |request: &Requested| input_question(inquiry, request).is_some();
+            let (requests, others): (Vec<_>, Vec<_>) = inquiry.requests.iter().cloned().partition(asks);
+            // What the protocol has no words for reaches nobody.
+            let mut found: InputResponses =
+                others.iter().map(|other| (other.key().to_owned(), InputResponse::Cancel)).collect();
+            if !requests.is_empty() {
+                let (responses, said) = oneshot::channel();
+                let ask = Ask::Input { inquiry: Inquiry { requests, ..inquiry.clone() }, responses };
+                self.questions.send(ask).await.ok()?;
+                found.extend(said.await.ok()?);
+            }
+            Some(found)
         })
     }
 }
@@ -153,27 +220,71 @@ fn changed() -> Reply {
 
 /// Asks the client's user, and hands the answer over. Dropped before its end, it takes the question back.
 pub(super) async fn elicit(ask: Ask, peer: Peer<RoleServer>) {
-    let request = ServerRequest::ElicitRequest(ElicitRequest::new(question(&ask.prompt)));
-    let said = match peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await {
-        Err(error) => Said::refused(format!("the client could not be asked: {error}")),
-        Ok(handle) => {
-            let mut open = Open { peer: handle.peer.clone(), id: Some(handle.id.clone()) };
-            let answer = handle.rx.await;
-            open.id = None;
-            match answer {
-                Ok(Ok(ClientResult::ElicitResult(result))) => mcp::said(&result),
-                Ok(Ok(_)) => Said::refused("the client's answer is none to this question".to_owned()),
-                Ok(Err(error)) => Said::refused(format!("the client's user could not be asked: {error}")),
-                Err(_) => Said::refused("the client went away".to_owned()),
-            }
+    match ask {
+        Ask::Approval { prompt, reply } => {
+            let said = match send(&peer, question(&prompt)).await {
+                Ok(result) => mcp::said(&result),
+                Err(why) => Said::refused(why),
+            };
+            decide(&prompt, reply, said);
         }
-    };
-    ask.answer(said);
+        Ask::Input { inquiry, responses } => {
+            let mut found = InputResponses::new();
+            for request in &inquiry.requests {
+                let response = match input_question(&inquiry, request) {
+                    Some(form) => send(&peer, form).await.map_or(InputResponse::Cancel, |result| mcp::filled(&result)),
+                    None => InputResponse::Cancel,
+                };
+                found.insert(request.key().to_owned(), response);
+            }
+            let _ = responses.send(found);
+        }
+    }
 }
 
-/// What is asked, as the protocol says it.
-pub(super) fn question(prompt: &Prompt) -> rmcp::model::ElicitRequestParams {
+/// The user's answer, or why there is none.
+async fn send(peer: &Peer<RoleServer>, question: ElicitRequestParams) -> Result<ElicitResult, String> {
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(question));
+    let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+    let handle = sent.map_err(|error| format!("the client could not be asked: {error}"))?;
+    let mut open = Open { peer: handle.peer.clone(), id: Some(handle.id.clone()) };
+    let answer = handle.rx.await;
+    open.id = None;
+    match answer {
+        Ok(Ok(ClientResult::ElicitResult(result))) => Ok(result),
+        Ok(Ok(_)) => Err("the client's answer is none to this question".to_owned()),
+        Ok(Err(error)) => Err(format!("the client's user could not be asked: {error}")),
+        Err(_) => Err("the client went away".to_owned()),
+    }
+}
+
+impl Ask {
+    /// What an answer that asks this says beside it.
+    pub(super) fn meta(&self) -> MetaObject {
+        match self {
+            Self::Approval { prompt, .. } => mcp::approval_meta(&prompt.invocation_id(), &prompt.expires_at()),
+            Self::Input { inquiry, .. } => mcp::input_meta(&inquiry.invocation_id, &inquiry.expires_at),
+        }
+    }
+
+    /// What is asked, as the protocol says it: each question by the key of its answer.
+    pub(super) fn questions(&self) -> BTreeMap<String, ElicitRequestParams> {
+        match self {
+            Self::Approval { prompt, .. } => BTreeMap::from([(mcp::APPROVAL.to_owned(), question(prompt))]),
+            Self::Input { inquiry, .. } => {
+                let asked = inquiry.requests.iter();
+                asked.filter_map(|one| Some((one.key().to_owned(), input_question(inquiry, one)?))).collect()
+            }
+        }
+    }
+}
+
+fn question(prompt: &Prompt) -> ElicitRequestParams {
     mcp::question(prompt.text(), prompt.arguments().text(), prompt.can_remember())
+}
+
+fn input_question(inquiry: &Inquiry, request: &Requested) -> Option<ElicitRequestParams> {
+    mcp::form(&request.text(&inquiry.tool_id), request.schema())
 }
 
 /// A question that a client shows.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleServer;
-use rmcp::model::{NumberOrString, ProtocolVersion, RequestId};
+use rmcp::model::{InputResponses, NumberOrString, ProtocolVersion, RequestId};
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::host::{Approver, Cancellation, Limits, Request, Session, Terms};
+use crate::host::{Cancellation, Limits, Request, Session, Terms};
 use crate::record::{AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, Refusal};
 
 use super::asking::{Announcing, Ask, Way, elicit, messenger};
@@ -45,6 +45,8 @@ pub(super) struct Seen<'a> {
 pub(super) struct Incoming<'a> {
     pub(super) name: &'a str,
     pub(super) input: Input,
+    /// Answers to what the tool may ask, given before it asks: a client may say them with the call.
+    pub(super) responses: Option<InputResponses>,
     /// The tool, or why there is none to call.
     pub(super) offer: Result<&'a Offer, Refusal>,
     pub(super) seen: &'a Seen<'a>,
@@ -58,6 +60,7 @@ pub(super) struct Running {
     cancellation: Cancellation,
     /// What the call asks, if its client is to be asked.
     questions: Option<mpsc::Receiver<Ask>>,
+    responses: Option<InputResponses>,
     /// What the tool says, if its client wants to hear it.
     spoken: Option<Spoken>,
 }
@@ -79,7 +82,7 @@ pub(super) enum Step {
 impl Server {
     /// Begins a call. It goes on when it is attended to.
     pub(super) fn begin(self: &Arc<Self>, offering: &Arc<Offering>, incoming: Incoming<'_>) -> Running {
-        let Incoming { name, input, offer, seen } = incoming;
+        let Incoming { name, input, responses, offer, seen } = incoming;
         let place = Arc::clone(&self.calls).try_acquire_owned();
         let mut request = request(offering, name, input, seen);
         let (mut spoken, mut questions) = (None, None);
@@ -90,9 +93,7 @@ impl Server {
                 request.tool.clone_from(&offer.qualified_name);
                 request.limits.wall = offer.wall.map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
                 request.approval.origin.clone_from(&offer.origin);
-                let (approver, asks) = self.approver(offering, seen);
-                request.approval.approver = Some(approver);
-                questions = asks;
+                questions = self.ask(offering, &mut request, seen);
                 if offer.speaks && seen.wanted.anything() {
                     let (listener, said) = seen.wanted.listen(offer.name.clone());
                     request.listener = Some(listener);
@@ -102,7 +103,7 @@ impl Server {
         }
         let cancellation = request.cancellation.clone();
         let done = Done::Here(Box::pin(Arc::clone(self).run(Arc::clone(offering), request, place.ok())));
-        Running { offering: Arc::clone(offering), done, cancellation, questions, spoken }
+        Running { offering: Arc::clone(offering), done, cancellation, questions, responses, spoken }
     }
 
     /// Calls, keeps the record, and asks the call to stop when the server stops.
@@ -131,15 +132,20 @@ impl Server {
         record
     }
 
-    fn approver(&self, offering: &Offering, seen: &Seen<'_>) -> (Arc<dyn Approver>, Option<mpsc::Receiver<Ask>>) {
+    /// Lets `request` ask whoever can be asked; its questions come out here if that is its client.
+    fn ask(&self, offering: &Offering, request: &mut Request, seen: &Seen<'_>) -> Option<mpsc::Receiver<Ask>> {
         let outdated = offering.outdated();
-        match seen.way {
-            Way::Wait => (Arc::new(Announcing { announcer: Arc::clone(&self.settings.announcer), outdated }), None),
-            Way::Elicitation | Way::InputRequired | Way::Return => {
-                let (approver, questions) = messenger(seen.caller.actor.as_deref().unwrap_or("the client"), outdated);
-                (approver, Some(questions))
-            }
+        if seen.way == Way::Wait {
+            let announcer = Arc::clone(&self.settings.announcer);
+            request.approval.approver = Some(Arc::new(Announcing { announcer, outdated }));
+            return None;
         }
+        let (messenger, questions) = messenger(seen.caller.actor.as_deref().unwrap_or("the client"), outdated);
+        if seen.way != Way::Return {
+            request.respondent = Some(Arc::clone(&messenger) as _);
+        }
+        request.approval.approver = Some(messenger);
+        Some(questions)
     }
 }
 
@@ -147,8 +153,8 @@ impl Running {
     /// Sees to a call until it has its record, or its client has to come back. The client hears of progress and logs
     /// before this returns; when it cancels the request or goes away, the call is asked to stop.
     pub(super) async fn attend(&mut self, seen: &Seen<'_>) -> Result<Step, Refusal> {
-        let Self { done, cancellation, questions, spoken, .. } = self;
-        let step = progress(done, cancellation, questions, seen);
+        let Self { done, cancellation, questions, responses, spoken, .. } = self;
+        let step = progress(done, cancellation, Questions { questions, responses }, seen);
         let Some(spoken) = spoken else { return step.await };
         let mut step = std::pin::pin!(step);
         let mut pass_on = std::pin::pin!(spoken.pass_on(&seen.wanted, &seen.context.peer));
@@ -195,7 +201,7 @@ impl Done {
 async fn progress(
     done: &mut Done,
     cancellation: &Cancellation,
-    questions: &mut Option<mpsc::Receiver<Ask>>,
+    mut asks: Questions<'_>,
     seen: &Seen<'_>,
 ) -> Result<Step, Refusal> {
     let mut asked: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
@@ -214,7 +220,7 @@ async fn progress(
                 stopping = true;
                 cancellation.cancel(AbortReason::UserInterruption);
             }
-            Some(ask) = next(questions) => match seen.way {
+            Some(ask) = asks.next() => match seen.way {
                 // In this task: the client is told for which of its requests it is asked.
                 Way::Elicitation => asked = Some(Box::pin(elicit(ask, seen.context.peer.clone()))),
                 Way::InputRequired | Way::Return | Way::Wait => return Ok(Step::Asks(ask)),
@@ -224,10 +230,26 @@ async fn progress(
     }
 }
 
-async fn next(questions: &mut Option<mpsc::Receiver<Ask>>) -> Option<Ask> {
-    match questions {
-        Some(questions) => questions.recv().await,
-        None => None,
+/// What a call asks, and what was answered before it did.
+struct Questions<'a> {
+    questions: &'a mut Option<mpsc::Receiver<Ask>>,
+    responses: &'a mut Option<InputResponses>,
+}
+
+impl Questions<'_> {
+    /// The next question that is still open.
+    async fn next(&mut self) -> Option<Ask> {
+        loop {
+            let ask = self.questions.as_mut()?.recv().await?;
+            // What was said before the question was there approves nothing.
+            if !matches!(ask, Ask::Input { .. }) {
+                return Some(ask);
+            }
+            let Some(responses) = self.responses.take() else { return Some(ask) };
+            if let Err(open) = ask.answer(Some(&responses)) {
+                return Some(open);
+            }
+        }
     }
 }
 
@@ -264,6 +286,7 @@ fn request(offering: &Offering, name: &str, input: Input, seen: &Seen<'_>) -> Re
         cancellation: Cancellation::new(),
         unavailable: None,
         listener: None,
+        respondent: None,
         mapping: Some(mapping(name, context)),
     }
 }

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use ulid::Ulid;
 
-use crate::dialect::mcp::{self, Level, Said};
+use crate::dialect::mcp::{self, Level};
 use crate::record::{CallRecord, ErrorClass, Input, Refusal, ToolResult};
 
-use super::asking::{self, Ask, Way};
+use super::asking::{Ask, Way};
 use super::call::{Caller, Incoming, Running, Seen, Step, revision};
 use super::held::Words;
 use super::notices::Wanted;
@@ -98,13 +98,8 @@ impl Session {
         if let Some(state) = &params.request_state {
             let unknown = || ErrorData::invalid_params("this requestState is not that of such a call of yours", None);
             let held = self.server.held.take(state, &words).ok_or_else(unknown)?;
-            return Ok(match mcp::response(params.input_responses.as_ref()) {
-                Some(said) => {
-                    held.ask.answer(said);
-                    (held.running, words, None)
-                }
-                None => (held.running, words, Some(held.ask)),
-            });
+            let open = held.ask.answer(params.input_responses.as_ref()).err();
+            return Ok((held.running, words, open));
         }
         if seen.way == Way::Return
             && let Some(held) = self.server.held.take_same(&words)
@@ -113,7 +108,8 @@ impl Session {
         }
         let offering = self.server.offering();
         let offer = offering.offers.find(&words.tool).map(Arc::as_ref);
-        let incoming = Incoming { name: &words.tool, input: words.arguments.clone(), offer, seen };
+        let (input, responses) = (words.arguments.clone(), params.input_responses);
+        let incoming = Incoming { name: &words.tool, input, responses, offer, seen };
         Ok((self.server.begin(&offering, incoming), words, None))
     }
 
@@ -140,23 +136,23 @@ impl Session {
             };
             match self.server.held.has_room(&words.owner) {
                 Ok(()) => return self.hold(running, ask, words, seen.way).map_err(lost),
-                Err(refusal) => ask.answer(Said::refused(refusal.message)),
+                Err(refusal) => ask.refuse(refusal.message),
             }
         }
     }
 
     /// Leaves a call that waits for an answer, and tells the client how it goes on.
     fn hold(&self, running: Running, ask: Ask, words: Words, way: Way) -> Result<CallToolResponse, Refusal> {
-        let (id, expires_at) = (ask.prompt.invocation_id(), ask.prompt.expires_at());
-        let meta = mcp::approval_meta(&id, &expires_at);
-        if way == Way::Return {
-            (self.server.settings.announcer)(&ask.prompt);
-            self.server.held.hold(running.leave(), ask, words)?;
-            return Ok(mcp::approval_pending(&id.to_string(), &expires_at.to_string(), meta).into());
+        let held = &self.server.held;
+        let (questions, meta) = (ask.questions(), ask.meta());
+        if let (Way::Return, Ask::Approval { prompt, .. }) = (way, &ask) {
+            (self.server.settings.announcer)(prompt);
+            let (id, expires_at) = (prompt.invocation_id().to_string(), prompt.expires_at().to_string());
+            held.hold(running.leave(), ask, words)?;
+            return Ok(mcp::approval_pending(&id, &expires_at, meta).into());
         }
-        let question = asking::question(&ask.prompt);
-        let state = self.server.held.hold(running.leave(), ask, words)?;
-        Ok(mcp::input_required(question, &state, meta).into())
+        let state = held.hold(running.leave(), ask, words)?;
+        Ok(mcp::input_required(questions, &state, meta).into())
     }
 
     fn result(
@@ -253,7 +249,7 @@ impl ServerHandler for Session {
                 let message = "tools/call takes a name, and arguments that are a JSON object";
                 let refusal = Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
                 let seen = self.seen(&context);
-                let incoming = Incoming { name, input, offer: Err(refusal), seen: &seen };
+                let incoming = Incoming { name, input, responses: None, offer: Err(refusal), seen: &seen };
                 match self.server.begin(&self.server.offering(), incoming).attend(&seen).await {
                     Ok(Step::Done(record)) => Err(mcp::protocol_error(&record.result)),
                     _ => Err(ErrorData::invalid_params(message, None)),

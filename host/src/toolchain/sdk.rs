@@ -27,6 +27,7 @@ const FILES: &[(&str, &str)] = files![
     "guest-sdk/rust/src/hook_component.rs",
     "guest-sdk/rust/src/http/mod.rs",
     "guest-sdk/rust/src/http/wire.rs",
+    "guest-sdk/rust/src/interaction.rs",
     "guest-sdk/rust/src/lib.rs",
     "guest-sdk/rust/src/log.rs",
     "guest-sdk/rust/src/output.rs",

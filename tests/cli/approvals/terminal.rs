@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::super::guest;
 use super::Place;
 use crate::cli::interrupts::wait_until;
 
@@ -268,4 +269,42 @@ fn an_interrupt_at_the_question_cancels_the_call() {
     assert_eq!(terminal.ends().0, Some(5));
     assert_eq!(place.list(&["--all"])[0].1, "withdrawn");
     assert!(place.lines().is_empty());
+}
+
+#[test]
+fn what_a_tool_asks_is_answered_line_by_line() {
+    let place = Place::of(&guest("probe#ask"));
+    let schema = json!({
+        "type": "object",
+        "properties": { "age": { "type": "integer" }, "name": { "type": "string", "default": "Ada" } },
+        "required": ["age", "name"],
+    });
+    let input = |key: &str| json!({ "rounds": [[{ "key": key, "message": "Who are you?", "schema": schema }]] });
+    let mut terminal = Terminal::call(&place, &input("a").to_string(), "--json");
+    let asked = terminal.shows("age (integer; required): ");
+    assert!(asked.contains("The tool probe.ask asks, in its own words:"), "{asked}");
+    terminal.types("many\n");
+    terminal.shows("name (string; empty: \"Ada\"): ");
+    terminal.types("\n");
+    let again = terminal.shows("age (integer; required): ");
+    assert!(again.contains("again:"), "{again}");
+    terminal.types("36\n");
+    terminal.shows("name (string; empty: \"Ada\"): ");
+    terminal.types("\n");
+    let (code, rest) = terminal.ends();
+    assert_eq!(code, Some(0), "{rest}");
+    let content = json!({ "age": 36, "name": "Ada" });
+    assert!(rest.replace(char::is_whitespace, "").contains(&content.to_string()), "{rest}");
+
+    for (typed, action) in [("/decline\n", "decline"), ("\u{4}", "cancel")] {
+        let mut terminal = Terminal::call(&place, &input("b").to_string(), "--json");
+        terminal.shows("age (integer; required): ");
+        terminal.types(typed);
+        let (code, rest) = terminal.ends();
+        assert!(code == Some(0) && rest.contains(action), "{code:?} {rest}");
+    }
+    let mut terminal = Terminal::call(&place, &input("c").to_string(), "");
+    terminal.shows("age (integer; required): ");
+    terminal.types("\u{3}");
+    assert_eq!(terminal.ends().0, Some(5), "a canceled call");
 }

@@ -89,6 +89,7 @@ fn request(kept: &Kept, cancellation: Cancellation) -> Request {
         cancellation,
         unavailable: None,
         listener: None,
+        respondent: None,
         mapping: None,
     }
 }

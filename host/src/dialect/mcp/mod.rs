@@ -11,7 +11,10 @@ mod tool;
 
 pub use name::exported;
 pub use notice::{Level, Steps, log, log_level};
-pub use question::{Said, approval_meta, approval_pending, input_required, question, response, said};
+pub use question::{
+    APPROVAL, Said, approval_meta, approval_pending, filled, form, input_meta, input_required, input_response,
+    question, response, said,
+};
 pub use result::{call_result, hint, payload, payload_link, protocol_error, structured_at};
 pub use tool::{Listed, is_listed, tool};
 

@@ -7,12 +7,14 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
+use crate::record::InputResponse;
+
 const RUN: &str = "run once";
 const RUN_ALWAYS: &str = "run, and do not ask again this session";
 const REFUSE: &str = "do not run";
 
-/// The name of the one question that a call waits for.
-const QUESTION: &str = "approval";
+/// The key of the question whether a call may run.
+pub const APPROVAL: &str = "approval";
 
 /// Arguments that are longer are not offered for a change: no form would show them.
 const EDIT_CHARS_MAX: usize = 16_000;
@@ -83,16 +85,41 @@ pub fn said(result: &ElicitResult) -> Said {
     }
 }
 
+/// The form that a tool wants filled in; nothing for a schema that the protocol has no words for.
+pub fn form(text: &str, schema: &Value) -> Option<ElicitRequestParams> {
+    let requested_schema = serde_json::from_value(schema.clone()).ok()?;
+    Some(ElicitRequestParams::FormElicitationParams { meta: None, message: text.to_owned(), requested_schema })
+}
+
+/// The form as the client's user filled it in, or not.
+pub fn filled(result: &ElicitResult) -> InputResponse {
+    match (&result.action, result.content.as_ref().and_then(Value::as_object)) {
+        (ElicitationAction::Accept, content) => InputResponse::Accept { content: content.cloned().unwrap_or_default() },
+        (ElicitationAction::Decline, _) => InputResponse::Decline,
+        _ => InputResponse::Cancel,
+    }
+}
+
 /// The answer to a call that waits for its client's user (2026-07-28). `state` is what the client calls again with.
-pub fn input_required(question: ElicitRequestParams, state: &str, meta: MetaObject) -> InputRequiredResult {
-    let request = InputRequest::Elicitation(ElicitRequest::new(question));
-    let requests = BTreeMap::from([(QUESTION.to_owned(), request)]);
+pub fn input_required(
+    questions: BTreeMap<String, ElicitRequestParams>,
+    state: &str,
+    meta: MetaObject,
+) -> InputRequiredResult {
+    let request = |question| InputRequest::Elicitation(ElicitRequest::new(question));
+    let requests = questions.into_iter().map(|(key, question)| (key, request(question))).collect();
     InputRequiredResult::new(Some(requests), Some(state.to_owned())).with_meta(meta)
+}
+
+/// The answer under `key`; nothing where there is none, or one that cannot be read.
+pub fn input_response(responses: Option<&InputResponses>, key: &str) -> Option<InputResponse> {
+    let response = responses?.get(key)?;
+    serde_json::from_value::<ElicitResult>(response.clone()).ok().map(|result| filled(&result))
 }
 
 /// What the client's user answered, among the `responses` of a call that was made again; nothing where they did not.
 pub fn response(responses: Option<&InputResponses>) -> Option<Said> {
-    let response = responses?.get(QUESTION)?;
+    let response = responses?.get(APPROVAL)?;
     let result: Option<ElicitResult> = serde_json::from_value(response.clone()).ok();
     Some(
         result
@@ -113,9 +140,19 @@ pub fn approval_pending(id: &str, expires_at: &str, meta: MetaObject) -> CallToo
 
 /// What an answer says of a call that waits for an approval.
 pub fn approval_meta(invocation_id: &impl serde::Serialize, expires_at: &impl serde::Serialize) -> MetaObject {
-    let facts: Value = json!({ "invocation_id": invocation_id, "state": "pending", "expires_at": expires_at });
+    let facts = json!({ "invocation_id": invocation_id, "state": "pending", "expires_at": expires_at });
+    meta("hotcell/approval", facts)
+}
+
+/// What an answer says of a call that waits for what its tool wants to know.
+pub fn input_meta(invocation_id: &impl serde::Serialize, expires_at: &impl serde::Serialize) -> MetaObject {
+    let facts = json!({ "invocation_id": invocation_id, "expires_at": expires_at });
+    meta("hotcell/input", facts)
+}
+
+fn meta(key: &str, facts: Value) -> MetaObject {
     let mut meta = MetaObject::default();
-    meta.0.insert("hotcell/approval".to_owned(), facts);
+    meta.0.insert(key.to_owned(), facts);
     meta
 }
 

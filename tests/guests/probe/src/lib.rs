@@ -5,6 +5,7 @@ mod escape;
 mod files;
 mod network;
 mod profiles;
+mod questions;
 mod replies;
 mod reports;
 mod surroundings;
@@ -37,6 +38,7 @@ impl Guest for Probe {
             .with(replies::tools())
             .with(reports::tools())
             .with(contracts::tools())
+            .with(questions::tools())
             .to_json()
     }
 
@@ -48,7 +50,8 @@ impl Guest for Probe {
             .or_else(|| profiles::handler(&call.tool))
             .or_else(|| replies::handler(&call.tool))
             .or_else(|| reports::handler(&call.tool))
-            .or_else(|| contracts::handler(&call.tool));
+            .or_else(|| contracts::handler(&call.tool))
+            .or_else(|| questions::handler(&call.tool));
         let Some(handler) = handler else {
             return refuse(ErrorClass::CapabilityGap, "unknown_tool", &call.tool);
         };

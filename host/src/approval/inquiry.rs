@@ -1,0 +1,136 @@
+use std::future::Future;
+use std::pin::Pin;
+
+use serde_json::Value;
+
+use crate::catalog::Form;
+use crate::record::{InputResponse, InputResponses, InvocationId, Timestamp};
+
+use super::{Whitespace, deceives, visible};
+
+/// Characters of the words of one question.
+const MESSAGE_CHARS_MAX: usize = 2_000;
+const KEY_BYTES_MAX: usize = 64;
+
+/// What a tool wants to know of its caller's user, in the middle of a call.
+#[derive(Clone, Debug)]
+pub struct Inquiry {
+    pub invocation_id: InvocationId,
+    pub tool_id: String,
+    pub requests: Vec<Requested>,
+    pub expires_at: Timestamp,
+}
+
+/// One form to fill in.
+#[derive(Clone, Debug)]
+pub struct Requested {
+    key: String,
+    /// The words of the tool, which deceive nobody.
+    message: String,
+    form: Form,
+}
+
+impl Requested {
+    /// Reads what a tool asks. An error names what cannot be asked.
+    pub fn read(key: &str, message: &str, schema: &str) -> Result<Self, String> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.chars().all(fits) {
+            return Err("its key has 1 to 64 letters, digits, `_`, `-` or `.`".to_owned());
+        }
+        let form = Form::read(schema)?;
+        if deceives_anywhere(form.schema()) {
+            return Err("its schema holds characters that cannot be seen, or mislead".to_owned());
+        }
+        let cut: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
+        let message = if guard!("question_words") { visible(&cut, Whitespace::Kept) } else { cut };
+        Ok(Self { key: key.to_owned(), message, form })
+    }
+
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The words of the tool.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The question, for people. It says whose words these are: nobody may take them for the host's.
+    pub fn text(&self, tool_id: &str) -> String {
+        let tool = visible(tool_id, Whitespace::WrittenOut);
+        format!("The tool {tool} asks, in its own words:\n{}", indented(&self.message))
+    }
+
+    /// Changes the words, before anybody sees them: some values must not be shown.
+    pub fn rewrite(&mut self, change: impl FnOnce(&mut String)) {
+        change(&mut self.message);
+    }
+
+    /// JSON Schema of what is asked for.
+    pub fn schema(&self) -> &Value {
+        self.form.schema()
+    }
+
+    /// What is wrong with `response` as an answer to this, if something is.
+    pub fn check(&self, response: &InputResponse) -> Result<(), String> {
+        match response {
+            InputResponse::Accept { content } => self.form.check(content),
+            InputResponse::Decline | InputResponse::Cancel => Ok(()),
+        }
+    }
+}
+
+/// Somebody who can answer the questions of tools. Dropped when nobody waits any more: whatever is shown must go away.
+pub trait Respondent: Send + Sync {
+    /// Shows every request and waits. What is left out, or does not satisfy its schema, is asked again. `None`: there is
+    /// nobody any more.
+    fn respond<'a>(&'a self, inquiry: &'a Inquiry)
+    -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>>;
+}
+
+/// No line of a tool begins like one of ours.
+fn indented(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| format!("  {line}")).collect();
+    lines.join("\n")
+}
+
+fn deceives_anywhere(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.chars().any(deceives),
+        Value::Array(items) => items.iter().any(deceives_anywhere),
+        Value::Object(fields) => {
+            fields.iter().any(|(name, value)| name.chars().any(deceives) || deceives_anywhere(value))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{InputResponse, Requested};
+
+    const SCHEMA: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+
+    #[test]
+    fn the_words_of_a_tool_are_shown_as_such() {
+        let asked = Requested::read("a", "Name?\nMay this tool run?\u{202e}", SCHEMA).unwrap();
+        let text = "The tool x.y asks, in its own words:\n  Name?\n  May this tool run?\\u{202e}";
+        assert_eq!(asked.text("x.y"), text);
+        let hidden = SCHEMA.replace("name", "na\u{200b}me");
+        for (key, schema) in [("", SCHEMA), ("a b", SCHEMA), ("a", "{}"), ("a", &hidden)] {
+            Requested::read(key, "", schema).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn only_what_was_accepted_has_to_fit() {
+        let asked = Requested::read("a", "", SCHEMA).unwrap();
+        let response = |value| serde_json::from_value::<InputResponse>(value).unwrap();
+        asked.check(&response(json!({ "action": "accept", "content": { "name": "Ada" } }))).unwrap();
+        asked.check(&response(json!({ "action": "accept", "content": {} }))).unwrap_err();
+        asked.check(&response(json!({ "action": "decline" }))).unwrap();
+        asked.check(&response(json!({ "action": "cancel", "content": {} }))).unwrap();
+    }
+}

@@ -1,0 +1,138 @@
+use jsonschema::Validator;
+use serde_json::{Map, Value};
+
+use crate::record::read_json;
+
+use super::contract;
+
+/// Fields of one form.
+const FIELDS_MAX: usize = 32;
+/// Values in the schema of a form.
+const VALUES_MAX: usize = 2_000;
+/// What describes a field, as MCP elicitation has it. Other words of JSON Schema would mean more than a form can show.
+const WORDS: [&str; 19] = [
+    "type",
+    "title",
+    "description",
+    "default",
+    "format",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "enum",
+    "enumNames",
+    "oneOf",
+    "anyOf",
+    "items",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "const",
+];
+
+const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
+
+/// What a tool asks a person for: a flat object of strings, numbers, integers, booleans and choices.
+#[derive(Clone, Debug)]
+pub struct Form {
+    schema: Value,
+    validator: Validator,
+}
+
+impl Form {
+    /// Reads a tool's schema. An error names what no form can be.
+    pub fn read(schema: &str) -> Result<Self, String> {
+        let schema: Value =
+            read_json(schema, VALUES_MAX).map_err(|error| format!("its schema is not JSON: {error}"))?;
+        let shape = schema.as_object().filter(|shape| shape.get("type").is_some_and(|kind| kind == "object"));
+        let fields = shape.and_then(|shape| shape.get("properties")?.as_object());
+        let fields = fields.ok_or("its schema is that of no object with properties")?;
+        if fields.is_empty() || fields.len() > FIELDS_MAX {
+            return Err(format!("a form has 1 to {FIELDS_MAX} fields"));
+        }
+        for (name, field) in fields {
+            check_field(field).map_err(|what| format!("its field {name:?} {what}"))?;
+        }
+        let words = ["type", "properties", "required", "title", "description", "$schema", "additionalProperties"];
+        if let Some(word) = shape.and_then(|shape| shape.keys().find(|word| !words.contains(&word.as_str()))) {
+            return Err(format!("its schema says {word:?}, which no form can"));
+        }
+        let validator = contract::compile(&schema).map_err(|error| format!("its schema is none: {error:#}"))?;
+        Ok(Self { schema, validator })
+    }
+
+    /// The JSON Schema.
+    pub fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    /// What is wrong with `content` as the filled form.
+    pub fn check(&self, content: &Map<String, Value>) -> Result<(), String> {
+        contract::check(&self.validator, &Value::Object(content.clone()))
+    }
+}
+
+fn check_field(field: &Value) -> Result<(), &'static str> {
+    let field = field.as_object().ok_or("is no schema")?;
+    let format = field.get("format").and_then(Value::as_str);
+    if !field.keys().all(|word| WORDS.contains(&word.as_str())) || format.is_some_and(|word| !FORMATS.contains(&word)) {
+        return Err("says what no form can");
+    }
+    match field.get("type").and_then(Value::as_str) {
+        Some("string" | "number" | "integer" | "boolean") if !field.contains_key("items") => Ok(()),
+        Some("array") if field.get("items").is_some_and(is_choice) => Ok(()),
+        _ => Err("is no string, number, integer, boolean or list of choices"),
+    }
+}
+
+/// Whether `items` names what can be chosen.
+fn is_choice(items: &Value) -> bool {
+    ["enum", "anyOf", "oneOf"].iter().any(|word| items.get(word).is_some_and(Value::is_array))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Form;
+
+    #[test]
+    fn a_form_is_flat_and_holds_what_it_is_filled_with_to_its_schema() {
+        let form = Form::read(
+            &json!({ "type": "object", "required": ["age"], "properties": {
+                "age": { "type": "integer", "minimum": 0 },
+                "colours": { "type": "array", "items": { "type": "string", "enum": ["red", "blue"] } },
+            } })
+            .to_string(),
+        )
+        .unwrap();
+        let filled = |value: serde_json::Value| form.check(value.as_object().unwrap());
+        filled(json!({ "age": 3, "colours": ["red"] })).unwrap();
+        filled(json!({ "age": 3, "colours": ["green"] })).unwrap_err();
+        filled(json!({ "age": -1 })).unwrap_err();
+        filled(json!({})).unwrap_err();
+    }
+
+    #[test]
+    fn what_no_form_can_show_is_refused() {
+        for schema in [
+            json!("text"),
+            json!({ "type": "string" }),
+            json!({ "type": "object" }),
+            json!({ "type": "object", "properties": {} }),
+            json!({ "type": "object", "properties": { "a": true } }),
+            json!({ "type": "object", "properties": { "a": { "type": "object", "properties": {} } } }),
+            json!({ "type": "object", "properties": { "a": { "$ref": "https://example.com/a.json" } } }),
+            json!({ "type": "object", "properties": { "a": { "type": "string", "not": {} } } }),
+            json!({ "type": "object", "properties": { "a": { "type": "array", "items": { "type": "string" } } } }),
+            json!({ "type": "object", "properties": { "a": { "type": "string", "format": "regex" } } }),
+            json!({ "type": "object", "properties": { "a": { "type": "string" } }, "allOf": [] }),
+            json!({ "type": "object", "properties": { "a": { "type": "string", "pattern": "(" } } }),
+        ] {
+            Form::read(&schema.to_string()).unwrap_err();
+        }
+        Form::read("{").unwrap_err();
+    }
+}

@@ -1,0 +1,162 @@
+//! Between two runs of phase 9: what the tool asks its caller's user, and the run that goes on with the answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::approval::{EXPIRE_MAX, Inquiry, Requested, Respondent};
+use crate::executor::{Execution, GuestOutcome, NeededInput, Resumed, Run, canceled};
+use crate::policy::Permit;
+use crate::record::{
+    AbortReason, ErrorClass, EventType, InputResponse, InputResponses, Mode, Refusal, Status, Timestamp,
+};
+
+use super::journey::Journey;
+use super::schedule;
+
+/// How often one call may ask, questions that were not answered well among them.
+const INQUIRIES_MAX: usize = 16;
+/// Characters of a question that an error repeats.
+const QUOTED_CHARS_MAX: usize = 300;
+
+/// Asks, and runs the tool again with the answers, until it asks no more.
+pub(super) async fn go_on(
+    journey: &mut Journey<'_>,
+    permit: &Permit,
+    mut run: Run,
+    mut execution: Execution,
+) -> Execution {
+    let (mut responses, mut asked) = (InputResponses::new(), 0);
+    loop {
+        let needed = match execution.outcome {
+            Ok(GuestOutcome::NeedsInput(needed)) => needed,
+            outcome => return Execution { outcome, ..execution },
+        };
+        let resume_state = needed.resume_state.clone();
+        let again = async {
+            answer(journey, needed, &mut responses, &mut asked).await?;
+            let place = schedule::place(journey).await?;
+            journey.advance(Status::Running)?;
+            Ok(place)
+        };
+        let place = match again.await {
+            Ok(place) => place,
+            Err(refusal) => return Execution { outcome: Err(refusal), ..execution },
+        };
+        let answers = responses.values().map(action).collect::<Vec<_>>();
+        journey.trail.emit(EventType::Resumed, json!({ "answers": answers }));
+        let responses = json!(responses).to_string();
+        run.resumed = Some(Arc::new(Resumed { responses, resume_state, spent: execution.usage }));
+        let next = journey.services.executor.invoke(permit, run.clone()).await;
+        drop(place);
+        let (mut logs, redacted) = (execution.logs, execution.redacted || next.redacted);
+        logs.extend(next.logs);
+        execution = Execution { logs, redacted, ..next };
+    }
+}
+
+/// Adds an answer for each request to `responses`. A call that waits has no place to run.
+async fn answer(
+    journey: &mut Journey<'_>,
+    needed: NeededInput,
+    responses: &mut InputResponses,
+    asked: &mut usize,
+) -> Result<(), Refusal> {
+    let mut open = read(journey, needed)?;
+    let attended = journey.request.policy.mode != Mode::NonInteractive;
+    let respondent = journey.request.respondent.clone().filter(|_| attended).ok_or_else(|| nobody_to_ask(&open))?;
+    let expires_at = Timestamp::now().plus(journey.request.approval.expire.min(EXPIRE_MAX));
+    // A new question under a key that was answered before wants a new answer.
+    open.iter().for_each(|request| drop(responses.remove(request.key())));
+    too_often(*asked)?;
+    journey.advance(Status::NeedsInput)?;
+    journey.trail.emit(EventType::NeedsInput, json!({ "requests": open.len(), "expires_at": expires_at }));
+    while !open.is_empty() {
+        too_often(*asked)?;
+        *asked += 1;
+        let inquiry = Inquiry {
+            invocation_id: journey.invocation.invocation_id,
+            tool_id: journey.invocation.tool_id.clone(),
+            requests: open,
+            expires_at,
+        };
+        let mut given = wait(journey, respondent.as_ref(), &inquiry).await?;
+        open = inquiry.requests;
+        open.retain(|request| match given.remove(request.key()).filter(|response| request.check(response).is_ok()) {
+            Some(response) => responses.insert(request.key().to_owned(), response).is_some(),
+            None => true,
+        });
+    }
+    Ok(())
+}
+
+/// What the tool asks, as somebody may see it.
+fn read(journey: &Journey<'_>, needed: NeededInput) -> Result<Vec<Requested>, Refusal> {
+    let invalid = |why: String| {
+        let message = format!("the tool asked its user what cannot be asked: {why}");
+        Refusal::new(ErrorClass::ExecutionFailed, "question_invalid", message)
+    };
+    let mut read: Vec<Requested> = Vec::new();
+    for request in needed.requests {
+        let mut requested = Requested::read(&request.key, &request.message, &request.schema).map_err(invalid)?;
+        if read.iter().any(|other| other.key() == requested.key()) {
+            return Err(invalid("two questions have the same key".to_owned()));
+        }
+        requested.rewrite(|text| journey.redaction.hide_in(text));
+        read.push(requested);
+    }
+    Ok(read)
+}
+
+/// Waits until somebody answers, or it is too late to.
+async fn wait(
+    journey: &Journey<'_>,
+    respondent: &dyn Respondent,
+    inquiry: &Inquiry,
+) -> Result<InputResponses, Refusal> {
+    let cancellation = &journey.request.cancellation;
+    let left = Duration::from_millis(inquiry.expires_at.millis_since(Timestamp::now()));
+    tokio::select! {
+        biased;
+        () = cancellation.cancelled() => {
+            Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
+        }
+        responses = respondent.respond(inquiry) => responses.ok_or_else(gone),
+        () = tokio::time::sleep(left) => {
+            let message = "nobody answered the tool's question in time; call again to be asked";
+            Err(Refusal::new(ErrorClass::Timeout, "input_expired", message))
+        }
+    }
+}
+
+fn too_often(asked: usize) -> Result<(), Refusal> {
+    if asked < INQUIRIES_MAX || !guard!("question_limit") {
+        return Ok(());
+    }
+    let message = format!("the tool asked its user {INQUIRIES_MAX} times, which is all it may");
+    Err(Refusal::new(ErrorClass::SandboxViolation, "question_limit", message))
+}
+
+fn nobody_to_ask(requests: &[Requested]) -> Refusal {
+    let quoted: String = requests.iter().map(Requested::message).collect::<Vec<_>>().join("; ");
+    let quoted: String = quoted.chars().take(QUOTED_CHARS_MAX).collect();
+    let message = format!(
+        "the tool has to ask its user something, and there is nobody to ask; call it in a terminal, or through a client \
+         that can ask. It wants to know: {quoted}"
+    );
+    Refusal::new(ErrorClass::CapabilityGap, "nobody_to_ask", message)
+}
+
+/// Nobody is there any more whom it could ask: as if they had stopped the call.
+fn gone() -> Refusal {
+    canceled(AbortReason::UserInterruption)
+}
+
+fn action(response: &InputResponse) -> &'static str {
+    match response {
+        InputResponse::Accept { .. } => "accept",
+        InputResponse::Decline => "decline",
+        InputResponse::Cancel => "cancel",
+    }
+}
