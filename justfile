@@ -47,6 +47,10 @@ conformance:
 clients:
     tests/clients/run
 
+# How soon a tool stops whose client cancels, closes its connection, or is killed: nothing else should run on this machine
+stops RUNS="50":
+    benches/stops/run {{RUNS}}
+
 # hotcell and ACT side by side (pip fetches it once): nothing else should run on this machine
 peers:
     benches/peers/run

@@ -1,40 +1,73 @@
 //! From a printed configuration to a client that calls a tool.
 
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::{Value, json};
 
-use crate::support::{Client, Hotcell, fixture, scratch};
+use super::BUILDING;
+use super::build::{place_for, share_target, with_toolchain};
+use crate::support::{Client, Hotcell, fixture, kept, scratch};
 
-/// Starts what `entry` says, as a client would: from another folder.
-fn started(entry: &Value, home: &std::path::Path) -> Client {
-    let arguments: Vec<&str> = entry["args"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
-    assert!(std::path::Path::new(entry["command"].as_str().unwrap()).is_absolute());
-    Client::run(Hotcell::at(home, arguments).dir(std::path::Path::new("/")))
+/// Starts exactly what `entry` says, as a client would: from another folder, and with hardly anything of the environment
+/// in which it was printed.
+pub(super) fn started(entry: &Value) -> Client {
+    let program = entry["command"].as_str().unwrap();
+    assert!(Path::new(program).is_absolute(), "{program}");
+    let mut command = Command::new(program);
+    command.args(entry["args"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()));
+    command.env_clear().env("PATH", "/nowhere").current_dir("/");
+    let variables = entry["env"].as_object().into_iter().flatten();
+    command.envs(variables.map(|(name, value)| (name, value.as_str().unwrap())));
+    let mut client = Client::run(Hotcell::exactly(command));
+    client.initialize("2025-11-25");
+    client
 }
+
+pub(super) fn tools(client: &mut Client) -> Vec<String> {
+    let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
+    listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Where the configuration of each client has its servers.
+pub(super) const CLIENTS: [(&str, &str); 4] =
+    [("claude-desktop", "mcpServers"), ("claude-code", "mcpServers"), ("vscode", "servers"), ("cursor", "mcpServers")];
 
 #[test]
 fn what_is_printed_starts_from_any_folder_with_what_was_granted() {
     let (_guard, folder) = scratch();
     std::fs::copy(fixture("probe"), folder.join("probe.wasm")).unwrap();
     std::fs::write(folder.join("note"), "here").unwrap();
-    for (client, key) in [
-        ("claude-desktop", "mcpServers"),
-        ("claude-code", "mcpServers"),
-        ("vscode", "servers"),
-        ("cursor", "mcpServers"),
-    ] {
+    for (client, key) in CLIENTS {
         let printed = Hotcell::new(["mcp", "--print-config", client, "probe.wasm#read", "--allow-read=."]).dir(&folder);
         let printed = printed.run().exits(0);
         let whole: Value = serde_json::from_str(&printed.stdout).unwrap();
         let entry = &whole[key]["hotcell"];
-        let home = std::path::PathBuf::from(entry["env"]["HOTCELL_HOME"].as_str().unwrap());
-        let mut started = started(entry, &home);
-        started.initialize("2025-11-25");
+        assert_eq!(entry["env"]["HOTCELL_HOME"], json!(kept("home").canonicalize().unwrap()), "{client}");
+        let mut started = started(entry);
+        assert_eq!(tools(&mut started), ["read"], "{client}");
         let answer = started.call("read", json!({ "path": folder.join("note") }));
         assert_eq!(answer["isError"], json!(false), "{client}: {answer:#}");
         assert!(answer.to_string().contains("here"));
+        let (status, _, stderr, _) = started.close();
+        assert!(status.success(), "{client}: {stderr}");
     }
     let missing = Hotcell::new(["mcp", "--print-config=cursor", "nothing.wasm"]).dir(&folder).run();
     assert_eq!(missing.code, Some(2));
+}
+
+#[test]
+fn a_tool_is_built_when_its_configuration_is_printed_and_not_when_a_client_starts() {
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let place = place_for("pasted");
+    with_toolchain(&place, &["new", "pasted"]).run().exits(0);
+    share_target(&place.join("pasted"));
+    let printed = with_toolchain(&place, &["mcp", "pasted", "--print-config=cursor"]).run().exits(0);
+    let whole: Value = serde_json::from_str(&printed.stdout).unwrap();
+    // There is no compiler on its path.
+    let mut started = started(&whole["mcpServers"]["hotcell"]);
+    assert_eq!(tools(&mut started), ["count"]);
+    assert_eq!(started.call("count", json!({ "text": "one two" }))["content"][0]["text"], "2 words");
 }
 
 #[test]
@@ -50,8 +83,7 @@ fn a_project_that_is_trusted_is_named_and_another_one_is_not() {
     assert!(refused.stderr.contains("hotcell policy trust"), "{}", refused.stderr);
     Hotcell::at(&home, ["policy", "trust"]).dir(&folder).run().exits(0);
     let whole: Value = serde_json::from_str(&print().exits(0).stdout).unwrap();
-    let mut started = started(&whole["mcpServers"]["hotcell"], &home);
-    started.initialize("2025-11-25");
+    let mut started = started(&whole["mcpServers"]["hotcell"]);
     assert_eq!(started.call("echo", json!({}))["isError"], json!(false));
 }
 

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use hotcell::config::Home;
+use serde_json::json;
 
 use super::BUILDING;
 use super::build::{place_for, share_target};
+use super::clients::{CLIENTS, started, tools};
 use crate::support::{Client, Hotcell, component, root, scratch};
 
 const CARGO_RUN: &str = "cargo run --release -- ";
@@ -62,8 +64,8 @@ fn blocks(markdown: &str) -> Vec<Vec<Line>> {
     parts.map(|part| part.split("```").next().unwrap().lines().filter_map(Line::parse).collect()).collect()
 }
 
-/// Runs one line in a shell that finds the program of this build as `hotcell`.
-fn run(line: &Line, dir: &Path) {
+/// Runs one line in a shell that finds the program of this build as `hotcell`, and answers what it printed.
+fn run(line: &Line, dir: &Path) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_hotcell")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let output = Command::new("sh")
@@ -77,6 +79,7 @@ fn run(line: &Line, dir: &Path) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(line.exit), "{}\n{said}", line.text);
     assert!(line.exit != 0 || !output.stdout.is_empty(), "{} says nothing", line.text);
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// A block that starts a tool runs in a place of its own, every other one in the checkout.
@@ -146,6 +149,32 @@ fn the_tools_of_the_readme_are_served() {
     client.initialize("2025-11-25");
     let answer = client.call("jq", serde_json::json!({ "filter": ".a", "input": { "a": 1 } }));
     assert_eq!(answer["isError"], serde_json::json!(false), "{answer:#}");
+}
+
+#[test]
+fn what_the_readme_has_clients_start_offers_the_tools_that_it_names() {
+    for example in ["files", "jq"] {
+        component(&format!("example-tools/{example}"));
+    }
+    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let lines: Vec<Line> = blocks(&markdown).into_iter().flatten().collect();
+    let printing: Vec<&Line> = lines.iter().filter(|line| line.command.contains("--print-config=")).collect();
+    assert!(printing.len() >= 2, "only {} lines were found", printing.len());
+    for line in printing {
+        let name = line.command.rsplit_once("--print-config=").unwrap().1;
+        let key = CLIENTS.iter().find(|(client, _)| *client == name).unwrap().1;
+        let printed: serde_json::Value = serde_json::from_str(&run(line, &root())).unwrap();
+        let mut client = started(&printed[key]["hotcell"]);
+        let offered = tools(&mut client);
+        assert!(offered.contains(&"jq".to_owned()), "{offered:?}");
+        let answer = client.call("jq", json!({ "filter": ".a", "input": { "a": 7 } }));
+        assert_eq!(answer["isError"], json!(false), "{answer:#}");
+        if line.command.contains("example-tools/files --allow-read=.") {
+            let path = root().join("README.md");
+            let answer = client.call("read", json!({ "path": path }));
+            assert!(answer.to_string().contains("hotcell"), "{answer:#}");
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Hotcell, Web, fixture, frame, kept, scratch};
+use crate::support::{Client, Hotcell, Web, fixture, frame, kept, root, scratch, wat};
 
 /// A folder with a configuration of its own, whose tools can be replaced.
 struct Shop {
@@ -57,7 +57,7 @@ impl Shop {
     }
 }
 
-fn replace(file: &Path, text: &str) {
+fn replace(file: &Path, text: impl AsRef<[u8]>) {
     let next = file.with_extension("next");
     std::fs::write(&next, text).unwrap();
     std::fs::rename(next, file).unwrap();
@@ -128,9 +128,14 @@ fn a_changed_component_is_swapped_and_a_call_that_runs_finishes_on_the_old_one()
 fn what_cannot_be_used_is_said_and_the_old_goes_on() {
     let shop = Shop::new(ECHO);
     let mut client = shop.client(json!({}));
-    for (what, change) in [("tool.wasm", "not a component"), ("hotcell.toml", "[[tool]]\ncomponent = 7\n")] {
+    // No component, one that describes itself in other words every time, and a file that means nothing.
+    for (what, change, said) in [
+        ("tool.wasm", b"not a component".to_vec(), "tool.wasm#echo: "),
+        ("tool.wasm", wat("describe-changes"), "differently"),
+        ("hotcell.toml", b"[[tool]]\ncomponent = 7\n".to_vec(), "hotcell.toml"),
+    ] {
         replace(&shop.file(what), change);
-        client.says(if what == "tool.wasm" { "tool.wasm#echo: " } else { "hotcell.toml" });
+        client.says(said);
         assert_eq!(names(&mut client), ["echo"]);
         assert_eq!(client.call("echo", json!({ "n": 1 }))["isError"], json!(false));
     }
@@ -165,6 +170,54 @@ fn a_changed_component_inherits_no_approval() {
     client.says("the new ones are offered");
     client.begin_call("append_approved", arguments);
     client.until(|frame| frame["method"] == "elicitation/create" && frame["id"] != first["id"]);
+}
+
+/// A tool that answers its input, with this description and this schema.
+fn echo(description: &str, schema: &str) -> Vec<u8> {
+    let text = std::fs::read_to_string(root().join("tests/guests/wat/echo.wat")).unwrap();
+    let swap = |text: String, old: &str, new: &str| {
+        assert!(text.contains(old), "{old}");
+        text.replacen(old, new, 1)
+    };
+    let told = |description: &str, schema: &str| description.len() + schema.replace('\\', "").len();
+    let bytes = 926 + told(description, schema) - told("Answers its input", PLAIN);
+    let text = swap(text, "Answers its input\\\"", &format!("{description}\\\""));
+    let text = swap(text, PLAIN, schema);
+    let text = swap(text, "(i32.const 926)", &format!("(i32.const {bytes})"));
+    wat::parse_str(text).unwrap()
+}
+
+/// As text of a component, where quotes are escaped.
+const PLAIN: &str = r#"{\"type\":\"object\"}"#;
+const TITLED: &str = r#"{\"type\":\"object\",\"title\":\"whatever is to be deleted\"}"#;
+
+#[test]
+fn a_description_or_a_schema_that_changed_asks_again() {
+    let shop = Shop::new("");
+    let put = |component: Vec<u8>| replace(&shop.file("tool.wasm"), component);
+    put(echo("Answers its input", PLAIN));
+    shop.configure("[[tool]]\ncomponent = \"tool.wasm\"\n[[rule]]\nbehavior = \"ask\"\ntool = \"wat.*\"\n");
+    let mut client = shop.client(json!({ "elicitation": {} }));
+    let always = json!({ "action": "accept", "content": { "decision": "run, and do not ask again this session" } });
+    let mut changes =
+        [("Deletes its input", PLAIN), ("Deletes its input", TITLED), ("Answers its input", TITLED)].into_iter();
+    loop {
+        client.forget();
+        let id = client.begin_call("echo", json!({ "n": 1 }));
+        let asked = client.until(|frame| frame["method"] == "elicitation/create").1;
+        client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": always }));
+        assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
+        // And is not asked again, as long as nothing changes.
+        client.forget();
+        assert_eq!(client.call("echo", json!({ "n": 1 }))["isError"], json!(false));
+        assert!(client.forget().iter().all(|frame| frame["method"] != "elicitation/create"));
+        let Some((description, schema)) = changes.next() else { break };
+        put(echo(description, schema));
+        list_changed(&mut client, 1);
+        let listed = client.request("tools/list", json!({}))["result"]["tools"][0].clone();
+        assert_eq!(listed["description"], description);
+        assert_eq!(listed["inputSchema"].get("title").is_some(), schema == TITLED, "{listed}");
+    }
 }
 
 #[test]

@@ -3,8 +3,10 @@
 mod answers;
 mod approvals;
 mod changes;
+mod crowd;
 mod hostile;
 mod http;
+mod kills;
 mod lifecycle;
 mod notices;
 mod parallel;

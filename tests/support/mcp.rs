@@ -134,6 +134,11 @@ impl Client {
         self.child.id()
     }
 
+    /// The id of the request that comes next.
+    pub(crate) fn next_id(&self) -> i64 {
+        self.next_id + 1
+    }
+
     pub(crate) fn send_text(&mut self, text: &str) {
         let stdin = self.stdin.as_mut().unwrap();
         // The program may have ended: the test finds out when it waits for an answer.
@@ -211,6 +216,13 @@ impl Client {
     pub(crate) fn seen(&mut self) -> Vec<Value> {
         self.seen.extend(self.frames.try_iter());
         self.seen.iter().map(|(_, frame)| frame.clone()).collect()
+    }
+
+    /// Every frame so far, which from now on never came.
+    pub(crate) fn forget(&mut self) -> Vec<Value> {
+        let seen = self.seen();
+        self.seen.clear();
+        seen
     }
 
     /// Closes standard input and waits for the end: its status, how long it took, and what the program said on stderr.

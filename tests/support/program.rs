@@ -23,6 +23,11 @@ impl Hotcell {
     pub(crate) fn at<I: AsRef<OsStr>>(home: &Path, arguments: impl IntoIterator<Item = I>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hotcell"));
         command.args(arguments).env("HOTCELL_HOME", home);
+        Self::exactly(command)
+    }
+
+    /// As somebody else says how it is started.
+    pub(crate) fn exactly(command: Command) -> Self {
         Self { command, input: None }
     }
 

@@ -2,22 +2,36 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ExitStatus};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hotcell::policy::Limits;
+use hotcell::server::{
+    ApprovalSettings, Away, Gate, HttpLimits, HttpSettings, Offered, Offering, Offers, Server, Settings, Tokens,
+    serve_http,
+};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 
-use super::{Hotcell, NEW, OLD, fixture};
+use super::{Hotcell, NEW, OLD, fixture, host};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The real program, serving over HTTP on a port of its own, and clients that speak to it byte by byte.
 pub(crate) struct Web {
-    child: Child,
+    behind: Behind,
     pub(crate) address: SocketAddr,
     /// What it printed; empty where it asks for none.
     pub(crate) token: String,
     said: std::sync::mpsc::Receiver<String>,
+}
+
+enum Behind {
+    Program(Child),
+    /// The library's own server in this process, for what only its embedders can set.
+    Library(Option<Runtime>),
 }
 
 /// An answer as it came.
@@ -77,7 +91,44 @@ impl Web {
             heard.iter().find_map(|line| line.strip_prefix("Authorization: Bearer ")).unwrap_or_default().to_owned();
         let (sender, said) = std::sync::mpsc::channel();
         std::thread::spawn(move || lines.for_each(|line| _ = sender.send(line)));
-        Self { child, address, token, said }
+        Self { behind: Behind::Program(child), address, token, said }
+    }
+
+    /// Serves a tool of a test guest as a program would that embeds the library, and asks for no token.
+    pub(crate) fn embedded(guest: &str, limits: HttpLimits) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let component = fixture(guest);
+        let address = runtime.block_on(async {
+            let host = host(|_| {});
+            let tools = host.load_file(&component).await.unwrap().tools;
+            let offers =
+                Offers::new(tools.into_iter().map(|tool| Offered { tool, wall: None, origin: None }).collect());
+            let approvals = ApprovalSettings {
+                expire: Duration::from_secs(60),
+                session: None,
+                elicitation: true,
+                away: Away::Wait,
+            };
+            let (host, grants, policy) = (Arc::new(host), Arc::default(), Arc::default());
+            let offering = Offering::new(host, offers, grants, policy, Limits::default(), approvals);
+            let server = Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}) }, offering);
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let gate = Gate::new(address.port(), &[], &[]);
+            let settings = HttpSettings { listener, gate, tokens: Tokens::none(), limits };
+            tokio::spawn(async move { serve_http(&server, settings, std::future::pending()).await });
+            address
+        });
+        let (_, said) = std::sync::mpsc::channel();
+        Self { behind: Behind::Library(Some(runtime)), address, token: String::new(), said }
+    }
+
+    #[track_caller]
+    fn program(&mut self) -> &mut Child {
+        match &mut self.behind {
+            Behind::Program(child) => child,
+            Behind::Library(_) => panic!("it is served in this process"),
+        }
     }
 
     /// The next line on standard error that is meant.
@@ -94,8 +145,8 @@ impl Web {
         panic!("nobody said {meant:?}: {heard:#?}")
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+    pub(crate) fn pid(&mut self) -> u32 {
+        self.program().id()
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
@@ -117,15 +168,20 @@ impl Web {
         headers
     }
 
-    /// Sends a request with these headers and no others, and reads the head of the answer.
-    pub(crate) fn send(&self, line: &str, headers: &[(String, String)], body: &str) -> Coming {
+    /// Sends a request with these headers and no others, and does not wait for its answer.
+    pub(crate) fn begin(&self, line: &str, headers: &[(String, String)], body: &str) -> TcpStream {
         let mut stream = self.connect();
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let text =
             format!("{line} HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         // It may be refused before all of it was sent.
         let _ = stream.write_all(text.as_bytes());
-        Coming::head(stream)
+        stream
+    }
+
+    /// The same, up to the head of the answer.
+    pub(crate) fn send(&self, line: &str, headers: &[(String, String)], body: &str) -> Coming {
+        Coming::head(self.begin(line, headers, body))
     }
 
     /// Sends a request as a client that may come in, with `more` headers in place of its own.
@@ -175,28 +231,49 @@ impl Web {
 
     /// Sends a request of 2026-07-28, which has no sessions.
     #[track_caller]
-    pub(crate) fn stateless(&self, method: &str, mut params: Value, capabilities: Value) -> Reply {
+    pub(crate) fn stateless(&self, method: &str, params: Value, capabilities: Value) -> Reply {
+        Coming::head(self.begin_stateless(method, params, capabilities)).whole()
+    }
+
+    /// The same, without waiting for its answer.
+    pub(crate) fn begin_stateless(&self, method: &str, mut params: Value, capabilities: Value) -> TcpStream {
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(NEW);
         params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities;
         let name = params["name"].as_str().unwrap_or_default().to_owned();
         let more = [("MCP-Protocol-Version", NEW), ("Mcp-Method", method), ("Mcp-Name", name.as_str())];
-        self.request("POST /mcp", &more, &frame(json!(1), method, params))
+        self.begin("POST /mcp", &self.changed(&more), &frame(json!(1), method, params))
+    }
+
+    /// Asks it to end, and answers all that it said since it told its address.
+    pub(crate) fn end(mut self) -> String {
+        self.ask_to_end();
+        assert!(self.program().wait().unwrap().success());
+        self.said.iter().map(|line| line + "\n").collect()
+    }
+
+    fn ask_to_end(&mut self) {
+        let pid = self.pid().to_string();
+        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     }
 
     /// Asks it to end, and waits until it has.
     pub(crate) fn terminate(mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
-        let pid = self.pid().to_string();
-        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        (self.child.wait().unwrap(), began.elapsed())
+        self.ask_to_end();
+        (self.program().wait().unwrap(), began.elapsed())
     }
 }
 
 impl Drop for Web {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        match &mut self.behind {
+            Behind::Program(child) => {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Behind::Library(runtime) => runtime.take().into_iter().for_each(Runtime::shutdown_background),
+        }
     }
 }
 

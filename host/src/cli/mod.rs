@@ -11,6 +11,7 @@ mod doctor;
 mod exit;
 mod hooks;
 mod input;
+mod lazily;
 mod mcp;
 mod new;
 mod options;
@@ -29,6 +30,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use exit::Exit;
+use lazily::Lazily;
 
 /// Runs tools that nobody has to trust: WebAssembly components, sandboxed, limited, and granted only what you grant.
 #[derive(Debug, Parser)]
@@ -43,25 +45,25 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Call a tool and print its result
-    Call(call::Call),
+    Call(Lazily<call::Call>),
     /// See and answer what waits for an approval
-    Approvals(approvals::Approvals),
+    Approvals(Lazily<approvals::Approvals>),
     /// Show what a component's tools are, take, and ask for
-    Describe(describe::Describe),
+    Describe(Lazily<describe::Describe>),
     /// Build a tool from its source folder
-    Build(build::Build),
+    Build(Lazily<build::Build>),
     /// Offer tools to an MCP client, on standard input and output
-    Mcp(mcp::Mcp),
+    Mcp(Lazily<mcp::Mcp>),
     /// Offer tools to MCP clients over HTTP
-    Serve(serve::Serve),
+    Serve(Lazily<serve::Serve>),
     /// Start a new tool
-    New(new::New),
+    New(Lazily<new::New>),
     /// Say what would be decided on a call and why, and trust a project's hotcell.toml
-    Policy(policy::Policy),
+    Policy(Lazily<policy::Policy>),
     /// Set, list and remove the secrets that tools' requests may carry
-    Secret(secret::Secret),
+    Secret(Lazily<secret::Secret>),
     /// Look at what this machine has, and say how to mend what is missing
-    Doctor(doctor::Doctor),
+    Doctor(Lazily<doctor::Doctor>),
     /// Compile one component from standard input; hotcell calls this itself
     #[command(hide = true)]
     CompileComponent { cpu_seconds: u64, memory_bytes: u64 },
@@ -69,7 +71,7 @@ enum Command {
 
 /// Reads the command line, runs it, and answers the exit code.
 pub fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
@@ -78,16 +80,16 @@ pub fn run() -> ExitCode {
         }
     };
     let outcome = match cli.command {
-        Command::Call(command) => command.run(),
-        Command::Approvals(command) => command.run(),
-        Command::Describe(command) => command.run(),
-        Command::Build(command) => command.run(),
-        Command::Mcp(command) => command.run(),
-        Command::Serve(command) => command.run(),
-        Command::New(command) => command.run(),
-        Command::Policy(command) => command.run(),
-        Command::Secret(command) => command.run(),
-        Command::Doctor(command) => command.run(),
+        Command::Call(Lazily(command)) => command.run(),
+        Command::Approvals(Lazily(command)) => command.run(),
+        Command::Describe(Lazily(command)) => command.run(),
+        Command::Build(Lazily(command)) => command.run(),
+        Command::Mcp(Lazily(command)) => command.run(),
+        Command::Serve(Lazily(command)) => command.run(),
+        Command::New(Lazily(command)) => command.run(),
+        Command::Policy(Lazily(command)) => command.run(),
+        Command::Secret(Lazily(command)) => command.run(),
+        Command::Doctor(Lazily(command)) => command.run(),
         Command::CompileComponent { cpu_seconds, memory_bytes } => {
             let status = crate::host::compile_worker(cpu_seconds, memory_bytes);
             return ExitCode::from(u8::try_from(status).unwrap_or(1));
@@ -100,6 +102,13 @@ pub fn run() -> ExitCode {
             exit::of_error(&error).into()
         }
     }
+}
+
+/// Reads the command line. Not inlined: what it takes of the stack would be taken as long as the command runs, and pages of it
+/// that the command could use again would be new ones.
+#[inline(never)]
+fn parse() -> Result<Cli, clap::Error> {
+    Cli::try_parse()
 }
 
 /// An async runtime on this thread: a command makes one call, and threads would only delay its start.

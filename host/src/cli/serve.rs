@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use tokio::net::TcpListener;
 
-use crate::server::{Gate, HttpSettings, Tokens, serve_http};
+use crate::server::{Gate, HttpLimits, HttpSettings, Tokens, serve_http};
 
 use super::exit::{BadRequest, Exit};
 use super::serving::{self, Ready, Serving};
@@ -55,7 +55,8 @@ impl Serve {
                 let _ = writeln!(err, "Authorization: Bearer {token}");
             }
             let _ = writeln!(err, "MCP at http://{address}/mcp");
-            serve_http(&server, HttpSettings { listener, gate, tokens }, serving::interrupted()).await
+            let settings = HttpSettings { listener, gate, tokens, limits: HttpLimits::default() };
+            serve_http(&server, settings, serving::interrupted()).await
         });
         serving::finish(runtime, server);
         done.map(|()| Exit::Succeeded)

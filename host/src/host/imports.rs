@@ -5,7 +5,7 @@ use crate::record::{AccessKind, ErrorClass, Refusal};
 
 /// Interfaces that give nothing by themselves, and what a tool has to declare before its component may import them.
 ///
-/// Runtimes of languages import all of WASI's command world even for pure code: those interfaces are linked and empty,
+/// Runtimes of languages import all of WASI's command world even for pure code: those interfaces are empty,
 /// and say nothing of what a tool wants. HTTP is imported by those who want it.
 const DECLARED: [(&str, AccessKind); 1] = [("wasi:http/", AccessKind::Network)];
 

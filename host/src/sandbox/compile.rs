@@ -67,6 +67,8 @@ impl Compiler {
             .arg(if guard!("compile_time") { settings.cpu_seconds } else { 1 << 20 }.to_string())
             .arg(if guard!("compile_memory") { settings.memory_bytes } else { 1 << 40 }.to_string())
             .env_clear()
+            // The program's allocator would reserve a gigabyte of addresses at its start: they are what is limited.
+            .env("MIMALLOC_DISALLOW_ARENA_ALLOC", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use wasmtime::component::{Component, InstancePre, Linker};
+use wasmtime::component::{Component, InstancePre};
 
 use crate::policy::Limits;
 use crate::record::{ErrorClass, Refusal};
@@ -12,7 +12,7 @@ use super::bindings::validating::ValidatingPre;
 use super::cache::Entry;
 use super::engine::Engine;
 use super::state::State;
-use super::{call, filesystem, import};
+use super::{call, linking};
 
 /// The optional interfaces that a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +84,9 @@ impl LoadedComponent {
     }
 
     fn link(engine: &Engine, component: &Component, description: Description) -> Result<Self, Refusal> {
-        let instance = engine.linker().instantiate_pre(component).map_err(|error| {
+        let linker = linking::for_tool(engine.wasmtime(), &description.imports);
+        let linker = linker.map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+        let instance = linker.instantiate_pre(component).map_err(|error| {
             Refusal::new(
                 ErrorClass::CapabilityGap,
                 "import_not_available",
@@ -164,15 +166,4 @@ fn not_loadable(error: &wasmtime::Error) -> Refusal {
 
 pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
     Refusal::new(ErrorClass::SetupRequired, code, message)
-}
-
-/// Everything that a component may import. All of WASI 0.2's command world and outgoing HTTP is there; what it gives is
-/// decided for each call.
-pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
-    let mut linker = Linker::new(engine);
-    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
-    filesystem::add_to_linker(&mut linker)?;
-    import::add_to_linker(&mut linker)?;
-    Ok(linker)
 }

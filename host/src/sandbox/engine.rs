@@ -2,18 +2,14 @@
 
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
 use tokio::sync::Semaphore;
-use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails};
-
-use super::component;
-use super::state::State;
 
 /// The engine that runs guests.
 pub const ENGINE_VERSION: &str = "wasmtime 48.0.8";
@@ -51,7 +47,6 @@ const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 #[derive(Clone)]
 pub(super) struct Engine {
     engine: wasmtime::Engine,
-    linker: Arc<Linker<State>>,
     ticker: Arc<Ticker>,
     scratch_dir: Arc<Path>,
 }
@@ -65,9 +60,8 @@ impl Engine {
             None => config.allocation_strategy(InstanceAllocationStrategy::OnDemand),
         };
         let engine = wasmtime::Engine::new(&config).map_err(anyhow::Error::from).context("set up the engine")?;
-        let linker = component::linker(&engine).map_err(anyhow::Error::from).context("link the host's interfaces")?;
         let ticker = Ticker::start(&engine)?;
-        Ok(Self { engine, linker: Arc::new(linker), ticker, scratch_dir: scratch_dir.into() })
+        Ok(Self { engine, ticker, scratch_dir: scratch_dir.into() })
     }
 
     pub(super) fn wasmtime(&self) -> &wasmtime::Engine {
@@ -76,10 +70,6 @@ impl Engine {
 
     pub(super) fn scratch_dir(&self) -> &Path {
         &self.scratch_dir
-    }
-
-    pub(super) fn linker(&self) -> &Linker<State> {
-        &self.linker
     }
 
     /// The turns of one guest.
@@ -174,7 +164,7 @@ struct Ticker {
     asleep: AtomicU64,
     thread: thread::Thread,
     turns: Semaphore,
-    turns_max: usize,
+    turns_max: OnceLock<usize>,
 }
 
 pub(super) struct Running(Arc<Ticker>);
@@ -185,7 +175,7 @@ pub(super) struct Turns(Arc<Ticker>);
 impl Turns {
     /// What the guest waits for at its tick number `ticks`, before it goes on.
     pub(super) fn next(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
-        let crowded = self.0.active.load(Ordering::Relaxed) > self.0.turns_max + 1;
+        let crowded = self.0.active.load(Ordering::Relaxed) > self.0.turns_max() + 1;
         let free = if crowded { 1 } else { TICKS_WITHOUT_TURN };
         let ticker = (ticks > free && guard!("turns")).then(|| Arc::clone(&self.0));
         async move {
@@ -219,7 +209,9 @@ impl Ticker {
                 let mut idle = 0;
                 while let (Some(engine), Some(ticker)) = (weak.upgrade(), ticker.upgrade()) {
                     // First the turns, then the tick at which guests look for one.
-                    ticker.turns.add_permits(ticker.turns_max.saturating_sub(ticker.turns.available_permits()));
+                    if let Some(turns) = ticker.turns_max.get() {
+                        ticker.turns.add_permits(turns.saturating_sub(ticker.turns.available_permits()));
+                    }
                     engine.increment_epoch();
                     drop(engine);
                     idle = if ticker.active.load(Ordering::Relaxed) == 0 { idle + 1 } else { 0 };
@@ -239,16 +231,24 @@ impl Ticker {
                 }
             })
             .context("start the epoch thread")?;
-        let processors = thread::available_parallelism().map_or(1, usize::from);
         let ticker = Arc::new(Self {
             active: AtomicUsize::new(0),
             asleep: AtomicU64::new(0),
             thread: handle.thread().clone(),
             turns: Semaphore::new(0),
-            turns_max: processors.saturating_sub(1).max(1),
+            turns_max: OnceLock::new(),
         });
         let _ = send.send(Arc::clone(&ticker));
         Ok(ticker)
+    }
+
+    /// How many guests may compute at once. Nobody asks before a guest has computed for a tick: counting processors takes
+    /// a look at several files, and most calls are over by then.
+    fn turns_max(&self) -> usize {
+        *self.turns_max.get_or_init(|| {
+            let processors = thread::available_parallelism().map_or(1, usize::from);
+            processors.saturating_sub(1).max(1)
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use wasmtime::component::{Component, InstancePre, Linker};
+use wasmtime::component::{Component, InstancePre};
 
 use crate::executor::Cancellation;
 use crate::hook::{Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, UpdatedOutput};
@@ -19,7 +19,7 @@ use super::call;
 use super::component::{deserialize, invalid, map};
 use super::engine::Engine;
 use super::state::State;
-use super::{Sandbox, compile, filesystem, import, never};
+use super::{Sandbox, compile, linking, never};
 
 const HANDLER: &str = "hotcell:tool/hook-handler@0.2.0";
 
@@ -118,21 +118,14 @@ impl Hook for SandboxedHook {
     }
 }
 
-/// A linker of its own: what a tool may import is not a hook's to have.
-fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
-    let mut linker = Linker::new(engine);
-    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    filesystem::add_to_linker(&mut linker)?;
-    import::add_log_to_linker(&mut linker)?;
-    Ok(linker)
-}
-
 fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusal> {
     let kind = component.component_type();
     if !kind.exports(engine.wasmtime()).any(|(name, _)| name == HANDLER) {
         return Err(invalid("not_a_hook", format!("the component is no hook: it does not export {HANDLER}")));
     }
-    let linker = linker(engine.wasmtime()).map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+    let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+    let linker =
+        linking::for_hook(engine.wasmtime(), &imports).map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
     let instance: InstancePre<State> = linker.instantiate_pre(component).map_err(|error| {
         let message = format!("the hook asks for what no hook gets: {error:#}");
         Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)

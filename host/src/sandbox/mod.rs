@@ -16,6 +16,7 @@ mod folder;
 mod hook;
 mod import;
 mod limiter;
+mod linking;
 mod logs;
 mod scratch;
 mod state;

@@ -1,4 +1,4 @@
-//! The WASI world of one call. All of WASI is linked, because language runtimes import it even for pure code; what a
+//! The WASI world of one call. All of WASI can be imported, because language runtimes import it even for pure code; what a
 //! guest can do with it is decided here. Nothing: no folder, no variable, no argument, no network, no input.
 
 use std::path::Path;

@@ -67,9 +67,9 @@ pub(super) struct Running {
 
 enum Done {
     /// Goes on while its request is seen to.
-    Here(Pin<Box<dyn Future<Output = CallRecord> + Send>>),
+    Here(Pin<Box<dyn Future<Output = Box<CallRecord>> + Send>>),
     /// Goes on by itself.
-    Apart(JoinHandle<CallRecord>),
+    Apart(JoinHandle<Box<CallRecord>>),
 }
 
 /// How far a call came.
@@ -112,7 +112,7 @@ impl Server {
         offering: Arc<Offering>,
         request: Request,
         place: Option<OwnedSemaphorePermit>,
-    ) -> CallRecord {
+    ) -> Box<CallRecord> {
         let cancellation = request.cancellation.clone();
         let record = {
             let mut call = std::pin::pin!(offering.host.call(request));
@@ -129,7 +129,7 @@ impl Server {
             recorder.keep(record.clone()).await;
         }
         drop(place);
-        record
+        Box::new(record)
     }
 
     /// Lets `request` ask whoever can be asked; its questions come out here if that is its client.
@@ -190,7 +190,7 @@ impl Running {
 }
 
 impl Done {
-    async fn record(&mut self) -> Result<CallRecord, Refusal> {
+    async fn record(&mut self) -> Result<Box<CallRecord>, Refusal> {
         match self {
             Self::Here(call) => Ok(call.await),
             Self::Apart(call) => call.await.map_err(|error| Refusal::host_fault(format!("the call was lost: {error}"))),
@@ -215,7 +215,7 @@ async fn progress(
         };
         tokio::select! {
             biased;
-            record = done.record() => return record.map(|record| Step::Done(Box::new(record))),
+            record = done.record() => return record.map(Step::Done),
             () = stop, if !stopping => {
                 stopping = true;
                 cancellation.cancel(AbortReason::UserInterruption);

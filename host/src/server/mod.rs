@@ -6,6 +6,7 @@
 
 mod asking;
 mod call;
+mod frames;
 mod held;
 mod http;
 mod notices;
@@ -26,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use held::HeldCalls;
 
 pub use asking::{Announcer, Away};
-pub use http::{Gate, HttpSettings, Tokens, serve_http};
+pub use http::{Gate, HttpLimits, HttpSettings, Tokens, serve_http};
 pub use offer::{Offered, Offers};
 pub use offering::{ApprovalSettings, Offering};
 pub use recorder::Recorder;

@@ -230,9 +230,13 @@ impl ServerHandler for Session {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let seen = self.seen(&context);
-        let (running, words, open) = self.enter(params, &seen)?;
-        self.answer(running, words, open, &seen).await
+        // On the heap: the future is moved several times on its way to where it runs.
+        Box::pin(async move {
+            let seen = self.seen(&context);
+            let (running, words, open) = self.enter(params, &seen)?;
+            self.answer(running, words, open, &seen).await
+        })
+        .await
     }
 
     /// Requests that rmcp could not read come here, too: a known method with params that it does not take.
@@ -250,7 +254,8 @@ impl ServerHandler for Session {
                 let refusal = Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
                 let seen = self.seen(&context);
                 let incoming = Incoming { name, input, responses: None, offer: Err(refusal), seen: &seen };
-                match self.server.begin(&self.server.offering(), incoming).attend(&seen).await {
+                let mut running = self.server.begin(&self.server.offering(), incoming);
+                match Box::pin(running.attend(&seen)).await {
                     Ok(Step::Done(record)) => Err(mcp::protocol_error(&record.result)),
                     _ => Err(ErrorData::invalid_params(message, None)),
                 }

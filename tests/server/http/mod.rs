@@ -2,5 +2,6 @@
 
 mod ends;
 mod limits;
+mod patience;
 mod sessions;
 mod strangers;

@@ -39,15 +39,12 @@ impl Rules {
     }
 }
 
-/// Replaces the plain interface in `linker`.
+/// Adds the interface to `linker`.
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    linker.allow_shadowing(true);
     types::add_to_linker::<State, Guarding>(linker, |state| {
         let rules = Arc::clone(&state.file_rules);
         Guarded { rules, plain: state.filesystem() }
-    })?;
-    linker.allow_shadowing(false);
-    Ok(())
+    })
 }
 
 struct Guarding;

@@ -1,7 +1,9 @@
 //! MCP over streamable HTTP/1.1, as something that can be left on: who may speak is decided before anything is read.
 
 mod gate;
+mod limits;
 mod route;
+mod sessions;
 mod token;
 
 use std::sync::Arc;
@@ -19,18 +21,13 @@ use super::Server;
 use route::Routes;
 
 pub use gate::Gate;
+pub use limits::HttpLimits;
 pub use token::Tokens;
 
-/// Connections at once; others wait to be accepted.
-const CONNECTIONS_MAX: u32 = 256;
 /// Headers of one request, and bytes of all of them together with the request line.
 const HEADERS_MAX: usize = 64;
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// How long a client may take to send the head of a request, also the first one of a connection.
-const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How long running calls may go on after the server was told to end.
-const DRAIN_TIME: Duration = Duration::from_secs(5);
-/// How long connections may take to end after that.
+/// How long connections may take to end after their calls were canceled.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// How a server is reached over HTTP.
@@ -40,6 +37,7 @@ pub struct HttpSettings {
     pub gate: Gate,
     /// Who may speak.
     pub tokens: Tokens,
+    pub limits: HttpLimits,
 }
 
 /// Serves until `interrupted` comes to its end; then calls that run are given a while, and canceled after it.
@@ -48,11 +46,11 @@ pub async fn serve_http(
     settings: HttpSettings,
     interrupted: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let HttpSettings { listener, gate, tokens } = settings;
+    let HttpSettings { listener, gate, tokens, limits } = settings;
     let drain = CancellationToken::new();
     let close = CancellationToken::new();
-    let routes = Arc::new(Routes::new(server, gate, tokens, drain.clone(), close.clone()));
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
+    let routes = Arc::new(Routes::new(server, gate, tokens, &limits, drain.clone(), close.clone()));
+    let connections = Arc::new(Semaphore::new(limits.connections as usize));
     let accepting = async {
         loop {
             let place = Arc::clone(&connections).acquire_owned().await.context("wait for a connection to end")?;
@@ -64,9 +62,9 @@ pub async fn serve_http(
                     continue;
                 }
             };
-            let (routes, drain) = (Arc::clone(&routes), drain.clone());
+            let (routes, limits, drain) = (Arc::clone(&routes), limits.clone(), drain.clone());
             tokio::spawn(async move {
-                connection(stream, routes, drain).await;
+                connection(stream, routes, &limits, drain).await;
                 drop(place);
             });
         }
@@ -77,24 +75,27 @@ pub async fn serve_http(
     };
     drop(listener);
     drain.cancel();
-    let _ = tokio::time::timeout(DRAIN_TIME, server.idle()).await;
+    let _ = tokio::time::timeout(limits.drain_time, server.idle()).await;
     server.stop();
     let _ = tokio::time::timeout(CLOSE_TIME, server.idle()).await;
     close.cancel();
-    let _ = tokio::time::timeout(CLOSE_TIME, connections.acquire_many(CONNECTIONS_MAX)).await;
+    let _ = tokio::time::timeout(CLOSE_TIME, connections.acquire_many(limits.connections)).await;
     ended
 }
 
 /// HTTP/1.1 only: none of the floods of HTTP/2 can reach what is not there.
-async fn connection(stream: TcpStream, routes: Arc<Routes>, drain: CancellationToken) {
+async fn connection(stream: TcpStream, routes: Arc<Routes>, limits: &HttpLimits, drain: CancellationToken) {
     let _ = stream.set_nodelay(true);
+    // Who reads nothing must not hold a connection for ever. Elsewhere than on Linux only the answers' own end helps.
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(limits.stalled_time));
     let service = service_fn(move |request| {
         let routes = Arc::clone(&routes);
         async move { Ok::<_, std::convert::Infallible>(routes.answer(request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
+        .header_read_timeout(limits.head_time)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -20,14 +20,11 @@ use crate::server::session::{Identity, Session};
 use crate::server::shelf::Shelf;
 use crate::server::{Gone, Server};
 
-use super::{Gate, Tokens};
+use super::sessions::{InUse, Sessions};
+use super::{Gate, HttpLimits, Tokens};
 
-/// Bytes of a request's body, and how long a client may take to send it.
+/// Bytes of a request's body.
 const BODY_BYTES_MAX: usize = 4 << 20;
-const BODY_TIME: Duration = Duration::from_secs(30);
-/// Sessions of one principal, and how long one may be silent.
-const SESSIONS_MAX: usize = 64;
-const SESSION_IDLE: Duration = Duration::from_secs(600);
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -39,19 +36,23 @@ pub(super) struct Routes {
     tokens: Tokens,
     /// One for each principal, in their order: a session of one does not exist for another.
     doors: Vec<Door>,
+    body_time: Duration,
+    sessions_max: usize,
     drain: CancellationToken,
 }
 
 /// What one principal reaches.
 struct Door {
     mcp: Mcp,
-    sessions: Arc<LocalSessionManager>,
+    sessions: Arc<Sessions>,
 }
 
 /// The body of an answer. When it is dropped before its end, nobody waits for the answer any more.
 pub(super) struct Answer {
     body: BoxBody<Bytes, Infallible>,
     _waits: Option<DropGuard>,
+    /// Of the session that it belongs to.
+    _in_use: Option<InUse>,
 }
 
 impl Routes {
@@ -59,13 +60,13 @@ impl Routes {
         server: &Arc<Server>,
         gate: Gate,
         tokens: Tokens,
+        limits: &HttpLimits,
         drain: CancellationToken,
         close: CancellationToken,
     ) -> Self {
         let door = |principal: Arc<str>| {
-            let mut sessions = LocalSessionManager::default();
-            sessions.session_config.keep_alive = Some(SESSION_IDLE);
-            let sessions = Arc::new(sessions);
+            let sessions = Sessions::new();
+            tokio::spawn(Arc::clone(&sessions).end_idle(limits.session_idle, close.clone()));
             // `Gate` has checked hosts and origins by then, for every route.
             let config = StreamableHttpServerConfig::default()
                 .disable_allowed_hosts()
@@ -77,10 +78,10 @@ impl Routes {
                 let identity = Identity { actor, owner, lasts: false, shelf: Arc::clone(&shelf) };
                 Ok(Session::new(Arc::clone(&server), identity))
             };
-            Door { mcp: StreamableHttpService::new(session, Arc::clone(&sessions), config), sessions }
+            Door { mcp: StreamableHttpService::new(session, sessions.manager(), config), sessions }
         };
         let doors = tokens.principals().into_iter().map(door).collect();
-        Self { gate, tokens, doors, drain }
+        Self { gate, tokens, doors, body_time: limits.body_time, sessions_max: limits.sessions, drain }
     }
 
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
@@ -103,7 +104,7 @@ impl Routes {
             return refused;
         };
         let (mut head, body) = request.into_parts();
-        let body = match tokio::time::timeout(BODY_TIME, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+        let body = match tokio::time::timeout(self.body_time, Limited::new(body, BODY_BYTES_MAX).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 return plain(StatusCode::PAYLOAD_TOO_LARGE, "a request has at most 4 MiB");
@@ -111,7 +112,7 @@ impl Routes {
             Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "the body came to no end"),
             Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
         };
-        if opens_session(&head, &body) && door.sessions.sessions.read().await.len() >= SESSIONS_MAX {
+        if opens_session(&head, &body) && door.sessions.count().await >= self.sessions_max {
             let mut busy = plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open; end one, or wait");
             busy.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
             return busy;
@@ -120,9 +121,19 @@ impl Routes {
         head.extensions.insert(Gone(gone.clone()));
         // Also when the connection ends before there is an answer.
         let waits = gone.drop_guard();
+        let mut in_use = named(&head.headers, &door.sessions).await;
         let response = door.mcp.handle(Request::from_parts(head, Full::new(body))).await;
-        response.map(|body| Answer { body, _waits: Some(waits) })
+        if in_use.is_none() {
+            // The session that was just opened.
+            in_use = named(response.headers(), &door.sessions).await;
+        }
+        response.map(|body| Answer { body, _waits: Some(waits), _in_use: in_use })
     }
+}
+
+/// Holds the session that `headers` name, if there is one.
+async fn named(headers: &HeaderMap, sessions: &Arc<Sessions>) -> Option<InUse> {
+    sessions.begin(headers.get(SESSION_HEADER)?.to_str().ok()?).await
 }
 
 /// Only what can open a session is looked into.
@@ -145,7 +156,7 @@ fn probe(request: &Request<Incoming>, well: bool) -> Response<Answer> {
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Answer> {
-    let mut response = Response::new(Answer { body: Full::from(text).boxed(), _waits: None });
+    let mut response = Response::new(Answer { body: Full::from(text).boxed(), _waits: None, _in_use: None });
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response

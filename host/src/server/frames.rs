@@ -1,0 +1,306 @@
+//! Frames of the protocol over two streams, a line each.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{BufMut, BytesMut};
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientNotification, ClientRequest, ErrorData,
+    JsonRpcMessage, JsonRpcRequest, JsonRpcVersion2_0, RequestId,
+};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::error::Category;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
+
+use super::stdio::{Reader, Writer};
+
+/// Bytes of one line: what is longer is skipped, and not kept.
+const LINE_BYTES_MAX: usize = 16 << 20;
+/// Bytes that a buffer keeps for the next line.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+type Incoming = RxJsonRpcMessage<RoleServer>;
+type Outgoing = TxJsonRpcMessage<RoleServer>;
+
+/// A transport that tells when the client closed its end, and lets no id stand for two requests at once.
+pub(super) struct Frames {
+    reader: Reader,
+    lines: Lines,
+    /// Nothing once it is closed.
+    output: Arc<tokio::sync::Mutex<Option<Output>>>,
+    closed: CancellationToken,
+    pending: Arc<Mutex<HashSet<RequestId>>>,
+}
+
+impl Frames {
+    pub(super) fn new(reader: Reader, writer: Writer, closed: CancellationToken) -> Self {
+        let output = Output { writer, left: BytesMut::new() };
+        let output = Arc::new(tokio::sync::Mutex::new(Some(output)));
+        Self { reader, lines: Lines::default(), output, closed, pending: Arc::default() }
+    }
+
+    /// Notes a request that came in. Whether its id is free.
+    fn begins(&self, message: &Incoming) -> Result<(), RequestId> {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        match message {
+            JsonRpcMessage::Request(request) if !pending.insert(request.id.clone()) => Err(request.id.clone()),
+            JsonRpcMessage::Notification(notification) => {
+                // Nobody answers a request that was canceled.
+                if let ClientNotification::CancelledNotification(canceled) = &notification.notification
+                    && let Some(id) = &canceled.params.request_id
+                {
+                    pending.remove(id);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn ends(&self, message: &Outgoing) {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        if let Some(id) = id {
+            self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        }
+    }
+
+    /// The next message; nothing once the client closed its end. May be dropped: what was read by then is kept.
+    async fn next(&mut self) -> io::Result<Option<Incoming>> {
+        loop {
+            match self.lines.next() {
+                Some(Line::Message(message)) => return Ok(Some(*message)),
+                Some(Line::Invalid) => refuse(&self.output, "Invalid request").await?,
+                None if self.reader.read_buf(&mut self.lines.read).await? == 0 => return Ok(None),
+                None => {}
+            }
+        }
+    }
+}
+
+impl Transport<RoleServer> for Frames {
+    type Error = io::Error;
+
+    fn send(&mut self, item: Outgoing) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.ends(&item);
+        let output = Arc::clone(&self.output);
+        async move { send(&output, &item).await }
+    }
+
+    async fn receive(&mut self) -> Option<Incoming> {
+        loop {
+            // A stream that fails is a stream that ended.
+            let Ok(Some(message)) = self.next().await else { break };
+            let Err(id) = self.begins(&message) else { return Some(message) };
+            let why = format!("the id {id} is that of a request that still runs");
+            if refuse(&self.output, &why).await.is_err() {
+                break;
+            }
+        }
+        self.closed.cancel();
+        None
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        drop(self.output.lock().await.take());
+        Ok(())
+    }
+}
+
+/// Answers what has no id, or one that is taken: the answer to the first request keeps its own.
+async fn refuse(output: &tokio::sync::Mutex<Option<Output>>, why: &str) -> io::Result<()> {
+    send(output, &JsonRpcMessage::error(ErrorData::invalid_request(why.to_owned(), None), None)).await
+}
+
+async fn send(output: &tokio::sync::Mutex<Option<Output>>, item: &Outgoing) -> io::Result<()> {
+    match &mut *output.lock().await {
+        Some(output) => output.write(item).await,
+        None => Err(io::ErrorKind::NotConnected.into()),
+    }
+}
+
+struct Output {
+    writer: Writer,
+    /// Of a line that was not written to its end: it has to be, before another one begins.
+    left: BytesMut,
+}
+
+impl Output {
+    async fn write(&mut self, item: &Outgoing) -> io::Result<()> {
+        let whole = self.left.len();
+        if let Err(error) = serde_json::to_writer((&mut self.left).writer(), item) {
+            self.left.truncate(whole);
+            return Err(error.into());
+        }
+        self.left.put_u8(b'\n');
+        while !self.left.is_empty() {
+            if self.writer.write_buf(&mut self.left).await? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+        shrink(&mut self.left);
+        self.writer.flush().await
+    }
+}
+
+/// A large frame is no reason to keep its memory.
+fn shrink(buffer: &mut BytesMut) {
+    if buffer.is_empty() && buffer.capacity() > KEPT_BYTES_MAX {
+        *buffer = BytesMut::new();
+    }
+}
+
+/// What was read, and is not yet taken.
+#[derive(Default)]
+struct Lines {
+    read: BytesMut,
+    /// Bytes of it in which no line ends.
+    searched: usize,
+    /// The rest of a line that was too long.
+    skipping: bool,
+}
+
+enum Line {
+    Message(Box<Incoming>),
+    /// JSON that is no message of the protocol.
+    Invalid,
+}
+
+impl Lines {
+    /// The next line that matters, if it is there as a whole.
+    fn next(&mut self) -> Option<Line> {
+        loop {
+            let Some(end) = self.read.iter().skip(self.searched).position(|byte| *byte == b'\n') else {
+                self.searched = self.read.len();
+                if self.skipping || self.searched > LINE_BYTES_MAX {
+                    self.skipping = true;
+                    self.searched = 0;
+                    self.read.clear();
+                }
+                shrink(&mut self.read);
+                return None;
+            };
+            let line = self.read.split_to(self.searched + end + 1);
+            self.searched = 0;
+            if std::mem::take(&mut self.skipping) || line.len() > LINE_BYTES_MAX {
+                continue;
+            }
+            if let Some(line) = parse(line.trim_ascii()) {
+                return Some(line);
+            }
+        }
+    }
+}
+
+/// A line as the protocol means it. What is no JSON at all is let be: an answer to it could go round for ever.
+fn parse(line: &[u8]) -> Option<Line> {
+    let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+    if let Ok(call) = serde_json::from_slice::<Call>(line) {
+        return Some(Line::Message(Box::new(call.into())));
+    }
+    match serde_json::from_slice(line) {
+        Ok(message) => Some(Line::Message(Box::new(message))),
+        Err(error) if matches!(error.classify(), Category::Syntax | Category::Eof) => None,
+        // Nobody waits for the answer to a notification.
+        Err(_) => (!is_notification(line)).then_some(Line::Invalid),
+    }
+}
+
+fn is_notification(line: &[u8]) -> bool {
+    let value: Value = serde_json::from_slice(line).unwrap_or_default();
+    value.get("method").is_some_and(Value::is_string) && value.get("id").is_none()
+}
+
+/// The one message that has to be fast. Among all of the protocol, a line is tried against one after the other.
+#[derive(Deserialize)]
+struct Call {
+    jsonrpc: JsonRpcVersion2_0,
+    id: RequestId,
+    method: CallToolRequestMethod,
+    params: CallToolRequestParams,
+}
+
+impl From<Call> for Incoming {
+    fn from(call: Call) -> Self {
+        let Call { jsonrpc, id, method, mut params } = call;
+        let meta = params.meta.take();
+        let mut request = CallToolRequest::new(params);
+        request.method = method;
+        // Where the protocol's own reader puts it.
+        if let Some(meta) = meta {
+            request.extensions.insert(meta);
+        }
+        let mut message = JsonRpcRequest::new(id, ClientRequest::CallToolRequest(request));
+        message.jsonrpc = jsonrpc;
+        JsonRpcMessage::Request(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Incoming, LINE_BYTES_MAX, Line, Lines};
+
+    fn read(lines: &mut Lines, bytes: &[u8]) -> Vec<Option<Value>> {
+        lines.read.extend_from_slice(bytes);
+        std::iter::from_fn(|| lines.next())
+            .map(|line| match line {
+                Line::Message(message) => Some(serde_json::to_value(message).unwrap()),
+                Line::Invalid => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_call_is_read_as_the_protocol_reads_it() {
+        for params in [
+            json!({ "name": "a" }),
+            json!({ "name": "a", "arguments": { "b": [1, 2.5, "c"] }, "other": true }),
+            json!({ "name": "a", "_meta": { "progressToken": 7, "x/y": { "z": null } }, "requestState": "s" }),
+            json!({ "name": "a", "inputResponses": { "k": { "action": "accept", "content": {} } } }),
+        ] {
+            for id in [json!(7), json!("7")] {
+                let frame = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+                let Some(Line::Message(fast)) = super::parse(frame.to_string().as_bytes()) else { panic!("{frame}") };
+                let slow: Incoming = serde_json::from_value(frame).unwrap();
+                // With its extensions, where metadata goes.
+                assert_eq!(format!("{fast:?}"), format!("{slow:?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn lines_come_in_pieces_and_what_is_none_is_let_be() {
+        let mut lines = Lines::default();
+        let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }).to_string();
+        let (first, second) = ping.split_at(9);
+        assert!(read(&mut lines, first.as_bytes()).is_empty());
+        assert_eq!(read(&mut lines, format!("{second}\r\n\n{{\n").as_bytes()).len(), 1);
+        assert!(read(&mut lines, b"\xff\xfe\n\xc3").is_empty(), "no text is no message");
+        let odd = "[]\n{\"jsonrpc\":\"2.0\",\"method\":\"$/odd\",\"params\":7}\n";
+        let read_all = read(&mut lines, format!("\n{odd}{ping}\n").as_bytes());
+        assert_eq!(read_all.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_and_not_kept() {
+        let mut lines = Lines::default();
+        let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }).to_string();
+        for _ in 0..40 {
+            assert!(read(&mut lines, &[b'x'; 1 << 20]).is_empty());
+            assert!(lines.read.len() <= LINE_BYTES_MAX);
+        }
+        assert_eq!(read(&mut lines, format!("x\n{ping}\n").as_bytes()).len(), 1);
+        assert!(!lines.skipping);
+    }
+}

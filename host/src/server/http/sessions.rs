@@ -1,0 +1,102 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
+use tokio_util::sync::CancellationToken;
+
+/// The sessions of one principal. One that nobody uses ends; one that waits for a long call or an approval is in use,
+/// however silent it is.
+pub(super) struct Sessions {
+    manager: Arc<LocalSessionManager>,
+    uses: Mutex<HashMap<SessionId, Use>>,
+}
+
+struct Use {
+    /// Requests that are not answered to their end.
+    open: usize,
+    /// When the last of them ended.
+    since: Instant,
+}
+
+/// One request of a session, until it is dropped.
+pub(super) struct InUse {
+    sessions: Arc<Sessions>,
+    id: SessionId,
+}
+
+impl Sessions {
+    pub(super) fn new() -> Arc<Self> {
+        let mut manager = LocalSessionManager::default();
+        // It counts a session as idle that only waits.
+        manager.session_config.keep_alive = None;
+        Arc::new(Self { manager: Arc::new(manager), uses: Mutex::default() })
+    }
+
+    pub(super) fn manager(&self) -> Arc<LocalSessionManager> {
+        Arc::clone(&self.manager)
+    }
+
+    fn uses(&self) -> MutexGuard<'_, HashMap<SessionId, Use>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) async fn count(&self) -> usize {
+        self.manager.sessions.read().await.len()
+    }
+
+    /// Notes a request of the session `id`, if there is one.
+    pub(super) async fn begin(self: &Arc<Self>, id: &str) -> Option<InUse> {
+        let sessions = self.manager.sessions.read().await;
+        let (id, _) = sessions.get_key_value(id)?;
+        self.uses().entry(Arc::clone(id)).or_insert_with(Use::new).open += 1;
+        Some(InUse { sessions: Arc::clone(self), id: Arc::clone(id) })
+    }
+
+    /// Ends sessions that were idle for so long, until `close`.
+    pub(super) async fn end_idle(self: Arc<Self>, idle: Duration, close: CancellationToken) {
+        let mut next = idle;
+        while close.run_until_cancelled(tokio::time::sleep(next)).await.is_some() {
+            let (ended, left) = self.expired(idle).await;
+            for id in ended {
+                // It may have ended by itself meanwhile.
+                let _ = self.manager.close_session(&id).await;
+            }
+            next = left;
+        }
+    }
+
+    /// Which sessions are idle for so long, and when to look again: no other one can be before.
+    async fn expired(&self, idle: Duration) -> (Vec<SessionId>, Duration) {
+        let sessions = self.manager.sessions.read().await;
+        let mut uses = self.uses();
+        uses.retain(|id, _| sessions.contains_key(id));
+        let (mut ended, mut next) = (Vec::new(), idle);
+        for id in sessions.keys() {
+            // One without a use was made for a client that went away before it heard of it.
+            let used = uses.entry(Arc::clone(id)).or_insert_with(Use::new);
+            match idle.checked_sub(used.since.elapsed()) {
+                _ if used.open > 0 => {}
+                Some(left) if !left.is_zero() => next = next.min(left),
+                _ => ended.push(Arc::clone(id)),
+            }
+        }
+        (ended, next)
+    }
+}
+
+impl Use {
+    fn new() -> Self {
+        Self { open: 0, since: Instant::now() }
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if let Some(used) = self.sessions.uses().get_mut(&self.id) {
+            used.open = used.open.saturating_sub(1);
+            used.since = Instant::now();
+        }
+    }
+}

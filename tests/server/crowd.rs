@@ -1,0 +1,99 @@
+//! A thousand calls of one client at once.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::support::{Client, Web};
+
+/// As many as run at once: while these do, all others wait.
+const RUN_AT_ONCE: usize = 64;
+const CALLS: usize = 1_000;
+/// What may be kept for later, in a process that no wave makes larger any more: allocators round, and every thread has one.
+const KEPT_KIB: u64 = 16 << 10;
+
+/// Calls that run until they are canceled, each of which has shown that it runs.
+fn occupy(client: &mut Client) -> Vec<Value> {
+    let begin = |client: &mut Client| {
+        let arguments = json!({ "count": 1_000_000, "interval_ms": 500 });
+        let token = client.next_id();
+        client.begin(
+            "tools/call",
+            json!({ "name": "progress", "arguments": arguments, "_meta": { "progressToken": token } }),
+        )
+    };
+    let ids: Vec<Value> = (0..RUN_AT_ONCE).map(|_| begin(client)).collect();
+    for id in &ids {
+        client.until(|frame| frame["params"]["progressToken"] == *id);
+    }
+    ids
+}
+
+/// A thousand calls that are all on their way before one of them is answered, and then are answered once each.
+fn wave(client: &mut Client) {
+    let occupied = occupy(client);
+    let ids: Vec<Value> = (0..CALLS).map(|n| client.begin_call("echo", json!({ "n": n }))).collect();
+    // Read after all of them.
+    client.request("ping", json!({}));
+    let early = client.seen().into_iter().filter(|frame| ids.contains(&frame["id"])).count();
+    assert_eq!(early, 0, "some were answered while all places were taken");
+    for id in occupied {
+        client.notify("notifications/cancelled", json!({ "requestId": id }));
+    }
+    for (n, id) in ids.iter().enumerate() {
+        let answer = client.answer(id);
+        assert_eq!(answer["result"]["structuredContent"]["input"], json!({ "n": n }), "{answer}");
+    }
+    // What would come twice has come by now.
+    client.request("ping", json!({}));
+    let mut answers: HashMap<String, usize> = HashMap::new();
+    for frame in client.forget().iter().filter(|frame| frame.get("method").is_none()) {
+        *answers.entry(frame["id"].to_string()).or_default() += 1;
+    }
+    assert!(ids.iter().all(|id| answers.get(&id.to_string()) == Some(&1)), "{answers:?}");
+}
+
+fn resident_kib(client: &Client) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", client.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn a_thousand_calls_in_flight_are_answered_once_each_and_leave_no_memory_behind() {
+    let mut client = Client::with(&["probe#echo", "probe#progress"], ["--timeout=10m"]);
+    let mut after = || {
+        wave(&mut client);
+        resident_kib(&client)
+    };
+    // The first waves warm up what is kept for later calls.
+    let waves: Vec<u64> = (0..9).map(|_| after()).collect();
+    let warm = waves[1..4].iter().max().unwrap();
+    let at_last = waves[6..].iter().min().unwrap();
+    assert!(*at_last <= warm + KEPT_KIB, "resident KiB, wave by wave: {waves:?}");
+}
+
+#[test]
+fn who_comes_while_all_connections_are_taken_is_answered_later() {
+    let web = Web::of(&["probe#echo"]);
+    let text = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", web.address);
+    let ask = |mut stream: TcpStream| {
+        stream.write_all(text.as_bytes()).unwrap();
+        stream
+    };
+    let answered = |stream: &mut TcpStream| {
+        let (mut seen, mut byte) = (Vec::new(), [0]);
+        while !seen.ends_with(b"\r\n\r\nok") {
+            stream.read_exact(&mut byte).unwrap();
+            seen.push(byte[0]);
+        }
+    };
+    let mut there: Vec<TcpStream> = (0..256).map(|_| ask(web.connect())).collect();
+    // Answered, and kept open.
+    there.iter_mut().for_each(answered);
+    let mut late: Vec<TcpStream> = (0..44).map(|_| ask(web.connect())).collect();
+    drop(there);
+    late.iter_mut().for_each(answered);
+}

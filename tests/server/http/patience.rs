@@ -1,0 +1,172 @@
+//! How many may come at once, and how long they may take (FE-6, FE-7). The server is the library's own, with less patience
+//! than it has by itself.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use hotcell::server::HttpLimits;
+use serde_json::{Value, json};
+
+use crate::support::{Web, frame};
+
+/// Longer than anything takes on a busy machine, where it takes a second by itself.
+const PATIENCE: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(1);
+
+/// Serves `probe` with limits of which one or two are changed.
+fn web(change: impl FnOnce(&mut HttpLimits)) -> Web {
+    let mut limits = HttpLimits::default();
+    change(&mut limits);
+    Web::embedded("probe", limits)
+}
+
+fn works(web: &Web) {
+    let reply = web.stateless("tools/call", json!({ "name": "counter", "arguments": {} }), json!({}));
+    assert_eq!(reply.answer()["result"]["isError"], json!(false), "{reply:?}");
+}
+
+/// Asks for a sign of life on a connection that stays open.
+fn ask(web: &Web, stream: &mut TcpStream) {
+    let text = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", web.address);
+    stream.write_all(text.as_bytes()).unwrap();
+}
+
+#[track_caller]
+fn is_answered(stream: &mut TcpStream) {
+    let (mut seen, mut byte) = (Vec::new(), [0]);
+    while !seen.ends_with(b"\r\n\r\nok") {
+        stream.read_exact(&mut byte).unwrap();
+        seen.push(byte[0]);
+    }
+    assert!(seen.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&seen));
+}
+
+/// What came by the time that the connection ended; `drip` is sent bit by bit meanwhile.
+fn dripped(mut stream: TcpStream, drip: &str) -> String {
+    let began = Instant::now();
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let (mut seen, mut buffer) = (Vec::new(), [0; 1024]);
+    for byte in drip.bytes().cycle() {
+        assert!(began.elapsed() < PATIENCE, "the server goes on waiting");
+        // It may have closed its end: what it said before comes all the same.
+        let _ = stream.write_all(&[byte]);
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => seen.extend_from_slice(&buffer[..read]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => break,
+        }
+    }
+    String::from_utf8_lossy(&seen).into_owned()
+}
+
+#[test]
+fn one_connection_too_many_waits_for_its_turn_and_the_others_do_not_notice() {
+    let web = web(|limits| (limits.connections, limits.head_time) = (24, PATIENCE));
+    let mut there: Vec<TcpStream> = (0..24).map(|_| web.connect()).collect();
+    for stream in &mut there {
+        ask(&web, stream);
+        is_answered(stream);
+    }
+    let mut late = web.connect();
+    ask(&web, &mut late);
+    for stream in &mut there {
+        ask(&web, stream);
+        is_answered(stream);
+    }
+    late.set_nonblocking(true).unwrap();
+    assert_eq!(late.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "more than 24 were served at once");
+    late.set_nonblocking(false).unwrap();
+    drop(there.pop());
+    is_answered(&mut late);
+}
+
+#[test]
+fn who_drips_the_head_is_left_however_busily() {
+    let web = web(|limits| limits.head_time = SOON);
+    let mut stream = web.connect();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nX: ").unwrap();
+    let seen = dripped(stream, "x");
+    assert!(seen.is_empty() || seen.starts_with("HTTP/1.1 408"), "{seen}");
+    works(&web);
+}
+
+#[test]
+fn a_connection_that_asks_nothing_more_is_closed() {
+    let web = web(|limits| limits.head_time = SOON);
+    let mut stream = web.connect();
+    ask(&web, &mut stream);
+    is_answered(&mut stream);
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&rest));
+    works(&web);
+}
+
+#[test]
+fn who_drips_the_body_is_answered_that_it_took_too_long() {
+    let web = web(|limits| limits.body_time = SOON);
+    let mut stream = web.connect();
+    let head: String = web.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let text = format!("POST /mcp HTTP/1.1\r\n{head}Content-Length: 1000000\r\n\r\n{{");
+    stream.write_all(text.as_bytes()).unwrap();
+    works(&web);
+    let seen = dripped(stream, " ");
+    assert!(seen.starts_with("HTTP/1.1 408"), "{seen}");
+    works(&web);
+}
+
+/// Opens sessions until there is room for one more, which says that another one ended.
+fn until_one_ended(web: &Web) {
+    let params =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let began = Instant::now();
+    while web.request("POST /mcp", &[], &frame(json!(0), "initialize", params.clone())).status == 503 {
+        assert!(began.elapsed() < PATIENCE, "no session ended");
+    }
+}
+
+fn answer(web: &Web, session: &str, tool: &str, arguments: Value) -> Value {
+    web.call(session, tool, arguments)["result"].clone()
+}
+
+#[test]
+fn a_session_that_nobody_uses_goes_away() {
+    let web = web(|limits| (limits.sessions, limits.session_idle) = (1, SOON));
+    let session = web.session(json!({}));
+    assert_eq!(answer(&web, &session, "counter", json!({}))["isError"], json!(false));
+    until_one_ended(&web);
+    let gone = web.request("POST /mcp", &web.in_session(&session), &frame(json!(2), "tools/list", json!({})));
+    assert_eq!(gone.status, 404, "{gone:?}");
+}
+
+#[test]
+fn a_session_that_waits_or_listens_is_in_use() {
+    let web = web(|limits| (limits.sessions, limits.session_idle) = (3, SOON));
+    let (waits, listens, unused) = (web.session(json!({})), web.session(json!({})), web.session(json!({})));
+    let stream = web.send("GET /mcp", &web.changed(&web.in_session(&listens)), "");
+    assert_eq!(stream.status, 200, "{}", stream.head);
+    // Silent for several times as long as a session may be idle.
+    let held = answer(&web, &waits, "hold", json!({ "ms": 4_000 }));
+    assert!(held["structuredContent"]["left_ns"].is_number(), "{held}");
+    let list = |session: &str| {
+        web.request("POST /mcp", &web.in_session(session), &frame(json!(2), "tools/list", json!({}))).status
+    };
+    assert_eq!((list(&waits), list(&listens), list(&unused)), (200, 200, 404));
+    drop(stream);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn who_takes_nothing_of_its_answer_does_not_keep_its_place() {
+    let web = web(|limits| (limits.connections, limits.stalled_time) = (1, SOON));
+    let session = web.session(json!({}));
+    let big = answer(&web, &session, "big", json!({ "bytes": 7_000_000 }));
+    let read = frame(json!(3), "resources/read", json!({ "uri": big["content"][1]["uri"] }));
+    // Far more than what the two ends of a connection keep for each other.
+    let stream = web.begin("POST /mcp", &web.changed(&web.in_session(&session)), &read);
+    // There is one place, and it is taken.
+    works(&web);
+    drop(stream);
+}
