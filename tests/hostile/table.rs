@@ -138,7 +138,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         4 * MIB,
         |arena| Box::pin(trust::inheritance(arena)),
     ),
-    // Here belongs FE-1, a browser that was led to a door for HTTP: there is no such door yet.
+    // FE-1, a browser that was led to the door for HTTP, is in `tests/server/http/strangers.rs`.
     attack("FE-3", &["ok", "execution_failed/content_invalid"], 4 * MIB, |arena| {
         Box::pin(output::stdout_hijack(arena))
     }),

@@ -37,7 +37,8 @@ impl Mcp {
         };
         let server = served.server.clone();
         runtime.spawn(served.follow());
-        let done = runtime.block_on(crate::server::serve_stdio(&server, ask::actor(), serving::interrupted()));
+        let done =
+            runtime.block_on(async { crate::server::serve_stdio(&server, ask::actor(), serving::interrupted()).await });
         serving::finish(runtime, server);
         done.map(|()| Exit::Succeeded)
     }

@@ -50,13 +50,14 @@ impl Serve {
             let listener = listener.map_err(|error| BadRequest(format!("listen at {}: {error}", self.listen)))?;
             let address = listener.local_addr().context("find the address")?;
             let gate = Gate::new(address.port(), &self.allow_host, &self.allow_origin);
+            let interrupted = serving::interrupted();
             let mut err = std::io::stderr();
             if let Some(token) = generated {
                 let _ = writeln!(err, "Authorization: Bearer {token}");
             }
             let _ = writeln!(err, "MCP at http://{address}/mcp");
             let settings = HttpSettings { listener, gate, tokens, limits: HttpLimits::default() };
-            serve_http(&server, settings, serving::interrupted()).await
+            serve_http(&server, settings, interrupted).await
         });
         serving::finish(runtime, server);
         done.map(|()| Exit::Succeeded)

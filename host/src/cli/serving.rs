@@ -292,16 +292,17 @@ pub(super) fn runtime() -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")
 }
 
-/// Ends when somebody asks the program to end.
-pub(super) async fn interrupted() {
+/// Ends when somebody asks the program to end. From this call on, not from the first look at what it answers: whoever reads
+/// that a server is there may end it at once. Called within a runtime.
+pub(super) fn interrupted() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return std::future::pending().await };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
 }
 
