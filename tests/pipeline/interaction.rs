@@ -18,17 +18,18 @@ const CANARY: Canary = Canary::new("ask-9c1/Qz+tT\"x0~long-enough");
 struct Person {
     answers: Mutex<Vec<Option<Value>>>,
     asked: Mutex<Vec<String>>,
+    schemas: Mutex<Vec<Value>>,
 }
 
 impl Person {
     fn who_says(answers: impl IntoIterator<Item = Value>) -> Arc<Self> {
         let mut answers: Vec<Option<Value>> = answers.into_iter().map(Some).collect();
         answers.reverse();
-        Arc::new(Self { answers: Mutex::new(answers), asked: Mutex::default() })
+        Arc::new(Self { answers: Mutex::new(answers), ..Self::default() })
     }
 
     fn who_goes_away() -> Arc<Self> {
-        Arc::new(Self { answers: Mutex::new(vec![None]), asked: Mutex::default() })
+        Arc::new(Self { answers: Mutex::new(vec![None]), ..Self::default() })
     }
 
     fn asked(&self) -> Vec<String> {
@@ -43,6 +44,7 @@ impl Respondent for Person {
     ) -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>> {
         let asked = inquiry.requests.iter().map(|request| format!("{}: {}", request.key(), request.message()));
         self.asked.lock().unwrap().extend(asked);
+        self.schemas.lock().unwrap().extend(inquiry.requests.iter().map(|request| request.schema().clone()));
         let answer = self.answers.lock().unwrap().pop();
         Box::pin(async move {
             match answer {
@@ -191,5 +193,8 @@ async fn what_must_not_be_shown_is_in_no_question() {
     called.succeeded();
     assert_eq!(person.asked().len(), 1);
     CANARY.is_not_in("the question", &person.asked().concat());
+    let schemas = json!(*person.schemas.lock().unwrap());
+    assert!(schemas[0]["title"].is_string(), "{schemas}");
+    CANARY.is_not_in("the form", &schemas.to_string());
     CANARY.is_not_in("the record", &called.record().to_string());
 }

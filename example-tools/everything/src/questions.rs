@@ -111,8 +111,7 @@ pub fn test_input_required_result_tampered_state() -> Result<String, ToolError> 
 /// Asks for a name while its client may be streaming.
 #[tool(read_only, concurrency_safe)]
 pub fn test_streaming_elicitation() -> Result<String, ToolError> {
-    let Name { name } = ask("user_name", "What is your name?")?.accepted()?;
-    Ok(format!("Hello, {name}!"))
+    test_input_required_result_elicitation()
 }
 
 fn form(fields: Value) -> Value {

@@ -61,11 +61,6 @@ impl Requested {
         format!("The tool {tool} asks, in its own words:\n{}", indented(&self.message))
     }
 
-    /// Changes the words, before anybody sees them: some values must not be shown.
-    pub fn rewrite(&mut self, change: impl FnOnce(&mut String)) {
-        change(&mut self.message);
-    }
-
     /// JSON Schema of what is asked for.
     pub fn schema(&self) -> &Value {
         self.form.schema()

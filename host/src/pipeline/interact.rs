@@ -98,12 +98,15 @@ fn read(journey: &Journey<'_>, needed: NeededInput) -> Result<Vec<Requested>, Re
         Refusal::new(ErrorClass::ExecutionFailed, "question_invalid", message)
     };
     let mut read: Vec<Requested> = Vec::new();
-    for request in needed.requests {
-        let mut requested = Requested::read(&request.key, &request.message, &request.schema).map_err(invalid)?;
+    for mut request in needed.requests {
+        // Before the words are made visible: afterwards a value may look different.
+        for text in [&mut request.key, &mut request.message, &mut request.schema] {
+            journey.redaction.hide_in(text);
+        }
+        let requested = Requested::read(&request.key, &request.message, &request.schema).map_err(invalid)?;
         if read.iter().any(|other| other.key() == requested.key()) {
             return Err(invalid("two questions have the same key".to_owned()));
         }
-        requested.rewrite(|text| journey.redaction.hide_in(text));
         read.push(requested);
     }
     Ok(read)

@@ -135,3 +135,55 @@ impl Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::record::{FileUsage, Metered, NetworkUsage, Usage};
+
+    use super::*;
+
+    fn used(used: u64) -> Metered {
+        Metered { used, limit: 100 }
+    }
+
+    fn spent() -> Usage {
+        Usage {
+            fuel: used(1),
+            wall_ms: used(2),
+            log_bytes: used(3),
+            memory_bytes: used(9),
+            files: Some(FileUsage { disk_bytes: used(4), files_created: used(5) }),
+            network: Some(NetworkUsage {
+                requests: used(6),
+                sent_bytes: used(7),
+                received_bytes: used(8),
+                ..NetworkUsage::default()
+            }),
+            ..Usage::default()
+        }
+    }
+
+    #[test]
+    fn what_was_spent_is_not_there_again() {
+        let (all, left) = (Limits::default(), Limits::default().less(&spent()));
+        assert_eq!((all.fuel - left.fuel, all.log_bytes - left.log_bytes), (1, 3));
+        assert_eq!(all.wall - left.wall, Duration::from_millis(2));
+        assert_eq!((all.disk_bytes - left.disk_bytes, all.files_created - left.files_created), (4, 5));
+        let (all, left) = (all.network, left.network);
+        assert_eq!(all.requests - left.requests, 6);
+        assert_eq!((all.sent_bytes - left.sent_bytes, all.received_bytes - left.received_bytes), (7, 8));
+        let none = Limits { fuel: 0, ..Limits::default() };
+        assert_eq!(none.less(&spent()).fuel, 0);
+    }
+
+    #[test]
+    fn the_bill_is_for_all_instances_under_the_first_limits() {
+        let mut last = Usage { fuel: Metered { used: 10, limit: 99 }, memory_bytes: used(4), ..Usage::default() };
+        last.add(&spent());
+        assert_eq!(last.fuel, used(11));
+        assert_eq!(last.memory_bytes.used, 9);
+        assert_eq!((last.files, last.network), (spent().files, spent().network));
+        last.add(&spent());
+        assert_eq!(last.network.map(|network| network.requests), Some(used(12)));
+    }
+}

@@ -54,8 +54,12 @@ fn word<'a>(one: &'a Value, name: &str) -> &'a str {
 
 /// A schema that is text is handed over as it is.
 fn request(one: &Value, secret: &str) -> InputRequest {
-    let schema = match &one["schema"] {
-        Value::String(text) => text.clone(),
+    let schema = match one["schema"].clone() {
+        Value::String(text) => text,
+        mut schema if !secret.is_empty() => {
+            schema["title"] = secret.into();
+            schema.to_string()
+        }
         schema => schema.to_string(),
     };
     InputRequest { key: word(one, "key").into(), message: format!("{}{secret}", word(one, "message")), schema }
