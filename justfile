@@ -11,7 +11,7 @@ lint:
     cargo fmt --all
     cargo fmt --all --manifest-path example-tools/Cargo.toml
     cargo fmt --all --manifest-path tests/guests/Cargo.toml
-    cargo fmt --manifest-path benches/peers/hotcell/Cargo.toml
+    cargo fmt --manifest-path benches/peers/toolcell/Cargo.toml
     cargo fmt --manifest-path benches/peers/act/Cargo.toml
     cargo clippy --workspace --all-targets -- -D warnings
 
@@ -22,22 +22,22 @@ test *ARGS:
 
 # What a call costs, beside bare wasmtime in the same run
 bench:
-    cargo bench -p hotcell --bench call
-    cargo bench -p hotcell --bench cli
+    cargo bench -p toolcell --bench call
+    cargo bench -p toolcell --bench cli
 
 # The attacks of the first set, twenty times each, to the letter: nothing else should run on this machine
 hostile RUNS="20":
-    HOTCELL_ATTACK_RUNS={{RUNS}} HOTCELL_ATTACKS_STRICT=1 cargo test -p hotcell --test hotcell -- hostile::the_first_set --nocapture
+    TOOLCELL_ATTACK_RUNS={{RUNS}} TOOLCELL_ATTACKS_STRICT=1 cargo test -p toolcell --test toolcell -- hostile::the_first_set --nocapture
 
 # The tests of files where the kernel has no openat2, or a filter forbids it (needs strace; not as fast)
 hostile-without-openat2:
-    cargo test -p hotcell --test hotcell --no-run
-    HOTCELL_ATTACKS=FS-1,FS-2,FS-3 strace -f -qq -o /dev/null -e trace=openat2 -e inject=openat2:error=ENOSYS \
-        cargo test -p hotcell --test hotcell -- hostile::the_first_set sandbox::escapes sandbox::denials sandbox::races
+    cargo test -p toolcell --test toolcell --no-run
+    TOOLCELL_ATTACKS=FS-1,FS-2,FS-3 strace -f -qq -o /dev/null -e trace=openat2 -e inject=openat2:error=ENOSYS \
+        cargo test -p toolcell --test toolcell -- hostile::the_first_set sandbox::escapes sandbox::denials sandbox::races
 
 # Leaves out one guard of the sandbox at a time: some test must notice each. Takes minutes
 mutants:
-    cargo test -p hotcell --features mutants --test hotcell -- hostile::mutants --nocapture
+    cargo test -p toolcell --features mutants --test toolcell -- hostile::mutants --nocapture
 
 # The official MCP conformance suite against the server, in both revisions (npm fetches it once)
 conformance:
@@ -51,6 +51,6 @@ clients:
 stops RUNS="50":
     benches/stops/run {{RUNS}}
 
-# hotcell and ACT side by side (pip fetches it once): nothing else should run on this machine
+# toolcell and ACT side by side (pip fetches it once): nothing else should run on this machine
 peers:
     benches/peers/run

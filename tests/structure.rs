@@ -8,6 +8,7 @@ use crate::support::root;
 /// A room, and the rooms it may import. `ARCHITECTURE.md` says why.
 const DOORS: [(&str, &[&str]); 18] = [
     ("guard", &[]),
+    (&[]),
     ("record", &[]),
     ("dialect", &["record"]),
     ("policy", &["record"]),
@@ -19,7 +20,10 @@ const DOORS: [(&str, &[&str]); 18] = [
     ("approval", &["record", "policy", "catalog"]),
     ("executor", &["record", "policy", "scheduler", "secret"]),
     ("sandbox", &["record", "policy", "hook", "executor", "secret"]),
-    ("pipeline", &["record", "policy", "hook", "scheduler", "journal", "catalog", "approval", "executor", "secret"]),
+    (
+        "pipeline",
+        &["record", "policy", "hook", "scheduler", "journal", "catalog", "approval", "executor", "secret"],
+    ),
     ("toolchain", &[]),
     ("config", &[]),
     (
@@ -89,6 +93,22 @@ fn every_room_of_the_tree_has_a_door() {
     let rooms: BTreeSet<String> = rooms().into_iter().map(|(room, _)| room).collect();
     let doors: BTreeSet<String> = DOORS.iter().map(|(room, _)| (*room).to_owned()).collect();
     assert_eq!(rooms, doors);
+}
+
+/// The name that the product had before anything was released: another sandbox for agents has it.
+#[test]
+fn the_old_name_is_nowhere() {
+    let old = ["hot", "cell"].concat();
+    let listed = std::process::Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output().unwrap();
+    assert!(listed.status.success(), "git cannot list the files: {}", String::from_utf8_lossy(&listed.stderr));
+    let files: Vec<&str> = std::str::from_utf8(&listed.stdout).unwrap().split_terminator('\0').collect();
+    assert!(files.len() > 400, "git lists {} files only", files.len());
+    let has = |text: &[u8]| String::from_utf8_lossy(text).to_ascii_lowercase().contains(&old);
+    let left: Vec<&&str> = files
+        .iter()
+        .filter(|file| has(file.as_bytes()) || std::fs::read(root().join(file)).is_ok_and(|text| has(&text)))
+        .collect();
+    assert!(left.is_empty(), "{left:#?}");
 }
 
 /// All source files of the host.

@@ -1,6 +1,6 @@
 """Measures two MCP servers over standard streams with one client, in turns, and prints a table.
 
-    measure.py HOTCELL COMPONENT ACT COMPONENT
+    measure.py TOOLCELL COMPONENT ACT COMPONENT
 
 The client is a thin one on purpose: requests are encoded beforehand, and an answer is looked at after the clock stopped.
 """
@@ -112,7 +112,7 @@ class Server:
 class Peer:
     def __init__(self, name: str, command: list[str], home: str):
         self.name, self.command = name, command
-        folders = {"HOTCELL_HOME": f"{home}/state", "XDG_CACHE_HOME": f"{home}/cache", "XDG_DATA_HOME": f"{home}/data"}
+        folders = {"TOOLCELL_HOME": f"{home}/state", "XDG_CACHE_HOME": f"{home}/cache", "XDG_DATA_HOME": f"{home}/data"}
         self.environment = {**os.environ, **folders}
         self.found: dict[str, float | str | None] = {}
 
@@ -228,12 +228,12 @@ def version(program: str) -> str:
 
 
 def main() -> None:
-    hotcell, ours, act, theirs = sys.argv[1:]
+    toolcell, ours, act, theirs = sys.argv[1:]
     before = os.getloadavg()[0]
-    homes = tempfile.mkdtemp(prefix="hotcell-peers-")
+    homes = tempfile.mkdtemp(prefix="toolcell-peers-")
     try:
         peers = [
-            Peer(version(hotcell), [hotcell, "mcp", ours], f"{homes}/hotcell"),
+            Peer(version(toolcell), [toolcell, "mcp", ours], f"{homes}/toolcell"),
             Peer(version(act), [act, "run", "--mcp", theirs], f"{homes}/act"),
         ]
         cold(peers)

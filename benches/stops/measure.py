@@ -1,6 +1,6 @@
 """Measures how soon a spinning tool stops when nobody wants its answer any more, and prints a table.
 
-    measure.py HOTCELL COMPONENT [RUNS]
+    measure.py TOOLCELL COMPONENT [RUNS]
 
 A tool has stopped when its record is in the file of records: it is written after the sandbox is gone. The file is looked at
 each half of a millisecond, and the clock starts before the client does anything.
@@ -73,9 +73,9 @@ class Records:
 class Streams:
     """A server on its standard streams, with a tool that spins."""
 
-    def __init__(self, hotcell: str, component: str, folder: str):
+    def __init__(self, toolcell: str, component: str, folder: str):
         self.records = Records(folder)
-        command = [hotcell, "mcp", component, f"--record={self.records.path}", "--timeout=10m"]
+        command = [toolcell, "mcp", component, f"--record={self.records.path}", "--timeout=10m"]
         self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.send(frame("initialize", GREETING, 0), frame("notifications/initialized", {}))
         self.answer(0)
@@ -134,9 +134,9 @@ def killed(server: Streams) -> dict[str, float]:
 class Http:
     """A server over HTTP."""
 
-    def __init__(self, hotcell: str, component: str, folder: str):
+    def __init__(self, toolcell: str, component: str, folder: str):
         self.records = Records(folder)
-        command = [hotcell, "serve", component, "--listen=127.0.0.1:0", "--no-token", "--timeout=10m",
+        command = [toolcell, "serve", component, "--listen=127.0.0.1:0", "--no-token", "--timeout=10m",
                    f"--record={self.records.path}"]
         self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for line in self.child.stderr:
@@ -207,7 +207,7 @@ def at(samples: list[float], percent: float) -> float:
 
 
 def main() -> None:
-    hotcell, component = sys.argv[1:3]
+    toolcell, component = sys.argv[1:3]
     runs = int(sys.argv[3]) if len(sys.argv) > 3 else RUNS
     before = os.getloadavg()[0]
     found: dict[str, list[float]] = {}
@@ -216,13 +216,13 @@ def main() -> None:
         for what, took in times.items():
             found.setdefault(what, []).append(took)
 
-    with tempfile.TemporaryDirectory(prefix="hotcell-stops-") as folder:
+    with tempfile.TemporaryDirectory(prefix="toolcell-stops-") as folder:
         for how in (canceled, closed, killed):
             for _ in range(runs):
-                server = Streams(hotcell, component, folder)
+                server = Streams(toolcell, component, folder)
                 note(how(server))
                 server.end()
-        server = Http(hotcell, component, folder)
+        server = Http(toolcell, component, folder)
         for run in range(runs):
             for step, how in enumerate((server.dropped, server.killed, server.canceled)):
                 note(how(10 + 10 * run + 2 * step))

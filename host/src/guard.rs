@@ -1,7 +1,7 @@
 //! A switch in front of each guard of the sandbox, for the check that a test notices when one of them is missing.
 //!
 //! In every build that people use, [`guard!`] is the constant `true`, and this file is empty but for that. With the cargo
-//! feature `mutants`, which only an unoptimised build accepts, the environment variable `HOTCELL_MUTANT` names one guard
+//! feature `mutants`, which only an unoptimised build accepts, the environment variable `TOOLCELL_MUTANT` names one guard
 //! that is left out: `just mutants` runs the tests against each.
 
 /// Whether the guard of this name stands: always, but in a build that tests the tests.
@@ -26,5 +26,5 @@ compile_error!("the feature `mutants` takes guards out of the sandbox; it is for
 #[cfg(feature = "mutants")]
 pub(crate) fn stands(name: &str) -> bool {
     static MUTANT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    MUTANT.get_or_init(|| std::env::var("HOTCELL_MUTANT").ok()).as_deref() != Some(name)
+    MUTANT.get_or_init(|| std::env::var("TOOLCELL_MUTANT").ok()).as_deref() != Some(name)
 }

@@ -38,7 +38,7 @@ pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
 pub use hooks::{ConfiguredHook, hook_digests};
 pub use layers::{Layer, LayerOptions, Layers};
 
-/// The hidden subcommand of the `hotcell` program that compiles one component.
+/// The hidden subcommand of the `toolcell` program that compiles one component.
 pub const COMPILE_COMMAND: &str = "compile-component";
 
 /// Calls that run at once in a host that serves many.
@@ -57,7 +57,7 @@ pub struct HostSettings {
     pub pooled: bool,
     /// The most memory that any call may be allowed, in bytes.
     pub memory_bytes_max: u64,
-    /// The program that compiles components: `hotcell`.
+    /// The program that compiles components: `toolcell`.
     pub compiler: PathBuf,
     /// Keep compiled components on disk.
     pub cached: bool,
@@ -81,7 +81,7 @@ pub struct HostSettings {
 }
 
 impl HostSettings {
-    /// Settings of a host that serves many calls, with its state in `home`; `compiler` is the `hotcell` program.
+    /// Settings of a host that serves many calls, with its state in `home`; `compiler` is the `toolcell` program.
     pub fn new(home: Home, compiler: impl Into<PathBuf>) -> Self {
         Self {
             home,
@@ -144,7 +144,7 @@ impl Host {
             protected: protected(&settings.home),
             secrets: SecretStore::new(settings.home.secrets(), settings.home.secret_key()),
             listeners: settings.listeners.into(),
-            source: concat!("hotcell/", env!("CARGO_PKG_VERSION")).into(),
+            source: concat!("toolcell/", env!("CARGO_PKG_VERSION")).into(),
             inline_bytes_max: settings.inline_bytes_max,
         };
         Ok(Self { sandbox, services })
@@ -243,7 +243,7 @@ impl Loaded {
     }
 }
 
-/// The folders of hotcell's own state, and of the user's own configuration.
+/// The folders of toolcell's own state, and of the user's own configuration.
 fn protected(home: &Home) -> Vec<PathBuf> {
     let config = config::user_file(home).ok().and_then(|file| file.parent().map(Path::to_owned));
     let folders = [Some(home.folder().to_owned()), config].into_iter().flatten();
@@ -262,7 +262,7 @@ fn tools(digest: &Arc<str>, component: &LoadedComponent) -> anyhow::Result<Vec<A
     Tool::from_toolkit(agent_tool::toolkit(component.toolkit())?, &facts)
 }
 
-/// Opens the file of a component, and answers its size, if that is one that hotcell accepts.
+/// Opens the file of a component, and answers its size, if that is one that toolcell accepts.
 fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
     // A pipe, say, would keep the reader waiting.
     if !std::fs::metadata(file).map_err(|error| unreadable(file, &error))?.is_file() {

@@ -1,4 +1,4 @@
-//! hotcell runs tools that nobody has to trust: WebAssembly components, each call in a sandbox of its own.
+//! toolcell runs tools that nobody has to trust: WebAssembly components, each call in a sandbox of its own.
 //!
 //! A call goes through thirteen phases, each a file in [`pipeline`]:
 //!

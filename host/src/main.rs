@@ -1,4 +1,4 @@
-//! The `hotcell` program.
+//! The `toolcell` program.
 
 use std::process::ExitCode;
 
@@ -7,5 +7,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    hotcell::cli::run()
+    toolcell::cli::run()
 }

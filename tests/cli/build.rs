@@ -1,15 +1,15 @@
-//! From `hotcell new` to a call: the one test here that builds from nothing. What it compiles of others is kept.
+//! From `toolcell new` to a call: the one test here that builds from nothing. What it compiles of others is kept.
 
 use std::path::{Path, PathBuf};
 
-use hotcell::config::Home;
+use toolcell::config::Home;
 
 use super::{BUILDING, example};
-use crate::support::{Hotcell, kept, root, scratch};
+use crate::support::{Toolcell, kept, root, scratch};
 
 /// The program with the state of the user: there the toolchain for guests was set up.
-pub(super) fn with_toolchain(dir: &Path, arguments: &[&str]) -> Hotcell {
-    Hotcell::at(Home::find().unwrap().folder(), arguments).dir(dir)
+pub(super) fn with_toolchain(dir: &Path, arguments: &[&str]) -> Toolcell {
+    Toolcell::at(Home::find().unwrap().folder(), arguments).dir(dir)
 }
 
 /// A place for the project `name`, always the same, in which it is not yet.
@@ -74,17 +74,17 @@ fn a_tool_that_was_built_is_fresh() {
 #[test]
 fn a_tool_that_was_built_is_called_without_any_toolchain() {
     example("ticker");
-    let call = Hotcell::new(["call", "example-tools/ticker", "{\"ticks\": 1}"]).dir(&root());
-    let ran = call.env("PATH", "/nowhere").env("HOTCELL_GUEST_TOOLCHAIN", "installed").run().exits(0);
+    let call = Toolcell::new(["call", "example-tools/ticker", "{\"ticks\": 1}"]).dir(&root());
+    let ran = call.env("PATH", "/nowhere").env("TOOLCELL_GUEST_TOOLCHAIN", "installed").run().exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("1 of 1 ticks\n", ""));
 }
 
 #[test]
 fn a_name_that_cannot_be_one_makes_no_folder() {
     let (_guard, folder) = scratch();
-    for name in ["", "Upper", "2x", "-x", "a b", "../a", "a/b", "fn", "self", "std", "hotcell-guest", "\u{e4}"] {
+    for name in ["", "Upper", "2x", "-x", "a b", "../a", "a/b", "fn", "self", "std", "toolcell-guest", "\u{e4}"] {
         let arguments = ["new", "--", name];
-        let ran = Hotcell::at(&folder.join("home"), arguments).dir(&folder).run().exits(2);
+        let ran = Toolcell::at(&folder.join("home"), arguments).dir(&folder).run().exits(2);
         assert!(ran.stderr.contains("cannot be a project's name"), "{name}: {}", ran.stderr);
     }
     let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -95,7 +95,7 @@ fn a_name_that_cannot_be_one_makes_no_folder() {
 fn what_is_there_is_not_overwritten() {
     let (_guard, folder) = scratch();
     std::fs::create_dir(folder.join("mine")).unwrap();
-    let ran = Hotcell::at(&folder.join("home"), ["new", "mine"]).dir(&folder).run().exits(2);
+    let ran = Toolcell::at(&folder.join("home"), ["new", "mine"]).dir(&folder).run().exits(2);
     assert!(ran.stderr.contains("is there already"), "{}", ran.stderr);
     assert_eq!(std::fs::read_dir(folder.join("mine")).unwrap().count(), 0);
 }
@@ -104,7 +104,7 @@ fn what_is_there_is_not_overwritten() {
 fn a_folder_without_a_tool_says_what_to_do() {
     let (_guard, folder) = scratch();
     for command in ["build", "call", "describe"] {
-        let ran = Hotcell::new([command, folder.to_str().unwrap()]).run().exits(2);
-        assert!(ran.stderr.contains("hotcell new NAME"), "{command}: {}", ran.stderr);
+        let ran = Toolcell::new([command, folder.to_str().unwrap()]).run().exits(2);
+        assert!(ran.stderr.contains("toolcell new NAME"), "{command}: {}", ran.stderr);
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::echo_in;
-use crate::support::{Hotcell, scratch};
+use crate::support::{Toolcell, scratch};
 
 /// The compiled components of `home`, with the time at which each was written.
 fn compiled(home: &Path) -> Vec<(String, SystemTime)> {
@@ -20,7 +20,7 @@ fn a_second_run_compiles_nothing() {
     let (home, tool) = (folder.join("home"), echo_in(&folder));
     for command in [["call", &tool], ["describe", &tool], ["call", &tool]] {
         let before = compiled_if_any(&home);
-        Hotcell::at(&home, command).run().exits(0);
+        Toolcell::at(&home, command).run().exits(0);
         let after = compiled(&home);
         assert_eq!(after.len(), 1);
         assert!(before.is_empty() || before == after, "{before:?} {after:?}");
@@ -29,7 +29,7 @@ fn a_second_run_compiles_nothing() {
     let copy = folder.join("copy.wasm");
     std::fs::copy(&tool, &copy).unwrap();
     let before = compiled(&home);
-    Hotcell::at(&home, ["call", copy.to_str().unwrap()]).run().exits(0);
+    Toolcell::at(&home, ["call", copy.to_str().unwrap()]).run().exits(0);
     assert_eq!(compiled(&home), before);
 }
 
@@ -41,23 +41,23 @@ fn compiled_if_any(home: &Path) -> Vec<(String, SystemTime)> {
 fn a_compiled_component_that_was_tampered_with_is_not_run() {
     let (_guard, folder) = scratch();
     let (home, tool) = (folder.join("home"), echo_in(&folder));
-    Hotcell::at(&home, ["call", &tool]).run().exits(0);
+    Toolcell::at(&home, ["call", &tool]).run().exits(0);
     let file = home.join("cache/components").join(&compiled(&home)[0].0);
     let good = std::fs::read(&file).unwrap();
     let mut bad = good.clone();
     let middle = bad.len() / 2;
     bad[middle] ^= 1;
     std::fs::write(&file, &bad).unwrap();
-    Hotcell::at(&home, ["call", &tool]).run().exits(0);
+    Toolcell::at(&home, ["call", &tool]).run().exits(0);
     assert_eq!(std::fs::read(&file).unwrap(), good, "it was compiled anew");
 }
 
-/// Calls `tool` until hotcell has noted that its files were read and settled.
+/// Calls `tool` until toolcell has noted that its files were read and settled.
 fn call_until_noted(home: &Path, tool: &str) -> PathBuf {
     let notes = home.join("cache/components.notes");
     let deadline = Instant::now() + Duration::from_secs(20);
     while Instant::now() < deadline {
-        Hotcell::at(home, ["call", tool]).run().exits(0);
+        Toolcell::at(home, ["call", tool]).run().exits(0);
         if let Some(note) = std::fs::read_dir(&notes).ok().and_then(|mut notes| notes.next()) {
             return note.unwrap().path();
         }
@@ -83,16 +83,16 @@ fn a_file_that_changed_under_the_same_size_and_times_is_read_again() {
     let entry = home.join("cache/components").join(&compiled(&home)[0].0);
     let good = std::fs::read(&entry).unwrap();
     change_unseen(&entry, |bytes| bytes[good.len() / 2] ^= 1);
-    Hotcell::at(&home, ["call", &tool]).run().exits(0);
+    Toolcell::at(&home, ["call", &tool]).run().exits(0);
     assert_eq!(std::fs::read(&entry).unwrap(), good, "it was compiled anew");
     // The component: it is another one now, and no component at all.
     call_until_noted(&home, &tool);
     change_unseen(Path::new(&tool), |bytes| bytes[0] ^= 1);
-    Hotcell::at(&home, ["call", &tool]).run().exits(2);
+    Toolcell::at(&home, ["call", &tool]).run().exits(2);
 }
 
 #[test]
-fn a_note_that_hotcell_did_not_write_counts_for_nothing() {
+fn a_note_that_toolcell_did_not_write_counts_for_nothing() {
     let (_guard, folder) = scratch();
     let (home, tool) = (folder.join("home"), echo_in(&folder));
     let note = call_until_noted(&home, &tool);
@@ -108,13 +108,13 @@ fn a_note_that_hotcell_did_not_write_counts_for_nothing() {
     for forged in [flipped(0), flipped(40), noted[..63].to_vec(), Vec::new(), noted.clone()] {
         change_unseen(&entry, |bytes| bytes[good.len() / 2] ^= 1);
         std::fs::write(&note, forged).unwrap();
-        Hotcell::at(&home, ["call", &tool]).run().exits(0);
+        Toolcell::at(&home, ["call", &tool]).run().exits(0);
         assert_eq!(std::fs::read(&entry).unwrap(), good, "it was compiled anew");
     }
 }
 
 #[test]
-fn what_hotcell_keeps_is_for_its_owner_alone() {
+fn what_toolcell_keeps_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let (_guard, folder) = scratch();
     let home = folder.join("home");

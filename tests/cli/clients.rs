@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::BUILDING;
 use super::build::{place_for, share_target, with_toolchain};
-use crate::support::{Client, Hotcell, fixture, kept, scratch};
+use crate::support::{Client, Toolcell, fixture, kept, scratch};
 
 /// Starts exactly what `entry` says, as a client would: from another folder, and with hardly anything of the environment
 /// in which it was printed.
@@ -19,7 +19,7 @@ pub(super) fn started(entry: &Value) -> Client {
     command.env_clear().env("PATH", "/nowhere").current_dir("/");
     let variables = entry["env"].as_object().into_iter().flatten();
     command.envs(variables.map(|(name, value)| (name, value.as_str().unwrap())));
-    let mut client = Client::run(Hotcell::exactly(command));
+    let mut client = Client::run(Toolcell::exactly(command));
     client.initialize("2025-11-25");
     client
 }
@@ -39,11 +39,12 @@ fn what_is_printed_starts_from_any_folder_with_what_was_granted() {
     std::fs::copy(fixture("probe"), folder.join("probe.wasm")).unwrap();
     std::fs::write(folder.join("note"), "here").unwrap();
     for (client, key) in CLIENTS {
-        let printed = Hotcell::new(["mcp", "--print-config", client, "probe.wasm#read", "--allow-read=."]).dir(&folder);
+        let printed =
+            Toolcell::new(["mcp", "--print-config", client, "probe.wasm#read", "--allow-read=."]).dir(&folder);
         let printed = printed.run().exits(0);
         let whole: Value = serde_json::from_str(&printed.stdout).unwrap();
-        let entry = &whole[key]["hotcell"];
-        assert_eq!(entry["env"]["HOTCELL_HOME"], json!(kept("home").canonicalize().unwrap()), "{client}");
+        let entry = &whole[key]["toolcell"];
+        assert_eq!(entry["env"]["TOOLCELL_HOME"], json!(kept("home").canonicalize().unwrap()), "{client}");
         let mut started = started(entry);
         assert_eq!(tools(&mut started), ["read"], "{client}");
         let answer = started.call("read", json!({ "path": folder.join("note") }));
@@ -52,7 +53,7 @@ fn what_is_printed_starts_from_any_folder_with_what_was_granted() {
         let (status, _, stderr, _) = started.close();
         assert!(status.success(), "{client}: {stderr}");
     }
-    let missing = Hotcell::new(["mcp", "--print-config=cursor", "nothing.wasm"]).dir(&folder).run();
+    let missing = Toolcell::new(["mcp", "--print-config=cursor", "nothing.wasm"]).dir(&folder).run();
     assert_eq!(missing.code, Some(2));
 }
 
@@ -65,7 +66,7 @@ fn a_tool_is_built_when_its_configuration_is_printed_and_not_when_a_client_start
     let printed = with_toolchain(&place, &["mcp", "pasted", "--print-config=cursor"]).run().exits(0);
     let whole: Value = serde_json::from_str(&printed.stdout).unwrap();
     // There is no compiler on its path.
-    let mut started = started(&whole["mcpServers"]["hotcell"]);
+    let mut started = started(&whole["mcpServers"]["toolcell"]);
     assert_eq!(tools(&mut started), ["count"]);
     assert_eq!(started.call("count", json!({ "text": "one two" }))["content"][0]["text"], "2 words");
 }
@@ -76,19 +77,19 @@ fn a_project_that_is_trusted_is_named_and_another_one_is_not() {
     let (folder, home) = (path.join("project"), path.join("home"));
     std::fs::create_dir(&folder).unwrap();
     std::fs::copy(fixture("probe"), folder.join("probe.wasm")).unwrap();
-    std::fs::write(folder.join("hotcell.toml"), "[[tool]]\ncomponent = \"probe.wasm#echo\"\n").unwrap();
-    let print = || Hotcell::at(&home, ["mcp", "--print-config=cursor"]).dir(&folder).run();
+    std::fs::write(folder.join("toolcell.toml"), "[[tool]]\ncomponent = \"probe.wasm#echo\"\n").unwrap();
+    let print = || Toolcell::at(&home, ["mcp", "--print-config=cursor"]).dir(&folder).run();
     let refused = print();
     assert_eq!(refused.code, Some(2));
-    assert!(refused.stderr.contains("hotcell policy trust"), "{}", refused.stderr);
-    Hotcell::at(&home, ["policy", "trust"]).dir(&folder).run().exits(0);
+    assert!(refused.stderr.contains("toolcell policy trust"), "{}", refused.stderr);
+    Toolcell::at(&home, ["policy", "trust"]).dir(&folder).run().exits(0);
     let whole: Value = serde_json::from_str(&print().exits(0).stdout).unwrap();
-    let mut started = started(&whole["mcpServers"]["hotcell"]);
+    let mut started = started(&whole["mcpServers"]["toolcell"]);
     assert_eq!(started.call("echo", json!({}))["isError"], json!(false));
 }
 
 fn checks(home: &std::path::Path, folder: &std::path::Path, options: &[&str]) -> (Option<i32>, Vec<Value>) {
-    let ran = Hotcell::at(home, ["doctor", "--json"].iter().chain(options)).dir(folder).run();
+    let ran = Toolcell::at(home, ["doctor", "--json"].iter().chain(options)).dir(folder).run();
     (ran.code, ran.json()["checks"].as_array().unwrap().clone())
 }
 
@@ -102,13 +103,13 @@ fn doctor_says_what_is_wrong_with_a_configuration_and_how_to_mend_it() {
     let (_guard, path) = scratch();
     let (folder, home) = (path.join("project"), path.join("home"));
     std::fs::create_dir(&folder).unwrap();
-    let write = |text: &str| std::fs::write(folder.join("hotcell.toml"), text).unwrap();
-    let named = "--config=hotcell.toml";
+    let write = |text: &str| std::fs::write(folder.join("toolcell.toml"), text).unwrap();
+    let named = "--config=toolcell.toml";
     std::fs::copy(fixture("probe"), folder.join("probe.wasm")).unwrap();
     write("[[tool]]\ncomponent = \"probe.wasm#echo\"\n");
     let (code, untrusted) = checks(&home, &folder, &[]);
     assert_eq!(code, Some(1));
-    assert!(wrong(&untrusted, "configuration")[0].contains("hotcell policy trust"));
+    assert!(wrong(&untrusted, "configuration")[0].contains("toolcell policy trust"));
     let (_, sound) = checks(&home, &folder, &[named]);
     assert!(wrong(&sound, "configuration").is_empty() && wrong(&sound, "tool").is_empty(), "{sound:#?}");
     assert!(sound.iter().any(|check| check["subject"] == "tool" && check["detail"] == "probe.wasm#echo: probe.echo"));
@@ -120,7 +121,7 @@ fn doctor_says_what_is_wrong_with_a_configuration_and_how_to_mend_it() {
     assert_eq!(code, Some(1));
     let tools = wrong(&broken, "tool");
     assert!(tools.len() == 2 && tools[0].contains("none.wasm") && tools[1].contains("nothing"), "{tools:?}");
-    assert_eq!(wrong(&broken, "secret"), ["KEY is not set | hotcell secret set KEY"]);
+    assert_eq!(wrong(&broken, "secret"), ["KEY is not set | toolcell secret set KEY"]);
     write("[grants]\nraed = [\".\"]\n");
     assert!(wrong(&checks(&home, &folder, &[named]).1, "configuration")[0].contains("raed"));
 }
@@ -128,7 +129,7 @@ fn doctor_says_what_is_wrong_with_a_configuration_and_how_to_mend_it() {
 #[test]
 fn doctor_starts_what_a_client_would_start() {
     let (_guard, folder) = scratch();
-    let entry = |tool: String| json!({ "command": env!("CARGO_BIN_EXE_hotcell"), "args": ["mcp", tool] });
+    let entry = |tool: String| json!({ "command": env!("CARGO_BIN_EXE_toolcell"), "args": ["mcp", tool] });
     let good = entry(format!("{}#echo", fixture("probe").display()));
     let file = folder.join("mcp.json");
     let servers = json!({ "mcpServers": {

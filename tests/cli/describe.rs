@@ -1,11 +1,11 @@
 use serde_json::{Value, json};
 
 use super::{echo_in, example, guest};
-use crate::support::{Hotcell, check_one, scratch};
+use crate::support::{Toolcell, check_one, scratch};
 
 #[test]
 fn a_person_sees_what_a_tool_does_takes_and_asks_for() {
-    let ran = Hotcell::new(["describe", &format!("{}#search", example("files"))]).run().exits(0);
+    let ran = Toolcell::new(["describe", &format!("{}#search", example("files"))]).run().exits(0);
     let text = ran.stdout;
     assert!(text.starts_with("files.search\n"), "{text}");
     for words in
@@ -18,32 +18,32 @@ fn a_person_sees_what_a_tool_does_takes_and_asks_for() {
 
 #[test]
 fn all_tools_of_a_component_are_shown_unless_one_is_named() {
-    let ran = Hotcell::new(["describe", &example("files")]).run().exits(0);
+    let ran = Toolcell::new(["describe", &example("files")]).run().exits(0);
     for name in ["files.list\n", "files.read\n", "files.search\n"] {
         assert!(ran.stdout.contains(name), "{}", ran.stdout);
     }
-    let ran = Hotcell::new(["describe", &example("jq")]).run().exits(0);
+    let ran = Toolcell::new(["describe", &example("jq")]).run().exits(0);
     assert!(ran.stdout.contains("asks for: nothing") && ran.stdout.contains("input (any, optional)"), "{}", ran.stdout);
 }
 
 #[test]
 fn every_line_belongs_to_its_tool() {
     // A description of several lines stays under what it describes.
-    let ran = Hotcell::new(["describe", &example("files")]).run().exits(0);
+    let ran = Toolcell::new(["describe", &example("files")]).run().exits(0);
     let heads: Vec<&str> = ran.stdout.lines().filter(|line| !line.is_empty() && !line.starts_with(' ')).collect();
     assert_eq!(heads, ["files.list", "files.read", "files.search"]);
 }
 
 #[test]
 fn a_field_that_only_hooks_may_fill_is_not_shown_to_people_either() {
-    let ran = Hotcell::new(["describe", &guest("probe#internal")]).run().exits(0);
+    let ran = Toolcell::new(["describe", &guest("probe#internal")]).run().exits(0);
     assert!(ran.stdout.contains("query (string)") && !ran.stdout.contains("zz_internal_7f3"), "{}", ran.stdout);
 }
 
 #[test]
 fn the_records_follow_the_specification_and_refer_to_each_other() {
     for component in ["jq", "files", "patch", "ticker"].map(example) {
-        let records = Hotcell::new(["describe", &component, "--json"]).run().exits(0).json();
+        let records = Toolcell::new(["describe", &component, "--json"]).run().exits(0).json();
         let ids = |list: &str, id: &str| -> Vec<Value> {
             records[list].as_array().unwrap().iter().map(|record| record[id].clone()).collect()
         };
@@ -69,7 +69,7 @@ fn the_records_follow_the_specification_and_refer_to_each_other() {
 #[test]
 fn what_an_execution_profile_says_is_what_the_host_saw() {
     let profile = |tool: &str| {
-        let records = Hotcell::new(["describe", &guest(tool), "--json"]).run().exits(0).json();
+        let records = Toolcell::new(["describe", &guest(tool), "--json"]).run().exits(0).json();
         assert_eq!(records["declarations"].as_array().unwrap().len(), 1, "one tool was named");
         records["execution_profiles"][0].clone()
     };
@@ -93,9 +93,9 @@ fn a_tool_that_cannot_be_shown_is_an_error_in_both_forms() {
     std::fs::write(folder.join("garbage.wasm"), "garbage").unwrap();
     let (garbage, echo) = (folder.join("garbage.wasm").display().to_string(), format!("{}#none", echo_in(&folder)));
     for tool in [garbage.as_str(), &echo, "no/such/tool"] {
-        let ran = Hotcell::new(["describe", tool]).run().exits(2);
+        let ran = Toolcell::new(["describe", tool]).run().exits(2);
         assert!(ran.stdout.is_empty() && ran.stderr.starts_with("error: "), "{ran:?}");
-        let ran = Hotcell::new(["describe", tool, "--json"]).run().exits(2);
+        let ran = Toolcell::new(["describe", tool, "--json"]).run().exits(2);
         assert!(ran.json()["error"]["error_class"].is_string());
     }
 }

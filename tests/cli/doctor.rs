@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::support::{Hotcell, root, scratch};
+use crate::support::{Toolcell, root, scratch};
 
 fn checks(ran: &crate::support::Ran) -> Vec<Value> {
     ran.json()["checks"].as_array().unwrap().clone()
@@ -13,18 +13,18 @@ fn check<'a>(checks: &'a [Value], subject: &str) -> &'a Value {
 #[test]
 fn doctor_says_of_everything_whether_it_is_there() {
     let (_guard, folder) = scratch();
-    let ran = Hotcell::at(&folder, ["doctor", "--json"]).run();
+    let ran = Toolcell::at(&folder, ["doctor", "--json"]).run();
     let checks = checks(&ran);
     for found in &checks {
         assert!(["ready", "absent", "missing"].contains(&found["state"].as_str().unwrap()), "{found}");
         assert!(found["detail"].is_string() && found["subject"].is_string());
     }
-    let version = check(&checks, "hotcell")["detail"].as_str().unwrap().to_owned();
+    let version = check(&checks, "toolcell")["detail"].as_str().unwrap().to_owned();
     assert!(version.contains(env!("CARGO_PKG_VERSION")) && version.contains("wasmtime"), "{version}");
     assert_eq!(check(&checks, "state")["state"], "ready");
     check(&checks, "building tools");
     // For people it is the same, a line each.
-    let people = Hotcell::at(&folder, ["doctor"]).run();
+    let people = Toolcell::at(&folder, ["doctor"]).run();
     for found in &checks {
         assert!(people.stdout.contains(&format!("{}:", found["subject"].as_str().unwrap())), "{}", people.stdout);
     }
@@ -33,7 +33,7 @@ fn doctor_says_of_everything_whether_it_is_there() {
 #[test]
 fn doctor_tells_the_engine_what_is_off_and_what_the_kernel_offers() {
     let (_guard, folder) = scratch();
-    let checks = checks(&Hotcell::at(&folder, ["doctor", "--json"]).run());
+    let checks = checks(&Toolcell::at(&folder, ["doctor", "--json"]).run());
     let engine = check(&checks, "engine")["detail"].as_str().unwrap();
     let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
     let version = engine.strip_prefix("wasmtime ").unwrap();
@@ -51,8 +51,8 @@ fn doctor_tells_the_engine_what_is_off_and_what_the_kernel_offers() {
 fn doctor_asks_the_kernel_itself_for_openat2() {
     // A filter, or a kernel that never had it: strace answers in its place. Where there is no strace nothing is shown.
     let strace = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=openat2", "-e", "inject=openat2:error=ENOSYS"];
-    let hotcell = env!("CARGO_BIN_EXE_hotcell");
-    let ran = std::process::Command::new("strace").args(strace).args([hotcell, "doctor", "--json"]).output();
+    let toolcell = env!("CARGO_BIN_EXE_toolcell");
+    let ran = std::process::Command::new("strace").args(strace).args([toolcell, "doctor", "--json"]).output();
     if let Ok(ran) = ran
         && let Ok(said) = serde_json::from_slice::<Value>(&ran.stdout)
     {
@@ -64,7 +64,7 @@ fn doctor_asks_the_kernel_itself_for_openat2() {
 fn doctor_changes_nothing() {
     let (_guard, folder) = scratch();
     for home in [folder.clone(), folder.join("not/yet/there")] {
-        let state = check(&checks(&Hotcell::at(&home, ["doctor", "--json"]).run()), "state").clone();
+        let state = check(&checks(&Toolcell::at(&home, ["doctor", "--json"]).run()), "state").clone();
         assert_eq!(state["state"], "ready");
     }
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
@@ -75,18 +75,18 @@ fn what_is_missing_is_told_with_what_mends_it_and_a_failing_exit_code() {
     let (_guard, folder) = scratch();
     let home = folder.join("file");
     std::fs::write(&home, "").unwrap();
-    let ran = Hotcell::at(&home, ["doctor", "--json"]).run().exits(1);
+    let ran = Toolcell::at(&home, ["doctor", "--json"]).run().exits(1);
     let checks = checks(&ran);
     let state = check(&checks, "state");
-    assert_eq!((state["state"].as_str(), state["mend"].as_str()), (Some("missing"), Some("export HOTCELL_HOME=DIR")));
-    let people = Hotcell::at(&home, ["doctor"]).run().exits(1);
-    assert!(people.stdout.contains("mend it: export HOTCELL_HOME=DIR"), "{}", people.stdout);
+    assert_eq!((state["state"].as_str(), state["mend"].as_str()), (Some("missing"), Some("export TOOLCELL_HOME=DIR")));
+    let people = Toolcell::at(&home, ["doctor"]).run().exits(1);
+    assert!(people.stdout.contains("mend it: export TOOLCELL_HOME=DIR"), "{}", people.stdout);
 }
 
 #[test]
 fn an_unknown_way_to_a_toolchain_is_told() {
     let (_guard, folder) = scratch();
-    let ran = Hotcell::at(&folder, ["doctor"]).env("HOTCELL_GUEST_TOOLCHAIN", "magic").run();
+    let ran = Toolcell::at(&folder, ["doctor"]).env("TOOLCELL_GUEST_TOOLCHAIN", "magic").run();
     assert_ne!(ran.code, Some(0));
-    assert!(ran.stderr.contains("magic") && ran.stderr.contains("HOTCELL_GUEST_TOOLCHAIN"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("magic") && ran.stderr.contains("TOOLCELL_GUEST_TOOLCHAIN"), "{}", ran.stderr);
 }

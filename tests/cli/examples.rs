@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use hotcell::record::digest;
 use serde_json::{Value, json};
+use toolcell::record::digest;
 
 use super::example;
-use crate::support::{Hotcell, scratch};
+use crate::support::{Toolcell, scratch};
 
 /// Every file below `folder` with the digest of its bytes.
 fn digests(folder: &Path) -> BTreeMap<PathBuf, String> {
@@ -28,23 +28,23 @@ fn digests(folder: &Path) -> BTreeMap<PathBuf, String> {
 #[test]
 fn jq_filters() {
     let input = json!({"filter": "map(.n) | add", "input": [{"n": 1}, {"n": 2}]}).to_string();
-    let ran = Hotcell::new(["call", &example("jq"), &input]).run().exits(0);
+    let ran = Toolcell::new(["call", &example("jq"), &input]).run().exits(0);
     assert_eq!(ran.stdout, "3\n");
-    let ran = Hotcell::new(["call", &example("jq"), "{\"filter\": \".[\"}"]).run().exits(2);
+    let ran = Toolcell::new(["call", &example("jq"), "{\"filter\": \".[\"}"]).run().exits(2);
     assert!(ran.stderr.contains("[invalid_arguments/"), "{}", ran.stderr);
 }
 
 #[test]
 fn jq_cannot_reach_the_environment() {
     let ran =
-        Hotcell::new(["call", &example("jq"), "{\"filter\": \"env | length\"}", "--json"]).env("SECRET", "x").run();
+        Toolcell::new(["call", &example("jq"), "{\"filter\": \"env | length\"}", "--json"]).env("SECRET", "x").run();
     assert!(!ran.stdout.contains("\"SECRET\""), "{}", ran.stdout);
 }
 
 #[test]
 fn ticker_reports_progress_and_a_partial_result() {
     let input = "{\"ticks\": 4, \"interval_ms\": 5, \"partial\": true}";
-    let record = Hotcell::new(["call", &example("ticker"), input, "--record"]).run().exits(0).json();
+    let record = Toolcell::new(["call", &example("ticker"), input, "--record"]).run().exits(0).json();
     let percents: Vec<&Value> =
         record["progress"].as_array().unwrap().iter().map(|update| &update["percent"]).collect();
     assert_eq!(percents, [&json!(25.0), &json!(50.0), &Value::Null, &json!(75.0), &json!(100.0)]);
@@ -56,7 +56,7 @@ fn ticker_reports_progress_and_a_partial_result() {
 fn everything_answers_in_every_way() {
     let call = |tool: &str, input: &str| {
         let tool = format!("{}#{tool}", example("everything"));
-        Hotcell::new(["call", &tool, input, "--record"]).run()
+        Toolcell::new(["call", &tool, input, "--record"]).run()
     };
     let mixed = call("test_multiple_content_types", "{}").exits(0).json();
     let types: Vec<&Value> =
@@ -79,7 +79,7 @@ fn files_lists_reads_and_searches() {
     std::fs::write(folder.join("a.txt"), "one\ntwo three\n").unwrap();
     let call = |tool: &str, input: Value| {
         let tool = format!("{}#{tool}", example("files"));
-        let ran = Hotcell::new(["call", &tool, &input.to_string(), "--allow-read=.", "--json"]).dir(&folder).run();
+        let ran = Toolcell::new(["call", &tool, &input.to_string(), "--allow-read=.", "--json"]).dir(&folder).run();
         ran.exits(0).json()["structured_content"].clone()
     };
     assert_eq!(call("list", json!({}))["entries"].as_array().unwrap().len(), 1);
@@ -87,12 +87,12 @@ fn files_lists_reads_and_searches() {
     assert_eq!(call("search", json!({"pattern": "t.o"}))["matches"][0]["line"], 2);
 }
 
-const DIFF: &str = "--- a/hello.txt\n+++ b/hello.txt\n@@ -1,2 +1,2 @@\n hello\n-world\n+hotcell\n\
+const DIFF: &str = "--- a/hello.txt\n+++ b/hello.txt\n@@ -1,2 +1,2 @@\n hello\n-world\n+toolcell\n\
                     --- /dev/null\n+++ b/new/file.txt\n@@ -0,0 +1 @@\n+new\n";
 
 fn patch(folder: &Path, diff: &str, grant: &str) -> crate::support::Ran {
     let input = json!({ "diff": diff }).to_string();
-    Hotcell::new(["call", &example("patch"), &input, grant, "--json"]).dir(folder).run()
+    Toolcell::new(["call", &example("patch"), &input, grant, "--json"]).dir(folder).run()
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn patch_needs_the_right_to_write_and_changes_no_byte_without_it() {
     assert_eq!(digests(&folder), before);
     // Writing where it is denied again leaves it closed, too.
     let input = json!({ "diff": DIFF }).to_string();
-    let ran = Hotcell::new(["call", &example("patch"), &input, "--allow-write=.", "--deny-write=hello.txt"])
+    let ran = Toolcell::new(["call", &example("patch"), &input, "--allow-write=.", "--deny-write=hello.txt"])
         .dir(&folder)
         .run();
     assert_ne!(ran.code, Some(0), "{}", ran.stdout);
@@ -122,7 +122,7 @@ fn patch_changes_what_the_diff_says_and_nothing_when_a_hunk_does_not_fit() {
     assert_eq!(digests(&folder), before);
 
     let result = patch(&folder, DIFF, "--allow-write=.").exits(0).json();
-    assert_eq!(std::fs::read_to_string(folder.join("hello.txt")).unwrap(), "hello\nhotcell\n");
+    assert_eq!(std::fs::read_to_string(folder.join("hello.txt")).unwrap(), "hello\ntoolcell\n");
     assert_eq!(std::fs::read_to_string(folder.join("new/file.txt")).unwrap(), "new\n");
     assert_eq!(digests(&folder).len(), 3, "no file is left beside them");
     assert_eq!(result["structured_content"]["added"], 2);

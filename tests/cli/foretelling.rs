@@ -1,4 +1,4 @@
-//! `hotcell policy check` and `explain` say what `hotcell call` would do, and no more than that.
+//! `toolcell policy check` and `explain` say what `toolcell call` would do, and no more than that.
 
 use serde_json::{Value, json};
 

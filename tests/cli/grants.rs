@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{example, guest};
-use crate::support::{Hotcell, scratch};
+use crate::support::{Toolcell, scratch};
 
 /// `probe#read` of `path`: what the tool got, or the error number that it met.
 fn read(dir: &Path, options: &[&str], path: &str) -> Result<String, String> {
@@ -13,7 +13,7 @@ fn read(dir: &Path, options: &[&str], path: &str) -> Result<String, String> {
     let tool = guest("probe#read");
     let mut arguments = vec!["call", &tool, &input, "--json"];
     arguments.extend(options);
-    let answer = Hotcell::new(arguments).dir(dir).run().exits(0).json()["structured_content"].clone();
+    let answer = Toolcell::new(arguments).dir(dir).run().exits(0).json()["structured_content"].clone();
     match answer["ok"] == true {
         true => Ok(answer["value"]["text"].as_str().unwrap().to_owned()),
         false => Err(answer["error"].to_string()),
@@ -34,7 +34,7 @@ fn a_tool_that_needs_a_grant_is_refused_without_it_and_works_with_it() {
     let call = |options: &[&str]| {
         let mut arguments = vec!["call", search.as_str(), "{\"pattern\": \"src\"}"];
         arguments.extend(options);
-        Hotcell::new(arguments).dir(&folder).run()
+        Toolcell::new(arguments).dir(&folder).run()
     };
     let refused = call(&[]).exits(3);
     assert!(refused.stderr.contains("--allow-read="), "{}", refused.stderr);
@@ -48,7 +48,7 @@ fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
     file(&folder, "below/a.txt");
     let tool = format!("{}#read", example("files"));
     let call = |dir: &Path, path: &str, grant: &str| {
-        Hotcell::new(["call", &tool, &json!({ "path": path }).to_string(), grant, "--json"]).dir(dir).run()
+        Toolcell::new(["call", &tool, &json!({ "path": path }).to_string(), grant, "--json"]).dir(dir).run()
     };
     for (dir, path, grant) in [
         (folder.clone(), "below/a.txt", "--allow-read=."),
@@ -80,7 +80,7 @@ fn a_folder_can_have_another_name_inside_the_tool() {
     assert_eq!(read(&folder, &["--allow-read=data=/inside"], "/inside/x"), Ok("data/x".to_owned()));
     assert!(read(&folder, &["--allow-read=data=/inside"], &path).is_err(), "its own name is gone");
     for bad in ["data=inside", "data=/in/../side", "data="] {
-        let ran = Hotcell::new(["call", "x", "{}", &format!("--allow-read={bad}")]).dir(&folder).run().exits(2);
+        let ran = Toolcell::new(["call", "x", "{}", &format!("--allow-read={bad}")]).dir(&folder).run().exits(2);
         assert!(ran.stderr.contains(bad), "{}", ran.stderr);
     }
 }
@@ -90,7 +90,7 @@ fn two_folders_cannot_have_one_name_inside_the_tool() {
     let (_guard, folder) = scratch();
     file(&folder, "a/x");
     file(&folder, "b/x");
-    let ran = Hotcell::new(["call", "x", "{}", "--allow-read=a=/d", "--allow-write=b=/d"]).dir(&folder).run().exits(2);
+    let ran = Toolcell::new(["call", "x", "{}", "--allow-read=a=/d", "--allow-write=b=/d"]).dir(&folder).run().exits(2);
     assert!(ran.stderr.contains("--allow-read=a=/d") && ran.stderr.contains("--allow-write=b=/d"), "{}", ran.stderr);
 }
 
@@ -103,7 +103,7 @@ fn a_path_can_be_closed_inside_what_is_allowed() {
     assert!(read(&folder, &options, &closed).is_err());
     let input = json!({"path": open}).to_string();
     let ran =
-        Hotcell::new(["call", &guest("probe#read"), &input, "--allow-read=.", "--deny-read=."]).dir(&folder).run();
+        Toolcell::new(["call", &guest("probe#read"), &input, "--allow-read=.", "--deny-read=."]).dir(&folder).run();
     assert!(ran.exits(3).stderr.contains("permission_denied/denied_by_rule"));
 }
 
@@ -112,10 +112,10 @@ fn a_grant_of_a_file_or_of_nothing_is_a_bad_request_that_says_what_to_do() {
     let (_guard, folder) = scratch();
     file(&folder, "data/x");
     for option in ["--allow-read", "--allow-write"] {
-        let ran = Hotcell::new(["call", "x", "{}", &format!("{option}=data/x")]).dir(&folder).run().exits(2);
+        let ran = Toolcell::new(["call", "x", "{}", &format!("{option}=data/x")]).dir(&folder).run().exits(2);
         let hint = format!("grant the folder that holds it: {option}={}", folder.join("data").display());
         assert!(ran.stderr.contains(&hint), "{}", ran.stderr);
-        let ran = Hotcell::new(["call", "x", "{}", &format!("{option}=none")]).dir(&folder).run().exits(2);
+        let ran = Toolcell::new(["call", "x", "{}", &format!("{option}=none")]).dir(&folder).run().exits(2);
         assert!(ran.stderr.contains("find the folder none"), "{}", ran.stderr);
     }
 }
@@ -125,7 +125,7 @@ fn what_was_granted_is_named_in_the_record() {
     let (_guard, folder) = scratch();
     file(&folder, "data/x");
     let input = json!({"path": folder.join("data/x")}).to_string();
-    let ran = Hotcell::new(["call", &guest("probe#read"), &input, "--allow-read=data", "--record"]).dir(&folder).run();
+    let ran = Toolcell::new(["call", &guest("probe#read"), &input, "--allow-read=data", "--record"]).dir(&folder).run();
     let decision = ran.exits(0).json()["decisions"][0].clone();
     assert_eq!((&decision["rule_refs"], &decision["source"]), (&json!(["--allow-read=data"]), &json!("cli_arg")));
 }
@@ -136,7 +136,7 @@ fn a_write_grant_lets_a_reader_read_and_nothing_more() {
     let path = file(&folder, "data/x");
     assert_eq!(read(&folder, &["--allow-write=data"], &path), Ok("data/x".to_owned()));
     let input = json!({ "path": path }).to_string();
-    let ran = Hotcell::new(["call", &guest("probe#write_readonly"), &input, "--allow-write=data", "--json"])
+    let ran = Toolcell::new(["call", &guest("probe#write_readonly"), &input, "--allow-write=data", "--json"])
         .dir(&folder)
         .run();
     let attempts: Value = ran.exits(0).json()["structured_content"].clone();

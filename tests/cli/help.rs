@@ -1,4 +1,4 @@
-use crate::support::Hotcell;
+use crate::support::Toolcell;
 
 #[test]
 fn help_says_what_matters() {
@@ -33,11 +33,11 @@ fn help_says_what_matters() {
         (&["describe", "--help"], &["--json", "#NAME", "permission"]),
         (&["build", "--help"], &["Cargo.toml", "--json"]),
         (&["new", "--help"], &["NAME", "--lang", "rust"]),
-        (&["policy", "--help"], &["check", "explain", "trust", "hotcell.toml"]),
+        (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
         (&["policy", "check", "--help"], &["exit 0", "6 if somebody would be asked", "--allow-read", "--mode"]),
         (&["doctor", "--help"], &["--json", "mend what is missing"]),
     ] {
-        let ran = Hotcell::new(command).run().exits(0);
+        let ran = Toolcell::new(command).run().exits(0);
         for word in words {
             assert!(ran.stdout.contains(word), "{command:?} lacks {word}:\n{}", ran.stdout);
         }
@@ -46,15 +46,15 @@ fn help_says_what_matters() {
 }
 
 #[test]
-fn help_hides_what_hotcell_calls_itself() {
-    let ran = Hotcell::new(["--help"]).run().exits(0);
+fn help_hides_what_toolcell_calls_itself() {
+    let ran = Toolcell::new(["--help"]).run().exits(0);
     assert!(!ran.stdout.contains("compile-component"), "{}", ran.stdout);
 }
 
 #[test]
 fn every_default_in_the_help_is_the_default() {
-    let limits = hotcell::policy::Limits::default();
-    let help = Hotcell::new(["call", "--help"]).run().exits(0).stdout;
+    let limits = toolcell::policy::Limits::default();
+    let help = Toolcell::new(["call", "--help"]).run().exits(0).stdout;
     for default in [
         format!("[default: {}s]", limits.wall.as_secs()),
         format!("[default: {}]", limits.fuel),
@@ -67,6 +67,6 @@ fn every_default_in_the_help_is_the_default() {
 
 #[test]
 fn the_version_is_that_of_the_package() {
-    let ran = Hotcell::new(["--version"]).run().exits(0);
-    assert_eq!(ran.stdout, format!("hotcell {}\n", env!("CARGO_PKG_VERSION")));
+    let ran = Toolcell::new(["--version"]).run().exits(0);
+    assert_eq!(ran.stdout, format!("toolcell {}\n", env!("CARGO_PKG_VERSION")));
 }

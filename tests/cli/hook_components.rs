@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::hooks::{configured, echo, home, scripted};
-use crate::support::{Hotcell, Ran, component, fixture, scratch};
+use crate::support::{Ran, Toolcell, component, fixture, scratch};
 
 /// A project whose one hook stops every call that says so, and a home that trusts it.
 struct Guarded {
@@ -31,14 +31,14 @@ impl Guarded {
     }
 
     fn trust(&self) -> Ran {
-        Hotcell::at(&self.home, ["policy", "trust", "."]).dir(&self.project).run()
+        Toolcell::at(&self.home, ["policy", "trust", "."]).dir(&self.project).run()
     }
 
     fn call(&self, tool: &str, input: &Value, options: &[&str]) -> Ran {
         let (tool, input) = (format!("{}#{tool}", fixture("probe").display()), input.to_string());
         let mut arguments = vec!["call", tool.as_str(), &input, "--json"];
         arguments.extend(options);
-        Hotcell::at(&self.home, arguments).dir(&self.project).run()
+        Toolcell::at(&self.home, arguments).dir(&self.project).run()
     }
 
     fn stopped(&self) {
@@ -58,7 +58,7 @@ fn a_project_is_trusted_with_the_bytes_of_its_hooks() {
         assert_eq!(error["error_code"], "project_not_trusted", "{error}");
         let message = error["message"].as_str().unwrap();
         assert!(message.contains("hooks/guard.wasm") && message.contains(what), "{message}");
-        assert!(message.contains("hotcell policy trust"), "{message}");
+        assert!(message.contains("toolcell policy trust"), "{message}");
     };
     std::fs::copy(component("example-tools/redact-paths"), project.component()).unwrap();
     refused("changed");
@@ -79,7 +79,7 @@ fn a_component_that_is_no_file_is_not_waited_for() {
     std::fs::remove_file(project.component()).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(project.component()).status().unwrap().success());
     project.call("echo", &json!({}), &[]).exits(3);
-    project.call("echo", &json!({}), &["--config=hotcell.toml"]).exits(3);
+    project.call("echo", &json!({}), &["--config=toolcell.toml"]).exits(3);
     project.trust().exits(2);
 }
 
@@ -120,7 +120,7 @@ fn no_tool_changes_a_hook_whoevers_file_names_it() {
         move |tool: &str, input| project.call(tool, &input, &[&["--allow-write=."], options].concat())
     };
     assert_eq!(changes(call(&[]), &project.component()), Vec::<String>::new());
-    assert_eq!(changes(call(&["--config=hotcell.toml"]), &project.component()), Vec::<String>::new());
+    assert_eq!(changes(call(&["--config=toolcell.toml"]), &project.component()), Vec::<String>::new());
     // The hook of the user's own file, by way of a link that could be replaced.
     let own = project.project.join("own");
     std::fs::create_dir(&own).unwrap();

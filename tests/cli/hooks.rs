@@ -1,15 +1,15 @@
-//! Hooks as a person configures them: `[[hook]]` in a `hotcell.toml`.
+//! Hooks as a person configures them: `[[hook]]` in a `toolcell.toml`.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::example;
-use crate::support::{Hotcell, Ran, component, fixture, kept, scratch};
+use crate::support::{Ran, Toolcell, component, fixture, kept, scratch};
 
-/// A folder with a `hotcell.toml`.
+/// A folder with a `toolcell.toml`.
 pub(super) fn configured(folder: &Path, text: &str) -> PathBuf {
-    let file = folder.join("hotcell.toml");
+    let file = folder.join("toolcell.toml");
     std::fs::write(&file, text).unwrap();
     file
 }
@@ -23,7 +23,7 @@ pub(super) fn echo(config: &Path, input: &Value, more: &[&str]) -> Ran {
     let mut arguments = vec!["call".to_owned(), tool, input.to_string(), "--config".to_owned()];
     arguments.push(config.display().to_string());
     arguments.extend(more.iter().map(|&more| more.to_owned()));
-    Hotcell::new(arguments).run()
+    Toolcell::new(arguments).run()
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn the_users_own_file_counts_without_being_named() {
     configured(&home, &scripted("events = [\"pre_tool_use\"]"));
     let tool = format!("{}#echo", fixture("probe").display());
     let input = json!({"hook": {"pre_tool_use": [{"stop": "the user says no"}]}}).to_string();
-    let ran = Hotcell::at(&home, ["call", &tool, &input]).run().exits(3);
+    let ran = Toolcell::at(&home, ["call", &tool, &input]).run().exits(3);
     assert!(ran.stderr.contains("the user says no"), "{}", ran.stderr);
 }
 
@@ -102,24 +102,24 @@ fn a_hook_of_a_project_runs_only_once_the_project_is_trusted() {
     }
     let tool = format!("{}#echo", fixture("probe").display());
     let input = json!({"hook": {"pre_tool_use": [{"stop": "the project says no"}]}}).to_string();
-    let call = || Hotcell::at(&home, ["call", &tool, &input]).dir(&folder).run().exits(3);
-    assert!(call().stderr.contains("hotcell policy trust"));
-    Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(0);
+    let call = || Toolcell::at(&home, ["call", &tool, &input]).dir(&folder).run().exits(3);
+    assert!(call().stderr.contains("toolcell policy trust"));
+    Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(0);
     assert!(call().stderr.contains("the project says no"));
     // Its sources are not built: that would run its code on this machine.
     configured(&folder, "[[hook]]\ncomponent = \"source\"");
     std::fs::create_dir(folder.join("source")).unwrap();
-    let stderr = Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(2).stderr;
-    assert!(stderr.contains("not built for a project") && stderr.contains("hotcell build"), "{stderr}");
-    assert!(call().stderr.contains("hotcell policy trust"));
+    let stderr = Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(2).stderr;
+    assert!(stderr.contains("not built for a project") && stderr.contains("toolcell build"), "{stderr}");
+    assert!(call().stderr.contains("toolcell policy trust"));
 }
 
 #[test]
-fn no_grant_of_a_hook_reaches_hotcells_own_state() {
+fn no_grant_of_a_hook_reaches_toolcells_own_state() {
     let (_guard, folder) = scratch();
     let grants = format!("grants = {{ write = [{:?}] }}", kept("home"));
     let ran = echo(&configured(&folder, &scripted(&grants)), &json!({}), &[]).exits(3);
-    assert!(ran.stderr.contains("would reach hotcell's own state"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("would reach toolcell's own state"), "{}", ran.stderr);
 }
 
 #[test]
@@ -155,16 +155,16 @@ fn a_source_folder_of_a_project_is_not_built_under_another_spelling() {
     let script = format!("fn main() {{ std::fs::write({marker:?}, \"\").unwrap(); }}");
     std::fs::write(source.join("build.rs"), script).unwrap();
     configured(&folder, "[[hook]]\ncomponent = \"src1#x\"");
-    Hotcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run();
+    Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run();
     let tool = format!("{}#echo", fixture("probe").display());
     let call = |options: &[&str]| {
         let mut arguments = vec!["call", tool.as_str(), "{}"];
         arguments.extend(options);
-        Hotcell::at(&home, arguments).dir(&folder).run().exits(3).stderr
+        Toolcell::at(&home, arguments).dir(&folder).run().exits(3).stderr
     };
     call(&[]);
     assert!(!marker.exists(), "a build script of the project ran");
-    let stderr = call(&["--config=hotcell.toml"]);
+    let stderr = call(&["--config=toolcell.toml"]);
     assert!(stderr.contains("has no #NAME") && stderr.contains("hook_not_loaded"), "{stderr}");
     assert!(!marker.exists(), "what is named is a folder with a name, and no tool");
 }

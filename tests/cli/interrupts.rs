@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{example, guest};
-use crate::support::{Hotcell, Ran, scratch};
+use crate::support::{Ran, Toolcell, scratch};
 
 /// Far more than the grace of a call, far less than what the tools would take.
 const BOUND: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ fn ctrl_c_cancels_a_tool_that_writes_and_sleeps_and_it_writes_no_more() {
     let file = folder.join("lines");
     let input = json!({ "path": file }).to_string();
     let grant = format!("--allow-write={}", folder.display());
-    let child = Hotcell::new(["call", &guest("hostile#busy_write"), &input, &grant, "--record"]).spawn();
+    let child = Toolcell::new(["call", &guest("hostile#busy_write"), &input, &grant, "--record"]).spawn();
     let length = |file: &Path| std::fs::metadata(file).map_or(0, |metadata| metadata.len());
     wait_until("writing", || length(&file) > 20);
     let record = canceled(interrupt(child, Signal::INT), "the call was canceled");
@@ -81,7 +81,7 @@ fn ctrl_c_cancels_a_tool_that_writes_and_sleeps_and_it_writes_no_more() {
 
 #[test]
 fn ctrl_c_cancels_a_tool_that_spins() {
-    let child = Hotcell::new(["call", &guest("hostile#spin"), "--record"]).spawn();
+    let child = Toolcell::new(["call", &guest("hostile#spin"), "--record"]).spawn();
     wait_until("starting", || listens(&child));
     let begun = ticks(&child);
     // The compiled component comes from the cache: this much work is the guest's.
@@ -96,7 +96,7 @@ fn termination_cancels_a_call_for_another_reason() {
     let file = folder.join("lines");
     let input = json!({ "path": file }).to_string();
     let grant = format!("--allow-write={}", folder.display());
-    let child = Hotcell::new(["call", &guest("hostile#busy_write"), &input, &grant, "--record"]).spawn();
+    let child = Toolcell::new(["call", &guest("hostile#busy_write"), &input, &grant, "--record"]).spawn();
     wait_until("writing", || file.exists());
     let record = canceled(interrupt(child, Signal::TERM), "the host is shutting down");
     assert_eq!(reason(&record), "runtime_shutdown");
@@ -105,7 +105,7 @@ fn termination_cancels_a_call_for_another_reason() {
 #[test]
 fn a_tool_that_listens_stops_in_good_order_and_its_answer_is_printed() {
     let input = "{\"ticks\": 10000, \"interval_ms\": 50}";
-    let child = Hotcell::new(["call", &example("ticker"), input, "--record"]).spawn();
+    let child = Toolcell::new(["call", &example("ticker"), input, "--record"]).spawn();
     wait_until("starting", || listens(&child));
     // Idle for a while means asleep between two ticks.
     let mut seen = (u64::MAX, Instant::now());
@@ -124,7 +124,7 @@ fn a_tool_that_listens_stops_in_good_order_and_its_answer_is_printed() {
 
 #[test]
 fn a_person_sees_one_line_for_an_interrupt() {
-    let child = Hotcell::new(["call", &guest("hostile#sleep")]).spawn();
+    let child = Toolcell::new(["call", &guest("hostile#sleep")]).spawn();
     wait_until("starting", || listens(&child));
     let ran = interrupt(child, Signal::INT).exits(5);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", "error: the call was canceled [canceled/canceled]\n"));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{echo_in, example, guest};
-use crate::support::{Hotcell, Ran, scratch};
+use crate::support::{Ran, Toolcell, scratch};
 
 /// The one record on standard output, and nothing beside it.
 #[track_caller]
@@ -17,7 +17,7 @@ fn result(ran: &Ran) -> Value {
 
 #[test]
 fn a_success_is_one_record() {
-    let ran = Hotcell::new(["call", &guest("probe#summary"), "--json"]).run().exits(0);
+    let ran = Toolcell::new(["call", &guest("probe#summary"), "--json"]).run().exits(0);
     let result = result(&ran);
     assert_eq!(
         (&result["status"], &result["structured_content"]),
@@ -48,7 +48,7 @@ fn a_tool_that_cannot_be_loaded_is_one_record() {
         (guest("probe#").trim_end_matches('#').to_owned(), "unknown_tool"),
         (folder.display().to_string(), "setup_required"),
     ] {
-        let ran = Hotcell::new(["call", &tool, "{}", "--json"]).run();
+        let ran = Toolcell::new(["call", &tool, "{}", "--json"]).run();
         let result = result(&ran);
         let error = &result["error"];
         assert_eq!((&error["error_class"], &result["status"]), (&json!(class), &json!("failed")), "{tool}: {error}");
@@ -73,17 +73,17 @@ fn a_call_that_is_refused_or_fails_is_one_record() {
         (guest("probe#partial"), "{}", 1, "partial_failure"),
         (guest("hostile#memory"), "{\"mib\": 512}", 4, "sandbox_violation"),
     ] {
-        let ran = Hotcell::new(["call", &tool, input, "--json"]).run().exits(code);
+        let ran = Toolcell::new(["call", &tool, input, "--json"]).run().exits(code);
         assert_eq!(result(&ran)["error"]["error_class"], class, "{tool}");
     }
 }
 
 #[test]
 fn what_a_tool_prints_stays_inside_the_record() {
-    let ran = Hotcell::new(["call", &guest("hostile#forged_record"), "--json"]).run();
+    let ran = Toolcell::new(["call", &guest("hostile#forged_record"), "--json"]).run();
     result(&ran);
     let input = json!({"out": "{\"result_id\": 1}\n", "err": "forged\n"}).to_string();
-    let ran = Hotcell::new(["call", &guest("probe#stdio"), &input, "--json"]).run().exits(0);
+    let ran = Toolcell::new(["call", &guest("probe#stdio"), &input, "--json"]).run().exits(0);
     assert_eq!(result(&ran)["content"][0]["stream"], "stdout");
     assert!(!ran.stderr.contains("forged"));
 }
@@ -91,7 +91,7 @@ fn what_a_tool_prints_stays_inside_the_record() {
 #[test]
 fn a_record_holds_everything_that_is_known_of_a_call() {
     let ran =
-        Hotcell::new(["call", &example("ticker"), "{\"ticks\": 3, \"partial\": true}", "--record"]).run().exits(0);
+        Toolcell::new(["call", &example("ticker"), "{\"ticks\": 3, \"partial\": true}", "--record"]).run().exits(0);
     let record = ran.json();
     assert_eq!(ran.stdout.lines().count(), 1);
     let keys: Vec<&str> = record.as_object().unwrap().keys().map(String::as_str).collect();
@@ -99,13 +99,13 @@ fn a_record_holds_everything_that_is_known_of_a_call() {
     assert_eq!(keys, all.split(' ').collect::<Vec<_>>());
     assert_eq!((record["progress"].as_array().unwrap().len(), record["decisions"].as_array().unwrap().len()), (4, 1));
     let bytes = std::fs::read(example("ticker")).unwrap();
-    let component = format!("component:{}", hotcell::record::digest(&bytes));
+    let component = format!("component:{}", toolcell::record::digest(&bytes));
     assert_eq!(record["invocation"]["runtime_refs"], json!([component]), "which component it was");
 }
 
 #[test]
 fn a_refused_call_has_a_record_too() {
-    let ran = Hotcell::new(["call", "no/such/tool", "{\"a\": 1}", "--record"]).run().exits(2);
+    let ran = Toolcell::new(["call", "no/such/tool", "{\"a\": 1}", "--record"]).run().exits(2);
     let record = ran.json();
     assert_eq!(record["invocation"]["tool_id"], "unresolved:no/such/tool");
     assert_eq!(record["invocation"]["model_input"], json!({"a": 1}));
@@ -114,6 +114,6 @@ fn a_refused_call_has_a_record_too() {
 
 #[test]
 fn one_form_of_output_at_a_time() {
-    let ran = Hotcell::new(["call", "x", "{}", "--json", "--record"]).run().exits(2);
+    let ran = Toolcell::new(["call", "x", "{}", "--json", "--record"]).run().exits(2);
     assert!(ran.stderr.contains("--record"), "{}", ran.stderr);
 }

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::{echo_in, guest};
-use crate::support::{Hotcell, scratch};
+use crate::support::{Toolcell, scratch};
 
 #[test]
 fn a_limit_without_a_meaning_is_a_bad_request_that_says_what_has_one() {
@@ -12,7 +12,7 @@ fn a_limit_without_a_meaning_is_a_bad_request_that_says_what_has_one() {
         ("--fuel", &["lots", "-1", "1e9", "99999999999999999999999"][..], "--fuel"),
     ] {
         for value in values {
-            let ran = Hotcell::new(["call", "x", "{}", &format!("{option}={value}")]).run().exits(2);
+            let ran = Toolcell::new(["call", "x", "{}", &format!("{option}={value}")]).run().exits(2);
             assert!(ran.stderr.contains(hint) && ran.stderr.contains(option), "{option}={value}: {}", ran.stderr);
         }
     }
@@ -27,7 +27,7 @@ fn every_limit_stops_what_is_over_it_and_is_on_the_bill() {
         ("hostile#memory", "{\"mib\": 64}", "--memory=8MiB", "memory_limit", "memory_bytes", 8 << 20),
         ("probe#big", "{\"bytes\": 3000}", "--max-output=2KiB", "output_limit", "output_bytes", 2 << 10),
     ] {
-        let ran = Hotcell::new(["call", &guest(tool), input, limit, "--json"]).run().exits(4);
+        let ran = Toolcell::new(["call", &guest(tool), input, limit, "--json"]).run().exits(4);
         let result = ran.json();
         assert_eq!(result["error"]["error_code"], code, "{tool} {limit}");
         assert_eq!(result["usage"][meter]["limit"], value, "{tool} {limit}");
@@ -38,9 +38,9 @@ fn every_limit_stops_what_is_over_it_and_is_on_the_bill() {
 
 #[test]
 fn a_limit_can_be_raised_over_the_default() {
-    let ran = Hotcell::new(["call", &guest("hostile#memory"), "{\"mib\": 300}", "--memory=400MiB"]).run();
+    let ran = Toolcell::new(["call", &guest("hostile#memory"), "{\"mib\": 300}", "--memory=400MiB"]).run();
     ran.exits(0);
-    let ran = Hotcell::new(["call", &guest("probe#big"), "{\"bytes\": 9000000}", "--max-output", "16MiB", "--json"])
+    let ran = Toolcell::new(["call", &guest("probe#big"), "{\"bytes\": 9000000}", "--max-output", "16MiB", "--json"])
         .run()
         .exits(0);
     assert_eq!(ran.json()["content"][0]["persisted_ref"]["size_bytes"], 9_000_000);
@@ -51,7 +51,7 @@ fn the_same_call_costs_the_same_fuel() {
     let (_guard, folder) = scratch();
     // It imports nothing: not even randomness, which would make a difference.
     let tool = echo_in(&folder);
-    let fuel = || Hotcell::new(["call", &tool, "{\"a\": 1}", "--json"]).run().exits(0).json()["usage"]["fuel"].clone();
+    let fuel = || Toolcell::new(["call", &tool, "{\"a\": 1}", "--json"]).run().exits(0).json()["usage"]["fuel"].clone();
     let first = fuel();
     assert_eq!(first["limit"], json!(500_000_000_000_u64));
     assert!(first["used"].as_u64().unwrap() > 0);

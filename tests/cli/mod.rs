@@ -1,4 +1,4 @@
-//! The `hotcell` program, as a person and a script meet it.
+//! The `toolcell` program, as a person and a script meet it.
 
 pub(crate) mod approvals;
 mod arguments;

@@ -3,7 +3,7 @@
 use std::process::Child;
 
 use super::{echo_in, guest};
-use crate::support::{Hotcell, Ran, scratch};
+use crate::support::{Ran, Toolcell, scratch};
 
 /// The program with a standard output that is closed before anything is written.
 fn closed(mut child: Child) -> Ran {
@@ -24,7 +24,7 @@ fn a_closed_pipe_is_met_in_silence_and_the_exit_code_stays_that_of_the_call() {
         (vec!["doctor"], 0),
         (vec!["--help"], 0),
     ] {
-        let ran = closed(Hotcell::new(&arguments).spawn());
+        let ran = closed(Toolcell::new(&arguments).spawn());
         assert!(!ran.stderr.contains("panicked"), "{arguments:?}: {}", ran.stderr);
         if arguments[0] == "doctor" {
             // Whether this machine has everything is not the question here.
@@ -39,8 +39,8 @@ fn a_closed_pipe_is_met_in_silence_and_the_exit_code_stays_that_of_the_call() {
 fn standard_input_is_not_read_unless_asked_for() {
     let (_guard, folder) = scratch();
     let ran =
-        Hotcell::new(["call", &echo_in(&folder), "{\"a\": 1}", "--json"]).stdin("not for the tool").run().exits(0);
+        Toolcell::new(["call", &echo_in(&folder), "{\"a\": 1}", "--json"]).stdin("not for the tool").run().exits(0);
     assert_eq!(ran.json()["structured_content"], serde_json::json!({"a": 1}));
-    let ran = Hotcell::new(["call", &guest("probe#stdin"), "--json"]).stdin("not for the tool").run().exits(0);
+    let ran = Toolcell::new(["call", &guest("probe#stdin"), "--json"]).stdin("not for the tool").run().exits(0);
     assert_eq!(ran.json()["structured_content"]["bytes"], 0);
 }

@@ -1,4 +1,4 @@
-//! `hotcell.toml`: layers, trust, what is wrong in it; and what `hotcell policy` says of a call that is not made.
+//! `toolcell.toml`: layers, trust, what is wrong in it; and what `toolcell policy` says of a call that is not made.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::{example, guest};
-use crate::support::{Hotcell, Ran, kept, scratch};
+use crate::support::{Ran, Toolcell, kept, scratch};
 
 /// A home and a project of one's own. Compiled components are those of all tests.
 pub(super) struct Place {
@@ -35,7 +35,7 @@ impl Place {
     }
 
     pub(super) fn user(self, text: &str) -> Self {
-        fs::write(self.home.join("hotcell.toml"), text).unwrap();
+        fs::write(self.home.join("toolcell.toml"), text).unwrap();
         self
     }
 
@@ -45,7 +45,7 @@ impl Place {
     }
 
     fn file(&self) -> PathBuf {
-        self.project.join("hotcell.toml")
+        self.project.join("toolcell.toml")
     }
 
     pub(super) fn trusted(self) -> Self {
@@ -54,7 +54,7 @@ impl Place {
     }
 
     fn run_in(&self, dir: &Path, arguments: &[&str]) -> Ran {
-        Hotcell::at(&self.home, arguments).dir(dir).run()
+        Toolcell::at(&self.home, arguments).dir(dir).run()
     }
 
     pub(super) fn run(&self, arguments: &[&str]) -> Ran {
@@ -63,7 +63,7 @@ impl Place {
 
     /// Sets the secret `name`, which is sealed with a key of this home.
     pub(super) fn secret(&self, name: &str, value: &str) {
-        Hotcell::at(&self.home, ["secret", "set", name]).stdin(value).run().exits(0);
+        Toolcell::at(&self.home, ["secret", "set", name]).stdin(value).run().exits(0);
     }
 
     /// Reads `path` with `files#read` and these options.
@@ -98,7 +98,7 @@ fn a_projects_file_counts_once_it_is_trusted_and_again_when_it_has_changed() {
     let refused = place.read("src/a.txt", &[]).exits(3);
     let (error, text) = error_of(&refused);
     assert_eq!(error, "policy_blocked/project_not_trusted");
-    let command = format!("hotcell policy trust {}", place.project.display());
+    let command = format!("toolcell policy trust {}", place.project.display());
     assert!(text.contains(&command), "{text}");
     assert!(refused.json()["invocation"]["started_at"].is_null(), "nothing ran");
 
@@ -125,7 +125,7 @@ fn the_nearest_projects_file_counts_and_its_paths_start_at_its_folder() {
     let tool = format!("{}#read", example("files"));
     let call = || place.run_in(&deep, &["call", &tool, "{\"path\": \"../a.txt\"}", "--record"]);
     assert_eq!(call().exits(0).json()["result"]["content"][0]["text"], "content of a");
-    fs::write(deep.join("hotcell.toml"), "").unwrap();
+    fs::write(deep.join("toolcell.toml"), "").unwrap();
     assert_eq!(error_of(&call().exits(3)).0, "policy_blocked/project_not_trusted");
     place.run(&["policy", "trust", "src/deep"]).exits(0);
     // Now this file counts, which grants nothing.
@@ -139,7 +139,7 @@ fn the_same_words_have_the_source_that_they_come_from() {
     let place = Place::new();
     assert_eq!(of(&place.read("src/a.txt", &["--allow-read=src"]).exits(0)), "cli_arg");
     let place = place.project(words);
-    assert_eq!(of(&place.read("src/a.txt", &["--config=hotcell.toml"]).exits(0)), "flag_settings");
+    assert_eq!(of(&place.read("src/a.txt", &["--config=toolcell.toml"]).exits(0)), "flag_settings");
     let place = place.trusted();
     assert_eq!(of(&place.read("src/a.txt", &[]).exits(0)), "project_settings");
     assert_eq!(error_of(&place.read("src/a.txt", &["--no-config"]).exits(3)).0, "permission_denied/not_granted");
@@ -228,8 +228,8 @@ fn a_file_that_cannot_be_understood_denies_and_names_file_and_line() {
     ] {
         for place in [Place::new().user(text), Place::new().project(text)] {
             let (file, options): (_, &[&str]) = match place.file().exists() {
-                true => (place.file(), &["--config=hotcell.toml"]),
-                false => (place.home.join("hotcell.toml"), &[]),
+                true => (place.file(), &["--config=toolcell.toml"]),
+                false => (place.home.join("toolcell.toml"), &[]),
             };
             fs::create_dir_all(place.home.join("src")).unwrap();
             fs::write(place.home.join("src/a.txt"), "").unwrap();
@@ -247,7 +247,7 @@ fn a_file_that_cannot_be_understood_denies_and_names_file_and_line() {
 #[test]
 fn a_file_that_cannot_be_read_denies() {
     let place = Place::new().user("");
-    let (user, echo) = (place.home.join("hotcell.toml"), guest("probe#echo"));
+    let (user, echo) = (place.home.join("toolcell.toml"), guest("probe#echo"));
     let refused = |place: &Place| error_of(&place.run(&["call", &echo, "{}", "--record"]).exits(3)).0;
     fs::write(&user, [0xff, 0xfe]).unwrap();
     assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
@@ -280,12 +280,12 @@ fn in_a_folder_that_is_gone_the_files_above_it_are_not_passed_over() {
         command.args([
             "-c",
             "rmdir \"$PWD\" && exec \"$0\" \"$@\"",
-            env!("CARGO_BIN_EXE_hotcell"),
+            env!("CARGO_BIN_EXE_toolcell"),
             "call",
             &echo,
             "{}",
         ]);
-        command.args(options).arg("--record").env("HOTCELL_HOME", &place.home).current_dir(&deep);
+        command.args(options).arg("--record").env("TOOLCELL_HOME", &place.home).current_dir(&deep);
         Ran::from(command.output().unwrap())
     };
     let (error, message) = error_of(&call(&[]).exits(3));
@@ -293,7 +293,7 @@ fn in_a_folder_that_is_gone_the_files_above_it_are_not_passed_over() {
     assert!(message.contains("current folder") && message.contains("--no-config"), "{message}");
     let named = format!("--config={}", place.file().display());
     assert_eq!(error_of(&call(&[&named]).exits(3)).0, "permission_denied/denied_by_rule");
-    assert_eq!(error_of(&call(&["--config=hotcell.toml"]).exits(3)).0, "policy_blocked/policy_unreadable");
+    assert_eq!(error_of(&call(&["--config=toolcell.toml"]).exits(3)).0, "policy_blocked/policy_unreadable");
     call(&["--no-config"]).exits(0);
 }
 
@@ -305,7 +305,7 @@ fn named_pipe(path: &Path) {
 #[test]
 fn trust_is_given_to_what_is_there_and_can_be_understood() {
     let place = Place::new();
-    assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains("there is no hotcell.toml"));
+    assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains("there is no toolcell.toml"));
     place.run(&["policy", "trust", "nowhere"]).exits(2);
     let place = place.project("[grants\n");
     assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains("line 1"));

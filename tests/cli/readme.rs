@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use hotcell::config::Home;
 use serde_json::json;
+use toolcell::config::Home;
 
 use super::BUILDING;
 use super::build::{place_for, share_target};
 use super::clients::{CLIENTS, started, tools};
-use crate::support::{Client, Hotcell, component, root, scratch};
+use crate::support::{Client, Toolcell, component, root, scratch};
 
 const CARGO_RUN: &str = "cargo run --release -- ";
 /// Lines that are not run here, by their beginning: they set up, or they run these very tests.
@@ -40,7 +40,7 @@ impl Line {
         let comment = text.rsplit_once(" # ").map_or("", |(_, comment)| comment);
         let exit = comment.rsplit_once("exit ").map_or(0, |(_, code)| code.trim().parse().unwrap());
         let command = match text.strip_prefix(CARGO_RUN) {
-            Some(rest) => format!("hotcell {rest}"),
+            Some(rest) => format!("toolcell {rest}"),
             None => text.to_owned(),
         };
         Some(Self { text: text.to_owned(), command, exit })
@@ -48,7 +48,7 @@ impl Line {
 
     fn kind(&self) -> Kind {
         match self.command.split_once(' ') {
-            Some(("hotcell", _)) => Kind::Run,
+            Some(("toolcell", _)) => Kind::Run,
             Some(("cd", folder)) => Kind::Enter(folder.to_owned()),
             _ => {
                 assert!(SKIPPED.iter().any(|start| self.text.starts_with(start)), "what is `{}`?", self.text);
@@ -64,15 +64,15 @@ fn blocks(markdown: &str) -> Vec<Vec<Line>> {
     parts.map(|part| part.split("```").next().unwrap().lines().filter_map(Line::parse).collect()).collect()
 }
 
-/// Runs one line in a shell that finds the program of this build as `hotcell`, and answers what it printed.
+/// Runs one line in a shell that finds the program of this build as `toolcell`, and answers what it printed.
 fn run(line: &Line, dir: &Path) -> String {
-    let program = Path::new(env!("CARGO_BIN_EXE_hotcell")).parent().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_toolcell")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let output = Command::new("sh")
         .args(["-c", &line.command])
         .current_dir(dir)
         .env("PATH", path)
-        .env("HOTCELL_HOME", Home::find().unwrap().folder())
+        .env("TOOLCELL_HOME", Home::find().unwrap().folder())
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -84,7 +84,7 @@ fn run(line: &Line, dir: &Path) -> String {
 
 /// A block that starts a tool runs in a place of its own, every other one in the checkout.
 fn run_block(lines: &[Line]) -> usize {
-    let new = lines.iter().find_map(|line| line.command.strip_prefix("hotcell new ")).map(str::to_owned);
+    let new = lines.iter().find_map(|line| line.command.strip_prefix("toolcell new ")).map(str::to_owned);
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut dir: PathBuf = new.as_deref().map_or_else(root, place_for);
     let mut commands = 0;
@@ -95,7 +95,7 @@ fn run_block(lines: &[Line]) -> usize {
             Kind::Run => {
                 run(line, &dir);
                 commands += 1;
-                if let Some(name) = line.command.strip_prefix("hotcell new ") {
+                if let Some(name) = line.command.strip_prefix("toolcell new ") {
                     share_target(&dir.join(name));
                 }
             }
@@ -116,7 +116,7 @@ fn every_command_of_the_readme_does_what_it_says() {
 }
 
 #[test]
-fn the_hotcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
+fn the_toolcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
     let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
     let texts: Vec<&str> = markdown.split("```toml\n").skip(1).map(|part| part.split("```").next().unwrap()).collect();
     assert_eq!(texts.len(), 3);
@@ -129,7 +129,7 @@ fn the_hotcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
     let tool = format!("{}#read", component("example-tools/files").display());
     let check = |path: &str| {
         let input = serde_json::json!({ "path": path }).to_string();
-        Hotcell::new(["policy", "check", &tool, &input, "--config=config.toml"]).dir(&folder).run()
+        Toolcell::new(["policy", "check", &tool, &input, "--config=config.toml"]).dir(&folder).run()
     };
     check("docs").exits(0);
     let denied = check("src/.env").exits(3);
@@ -145,7 +145,7 @@ fn the_tools_of_the_readme_are_served() {
     std::fs::create_dir(folder.join("src")).unwrap();
     std::fs::copy(component("example-tools/jq"), folder.join("jq.wasm")).unwrap();
     std::fs::write(folder.join("config.toml"), text).unwrap();
-    let mut client = Client::run(Hotcell::new(["mcp", "--config=config.toml"]).dir(&folder));
+    let mut client = Client::run(Toolcell::new(["mcp", "--config=config.toml"]).dir(&folder));
     client.initialize("2025-11-25");
     let answer = client.call("jq", serde_json::json!({ "filter": ".a", "input": { "a": 1 } }));
     assert_eq!(answer["isError"], serde_json::json!(false), "{answer:#}");
@@ -164,7 +164,7 @@ fn what_the_readme_has_clients_start_offers_the_tools_that_it_names() {
         let name = line.command.rsplit_once("--print-config=").unwrap().1;
         let key = CLIENTS.iter().find(|(client, _)| *client == name).unwrap().1;
         let printed: serde_json::Value = serde_json::from_str(&run(line, &root())).unwrap();
-        let mut client = started(&printed[key]["hotcell"]);
+        let mut client = started(&printed[key]["toolcell"]);
         let offered = tools(&mut client);
         assert!(offered.contains(&"jq".to_owned()), "{offered:?}");
         let answer = client.call("jq", json!({ "filter": ".a", "input": { "a": 7 } }));
@@ -172,7 +172,7 @@ fn what_the_readme_has_clients_start_offers_the_tools_that_it_names() {
         if line.command.contains("example-tools/files --allow-read=.") {
             let path = root().join("README.md");
             let answer = client.call("read", json!({ "path": path }));
-            assert!(answer.to_string().contains("hotcell"), "{answer:#}");
+            assert!(answer.to_string().contains("toolcell"), "{answer:#}");
         }
     }
 }
@@ -189,19 +189,19 @@ fn the_hook_of_the_readme_runs_as_it_says() {
     std::fs::write(folder.join("config.toml"), text).unwrap();
     let tool = format!("{}#read", component("example-tools/files").display());
     let call = ["call", &tool, "{\"path\": \"note\"}", "--allow-read=.", "--config=config.toml"];
-    let ran = Hotcell::new(call).dir(&folder).run().exits(0);
+    let ran = Toolcell::new(call).dir(&folder).run().exits(0);
     assert!(ran.stdout.contains("plans") && !ran.stdout.contains("ada"), "{}", ran.stdout);
 }
 
 #[test]
 fn lines_of_a_readme_are_understood() {
     let found = blocks(
-        "x\n```sh\ncargo run --release -- call a '{}'  # refused, exit 3\ncd b\n\n# why\ncargo test\n```\n```rust\nhotcell\n```\n",
+        "x\n```sh\ncargo run --release -- call a '{}'  # refused, exit 3\ncd b\n\n# why\ncargo test\n```\n```rust\ntoolcell\n```\n",
     );
     assert_eq!(found.len(), 1);
     let [call, enter, skip] = found.into_iter().next().unwrap().try_into().ok().unwrap();
     assert_eq!((call.kind(), call.exit), (Kind::Run, 3));
-    assert!(call.command.starts_with("hotcell call a '{}'"));
+    assert!(call.command.starts_with("toolcell call a '{}'"));
     assert_eq!(enter.kind(), Kind::Enter("b".to_owned()));
     assert_eq!((skip.kind(), skip.exit), (Kind::Skip, 0));
 }

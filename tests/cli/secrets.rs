@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::guest;
-use crate::support::{Canary, Hotcell, Mirror, Ran, response, scratch};
+use crate::support::{Canary, Mirror, Ran, Toolcell, response, scratch};
 
 const CANARY: Canary = Canary::new("sk-live/4f9+aB~cD\"eF0123=xyz");
 
-fn hotcell(home: &Path, arguments: &[&str]) -> Hotcell {
-    Hotcell::at(home, arguments).env("RUST_LOG", "trace").env("RUST_BACKTRACE", "full")
+fn toolcell(home: &Path, arguments: &[&str]) -> Toolcell {
+    Toolcell::at(home, arguments).env("RUST_LOG", "trace").env("RUST_BACKTRACE", "full")
 }
 
 fn set(home: &Path, name: &str, value: &str) -> Ran {
-    hotcell(home, &["secret", "set", name]).stdin(value).run()
+    toolcell(home, &["secret", "set", name]).stdin(value).run()
 }
 
 fn listed(home: &Path) -> Vec<String> {
-    let list = hotcell(home, &["secret", "list", "--json"]).run().exits(0).json();
+    let list = toolcell(home, &["secret", "list", "--json"]).run().exits(0).json();
     let names = list["secrets"].as_array().unwrap().iter();
     names.map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
 }
@@ -33,7 +33,7 @@ fn send(home: &Path, tool: &str, mirror: &Mirror, then: &str, options: &[&str]) 
     let secret = format!("--allow-secret=API_KEY@{}", mirror.origin());
     let mut arguments = vec!["call", &tool, &input, &net, &secret];
     arguments.extend(options);
-    hotcell(home, &arguments).run()
+    toolcell(home, &arguments).run()
 }
 
 fn shows_nothing(ran: &Ran) {
@@ -47,23 +47,23 @@ fn a_secret_is_set_from_standard_input_listed_by_name_and_removed() {
     assert!(listed(&home).is_empty());
     let ran = set(&home, "API_KEY", &format!("{}\n", CANARY.value())).exits(0);
     assert!(ran.stdout.is_empty() && ran.stderr.contains("set the secret API_KEY"), "{ran:?}");
-    let again = hotcell(&home, &["secret", "set", "API_KEY", "--json"]).stdin("another value").run().exits(0);
+    let again = toolcell(&home, &["secret", "set", "API_KEY", "--json"]).stdin("another value").run().exits(0);
     assert_eq!(again.json(), json!({ "name": "API_KEY", "replaced": true }));
     set(&home, "other.key-2", CANARY.value()).exits(0);
     assert_eq!(listed(&home), ["API_KEY", "other.key-2"]);
-    let people = hotcell(&home, &["secret", "list"]).run().exits(0);
+    let people = toolcell(&home, &["secret", "list"]).run().exits(0);
     assert!(people.stdout.starts_with("API_KEY ") && people.stdout.lines().count() == 2, "{people:?}");
     shows_nothing(&people);
-    hotcell(&home, &["secret", "remove", "API_KEY"]).run().exits(0);
+    toolcell(&home, &["secret", "remove", "API_KEY"]).run().exits(0);
     assert_eq!(listed(&home), ["other.key-2"]);
-    let gone = hotcell(&home, &["secret", "remove", "API_KEY"]).run().exits(2);
+    let gone = toolcell(&home, &["secret", "remove", "API_KEY"]).run().exits(2);
     assert!(gone.stderr.contains("there is no secret API_KEY"), "{}", gone.stderr);
 }
 
 #[test]
 fn a_value_is_no_argument_and_what_cannot_be_kept_out_of_records_is_refused_without_being_quoted() {
     let (_guard, home) = scratch();
-    hotcell(&home, &["secret", "set", "API_KEY", CANARY.value()]).run().exits(2);
+    toolcell(&home, &["secret", "set", "API_KEY", CANARY.value()]).run().exits(2);
     let long = "x".repeat(20_000);
     for (value, why) in [("", "shorter"), ("\n", "shorter"), ("seven77", "shorter"), ("two\nlines here", "line breaks")]
     {
@@ -103,7 +103,7 @@ fn a_store_that_was_damaged_or_opened_to_others_is_refused_and_left_as_it_is() {
     let refused = |why: &str| {
         let before = fs::read(&store).ok();
         for arguments in [&["secret", "list"][..], &["secret", "remove", "API_KEY"]] {
-            let ran = hotcell(&home, arguments).run().exits(70);
+            let ran = toolcell(&home, arguments).run().exits(70);
             assert!(ran.stderr.contains(why), "{why}: {}", ran.stderr);
         }
         assert!(set(&home, "OTHER_KEY", "another value").exits(70).stderr.contains(why));
@@ -149,7 +149,7 @@ fn two_processes_that_set_secrets_at_once_lose_nothing() {
     let (_guard, home) = scratch();
     let names: Vec<String> = (0..8).map(|n| format!("KEY_{n}")).collect();
     let started: Vec<_> =
-        names.iter().map(|name| hotcell(&home, &["secret", "set", name]).stdin("value of it").spawn()).collect();
+        names.iter().map(|name| toolcell(&home, &["secret", "set", name]).stdin("value of it").spawn()).collect();
     for child in started {
         Ran::from(child.wait_with_output().unwrap()).exits(0);
     }
@@ -225,7 +225,7 @@ fn a_secret_that_is_not_set_ends_the_call_before_anything_runs() {
     assert_eq!(record["result"]["error"]["error_class"], "credential_missing");
     assert_eq!(record["result"]["error"]["recoverability"], "setup_first");
     let message = record["result"]["error"]["message"].as_str().unwrap();
-    assert!(message.contains("`hotcell secret set API_KEY`"), "{message}");
+    assert!(message.contains("`toolcell secret set API_KEY`"), "{message}");
     assert_eq!(record["invocation"]["status"], "blocked");
     assert!(record["invocation"].get("started_at").is_none() && mirror.seen().is_empty());
 }
@@ -239,7 +239,7 @@ fn a_secret_that_is_not_granted_is_refused_whether_it_is_set_or_not() {
         let input = json!({ "url": mirror.origin() }).to_string();
         let net = format!("--allow-net={}", mirror.origin());
         let other = format!("--allow-secret=OTHER_KEY@{}", mirror.origin());
-        hotcell(&home, &["call", &tool, &input, &net, &other]).run().exits(3).stderr
+        toolcell(&home, &["call", &tool, &input, &net, &other]).run().exits(3).stderr
     };
     let before = call();
     set(&home, "API_KEY", CANARY.value()).exits(0);
@@ -259,7 +259,8 @@ fn a_grant_names_a_secret_and_one_origin() {
         "API_KEY@https://*.a.example",
     ] {
         let option = format!("--allow-secret={grant}");
-        let ran = hotcell(&home, &["call", &guest("courier#plain"), "{\"url\": \"http://a\"}", &option]).run().exits(2);
+        let ran =
+            toolcell(&home, &["call", &guest("courier#plain"), "{\"url\": \"http://a\"}", &option]).run().exits(2);
         assert!(ran.stderr.contains(&option), "{}", ran.stderr);
     }
 }

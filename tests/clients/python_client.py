@@ -1,4 +1,4 @@
-"""The official Python client against `hotcell mcp` and `hotcell serve`, in each revision that it speaks."""
+"""The official Python client against `toolcell mcp` and `toolcell serve`, in each revision that it speaks."""
 
 import asyncio
 import os
@@ -7,10 +7,10 @@ import httpx2
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-HOTCELL = os.environ["HOTCELL"]
-URL = os.environ["HOTCELL_URL"]
-TOKEN = os.environ["HOTCELL_TOKEN"]
-TOOLS = os.environ["HOTCELL_TOOLS"].split()
+TOOLCELL = os.environ["TOOLCELL"]
+URL = os.environ["TOOLCELL_URL"]
+TOKEN = os.environ["TOOLCELL_TOKEN"]
+TOOLS = os.environ["TOOLCELL_TOOLS"].split()
 PARALLEL = 20
 # How the client finds the revision: by the handshake of the older one, or by the question of the newer one.
 REVISIONS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28", "auto": "2026-07-28"}
@@ -39,9 +39,9 @@ async def exercise(client: Client) -> None:
 
     failed = await client.call_tool("test_error_handling", {})
     assert failed.is_error and "intentionally" in failed.content[0].text, failed
-    assert failed.meta["hotcell/error"]["class"] == "execution_failed", failed
+    assert failed.meta["toolcell/error"]["class"] == "execution_failed", failed
     wrong = await client.call_tool("ticker", {"ticks": 0})
-    assert wrong.is_error and wrong.meta["hotcell/error"]["class"] == "schema_validation_failed", wrong
+    assert wrong.is_error and wrong.meta["toolcell/error"]["class"] == "schema_validation_failed", wrong
     try:
         await client.call_tool("no_such_tool", {})
     except MCPError as error:
@@ -59,7 +59,7 @@ def http(headers: dict[str, str]) -> httpx2.AsyncClient:
 
 
 async def over_stdio(mode: str) -> str:
-    parameters = StdioServerParameters(command=HOTCELL, args=["mcp", *TOOLS], env=dict(os.environ))
+    parameters = StdioServerParameters(command=TOOLCELL, args=["mcp", *TOOLS], env=dict(os.environ))
     async with Client(parameters, mode=mode, read_timeout_seconds=120) as client:
         await exercise(client)
         return client.protocol_version

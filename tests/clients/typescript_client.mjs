@@ -1,10 +1,10 @@
-// The official TypeScript client against `hotcell mcp` and `hotcell serve`.
+// The official TypeScript client against `toolcell mcp` and `toolcell serve`.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const { HOTCELL, HOTCELL_URL, HOTCELL_TOKEN, HOTCELL_TOOLS, NODE_MODULES } = process.env;
+const { TOOLCELL, TOOLCELL_URL, TOOLCELL_TOKEN, TOOLCELL_TOOLS, NODE_MODULES } = process.env;
 const sdk = (file) => import(pathToFileURL(join(NODE_MODULES, "@modelcontextprotocol/sdk/dist/esm/client", file)).href);
 const { Client } = await sdk("index.js");
 const { StdioClientTransport } = await sdk("stdio.js");
@@ -13,7 +13,7 @@ const { StreamableHTTPClientTransport } = await sdk("streamableHttp.js");
 const PARALLEL = 20;
 
 async function connected(transport) {
-  const client = new Client({ name: "hotcell-clients-test", version: "1" });
+  const client = new Client({ name: "toolcell-clients-test", version: "1" });
   await client.connect(transport);
   return client;
 }
@@ -42,7 +42,7 @@ async function exercise(client) {
 
   const failed = await client.callTool({ name: "test_error_handling", arguments: {} });
   assert.equal(failed.isError, true);
-  assert.equal(failed._meta["hotcell/error"].class, "execution_failed");
+  assert.equal(failed._meta["toolcell/error"].class, "execution_failed");
   await assert.rejects(client.callTool({ name: "no_such_tool", arguments: {} }), { code: -32602 });
 
   const counts = Array.from({ length: PARALLEL }, (_, at) => 1 + (at % 5));
@@ -62,24 +62,24 @@ async function exercise(client) {
 }
 
 const http = (token) =>
-  new StreamableHTTPClientTransport(new URL(HOTCELL_URL), {
+  new StreamableHTTPClientTransport(new URL(TOOLCELL_URL), {
     requestInit: { headers: token ? { Authorization: `Bearer ${token}` } : {} },
   });
 
 const stdio = new StdioClientTransport({
-  command: HOTCELL,
-  args: ["mcp", ...HOTCELL_TOOLS.split(" ")],
+  command: TOOLCELL,
+  args: ["mcp", ...TOOLCELL_TOOLS.split(" ")],
   env: process.env,
   stderr: "inherit",
 });
-for (const [name, transport] of [["stdio", stdio], ["http", http(HOTCELL_TOKEN)]]) {
+for (const [name, transport] of [["stdio", stdio], ["http", http(TOOLCELL_TOKEN)]]) {
   const client = await connected(transport);
   await exercise(client);
-  assert.equal(client.getServerVersion().name, "hotcell");
+  assert.equal(client.getServerVersion().name, "toolcell");
   await client.close();
   console.log(`typescript client over ${name}: ok`);
 }
-for (const token of [undefined, "x".repeat(HOTCELL_TOKEN.length)]) {
+for (const token of [undefined, "x".repeat(TOOLCELL_TOKEN.length)]) {
   await assert.rejects(connected(http(token)));
 }
 console.log("typescript client without the token: refused");

@@ -1,18 +1,18 @@
-# Sourced by the scripts that need other people's MCP programs. Sets HOTCELL, CACHE, and after `node_tools` NODE and
+# Sourced by the scripts that need other people's MCP programs. Sets TOOLCELL, CACHE, and after `node_tools` NODE and
 # NODE_MODULES. Everything that is downloaded lands in the user's cache.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/hotcell-mcp-tools
-# Outside of the checkout, as for any other use of hotcell.
-export HOTCELL_HOME=${HOTCELL_HOME:-$CACHE/home}
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/toolcell-mcp-tools
+# Outside of the checkout, as for any other use of toolcell.
+export TOOLCELL_HOME=${TOOLCELL_HOME:-$CACHE/home}
 
-# The program under test: HOTCELL, or what `cargo build` makes.
-built_hotcell() {
-  if [ -z "${HOTCELL:-}" ]; then
-    cargo build --locked --quiet -p hotcell
-    HOTCELL=${CARGO_TARGET_DIR:-target}/debug/hotcell
+# The program under test: TOOLCELL, or what `cargo build` makes.
+built_toolcell() {
+  if [ -z "${TOOLCELL:-}" ]; then
+    cargo build --locked --quiet -p toolcell
+    TOOLCELL=${CARGO_TARGET_DIR:-target}/debug/toolcell
   fi
-  HOTCELL=$(realpath "$HOTCELL")
+  TOOLCELL=$(realpath "$TOOLCELL")
 }
 
 # Node 22 and the packages of package.json: the suite does not run on an older one, and few systems have it.

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hotcell::config::Home;
-use hotcell::host::{Approver, Host, HostSettings, Prompt, Reply};
-use hotcell::policy::Limits;
-use hotcell::record::Refusal;
 use serde_json::{Value, json};
+use toolcell::config::Home;
+use toolcell::host::{Approver, Host, HostSettings, Prompt, Reply};
+use toolcell::policy::Limits;
+use toolcell::record::Refusal;
 
 use super::canary::{self, Canary, Listeners};
 use super::table::Attack;
@@ -38,7 +38,7 @@ const IDLE_BEATS: usize = 60;
 
 /// Where the driver finds a guest that was built for it.
 pub(super) fn guest_variable(name: &str) -> String {
-    format!("HOTCELL_GUEST_{}", name.to_uppercase())
+    format!("TOOLCELL_GUEST_{}", name.to_uppercase())
 }
 
 pub(super) struct Arena {
@@ -231,7 +231,7 @@ fn at_home(settings: &mut HostSettings, home: &Home, names: &Arc<ScriptedResolve
 
 /// A host like one that serves many calls.
 pub(super) fn host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
-    let mut settings = HostSettings::new(Home::at(kept("home")), env!("CARGO_BIN_EXE_hotcell"));
+    let mut settings = HostSettings::new(Home::at(kept("home")), env!("CARGO_BIN_EXE_toolcell"));
     settings.calls_at_once = 16;
     change(&mut settings);
     Arc::new(Host::new(settings).unwrap())
@@ -272,16 +272,16 @@ async fn beat(host: &Host, component: &[u8], beats: &mut Vec<u64>, failures: &At
 async fn neighbour(host: &Host, component: &[u8]) -> Option<()> {
     let loaded = host.load(component).await.ok()?;
     let record = host
-        .call(hotcell::pipeline::Request {
+        .call(toolcell::pipeline::Request {
             tool: loaded.tools.first()?.declaration().qualified_name(),
-            input: hotcell::record::Input::from_text("{\"beat\": 1}"),
+            input: toolcell::record::Input::from_text("{\"beat\": 1}"),
             native_call_id: None,
             actor_ref: None,
             grants: Arc::default(),
             policy: Arc::default(),
             limits: Limits::default(),
-            approval: hotcell::approval::Terms::default(),
-            cancellation: hotcell::executor::Cancellation::new(),
+            approval: toolcell::approval::Terms::default(),
+            cancellation: toolcell::executor::Cancellation::new(),
             unavailable: None,
             listener: None,
             respondent: None,

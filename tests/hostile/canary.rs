@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use hotcell::record::digest;
 use rustix::fs::inotify;
+use toolcell::record::digest;
 
 /// What stands in the canary file.
 pub(super) const CONTENT: &str = "canary-b7c9-nobody-may-read-this";

@@ -20,7 +20,7 @@
 //! A bystander, who shares only the machine with the host, is measured as well: what an attack does to both is not the
 //! host's doing.
 //!
-//! `HOTCELL_ATTACKS=CPU-1,MEM-2` runs some, `HOTCELL_ATTACK_RUNS=20` each so often; `just hostile` does the latter,
+//! `TOOLCELL_ATTACKS=CPU-1,MEM-2` runs some, `TOOLCELL_ATTACK_RUNS=20` each so often; `just hostile` does the latter,
 //! alone on the machine.
 
 mod arena;
@@ -50,18 +50,18 @@ use crate::support::fixture;
 use table::{ATTACKS, Attack};
 
 /// Where the driver finds what it is to do.
-const ATTACK: &str = "HOTCELL_ATTACK";
+const ATTACK: &str = "TOOLCELL_ATTACK";
 /// The guests that are built for it.
 const GUESTS: [&str; 4] = ["hostile", "probe", "egress", "courier"];
 /// A value in the environment of the host that no guest may ever see.
-const SECRET: &str = "HOTCELL_CANARY_SECRET";
+const SECRET: &str = "TOOLCELL_CANARY_SECRET";
 /// The machine is ours alone: what is promised is held to the letter.
-const STRICT: &str = "HOTCELL_ATTACKS_STRICT";
+const STRICT: &str = "TOOLCELL_ATTACKS_STRICT";
 const REPORT: &str = "HOSTILE-REPORT ";
-/// A driver that takes longer hangs. `HOTCELL_ATTACK_WATCHDOG_SECONDS` says otherwise.
+/// A driver that takes longer hangs. `TOOLCELL_ATTACK_WATCHDOG_SECONDS` says otherwise.
 const WATCHDOG_SECONDS: u64 = 60;
 
-/// All attacks of the first set, or those that `HOTCELL_ATTACKS` names. Started by [`run`], it is one attack.
+/// All attacks of the first set, or those that `TOOLCELL_ATTACKS` names. Started by [`run`], it is one attack.
 #[test]
 fn the_first_set_ends_as_its_table_says() {
     if let Ok(id) = std::env::var(ATTACK) {
@@ -69,8 +69,8 @@ fn the_first_set_ends_as_its_table_says() {
         println!("\n{REPORT}{}", arena::run(attack));
         return;
     }
-    let chosen = std::env::var("HOTCELL_ATTACKS").ok();
-    let runs = std::env::var("HOTCELL_ATTACK_RUNS").map_or(1, |runs| runs.parse().unwrap());
+    let chosen = std::env::var("TOOLCELL_ATTACKS").ok();
+    let runs = std::env::var("TOOLCELL_ATTACK_RUNS").map_or(1, |runs| runs.parse().unwrap());
     let attacks: Vec<&Attack> = ATTACKS
         .iter()
         .filter(|attack| chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|id| id == attack.id)))
@@ -187,7 +187,7 @@ fn run(attack: &Attack) -> Ran {
     let bystander = meters::Bystander::watch();
     let begun = Instant::now();
     let patience =
-        std::env::var("HOTCELL_ATTACK_WATCHDOG_SECONDS").map_or(WATCHDOG_SECONDS, |text| text.parse().unwrap());
+        std::env::var("TOOLCELL_ATTACK_WATCHDOG_SECONDS").map_or(WATCHDOG_SECONDS, |text| text.parse().unwrap());
     let status = loop {
         match child.try_wait().unwrap() {
             Some(status) => break Some(status),

@@ -82,7 +82,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 #[test]
 fn each_guard_that_is_missing_is_noticed() {
     // A test that fails anyhow notices nothing.
-    let chosen = std::env::var("HOTCELL_MUTANTS").ok();
+    let chosen = std::env::var("TOOLCELL_MUTANTS").ok();
     let chosen = |name: &str| chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|one| one == name));
     let mut attacks: Vec<&str> = Vec::new();
     let mut tests: Vec<&str> = Vec::new();
@@ -127,18 +127,18 @@ fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
             false => Command::new(std::env::current_exe().unwrap()),
             true => {
                 let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
-                cargo.args(["test", "--quiet", "-p", "hotcell", "--features", "mutants", "--lib", "--"]);
+                cargo.args(["test", "--quiet", "-p", "toolcell", "--features", "mutants", "--lib", "--"]);
                 cargo
             }
         };
         command.args(filters).arg("--test-threads=2").stdin(Stdio::null());
-        command.env("HOTCELL_ATTACK_WATCHDOG_SECONDS", "15");
+        command.env("TOOLCELL_ATTACK_WATCHDOG_SECONDS", "15");
         if let Some(mutant) = mutant {
             // What fails is expected to fail, and at length.
-            command.env("HOTCELL_MUTANT", mutant).stdout(Stdio::null()).stderr(Stdio::null());
+            command.env("TOOLCELL_MUTANT", mutant).stdout(Stdio::null()).stderr(Stdio::null());
         }
         if let Some(attacks) = attacks {
-            command.env("HOTCELL_ATTACKS", attacks);
+            command.env("TOOLCELL_ATTACKS", attacks);
         }
         let mut child = command.spawn().unwrap();
         let begun = Instant::now();

@@ -1,7 +1,7 @@
 //! Attacks on the way out: other spellings, other names, redirects, names that change their address.
 
-use hotcell::host::{SecretStore, SecretValue};
 use serde_json::{Value, json};
+use toolcell::host::{SecretStore, SecretValue};
 
 use super::arena::Arena;
 use crate::support::{Called, Mirror, SPECIAL_HOSTS, Server, Test};

@@ -5,14 +5,14 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use super::arena::{Arena, guest_variable};
-use crate::support::{Hotcell, Ran, check_one, kept, wat};
+use crate::support::{Ran, Toolcell, check_one, kept, wat};
 
 fn guest(tool: &str) -> String {
     let (guest, name) = tool.split_once('#').unwrap();
     format!("{}#{name}", std::env::var(guest_variable(guest)).unwrap())
 }
 
-/// Runs hotcell where `stream` is a terminal, and answers what that terminal was sent.
+/// Runs toolcell where `stream` is a terminal, and answers what that terminal was sent.
 fn on_a_terminal(arena: &Arena, stream: &str, arguments: &[&str]) -> String {
     let other = arena.root().join("other-stream");
     let quoted: Vec<String> = arguments.iter().map(|text| format!("'{}'", text.replace('\'', "'\\''"))).collect();
@@ -20,10 +20,10 @@ fn on_a_terminal(arena: &Arena, stream: &str, arguments: &[&str]) -> String {
         "stdout" => "2>",
         _ => ">",
     };
-    let line = format!("{} {} {redirected}'{}'", env!("CARGO_BIN_EXE_hotcell"), quoted.join(" "), other.display());
+    let line = format!("{} {} {redirected}'{}'", env!("CARGO_BIN_EXE_toolcell"), quoted.join(" "), other.display());
     let Output { stdout, .. } = Command::new("script")
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
-        .env("HOTCELL_HOME", kept("home"))
+        .env("TOOLCELL_HOME", kept("home"))
         .env("SHELL", "/bin/sh")
         .env("TERM", "xterm")
         .output()
@@ -63,7 +63,7 @@ pub(super) async fn terminal_escapes(arena: &Arena) {
         let is_shown = text.contains("red") || matches!(place, "code" | "class");
         arena.holds(is_shown, format!("{place} was not shown at all: {text:?}"));
         // And to a program: one line of JSON, in which nothing acts.
-        let ran = Hotcell::new(["call", &guest("hostile#control_chars"), &input, "--json"]).run();
+        let ran = Toolcell::new(["call", &guest("hostile#control_chars"), &input, "--json"]).run();
         let acts = acting(ran.stdout.trim_end_matches('\n'));
         arena.holds(acts.is_empty(), format!("L: {place} as JSON: {acts:?} in {:?}", ran.stdout));
         // The code of a failure is the guest's own here.
@@ -87,7 +87,7 @@ pub(super) async fn hostile_names(arena: &Arena) {
             let file = file.to_str().unwrap();
             let mut arguments = vec!["call", file];
             arguments.extend(format);
-            let ran = Hotcell::new(&arguments).env("RUST_BACKTRACE", "full").env("RUST_LOG", "trace").run();
+            let ran = Toolcell::new(&arguments).env("RUST_BACKTRACE", "full").env("RUST_LOG", "trace").run();
             let said = format!("{}{}", ran.stdout, ran.stderr);
             arena.shown(&said);
             let acts = acting(&said);
@@ -112,7 +112,7 @@ pub(super) async fn stdout_hijack(arena: &Arena) {
     let print = json!({ "out": "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", "err": "{\"jsonrpc\":\"2.0\"}\n" });
     for (tool, input) in [("hostile#forged_record", json!({})), ("probe#stdio", print)] {
         for format in ["--json", "--record"] {
-            let ran = Hotcell::new(["call", &guest(tool), &input.to_string(), format]).run();
+            let ran = Toolcell::new(["call", &guest(tool), &input.to_string(), format]).run();
             arena.shown(&ran.stdout);
             arena.holds(ran.stderr.is_empty(), format!("L: standard error holds {:?}", ran.stderr));
             arena.holds(ran.stdout.lines().count() == 1, format!("L: not one frame: {:?}", ran.stdout));

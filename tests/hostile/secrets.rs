@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use data_encoding::{BASE64, BASE64URL, HEXLOWER, HEXUPPER};
-use hotcell::host::{SecretStore, SecretValue};
 use serde_json::json;
+use toolcell::host::{SecretStore, SecretValue};
 
 use super::arena::Arena;
 use crate::support::{Mirror, response};

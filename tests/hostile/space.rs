@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hotcell::host::Host;
 use serde_json::json;
+use toolcell::host::Host;
 
 use super::arena::{Arena, assembled, host};
 use crate::support::Test;

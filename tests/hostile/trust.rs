@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hotcell::approval::{Session, Terms};
-use hotcell::host::{Host, Reply};
-use hotcell::policy::{Policy, Provenance, Rule, RuleWords};
-use hotcell::record::{Mode, RuleSource, digest};
 use serde_json::{Value, json};
+use toolcell::approval::{Session, Terms};
+use toolcell::host::{Host, Reply};
+use toolcell::policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell::record::{Mode, RuleSource, digest};
 
 use super::arena::Arena;
 use super::meters;
@@ -230,7 +230,7 @@ pub(super) async fn swap(arena: &Arena) {
         std::os::unix::fs::symlink(place.folder.join("a"), place.folder.join("link")).unwrap();
         let input = json!({ "path": "/given/lines", "text": "one\n" }).to_string();
         let grant = format!("--allow-write={}=/given", place.folder.join("link").display());
-        let (child, id) = waiting(place.hotcell(&["call", &place.tool, &input, &grant]));
+        let (child, id) = waiting(place.toolcell(&["call", &place.tool, &input, &grant]));
         kill(child);
         change(&place);
         let ran = place.run(&["approvals", "approve", &id]);
@@ -238,7 +238,7 @@ pub(super) async fn swap(arena: &Arena) {
         let shown = place.show(&id);
         arena.verdict(verdict(&shown));
         // Once it is as it was, the answer is spent all the same.
-        let _ = std::fs::remove_file(place.folder.join("hotcell.toml"));
+        let _ = std::fs::remove_file(place.folder.join("toolcell.toml"));
         place.run(&["approvals", "approve", &id]);
         let wrote = ["a", "b"].map(|folder| place.folder.join(folder).join("lines").exists());
         arena.holds(wrote == [false, false], format!("C: {what} was swapped, and it ran: {wrote:?}"));
@@ -249,7 +249,7 @@ pub(super) async fn swap(arena: &Arena) {
 
 /// The owner of the folder changes what is configured for it.
 fn configure(place: &Place, text: &str) {
-    std::fs::write(place.folder.join("hotcell.toml"), text).unwrap();
+    std::fs::write(place.folder.join("toolcell.toml"), text).unwrap();
     place.run(&["policy", "trust", place.folder.to_str().unwrap()]).exits(0);
 }
 

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hotcell::approval::{Reply, Session};
-use hotcell::config::Home;
-use hotcell::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
-use hotcell::host::Host;
-use hotcell::policy::{Policy, Provenance, Rule, RuleWords};
-use hotcell::record::{Behavior, HookEvent, Mode, PermissionResult};
 use serde_json::{Value, json};
+use toolcell::approval::{Reply, Session};
+use toolcell::config::Home;
+use toolcell::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
+use toolcell::host::Host;
+use toolcell::policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell::record::{Behavior, HookEvent, Mode, PermissionResult};
 
 use super::approvals::{again, appending, approved, asked, asked_with, input, lines, place, resume};
 use super::doubles::{RecordingHook, own_host};

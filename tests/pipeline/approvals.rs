@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hotcell::approval::{Approver, Prompt, Reply, Session};
-use hotcell::config::Home;
-use hotcell::hook::{Hook, HookOutput, Registration};
-use hotcell::host::{Host, Journal, Kept, Request, Role};
-use hotcell::journal::{Asking, History};
-use hotcell::policy::{Grants, Limits};
-use hotcell::record::{AbortReason, ApprovalState, Input, InvocationId};
 use serde_json::{Value, json};
+use toolcell::approval::{Approver, Prompt, Reply, Session};
+use toolcell::config::Home;
+use toolcell::hook::{Hook, HookOutput, Registration};
+use toolcell::host::{Host, Journal, Kept, Request, Role};
+use toolcell::journal::{Asking, History};
+use toolcell::policy::{Grants, Limits};
+use toolcell::record::{AbortReason, ApprovalState, Input, InvocationId};
 
 use super::doubles::{RecordingHook, RecordingListener, home_with_own_payloads, own_host};
 use crate::support::{Called, Test, scratch};
@@ -243,14 +243,14 @@ pub(super) async fn approved(folder: &Path, actor: &str) -> (Arc<Host>, Journal,
     assert!(call.await.is_err());
     let id = sayer.asked.lock().unwrap()[0].0.invocation_id();
     let journal = sayer.journal.clone();
-    let answer = hotcell::record::Answer {
+    let answer = toolcell::record::Answer {
         approved: true,
         approver: "user:other".to_owned(),
         channel: "test".to_owned(),
         edit: None,
         feedback: None,
         always: false,
-        answered_at: hotcell::record::Timestamp::now(),
+        answered_at: toolcell::record::Timestamp::now(),
     };
     journal.with(|store| store.answer(id, &answer)).unwrap();
     let kept = kept(&journal, id);
@@ -349,7 +349,7 @@ async fn what_policy_denies_by_now_does_not_run_though_it_was_approved() {
     request.grants = Arc::default();
     let called = resume(&host, &journal, &kept, request).await;
     called.failed("permission_denied", "not_granted").never_ran();
-    assert_eq!(called.0.decisions.last().unwrap().behavior, hotcell::record::Behavior::Deny);
+    assert_eq!(called.0.decisions.last().unwrap().behavior, toolcell::record::Behavior::Deny);
     assert_eq!(lines(&folder), 0);
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hotcell::record::AbortReason;
 use serde_json::json;
+use toolcell::record::AbortReason;
 
 use super::doubles::{RecordingListener, canceled_while_running, own_host};
 use crate::support::{Called, Test};

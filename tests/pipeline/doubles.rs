@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hotcell::config::Home;
-use hotcell::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
-use hotcell::host::{Host, HostSettings, Listener};
-use hotcell::record::{AbortReason, HookEvent, ToolEvent, ToolResult};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use toolcell::config::Home;
+use toolcell::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
+use toolcell::host::{Host, HostSettings, Listener};
+use toolcell::record::{AbortReason, HookEvent, ToolEvent, ToolResult};
 
 use crate::support::{Called, Test, host, kept, root};
 

@@ -1,9 +1,9 @@
 //! The six hook events: when each fires, and what an answer there comes to.
 
-use hotcell::hook::{HookOutput, HookProgress, Registration, UpdatedOutput};
-use hotcell::policy::{Policy, Provenance, Rule, RuleWords};
-use hotcell::record::{Behavior, Content, HookEvent, Mode, PermissionResult};
 use serde_json::{Value, json};
+use toolcell::hook::{HookOutput, HookProgress, Registration, UpdatedOutput};
+use toolcell::policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell::record::{Behavior, Content, HookEvent, Mode, PermissionResult};
 
 use super::doubles::{RecordingHook, home_with_own_payloads, hooked, own_host};
 use crate::support::{Called, Test, scratch};
@@ -223,7 +223,7 @@ async fn the_order_of_registration_decides_nothing() {
 #[tokio::test]
 async fn hooks_hear_only_of_the_tools_that_their_matcher_names() {
     let hook = |id| Registration::new(RecordingHook::new(id).shared());
-    let matching = |tool, namespace| hotcell::hook::Matcher::new(tool, namespace).unwrap();
+    let matching = |tool, namespace| toolcell::hook::Matcher::new(tool, namespace).unwrap();
     let host = own_host(|settings| {
         settings.hooks = vec![
             hook("by_tool").matching(matching(Some("probe.c*"), None)),
@@ -287,7 +287,7 @@ async fn an_updated_output_replaces_everything_the_tool_said_and_forges_nothing(
     let result = &called.0.result;
     assert_eq!((&result.content[..], &result.ui_facing_summary), (&[Content::text("clean")][..], &None));
 
-    let forged = Content::new("persisted_output_ref", json!({"persisted_ref": {"uri": "hotcell:payload/x"}}));
+    let forged = Content::new("persisted_output_ref", json!({"persisted_ref": {"uri": "toolcell:payload/x"}}));
     let output = UpdatedOutput { content: vec![forged], structured: None };
     let hook = RecordingHook::new("forger").after([HookOutput::UpdatedOutput(output)]).shared();
     let called = Test::new("probe#summary").on(&hooked([&hook])).call(json!({})).await;

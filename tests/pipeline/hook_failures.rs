@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hotcell::hook::{Hook, HookCall, HookFuture, OnFailure, Registration};
-use hotcell::record::{AbortReason, HookEvent, HookOutcome};
 use serde_json::json;
 use tokio::sync::Notify;
+use toolcell::hook::{Hook, HookCall, HookFuture, OnFailure, Registration};
+use toolcell::record::{AbortReason, HookEvent, HookOutcome};
 
 use super::doubles::{RecordingHook, own_host};
 use crate::support::{Called, Test};
@@ -168,12 +168,12 @@ async fn canceling_does_not_get_an_output_past_a_hook() {
 #[tokio::test]
 async fn two_hooks_cannot_have_one_id() {
     let hook = || Registration::new(RecordingHook::new("same").shared());
-    let mut settings = hotcell::host::HostSettings::new(
-        hotcell::config::Home::at(crate::support::kept("home")),
-        env!("CARGO_BIN_EXE_hotcell"),
+    let mut settings = toolcell::host::HostSettings::new(
+        toolcell::config::Home::at(crate::support::kept("home")),
+        env!("CARGO_BIN_EXE_toolcell"),
     );
     settings.pooled = false;
     settings.hooks = vec![hook(), hook()];
-    let error = hotcell::host::Host::new(settings).err().unwrap();
+    let error = toolcell::host::Host::new(settings).err().unwrap();
     assert!(error.to_string().contains("two hooks are called same"), "{error:#}");
 }

@@ -1,9 +1,9 @@
 //! What hooks make of an input: `model_input` stays as it was sent, and every change is on record as it is.
 
-use hotcell::hook::{HookOutput, Registration};
-use hotcell::record::HookEvent::{PermissionRequest, PreToolUse};
-use hotcell::record::digest;
 use serde_json::{Map, Value, json};
+use toolcell::hook::{HookOutput, Registration};
+use toolcell::record::HookEvent::{PermissionRequest, PreToolUse};
+use toolcell::record::digest;
 
 use super::doubles::{RecordingHook, declaring, hooked, own_host};
 use crate::support::{Called, Test};

@@ -1,8 +1,8 @@
 //! What a hook may answer, and what each answer does.
 
-use hotcell::hook::{HookOutput, UpdatedOutput};
-use hotcell::record::{Input, digest};
 use serde_json::{Value, json};
+use toolcell::hook::{HookOutput, UpdatedOutput};
+use toolcell::record::{Input, digest};
 
 use super::doubles::{RecordingHook, declaring, hooked};
 use crate::support::{Called, Test};

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use hotcell::hook::HookOutput;
+use toolcell::hook::HookOutput;
 
 use super::doubles::{RecordingHook, hooked};
 use crate::support::Test;

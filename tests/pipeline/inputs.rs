@@ -1,7 +1,7 @@
 //! The four inputs of a call: what was sent, what may be observed, what was decided on, what the tool got.
 
-use hotcell::record::digest;
 use serde_json::{Value, json};
+use toolcell::record::digest;
 
 use crate::support::Test;
 

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hotcell::approval::{Inquiry, Respondent};
-use hotcell::record::{InputResponses, Mode};
 use serde_json::{Value, json};
+use toolcell::approval::{Inquiry, Respondent};
+use toolcell::record::{InputResponses, Mode};
 
 use crate::support::{Called, Canary, Test};
 

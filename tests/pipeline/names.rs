@@ -50,7 +50,7 @@ async fn two_components_cannot_share_a_qualified_name() {
     let refusal = Test::of_bytes(other, None).on(&host).load().await.unwrap_err();
     assert_eq!(
         (refusal.class.result_status(), refusal.code),
-        (hotcell::record::ResultStatus::Failed, "tool_name_taken")
+        (toolcell::record::ResultStatus::Failed, "tool_name_taken")
     );
     let called = echo("names_taken").on(&host).call(json!({})).await;
     assert_eq!(called.0.declaration.as_ref().unwrap().title, None, "the first one stays");

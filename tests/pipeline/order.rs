@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use hotcell::hook::{HookOutput, Registration, UpdatedOutput};
-use hotcell::record::AbortReason;
 use serde_json::json;
+use toolcell::hook::{HookOutput, Registration, UpdatedOutput};
+use toolcell::record::AbortReason;
 
 use super::doubles::{RecordingHook, RecordingListener, home_with_own_payloads, own_host};
 use crate::support::{Called, Test, component, scratch};
@@ -117,5 +117,5 @@ async fn the_event_before_a_tool_is_known_names_none_and_all_later_ones_do() {
     let named: Vec<Option<&str>> = called.0.events.iter().map(|event| event.tool_id.as_deref()).collect();
     assert_eq!(named[0], None);
     assert!(named[1..].iter().all(|id| *id == Some("probe.echo")));
-    assert!(called.0.events.iter().all(|event| event.source.starts_with("hotcell/")));
+    assert!(called.0.events.iter().all(|event| event.source.starts_with("toolcell/")));
 }

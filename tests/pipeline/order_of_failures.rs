@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use hotcell::hook::{HookOutput, Registration, UpdatedOutput};
-use hotcell::host::Host;
 use serde_json::{Value, json};
+use toolcell::hook::{HookOutput, Registration, UpdatedOutput};
+use toolcell::host::Host;
 
 use super::doubles::{RecordingHook, home_with_own_payloads, hooked, own_host};
 use crate::support::{Called, Test, scratch};

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hotcell::host::Host;
-use hotcell::record::digest;
 use serde_json::{Value, json};
+use toolcell::host::Host;
+use toolcell::record::digest;
 
 use super::doubles::{declaring, home_with_own_payloads, own_host};
 use crate::support::{Called, Test, scratch};
@@ -36,7 +36,7 @@ fn payload(folder: &Path, called: &Called) -> Vec<u8> {
     let kept = decision.persisted_ref.as_ref().unwrap();
     assert_eq!(digest(&bytes), format!("sha256:{}", names[0]));
     assert_eq!((kept.digest.as_str(), kept.size_bytes), (digest(&bytes).as_str(), bytes.len() as u64));
-    assert_eq!(kept.uri, format!("hotcell:payload/{}", kept.digest));
+    assert_eq!(kept.uri, format!("toolcell:payload/{}", kept.digest));
     assert_eq!(decision.original_size_bytes, bytes.len() as u64);
     assert_eq!(called.0.result.resource_refs[0]["digest"], kept.digest.as_str());
     assert_eq!(called.0.result.persistence_refs, [decision.decision_id]);

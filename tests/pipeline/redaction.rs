@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use hotcell::hook::HookOutput;
-use hotcell::record::digest;
 use serde_json::{Value, json};
+use toolcell::hook::HookOutput;
+use toolcell::record::digest;
 
 use super::doubles::{RecordingHook, RecordingListener, echoing, home_with_own_payloads, hooked, own_host};
 use crate::support::{Called, Canary, Test, scratch};
@@ -249,7 +249,7 @@ async fn short_values_are_taken_out_at_their_place_and_do_not_riddle_the_answer(
 #[tokio::test]
 async fn a_value_that_is_a_word_of_the_records_breaks_none_of_them() {
     for word in
-        ["succeeded", "tool.invocation.started", "hotcell/0.1.0", "invocation_id", "[redacted]", "partial_result"]
+        ["succeeded", "tool.invocation.started", "toolcell/0.1.0", "invocation_id", "[redacted]", "partial_result"]
     {
         let called = Test::new("probe#leak").call(json!({"secret": word})).await;
         called.ended("succeeded", "succeeded");

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use hotcell::executor::Cancellation;
-use hotcell::pipeline::Request;
-use hotcell::policy::Limits;
-use hotcell::record::{AbortReason, ErrorClass, Input, Refusal};
 use serde_json::json;
+use toolcell::executor::Cancellation;
+use toolcell::pipeline::Request;
+use toolcell::policy::Limits;
+use toolcell::record::{AbortReason, ErrorClass, Input, Refusal};
 
 use super::doubles::{canceled_while_running, own_host};
 use crate::support::{Called, Test, check_record};

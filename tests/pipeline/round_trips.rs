@@ -1,13 +1,13 @@
 //! What a record says that this version does not know survives being read and written (AT-N-31).
 
-use hotcell::record::{
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use toolcell::record::{
     Content, ExecutionProfile, ExternalMapping, InputContract, InputMutation, OutputContract, PermissionDecision,
     PermissionProfile, ResultPersistence, ToolDeclaration, ToolError, ToolEvent, ToolInterface, ToolInvocation,
     ToolProgress, ToolResult, Toolkit,
 };
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 
 use super::doubles::declaring;
 use crate::support::Test;
@@ -80,7 +80,7 @@ async fn what_a_tool_says_of_itself_comes_back_as_it_was() {
 
 #[test]
 fn every_known_kind_of_tool_is_known() {
-    use hotcell::record::ToolKind;
+    use toolcell::record::ToolKind;
     let open = ["browser_action", "shell_command", "web_search", "mcp_tool", "openapi_operation", "peer_agent_tool"];
     for kind in ToolKind::KNOWN {
         let read: ToolKind = serde_json::from_value(kind.into()).unwrap();

@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use hotcell::policy::{Policy, Provenance, Rule, RuleWords};
-use hotcell::record::{Mode, RuleSource, digest};
 use serde_json::{Value, json};
+use toolcell::policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell::record::{Mode, RuleSource, digest};
 
 use super::doubles::{echoing, importing};
 use crate::support::{Called, Test, fixture, scratch};
@@ -353,7 +353,7 @@ async fn no_grant_reaches_the_hosts_own_state() {
     let (_guard, outer) = scratch();
     let home = outer.join("home");
     fs::create_dir_all(home.join("keys")).unwrap();
-    let host = super::doubles::own_host(|settings| settings.home = hotcell::config::Home::at(&home));
+    let host = super::doubles::own_host(|settings| settings.home = toolcell::config::Home::at(&home));
     let read = |folder: &Path| Test::new("probe#touch_reads").on(&host).read(folder);
     symlink(home.join("keys"), outer.join("link")).unwrap();
     for folder in [outer.clone(), home.clone(), home.join("keys"), outer.join("link")] {

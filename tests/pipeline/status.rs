@@ -1,6 +1,6 @@
 //! The transition graph against a table that was written from the requirements (1.9.2), not from the code.
 
-use hotcell::record::Status;
+use toolcell::record::Status;
 
 /// Every status, and those from which it may be entered.
 const ENTERED_FROM: [(&str, &str); 20] = [

@@ -1,14 +1,14 @@
-//! Compiled components on disk. Loading one is running it, so only what hotcell itself wrote is ever loaded.
+//! Compiled components on disk. Loading one is running it, so only what toolcell itself wrote is ever loaded.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hotcell::config::Home;
-use hotcell::host::Host;
 use serde_json::json;
 use tempfile::TempDir;
+use toolcell::config::Home;
+use toolcell::host::Host;
 
 use crate::support::{Test, host, scratch};
 
@@ -40,7 +40,7 @@ impl Cached {
         Arc::new(host(|settings| {
             settings.home = self.home.clone();
             settings.pooled = false;
-            settings.compiler = "/nowhere/hotcell".into();
+            settings.compiler = "/nowhere/toolcell".into();
         }))
     }
 
@@ -132,7 +132,7 @@ async fn an_entry_that_somebody_else_wrote_is_not_loaded() {
 
 /// Why a host does not start.
 fn refused(home: &Home) -> String {
-    let mut settings = hotcell::host::HostSettings::new(home.clone(), env!("CARGO_BIN_EXE_hotcell"));
+    let mut settings = toolcell::host::HostSettings::new(home.clone(), env!("CARGO_BIN_EXE_toolcell"));
     settings.pooled = false;
     match Host::new(settings) {
         Ok(_) => panic!("the host started"),

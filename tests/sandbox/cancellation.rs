@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hotcell::record::{AbortReason, EventType};
 use serde_json::{Value, json};
+use toolcell::record::{AbortReason, EventType};
 
 use super::Heard;
 use crate::support::{Called, Test, host};

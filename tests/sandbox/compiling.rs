@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hotcell::record::{ErrorClass, Refusal};
+use toolcell::record::{ErrorClass, Refusal};
 
 use crate::support::{Test, host};
 

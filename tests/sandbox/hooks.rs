@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hotcell::config::ConfigFile;
-use hotcell::host::{ConfiguredHook, Grants, Host, Provenance};
-use hotcell::record::{RuleSource, digest};
 use serde_json::{Value, json};
+use toolcell::config::ConfigFile;
+use toolcell::host::{ConfiguredHook, Grants, Host, Provenance};
+use toolcell::record::{RuleSource, digest};
 
 use crate::support::{Called, Test, fixture, host, root, scratch};
 
@@ -16,7 +16,7 @@ async fn host_with(text: &str, folder: &Path) -> (Arc<Host>, Vec<String>) {
     let component = fixture("hooks");
     let text = text.replace("COMPONENT", component.to_str().unwrap());
     let file = ConfigFile::parse(&text, folder).unwrap();
-    let path = folder.join("hotcell.toml");
+    let path = folder.join("toolcell.toml");
     let said = Provenance { source: RuleSource::UserSettings, file: Some(&path) };
     let mut host = host(|settings| settings.pooled = false);
     let mut problems = Vec::new();
@@ -167,7 +167,7 @@ async fn an_owner_can_turn_a_failure_around() {
 async fn a_hook_forges_no_reference_and_says_no_more_than_its_log_may_hold() {
     let called = attack("", "post_tool_use", "forged_output").await;
     called.failed("execution_failed", "result_mapping_failed");
-    assert!(!serde_json::to_string(&called.0.result).unwrap().contains("hotcell:payload"));
+    assert!(!serde_json::to_string(&called.0.result).unwrap().contains("toolcell:payload"));
     let flooded = attack("", "pre_tool_use", "flood_log").await;
     flooded.succeeded();
     let logs = run(&flooded, "pre_tool_use")["logs"].clone();
@@ -219,13 +219,13 @@ async fn a_hook_gets_exactly_what_its_entry_grants() {
 async fn a_hook_that_cannot_be_loaded_blocks_what_it_guards_and_says_why() {
     let (_guard, folder) = scratch();
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), wat::parse_str(text).unwrap()).unwrap();
-    let handler = "(instance $e) (export \"hotcell:tool/hook-handler@0.2.0\" (instance $e))";
+    let handler = "(instance $e) (export \"toolcell:tool/hook-handler@0.2.0\" (instance $e))";
     write("nothing.wasm", "(component)");
     write("empty.wasm", &format!("(component {handler})"));
     write(
         "greedy.wasm",
         &format!(
-            "(component (import \"hotcell:tool/progress@0.2.0\" (instance (export \"report\" (func)))) {handler})"
+            "(component (import \"toolcell:tool/progress@0.2.0\" (instance (export \"report\" (func)))) {handler})"
         ),
     );
     std::fs::write(folder.join("garbage.wasm"), "no component").unwrap();
@@ -234,9 +234,9 @@ async fn a_hook_that_cannot_be_loaded_blocks_what_it_guards_and_says_why() {
     for (entry, why) in [
         ("component = \"missing.wasm\"", "missing.wasm"),
         ("component = \"garbage.wasm\"", "not a WebAssembly component"),
-        ("component = \"nothing.wasm\"", "it does not export hotcell:tool/hook-handler@0.2.0"),
+        ("component = \"nothing.wasm\"", "it does not export toolcell:tool/hook-handler@0.2.0"),
         (&format!("component = {tool:?}"), "the component is no hook"),
-        ("component = \"empty.wasm\"", "does not follow hotcell:tool@0.2.0"),
+        ("component = \"empty.wasm\"", "does not follow toolcell:tool@0.2.0"),
         ("component = \"greedy.wasm\"", "the hook asks for what no hook gets"),
         ("component = \"COMPONENT\"\nevents = [\"pre_tool\"]", "there is no hook event"),
         ("component = \"COMPONENT\"\nmatcher = { tool = \"[\" }", "is no pattern"),

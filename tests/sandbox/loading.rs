@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use hotcell::record::{ErrorClass, Refusal};
+use toolcell::record::{ErrorClass, Refusal};
 
 use crate::support::{Test, wat};
 
@@ -42,9 +42,9 @@ async fn a_core_module_is_refused_with_a_hint() {
     assert!(refusal.message.contains("wasm32-wasip2"), "{}", refusal.message);
 }
 
-/// What hotcell itself makes of a component: code that must not come in from outside.
+/// What toolcell itself makes of a component: code that must not come in from outside.
 fn native_code() -> Vec<u8> {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_hotcell"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_toolcell"))
         .args(["compile-component", "60", "4294967296"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -57,7 +57,7 @@ fn native_code() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn native_code_is_refused_even_if_hotcell_made_it() {
+async fn native_code_is_refused_even_if_toolcell_made_it() {
     let code = native_code();
     assert!(code.starts_with(b"\x7fELF"));
     is(&bytes(&code).await, ErrorClass::SetupRequired, "component_precompiled");

@@ -26,10 +26,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use hotcell::host::Listener;
-use hotcell::record::{EventType, ToolEvent};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use toolcell::host::Listener;
+use toolcell::record::{EventType, ToolEvent};
 
 /// Every path below `dir` with what it holds: a file's bytes, a link's target, nothing for a folder.
 fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hotcell::record::{AbortReason, EventType};
 use serde_json::json;
+use toolcell::record::{AbortReason, EventType};
 
 use super::Heard;
 use crate::support::{Test, host};

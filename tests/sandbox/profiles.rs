@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hotcell::config::Home;
-use hotcell::host::Host;
 use serde_json::{Value, json};
+use toolcell::config::Home;
+use toolcell::host::Host;
 
 use crate::support::{Called, Test, host, scratch};
 
@@ -163,7 +163,7 @@ async fn a_canceled_call_leaves_no_draft() {
                 std::thread::yield_now();
             }
             seen.store(true, std::sync::atomic::Ordering::SeqCst);
-            cancellation.cancel(hotcell::record::AbortReason::UserInterruption);
+            cancellation.cancel(toolcell::record::AbortReason::UserInterruption);
         })
     };
     let called = test.call(json!({ "path": granted.file, "then": "spin" })).await;

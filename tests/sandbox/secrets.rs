@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hotcell::config::Home;
-use hotcell::executor::BoxFuture;
-use hotcell::host::{Host, SecretStore, SecretValue};
-use hotcell::sandbox::{NetworkSettings, Resolver};
 use serde_json::{Value, json};
+use toolcell::config::Home;
+use toolcell::executor::BoxFuture;
+use toolcell::host::{Host, SecretStore, SecretValue};
+use toolcell::sandbox::{NetworkSettings, Resolver};
 
 use crate::pipeline::doubles::{home_with_own_payloads, own_host};
 use crate::support::{Called, Canary, Mirror, Test, response, scratch};

@@ -5,7 +5,7 @@ use std::net::{TcpListener, UdpSocket};
 use serde_json::json;
 
 use super::{logged, text};
-use crate::support::{Hotcell, Test, fixture, scratch};
+use crate::support::{Test, Toolcell, fixture, scratch};
 
 #[tokio::test]
 async fn without_grants_there_is_nothing_around_a_guest() {
@@ -66,7 +66,7 @@ fn what_a_guest_prints_is_not_printed_by_the_host() {
     let tool = format!("{}#stdio", fixture("probe").display());
     let frame = r#"{"jsonrpc":"2.0","id":1}"#;
     let input = json!({ "out": frame, "err": frame }).to_string();
-    let ran = Hotcell::new(["call", &tool, &input, "--record"]).run().exits(0);
+    let ran = Toolcell::new(["call", &tool, &input, "--record"]).run().exits(0);
     let record = ran.json();
     assert_eq!(logged(&record, "stdout"), frame);
     assert!(!ran.stdout.lines().any(|line| line == frame));
@@ -97,7 +97,7 @@ async fn there_is_no_network() {
 #[tokio::test]
 async fn the_working_directory_of_the_caller_is_known_only_where_it_was_granted() {
     let (_dir, dir) = scratch();
-    let cwd = |grants: &mut hotcell::policy::Grants| grants.cwd = Some(std::env::temp_dir());
+    let cwd = |grants: &mut toolcell::policy::Grants| grants.cwd = Some(std::env::temp_dir());
     let seen = Test::new("probe#echo").grant(cwd).call(json!({})).await.succeeded();
     assert!(!seen["context_text"].as_str().unwrap().contains(text(&std::env::temp_dir())), "{seen}");
     // Granted, but a tool that declares no access to files is not told either.

@@ -28,7 +28,7 @@ fn an_error_is_a_result_with_class_code_and_hint() {
     let answer =
         client.call("fail", json!({ "class": "dependency_unavailable", "code": "no_wind", "message": "calm" }));
     assert_eq!(answer["isError"], json!(true));
-    let error = &answer["_meta"]["hotcell/error"];
+    let error = &answer["_meta"]["toolcell/error"];
     assert_eq!((error["class"].as_str(), error["code"].as_str()), (Some("dependency_unavailable"), Some("no_wind")));
     assert!(!error["hint"].as_str().unwrap().is_empty());
     assert_eq!(answer["content"].as_array().unwrap().last().unwrap()["text"], "calm");
@@ -40,7 +40,7 @@ fn wrong_arguments_are_a_result_and_arguments_that_are_no_object_an_error() {
     let file = path.join("records");
     let mut client = Client::with(&["probe"], ["--record", file.to_str().unwrap()]);
     let wrong = client.call("read", json!({ "path": 7 }));
-    assert_eq!(wrong["_meta"]["hotcell/error"]["class"], "schema_validation_failed");
+    assert_eq!(wrong["_meta"]["toolcell/error"]["class"], "schema_validation_failed");
     for arguments in [json!([1]), json!("text"), json!(7)] {
         let id = client.begin_call("read", arguments);
         let answer = client.answer(&id);
@@ -62,14 +62,14 @@ fn ids_keep_their_type_and_meta_survives() {
     let (_folder, path) = scratch();
     let file = path.join("records");
     let mut client = Client::with(&["probe#invocation"], ["--record", file.to_str().unwrap()]);
-    let meta = json!({ "example.com/trace": { "deep": [1, null] }, "hotcell/timeout_ms": 5_000 });
+    let meta = json!({ "example.com/trace": { "deep": [1, null] }, "toolcell/timeout_ms": 5_000 });
     for id in [json!(70), json!("70"), json!("a b"), json!(-1)] {
         let params = json!({ "name": "invocation", "arguments": {}, "_meta": meta });
         client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
         let answer = client.answer(&id);
         assert_eq!(answer["id"], id);
         let told = &answer["result"]["structuredContent"]["invocation_id"];
-        assert_eq!(answer["result"]["_meta"]["hotcell/invocation_id"], *told);
+        assert_eq!(answer["result"]["_meta"]["toolcell/invocation_id"], *told);
     }
     client.close();
     let records = records(&file);
@@ -134,7 +134,7 @@ fn a_large_result_is_a_preview_and_a_resource_that_can_be_read() {
     // Another client cannot read it, although it knows its address.
     let mut other = Client::of(&["probe"]);
     assert_eq!(other.request("resources/read", json!({ "uri": uri }))["error"]["code"], json!(-32002));
-    let forged = json!({ "uri": "hotcell:payload/sha256:../../keys/components" });
+    let forged = json!({ "uri": "toolcell:payload/sha256:../../keys/components" });
     assert_eq!(client.request("resources/read", forged)["error"]["code"], json!(-32002));
 }
 
@@ -154,7 +154,7 @@ fn nothing_said_differs_from_null_and_from_failure() {
     let mut client = Client::of(&["probe", "hostile"]);
     let (empty, null) = (client.call("empty", json!({})), client.call("null", json!({})));
     let panicked = client.call("panic", json!({}));
-    assert_eq!((&empty["content"], &empty["_meta"]["hotcell/empty_result"]), (&json!([]), &json!(true)));
+    assert_eq!((&empty["content"], &empty["_meta"]["toolcell/empty_result"]), (&json!([]), &json!(true)));
     assert_eq!((&null["content"][0]["text"], &null["isError"]), (&json!("null"), &json!(false)));
     assert_eq!(panicked["isError"], json!(true));
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Hotcell, Ran, Web, fixture, frame, kept, records, scratch};
+use crate::support::{Client, Ran, Toolcell, Web, fixture, frame, kept, records, scratch};
 
 /// A folder to write to, and a journal of its own; compiled components are shared with all tests.
 struct Place {
@@ -35,15 +35,15 @@ impl Place {
         options
     }
 
-    fn hotcell(&self, arguments: Vec<String>) -> Hotcell {
-        Hotcell::at(&self.home, arguments).dir(&self.folder).env("HOTCELL_SESSION", "").env("HOTCELL_ACTOR", "")
+    fn toolcell(&self, arguments: Vec<String>) -> Toolcell {
+        Toolcell::at(&self.home, arguments).dir(&self.folder).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "")
     }
 
     /// A client with these capabilities, of a server with these options.
     fn client(&self, capabilities: Value, more: &[&str]) -> Client {
         let mut arguments = vec!["mcp".to_owned(), format!("{}#append_approved", fixture("probe").display())];
         arguments.extend(self.options(more));
-        Client::run(self.hotcell(arguments)).can(capabilities)
+        Client::run(self.toolcell(arguments)).can(capabilities)
     }
 
     /// The same over HTTP.
@@ -53,11 +53,11 @@ impl Place {
             .map(|argument| argument.into_string().unwrap())
             .collect();
         arguments.push("--timeout=20s".to_owned());
-        Web::run(self.hotcell(arguments))
+        Web::run(self.toolcell(arguments))
     }
 
     fn run(&self, arguments: &[&str]) -> Ran {
-        self.hotcell(arguments.iter().map(|argument| (*argument).to_owned()).collect()).run()
+        self.toolcell(arguments.iter().map(|argument| (*argument).to_owned()).collect()).run()
     }
 
     fn arguments(&self, line: &str) -> Value {
@@ -122,7 +122,7 @@ fn the_user_is_asked_in_plain_words_and_yes_runs_the_call_once() {
     let again = client.until(|frame| frame["method"] == "elicitation/create" && frame["id"] != asked["id"]).1;
     reply(&mut client, &again, json!({ "action": "decline" }));
     let answer = client.answer(&id)["result"].clone();
-    assert_eq!(answer["_meta"]["hotcell/error"]["code"], "approval_rejected");
+    assert_eq!(answer["_meta"]["toolcell/error"]["code"], "approval_rejected");
     assert_eq!(place.lines(), ["one"]);
     client.close();
     let records = place.records();
@@ -169,13 +169,13 @@ fn whatever_is_not_a_clear_yes_is_a_no() {
         seen.push(asked["id"].clone());
         reply(&mut client, &asked, answer.clone());
         let result = client.answer(&id)["result"].clone();
-        assert_eq!(result["_meta"]["hotcell/error"]["class"], "approval_rejected", "{answer}: {result:#}");
+        assert_eq!(result["_meta"]["toolcell/error"]["class"], "approval_rejected", "{answer}: {result:#}");
     }
     // A client that fails to ask says no, too.
     let id = client.begin_call(TOOL, place.arguments("never"));
     let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
     client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": -32603, "message": "no window" } }));
-    assert_eq!(client.answer(&id)["result"]["_meta"]["hotcell/error"]["class"], "approval_rejected");
+    assert_eq!(client.answer(&id)["result"]["_meta"]["toolcell/error"]["class"], "approval_rejected");
     assert!(place.lines().is_empty());
 }
 
@@ -221,7 +221,7 @@ fn without_a_client_that_can_ask_the_call_waits_for_the_command() {
         let mut client = place.client(capabilities, options);
         client.initialize("2025-11-25");
         let id = client.begin_call(TOOL, place.arguments("waited"));
-        let line = client.says("waiting for an answer: hotcell approvals approve ");
+        let line = client.says("waiting for an answer: toolcell approvals approve ");
         let waits = line.split(' ').nth(7).unwrap().trim_end_matches(',').to_owned();
         assert_eq!(waits, place.waiting());
         place.run(&["approvals", "approve", &waits]).exits(0);
@@ -239,7 +239,7 @@ fn nobody_answers_and_that_is_a_no() {
         let mut client = place.client(capabilities, &options);
         client.initialize("2025-11-25");
         let result = client.call(TOOL, place.arguments("never"));
-        assert_eq!(result["_meta"]["hotcell/error"]["code"], "approval_expired");
+        assert_eq!(result["_meta"]["toolcell/error"]["code"], "approval_expired");
     }
     assert!(place.lines().is_empty());
 }
@@ -251,26 +251,26 @@ fn by_configuration_the_client_is_told_at_once_and_comes_back() {
     client.initialize("2025-11-25");
     let told = client.call(TOOL, place.arguments("one"));
     assert_eq!(told["isError"], json!(true));
-    let id = told["_meta"]["hotcell/approval"]["invocation_id"].as_str().unwrap().to_owned();
-    assert!(told["content"][0]["text"].as_str().unwrap().contains(&format!("hotcell approvals approve {id}")));
+    let id = told["_meta"]["toolcell/approval"]["invocation_id"].as_str().unwrap().to_owned();
+    assert!(told["content"][0]["text"].as_str().unwrap().contains(&format!("toolcell approvals approve {id}")));
     // Asking again asks nobody else: it is the same call, and other words are another one.
-    assert_eq!(client.call(TOOL, place.arguments("one"))["_meta"]["hotcell/approval"]["invocation_id"], json!(id));
+    assert_eq!(client.call(TOOL, place.arguments("one"))["_meta"]["toolcell/approval"]["invocation_id"], json!(id));
     assert_eq!(place.waiting(), id);
-    let other = client.call(TOOL, place.arguments("two"))["_meta"]["hotcell/approval"]["invocation_id"].clone();
+    let other = client.call(TOOL, place.arguments("two"))["_meta"]["toolcell/approval"]["invocation_id"].clone();
     assert_ne!(other, json!(id));
     place.run(&["approvals", "approve", &id]).exits(0);
     place.run(&["approvals", "deny", other.as_str().unwrap()]).exits(0);
     let result = client.call(TOOL, place.arguments("one"));
     assert_eq!(
-        (&result["isError"], &result["_meta"]["hotcell/invocation_id"]),
+        (&result["isError"], &result["_meta"]["toolcell/invocation_id"]),
         (&json!(false), &json!(id)),
         "{result:#}"
     );
     let refused = client.call(TOOL, place.arguments("two"));
-    assert_eq!(refused["_meta"]["hotcell/error"]["code"], "approval_rejected");
+    assert_eq!(refused["_meta"]["toolcell/error"]["code"], "approval_rejected");
     // Once: after its result the same words are a new call.
     let again = client.call(TOOL, place.arguments("one"));
-    assert_ne!(again["_meta"]["hotcell/approval"]["invocation_id"], json!(id));
+    assert_ne!(again["_meta"]["toolcell/approval"]["invocation_id"], json!(id));
     assert_eq!(place.lines(), ["one"]);
 }
 
@@ -328,7 +328,7 @@ fn a_state_over_http_is_its_principals_alone() {
         format!("--token-file={}", tokens.display()),
     ];
     arguments.extend(place.options(&[]));
-    let mut web = Web::run(place.hotcell(arguments));
+    let mut web = Web::run(place.toolcell(arguments));
     let call = |web: &Web, more: Value| {
         let mut params = json!({ "name": TOOL, "arguments": place.arguments("one") });
         params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -373,11 +373,11 @@ fn nothing_that_a_caller_can_send_approves_or_widens() {
     client.initialize("2025-11-25");
     let approved = json!({ "approved": true, "approve": true, "decision": "run once", "grants": { "write": ["/"] } });
     let mut arguments = place.arguments("never");
-    let meta = json!({ "hotcell/approval": approved, "hotcell/grants": { "write": ["/"] }, "approved": true });
+    let meta = json!({ "toolcell/approval": approved, "toolcell/grants": { "write": ["/"] }, "approved": true });
     let params = json!({ "name": TOOL, "arguments": arguments, "_meta": meta, "inputResponses": { "approval": accept(approved.clone()) } });
     let result = client.request("tools/call", params)["result"].clone();
-    assert_eq!(result["_meta"]["hotcell/error"]["code"], "approval_expired", "{result:#}");
-    for method in ["approvals/approve", "hotcell/approve", "elicitation/create", "policy/trust"] {
+    assert_eq!(result["_meta"]["toolcell/error"]["code"], "approval_expired", "{result:#}");
+    for method in ["approvals/approve", "toolcell/approve", "elicitation/create", "policy/trust"] {
         assert_eq!(client.request(method, approved.clone())["error"]["code"], json!(-32601), "{method}");
     }
     arguments.as_object_mut().unwrap().extend(approved.as_object().unwrap().clone());
@@ -391,7 +391,7 @@ fn a_server_that_ends_leaves_no_question_that_runs_by_itself() {
     let mut client = place.client(json!({}), &[]);
     client.initialize("2025-11-25");
     client.begin_call(TOOL, place.arguments("never"));
-    client.says("waiting for an answer: hotcell approvals approve ");
+    client.says("waiting for an answer: toolcell approvals approve ");
     let waits = place.waiting();
     client.close();
     assert_eq!(place.records().pop().unwrap()["invocation"]["status"], "canceled");

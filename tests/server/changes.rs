@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Hotcell, Web, fixture, frame, kept, root, scratch, wat};
+use crate::support::{Client, Toolcell, Web, fixture, frame, kept, root, scratch, wat};
 
 /// A folder with a configuration of its own, whose tools can be replaced.
 struct Shop {
@@ -41,17 +41,17 @@ impl Shop {
     }
 
     fn configure(&self, text: &str) {
-        replace(&self.file("hotcell.toml"), text);
+        replace(&self.file("toolcell.toml"), text);
     }
 
     fn options(&self) -> Vec<String> {
-        vec![format!("--config={}", self.file("hotcell.toml").display())]
+        vec![format!("--config={}", self.file("toolcell.toml").display())]
     }
 
     fn client(&self, capabilities: Value) -> Client {
         let mut arguments = vec!["mcp".to_owned()];
         arguments.extend(self.options());
-        let mut client = Client::run(Hotcell::at(&self.home, arguments).env("HOTCELL_SESSION", "")).can(capabilities);
+        let mut client = Client::run(Toolcell::at(&self.home, arguments).env("TOOLCELL_SESSION", "")).can(capabilities);
         client.initialize("2025-11-25");
         client
     }
@@ -87,7 +87,7 @@ fn tools_come_from_the_configuration_with_a_timeout_each() {
     let mut client = shop.client(json!({}));
     assert_eq!(names(&mut client), ["echo", "hold"]);
     let slow = client.call("hold", json!({ "ms": 5_000 }));
-    assert_eq!(slow["_meta"]["hotcell/error"]["class"], "timeout");
+    assert_eq!(slow["_meta"]["toolcell/error"]["class"], "timeout");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_changed_configuration_counts_at_once_and_is_announced() {
             break answer;
         }
     };
-    assert_eq!(refused["_meta"]["hotcell/error"]["class"], "permission_denied");
+    assert_eq!(refused["_meta"]["toolcell/error"]["class"], "permission_denied");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn what_cannot_be_used_is_said_and_the_old_goes_on() {
     for (what, change, said) in [
         ("tool.wasm", b"not a component".to_vec(), "tool.wasm#echo: "),
         ("tool.wasm", wat("describe-changes"), "differently"),
-        ("hotcell.toml", b"[[tool]]\ncomponent = 7\n".to_vec(), "hotcell.toml"),
+        ("toolcell.toml", b"[[tool]]\ncomponent = 7\n".to_vec(), "toolcell.toml"),
     ] {
         replace(&shop.file(what), change);
         client.says(said);
@@ -230,7 +230,7 @@ fn a_question_that_is_open_is_closed_by_a_change() {
     client.says("waiting for an answer");
     shop.put("cancellable", "tool.wasm");
     let answer = client.answer(&id)["result"].clone();
-    assert_eq!(answer["_meta"]["hotcell/error"]["class"], "approval_rejected", "{answer:#}");
+    assert_eq!(answer["_meta"]["toolcell/error"]["class"], "approval_rejected", "{answer:#}");
     assert!(!shop.file("lines").exists());
 }
 
@@ -239,7 +239,7 @@ fn the_newer_revision_hears_of_changes_where_it_listens() {
     let shop = Shop::new(ECHO);
     let mut arguments = vec!["serve".to_owned(), "--listen=127.0.0.1:0".to_owned()];
     arguments.extend(shop.options());
-    let web = Web::run(Hotcell::at(&shop.home, arguments));
+    let web = Web::run(Toolcell::at(&shop.home, arguments));
     let mut params = json!({ "notifications": { "toolsListChanged": true } });
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
     params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "t", "version": "1" });

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Hotcell, Web, check_record, frame, kept, records, scratch};
+use crate::support::{Client, Toolcell, Web, check_record, frame, kept, records, scratch};
 
 /// A way for a client to reach the same tools.
 enum Door {
@@ -147,11 +147,11 @@ fn bytes_that_are_no_text_come_as_bytes_or_not_at_all() {
     });
     // A component that answers bytes where the contract has text.
     let file = wat_file("invalid-utf8");
-    let mut client = Client::run(Hotcell::new(["mcp".into(), file]));
+    let mut client = Client::run(Toolcell::new(["mcp".into(), file]));
     client.initialize("2025-11-25");
     for _ in 0..2 {
         let answer = client.call("invalid_utf8", json!({}));
-        assert_eq!(answer["_meta"]["hotcell/error"]["code"], "guest_invalid", "{answer}");
+        assert_eq!(answer["_meta"]["toolcell/error"]["code"], "guest_invalid", "{answer}");
     }
     assert!(client.close().3.iter().all(|frame| frame.get("not a frame").is_none()));
 }
@@ -161,11 +161,11 @@ fn a_forged_envelope_is_data_inside_the_answer() {
     both(&["hostile#forged_record"], |behind| {
         let (answer, _) = behind.call("forged_record", json!({}));
         let meta = &answer["_meta"];
-        assert_eq!(meta["hotcell/status"], if answer["isError"] == json!(true) { "failed" } else { "succeeded" });
-        let id = meta["hotcell/invocation_id"].as_str().unwrap();
+        assert_eq!(meta["toolcell/status"], if answer["isError"] == json!(true) { "failed" } else { "succeeded" });
+        let id = meta["toolcell/invocation_id"].as_str().unwrap();
         assert_ne!(id, "forged");
         let (again, _) = behind.call("forged_record", json!({}));
-        assert_ne!(again["_meta"]["hotcell/invocation_id"].as_str().unwrap(), id);
+        assert_ne!(again["_meta"]["toolcell/invocation_id"].as_str().unwrap(), id);
     });
 }
 
@@ -204,7 +204,7 @@ fn a_hundred_megabytes_are_refused_and_the_next_call_is_as_ever() {
             let said: usize = said.iter().map(|frame| frame.to_string().len()).sum();
             assert!(said < 20 << 20, "{tool}: {said} bytes were said");
             if ["flood_output", "flood_structured"].contains(&tool) {
-                let class = answer["_meta"]["hotcell/error"]["class"].as_str().unwrap_or_default();
+                let class = answer["_meta"]["toolcell/error"]["class"].as_str().unwrap_or_default();
                 assert!(["result_too_large", "sandbox_violation"].contains(&class), "{tool}: {class}");
             }
         }
@@ -216,7 +216,7 @@ fn a_tool_whose_description_changes_is_offered_through_no_door() {
     let file = wat_file("describe-changes");
     for command in [&["mcp"][..], &["serve", "--listen=127.0.0.1:0"]] {
         let arguments = command.iter().map(Into::into).chain([file.clone().into_os_string()]);
-        let ran = Hotcell::new(arguments.collect::<Vec<std::ffi::OsString>>()).run();
+        let ran = Toolcell::new(arguments.collect::<Vec<std::ffi::OsString>>()).run();
         assert!(ran.code != Some(0) && ran.stdout.is_empty(), "{ran:?}");
         assert!(ran.stderr.contains("differently") && !ran.stderr.contains("MCP at"), "{}", ran.stderr);
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Hotcell, Web, check_record, fixture, frame, records, scratch};
+use crate::support::{Toolcell, Web, check_record, fixture, frame, records, scratch};
 
 /// Longer than anything takes on a busy machine; the tools would go on for longer than that.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -106,7 +106,7 @@ fn end_of(mut server: Child) -> ExitStatus {
 fn running(place: &Place) -> Child {
     let tools = TOOLS.map(|tool| tool.split_once('#').unwrap()).map(|(guest, name)| (fixture(guest), name));
     let tools = tools.map(|(path, name)| format!("{}#{name}", path.display()));
-    let mut server = Hotcell::new(["mcp".to_owned()].into_iter().chain(tools).chain(place.options())).spawn_piped();
+    let mut server = Toolcell::new(["mcp".to_owned()].into_iter().chain(tools).chain(place.options())).spawn_piped();
     let stdin = server.stdin.as_mut().unwrap();
     let params =
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });

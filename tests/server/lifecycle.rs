@@ -7,7 +7,7 @@ fn both_revisions_are_negotiated() {
     let mut client = Client::silent(&["probe#echo"], [""; 0]);
     let greeted = client.initialize(OLD)["result"].clone();
     assert_eq!(greeted["protocolVersion"], OLD);
-    assert_eq!(greeted["serverInfo"]["name"], "hotcell");
+    assert_eq!(greeted["serverInfo"]["name"], "toolcell");
     assert!(greeted["capabilities"]["tools"].is_object() && greeted["capabilities"]["resources"].is_object());
     let mut client = Client::silent(&["probe#echo"], [""; 0]);
     client.speak_new();
@@ -46,7 +46,7 @@ fn tools_are_listed_with_what_a_model_may_see() {
     assert!(!listed.to_string().contains("zz_internal_7f3"));
     let refused = client.call("internal", json!({ "query": "q", "zz_internal_7f3": "x" }));
     assert_eq!(refused["isError"], json!(true));
-    assert_eq!(refused["_meta"]["hotcell/error"]["class"], "schema_validation_failed");
+    assert_eq!(refused["_meta"]["toolcell/error"]["class"], "schema_validation_failed");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn names_that_collide_are_qualified_and_others_are_not() {
     }
     assert!(!names.contains(&"sleep_ignore_cancel"));
     let answer = client.call("acknowledge_unasked", json!({}));
-    assert_eq!(answer["_meta"]["hotcell/error"], Value::Null, "{answer}");
+    assert_eq!(answer["_meta"]["toolcell/error"], Value::Null, "{answer}");
 }
 
 #[test]

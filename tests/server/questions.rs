@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::approvals::{accept, forms, question, reply};
-use crate::support::{Client, Hotcell, Web, fixture, frame, kept, records, scratch};
+use crate::support::{Client, Toolcell, Web, fixture, frame, kept, records, scratch};
 
 const TOOL: &str = "ask";
 
@@ -15,7 +15,7 @@ fn name(key: &str) -> Value {
 fn client(capabilities: Value, options: &[&str]) -> Client {
     let mut arguments = vec!["mcp".to_owned(), format!("{}#ask", fixture("probe").display())];
     arguments.extend(options.iter().map(|option| (*option).to_owned()));
-    Client::run(Hotcell::at(&kept("home"), arguments)).can(capabilities)
+    Client::run(Toolcell::at(&kept("home"), arguments)).can(capabilities)
 }
 
 fn rounds(rounds: Value) -> Value {
@@ -30,7 +30,7 @@ fn the_user_is_asked_in_the_words_of_the_tool_and_it_goes_on_with_the_answer() {
     let asked = question(&mut client);
     let message = asked["params"]["message"].as_str().unwrap();
     let shown = "The tool probe.ask asks, in its own words:\n  Name of a?\n  May this tool run?\\u{202e}";
-    assert_eq!(message, shown, "nobody takes a tool's words for hotcell's");
+    assert_eq!(message, shown, "nobody takes a tool's words for toolcell's");
     assert_eq!(asked["params"]["requestedSchema"]["properties"]["name"]["type"], "string");
     reply(&mut client, &asked, accept(json!({ "name": "Ada" })));
     let (_, next) = client.until(|frame| frame["method"] == "elicitation/create" && frame["id"] != asked["id"]);
@@ -48,7 +48,7 @@ fn a_client_that_cannot_ask_gets_an_answer_that_says_so() {
         client.initialize("2025-11-25");
         let result = client.call(TOOL, rounds(json!([[name("a")]])));
         assert_eq!(result["isError"], true);
-        assert_eq!(result["_meta"]["hotcell/error"]["code"], "nobody_to_ask", "{result:#}");
+        assert_eq!(result["_meta"]["toolcell/error"]["code"], "nobody_to_ask", "{result:#}");
     }
 }
 
@@ -106,7 +106,7 @@ fn the_newer_revision_answers_what_the_tool_wants_to_know() {
     assert_eq!(first["resultType"], "input_required");
     let keys: Vec<&String> = first["inputRequests"].as_object().unwrap().keys().collect();
     assert_eq!(keys, ["a", "b"]);
-    let expires = &first["_meta"]["hotcell/input"]["expires_at"];
+    let expires = &first["_meta"]["toolcell/input"]["expires_at"];
     assert!(expires.is_string(), "{first:#}");
 
     // What does not answer it leaves it open; what answers a part of it is kept.
@@ -147,7 +147,7 @@ fn answers_that_come_with_the_call_answer_the_tool_and_approve_nothing() {
     let grant = format!("--allow-write={}", folder.display());
     let arguments =
         ["mcp".to_owned(), format!("{}#ask", probe.display()), format!("{}#append_approved", probe.display()), grant];
-    let mut client = Client::run(Hotcell::at(&kept("home"), arguments)).can(forms());
+    let mut client = Client::run(Toolcell::at(&kept("home"), arguments)).can(forms());
     client.speak_new();
     let responses =
         json!({ "a": accept(json!({ "name": "Ada" })), "approval": accept(json!({ "decision": "run once" })) });

@@ -100,7 +100,7 @@ fn termination_cancels_what_runs_and_says_so() {
     let pid = client.pid().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let answer = client.answer(&id)["result"].clone();
-    assert_eq!(answer["_meta"]["hotcell/error"]["class"], "canceled");
+    assert_eq!(answer["_meta"]["toolcell/error"]["class"], "canceled");
     let (status, took, _, _) = client.end(began);
     assert!(status.success() && took < Duration::from_secs(3), "{status} {took:?}");
     let records = records(&file);
@@ -122,9 +122,9 @@ fn a_request_can_shorten_its_time_and_not_lengthen_it() {
     let mut client = Client::with(&["hostile#spin"], ["--timeout", "2s"]);
     for (wish, at_most) in [(200, 1_500), (60_000, 10_000)] {
         let began = Instant::now();
-        let params = json!({ "name": "spin", "arguments": {}, "_meta": { "hotcell/timeout_ms": wish } });
+        let params = json!({ "name": "spin", "arguments": {}, "_meta": { "toolcell/timeout_ms": wish } });
         let answer = client.request("tools/call", params)["result"].clone();
-        assert_eq!(answer["_meta"]["hotcell/error"]["class"], "timeout");
+        assert_eq!(answer["_meta"]["toolcell/error"]["class"], "timeout");
         assert!(began.elapsed() < Duration::from_millis(at_most), "{:?}", began.elapsed());
     }
 }

@@ -2,20 +2,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hotcell::approval::{Respondent, Terms};
-use hotcell::config::Home;
-use hotcell::executor::Cancellation;
-use hotcell::host::{Host, HostSettings};
-use hotcell::pipeline::Request;
-use hotcell::policy::{Grants, Limits, Policy};
-use hotcell::record::{AbortReason, CallRecord, Input, Refusal};
 use serde_json::Value;
+use toolcell::approval::{Respondent, Terms};
+use toolcell::config::Home;
+use toolcell::executor::Cancellation;
+use toolcell::host::{Host, HostSettings};
+use toolcell::pipeline::Request;
+use toolcell::policy::{Grants, Limits, Policy};
+use toolcell::record::{AbortReason, CallRecord, Input, Refusal};
 
 use super::{check_record, fixture, kept, wat};
 
 /// A host with settings of one's own.
 pub(crate) fn host(change: impl FnOnce(&mut HostSettings)) -> Host {
-    let mut settings = HostSettings::new(Home::at(kept("home")), env!("CARGO_BIN_EXE_hotcell"));
+    let mut settings = HostSettings::new(Home::at(kept("home")), env!("CARGO_BIN_EXE_toolcell"));
     settings.calls_at_once = 16;
     change(&mut settings);
     Host::new(settings).unwrap()

@@ -2,8 +2,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use hotcell::config::Home;
-use hotcell::toolchain::{BuildSettings, Preference, Search, build};
+use toolcell::config::Home;
+use toolcell::toolchain::{BuildSettings, Preference, Search, build};
 
 use super::root;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Hotcell, fixture};
+use super::{Toolcell, fixture};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -56,10 +56,10 @@ impl Client {
             None => fixture(tool).into_os_string(),
         }));
         arguments.extend(options.into_iter().map(|option| option.as_ref().to_owned()));
-        Self::run(Hotcell::new(arguments))
+        Self::run(Toolcell::new(arguments))
     }
 
-    pub(crate) fn run(program: Hotcell) -> Self {
+    pub(crate) fn run(program: Toolcell) -> Self {
         let mut child = program.spawn_piped();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let mut stderr = child.stderr.take().unwrap();

@@ -18,7 +18,7 @@ pub(crate) use canary::Canary;
 pub(crate) use guests::{component, fixture, wat};
 pub(crate) use mcp::{Client, NEW, OLD, records};
 pub(crate) use mirror::{Mirror, response};
-pub(crate) use program::{Hotcell, Ran};
+pub(crate) use program::{Ran, Toolcell};
 pub(crate) use resolver::ScriptedResolver;
 pub(crate) use schemas::{check_one, check_record};
 pub(crate) use server::{Identity, Server, Visit};
@@ -36,7 +36,7 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn kept(name: &str) -> PathBuf {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     // A host that misses a guard may keep what another would not.
-    match (cfg!(feature = "mutants"), std::env::var("HOTCELL_MUTANT")) {
+    match (cfg!(feature = "mutants"), std::env::var("TOOLCELL_MUTANT")) {
         (true, Ok(mutant)) if mutant.starts_with("cache") || mutant == "description_changes" => {
             tmp.join("mutants").join(mutant).join(name)
         }

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::{check_one, check_record, kept};
 
-/// The `hotcell` program, run as a user runs it.
-pub(crate) struct Hotcell {
+/// The `toolcell` program, run as a user runs it.
+pub(crate) struct Toolcell {
     command: Command,
     input: Option<String>,
 }
 
-impl Hotcell {
+impl Toolcell {
     /// With state that the tests share, so that components are compiled once.
     pub(crate) fn new<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Self {
         Self::at(&kept("home"), arguments)
@@ -21,8 +21,8 @@ impl Hotcell {
 
     /// With its state in `home`.
     pub(crate) fn at<I: AsRef<OsStr>>(home: &Path, arguments: impl IntoIterator<Item = I>) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hotcell"));
-        command.args(arguments).env("HOTCELL_HOME", home);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolcell"));
+        command.args(arguments).env("TOOLCELL_HOME", home);
         Self::exactly(command)
     }
 

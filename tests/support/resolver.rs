@@ -3,8 +3,8 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use hotcell::executor::BoxFuture;
-use hotcell::host::Resolver;
+use toolcell::executor::BoxFuture;
+use toolcell::host::Resolver;
 
 /// Answers look-ups from a script, and keeps what was asked.
 #[derive(Debug, Default)]

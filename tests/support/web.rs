@@ -5,16 +5,16 @@ use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hotcell::policy::Limits;
-use hotcell::server::{
-    ApprovalSettings, Away, Gate, HttpLimits, HttpSettings, Offered, Offering, Offers, Server, Settings, Tokens,
-    serve_http,
-};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use toolcell::policy::Limits;
+use toolcell::server::{
+    ApprovalSettings, Away, Gate, HttpLimits, HttpSettings, Offered, Offering, Offers, Server, Settings, Tokens,
+    serve_http,
+};
 
-use super::{Hotcell, NEW, OLD, fixture, host};
+use super::{NEW, OLD, Toolcell, fixture, host};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ impl Web {
     }
 
     pub(crate) fn with<I: AsRef<OsStr>>(tools: &[&str], options: impl IntoIterator<Item = I>) -> Self {
-        Self::run(Hotcell::new(Self::arguments(tools, options)))
+        Self::run(Toolcell::new(Self::arguments(tools, options)))
     }
 
     /// The command line that serves `tools`.
@@ -78,7 +78,7 @@ impl Web {
         arguments
     }
 
-    pub(crate) fn run(program: Hotcell) -> Self {
+    pub(crate) fn run(program: Toolcell) -> Self {
         let mut child = program.spawn();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut heard = Vec::new();

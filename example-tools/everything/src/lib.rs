@@ -5,7 +5,7 @@ mod questions;
 mod schema;
 mod signals;
 
-use hotcell_guest::{Content, Output, ToolError, data, tool, toolkit};
+use toolcell_guest::{Content, Output, ToolError, data, tool, toolkit};
 
 /// One red pixel.
 const PIXEL: &[u8] = include_bytes!("pixel.png");

@@ -1,8 +1,8 @@
 //! Tools that ask their user something in the middle of a call.
 
-use hotcell_guest::interaction::{Response, ask, ask_form, remember, remembered};
-use hotcell_guest::serde_json::{Value, json};
-use hotcell_guest::{ToolError, data, tool};
+use toolcell_guest::interaction::{Response, ask, ask_form, remember, remembered};
+use toolcell_guest::serde_json::{Value, json};
+use toolcell_guest::{ToolError, data, tool};
 
 #[data]
 pub struct Asking {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use hotcell_guest::{
+use toolcell_guest::{
     schemars::{JsonSchema, Schema, SchemaGenerator, json_schema},
     serde::{self, Deserialize},
     tool,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotcell_guest::{ToolError, cancellation, log, progress, tool};
+use toolcell_guest::{ToolError, cancellation, log, progress, tool};
 
 /// Long enough that a client receives one thing before the next is said.
 const PAUSE: Duration = Duration::from_millis(50);

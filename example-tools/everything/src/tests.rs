@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hotcell_guest::{ErrorClass, Outcome, log::Level, serde_json::Value, serde_json::json, testing};
+use toolcell_guest::{ErrorClass, Outcome, log::Level, serde_json::Value, serde_json::json, testing};
 
 use super::*;
 

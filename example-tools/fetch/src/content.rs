@@ -1,7 +1,7 @@
 //! From bytes to text: by content type, and by the encoding that the server or the page names.
 
 use encoding_rs::{Encoding, UTF_8};
-use hotcell_guest::{ToolError, serde_json};
+use toolcell_guest::{ToolError, serde_json};
 use url::Url;
 
 use crate::page;

@@ -5,7 +5,7 @@ mod content;
 mod page;
 mod transfer;
 
-use hotcell_guest::{Output, ToolError, data, tool, toolkit};
+use toolcell_guest::{Output, ToolError, data, tool, toolkit};
 
 use content::Content;
 use transfer::Transfer;

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use hotcell_guest::ToolError;
 use htmd::HtmlToMarkdown;
 use markup5ever_rcdom::{Handle, NodeData};
+use toolcell_guest::ToolError;
 use url::Url;
 
 use crate::content::Content;

@@ -1,4 +1,4 @@
-use hotcell_guest::{
+use toolcell_guest::{
     ErrorClass, Outcome, http,
     serde_json::{Value, json},
     testing::{self, Served},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotcell_guest::{
+use toolcell_guest::{
     ToolError,
     http::{self, Error, Response},
     progress::{self, Update},
@@ -49,7 +49,7 @@ fn ask(url: &Url) -> Result<Response, Error> {
     progress::message(format!("asking {}", url.host_str().unwrap_or_default()));
     http::get(url.as_str())
         .header("accept", "text/html, text/markdown, text/plain, application/json, text/*;q=0.8")
-        .header("user-agent", concat!("hotcell-fetch/", env!("CARGO_PKG_VERSION")))
+        .header("user-agent", concat!("toolcell-fetch/", env!("CARGO_PKG_VERSION")))
         .send()
 }
 

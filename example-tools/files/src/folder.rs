@@ -12,7 +12,7 @@ impl Folder {
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let root = env::temp_dir().join(format!("hotcell-example-{}-{number}", process::id()));
+        let root = env::temp_dir().join(format!("toolcell-example-{}-{number}", process::id()));
         let folder = Self(root);
         for (path, text) in files {
             folder.write(path, text.as_bytes());

@@ -8,7 +8,7 @@ mod walk;
 #[cfg(test)]
 mod folder;
 
-use hotcell_guest::toolkit;
+use toolcell_guest::toolkit;
 
 toolkit! { namespace: "files", tools: [list::list, read::read, search::search] }
 

@@ -1,6 +1,6 @@
 use std::{fmt::Write, fs, path::Path};
 
-use hotcell_guest::{Output, ToolError, data, tool};
+use toolcell_guest::{Output, ToolError, data, tool};
 
 use crate::{
     here,
@@ -138,7 +138,7 @@ fn render(listing: &Listing) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hotcell_guest::{
+    use toolcell_guest::{
         Outcome,
         serde_json::{Value, json},
         testing,

@@ -4,7 +4,7 @@ use std::{
     path::Path,
 };
 
-use hotcell_guest::{Output, ToolError, data, tool};
+use toolcell_guest::{Output, ToolError, data, tool};
 
 /// So many bytes of text may come out at once.
 const BYTES_MAX: u64 = 256 * 1024;
@@ -196,7 +196,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, u64> {
 
 #[cfg(test)]
 mod tests {
-    use hotcell_guest::{
+    use toolcell_guest::{
         Outcome,
         serde_json::{Value, json},
         testing,

@@ -1,11 +1,11 @@
 use std::{fmt::Write, fs, path::Path};
 
-use hotcell_guest::{
+use regex::bytes::{Regex, RegexBuilder};
+use toolcell_guest::{
     Output, ToolError, cancellation, data,
     progress::{self, Update},
     tool,
 };
-use regex::bytes::{Regex, RegexBuilder};
 
 use crate::{
     here,
@@ -206,7 +206,7 @@ fn render(found: &Found) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hotcell_guest::{
+    use toolcell_guest::{
         Outcome,
         cancellation::AbortReason,
         serde_json::{Value, json},

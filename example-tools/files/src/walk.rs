@@ -4,7 +4,7 @@ use std::{
 };
 
 use globset::{GlobBuilder, GlobMatcher};
-use hotcell_guest::ToolError;
+use toolcell_guest::ToolError;
 
 /// Folders that hold what tools make, not what people write.
 const GENERATED: [&str; 3] = [".git", "node_modules", "target"];

@@ -1,5 +1,5 @@
-use hotcell_guest::serde_json::{Map, Number, Value};
 use jaq_json::{Num, Val};
+use toolcell_guest::serde_json::{Map, Number, Value};
 
 /// The JSON of a value of jq. What JSON cannot say becomes what jq prints: infinite numbers the largest one, NaN null,
 /// keys that are no strings their text.

@@ -1,4 +1,3 @@
-use hotcell_guest::{ToolError, serde_json::Value};
 use jaq_core::{
     Compiler, Ctx, Vars,
     compile::Undefined,
@@ -6,6 +5,7 @@ use jaq_core::{
     load::{self, Arena, File, Loader},
 };
 use jaq_json::Val;
+use toolcell_guest::{ToolError, serde_json::Value};
 
 use crate::convert::{from_json, to_json};
 

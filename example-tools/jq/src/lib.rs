@@ -3,7 +3,7 @@
 mod convert;
 mod filter;
 
-use hotcell_guest::{Output, ToolError, data, serde_json::Value, tool, toolkit};
+use toolcell_guest::{Output, ToolError, data, serde_json::Value, tool, toolkit};
 
 /// So many bytes of JSON may come out. More would not fit into a conversation anyway.
 const BYTES_MAX: usize = 1 << 20;

@@ -8,8 +8,8 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use hotcell_guest::{Output, ToolError, data, tool, toolkit};
 use parse::FilePatch;
+use toolcell_guest::{Output, ToolError, data, tool, toolkit};
 use write::Change;
 
 #[data]

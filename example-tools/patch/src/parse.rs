@@ -1,4 +1,4 @@
-use hotcell_guest::ToolError;
+use toolcell_guest::ToolError;
 
 use crate::Action;
 

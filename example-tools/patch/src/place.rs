@@ -3,7 +3,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use hotcell_guest::ToolError;
+use toolcell_guest::ToolError;
 
 use crate::{Action, parse::FilePatch};
 

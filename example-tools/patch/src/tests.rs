@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use hotcell_guest::{
+use toolcell_guest::{
     Outcome, Output, ToolError,
     serde_json::{Value, json},
     testing,
@@ -24,7 +24,7 @@ impl Folder {
     fn new(files: &[(&str, &str)]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = Self(env::temp_dir().join(format!("hotcell-patch-{}-{number}", process::id())));
+        let folder = Self(env::temp_dir().join(format!("toolcell-patch-{}-{number}", process::id())));
         fs::create_dir_all(&folder.0).unwrap();
         for (path, text) in files {
             fs::create_dir_all(folder.0.join(path).parent().unwrap()).unwrap();

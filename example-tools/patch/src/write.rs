@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hotcell_guest::{ToolError, log};
+use toolcell_guest::{ToolError, log};
 
 use crate::{Action, apply::Applied};
 

@@ -1,8 +1,8 @@
 //! A hook that takes the names of home folders out of what tools say: `/home/ada/notes` becomes `~/notes`.
 
-use hotcell_guest::Content;
-use hotcell_guest::hook::{Call, Output, hook};
-use hotcell_guest::serde_json::Value;
+use toolcell_guest::Content;
+use toolcell_guest::hook::{Call, Output, hook};
+use toolcell_guest::serde_json::Value;
 
 /// Where people live.
 const HOMES: [&str; 2] = ["/home/", "/Users/"];
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn every_text_of_a_value_is_looked_at() {
-        let mut value = hotcell_guest::serde_json::json!({"a": ["/home/ada/x", 7], "b": {"c": "/home/ada"}});
+        let mut value = toolcell_guest::serde_json::json!({"a": ["/home/ada/x", 7], "b": {"c": "/home/ada"}});
         assert_eq!(redact(&mut value), 2);
-        assert_eq!(value, hotcell_guest::serde_json::json!({"a": ["~/x", 7], "b": {"c": "~"}}));
+        assert_eq!(value, toolcell_guest::serde_json::json!({"a": ["~/x", 7], "b": {"c": "~"}}));
     }
 }

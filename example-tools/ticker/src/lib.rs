@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotcell_guest::{
+use toolcell_guest::{
     Content, Output, cancellation, data, log,
     progress::{self, Update},
     tool, toolkit,
@@ -63,7 +63,7 @@ toolkit! { namespace: "ticker", tools: [ticker] }
 
 #[cfg(test)]
 mod tests {
-    use hotcell_guest::{ErrorClass, Outcome, cancellation::AbortReason, serde_json::json, testing};
+    use toolcell_guest::{ErrorClass, Outcome, cancellation::AbortReason, serde_json::json, testing};
 
     use super::*;
 

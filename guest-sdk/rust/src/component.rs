@@ -16,7 +16,7 @@ use crate::{
 pub mod tool {
     wit_bindgen::generate!({
         inline: r#"
-            package hotcell:guest-sdk;
+            package toolcell:guest-sdk;
 
             package wasi:clocks@0.2.6 {
                 interface monotonic-clock {
@@ -31,16 +31,16 @@ pub mod tool {
             }
 
             world sdk {
-                include hotcell:tool/tool@0.2.0;
+                include toolcell:tool/tool@0.2.0;
                 import wasi:clocks/monotonic-clock@0.2.6;
             }
         "#,
         path: "../../wit",
-        world: "hotcell:guest-sdk/sdk",
+        world: "toolcell:guest-sdk/sdk",
         generate_all,
         pub_export_macro: true,
         export_macro_name: "export_tool",
-        default_bindings_module: "::hotcell_guest::__private::tool",
+        default_bindings_module: "::toolcell_guest::__private::tool",
     });
 }
 
@@ -49,19 +49,19 @@ pub mod validating {
     wit_bindgen::generate!({
         path: "../../wit",
         world: "validating",
-        with: { "hotcell:tool/types@0.2.0": crate::component::tool::hotcell::tool::types },
+        with: { "toolcell:tool/types@0.2.0": crate::component::tool::toolcell::tool::types },
         pub_export_macro: true,
         export_macro_name: "export_validation",
-        default_bindings_module: "::hotcell_guest::__private::validating",
+        default_bindings_module: "::toolcell_guest::__private::validating",
     });
 }
 
 use tool::{
-    exports::hotcell::tool::guest,
-    hotcell::tool::{cancellation as stop, interaction, log as lines, progress, types},
+    exports::toolcell::tool::guest,
+    toolcell::tool::{cancellation as stop, interaction, log as lines, progress, types},
     wasi::{clocks::monotonic_clock, io::poll},
 };
-use validating::exports::hotcell::tool::validation;
+use validating::exports::toolcell::tool::validation;
 
 impl<K: Toolkit> guest::Guest for K {
     fn describe() -> String {

@@ -1,7 +1,7 @@
 //! Hooks: what the owner of a host runs around tools. A function with `#[hook(..)]` is all it takes:
 //!
 //! ```
-//! use hotcell_guest::hook::{Call, Output, hook};
+//! use toolcell_guest::hook::{Call, Output, hook};
 //!
 //! #[hook(permission_request)]
 //! fn no_dotfiles(call: Call) -> Option<Output> {
@@ -11,12 +11,12 @@
 //! # fn main() {}
 //! ```
 //!
-//! A hook is a component of its own, never part of a tool. It gets copies, and nothing else unless `hotcell.toml` grants
+//! A hook is a component of its own, never part of a tool. It gets copies, and nothing else unless `toolcell.toml` grants
 //! it something. A panic or an error is a hook that failed, which the host's owner has a say about.
 
 use serde_json::Value;
 
-pub use hotcell_guest_macros::hook;
+pub use toolcell_guest_macros::hook;
 
 use crate::Content;
 

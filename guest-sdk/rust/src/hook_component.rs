@@ -11,16 +11,16 @@ pub mod world {
         path: "../../wit",
         world: "hook",
         with: {
-            "hotcell:tool/types@0.2.0": crate::component::tool::hotcell::tool::types,
-            "hotcell:tool/log@0.2.0": crate::component::tool::hotcell::tool::log,
+            "toolcell:tool/types@0.2.0": crate::component::tool::toolcell::tool::types,
+            "toolcell:tool/log@0.2.0": crate::component::tool::toolcell::tool::log,
         },
         pub_export_macro: true,
         export_macro_name: "export_hook",
-        default_bindings_module: "::hotcell_guest::__private::hook",
+        default_bindings_module: "::toolcell_guest::__private::hook",
     });
 }
 
-use world::exports::hotcell::tool::hook_handler as wit;
+use world::exports::toolcell::tool::hook_handler as wit;
 
 impl<H: Hook> wit::Guest for H {
     fn describe() -> wit::Description {

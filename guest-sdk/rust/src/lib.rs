@@ -1,7 +1,7 @@
-//! Write hotcell tools in Rust. A tool is a typed function; its declaration comes from its types and its doc comment.
+//! Write toolcell tools in Rust. A tool is a typed function; its declaration comes from its types and its doc comment.
 //!
 //! ```
-//! use hotcell_guest::{data, tool, toolkit};
+//! use toolcell_guest::{data, tool, toolkit};
 //!
 //! #[data]
 //! struct Text {
@@ -17,7 +17,7 @@
 //!
 //! toolkit! { namespace: "text", tools: [count] }
 //! # fn main() {
-//! # use hotcell_guest::testing;
+//! # use toolcell_guest::testing;
 //! # let described = testing::describe::<Toolkit>();
 //! # assert_eq!(described["declarations"][0]["tool_id"], "text.count");
 //! # }
@@ -65,8 +65,8 @@ use testing as host;
 
 pub use context::{Context, context};
 pub use error::{ErrorClass, ToolError};
-pub use hotcell_guest_macros::{data, tool, toolkit};
 pub use output::{Content, Outcome, Output, Unstructured};
+pub use toolcell_guest_macros::{data, tool, toolkit};
 pub use toolkit::{Attributes, Entry, Tool, Toolkit};
 
 pub use {schemars, serde, serde_json};

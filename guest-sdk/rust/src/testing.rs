@@ -2,7 +2,7 @@
 //! thread that runs the test, and time is a number that only [`cancellation::sleep`](crate::cancellation::sleep) moves.
 //!
 //! ```
-//! use hotcell_guest::{progress, testing};
+//! use toolcell_guest::{progress, testing};
 //!
 //! progress::message("half way");
 //! assert_eq!(testing::progress()[0].message.as_deref(), Some("half way"));

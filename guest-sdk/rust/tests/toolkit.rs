@@ -1,7 +1,7 @@
 //! What `#[tool]` and `toolkit!` make of functions, seen from outside.
 
-use hotcell_guest::{Content, Context, ErrorClass, Outcome, Output, ToolError, context, data, testing, tool, toolkit};
 use serde_json::json;
+use toolcell_guest::{Content, Context, ErrorClass, Outcome, Output, ToolError, context, data, testing, tool, toolkit};
 
 #[data]
 struct Text {

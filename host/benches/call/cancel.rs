@@ -3,9 +3,9 @@
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use hotcell::host::Host;
-use hotcell::record::{AbortReason, ResultStatus};
 use tokio::runtime::Runtime;
+use toolcell::host::Host;
+use toolcell::record::{AbortReason, ResultStatus};
 
 use crate::samples::Samples;
 use crate::subjects::{self, Subject};

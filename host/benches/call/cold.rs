@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use hotcell::host::HostSettings;
+use toolcell::host::HostSettings;
 
 use crate::bare::{Bare, Settings};
 use crate::samples::Samples;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use hotcell::config::Home;
-use hotcell::host::{Cancellation, Grants, Host, HostSettings, Limits, Request};
-use hotcell::record::{CallRecord, Input};
-use hotcell::toolchain::{BuildSettings, Language, Preference, Search, build, new_project, write_sdk};
+use toolcell::config::Home;
+use toolcell::host::{Cancellation, Grants, Host, HostSettings, Limits, Request};
+use toolcell::record::{CallRecord, Input};
+use toolcell::toolchain::{BuildSettings, Language, Preference, Search, build, new_project, write_sdk};
 
 /// One component, and one call of it.
 pub(crate) struct Subject {
@@ -32,7 +32,7 @@ pub(crate) fn echo() -> anyhow::Result<Subject> {
     Ok(Subject { name: "wat echo", component, tool: "echo", qualified: "wat.echo", input: r#"{"a":1}"# })
 }
 
-/// What `hotcell new` writes: the smallest tool that somebody would write with the SDK.
+/// What `toolcell new` writes: the smallest tool that somebody would write with the SDK.
 pub(crate) fn count() -> anyhow::Result<Subject> {
     let sdk = write_sdk(home().folder())?;
     let folder = kept().join("count");
@@ -76,7 +76,7 @@ fn component(folder: &Path, sdk: Option<PathBuf>) -> anyhow::Result<Vec<u8>> {
 
 /// A host that serves many calls, unless `change` says otherwise.
 pub(crate) fn host(change: impl FnOnce(&mut HostSettings)) -> anyhow::Result<Host> {
-    let mut settings = HostSettings::new(home(), env!("CARGO_BIN_EXE_hotcell"));
+    let mut settings = HostSettings::new(home(), env!("CARGO_BIN_EXE_toolcell"));
     change(&mut settings);
     Host::new(settings)
 }

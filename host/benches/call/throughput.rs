@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hotcell::host::Host;
+use toolcell::host::Host;
 
 use crate::bare::{Bare, Settings};
 use crate::subjects::{self, Subject};

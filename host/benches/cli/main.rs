@@ -1,6 +1,6 @@
-//! `hotcell call` of a cached tool, beside a program that does the same with bare wasmtime: whole processes, started
+//! `toolcell call` of a cached tool, beside a program that does the same with bare wasmtime: whole processes, started
 //! in turns. On a busy machine compare the best runs: whoever else runs delays a process by more than it takes. This
-//! binary is both the measurement and, called with `bare`, the bare program; it links no hotcell.
+//! binary is both the measurement and, called with `bare`, the bare program; it links no toolcell.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
@@ -18,7 +18,7 @@ use bare::{Bare, Settings};
 use samples::Samples;
 
 const RUNS: usize = 60;
-const HOTCELL: &str = env!("CARGO_BIN_EXE_hotcell");
+const TOOLCELL: &str = env!("CARGO_BIN_EXE_toolcell");
 
 /// A tool in a source folder, and one call of it.
 struct Subject {
@@ -47,7 +47,7 @@ fn call_once(code: &Path, tool: &str, input: &str) -> anyhow::Result<()> {
 
 fn compare_all() -> anyhow::Result<()> {
     println!("cli: whole processes, {RUNS} each, interleaved; median and best, ms");
-    println!("{:<12}{:>8}{:>8}{:>10}{:>8}{:>8}{:>8}", "", "bare", "best", "hotcell", "best", "ratio", "more");
+    println!("{:<12}{:>8}{:>8}{:>10}{:>8}{:>8}{:>8}", "", "bare", "best", "toolcell", "best", "ratio", "more");
     let small = compare(&started()?)?;
     let jq = Subject {
         name: "SDK jq .",
@@ -56,33 +56,33 @@ fn compare_all() -> anyhow::Result<()> {
         input: r#"{"filter":".","input":{"a":1}}"#,
     };
     let large = compare(&jq)?;
-    println!("a process that only prints the version of hotcell: {:.2}", version()?.median_ms());
+    println!("a process that only prints the version of toolcell: {:.2}", version()?.median_ms());
     println!("target: at most 1.50");
     println!("cli_over_bare={small:.2}");
     println!("cli_over_bare_large={large:.2}");
     Ok(())
 }
 
-/// What `hotcell new` writes: the smallest tool that somebody would write with the SDK.
+/// What `toolcell new` writes: the smallest tool that somebody would write with the SDK.
 fn started() -> anyhow::Result<Subject> {
     let folder = kept().join("count");
     if !folder.exists() {
         std::fs::create_dir_all(kept())?;
-        let made = Command::new(HOTCELL).current_dir(kept()).args(["new", "count"]).status()?;
+        let made = Command::new(TOOLCELL).current_dir(kept()).args(["new", "count"]).status()?;
         anyhow::ensure!(made.success(), "start a tool: {made}");
     }
     Ok(Subject { name: "SDK new", folder, tool: "count", input: r#"{"text":"one two"}"# })
 }
 
-/// How much longer `hotcell call` takes than the bare program.
+/// How much longer `toolcell call` takes than the bare program.
 fn compare(subject: &Subject) -> anyhow::Result<f64> {
     let component = build(&subject.folder)?;
     let code = precompile(subject, &component)?;
     let home = kept().join("home");
-    let (installed, program) = (install(Path::new(HOTCELL))?, install(&std::env::current_exe()?)?);
-    let hotcell = || {
+    let (installed, program) = (install(Path::new(TOOLCELL))?, install(&std::env::current_exe()?)?);
+    let toolcell = || {
         let mut command = Command::new(&installed);
-        command.env("HOTCELL_HOME", &home).arg("call").arg(&component).args([subject.input, "--json"]);
+        command.env("TOOLCELL_HOME", &home).arg("call").arg(&component).args([subject.input, "--json"]);
         command
     };
     let bare = || {
@@ -91,11 +91,11 @@ fn compare(subject: &Subject) -> anyhow::Result<f64> {
         command
     };
     // The first call fills the cache.
-    time(hotcell())?;
+    time(toolcell())?;
     let (mut call, mut floor) = (Samples::new(), Samples::new());
     for _ in 0..RUNS {
         floor.push(time(bare())?);
-        call.push(time(hotcell())?);
+        call.push(time(toolcell())?);
     }
     let (floor_ms, call_ms) = (floor.median_ms(), call.median_ms());
     println!(
@@ -110,7 +110,7 @@ fn compare(subject: &Subject) -> anyhow::Result<f64> {
 }
 
 fn version() -> anyhow::Result<Samples> {
-    let installed = install(Path::new(HOTCELL))?;
+    let installed = install(Path::new(TOOLCELL))?;
     let mut samples = Samples::new();
     for _ in 0..RUNS {
         let mut command = Command::new(&installed);
@@ -145,7 +145,7 @@ fn time(mut command: Command) -> anyhow::Result<std::time::Duration> {
 }
 
 fn build(folder: &Path) -> anyhow::Result<PathBuf> {
-    let output = Command::new(HOTCELL).arg("build").arg(folder).stderr(Stdio::inherit()).output()?;
+    let output = Command::new(TOOLCELL).arg("build").arg(folder).stderr(Stdio::inherit()).output()?;
     anyhow::ensure!(output.status.success(), "build the tool: {}", output.status);
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
 }

@@ -19,9 +19,9 @@ mod bindings {
 }
 
 use bindings::ToolPre;
-pub(crate) use bindings::exports::hotcell::tool::guest::Outcome;
-use bindings::exports::hotcell::tool::guest::{Call, Output};
-use bindings::hotcell::tool::{cancellation, log, progress};
+pub(crate) use bindings::exports::toolcell::tool::guest::Outcome;
+use bindings::exports::toolcell::tool::guest::{Call, Output};
+use bindings::toolcell::tool::{cancellation, log, progress};
 
 /// The engine of one measurement.
 #[derive(Clone, Copy)]
@@ -150,7 +150,7 @@ impl Bare {
             context: "{}".to_owned(),
         };
         let guest = self.tool.instantiate_async(&mut store).await?;
-        guest.hotcell_tool_guest().call_invoke(&mut store, &call).await
+        guest.toolcell_tool_guest().call_invoke(&mut store, &call).await
     }
 
     /// [`Bare::call`], which must succeed: a benchmark of an error would be a fast one.

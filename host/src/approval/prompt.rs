@@ -125,7 +125,7 @@ fn arguments(input: &Input) -> String {
     let of = format!("{} bytes, {}", input.text().len(), input.reference());
     match more {
         0 => format!("{shown} ({of})"),
-        _ => format!("{shown} ({of}; NOT ALL IS SHOWN, see `hotcell approvals show --full ID`)"),
+        _ => format!("{shown} ({of}; NOT ALL IS SHOWN, see `toolcell approvals show --full ID`)"),
     }
 }
 

@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn a_session_that_is_led_from_outside_of_a_container_is_none() {
         assert_eq!(leader("7 (a) b) R 1 7 6 0 -1 0"), Some(6));
-        assert_eq!(leader("7 (hotcell) R 0 0 0 0 -1 0"), None);
-        assert_eq!(leader("7 (hotcell"), None);
+        assert_eq!(leader("7 (toolcell) R 0 0 0 0 -1 0"), None);
+        assert_eq!(leader("7 (toolcell"), None);
     }
 }

@@ -166,7 +166,7 @@ fn subjects(interface: Option<&ToolInterface>, schema: &Value) -> anyhow::Result
 /// The execution profile as it is: what the component imports says what it supports.
 fn seen(asked: ExecutionProfile, facts: &Facts) -> ExecutionProfile {
     let imports = |name: &str| facts.imports.iter().any(|import| import.starts_with(name));
-    let progress = imports("hotcell:tool/progress");
+    let progress = imports("toolcell:tool/progress");
     let mut profile = ExecutionProfile {
         execution_kind: "embedded_runtime".to_owned(),
         supports_progress: progress,
@@ -181,7 +181,7 @@ fn seen(asked: ExecutionProfile, facts: &Facts) -> ExecutionProfile {
         sandboxed: true,
         ..asked
     };
-    let cancel_mode = if imports("hotcell:tool/cancellation") { "both" } else { "forced" };
+    let cancel_mode = if imports("toolcell:tool/cancellation") { "both" } else { "forced" };
     for (name, value) in [
         ("cancel_mode", cancel_mode.into()),
         ("supports_timeout", true.into()),

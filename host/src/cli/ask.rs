@@ -15,7 +15,7 @@ use super::show;
 use super::terminal::Terminal;
 
 /// Names who calls, for the record: who is named here cannot approve what they call.
-const ACTOR_VARIABLE: &str = "HOTCELL_ACTOR";
+const ACTOR_VARIABLE: &str = "TOOLCELL_ACTOR";
 
 /// Who calls, if that is known.
 pub(super) fn actor() -> Option<String> {
@@ -67,7 +67,7 @@ impl Approver for Announcer {
 /// How to answer from another process.
 pub(super) fn elsewhere(prompt: &Prompt) -> String {
     let id = prompt.invocation_id();
-    format!("waiting for an answer: hotcell approvals approve {id}, or hotcell approvals deny {id}")
+    format!("waiting for an answer: toolcell approvals approve {id}, or toolcell approvals deny {id}")
 }
 
 /// What it takes to make the same request again in another process: the words of the first one, no values.

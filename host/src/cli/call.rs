@@ -18,8 +18,8 @@ use super::target::{self, Target};
 
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  hotcell call example-tools/jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
-                        hotcell call example-tools/files#search '{\"pattern\": \"fn main\"}' --allow-read=.")]
+#[command(after_help = "Examples:\n  toolcell call example-tools/jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
+                        toolcell call example-tools/files#search '{\"pattern\": \"fn main\"}' --allow-read=.")]
 pub(super) struct Call {
     /// A .wasm file, or the source folder of a tool, built when stale; with #NAME if it has several tools
     tool: String,

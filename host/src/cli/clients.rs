@@ -41,8 +41,8 @@ const PRINT: &str = "--print-config";
 /// The configuration of `client` that starts what was `typed` in `folder`, without the wish to print it. `extra` comes
 /// after it.
 pub(super) fn config(client: Client, typed: &[String], extra: &[String], folder: &Path) -> anyhow::Result<String> {
-    let program = std::env::current_exe().context("find the hotcell program itself")?;
-    let program = program.to_str().context("the path of hotcell is not Unicode")?;
+    let program = std::env::current_exe().context("find the toolcell program itself")?;
+    let program = program.to_str().context("the path of toolcell is not Unicode")?;
     let mut arguments = arguments(typed, folder)?;
     arguments.extend(extra.iter().cloned());
     // Clients start programs with an environment of their own.
@@ -62,7 +62,7 @@ fn entry(client: Client, program: &str, arguments: &[String], home: Option<&str>
         entry.insert("env".to_owned(), json!({ HOME_VARIABLE: home }));
     }
     let key = if client == Client::Vscode { "servers" } else { "mcpServers" };
-    json!({ key: { "hotcell": entry } })
+    json!({ key: { "toolcell": entry } })
 }
 
 /// `typed` with every path made absolute.
@@ -160,14 +160,14 @@ mod tests {
 
     #[test]
     fn each_client_has_its_own_shape() {
-        let of = |client| entry(client, "/bin/hotcell", &["mcp".to_owned()], Some("/state"));
+        let of = |client| entry(client, "/bin/toolcell", &["mcp".to_owned()], Some("/state"));
         let desktop = of(Client::ClaudeDesktop);
         assert_eq!(
-            desktop["mcpServers"]["hotcell"],
-            json!({ "command": "/bin/hotcell", "args": ["mcp"], "env": { "HOTCELL_HOME": "/state" } })
+            desktop["mcpServers"]["toolcell"],
+            json!({ "command": "/bin/toolcell", "args": ["mcp"], "env": { "TOOLCELL_HOME": "/state" } })
         );
         assert_eq!(of(Client::Cursor), desktop);
-        assert_eq!(of(Client::Vscode)["servers"]["hotcell"]["type"], "stdio");
-        assert_eq!(of(Client::ClaudeCode)["mcpServers"]["hotcell"]["type"], "stdio");
+        assert_eq!(of(Client::Vscode)["servers"]["toolcell"]["type"], "stdio");
+        assert_eq!(of(Client::ClaudeCode)["mcpServers"]["toolcell"]["type"], "stdio");
     }
 }

@@ -30,8 +30,8 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
         Ok(settings) => settings,
         Err(refusal) => {
             let mend = match refusal.code {
-                "project_not_trusted" => "read the file, then: hotcell policy trust",
-                _ => "correct what the message names, then: hotcell doctor",
+                "project_not_trusted" => "read the file, then: toolcell policy trust",
+                _ => "correct what the message names, then: toolcell doctor",
             };
             return Ok(vec![Check::missing("configuration", refusal.message, mend.to_owned())]);
         }
@@ -65,7 +65,7 @@ fn tool(home: &Home, layer: &Layer, word: &str) -> anyhow::Result<Check> {
     let builds = target.path.is_dir();
     if builds && (layer.source == RuleSource::ProjectSettings || !target.is_built()) {
         let detail = format!("{word} is a source folder, and not built");
-        return Ok(Check::missing("tool", detail, format!("hotcell build {}", target.path.display())));
+        return Ok(Check::missing("tool", detail, format!("toolcell build {}", target.path.display())));
     }
     let host = target::host(home, |_| {})?;
     let loaded = super::runtime()?.block_on(async { target.tools(&host.load_file(&target.locate(home)?).await?) });
@@ -90,15 +90,15 @@ fn secrets(home: &Home, layer: &Layer) -> Vec<Check> {
     }
     let known = match SecretStore::new(home.secrets(), home.secret_key()).list() {
         Ok(known) => known,
-        Err(error) => return vec![Check::missing("secrets", format!("{error:#}"), "hotcell secret list".to_owned())],
+        Err(error) => return vec![Check::missing("secrets", format!("{error:#}"), "toolcell secret list".to_owned())],
     };
     let unset = granted.filter(|name| known.iter().all(|entry| entry.name != *name));
     unset
-        .map(|name| Check::missing("secret", format!("{name} is not set"), format!("hotcell secret set {name}")))
+        .map(|name| Check::missing("secret", format!("{name} is not set"), format!("toolcell secret set {name}")))
         .collect()
 }
 
-/// Starts every server of hotcell that the configuration of an MCP client in `file` names, as the client would, and looks
+/// Starts every server of toolcell that the configuration of an MCP client in `file` names, as the client would, and looks
 /// whether it offers its tools.
 pub(super) fn of_client(file: &Path) -> anyhow::Result<Vec<Check>> {
     let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
@@ -106,20 +106,20 @@ pub(super) fn of_client(file: &Path) -> anyhow::Result<Vec<Check>> {
     let mut checks = Vec::new();
     for (name, server) in &servers {
         let command = server.get("command").and_then(Value::as_str).unwrap_or_default();
-        if Path::new(command).file_stem().is_none_or(|stem| stem != "hotcell") {
+        if Path::new(command).file_stem().is_none_or(|stem| stem != "toolcell") {
             continue;
         }
         checks.push(match start(command, server) {
             Ok(()) => Check::ready("server", format!("{name} starts and offers its tools")),
             Err(error) => {
-                let mend = "make the entry anew: hotcell mcp --print-config=CLIENT TOOL...".to_owned();
+                let mend = "make the entry anew: toolcell mcp --print-config=CLIENT TOOL...".to_owned();
                 Check::missing("server", format!("{name}: {error:#}"), mend)
             }
         });
     }
     if checks.is_empty() {
-        let detail = format!("{} names no server whose command is hotcell", file.display());
-        checks.push(Check::missing("server", detail, "hotcell mcp --print-config=CLIENT TOOL...".to_owned()));
+        let detail = format!("{} names no server whose command is toolcell", file.display());
+        checks.push(Check::missing("server", detail, "toolcell mcp --print-config=CLIENT TOOL...".to_owned()));
     }
     Ok(checks)
 }

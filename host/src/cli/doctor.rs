@@ -19,7 +19,7 @@ pub(super) struct Doctor {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Also start each server of hotcell that this configuration of an MCP client names, and look whether it comes up
+    /// Also start each server of toolcell that this configuration of an MCP client names, and look whether it comes up
     #[arg(long, value_name = "FILE")]
     client: Option<PathBuf>,
     #[command(flatten)]
@@ -53,7 +53,7 @@ impl Doctor {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
         let mut checks = vec![
-            Check::ready("hotcell", format!("{} on {ENGINE_VERSION}", env!("CARGO_PKG_VERSION"))),
+            Check::ready("toolcell", format!("{} on {ENGINE_VERSION}", env!("CARGO_PKG_VERSION"))),
             Check::ready("engine", ENGINE_VERSION.to_owned()),
             Check::ready("features off", FEATURES_OFF.join(", ")),
             writable(&home),
@@ -111,7 +111,7 @@ fn writable(home: &Home) -> Check {
     }
 }
 
-/// What the kernel offers: without these hotcell still works, but slower, with fewer calls at once, or with one wall less.
+/// What the kernel offers: without these toolcell still works, but slower, with fewer calls at once, or with one wall less.
 fn kernel() -> Vec<Check> {
     vec![openat2(), pagemap_scan(), map_count(), open_files(), seccomp()]
 }

@@ -14,9 +14,9 @@ pub(super) enum Exit {
     /// Time, fuel, memory, output.
     Limit = 4,
     Canceled = 5,
-    /// `hotcell policy check` only: somebody would be asked.
+    /// `toolcell policy check` only: somebody would be asked.
     WouldAsk = 6,
-    /// A fault of hotcell itself.
+    /// A fault of toolcell itself.
     HostFault = 70,
 }
 

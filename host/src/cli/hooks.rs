@@ -1,4 +1,4 @@
-//! The hooks of `hotcell.toml`, loaded before a call.
+//! The hooks of `toolcell.toml`, loaded before a call.
 
 use std::path::{Path, PathBuf};
 

@@ -14,8 +14,8 @@ use super::target::Target;
 
 /// Offers tools to an MCP client, on standard input and output. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  hotcell mcp example-tools/jq example-tools/files --allow-read=.\n  \
-                        hotcell mcp --print-config=claude-code example-tools/jq")]
+#[command(after_help = "Examples:\n  toolcell mcp example-tools/jq example-tools/files --allow-read=.\n  \
+                        toolcell mcp --print-config=claude-code example-tools/jq")]
 pub(super) struct Mcp {
     #[command(flatten)]
     serving: Serving,

@@ -34,9 +34,9 @@ use lazily::Lazily;
 
 /// Runs tools that nobody has to trust: WebAssembly components, sandboxed, limited, and granted only what you grant.
 #[derive(Debug, Parser)]
-#[command(name = "hotcell", version, max_term_width = 110, propagate_version = true)]
+#[command(name = "toolcell", version, max_term_width = 110, propagate_version = true)]
 #[command(after_help = "Exit codes: 0 succeeded, 1 the tool failed, 2 bad request, 3 refused, 4 a limit was hit, \
-                        5 canceled, 6 somebody would be asked (policy check), 70 fault of hotcell itself.")]
+                        5 canceled, 6 somebody would be asked (policy check), 70 fault of toolcell itself.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -58,13 +58,13 @@ enum Command {
     Serve(Lazily<serve::Serve>),
     /// Start a new tool
     New(Lazily<new::New>),
-    /// Say what would be decided on a call and why, and trust a project's hotcell.toml
+    /// Say what would be decided on a call and why, and trust a project's toolcell.toml
     Policy(Lazily<policy::Policy>),
     /// Set, list and remove the secrets that tools' requests may carry
     Secret(Lazily<secret::Secret>),
     /// Look at what this machine has, and say how to mend what is missing
     Doctor(Lazily<doctor::Doctor>),
-    /// Compile one component from standard input; hotcell calls this itself
+    /// Compile one component from standard input; toolcell calls this itself
     #[command(hide = true)]
     CompileComponent { cpu_seconds: u64, memory_bytes: u64 },
 }

@@ -31,7 +31,7 @@ pub(super) struct GrantOptions {
     /// http://, and addresses that are not public, only where they are written out
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     allow_net: Vec<String>,
-    /// Let the tool's requests to one origin carry a secret of `hotcell secret`; the tool itself never sees it
+    /// Let the tool's requests to one origin carry a secret of `toolcell secret`; the tool itself never sees it
     #[arg(long, value_name = "NAME@https://HOST", value_delimiter = ',')]
     allow_secret: Vec<String>,
     /// Keep a path closed, whatever is allowed
@@ -74,10 +74,10 @@ pub(super) struct PolicyOptions {
     /// What happens to a call that needs an approval: it is asked about, it is denied, or nothing with effects runs
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeWord>,
-    /// Read this file instead of the project's hotcell.toml
+    /// Read this file instead of the project's toolcell.toml
     #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
     config: Option<PathBuf>,
-    /// Read no hotcell.toml, neither your own nor the project's
+    /// Read no toolcell.toml, neither your own nor the project's
     #[arg(long)]
     no_config: bool,
 }
@@ -186,7 +186,7 @@ impl LimitOptions {
 }
 
 /// Names the session where `--session` does not.
-pub(super) const SESSION_VARIABLE: &str = "HOTCELL_SESSION";
+pub(super) const SESSION_VARIABLE: &str = "TOOLCELL_SESSION";
 
 /// What happens when somebody has to approve the call.
 #[derive(Debug, Args)]
@@ -195,7 +195,7 @@ pub(super) struct ApprovalOptions {
     /// How long the call waits for an approval, where it needs one [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = expiry)]
     approval_timeout: Option<Duration>,
-    /// What "always for this session" means [default: HOTCELL_SESSION, else the terminal's session]
+    /// What "always for this session" means [default: TOOLCELL_SESSION, else the terminal's session]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
 }

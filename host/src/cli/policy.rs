@@ -28,7 +28,7 @@ enum Command {
     Check(Foretell),
     /// Say why: each rule that is looked at, what it matched, and what the call would get
     Explain(Foretell),
-    /// Trust the hotcell.toml of a project, and the hooks that it names, as they are now
+    /// Trust the toolcell.toml of a project, and the hooks that it names, as they are now
     Trust {
         /// The folder of the project, or one below it
         #[arg(default_value = ".")]

@@ -67,7 +67,7 @@ impl Secret {
     fn remove(&self, store: &SecretStore, name: &str) -> anyhow::Result<Exit> {
         SecretStore::check_name(name).map_err(bad_request)?;
         if !store.remove(name)? {
-            return Err(BadRequest(format!("there is no secret {name}; `hotcell secret list` lists them")).into());
+            return Err(BadRequest(format!("there is no secret {name}; `toolcell secret list` lists them")).into());
         }
         if self.json {
             return print(&json!({ "name": name, "removed": true }));

@@ -13,8 +13,8 @@ use super::serving::{self, Ready, Serving};
 
 /// Offers tools to MCP clients over streamable HTTP, at /mcp. Whoever speaks needs a token, printed once on standard error.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  hotcell serve example-tools/jq\n  \
-                        hotcell serve example-tools/files --allow-read=. --token-file=tokens --listen=127.0.0.1:8080")]
+#[command(after_help = "Examples:\n  toolcell serve example-tools/jq\n  \
+                        toolcell serve example-tools/files --allow-read=. --token-file=tokens --listen=127.0.0.1:8080")]
 pub(super) struct Serve {
     #[command(flatten)]
     serving: Serving,

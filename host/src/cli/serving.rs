@@ -26,7 +26,7 @@ use super::{hooks, show};
 #[derive(Debug, Args)]
 pub(super) struct Serving {
     /// A .wasm file, or the source folder of a tool, built when stale; with #NAME for one of its tools [default: the
-    /// tools of hotcell.toml]
+    /// tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     pub(super) tools: Vec<String>,
     /// Append the record of every call to FILE, one JSON line each
@@ -40,10 +40,10 @@ pub(super) struct Serving {
     policy: PolicyOptions,
     #[command(flatten)]
     approvals: ApprovalOptions,
-    /// Ask nobody through the client: answers come from `hotcell approvals` alone
+    /// Ask nobody through the client: answers come from `toolcell approvals` alone
     #[arg(long, help_heading = "Approvals")]
     no_elicitation: bool,
-    /// What becomes of a call that needs an approval where the client cannot ask its user: it waits for `hotcell
+    /// What becomes of a call that needs an approval where the client cannot ask its user: it waits for `toolcell
     /// approvals`, or the client is told at once and calls again [default: wait]
     #[arg(long, value_name = "WHAT", help_heading = "Approvals")]
     approval_away: Option<AwayWord>,
@@ -157,7 +157,7 @@ impl Serving {
         if Trust::at(Home::find()?.trusted()).of(&file, &bytes).is_none() {
             let folder = file.parent().unwrap_or(&file).display();
             let message =
-                format!("{} is not trusted: read it, then run `hotcell policy trust {folder}`", file.display());
+                format!("{} is not trusted: read it, then run `toolcell policy trust {folder}`", file.display());
             return Err(BadRequest(message).into());
         }
         Ok(vec![format!("--config={}", file.display())])
@@ -184,7 +184,7 @@ impl Serving {
         }
         if named.is_empty() {
             let message =
-                "say which tools to offer: a .wasm file, the source folder of a tool, or [[tool]] in hotcell.toml";
+                "say which tools to offer: a .wasm file, the source folder of a tool, or [[tool]] in toolcell.toml";
             return Err(Refusal::new(ErrorClass::SetupRequired, "no_tools", message));
         }
         Ok(named)
@@ -272,7 +272,7 @@ fn locate(named: &Named, home: &Home) -> Result<PathBuf, Refusal> {
     if named.source == RuleSource::ProjectSettings && named.target.path.is_dir() {
         let path = named.target.path.display();
         let message =
-            format!("a source folder is not built for a project; run `hotcell build {path}`, and name the .wasm");
+            format!("a source folder is not built for a project; run `toolcell build {path}`, and name the .wasm");
         return Err(Refusal::new(ErrorClass::SetupRequired, "not_built", message));
     }
     named.target.locate(home)

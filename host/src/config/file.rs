@@ -5,12 +5,12 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 
 /// The name of a configuration file, in a project as in the user's own folder.
-pub const FILE_NAME: &str = "hotcell.toml";
+pub const FILE_NAME: &str = "toolcell.toml";
 
 /// Larger files are refused unread.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A `hotcell.toml`, as it is written: words, not yet decisions. A field that is not known is an error, so that a
+/// A `toolcell.toml`, as it is written: words, not yet decisions. A field that is not known is an error, so that a
 /// misspelled denial cannot be ignored.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -73,7 +73,7 @@ pub struct ApprovalSection {
     pub away: Option<String>,
 }
 
-/// `[[tool]]`: what `hotcell mcp` and `hotcell serve` offer.
+/// `[[tool]]`: what `toolcell mcp` and `toolcell serve` offer.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolEntry {

@@ -1,4 +1,4 @@
-//! Where hotcell keeps its state.
+//! Where toolcell keeps its state.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +6,22 @@ use anyhow::Context;
 use etcetera::BaseStrategy;
 
 /// Names the folder that holds all state, where it is set.
-pub const HOME_VARIABLE: &str = "HOTCELL_HOME";
+pub const HOME_VARIABLE: &str = "TOOLCELL_HOME";
 
 /// The folder that holds all state.
 #[derive(Clone, Debug)]
 pub struct Home(PathBuf);
 
 impl Home {
-    /// `HOTCELL_HOME`, else `hotcell` in the platform's data folder.
+    /// `TOOLCELL_HOME`, else `toolcell` in the platform's data folder.
     pub fn find() -> anyhow::Result<Self> {
         if let Some(home) = std::env::var_os(HOME_VARIABLE).filter(|home| !home.is_empty()) {
             let home = std::path::absolute(&home).with_context(|| format!("find the folder of {HOME_VARIABLE}"))?;
             return Ok(Self(home));
         }
         let base = etcetera::choose_base_strategy()
-            .with_context(|| format!("find a folder for hotcell's data; set {HOME_VARIABLE} to choose one"))?;
-        Ok(Self(base.data_dir().join("hotcell")))
+            .with_context(|| format!("find a folder for toolcell's data; set {HOME_VARIABLE} to choose one"))?;
+        Ok(Self(base.data_dir().join("toolcell")))
     }
 
     pub fn at(folder: impl Into<PathBuf>) -> Self {

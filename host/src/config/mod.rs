@@ -1,4 +1,4 @@
-//! Where state lies, and what `hotcell.toml` says.
+//! Where state lies, and what `toolcell.toml` says.
 
 mod file;
 mod find;

@@ -64,21 +64,21 @@ mod tests {
     fn trust_is_for_one_path_with_one_content() {
         let dir = tempfile::tempdir().unwrap();
         let trust = Trust::at(dir.path().join("trusted"));
-        let file = Path::new("/project/hotcell.toml");
+        let file = Path::new("/project/toolcell.toml");
         let has = |file: &str, bytes| trust.of(Path::new(file), bytes).is_some();
-        assert!(!has("/project/hotcell.toml", b"a"));
+        assert!(!has("/project/toolcell.toml", b"a"));
         trust.add(file, b"a", &[]).unwrap();
         trust.add(file, b"a", &[]).unwrap();
-        assert!(has("/project/hotcell.toml", b"a"));
-        assert!(!has("/project/hotcell.toml", b"b") && !has("/other/hotcell.toml", b"a"));
-        assert!(!has("/project/hotcell.tom", b"la"));
+        assert!(has("/project/toolcell.toml", b"a"));
+        assert!(!has("/project/toolcell.toml", b"b") && !has("/other/toolcell.toml", b"a"));
+        assert!(!has("/project/toolcell.tom", b"la"));
     }
 
     #[test]
     fn trust_remembers_the_components_and_takes_no_path_for_one() {
         let dir = tempfile::tempdir().unwrap();
         let trust = Trust::at(dir.path().join("trusted"));
-        let file = Path::new("/project\nsha256:c/hotcell.toml");
+        let file = Path::new("/project\nsha256:c/toolcell.toml");
         let components = ["sha256:a".to_owned(), "sha256:b".to_owned()];
         trust.add(file, b"x", &components).unwrap();
         assert_eq!(trust.of(file, b"x").unwrap(), components);

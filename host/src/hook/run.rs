@@ -67,7 +67,7 @@ impl Registration {
         let abandoned = CancellationToken::new();
         let (send, receive) = oneshot::channel();
         let (runtime, token) = (Handle::current(), abandoned.clone());
-        let spawned = thread::Builder::new().name("hotcell-hook".to_owned()).spawn(move || {
+        let spawned = thread::Builder::new().name("toolcell-hook".to_owned()).spawn(move || {
             let answer = runtime.block_on(token.run_until_cancelled(hook.handle(&call)));
             drop(place);
             let _ = send.send(answer);

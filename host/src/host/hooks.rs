@@ -1,4 +1,4 @@
-//! Hooks of the configuration: from words in `hotcell.toml` to what runs around every call.
+//! Hooks of the configuration: from words in `toolcell.toml` to what runs around every call.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) fn hook_digest(file: &ConfigFile, entry: &HookEntry) -> anyhow::Resul
     if path.is_dir() {
         let path = path.display();
         bail!(
-            "{path} is a source folder, which is not built for a project; run `hotcell build {path}`, and name the .wasm"
+            "{path} is a source folder, which is not built for a project; run `toolcell build {path}`, and name the .wasm"
         );
     }
     read_component(&path).map(|bytes| digest(&bytes)).map_err(|refusal| anyhow::anyhow!(refusal.message))
@@ -177,12 +177,12 @@ mod tests {
 
     #[test]
     fn an_entry_that_cannot_be_understood_says_why() {
-        let said = Provenance { source: RuleSource::UserSettings, file: Some(Path::new("/nowhere/hotcell.toml")) };
+        let said = Provenance { source: RuleSource::UserSettings, file: Some(Path::new("/nowhere/toolcell.toml")) };
         for (text, why) in [
             ("events = [\"pre_tool\"]", "there is no hook event \"pre_tool\"; there are: pre_tool_use"),
             ("timeout = \"soon\"", "timeout = \"soon\""),
             ("grants = { net = [\"https://a\"] }", "a hook has no network"),
-            ("grants = { read = [\"not/there\"] }", "not/there\" in /nowhere/hotcell.toml: find the folder"),
+            ("grants = { read = [\"not/there\"] }", "not/there\" in /nowhere/toolcell.toml: find the folder"),
         ] {
             let entry = entry(&format!("component = \"x.wasm\"\n{text}"));
             let error = understand(&entry, &said).err().unwrap();

@@ -228,7 +228,7 @@ fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
     let refusal = |component: &Path| {
         let message = format!(
             "the hook {} of {} is not the one that was trusted: it has changed, or it is gone; look at it, then run \
-             `hotcell policy trust {}`; --no-config goes on without any file",
+             `toolcell policy trust {}`; --no-config goes on without any file",
             component.display(),
             file.path.display(),
             file.folder.display(),
@@ -247,7 +247,7 @@ fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
 fn untrusted(path: &Path) -> Refusal {
     let folder = path.parent().unwrap_or(path).display();
     let message = format!(
-        "{} is not trusted, or has changed since it was: read it, then run `hotcell policy trust {folder}`; \
+        "{} is not trusted, or has changed since it was: read it, then run `toolcell policy trust {folder}`; \
          --no-config goes on without any file",
         path.display()
     );

@@ -54,7 +54,7 @@ impl PayloadStore {
 
 fn reference(digest: String, bytes: &[u8], media_type: &str) -> PersistedRef {
     PersistedRef {
-        uri: format!("hotcell:payload/{digest}"),
+        uri: format!("toolcell:payload/{digest}"),
         digest,
         media_type: media_type.to_owned(),
         size_bytes: bytes.len() as u64,

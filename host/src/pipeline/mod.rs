@@ -53,7 +53,7 @@ pub struct Services {
     pub protected: Vec<PathBuf>,
     pub secrets: SecretStore,
     pub listeners: Arc<[Arc<dyn Listener>]>,
-    /// `source` of every event: `hotcell/<version>`.
+    /// `source` of every event: `toolcell/<version>`.
     pub source: Arc<str>,
     /// Bytes of output that stay inside a result; more is kept as a payload.
     pub inline_bytes_max: u64,

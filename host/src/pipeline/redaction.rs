@@ -77,7 +77,7 @@ impl Redaction {
     /// Ends a call that was granted a secret that nobody has set.
     pub(super) fn check_secrets(&self) -> Result<(), Refusal> {
         let Some(name) = self.missing.first() else { return Ok(()) };
-        let message = format!("the secret {name} is not set; set it with `hotcell secret set {name}`");
+        let message = format!("the secret {name} is not set; set it with `toolcell secret set {name}`");
         Err(Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", message))
     }
 
@@ -143,7 +143,7 @@ pub(super) fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusa
         journey.invocation.model_input_text = None;
     }
     found.map(|_| ()).map_err(|error| {
-        let message = "the secret store cannot be read; `hotcell secret list` says why";
+        let message = "the secret store cannot be read; `toolcell secret list` says why";
         Refusal::new(ErrorClass::SetupRequired, "secret_store_unreadable", message).detail(format!("{error:#}"))
     })
 }

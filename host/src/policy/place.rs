@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn every_link_on_the_way_is_a_place() {
-        let root = std::env::temp_dir().canonicalize().unwrap().join(format!("hotcell-places-{}", std::process::id()));
+        let root = std::env::temp_dir().canonicalize().unwrap().join(format!("toolcell-places-{}", std::process::id()));
         std::fs::create_dir_all(root.join("real/deep")).unwrap();
         std::fs::write(root.join("real/deep/file"), "").unwrap();
         symlink("real", root.join("one")).unwrap();

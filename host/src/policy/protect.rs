@@ -13,7 +13,7 @@ pub(super) fn reaches_own_state(grants: &Grants, protected: &[PathBuf]) -> Optio
         .find(|(folder, grant)| folder.starts_with(&grant.host) || grant.host.starts_with(folder))
         .map(|(folder, grant)| {
             let message = format!(
-                "{} would reach hotcell's own state in {}; grant a narrower folder, or close it with --deny-read={}",
+                "{} would reach toolcell's own state in {}; grant a narrower folder, or close it with --deny-read={}",
                 grant.rule,
                 folder.display(),
                 folder.display(),

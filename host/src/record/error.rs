@@ -171,7 +171,7 @@ impl Refusal {
 
     /// A fault of the host itself, not of the call: exit code 70.
     pub fn host_fault(detail: impl Into<String>) -> Self {
-        Self::new(ErrorClass::ExecutionFailed, Self::HOST_FAULT, "hotcell itself failed; the tool is not to blame")
+        Self::new(ErrorClass::ExecutionFailed, Self::HOST_FAULT, "toolcell itself failed; the tool is not to blame")
             .detail(detail)
     }
 

@@ -18,7 +18,7 @@ pub enum Strategy {
 /// Where the bytes of a payload are: named by their digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PersistedRef {
-    /// `hotcell:payload/sha256:<hex>`.
+    /// `toolcell:payload/sha256:<hex>`.
     pub uri: String,
     /// `sha256:<hex>`.
     pub digest: String,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct SchemaVersion(Cow<'static, str>);
 
 impl SchemaVersion {
-    /// The version that hotcell implements.
+    /// The version that toolcell implements.
     pub const CURRENT: &'static str = "0.2.0";
 
     /// Whether this host can read the record: the same major version (AT-DECL-01).

@@ -15,7 +15,7 @@ pub(super) mod validating {
         path: "../wit",
         world: "validating",
         exports: { default: async },
-        with: { "hotcell:tool/types": super::tool::hotcell::tool::types },
+        with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
     });
 }
 
@@ -24,7 +24,7 @@ pub(super) mod classifying {
         path: "../wit",
         world: "classifying",
         exports: { default: async },
-        with: { "hotcell:tool/types": super::tool::hotcell::tool::types },
+        with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
     });
 }
 
@@ -34,8 +34,8 @@ pub(super) mod hook {
         world: "hook",
         exports: { default: async },
         with: {
-            "hotcell:tool/types": super::tool::hotcell::tool::types,
-            "hotcell:tool/log": super::tool::hotcell::tool::log,
+            "toolcell:tool/types": super::tool::toolcell::tool::types,
+            "toolcell:tool/log": super::tool::toolcell::tool::log,
         },
     });
 }

@@ -21,7 +21,7 @@ const LENGTH: u64 = 8;
 const MAC: u64 = 32;
 /// A note is the name of a component and an authentication code.
 const NOTE: usize = 64;
-/// An entry that is larger is not read: no component that hotcell accepts makes one.
+/// An entry that is larger is not read: no component that toolcell accepts makes one.
 const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) struct Cache {
@@ -68,7 +68,7 @@ impl Cache {
     pub(super) fn open(dir: &Path, key_file: &Path, compatibility: blake3::Hash) -> anyhow::Result<Self> {
         private_file::make_folder(dir)?;
         let key = private_file::read_or_make_key(key_file).context("remove it, and a new one is made")?;
-        let note_key = blake3::derive_key("hotcell 2026-11 notes on component files", &key[..]);
+        let note_key = blake3::derive_key("toolcell 2026-11 notes on component files", &key[..]);
         Ok(Self {
             dir: dir.to_owned(),
             notes: dir.with_extension("notes"),
@@ -127,7 +127,7 @@ impl Cache {
         self.notes.join(blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex().as_str())
     }
 
-    /// The entry of the component with this hash, if there is one that hotcell wrote for this engine. Anything else counts
+    /// The entry of the component with this hash, if there is one that toolcell wrote for this engine. Anything else counts
     /// as absent, and is written anew.
     pub(super) fn read<D: DeserializeOwned>(&self, component: &blake3::Hash) -> Option<Entry<D>> {
         let path = self.path(component);

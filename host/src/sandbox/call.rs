@@ -13,9 +13,9 @@ use crate::executor::{
 use crate::policy::{Capability, Limits, Permit};
 use crate::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
 
-use super::bindings::classifying::exports::hotcell::tool::classification::Claim;
-use super::bindings::tool::exports::hotcell::tool::guest::{Call, Outcome, Output};
-use super::bindings::tool::hotcell::tool::types as wit;
+use super::bindings::classifying::exports::toolcell::tool::classification::Claim;
+use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome, Output};
+use super::bindings::tool::toolcell::tool::types as wit;
 use super::component::LoadedComponent;
 use super::egress::{Credentials, Egress, Gate, Uplink};
 use super::engine::{Engine, WASM_STACK_BYTES};
@@ -40,7 +40,7 @@ pub(super) async fn invoke(
     let resumed = run.resumed.as_ref().filter(|_| guard!("one_budget"));
     let left = resumed.map(|resumed| permit.limits().less(&resumed.spent));
     let limits = left.as_ref().unwrap_or(permit.limits());
-    let grace = component.imports_interface("hotcell:tool/cancellation").then_some(grace);
+    let grace = component.imports_interface("toolcell:tool/cancellation").then_some(grace);
     let gate = component
         .imports_interface("wasi:http/outgoing-handler")
         .then(|| gate(uplink, permit, limits, &run))
@@ -65,7 +65,7 @@ pub(super) async fn invoke(
         let _running = engine.running();
         let work = async {
             let guest = component.tool.instantiate_async(&mut store).await?;
-            guest.hotcell_tool_guest().call_invoke(&mut store, &request).await
+            guest.toolcell_tool_guest().call_invoke(&mut store, &request).await
         };
         bounded(work, limits.wall, &run.cancellation, grace).await
     };
@@ -88,7 +88,7 @@ pub(super) async fn describe(engine: &Engine, component: &LoadedComponent, limit
         let _running = engine.running();
         let work = async {
             let guest = component.tool.instantiate_async(&mut store).await?;
-            guest.hotcell_tool_guest().call_describe(&mut store).await
+            guest.toolcell_tool_guest().call_describe(&mut store).await
         };
         bounded(work, limits.wall, &cancellation, None).await
     };
@@ -105,7 +105,7 @@ pub(super) async fn validate(engine: &Engine, component: &LoadedComponent, check
         let _running = engine.running();
         let work = async {
             let guest = validating.instantiate_async(&mut store).await?;
-            let guest = guest.hotcell_tool_validation();
+            let guest = guest.toolcell_tool_validation();
             if let Err(error) = guest.call_validate_values(&mut store, &tool, &input).await? {
                 return Ok(Err(error));
             }
@@ -128,7 +128,7 @@ pub(super) async fn classify(engine: &Engine, component: &LoadedComponent, check
     let _running = engine.running();
     let work = async {
         let guest = classifying.instantiate_async(&mut store).await?;
-        guest.hotcell_tool_classification().call_classify(&mut store, &tool, &input).await
+        guest.toolcell_tool_classification().call_classify(&mut store, &tool, &input).await
     };
     // Whatever stopped it: a claim that was not made is unknown.
     let facts = bounded(work, check.limits.wall, check.cancellation, None).await.ok()?;

@@ -25,7 +25,7 @@ const FAULTY: i32 = 65;
 /// How components are compiled.
 #[derive(Clone, Debug)]
 pub struct CompilerSettings {
-    /// The program that compiles: hotcell itself, called with [`compile_worker`]'s arguments.
+    /// The program that compiles: toolcell itself, called with [`compile_worker`]'s arguments.
     pub program: PathBuf,
     pub arguments: Vec<String>,
     /// CPU time of one compilation, in whole seconds; twice as much in wall time.
@@ -135,7 +135,7 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
         Some([0, b'a', b's', b'm', 0x0d, 0, 1, 0]) => Ok(()),
         Some([0, b'a', b's', b'm', 1, 0, 0, 0]) => Err(invalid(
             "component_invalid",
-            "this is a core module, not a component; build it for wasm32-wasip2, or with `hotcell build`".to_owned(),
+            "this is a core module, not a component; build it for wasm32-wasip2, or with `toolcell build`".to_owned(),
         )),
         _ => Err(invalid("component_invalid", "this is not a WebAssembly component".to_owned())),
     }

@@ -40,9 +40,9 @@ pub struct LoadedComponent {
     description: Description,
 }
 
-const GUEST: &str = "hotcell:tool/guest@0.2.0";
-const VALIDATION: &str = "hotcell:tool/validation@0.2.0";
-const CLASSIFICATION: &str = "hotcell:tool/classification@0.2.0";
+const GUEST: &str = "toolcell:tool/guest@0.2.0";
+const VALIDATION: &str = "toolcell:tool/validation@0.2.0";
+const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 
 impl LoadedComponent {
     /// A component that was examined before, and whose entry was authenticated.
@@ -94,7 +94,7 @@ impl LoadedComponent {
             )
         })?;
         let mismatch = |error: wasmtime::Error| {
-            invalid("contract_mismatch", format!("the component does not follow hotcell:tool@0.2.0: {error:#}"))
+            invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {error:#}"))
         };
         let validating = optional(description.exports.validation, &instance, ValidatingPre::new).map_err(mismatch)?;
         let classifying = optional(description.exports.classification, &instance, ClassifyingPre::new);
@@ -148,7 +148,7 @@ pub(super) fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component,
 #[allow(unsafe_code, reason = "wasmtime cannot check that a file holds code it made; the caller did")]
 pub(super) fn map(engine: &Engine, code: &Path) -> Result<Component, Refusal> {
     // SAFETY: the file is an entry of the cache whose authentication code was just verified, reached through the same
-    // handle, and nobody but this user can write to it; hotcell itself replaces entries, and never writes into one.
+    // handle, and nobody but this user can write to it; toolcell itself replaces entries, and never writes into one.
     unsafe { Component::deserialize_file(engine.wasmtime(), code) }.map_err(|error| not_loadable(&error))
 }
 

@@ -202,7 +202,7 @@ impl Ticker {
         let weak = engine.weak();
         let (send, receive) = std::sync::mpsc::sync_channel::<Arc<Self>>(1);
         let handle = thread::Builder::new()
-            .name("hotcell-epoch".to_owned())
+            .name("toolcell-epoch".to_owned())
             .spawn(move || {
                 let Ok(ticker) = receive.recv() else { return };
                 let ticker = Arc::downgrade(&ticker);

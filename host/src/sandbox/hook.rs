@@ -13,7 +13,7 @@ use crate::policy::{Capability, HookPermit, Limits};
 use crate::record::{Behavior, Content, ErrorClass, HookEvent, Input, PermissionResult, Refusal};
 
 use super::bindings::hook::HookPre;
-use super::bindings::hook::exports::hotcell::tool::hook_handler as wit;
+use super::bindings::hook::exports::toolcell::tool::hook_handler as wit;
 use super::cache::Entry;
 use super::call;
 use super::component::{deserialize, invalid, map};
@@ -21,7 +21,7 @@ use super::engine::Engine;
 use super::state::State;
 use super::{Sandbox, compile, linking, never};
 
-const HANDLER: &str = "hotcell:tool/hook-handler@0.2.0";
+const HANDLER: &str = "toolcell:tool/hook-handler@0.2.0";
 
 /// What was found out about a hook component when it was first loaded. Kept beside its compiled code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ impl SandboxedHook {
             let _running = engine.running();
             let work = async {
                 let guest = self.component.instantiate_async(&mut store).await?;
-                guest.hotcell_tool_hook_handler().call_handle(&mut store, &call).await
+                guest.toolcell_tool_hook_handler().call_handle(&mut store, &call).await
             };
             call::bounded(work, limits.wall, &cancellation, None).await
         };
@@ -131,7 +131,7 @@ fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusa
         Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)
     })?;
     HookPre::new(instance).map_err(|error| {
-        invalid("contract_mismatch", format!("the component does not follow hotcell:tool@0.2.0: {error:#}"))
+        invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {error:#}"))
     })
 }
 
@@ -155,7 +155,7 @@ async fn describe(engine: &Engine, component: &HookPre<State>, limits: &Limits) 
         let _running = engine.running();
         let work = async {
             let guest = component.instantiate_async(&mut store).await?;
-            guest.hotcell_tool_hook_handler().call_describe(&mut store).await
+            guest.toolcell_tool_hook_handler().call_describe(&mut store).await
         };
         call::bounded(work, limits.wall, &cancellation, None).await
     };

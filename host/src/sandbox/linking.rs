@@ -14,7 +14,7 @@ use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView};
 use wasmtime_wasi_http::p2::bindings::http;
 use wasmtime_wasi_http::{WasiHttp, WasiHttpView};
 
-use super::bindings::tool::hotcell::tool as wit;
+use super::bindings::tool::toolcell::tool as wit;
 use super::state::State;
 
 /// An interface by its name without a version, and what adds it to a linker.
@@ -80,15 +80,15 @@ const WASI: [Interface; 27] = [
 
 /// The one interface of the contract that a hook gets, too.
 const LOG: Interface =
-    ("hotcell:tool/log", |linker| wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state));
+    ("toolcell:tool/log", |linker| wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state));
 
 /// What tools have beyond that.
 const TOOL: [Interface; 5] = [
-    ("hotcell:tool/progress", |linker| wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
-    ("hotcell:tool/cancellation", |linker| {
+    ("toolcell:tool/progress", |linker| wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
+    ("toolcell:tool/cancellation", |linker| {
         wit::cancellation::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
     }),
-    ("hotcell:tool/interaction", |linker| wit::interaction::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
+    ("toolcell:tool/interaction", |linker| wit::interaction::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
     ("wasi:http/outgoing-handler", |linker| http::outgoing_handler::add_to_linker::<_, WasiHttp>(linker, State::http)),
     ("wasi:http/types", |linker| {
         let options = http::types::LinkOptions::default();
@@ -160,10 +160,10 @@ mod tests {
         ("wasi:sockets/udp-create-socket", "create-udp-socket"),
     ];
     const BEYOND: [(&str, &str); 6] = [
-        ("hotcell:tool/log", "log"),
-        ("hotcell:tool/progress", "report"),
-        ("hotcell:tool/cancellation", "requested"),
-        ("hotcell:tool/interaction", "ask"),
+        ("toolcell:tool/log", "log"),
+        ("toolcell:tool/progress", "report"),
+        ("toolcell:tool/cancellation", "requested"),
+        ("toolcell:tool/interaction", "ask"),
         ("wasi:http/outgoing-handler", "handle"),
         ("wasi:http/types", "resource fields"),
     ];
@@ -201,7 +201,7 @@ mod tests {
     fn a_hook_gets_no_more_than_a_log_beyond_it() {
         for (interface, item) in BEYOND {
             assert!(found(for_tool, interface, item), "{interface}, for a tool");
-            assert_eq!(found(for_hook, interface, item), interface == "hotcell:tool/log", "{interface}, for a hook");
+            assert_eq!(found(for_hook, interface, item), interface == "toolcell:tool/log", "{interface}, for a hook");
         }
     }
 }

@@ -186,7 +186,7 @@ fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
         );
     }
     if has(&["failed to convert function to given type"]) {
-        return invalid("contract_mismatch", format!("the component does not follow hotcell:tool@0.2.0: {text}"));
+        return invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {text}"));
     }
     failed("guest_invalid", "the tool broke the contract with its host".to_owned(), seen).detail(text)
 }

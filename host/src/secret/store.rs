@@ -12,7 +12,7 @@ use crate::record::Timestamp;
 use super::{SealingKey, SecretValue, private_file};
 
 /// What the store is sealed for; a later format gets another word.
-const PURPOSE: &str = "hotcell secret store 1";
+const PURPOSE: &str = "toolcell secret store 1";
 /// Bytes of the file on disk.
 const STORE_BYTES_MAX: u64 = 16 << 20;
 /// Characters of a name.

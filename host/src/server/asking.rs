@@ -29,7 +29,7 @@ pub type Announcer = Arc<dyn Fn(&Prompt) + Send + Sync>;
 /// What becomes of a call that needs an approval where the client cannot ask its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Away {
-    /// It waits for an answer of `hotcell approvals`.
+    /// It waits for an answer of `toolcell approvals`.
     #[default]
     Wait,
     /// The client is told at once how to have it approved; the same call made again gets the result.

@@ -21,7 +21,7 @@ use super::offer::Offer;
 use super::{Offering, Server};
 
 /// A wish of the request itself: milliseconds after which it stops. It can only shorten what the server allows.
-const TIMEOUT_KEY: &str = "hotcell/timeout_ms";
+const TIMEOUT_KEY: &str = "toolcell/timeout_ms";
 
 /// Who calls, and whose going away ends the call.
 pub(super) struct Caller {

@@ -102,7 +102,7 @@ impl Offer {
         let logs = logs
             .into_iter()
             .flatten()
-            .any(|import| import.as_str().is_some_and(|import| import.starts_with("hotcell:tool/log")));
+            .any(|import| import.as_str().is_some_and(|import| import.starts_with("toolcell:tool/log")));
         Self {
             qualified_name: tool.declaration().qualified_name(),
             speaks: profile.supports_progress || logs,

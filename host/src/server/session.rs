@@ -199,7 +199,7 @@ impl ServerHandler for Session {
             .enable_resources()
             .enable_logging()
             .build();
-        let implementation = Implementation::new("hotcell", env!("CARGO_PKG_VERSION")).with_title("hotcell");
+        let implementation = Implementation::new("toolcell", env!("CARGO_PKG_VERSION")).with_title("toolcell");
         ServerConfig::new(capabilities).with_server_info(implementation)
     }
 

@@ -1,4 +1,4 @@
-//! `hotcell build`: cargo for the guest's target, then the component and its stamp in the tool's own folder.
+//! `toolcell build`: cargo for the guest's target, then the component and its stamp in the tool's own folder.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,12 +18,12 @@ const INITIAL_MEMORY: u64 = 2 << 20;
 /// What a module with larger static data gets beyond what it needs at least, and the step that sizes are rounded to.
 const SPARE_MEMORY: u64 = 1 << 20;
 
-const SDK: &str = "hotcell-guest";
+const SDK: &str = "toolcell-guest";
 
 pub struct BuildSettings {
     /// How to find a toolchain. Its `dir` and `offline` are set from the build's own.
     pub search: Search,
-    /// Where cargo compiles, below a folder named after the toolchain; by default `target/hotcell` of the tool's
+    /// Where cargo compiles, below a folder named after the toolchain; by default `target/toolcell` of the tool's
     /// workspace, so that tools of one workspace share what they depend on, and no lock with the user's own cargo.
     pub target_dir: Option<PathBuf>,
     /// The folder of a local copy of the SDK (see `write_sdk`), for tools that name the SDK by its version alone.
@@ -42,7 +42,7 @@ impl BuildSettings {
 
 #[derive(Debug)]
 pub struct Built {
-    /// `<tool>/target/hotcell/<package>.wasm`
+    /// `<tool>/target/toolcell/<package>.wasm`
     pub wasm: PathBuf,
     /// The package's name.
     pub name: String,
@@ -56,7 +56,7 @@ pub struct Built {
 pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
     let dir = std::fs::canonicalize(dir).with_context(|| format!("find the folder {}", dir.display()))?;
     if !dir.join("Cargo.toml").is_file() {
-        bail!("no Cargo.toml in {}: name a tool's folder, or make one with `hotcell new NAME`", dir.display());
+        bail!("no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`", dir.display());
     }
     // Two calls that find the same tool stale: the second waits, and then has nothing to compile.
     let mut lock = stamp::lock(&dir)?;
@@ -304,7 +304,7 @@ impl Job<'_> {
     fn target_dir(&self) -> PathBuf {
         let base = match &self.settings.target_dir {
             Some(folder) => std::path::absolute(folder).unwrap_or_else(|_| folder.clone()),
-            None => self.workspace.target_directory.join("hotcell"),
+            None => self.workspace.target_directory.join("toolcell"),
         };
         base.join(format!("build-{}", self.toolchain.id))
     }
@@ -393,7 +393,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let settings = BuildSettings::new(Programs::new().search(Preference::Installed));
         let error = build(folder.path(), &settings, &mut |_| ()).unwrap_err().to_string();
-        assert!(error.starts_with("no Cargo.toml in ") && error.ends_with("`hotcell new NAME`"), "{error}");
+        assert!(error.starts_with("no Cargo.toml in ") && error.ends_with("`toolcell new NAME`"), "{error}");
         let error = build(&folder.path().join("none"), &settings, &mut |_| ()).unwrap_err().to_string();
         assert!(error.starts_with("find the folder "), "{error}");
     }
@@ -440,16 +440,16 @@ mod tests {
     #[test]
     fn a_patch_of_the_users_own_is_seen() {
         for manifest in [
-            "[patch.crates-io]\nhotcell-guest = { path = \"../sdk\" }",
-            "[patch.crates-io]\nserde = \"1\"\nhotcell-guest.path = \"../sdk\"",
-            "[patch.crates-io.hotcell-guest]\npath = \"../sdk\"",
-            "[patch.\"crates-io\"]\n\"hotcell-guest\" = { path = \"../sdk\" }",
+            "[patch.crates-io]\ntoolcell-guest = { path = \"../sdk\" }",
+            "[patch.crates-io]\nserde = \"1\"\ntoolcell-guest.path = \"../sdk\"",
+            "[patch.crates-io.toolcell-guest]\npath = \"../sdk\"",
+            "[patch.\"crates-io\"]\n\"toolcell-guest\" = { path = \"../sdk\" }",
         ] {
             assert!(patches_sdk(manifest), "{manifest}");
         }
         for manifest in [
-            "[dependencies]\nhotcell-guest = \"0.1\"",
-            "[patch.crates-io]\nhotcell-guest-macros = { path = \"m\" }\n[dependencies]\nhotcell-guest = \"0.1\"",
+            "[dependencies]\ntoolcell-guest = \"0.1\"",
+            "[patch.crates-io]\ntoolcell-guest-macros = { path = \"m\" }\n[dependencies]\ntoolcell-guest = \"0.1\"",
             "",
         ] {
             assert!(!patches_sdk(manifest), "{manifest}");
@@ -488,6 +488,6 @@ mod tests {
         let sdk = folder.path().join("guest-sdk/rust");
         std::fs::create_dir_all(&sdk).unwrap();
         std::fs::write(sdk.join("Cargo.toml"), "").unwrap();
-        assert_eq!(patch(folder.path()).unwrap(), format!("patch.crates-io.hotcell-guest.path=\"{}\"", sdk.display()));
+        assert_eq!(patch(folder.path()).unwrap(), format!("patch.crates-io.toolcell-guest.path=\"{}\"", sdk.display()));
     }
 }

@@ -14,7 +14,7 @@ use super::process::{self, Stream};
 use super::{Say, TARGET, packages, sysroot};
 
 /// The environment variable that forces one way.
-pub const PREFERENCE_VARIABLE: &str = "HOTCELL_GUEST_TOOLCHAIN";
+pub const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
 
 /// A compiler that is asked a question answers at once; behind a proxy that wants to download first it may not.
 const PROBE: Duration = Duration::from_secs(20);
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!("packages".parse::<Preference>().unwrap(), Preference::Packages);
         assert_eq!(
             "Rustup".parse::<Preference>().unwrap_err().to_string(),
-            "HOTCELL_GUEST_TOOLCHAIN is \"Rustup\": set it to installed, rustup or packages, or unset it to take the \
+            "TOOLCELL_GUEST_TOOLCHAIN is \"Rustup\": set it to installed, rustup or packages, or unset it to take the \
              first that works"
         );
     }
@@ -342,12 +342,12 @@ mod tests {
         let programs = programs().with("rustup", RUSTUP);
         let (toolchain, said) = found(&programs.search(Preference::Installed));
         let error = format!("{:#}", toolchain.unwrap_err());
-        assert!(error.starts_with("use the installed Rust, as HOTCELL_GUEST_TOOLCHAIN=installed says: "), "{error}");
+        assert!(error.starts_with("use the installed Rust, as TOOLCELL_GUEST_TOOLCHAIN=installed says: "), "{error}");
         assert!(error.ends_with("has no standard library for wasm32-wasip2") && said.is_empty(), "{error}");
 
         let (toolchain, _) = found(&programs.search(Preference::Packages));
         let error = format!("{:#}", toolchain.unwrap_err());
-        assert!(error.starts_with("use the system's packages, as HOTCELL_GUEST_TOOLCHAIN=packages says: "), "{error}");
+        assert!(error.starts_with("use the system's packages, as TOOLCELL_GUEST_TOOLCHAIN=packages says: "), "{error}");
     }
 
     #[test]

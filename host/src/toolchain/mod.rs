@@ -3,9 +3,9 @@
 //! ```text
 //! find     the first of: the user's own rustc, `rustup target add`, the system's packages
 //! packages   what the last of these takes from apt      sysroot  what it makes of it
-//! build    cargo, then the component copied to `<tool>/target/hotcell/`
+//! build    cargo, then the component copied to `<tool>/target/toolcell/`
 //! stamp    what that component was made from, so that a later call knows in a few stat calls if it still holds
-//! sdk      the SDK's sources, carried inside this binary      project  `hotcell new`
+//! sdk      the SDK's sources, carried inside this binary      project  `toolcell new`
 //! survey   the same questions as `find`, asked without changing anything
 //! ```
 //!

@@ -36,7 +36,7 @@ pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
     std::fs::create_dir_all(&home).with_context(|| format!("make {}", home.display()))?;
     let mut lock = fd_lock::RwLock::new(File::create(home.join("lock")).context("open the toolchain's lock")?);
     if lock.try_write().is_err() {
-        say("waiting for another hotcell that sets up the toolchain");
+        say("waiting for another toolcell that sets up the toolchain");
     }
     let _held = lock.write().context("wait for the toolchain's lock")?;
     if let Ok(toolchain) = sysroot::ready(search) {

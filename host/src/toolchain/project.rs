@@ -1,4 +1,4 @@
-//! `hotcell new`: a small project that builds, tests and runs as it is.
+//! `toolcell new`: a small project that builds, tests and runs as it is.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -63,8 +63,8 @@ const TAKEN: [&str; 44] = [
     "fn",
     "for",
     "gen",
-    "hotcell-guest",
-    "hotcell_guest",
+    "toolcell-guest",
+    "toolcell_guest",
     "if",
     "impl",
     "in",
@@ -150,7 +150,7 @@ mod tests {
             assert!(check_name(name).is_ok(), "{name}");
         }
         for name in
-            ["", "2x", "-x", "Upper", "a b", "a/b", "..", "a.b", "ä", "fn", "self", "std", "hotcell-guest", "trait"]
+            ["", "2x", "-x", "Upper", "a b", "a/b", "..", "a.b", "ä", "fn", "self", "std", "toolcell-guest", "trait"]
         {
             let error = check_name(name).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{name:?} cannot be a project's name: ")), "{error}");

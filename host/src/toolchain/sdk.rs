@@ -41,7 +41,7 @@ const FILES: &[(&str, &str)] = files![
 ];
 
 /// The folder of this version's SDK below `data_dir`, written if it is not there yet. Its name is a hash of what it
-/// holds, so versions of hotcell stand side by side, and what is there is never changed.
+/// holds, so versions of toolcell stand side by side, and what is there is never changed.
 pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
     // Absolute, because tools that lie elsewhere name it.
     let parent = std::path::absolute(data_dir).context("find the data folder")?.join("sdk");

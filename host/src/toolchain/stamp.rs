@@ -71,7 +71,7 @@ pub enum Freshness {
 
 /// Where a tool's component and its stamp lie. Ignored by git as `target` is, and by a file of its own.
 pub(super) fn folder(dir: &Path) -> PathBuf {
-    dir.join("target").join("hotcell")
+    dir.join("target").join("toolcell")
 }
 
 /// Whether the tool in `dir` must be built before it can be called.
@@ -106,7 +106,7 @@ fn check(dir: &Path, sdk: Option<&Path>) -> std::result::Result<PathBuf, String>
     }
 }
 
-/// A stamp of another version of hotcell counts as none.
+/// A stamp of another version of toolcell counts as none.
 pub(super) fn read(dir: &Path) -> Option<Stamp> {
     let text = std::fs::read(folder(dir).join(FILE)).ok()?;
     let stamp: Stamp = serde_json::from_slice(&text).ok()?;
@@ -248,7 +248,7 @@ mod tests {
     fn a_built_tool_is_fresh_until_a_source_changes_appears_or_goes() {
         let tool = Tool::new();
         let component = tool.stamp(None, SystemTime::now());
-        assert_eq!(component, tool.file("target/hotcell/tool.wasm"));
+        assert_eq!(component, tool.file("target/toolcell/tool.wasm"));
         assert_eq!(std::fs::read(&component).unwrap(), b"\0asm");
         assert_eq!(freshness(tool.folder.path(), None), Freshness::Fresh(component));
 
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(tool.why_stale(Some(Path::new("/sdk/2"))), "it was built with another SDK");
         std::fs::write(&component, "something else").unwrap();
         assert_eq!(tool.why_stale(None), "the component is not the one that was built");
-        std::fs::write(tool.file("target/hotcell/stamp.json"), "{\"format\": 1").unwrap();
+        std::fs::write(tool.file("target/toolcell/stamp.json"), "{\"format\": 1").unwrap();
         assert_eq!(tool.why_stale(None), "it was never built");
     }
 
@@ -299,7 +299,7 @@ mod tests {
     fn the_folder_is_ignored_by_git_and_may_be_moved() {
         let tool = Tool::new();
         tool.stamp(None, SystemTime::now());
-        assert_eq!(std::fs::read_to_string(tool.file("target/hotcell/.gitignore")).unwrap(), "*\n");
+        assert_eq!(std::fs::read_to_string(tool.file("target/toolcell/.gitignore")).unwrap(), "*\n");
         let elsewhere = tempfile::tempdir().unwrap();
         let moved = elsewhere.path().join("moved");
         std::fs::rename(tool.folder.path(), &moved).unwrap();

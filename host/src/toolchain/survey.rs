@@ -1,4 +1,4 @@
-//! What `hotcell doctor` says about building tools: asks what `find` asks, and changes nothing.
+//! What `toolcell doctor` says about building tools: asks what `find` asks, and changes nothing.
 
 use super::find::{Search, installed, remedy};
 use super::packages::{Apt, NAMES};
@@ -97,7 +97,7 @@ fn by_packages(search: &Search) -> Finding {
                 [] => format!("{not_ready:#}; all packages are installed"),
                 names => format!("{not_ready:#}; not installed: {}", names.join(", ")),
             };
-            let mend = Some(format!("{}=packages hotcell build DIR", super::PREFERENCE_VARIABLE));
+            let mend = Some(format!("{}=packages toolcell build DIR", super::PREFERENCE_VARIABLE));
             Finding { subject: PACKAGES, state: State::Absent, detail, mend }
         }
         Err(reason) => Finding { subject: PACKAGES, state: State::Missing, detail: format!("{reason:#}"), mend: None },

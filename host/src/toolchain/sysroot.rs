@@ -36,7 +36,7 @@ struct Stamp {
     system_linker: PathBuf,
 }
 
-/// Everything that `hotcell` sets up itself.
+/// Everything that `toolcell` sets up itself.
 pub(super) fn home(cache_dir: &Path) -> PathBuf {
     cache_dir.join("toolchain")
 }
@@ -53,7 +53,7 @@ pub(super) fn ready(search: &Search) -> Result<Toolchain> {
     let text = std::fs::read_to_string(root.join("stamp.json")).context("the sysroot has no stamp")?;
     let stamp: Stamp = serde_json::from_str(&text).context("the sysroot's stamp cannot be read")?;
     if stamp.format != FORMAT {
-        bail!("the sysroot is of another version of hotcell");
+        bail!("the sysroot is of another version of toolcell");
     }
     if stamp.system_rustc != Mark::of(Path::new(SYSTEM_RUSTC)) {
         bail!("the system's rustc has changed since");

@@ -132,7 +132,7 @@ fn of_ten_who_approve_at_once_one_does() {
             None
         };
         let before = place.lines().len();
-        let answers: Vec<_> = (0..10).map(|_| place.hotcell(&["approvals", "approve", &id]).spawn()).collect();
+        let answers: Vec<_> = (0..10).map(|_| place.toolcell(&["approvals", "approve", &id]).spawn()).collect();
         let codes: Vec<_> = answers.into_iter().map(|child| ended(child).code).collect();
         assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
         assert!(codes.iter().all(|code| matches!(code, Some(0 | 3))), "{codes:?}");
@@ -150,16 +150,16 @@ fn of_ten_who_approve_at_once_one_does() {
 #[test]
 fn nobody_approves_their_own_call_and_denying_it_is_fine() {
     let place = Place::new();
-    let (child, id) = super::waiting(place.call("one", &["--record"]).env("HOTCELL_ACTOR", "agent:7"));
-    let own = place.hotcell(&["approvals", "approve", &id]).env("HOTCELL_ACTOR", "agent:7").run().exits(3);
+    let (child, id) = super::waiting(place.call("one", &["--record"]).env("TOOLCELL_ACTOR", "agent:7"));
+    let own = place.toolcell(&["approvals", "approve", &id]).env("TOOLCELL_ACTOR", "agent:7").run().exits(3);
     assert!(own.stderr.contains("agent:7 called"), "{}", own.stderr);
     assert_eq!(place.state(&id), "pending");
-    place.hotcell(&["approvals", "deny", &id]).env("HOTCELL_ACTOR", "agent:7").run().exits(0);
+    place.toolcell(&["approvals", "deny", &id]).env("TOOLCELL_ACTOR", "agent:7").run().exits(0);
     let record = ended(child).exits(3).json();
     assert_eq!(record["invocation"]["actor_ref"], "agent:7");
 
-    let (child, id) = super::waiting(place.call("two", &[]).env("HOTCELL_ACTOR", "agent:7"));
-    place.hotcell(&["approvals", "approve", &id]).env("HOTCELL_ACTOR", "somebody:else").run().exits(0);
+    let (child, id) = super::waiting(place.call("two", &[]).env("TOOLCELL_ACTOR", "agent:7"));
+    place.toolcell(&["approvals", "approve", &id]).env("TOOLCELL_ACTOR", "somebody:else").run().exits(0);
     ended(child).exits(0);
     assert_eq!(place.lines(), ["two"]);
 }

@@ -57,7 +57,7 @@ fn a_row_that_was_changed_behind_the_journals_back_runs_nothing() {
 }
 
 #[test]
-fn a_journal_of_a_newer_hotcell_is_left_alone() {
+fn a_journal_of_a_newer_toolcell_is_left_alone() {
     let place = Place::new();
     let id = place.orphan("one", &[]);
     settle(&place);
@@ -67,7 +67,7 @@ fn a_journal_of_a_newer_hotcell_is_left_alone() {
     bytes[60..64].copy_from_slice(&99_u32.to_be_bytes());
     fs::write(&database, &bytes).unwrap();
     let ran = place.run(&["approvals", "approve", &id]).exits(3);
-    assert!(ran.stderr.contains("newer hotcell"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("newer toolcell"), "{}", ran.stderr);
     assert_eq!(fs::read(&database).unwrap()[60..64], 99_u32.to_be_bytes());
     assert!(place.lines().is_empty());
 }

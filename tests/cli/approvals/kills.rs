@@ -61,7 +61,7 @@ pub(crate) fn round(place: &Place, seed: u64) -> Option<Value> {
     };
     // What was said is stored: it is there whatever happened to whoever said it.
     assert!(place.lines().is_empty());
-    let approving = place.hotcell(&["approvals", "approve", &id]).spawn();
+    let approving = place.toolcell(&["approvals", "approve", &id]).spawn();
     chance.pause(150);
     kill(approving);
     // Again, until somebody says that it is over.

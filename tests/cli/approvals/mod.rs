@@ -14,7 +14,7 @@ use std::process::Child;
 use serde_json::{Value, json};
 
 use super::guest;
-use crate::support::{Hotcell, Ran, kept, scratch};
+use crate::support::{Ran, Toolcell, kept, scratch};
 
 /// A folder to write to, and a journal of its own; compiled components are shared with all tests.
 pub(crate) struct Place {
@@ -57,19 +57,19 @@ impl Place {
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        self.hotcell(arguments).run()
+        self.toolcell(arguments).run()
     }
 
-    pub(crate) fn hotcell(&self, arguments: &[&str]) -> Hotcell {
-        Hotcell::at(&self.home, arguments).dir(&self.folder).env("HOTCELL_SESSION", "").env("HOTCELL_ACTOR", "")
+    pub(crate) fn toolcell(&self, arguments: &[&str]) -> Toolcell {
+        Toolcell::at(&self.home, arguments).dir(&self.folder).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "")
     }
 
     /// A call that adds `line`, with `options`.
-    fn call(&self, line: &str, options: &[&str]) -> Hotcell {
+    fn call(&self, line: &str, options: &[&str]) -> Toolcell {
         let (input, grant) = (self.input(line), format!("--allow-write={}", self.folder.display()));
         let mut arguments = vec!["call", &self.tool, &input, &grant];
         arguments.extend(options);
-        self.hotcell(&arguments)
+        self.toolcell(&arguments)
     }
 
     /// A call that adds `line`, once it says that it waits, and the id by which it does.
@@ -105,7 +105,7 @@ impl Place {
 }
 
 /// Starts a call, and reads the id from what it says once it waits.
-pub(crate) fn waiting(call: Hotcell) -> (Child, String) {
+pub(crate) fn waiting(call: Toolcell) -> (Child, String) {
     let mut child = call.spawn();
     let id = said_id(&mut child).unwrap_or_else(|| panic!("the call ended: {:?}", child.wait_with_output_of_stdout()));
     (child, id)
@@ -115,7 +115,7 @@ pub(crate) fn waiting(call: Hotcell) -> (Child, String) {
 fn said_id(child: &mut Child) -> Option<String> {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let found = lines.by_ref().map_while(Result::ok).find_map(|line| {
-        let rest = line.strip_prefix("waiting for an answer: hotcell approvals approve ")?;
+        let rest = line.strip_prefix("waiting for an answer: toolcell approvals approve ")?;
         Some(rest.split(',').next().unwrap().to_owned())
     });
     // Somebody has to read what it says from here on.

@@ -26,10 +26,10 @@ fn a_call_whose_process_was_killed_runs_what_was_asked_with_the_words_it_was_ask
     let place = Place::new();
     let (tool, input) = (guest("probe#append_approved"), place.input("relative"));
     // A relative grant means the folder that it was typed in.
-    let call = place.hotcell(&["call", &tool, &input, "--allow-write=."]);
+    let call = place.toolcell(&["call", &tool, &input, "--allow-write=."]);
     let (child, id) = super::waiting(call);
     super::kill(child);
-    let elsewhere = place.hotcell(&["approvals", "approve", &id]).dir(&place.home);
+    let elsewhere = place.toolcell(&["approvals", "approve", &id]).dir(&place.home);
     elsewhere.run().exits(0);
     assert_eq!(place.lines(), ["relative"]);
 
@@ -113,7 +113,7 @@ fn after_the_world_of_the_call_changed_an_approval_runs_nothing() {
     std::os::unix::fs::symlink(&a, &link).unwrap();
     let input = json!({ "path": "/given/lines", "text": "one\n" }).to_string();
     let grant = format!("--allow-write={}=/given", link.display());
-    let (child, id) = super::waiting(place.hotcell(&["call", &place.tool, &input, &grant]));
+    let (child, id) = super::waiting(place.toolcell(&["call", &place.tool, &input, &grant]));
     super::kill(child);
     // The same words now mean another folder.
     std::fs::remove_file(&link).unwrap();

@@ -30,7 +30,7 @@ fn always_holds_for_the_same_tool_with_the_same_access_in_the_same_session() {
     let more = format!("--allow-read={}", wider.display());
     asks_again(&place, &["--session=work", &more]);
     asks_again(&place, &["--session=work", "--memory=300MiB"]);
-    let (child, id) = waiting(place.call("asks", &["--session=work"]).env("HOTCELL_ACTOR", "agent:7"));
+    let (child, id) = waiting(place.call("asks", &["--session=work"]).env("TOOLCELL_ACTOR", "agent:7"));
     place.run(&["approvals", "deny", &id]).exits(0);
     ended(child).exits(3);
     // The same file, with other bytes.

@@ -26,10 +26,10 @@ impl Terminal {
         let mut child = Command::new("script")
             .args(["--quiet", "--return", "--command", command, "/dev/null"])
             .current_dir(&place.folder)
-            .env("HOTCELL_HOME", &place.home)
-            .env("HOTCELL", env!("CARGO_BIN_EXE_hotcell"))
-            .env("HOTCELL_SESSION", "")
-            .env_remove("HOTCELL_ACTOR")
+            .env("TOOLCELL_HOME", &place.home)
+            .env("TOOLCELL", env!("CARGO_BIN_EXE_toolcell"))
+            .env("TOOLCELL_SESSION", "")
+            .env_remove("TOOLCELL_ACTOR")
             .env_remove("VISUAL")
             .env_remove("EDITOR")
             .stdin(Stdio::piped())
@@ -53,7 +53,7 @@ impl Terminal {
     fn call(place: &Place, input: &str, options: &str) -> Self {
         fs::write(place.folder.join("input"), input).unwrap();
         let folder = place.folder.display();
-        Self::run(place, &format!("exec $HOTCELL call '{}' @input --allow-write={folder} {options}", place.tool))
+        Self::run(place, &format!("exec $TOOLCELL call '{}' @input --allow-write={folder} {options}", place.tool))
     }
 
     /// Waits until the screen has shown `text` once more.
@@ -146,7 +146,7 @@ fn what_was_typed_before_the_question_is_no_answer() {
     let (folder, tool) = (place.folder.display(), &place.tool);
     let command = format!(
         "echo ready; while [ ! -e go ]; do sleep 0.02; done; \
-         exec $HOTCELL call '{tool}' @input --allow-write={folder}"
+         exec $TOOLCELL call '{tool}' @input --allow-write={folder}"
     );
     let mut terminal = Terminal::run(&place, &command);
     terminal.shows("ready");
@@ -220,7 +220,7 @@ fn arguments_are_edited_on_a_line_or_in_an_editor() {
 
     let (folder, tool) = (place.folder.display(), &place.tool);
     fs::write(place.folder.join("new"), place.input("three")).unwrap();
-    let command = format!("EDITOR='cp new' exec $HOTCELL call '{tool}' @input --allow-write={folder}");
+    let command = format!("EDITOR='cp new' exec $TOOLCELL call '{tool}' @input --allow-write={folder}");
     let mut terminal = Terminal::run(&place, &command);
     terminal.shows(ASKS);
     terminal.types("e\n");
@@ -234,7 +234,7 @@ fn arguments_are_edited_on_a_line_or_in_an_editor() {
 fn always_is_for_the_session_of_the_terminal() {
     let place = Place::new();
     fs::write(place.folder.join("input"), place.input("one")).unwrap();
-    let call = format!("$HOTCELL call '{}' @input --allow-write={}", place.tool, place.folder.display());
+    let call = format!("$TOOLCELL call '{}' @input --allow-write={}", place.tool, place.folder.display());
     let mut terminal = Terminal::run(&place, &format!("{call}; {call}; echo both"));
     terminal.shows(ASKS);
     terminal.types("a\n");

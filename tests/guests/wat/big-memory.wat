@@ -48,7 +48,7 @@
         (i32.const 64)))
     (core instance $main (instantiate $main))
 
-    ;; The types of hotcell:tool/guest, each exported so that the functions may name it.
+    ;; The types of toolcell:tool/guest, each exported so that the functions may name it.
     (type $class (variant
       (case "invalid-arguments") (case "capability-gap") (case "setup-required") (case "credential-missing")
       (case "timeout") (case "rate-limited") (case "dependency-unavailable") (case "execution-failed")
@@ -75,4 +75,4 @@
       (canon lift (core func $main "invoke") (memory (core memory $main "memory"))
         (realloc (core func $main "realloc")))))
   (instance $guest (instantiate $tool))
-  (export "hotcell:tool/guest@0.2.0" (instance $guest)))
+  (export "toolcell:tool/guest@0.2.0" (instance $guest)))

@@ -50,7 +50,7 @@
       (func (export "after_invoke") (param $outcome i32) (loop $forever (br $forever))))
     (core instance $main (instantiate $main))
 
-    ;; The types of hotcell:tool/guest, each exported so that the functions may name it.
+    ;; The types of toolcell:tool/guest, each exported so that the functions may name it.
     (type $class (variant
       (case "invalid-arguments") (case "capability-gap") (case "setup-required") (case "credential-missing")
       (case "timeout") (case "rate-limited") (case "dependency-unavailable") (case "execution-failed")
@@ -78,4 +78,4 @@
         (realloc (core func $main "realloc"))
         (post-return (core func $main "after_invoke")))))
   (instance $guest (instantiate $tool))
-  (export "hotcell:tool/guest@0.2.0" (instance $guest)))
+  (export "toolcell:tool/guest@0.2.0" (instance $guest)))

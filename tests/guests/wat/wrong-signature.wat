@@ -10,4 +10,4 @@
       (canon lift (core func $main "describe") (memory (core memory $main "memory"))))
     (func (export "invoke") (param "call" u32) (result u32) (canon lift (core func $main "invoke"))))
   (instance $guest (instantiate $tool))
-  (export "hotcell:tool/guest@0.2.0" (instance $guest)))
+  (export "toolcell:tool/guest@0.2.0" (instance $guest)))

@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant};
 
-use hotcell::policy::NetworkLimits;
-use hotcell::record::AbortReason;
 use serde_json::{Value, json};
+use toolcell::policy::NetworkLimits;
+use toolcell::record::AbortReason;
 
 use super::{answer, denials, eventually, failed};
 use crate::support::{Server, Test};

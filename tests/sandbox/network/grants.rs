@@ -1,6 +1,6 @@
-use hotcell::policy::{Policy, Provenance, Rule, RuleWords};
-use hotcell::record::{Mode, RuleSource};
 use serde_json::json;
+use toolcell::policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell::record::{Mode, RuleSource};
 
 use super::{answer, answers, denials, failed};
 use crate::support::{Server, Test};

@@ -13,8 +13,8 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotcell::host::Host;
 use serde_json::{Value, json};
+use toolcell::host::Host;
 
 use crate::support::{Called, ScriptedResolver, Test, host};
 

@@ -2,8 +2,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotcell::host::Host;
 use serde_json::{Value, json};
+use toolcell::host::Host;
 
 use super::{answer, eventually, failed};
 use crate::support::{Identity, ScriptedResolver, Server, Test, Visit, host, scratch};
@@ -85,8 +85,8 @@ fn a_file_that_holds_no_certificate_is_refused_when_a_host_is_set_up() {
     let file = dir.join("roots.pem");
     std::fs::write(&file, "no certificate").unwrap();
     let settings = || {
-        let home = hotcell::config::Home::at(crate::support::kept("home"));
-        let mut settings = hotcell::host::HostSettings::new(home, env!("CARGO_BIN_EXE_hotcell"));
+        let home = toolcell::config::Home::at(crate::support::kept("home"));
+        let mut settings = toolcell::host::HostSettings::new(home, env!("CARGO_BIN_EXE_toolcell"));
         settings.network.extra_roots = Some(file.clone());
         settings
     };

@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use hotcell::server::HttpLimits;
 use serde_json::{Value, json};
+use toolcell::server::HttpLimits;
 
 use crate::support::{Web, frame};
 

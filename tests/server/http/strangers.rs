@@ -132,7 +132,7 @@ fn tokens_of_a_file_name_their_principals_and_a_file_that_others_read_is_refused
     let (tokens, file) = (path.join("tokens"), path.join("records"));
     std::fs::write(&tokens, "anna 0123456789abcdef0\nbert fedcba98765432100\n").unwrap();
     let options = [format!("--token-file={}", tokens.display()), format!("--record={}", file.display())];
-    let refused = crate::support::Hotcell::new(Web::arguments(&["probe#invocation"], &options)).run();
+    let refused = crate::support::Toolcell::new(Web::arguments(&["probe#invocation"], &options)).run();
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.stderr.contains("chmod 600"), "{}", refused.stderr);
     std::fs::set_permissions(&tokens, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -154,7 +154,7 @@ fn others_than_this_machine_are_served_only_with_a_token_and_by_a_name() {
     ] {
         let mut arguments = Web::arguments(&["probe#invocation"], options);
         arguments.retain(|argument| argument != "--listen=127.0.0.1:0");
-        let refused = crate::support::Hotcell::new(arguments).run();
+        let refused = crate::support::Toolcell::new(arguments).run();
         assert_eq!(refused.code, Some(2), "{refused:?}");
         assert!(refused.stderr.contains(why), "{}", refused.stderr);
     }

@@ -1,4 +1,4 @@
-//! The tools of `../hotcell`, word for word, with ACT's SDK.
+//! The tools of `../toolcell`, word for word, with ACT's SDK.
 
 use act_sdk::prelude::*;
 

@@ -29,19 +29,19 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
         #[allow(non_camel_case_types, dead_code)]
         pub struct #name {}
 
-        impl ::hotcell_guest::hook::Hook for #name {
+        impl ::toolcell_guest::hook::Hook for #name {
             const ID: &'static str = #id;
-            const EVENTS: &'static [::hotcell_guest::hook::Event] = &[#(::hotcell_guest::hook::Event::#events),*];
+            const EVENTS: &'static [::toolcell_guest::hook::Event] = &[#(::toolcell_guest::hook::Event::#events),*];
 
             fn handle(
-                call: ::hotcell_guest::hook::Call,
-            ) -> ::core::result::Result<::std::vec::Vec<::hotcell_guest::hook::Output>, ::std::string::String> {
-                ::hotcell_guest::hook::IntoAnswer::into_answer(#name(call))
+                call: ::toolcell_guest::hook::Call,
+            ) -> ::core::result::Result<::std::vec::Vec<::toolcell_guest::hook::Output>, ::std::string::String> {
+                ::toolcell_guest::hook::IntoAnswer::into_answer(#name(call))
             }
         }
 
         #[cfg(target_arch = "wasm32")]
-        ::hotcell_guest::__private::hook::export_hook!(#name with_types_in ::hotcell_guest::__private::hook);
+        ::toolcell_guest::__private::hook::export_hook!(#name with_types_in ::toolcell_guest::__private::hook);
     })
 }
 

@@ -1,4 +1,4 @@
-//! The macros of hotcell-guest. Use them through that crate.
+//! The macros of toolcell-guest. Use them through that crate.
 
 mod attributes;
 mod hook;
@@ -68,12 +68,12 @@ pub fn data(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let item = proc_macro2::TokenStream::from(item);
     quote! {
         #[derive(
-            ::hotcell_guest::serde::Serialize,
-            ::hotcell_guest::serde::Deserialize,
-            ::hotcell_guest::schemars::JsonSchema,
+            ::toolcell_guest::serde::Serialize,
+            ::toolcell_guest::serde::Deserialize,
+            ::toolcell_guest::schemars::JsonSchema,
         )]
-        #[serde(crate = "::hotcell_guest::serde", deny_unknown_fields)]
-        #[schemars(crate = "::hotcell_guest::schemars")]
+        #[serde(crate = "::toolcell_guest::serde", deny_unknown_fields)]
+        #[schemars(crate = "::toolcell_guest::schemars")]
         #item
     }
     .into()

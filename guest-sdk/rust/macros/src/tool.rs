@@ -15,7 +15,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     let (input, call) = input(&function)?;
     let answer = match &function.sig.output {
         ReturnType::Type(_, answer) => {
-            quote_spanned!(answer.span()=> <#answer as ::hotcell_guest::__private::IntoOutcome<_>>)
+            quote_spanned!(answer.span()=> <#answer as ::toolcell_guest::__private::IntoOutcome<_>>)
         }
         ReturnType::Default => {
             return Err(Error::new(function.sig.ident.span(), "a tool must return something: its result"));
@@ -25,7 +25,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     let visibility = &function.vis;
     let attributes = attributes(&function, &arguments)?;
     // A tool without file access must not even import the file system.
-    let enter_cwd = arguments.touches_files.then(|| quote!(::hotcell_guest::__private::enter_cwd()?;));
+    let enter_cwd = arguments.touches_files.then(|| quote!(::toolcell_guest::__private::enter_cwd()?;));
     let validate = check("validate", &input, arguments.validate.as_ref());
     let preflight = check("preflight", &input, arguments.preflight.as_ref());
     let exports = exports_validation(name, arguments.validate.is_some() || arguments.preflight.is_some());
@@ -36,14 +36,14 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
         #[allow(non_camel_case_types, dead_code)]
         #visibility struct #name {}
 
-        impl ::hotcell_guest::Tool for #name {
-            const ATTRIBUTES: ::hotcell_guest::Attributes = #attributes;
+        impl ::toolcell_guest::Tool for #name {
+            const ATTRIBUTES: ::toolcell_guest::Attributes = #attributes;
 
-            fn input_schema() -> ::hotcell_guest::serde_json::Value {
-                ::hotcell_guest::__private::of_input::<#input>()
+            fn input_schema() -> ::toolcell_guest::serde_json::Value {
+                ::toolcell_guest::__private::of_input::<#input>()
             }
 
-            fn structured_schema() -> ::core::option::Option<::hotcell_guest::serde_json::Value> {
+            fn structured_schema() -> ::core::option::Option<::toolcell_guest::serde_json::Value> {
                 #answer::structured_schema()
             }
 
@@ -51,14 +51,14 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
                 #answer::content_types()
             }
 
-            fn run(input: &str) -> ::hotcell_guest::Outcome {
-                let prepare = || -> ::core::result::Result<#input, ::hotcell_guest::ToolError> {
+            fn run(input: &str) -> ::toolcell_guest::Outcome {
+                let prepare = || -> ::core::result::Result<#input, ::toolcell_guest::ToolError> {
                     #enter_cwd
-                    ::hotcell_guest::__private::parse(input)
+                    ::toolcell_guest::__private::parse(input)
                 };
                 match prepare() {
                     ::core::result::Result::Ok(_input) => #answer::into_outcome(#call),
-                    ::core::result::Result::Err(error) => ::hotcell_guest::Outcome::Failure(error),
+                    ::core::result::Result::Err(error) => ::toolcell_guest::Outcome::Failure(error),
                 }
             }
             #validate
@@ -82,7 +82,7 @@ fn input(function: &ItemFn) -> Result<(TokenStream, TokenStream)> {
     }
     let mut arguments = signature.inputs.iter();
     let first = match (arguments.next(), arguments.next()) {
-        (None, _) => return Ok((quote!(::hotcell_guest::NoInput), quote!(#name()))),
+        (None, _) => return Ok((quote!(::toolcell_guest::NoInput), quote!(#name()))),
         (Some(first), None) => first,
         (Some(_), Some(second)) => {
             return refuse(
@@ -114,7 +114,7 @@ fn attributes(function: &ItemFn, arguments: &Arguments) -> Result<TokenStream> {
     }
     let fields = &arguments.fields;
     // `..` is of no use when every field is stated, which nobody does.
-    Ok(quote!(::hotcell_guest::Attributes { #(#fields,)* ..::hotcell_guest::Attributes::new(#name, #description) }))
+    Ok(quote!(::toolcell_guest::Attributes { #(#fields,)* ..::toolcell_guest::Attributes::new(#name, #description) }))
 }
 
 /// The doc comment, without the space that follows each `///`.
@@ -137,8 +137,8 @@ fn check(name: &str, input: &TokenStream, path: Option<&Path>) -> TokenStream {
     let name = format_ident!("{name}");
     let Some(path) = path else { return TokenStream::new() };
     quote_spanned! {path.span()=>
-        fn #name(input: &str) -> ::core::result::Result<(), ::hotcell_guest::ToolError> {
-            #path(&::hotcell_guest::__private::parse::<#input>(input)?)
+        fn #name(input: &str) -> ::core::result::Result<(), ::toolcell_guest::ToolError> {
+            #path(&::toolcell_guest::__private::parse::<#input>(input)?)
         }
     }
 }
@@ -146,7 +146,7 @@ fn check(name: &str, input: &TokenStream, path: Option<&Path>) -> TokenStream {
 /// `toolkit!` sees names only, so it asks these macros in a row: the first tool that checks values writes the export, and
 /// the others pass the question on. It must be known before types are: an export is there or not, whatever runs.
 fn exports_validation(name: &Ident, exports: bool) -> TokenStream {
-    let (public, private) = (marker(name), format_ident!("__hotcell_ask_{}", bare(name)));
+    let (public, private) = (marker(name), format_ident!("__toolcell_ask_{}", bare(name)));
     let rules = match exports {
         true => quote!(($others:tt { $($export:tt)* }) => { $($export)* };),
         false => quote! {
@@ -166,7 +166,7 @@ fn exports_validation(name: &Ident, exports: bool) -> TokenStream {
 
 /// The name under which `toolkit!` finds the macro of the tool `name`.
 pub(crate) fn marker(name: &Ident) -> Ident {
-    format_ident!("__hotcell_tool_{}", bare(name), span = name.span())
+    format_ident!("__toolcell_tool_{}", bare(name), span = name.span())
 }
 
 fn bare(name: &Ident) -> String {

@@ -51,33 +51,33 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     let Declared { namespace, tools } = syn::parse2(input)?;
     let mut markers = tools.iter().map(marker_path).collect::<Vec<_>>();
     let first = markers.remove(0);
-    let entries = tools.iter().map(|tool| quote_spanned!(tool.span()=> ::hotcell_guest::Entry::of::<#tool>()));
+    let entries = tools.iter().map(|tool| quote_spanned!(tool.span()=> ::toolcell_guest::Entry::of::<#tool>()));
     Ok(quote! {
         /// The tools that this component exports.
         pub struct Toolkit;
 
-        impl ::hotcell_guest::Toolkit for Toolkit {
+        impl ::toolcell_guest::Toolkit for Toolkit {
             const NAMESPACE: &'static str = #namespace;
-            const TOOLS: &'static [::hotcell_guest::Entry] = &[#(#entries),*];
+            const TOOLS: &'static [::toolcell_guest::Entry] = &[#(#entries),*];
         }
 
-        const _: () = ::hotcell_guest::__private::assert_unique_names::<Toolkit>();
+        const _: () = ::toolcell_guest::__private::assert_unique_names::<Toolkit>();
 
         #[cfg(target_arch = "wasm32")]
-        ::hotcell_guest::__private::tool::export_tool!(Toolkit with_types_in ::hotcell_guest::__private::tool);
+        ::toolcell_guest::__private::tool::export_tool!(Toolkit with_types_in ::toolcell_guest::__private::tool);
         #first! {
             [#((#markers))*]
             {
                 #[cfg(target_arch = "wasm32")]
-                ::hotcell_guest::__private::validating::export_validation!(
-                    Toolkit with_types_in ::hotcell_guest::__private::validating
+                ::toolcell_guest::__private::validating::export_validation!(
+                    Toolkit with_types_in ::toolcell_guest::__private::validating
                 );
             }
         }
     })
 }
 
-/// `words::count` becomes `words::__hotcell_tool_count`.
+/// `words::count` becomes `words::__toolcell_tool_count`.
 fn marker_path(tool: &Path) -> Path {
     let mut path = tool.clone();
     if let Some(last) = path.segments.last_mut() {

@@ -2,8 +2,8 @@
 //! `access = ["network"]` and a `network_scope`.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), hotcell_guest::ToolError> {
-//! let mut response = hotcell_guest::http::get("https://api.example.com/v1/words").send()?;
+//! # fn main() -> Result<(), toolcell_guest::ToolError> {
+//! let mut response = toolcell_guest::http::get("https://api.example.com/v1/words").send()?;
 //! let text = String::from_utf8_lossy(&response.read(1 << 20)?).into_owned();
 //! # Ok(())
 //! # }

@@ -114,5 +114,5 @@ struct Desk {
 }
 
 fn unknown(id: InvocationId) -> anyhow::Error {
-    BadRequest(format!("nobody was asked about a call {id}: hotcell approvals list --all")).into()
+    BadRequest(format!("nobody was asked about a call {id}: toolcell approvals list --all")).into()
 }

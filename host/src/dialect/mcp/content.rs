@@ -50,7 +50,8 @@ fn media(fields: &Map<String, Value>) -> Option<(String, String)> {
 fn file(kind: &str, fields: &Map<String, Value>) -> Option<ContentBlock> {
     let Some(data) = string(fields, "data").filter(|data| is_base64(data)) else { return link(fields) };
     let uri = string(fields, "uri").filter(|uri| is_uri(uri)).map(str::to_owned);
-    let uri = uri.unwrap_or_else(|| format!("hotcell:{kind}/{}", escaped(string(fields, "name").unwrap_or("unnamed"))));
+    let uri =
+        uri.unwrap_or_else(|| format!("toolcell:{kind}/{}", escaped(string(fields, "name").unwrap_or("unnamed"))));
     let mime_type = media_type(fields).map(str::to_owned);
     let contents = ResourceContents::BlobResourceContents { uri, mime_type, blob: data.to_owned(), meta: None };
     Some(ContentBlock::Resource(EmbeddedResource::new(contents)))
@@ -165,7 +166,7 @@ mod tests {
         );
         assert_eq!(
             mapped(json!({ "type": "file", "name": "a b", "data": "AAAA", "media_type": "text/plain" })),
-            json!({ "type": "resource", "resource": { "uri": "hotcell:file/a%20b", "mimeType": "text/plain", "blob": "AAAA" } })
+            json!({ "type": "resource", "resource": { "uri": "toolcell:file/a%20b", "mimeType": "text/plain", "blob": "AAAA" } })
         );
         assert_eq!(
             mapped(json!({ "type": "resource_link", "uri": "https://example.com/a", "name": "a" })),
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn what_was_moved_away_is_a_preview_and_a_link() {
         let reference = json!({
-            "uri": "hotcell:payload/sha256:00", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 9,
+            "uri": "toolcell:payload/sha256:00", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 9,
         });
         let block =
             json!({ "type": "persisted_output_ref", "of": "text", "preview": "pre", "persisted_ref": reference });
@@ -206,7 +207,7 @@ mod tests {
         assert!(mapped[0]["text"].as_str().unwrap().starts_with("pre\n[cut: 9 bytes"));
         assert_eq!(
             (&mapped[1]["type"], &mapped[1]["uri"]),
-            (&json!("resource_link"), &json!("hotcell:payload/sha256:00"))
+            (&json!("resource_link"), &json!("toolcell:payload/sha256:00"))
         );
         assert_eq!((&mapped[1]["size"], &mapped[1]["mimeType"]), (&json!(9), &json!("text/plain")));
     }

@@ -1,6 +1,6 @@
 //! MCP, revisions 2025-11-25 and 2026-07-28: tools, results and notices as the protocol says them (requirements 3).
 //!
-//! What is lost in the protocol's own words stays reachable in `_meta`, under keys that begin with `hotcell/`.
+//! What is lost in the protocol's own words stays reachable in `_meta`, under keys that begin with `toolcell/`.
 
 mod content;
 mod name;

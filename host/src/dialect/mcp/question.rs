@@ -131,7 +131,7 @@ pub fn response(responses: Option<&InputResponses>) -> Option<Said> {
 pub fn approval_pending(id: &str, expires_at: &str, meta: MetaObject) -> CallToolResult {
     let text = format!(
         "nothing ran yet: a person has to approve this call. Whoever runs the server can, until {expires_at}: \
-         hotcell approvals approve {id}, or hotcell approvals deny {id}. Then make the same call again to get its result."
+         toolcell approvals approve {id}, or toolcell approvals deny {id}. Then make the same call again to get its result."
     );
     let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
     result.meta = Some(meta);
@@ -141,13 +141,13 @@ pub fn approval_pending(id: &str, expires_at: &str, meta: MetaObject) -> CallToo
 /// What an answer says of a call that waits for an approval.
 pub fn approval_meta(invocation_id: &impl serde::Serialize, expires_at: &impl serde::Serialize) -> MetaObject {
     let facts = json!({ "invocation_id": invocation_id, "state": "pending", "expires_at": expires_at });
-    meta("hotcell/approval", facts)
+    meta("toolcell/approval", facts)
 }
 
 /// What an answer says of a call that waits for what its tool wants to know.
 pub fn input_meta(invocation_id: &impl serde::Serialize, expires_at: &impl serde::Serialize) -> MetaObject {
     let facts = json!({ "invocation_id": invocation_id, "expires_at": expires_at });
-    meta("hotcell/input", facts)
+    meta("toolcell/input", facts)
 }
 
 fn meta(key: &str, facts: Value) -> MetaObject {

@@ -65,7 +65,7 @@ pub fn payload(link: &Resource, bytes: Vec<u8>) -> ResourceContents {
 
 fn meta(result: &ToolResult) -> MetaObject {
     let mut meta = JsonObject::new();
-    let mut say = |key: &str, value: Value| _ = meta.insert(format!("hotcell/{key}"), value);
+    let mut say = |key: &str, value: Value| _ = meta.insert(format!("toolcell/{key}"), value);
     say("invocation_id", json!(result.invocation_id));
     say("status", json!(result.status));
     if let Some(usage) = &result.usage {
@@ -163,7 +163,7 @@ mod tests {
     fn nothing_said_is_no_content_and_says_so() {
         let answer = mapped(json!({ "empty_result": true }), &ProtocolVersion::V_2025_11_25);
         assert_eq!((&answer["content"], &answer["isError"]), (&json!([]), &json!(false)));
-        assert_eq!(answer["_meta"]["hotcell/empty_result"], json!(true));
+        assert_eq!(answer["_meta"]["toolcell/empty_result"], json!(true));
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
             let change = json!({ "is_error": true, "error": error });
             let answer = mapped(change.clone(), &ProtocolVersion::V_2025_11_25);
             assert_eq!(answer["isError"], json!(true));
-            let said = &answer["_meta"]["hotcell/error"];
+            let said = &answer["_meta"]["toolcell/error"];
             assert_eq!((&said["class"], said["code"].as_str()), (&json!(class), Some("the_code")));
             assert!(!said["hint"].as_str().unwrap().is_empty());
             let native = serde_json::to_value(protocol_error(&result(change))).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_payload_is_text_where_it_can_be() {
         let link = payload_link(&PersistedRef {
-            uri: "hotcell:payload/sha256:ab".to_owned(),
+            uri: "toolcell:payload/sha256:ab".to_owned(),
             digest: "sha256:ab".to_owned(),
             media_type: "text/plain".to_owned(),
             size_bytes: 2,

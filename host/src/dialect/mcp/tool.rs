@@ -98,7 +98,7 @@ fn meta(listed: &Listed<'_>) -> MetaObject {
         "tool_kind": declaration.tool_kind,
         "component": listed.component,
     });
-    MetaObject(JsonObject::from_iter([("hotcell/tool".to_owned(), facts)]))
+    MetaObject(JsonObject::from_iter([("toolcell/tool".to_owned(), facts)]))
 }
 
 #[cfg(test)]
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!((tool["name"].as_str(), tool["title"].as_str()), (Some("b"), Some("B")));
         assert_eq!(tool["inputSchema"], json!({ "properties": { "x": {} }, "type": "object" }));
         assert_eq!(tool["outputSchema"], output);
-        assert_eq!(tool["_meta"]["hotcell/tool"]["tool_id"], "a.b");
+        assert_eq!(tool["_meta"]["toolcell/tool"]["tool_id"], "a.b");
         let list = described(json!({}), json!({}), json!({}), Some(json!({ "type": "array" })));
         assert!(list.get("outputSchema").is_none());
         let old = described(json!({ "lifecycle": "deprecated" }), json!({}), json!({}), None);

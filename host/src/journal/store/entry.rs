@@ -35,10 +35,10 @@ pub(super) fn open<T: DeserializeOwned>(key: &SealingKey, place: &str, sealed: &
 
 /// Where an approval lies: it opens nowhere else.
 pub(super) fn question_of(id: InvocationId, binding: &str) -> String {
-    format!("hotcell approval {id} {binding}")
+    format!("toolcell approval {id} {binding}")
 }
 
 /// Where the answer to it lies.
 pub(super) fn answer_to(id: InvocationId) -> String {
-    format!("hotcell answer {id}")
+    format!("toolcell answer {id}")
 }

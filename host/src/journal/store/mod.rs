@@ -30,12 +30,12 @@ pub enum StoreError {
     /// What it holds cannot be trusted, or not be understood.
     #[error("the journal is damaged: {0}")]
     Damaged(String),
-    #[error("the journal was written by a newer hotcell (format {found}, this one knows {known})")]
+    #[error("the journal was written by a newer toolcell (format {found}, this one knows {known})")]
     Newer { found: i64, known: i64 },
     /// No space, no permission, a lock that does not go away.
     #[error("the journal cannot be used: {0}")]
     Unavailable(String),
-    #[error("{0} calls wait for an answer already; answer or deny some: hotcell approvals list")]
+    #[error("{0} calls wait for an answer already; answer or deny some: toolcell approvals list")]
     Full(u32),
 }
 
@@ -65,11 +65,11 @@ impl From<StoreError> for Refusal {
         let message = match &error {
             StoreError::Damaged(_) => {
                 "the journal of approvals is damaged, and so nothing that needs one can run; move the folder `journal` \
-                 of hotcell's data folder away to start a new one"
+                 of toolcell's data folder away to start a new one"
                     .to_owned()
             }
             StoreError::Unavailable(_) => {
-                "the journal of approvals cannot be used, and so nothing that needs one can run; `hotcell approvals \
+                "the journal of approvals cannot be used, and so nothing that needs one can run; `toolcell approvals \
                  list` says why"
                     .to_owned()
             }

@@ -91,7 +91,7 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
         (APPLICATION, VERSION) => return Ok(()),
         (APPLICATION, 1..) if found > VERSION => return Err(StoreError::Newer { found, known: VERSION }),
         (APPLICATION, 1..) => {}
-        _ => return Err(StoreError::Damaged("the file is not a journal of hotcell".to_owned())),
+        _ => return Err(StoreError::Damaged("the file is not a journal of toolcell".to_owned())),
     }
     let done = usize::try_from(found).unwrap_or(usize::MAX);
     for step in MIGRATIONS.iter().skip(done) {

@@ -76,7 +76,7 @@ impl Patience {
     }
 }
 
-/// The request as it is sent: in origin-form, with a `Host` and a framing that are hotcell's own, and with the secrets
+/// The request as it is sent: in origin-form, with a `Host` and a framing that are toolcell's own, and with the secrets
 /// that were granted for where it goes.
 fn outgoing(gate: &Gate, target: &Target, parts: Parts, body: WasiBody) -> Result<Request<Outgoing>, Error> {
     let mut headers = parts.headers;

@@ -147,7 +147,7 @@ impl Gate {
     }
 
     fn own(&self, target: &Target) -> Error {
-        self.deny(&shown(target), "own address", "network_denied", "hotcell itself listens there", "");
+        self.deny(&shown(target), "own address", "network_denied", "toolcell itself listens there", "");
         Error::DestinationIpProhibited
     }
 

@@ -1,6 +1,6 @@
 use http::{HeaderMap, HeaderName};
 
-/// Headers that decide where a request goes, where it ends, or what becomes of the connection: hotcell writes them
+/// Headers that decide where a request goes, where it ends, or what becomes of the connection: toolcell writes them
 /// itself, and a guest can neither set nor see them.
 pub(super) fn is_ours(name: &HeaderName) -> bool {
     const OURS: [&str; 16] = [

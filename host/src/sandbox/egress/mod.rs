@@ -1,6 +1,6 @@
 //! The way out. A guest's `wasi:http` request is decided on, its host is looked up once, every address is vetted, and
 //! the connection goes to a vetted address, with the certificate checked against the name. Nothing of the guest's is
-//! sent as it is but path, query, headers and body: hotcell writes the request line, `Host` and the framing.
+//! sent as it is but path, query, headers and body: toolcell writes the request line, `Host` and the framing.
 //!
 //! HTTP/1.1 only, one connection for each request, no redirects, no cookies, no proxies. Everything that a request holds
 //! belongs to futures of the call: dropping the store closes its sockets.

@@ -19,7 +19,7 @@ use super::connect::Socket;
 /// A file of certificates larger than this is none.
 const ROOTS_BYTES_MAX: u64 = 4 << 20;
 
-/// What servers are trusted: the roots of Mozilla's programme, as they were when hotcell was built, and the operator's.
+/// What servers are trusted: the roots of Mozilla's programme, as they were when toolcell was built, and the operator's.
 pub(super) struct Tls {
     extra: Vec<CertificateDer<'static>>,
     /// Built when a tool first speaks TLS.

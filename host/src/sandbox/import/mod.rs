@@ -5,4 +5,4 @@ mod interaction;
 mod log;
 mod progress;
 
-use super::bindings::tool::hotcell::tool as wit;
+use super::bindings::tool::toolcell::tool as wit;

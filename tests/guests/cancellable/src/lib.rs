@@ -12,9 +12,9 @@ wit_bindgen::generate!({
     with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
 });
 
-use exports::hotcell::tool::guest::{Call, Guest, Outcome, Output};
-use hotcell::tool::cancellation::{AbortReason, acknowledge, requested, subscribe};
-use hotcell::tool::types::{ErrorClass, ToolError};
+use exports::toolcell::tool::guest::{Call, Guest, Outcome, Output};
+use toolcell::tool::cancellation::{AbortReason, acknowledge, requested, subscribe};
+use toolcell::tool::types::{ErrorClass, ToolError};
 
 struct Cancellable;
 

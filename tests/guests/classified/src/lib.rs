@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 
 wit_bindgen::generate!({
     inline: "
-        package hotcell:test-guests;
+        package toolcell:test-guests;
         world classified {
-            include hotcell:tool/tool@0.2.0;
-            include hotcell:tool/classifying@0.2.0;
+            include toolcell:tool/tool@0.2.0;
+            include toolcell:tool/classifying@0.2.0;
         }
     ",
     path: "../../../wit",
     generate_all,
 });
 
-use exports::hotcell::tool::classification::{self, Claim, Facts};
-use exports::hotcell::tool::guest::{self, Call, Outcome, Output};
-use hotcell::tool::types::{ErrorClass, ToolError};
+use exports::toolcell::tool::classification::{self, Claim, Facts};
+use exports::toolcell::tool::guest::{self, Call, Outcome, Output};
+use toolcell::tool::types::{ErrorClass, ToolError};
 
 struct Classified;
 

@@ -11,10 +11,10 @@ wit_bindgen::generate!({
     with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
 });
 
-use exports::hotcell::tool::guest::{Call, Guest, Outcome, Output};
-use hotcell::tool::log::{Level, log};
-use hotcell::tool::progress::{Update, report};
-use hotcell::tool::types::{ErrorClass, ToolError};
+use exports::toolcell::tool::guest::{Call, Guest, Outcome, Output};
+use toolcell::tool::log::{Level, log};
+use toolcell::tool::progress::{Update, report};
+use toolcell::tool::types::{ErrorClass, ToolError};
 
 struct Courier;
 

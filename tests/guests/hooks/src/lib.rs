@@ -10,7 +10,7 @@ wit_bindgen::generate!({
     generate_all,
 });
 
-use exports::hotcell::tool::hook_handler::{
+use exports::toolcell::tool::hook_handler::{
     Behavior, Description, Guest, HookCall, HookEvent, HookOutput, HookProgress, PermissionResult, ToolOutput,
 };
 

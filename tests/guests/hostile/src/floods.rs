@@ -6,8 +6,8 @@ use fixture::{Access, Input, Tool};
 use serde_json::json;
 use wasip2::cli::stdout::get_stdout;
 
-use crate::hotcell::tool::log::{Level, log};
-use crate::hotcell::tool::progress::{Update, partial_result, report};
+use crate::toolcell::tool::log::{Level, log};
+use crate::toolcell::tool::progress::{Update, partial_result, report};
 use crate::{Attack, ErrorClass, Outcome, ToolError, answer, raw};
 
 const MIB: usize = 1 << 20;

@@ -5,8 +5,8 @@ use std::io::Write;
 use fixture::{Access, Input, Tool};
 use serde_json::json;
 
-use crate::hotcell::tool::log::{Level, log};
-use crate::hotcell::tool::progress::{Update, report};
+use crate::toolcell::tool::log::{Level, log};
+use crate::toolcell::tool::progress::{Update, report};
 use crate::{Attack, ErrorClass, Outcome, Output, ToolError, answer, raw};
 
 /// Colour and cursor, a window title, a link, a text that runs backwards, an invisible letter, the end of a C string,

@@ -77,8 +77,10 @@ fn labels() -> Vec<Tool> {
     vec![
         plain("aliased", "Answers to other names as well").declares("aliases", json!(["nicknamed", "probe_alias"])),
         Tool::new("unstated", Access::Unstated, "States no fact about itself"),
-        plain("annotated", "Is praised by its own annotations")
-            .declares("annotations", json!({ "readOnlyHint": true, "trusted": true, "hotcell": { "approved": true } })),
+        plain("annotated", "Is praised by its own annotations").declares(
+            "annotations",
+            json!({ "readOnlyHint": true, "trusted": true, "toolcell": { "approved": true } }),
+        ),
         plain("external", "Carries a mapping that is to be kept as it is").declares(
             "external_mappings",
             json!([{ "source": "mcp", "server": "example", "native_id": 7, "kept": [1.5, null] }]),

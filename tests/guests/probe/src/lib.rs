@@ -19,8 +19,8 @@ wit_bindgen::generate!({
     with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
 });
 
-use exports::hotcell::tool::guest::{Call, Guest, Outcome, Output};
-use hotcell::tool::types::{ErrorClass, ToolError};
+use exports::toolcell::tool::guest::{Call, Guest, Outcome, Output};
+use toolcell::tool::types::{ErrorClass, ToolError};
 
 type Handler = fn(&Call, &Input) -> Outcome;
 

@@ -3,8 +3,8 @@
 use fixture::{Access, Input, Tool};
 use serde_json::{Value, json};
 
-use crate::hotcell::tool::interaction::{InputRequest, ask, responses, resume_state};
-use crate::hotcell::tool::log::{Level, log};
+use crate::toolcell::tool::interaction::{InputRequest, ask, responses, resume_state};
+use crate::toolcell::tool::log::{Level, log};
 use crate::{Call, Handler, Outcome, answer};
 
 pub(crate) fn tools() -> Vec<Tool> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use fixture::{Access, Input, Tool};
 use serde_json::json;
 
-use crate::hotcell::tool::log::{Level, log};
-use crate::hotcell::tool::progress::{Update, partial_result, report};
+use crate::toolcell::tool::log::{Level, log};
+use crate::toolcell::tool::progress::{Update, partial_result, report};
 use crate::{Call, ErrorClass, Handler, Outcome, Output, ToolError, answer, text_block};
 
 pub(crate) fn tools() -> Vec<Tool> {

@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 
 wit_bindgen::generate!({
     inline: "
-        package hotcell:test-guests;
+        package toolcell:test-guests;
         world validated {
-            include hotcell:tool/tool@0.2.0;
-            include hotcell:tool/validating@0.2.0;
+            include toolcell:tool/tool@0.2.0;
+            include toolcell:tool/validating@0.2.0;
         }
     ",
     path: "../../../wit",
     generate_all,
 });
 
-use exports::hotcell::tool::guest::{self, Call, Outcome, Output};
-use exports::hotcell::tool::validation;
-use hotcell::tool::types::{ErrorClass, ToolError};
+use exports::toolcell::tool::guest::{self, Call, Outcome, Output};
+use exports::toolcell::tool::validation;
+use toolcell::tool::types::{ErrorClass, ToolError};
 
 struct Validated;
 

@@ -1,4 +1,4 @@
-use hotcell_guest::{data, tool, toolkit};
+use toolcell_guest::{data, tool, toolkit};
 
 #[data]
 struct Text {

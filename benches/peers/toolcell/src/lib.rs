@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use hotcell_guest::{data, tool, toolkit};
+use toolcell_guest::{data, tool, toolkit};
 
 #[data]
 struct Name {
