@@ -6,29 +6,30 @@ use std::path::{Path, PathBuf};
 use crate::support::root;
 
 /// A room, and the rooms it may import. `ARCHITECTURE.md` says why.
-const DOORS: [(&str, &[&str]); 18] = [
+const DOORS: [(&str, &[&str]); 19] = [
     ("guard", &[]),
-    (&[]),
+    ("pool", &[]),
     ("record", &[]),
     ("dialect", &["record"]),
     ("policy", &["record"]),
     ("hook", &["record"]),
     ("scheduler", &["record"]),
-    ("journal", &["record", "secret"]),
-    ("secret", &["record"]),
-    ("catalog", &["record"]),
+    ("journal", &["pool", "record", "secret"]),
+    ("secret", &["pool", "record"]),
+    ("catalog", &["pool", "record"]),
     ("approval", &["record", "policy", "catalog"]),
     ("executor", &["record", "policy", "scheduler", "secret"]),
-    ("sandbox", &["record", "policy", "hook", "executor", "secret"]),
+    ("sandbox", &["pool", "record", "policy", "hook", "executor", "secret"]),
     (
         "pipeline",
-        &["record", "policy", "hook", "scheduler", "journal", "catalog", "approval", "executor", "secret"],
+        &["pool", "record", "policy", "hook", "scheduler", "journal", "catalog", "approval", "executor", "secret"],
     ),
     ("toolchain", &[]),
     ("config", &[]),
     (
         "host",
         &[
+            "pool",
             "record",
             "dialect",
             "policy",
@@ -44,7 +45,7 @@ const DOORS: [(&str, &[&str]); 18] = [
             "config",
         ],
     ),
-    ("server", &["host", "catalog", "dialect", "record"]),
+    ("server", &["pool", "host", "catalog", "dialect", "record"]),
     ("cli", &["host", "server", "catalog", "toolchain", "record", "config"]),
 ];
 

@@ -32,6 +32,7 @@ pub mod host;
 pub mod journal;
 pub mod pipeline;
 pub mod policy;
+mod pool;
 pub mod record;
 pub mod sandbox;
 pub mod scheduler;

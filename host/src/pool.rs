@@ -1,0 +1,111 @@
+//! Bounded pools of threads for blocking work, one for each kind of it, so that work that waits in one pool delays no
+//! other kind: a name server that does not answer must not keep the journal from its disk.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+
+/// A pool of threads for one kind of blocking work. Threads start when they are needed, and end after ten idle seconds.
+pub(crate) struct Pool {
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+    /// Work that runs or waits.
+    places: Arc<Semaphore>,
+}
+
+/// The pool already has as much work as it takes.
+#[derive(Debug, thiserror::Error)]
+#[error("too much work of this kind is waiting")]
+pub(crate) struct Busy;
+
+/// The work panicked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unfinished {
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    #[error("the work panicked")]
+    Panicked,
+}
+
+impl Pool {
+    /// A pool with at most `threads` threads of `stack` bytes each, in which at most `waiting` pieces of work wait for one.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's, when it gives no resources for a runtime.
+    pub(crate) fn new(name: &'static str, threads: usize, waiting: usize, stack: usize) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread()
+            .max_blocking_threads(threads)
+            .thread_stack_size(stack)
+            .thread_name(name)
+            .build()?;
+        Ok(Self { runtime: Some(runtime), places: Arc::new(Semaphore::new(threads + waiting)) })
+    }
+
+    /// Runs `work` on a thread of this pool. Dropping the future takes work that has not begun out of the queue; work that
+    /// has begun goes on to its end, and keeps its thread until then.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Unfinished> {
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Busy)?;
+        let Some(runtime) = &self.runtime else { return Err(Busy.into()) };
+        let begun = runtime.spawn_blocking(move || {
+            let _place = place;
+            work()
+        });
+        let abort = AbortOnDrop(begun.abort_handle());
+        let done = begun.await.map_err(|_| Unfinished::Panicked);
+        drop(abort);
+        done
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // Waiting for work that blocks would block whoever drops the host.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    const STACK: usize = 256 << 10;
+
+    #[tokio::test]
+    async fn a_full_pool_refuses_and_another_one_works() {
+        let (full, other) = (Pool::new("full", 1, 1, STACK).unwrap(), Pool::new("other", 1, 1, STACK).unwrap());
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(std::sync::Mutex::new(wait));
+        let blocks = || {
+            let wait = Arc::clone(&wait);
+            move || wait.lock().unwrap().recv()
+        };
+        let (mut first, mut second) = (Box::pin(full.run(blocks())), Box::pin(full.run(blocks())));
+        for begun in [&mut first, &mut second] {
+            assert!(tokio::time::timeout(Duration::from_millis(1), begun).await.is_err());
+        }
+        assert!(matches!(full.run(|| ()).await, Err(Unfinished::Busy(_))));
+        assert_eq!(other.run(|| 7).await.unwrap(), 7);
+        drop(second);
+        go.send(()).unwrap();
+        first.await.unwrap().unwrap();
+        assert_eq!(full.run(|| 8).await.unwrap(), 8);
+    }
+}
