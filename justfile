@@ -20,7 +20,7 @@ test *ARGS:
     cargo test {{ARGS}}
     cargo test --manifest-path example-tools/Cargo.toml
 
-# What a call costs, beside bare wasmtime in the same run
+# What a call costs, beside bare wasmtime in the same run. CI runs each bench in a short form, which measures nothing
 bench:
     cargo bench -p toolcell --bench call
     cargo bench -p toolcell --bench cli

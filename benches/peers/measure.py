@@ -1,6 +1,8 @@
 """Measures two MCP servers over standard streams with one client, in turns, and prints a table.
 
-    measure.py TOOLCELL COMPONENT ACT COMPONENT
+    measure.py TOOLCELL COMPONENT ACT COMPONENT [--short]
+
+`--short` runs everything once or twice: it shows that the bench works, and measures nothing.
 
 The client is a thin one on purpose: requests are encoded beforehand, and an answer is looked at after the clock stopped.
 """
@@ -228,7 +230,12 @@ def version(program: str) -> str:
 
 
 def main() -> None:
-    toolcell, ours, act, theirs = sys.argv[1:]
+    toolcell, ours, act, theirs, *short = sys.argv[1:]
+    if short == ["--short"]:
+        global WARM_ROUNDS, WARM_CALLS, WARM_UP, COLD_STARTS, BUSY_RUNS, CANCEL_RUNS, CANCEL_PATIENCE
+        WARM_ROUNDS, WARM_CALLS, WARM_UP, COLD_STARTS, BUSY_RUNS, CANCEL_RUNS, CANCEL_PATIENCE = 1, 2, 1, 1, 1, 1, 1.0
+    elif short:
+        sys.exit(f"measure.py: unknown option {short[0]}")
     before = os.getloadavg()[0]
     homes = tempfile.mkdtemp(prefix="toolcell-peers-")
     try:

@@ -7,16 +7,16 @@ use tokio::runtime::Runtime;
 use toolcell::host::Host;
 use toolcell::record::{AbortReason, ResultStatus};
 
-use crate::samples::Samples;
+use crate::samples::{Samples, repeated};
 use crate::subjects::{self, Subject};
 
-const CALLS: u64 = 200;
+const CALLS: usize = 200;
 /// Long enough for the guest to be where it stays; the rest of a millisecond differs from call to call, so that no
 /// clock of the host is hit at the same moment each time.
 const HEAD_START: Duration = Duration::from_millis(5);
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    println!("cancel: from cancel() to the record, of a runtime with two threads; {CALLS} calls, µs");
+    println!("cancel: from cancel() to the record, of a runtime with two threads; {} calls, µs", repeated(CALLS));
     println!("{:<16}{:>10}{:>10}{:>10}{:>10}", "", "least", "p50", "p99", "most");
     let spin =
         Subject { name: "spin", component: subjects::wat("spin")?, tool: "spin", qualified: "wat.spin", input: "{}" };
@@ -35,7 +35,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 fn measure(runtime: &Runtime, host: &Arc<Host>, subject: &Subject) -> anyhow::Result<Samples> {
     runtime.block_on(subjects::load(host, &subject.component))?;
     let mut samples = Samples::new();
-    for call in 0..CALLS {
+    for call in (0..).take(repeated(CALLS)) {
         let request = subject.request();
         let cancellation = request.cancellation.clone();
         let (serving, (answer, record)) = (Arc::clone(host), mpsc::channel());

@@ -5,7 +5,7 @@ use std::time::Instant;
 use toolcell::host::HostSettings;
 
 use crate::bare::{Bare, Settings};
-use crate::samples::Samples;
+use crate::samples::{Samples, repeated};
 use crate::subjects::{self, Subject};
 
 const HOSTS: usize = 25;
@@ -13,20 +13,26 @@ const COMPILATIONS: usize = 3;
 
 pub(crate) fn run() -> anyhow::Result<()> {
     let subjects = [subjects::count()?, subjects::jq()?];
-    println!("cold, from the cache on disk: a new host, its first load, its first call; median of {HOSTS}, ms");
+    println!(
+        "cold, from the cache on disk: a new host, its first load, its first call; median of {}, ms",
+        repeated(HOSTS)
+    );
     println!("{:<22}{:>8}{:>8}{:>8}{:>8}", "", "host", "load", "call", "all");
     for subject in &subjects {
         revive(subject, "on demand", |settings| settings.pooled = false)?;
         revive(subject, "pooled", |_| {})?;
     }
-    println!("compile: a load with an empty cache, in a child process, described twice; median of {COMPILATIONS}, ms");
+    println!(
+        "compile: a load with an empty cache, in a child process, described twice; median of {}, ms",
+        repeated(COMPILATIONS)
+    );
     println!("{:<22}{:>8}{:>8}{:>8}", "", "KiB", "bare", "load");
     subjects.iter().try_for_each(compile)
 }
 
 fn revive(subject: &Subject, how: &str, change: fn(&mut HostSettings)) -> anyhow::Result<()> {
     let [mut host_made, mut loaded, mut called, mut all] = [const { Samples::new() }; 4];
-    for _ in 0..HOSTS {
+    for _ in 0..repeated(HOSTS) {
         let runtime = crate::runtime()?;
         let start = Instant::now();
         let host = subjects::host(change)?;
@@ -50,7 +56,7 @@ fn revive(subject: &Subject, how: &str, change: fn(&mut HostSettings)) -> anyhow
 
 fn compile(subject: &Subject) -> anyhow::Result<()> {
     let (mut bare, mut loaded) = (Samples::default(), Samples::default());
-    for _ in 0..COMPILATIONS {
+    for _ in 0..repeated(COMPILATIONS) {
         let start = Instant::now();
         Bare::compile(Settings::metered(None), &subject.component)?;
         bare.since(start);

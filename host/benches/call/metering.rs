@@ -5,7 +5,7 @@ use std::time::Instant;
 use wasmtime::{Linker, Module};
 
 use crate::bare::{Bare, Settings};
-use crate::samples::Samples;
+use crate::samples::{Samples, repeated};
 use crate::subjects;
 
 const ROUNDS: usize = 15;
@@ -24,7 +24,7 @@ const LOOP: &str = r#"
         (local.get $n)))"#;
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    println!("metering: CPU-bound guests in bare engines, to the engine without meters; best of {ROUNDS}");
+    println!("metering: CPU-bound guests in bare engines, to the engine without meters; best of {}", repeated(ROUNDS));
     println!("{:<12}{:>10}{:>8}{:>8}{:>8}", "", "none, ms", "epoch", "fuel", "both");
     let jq = subjects::jq()?;
     let mut bares = Vec::new();
@@ -62,7 +62,7 @@ fn settings() -> [Settings; 4] {
 /// Does `work` once a round for each engine.
 fn rounds(mut work: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<[Samples; 4]> {
     let mut samples = [const { Samples::new() }; 4];
-    for _ in 0..ROUNDS {
+    for _ in 0..repeated(ROUNDS) {
         for (at, samples) in samples.iter_mut().enumerate() {
             let start = Instant::now();
             work(at)?;

@@ -5,14 +5,19 @@ use std::time::{Duration, Instant};
 use toolcell::host::Host;
 
 use crate::bare::{Bare, Settings};
+use crate::samples::repeated;
 use crate::subjects::{self, Subject};
 
 const ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_millis(400);
+const ROUND_MS: usize = 400;
 const POOL: u32 = 64;
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    println!("throughput: calls a second; median of {ROUNDS} rounds of {} ms, interleaved", ROUND.as_millis());
+    println!(
+        "throughput: calls a second; median of {} rounds of {} ms, interleaved",
+        repeated(ROUNDS),
+        repeated(ROUND_MS)
+    );
     println!(
         "{:<12}{:>10}{:>10}{:>8}{:>12}{:>12}{:>8}{:>8}",
         "", "floor", "pipeline", "share", "floor x2", "pipeline x2", "share", "gain"
@@ -29,7 +34,7 @@ fn measure(subject: &Subject) -> anyhow::Result<()> {
     let host = subjects::host(|settings| settings.calls_at_once = POOL)?;
     crate::runtime()?.block_on(subjects::load(&host, &subject.component))?;
     let mut rates: [Vec<f64>; 4] = Default::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..repeated(ROUNDS) {
         let [floor, pipeline, floor_of_two, pipeline_of_two] = &mut rates;
         floor.push(rate(1, || bare_calls(&bare, subject))?);
         pipeline.push(rate(1, || host_calls(&host, subject))?);
@@ -45,6 +50,10 @@ fn measure(subject: &Subject) -> anyhow::Result<()> {
         pipeline_of_two / pipeline,
     );
     Ok(())
+}
+
+fn round() -> Duration {
+    Duration::from_millis(repeated(ROUND_MS) as u64)
 }
 
 fn median(mut rates: Vec<f64>) -> f64 {
@@ -68,7 +77,7 @@ fn rate(threads: usize, work: impl Fn() -> anyhow::Result<u32> + Sync) -> anyhow
 fn bare_calls(bare: &Bare, subject: &Subject) -> anyhow::Result<u32> {
     crate::runtime()?.block_on(async {
         let (start, mut calls) = (Instant::now(), 0);
-        while start.elapsed() < ROUND {
+        while start.elapsed() < round() {
             bare.answer(subject.tool, subject.input).await?;
             calls += 1;
         }
@@ -79,7 +88,7 @@ fn bare_calls(bare: &Bare, subject: &Subject) -> anyhow::Result<u32> {
 fn host_calls(host: &Host, subject: &Subject) -> anyhow::Result<u32> {
     crate::runtime()?.block_on(async {
         let (start, mut calls) = (Instant::now(), 0);
-        while start.elapsed() < ROUND {
+        while start.elapsed() < round() {
             subjects::succeeded(host.call(subject.request()).await)?;
             calls += 1;
         }

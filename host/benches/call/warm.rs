@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::bare::{Bare, Settings};
-use crate::samples::Samples;
+use crate::samples::{Samples, repeated};
 use crate::subjects::{self, Subject};
 
 const ROUNDS: usize = 80;
@@ -36,18 +36,18 @@ fn compare(subject: &Subject) -> anyhow::Result<Compared> {
     let host = subjects::host(|settings| settings.calls_at_once = POOL)?;
     crate::runtime()?.block_on(async {
         subjects::load(&host, &subject.component).await?;
-        for round in 0..ROUNDS {
-            for _ in 0..CALLS_A_ROUND {
+        for round in 0..repeated(ROUNDS) {
+            for _ in 0..repeated(CALLS_A_ROUND) {
                 let start = Instant::now();
                 bare.answer(subject.tool, subject.input).await?;
                 floor.since(start);
             }
-            for _ in 0..CALLS_A_ROUND {
+            for _ in 0..repeated(CALLS_A_ROUND) {
                 let start = Instant::now();
                 subjects::succeeded(host.call(subject.request()).await)?;
                 pipeline.since(start);
             }
-            if round == ROUNDS / 10 {
+            if round == repeated(ROUNDS) / 10 {
                 // What came before was the warm-up.
                 (floor, pipeline) = Default::default();
             }

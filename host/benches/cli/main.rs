@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use bare::{Bare, Settings};
-use samples::Samples;
+use samples::{Samples, repeated};
 
 const RUNS: usize = 60;
 const TOOLCELL: &str = env!("CARGO_BIN_EXE_toolcell");
@@ -46,7 +46,7 @@ fn call_once(code: &Path, tool: &str, input: &str) -> anyhow::Result<()> {
 }
 
 fn compare_all() -> anyhow::Result<()> {
-    println!("cli: whole processes, {RUNS} each, interleaved; median and best, ms");
+    println!("cli: whole processes, {} each, interleaved; median and best, ms", repeated(RUNS));
     println!("{:<12}{:>8}{:>8}{:>10}{:>8}{:>8}{:>8}", "", "bare", "best", "toolcell", "best", "ratio", "more");
     let small = compare(&started()?)?;
     let jq = Subject {
@@ -93,7 +93,7 @@ fn compare(subject: &Subject) -> anyhow::Result<f64> {
     // The first call fills the cache.
     time(toolcell())?;
     let (mut call, mut floor) = (Samples::new(), Samples::new());
-    for _ in 0..RUNS {
+    for _ in 0..repeated(RUNS) {
         floor.push(time(bare())?);
         call.push(time(toolcell())?);
     }
@@ -112,7 +112,7 @@ fn compare(subject: &Subject) -> anyhow::Result<f64> {
 fn version() -> anyhow::Result<Samples> {
     let installed = install(Path::new(TOOLCELL))?;
     let mut samples = Samples::new();
-    for _ in 0..RUNS {
+    for _ in 0..repeated(RUNS) {
         let mut command = Command::new(&installed);
         command.arg("--version");
         samples.push(time(command)?);

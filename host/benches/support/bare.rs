@@ -21,7 +21,7 @@ mod bindings {
 use bindings::ToolPre;
 pub(crate) use bindings::exports::toolcell::tool::guest::Outcome;
 use bindings::exports::toolcell::tool::guest::{Call, Output};
-use bindings::toolcell::tool::{cancellation, log, progress};
+use bindings::toolcell::tool::{cancellation, interaction, log, progress};
 
 /// The engine of one measurement.
 #[derive(Clone, Copy)]
@@ -135,6 +135,7 @@ impl Bare {
         progress::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         log::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         cancellation::add_to_linker::<_, Only>(&mut linker, |world| world)?;
+        interaction::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         let tool = ToolPre::new(linker.instantiate_pre(component)?)?;
         Ok(Self { engine, settings, tool })
     }
@@ -197,6 +198,20 @@ impl progress::Host for World {
 impl log::Host for World {
     async fn log(&mut self, _: log::Level, _: String, _: Option<String>) -> wasmtime::Result<()> {
         Ok(())
+    }
+}
+
+impl interaction::Host for World {
+    async fn responses(&mut self) -> wasmtime::Result<String> {
+        Ok("{}".to_owned())
+    }
+
+    async fn resume_state(&mut self) -> wasmtime::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    async fn ask(&mut self, _: Vec<interaction::InputRequest>, _: Vec<u8>) -> wasmtime::Result<()> {
+        Err(wasmtime::Error::msg("a bare call asks nobody"))
     }
 }
 

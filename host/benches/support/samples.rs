@@ -1,5 +1,11 @@
 use std::time::{Duration, Instant};
 
+/// `full` repetitions where `cargo bench` asks for a measurement; else two: the check only runs each bench, so that none
+/// rots, and measures nothing.
+pub(crate) fn repeated(full: usize) -> usize {
+    if std::env::args().any(|argument| argument == "--bench") { full } else { full.min(2) }
+}
+
 /// Times of one thing that was done many times.
 #[derive(Default)]
 pub(crate) struct Samples(Vec<Duration>);
