@@ -5,6 +5,7 @@ mod arguments;
 mod build;
 mod cache;
 mod clients;
+mod compiling;
 mod describe;
 mod doctor;
 mod examples;

@@ -70,6 +70,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("terminal_escapes", &["OUT-2"], &[]),
     ("compile_time", &["CMP-1"], &[]),
     ("compile_memory", &["CMP-1"], &[]),
+    ("compile_filter", &[], &["cli::compiling::"]),
     ("native_code", &[], &["sandbox::loading::native_code_is_refused"]),
     ("cache_authentication", &[], &["sandbox::cache::"]),
     ("cache_owner", &[], &["sandbox::cache::"]),

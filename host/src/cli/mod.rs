@@ -66,7 +66,7 @@ enum Command {
     Doctor(Lazily<doctor::Doctor>),
     /// Compile one component from standard input; toolcell calls this itself
     #[command(hide = true)]
-    CompileComponent { cpu_seconds: u64, memory_bytes: u64 },
+    CompileComponent { cpu_seconds: u64, memory_bytes: u64, parent: u32 },
 }
 
 /// Reads the command line, runs it, and answers the exit code.
@@ -90,8 +90,8 @@ pub fn run() -> ExitCode {
         Command::Policy(Lazily(command)) => command.run(),
         Command::Secret(Lazily(command)) => command.run(),
         Command::Doctor(Lazily(command)) => command.run(),
-        Command::CompileComponent { cpu_seconds, memory_bytes } => {
-            let status = crate::host::compile_worker(cpu_seconds, memory_bytes);
+        Command::CompileComponent { cpu_seconds, memory_bytes, parent } => {
+            let status = crate::host::compile_worker(cpu_seconds, memory_bytes, parent);
             return ExitCode::from(u8::try_from(status).unwrap_or(1));
         }
     };

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::record::{ErrorClass, Refusal};
 
 use super::component::invalid;
+use super::confine;
 use super::engine::config;
 
 /// Bytes of a component that are accepted at all.
@@ -21,6 +22,8 @@ pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
 const CODE_BYTES_MAX: u64 = 512 << 20;
 /// The exit status of a worker that found the component faulty, and said why.
 const FAULTY: i32 = 65;
+/// The exit status of a worker that could not limit itself, and so compiled nothing.
+const UNLIMITED: i32 = 71;
 
 /// How components are compiled.
 #[derive(Clone, Debug)]
@@ -66,6 +69,7 @@ impl Compiler {
             .args(&settings.arguments)
             .arg(if guard!("compile_time") { settings.cpu_seconds } else { 1 << 20 }.to_string())
             .arg(if guard!("compile_memory") { settings.memory_bytes } else { 1 << 40 }.to_string())
+            .arg(std::process::id().to_string())
             .env_clear()
             // The program's allocator would reserve a gigabyte of addresses at its start: they are what is limited.
             .env("MIMALLOC_DISALLOW_ARENA_ALLOC", "1")
@@ -141,27 +145,40 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// The child's part: limits itself to `cpu_seconds` and `memory_bytes`, reads a component from standard input, writes
-/// the compiled code to standard output. Answers the exit status.
-pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64) -> i32 {
-    match work(cpu_seconds, memory_bytes) {
+/// The child's part: limits itself to `cpu_seconds`, `memory_bytes` and the life of the process `parent`, reads a component
+/// from standard input, writes the compiled code to standard output. Answers the exit status.
+pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> i32 {
+    let done = match limited(cpu_seconds, memory_bytes, parent) {
+        Ok(engine) => work(&engine).map_err(|error| (FAULTY, error)),
+        Err(error) => Err((UNLIMITED, error)),
+    };
+    match done {
         Ok(()) => 0,
-        Err(error) => {
+        Err((status, error)) => {
             eprintln!("{error:#}");
-            FAULTY
+            status
         }
     }
 }
 
-fn work(cpu_seconds: u64, memory_bytes: u64) -> anyhow::Result<()> {
+/// An engine, made before this process gives up what making one takes: it looks at the processor and the kernel.
+fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<wasmtime::Engine> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
+    confine::die_with(parent)?;
     setrlimit(Resource::Cpu, limit(cpu_seconds)).context("limit the time")?;
     setrlimit(Resource::As, limit(memory_bytes)).context("limit the memory")?;
     setrlimit(Resource::Core, limit(0)).context("forbid core dumps")?;
+    let engine = wasmtime::Engine::new(&config()).map_err(anyhow::Error::from)?;
+    if guard!("compile_filter") {
+        confine::only_compute()?;
+    }
+    Ok(engine)
+}
+
+fn work(engine: &wasmtime::Engine) -> anyhow::Result<()> {
     let mut component = Vec::new();
     std::io::stdin().lock().read_to_end(&mut component).context("read the component")?;
-    let engine = wasmtime::Engine::new(&config()).map_err(anyhow::Error::from)?;
     let code = engine.precompile_component(&component).map_err(anyhow::Error::from)?;
     std::io::stdout().lock().write_all(&code).context("write the code")
 }

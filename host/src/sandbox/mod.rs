@@ -8,6 +8,7 @@ mod cache;
 mod call;
 mod compile;
 mod component;
+mod confine;
 mod egress;
 mod engine;
 mod file_state;

@@ -1,0 +1,71 @@
+//! What the compiler's process gives up before it reads a component: a component that takes over the compiler finds a
+//! process that can compute, answer on its standard output, and end.
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{die_with, only_compute};
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn die_with(_parent: u32) -> anyhow::Result<()> {
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn only_compute() -> anyhow::Result<()> {
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use anyhow::Context;
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+    /// The kernel kills this process when the thread that started it ends. Without that, a compilation goes on for its whole
+    /// limit after its host was killed, because nobody is left to kill it.
+    pub(in crate::sandbox) fn die_with(parent: u32) -> anyhow::Result<()> {
+        set_parent_process_death_signal(Some(Signal::KILL)).context("ask for a signal at the parent's end")?;
+        // The parent may have ended before the request, and then nothing sends the signal.
+        let living = getppid().and_then(|living| u32::try_from(living.as_raw_nonzero().get()).ok());
+        anyhow::ensure!(living == Some(parent), "the host that asked for a compilation has ended");
+        Ok(())
+    }
+
+    /// What Cranelift and the allocator need to compute, and what it takes to read, to answer and to end.
+    const NEEDED: &[libc::c_long] = &[
+        libc::SYS_read,
+        libc::SYS_write,
+        libc::SYS_writev,
+        libc::SYS_close,
+        libc::SYS_brk,
+        libc::SYS_mmap,
+        libc::SYS_munmap,
+        libc::SYS_mprotect,
+        libc::SYS_mremap,
+        libc::SYS_madvise,
+        libc::SYS_futex,
+        libc::SYS_clock_gettime,
+        libc::SYS_getrandom,
+        libc::SYS_getpid,
+        libc::SYS_gettid,
+        libc::SYS_tgkill,
+        libc::SYS_rt_sigaction,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_rt_sigreturn,
+        libc::SYS_sigaltstack,
+        libc::SYS_sched_yield,
+        libc::SYS_exit,
+        libc::SYS_exit_group,
+    ];
+
+    /// From here on the kernel refuses every other call: no file can be opened, no process started, no socket made. A refused
+    /// call fails with `EPERM` instead of ending the process, because allocators and the C library try calls that they can
+    /// do without, and which ones differs between their releases.
+    pub(in crate::sandbox) fn only_compute() -> anyhow::Result<()> {
+        let rules = NEEDED.iter().map(|call| (*call, Vec::new())).collect();
+        let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+        let machine = std::env::consts::ARCH.try_into().context("find the filter's instruction set")?;
+        let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, machine).context("make a filter")?;
+        let program: BpfProgram = filter.try_into().context("compile the filter")?;
+        seccompiler::apply_filter(&program).context("put the filter in place")
+    }
+}
