@@ -32,7 +32,7 @@ pub use crate::policy::{
 use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
-pub use crate::sandbox::{NetworkSettings, Resolver, SystemResolver};
+pub use crate::sandbox::{Listening, NetworkSettings, Resolver, SystemResolver};
 use crate::scheduler::Scheduler;
 pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
 pub use hooks::{ConfiguredHook, hook_digests};

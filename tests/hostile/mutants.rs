@@ -42,7 +42,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("special_addresses", &["NET-2"], &[]),
     ("vet_addresses", &["NET-5"], &[]),
     ("resolve_once", &["NET-5"], &[]),
-    ("own_addresses", &[], &["sandbox::network::grants::a_tool_never_reaches_the_host"]),
+    ("own_addresses", &[], &["server::http::own_port::a_tool_cannot_call_the_server_that_runs_it"]),
+    ("machine_addresses", &[], &["server::http::own_port::a_wide_grant_does_not_reach"]),
     ("framing_headers", &[], &["sandbox::network::framing::a_guest_writes_no_header"]),
     ("guest_credentials", &[], &["sandbox::network::framing::a_guest_sends_no_credentials"]),
     ("secret_origin", &["NET-4"], &[]),
@@ -74,6 +75,12 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("native_code", &[], &["sandbox::loading::native_code_is_refused"]),
     ("cache_authentication", &[], &["sandbox::cache::"]),
     ("cache_owner", &[], &["sandbox::cache::"]),
+    ("frame_values", &[], &["server::memory::a_body_of_many_values_beside"]),
+    ("client_memory", &[], &["server::memory::calls_that_would_take_too_much"]),
+    ("principal_share", &[], &["server::http::quotas::all_the_streams_of_one_principal"]),
+    ("stranger_places", &[], &["server::http::quotas::silent_connections_without_a_token"]),
+    ("request_framing", &[], &["server::http::limits::a_request_says_once"]),
+    ("request_ids", &[], &["server::http::sessions::an_id_that_is_in_flight"]),
     ("description_changes", &[], &["sandbox::loading::a_component_that_describes_itself_differently"]),
 ];
 

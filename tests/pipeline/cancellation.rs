@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use toolcell::record::AbortReason;
+use toolcell::host::{Cancellation, Listener};
+use toolcell::record::{AbortReason, ToolEvent};
 
-use super::doubles::{RecordingListener, canceled_while_running, own_host};
+use super::doubles::{RecordingHook, RecordingListener, canceled_while_running, own_host};
 use crate::support::{Called, Test};
 
 const REQUESTED: &str = "tool.invocation.cancel_requested";
@@ -109,4 +110,32 @@ async fn a_call_that_is_canceled_while_its_values_are_checked_is_no_failed_valid
     called.failed("canceled", "canceled").ended("canceled", "canceled").never_ran();
     assert!(!called.events().contains(&"tool.invocation.validation_failed"), "{:?}", called.events());
     assert_eq!(story(&called).0, [REQUESTED, "tool.invocation.canceled"]);
+}
+
+/// Cancels a call when it hears an event of a type.
+struct CancelsAt(&'static str, std::sync::OnceLock<Cancellation>);
+
+impl Listener for CancelsAt {
+    fn event(&self, event: &ToolEvent) {
+        if event.event_type.as_str() == self.0 {
+            self.1.get().unwrap().cancel(AbortReason::UserInterruption);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_comes_after_the_tool_has_answered_is_on_record_and_changes_nothing() {
+    let cancels = Arc::new(CancelsAt("tool.hook.post.started", std::sync::OnceLock::new()));
+    let (listener, hook) = (Arc::clone(&cancels), RecordingHook::new("watcher").shared());
+    let host = own_host(|settings| {
+        settings.listeners = vec![listener];
+        settings.hooks = vec![toolcell::hook::Registration::new(hook)];
+    });
+    let test = Test::new("probe#echo").on(&host);
+    assert!(cancels.1.set(test.cancellation()).is_ok());
+    let called = test.call(json!({ "a": 1 })).await;
+    called.ended("succeeded", "succeeded");
+    assert_eq!(story(&called).0, [REQUESTED, "tool.invocation.cancel_failed"]);
+    let failed = called.0.events.iter().find(|event| event.event_type.as_str().ends_with("cancel_failed")).unwrap();
+    assert_eq!(failed.data, json!({ "abort_reason": "user_interruption", "reason": "already_terminal" }));
 }

@@ -2,12 +2,14 @@
 
 mod answers;
 mod approvals;
+mod arguments;
 mod changes;
 mod crowd;
 mod hostile;
 mod http;
 mod kills;
 mod lifecycle;
+mod memory;
 mod notices;
 mod parallel;
 mod questions;

@@ -92,6 +92,21 @@ fn requests_that_are_piped_in_are_answered_before_the_end() {
 }
 
 #[test]
+fn many_requests_that_are_piped_in_are_all_taken_before_the_end() {
+    for _ in 0..10 {
+        let mut client = Client::of(&["probe#invocation"]);
+        client.call("invocation", json!({}));
+        let ids: Vec<Value> = (0..40).map(|_| client.begin_call("invocation", json!({}))).collect();
+        let (_, _, _, frames) = client.close();
+        for id in ids {
+            let answer = frames.iter().find(|frame| frame["id"] == id);
+            let code = answer.map(|answer| answer["result"]["_meta"]["toolcell/error"]["code"].clone());
+            assert_ne!(code, Some(json!("too_many_calls")), "{answer:?}");
+        }
+    }
+}
+
+#[test]
 fn termination_cancels_what_runs_and_says_so() {
     let (mut client, _folder, file) = recorded(&["hostile#spin"]);
     let id = client.begin_call("spin", json!({}));

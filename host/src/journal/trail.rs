@@ -210,6 +210,12 @@ impl Trail {
         }
     }
 
+    /// The call ended otherwise than by being canceled, although somebody asked it to stop: it was too late (AT-CAN-04).
+    pub fn cancel_failed(&self, reason: AbortReason) {
+        self.cancel_requested(reason);
+        self.emit(EventType::CancelFailed, json!({ "abort_reason": reason, "reason": "already_terminal" }));
+    }
+
     /// Whether a partial result was among the progress.
     pub fn has_partial_result(&self) -> bool {
         self.kept().progress.iter().any(|progress| progress.status == ProgressStatus::PartialResult)

@@ -21,6 +21,9 @@ pub(super) fn emit(mut journey: Journey<'_>, persisted: Persisted) -> CallRecord
     if let Some(detail) = mapped.error.as_ref().and_then(|error| error.detail.clone()) {
         journey.invocation.extra.insert("error_detail".to_owned(), Value::String(detail));
     }
+    if let Some(reason) = journey.request.cancellation.requested().filter(|_| status != Status::Canceled) {
+        journey.trail.cancel_failed(reason);
+    }
     let mut result = envelope(&journey, mapped);
     result.result_id = result_id;
     result.resource_refs = resource_refs;

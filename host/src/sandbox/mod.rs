@@ -39,7 +39,7 @@ use crate::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
 
 pub use compile::{COMPONENT_BYTES_MAX, CompilerSettings, compile_worker};
 pub use component::{Exports, LoadedComponent};
-pub use egress::{NetworkSettings, Resolver, SystemResolver};
+pub use egress::{Listening, NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
 pub use hook::SandboxedHook;
 

@@ -8,7 +8,7 @@ use rmcp::RoleServer;
 use rmcp::model::{InputResponses, NumberOrString, ProtocolVersion, RequestId};
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +16,8 @@ use crate::host::{Cancellation, Limits, Request, Session, Terms};
 use crate::record::{AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, Refusal};
 
 use super::asking::{Announcing, Ask, Way, elicit, messenger};
+use super::budget::Lease;
+use super::calls::{CALLS_MAX, Place};
 use super::notices::{Spoken, Wanted};
 use super::offer::Offer;
 use super::{Offering, Server};
@@ -45,6 +47,8 @@ pub(super) struct Seen<'a> {
 pub(super) struct Incoming<'a> {
     pub(super) name: &'a str,
     pub(super) input: Input,
+    /// The memory that was set aside for the input.
+    pub(super) lease: Option<Arc<Lease>>,
     /// Answers to what the tool may ask, given before it asks: a client may say them with the call.
     pub(super) responses: Option<InputResponses>,
     /// The tool, or why there is none to call.
@@ -82,14 +86,14 @@ pub(super) enum Step {
 impl Server {
     /// Begins a call. It goes on when it is attended to.
     pub(super) fn begin(self: &Arc<Self>, offering: &Arc<Offering>, incoming: Incoming<'_>) -> Running {
-        let Incoming { name, input, responses, offer, seen } = incoming;
-        let place = Arc::clone(&self.calls).try_acquire_owned();
+        let Incoming { name, input, lease, responses, offer, seen } = incoming;
+        let place = self.calls.begin();
         let mut request = request(offering, name, input, seen);
         let (mut spoken, mut questions) = (None, None);
         match (offer, &place) {
             (Err(refusal), _) => request.unavailable = Some(refusal),
-            (Ok(_), Err(_)) => request.unavailable = Some(too_many()),
-            (Ok(offer), Ok(_)) => {
+            (Ok(_), None) => request.unavailable = Some(too_many()),
+            (Ok(offer), Some(_)) => {
                 request.tool.clone_from(&offer.qualified_name);
                 request.limits.wall = offer.wall.map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
                 request.approval.origin.clone_from(&offer.origin);
@@ -102,7 +106,7 @@ impl Server {
             }
         }
         let cancellation = request.cancellation.clone();
-        let done = Done::Here(Box::pin(Arc::clone(self).run(Arc::clone(offering), request, place.ok())));
+        let done = Done::Here(Box::pin(Arc::clone(self).run(Arc::clone(offering), request, (place, lease))));
         Running { offering: Arc::clone(offering), done, cancellation, questions, responses, spoken }
     }
 
@@ -111,7 +115,7 @@ impl Server {
         self: Arc<Self>,
         offering: Arc<Offering>,
         request: Request,
-        place: Option<OwnedSemaphorePermit>,
+        held: (Option<Place>, Option<Arc<Lease>>),
     ) -> Box<CallRecord> {
         let cancellation = request.cancellation.clone();
         let record = {
@@ -128,7 +132,7 @@ impl Server {
         if let Some(recorder) = &self.settings.recorder {
             recorder.keep(record.clone()).await;
         }
-        drop(place);
+        drop(held);
         Box::new(record)
     }
 
@@ -292,7 +296,7 @@ fn request(offering: &Offering, name: &str, input: Input, seen: &Seen<'_>) -> Re
 }
 
 fn too_many() -> Refusal {
-    let message = format!("more than {} calls are on their way already", super::CALLS_MAX);
+    let message = format!("more than {CALLS_MAX} calls are on their way already");
     Refusal::new(ErrorClass::RateLimited, "too_many_calls", message)
 }
 

@@ -8,7 +8,7 @@ use bytes::{BufMut, BytesMut};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientNotification, ClientRequest, ErrorData,
-    JsonRpcMessage, JsonRpcRequest, JsonRpcVersion2_0, RequestId,
+    GetExtensions, JsonRpcMessage, JsonRpcRequest, JsonRpcVersion2_0, RequestId,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -18,6 +18,10 @@ use serde_json::error::Category;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
+use super::ARGUMENT_BYTES_MAX;
+use super::budget::{Budget, give_back_soon};
+use super::outline::{Outline, Unread};
+use super::sent::{Sent, weight};
 use super::stdio::{Reader, Writer};
 
 /// Bytes of one line: what is longer is skipped, and not kept.
@@ -63,6 +67,10 @@ impl Frames {
         }
     }
 
+    fn is_pending(&self, id: &RequestId) -> bool {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+    }
+
     fn ends(&self, message: &Outgoing) {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
@@ -80,6 +88,11 @@ impl Frames {
             match self.lines.next() {
                 Some(Line::Message(message)) => return Ok(Some(*message)),
                 Some(Line::Invalid) => refuse(&self.output, "Invalid request").await?,
+                Some(Line::Refused(refused)) => {
+                    let id = refused.id.filter(|id| !self.is_pending(id));
+                    send(&self.output, &JsonRpcMessage::error(ErrorData::invalid_request(refused.why, None), id))
+                        .await?;
+                }
                 None if self.reader.read_buf(&mut self.lines.read).await? == 0 => return Ok(None),
                 None => {}
             }
@@ -156,13 +169,15 @@ impl Output {
 fn shrink(buffer: &mut BytesMut) {
     if buffer.is_empty() && buffer.capacity() > KEPT_BYTES_MAX {
         *buffer = BytesMut::new();
+        give_back_soon();
     }
 }
 
 /// What was read, and is not yet taken.
-#[derive(Default)]
 struct Lines {
     read: BytesMut,
+    /// For the arguments of calls.
+    budget: Budget,
     /// Bytes of it in which no line ends.
     searched: usize,
     /// The rest of a line that was too long.
@@ -173,6 +188,15 @@ enum Line {
     Message(Box<Incoming>),
     /// JSON that is no message of the protocol.
     Invalid,
+    /// What is not parsed.
+    Refused(Unread),
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        let budget = Budget::new(ARGUMENT_BYTES_MAX);
+        Self { read: BytesMut::new(), budget, searched: 0, skipping: false }
+    }
 }
 
 impl Lines {
@@ -194,7 +218,7 @@ impl Lines {
             if std::mem::take(&mut self.skipping) || line.len() > LINE_BYTES_MAX {
                 continue;
             }
-            if let Some(line) = parse(line.trim_ascii()) {
+            if let Some(line) = parse(line.trim_ascii(), &self.budget) {
                 return Some(line);
             }
         }
@@ -202,13 +226,37 @@ impl Lines {
 }
 
 /// A line as the protocol means it. What is no JSON at all is let be: an answer to it could go round for ever.
-fn parse(line: &[u8]) -> Option<Line> {
+fn parse(line: &[u8], budget: &Budget) -> Option<Line> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
-    if let Ok(call) = serde_json::from_slice::<Call>(line) {
-        return Some(Line::Message(Box::new(call.into())));
-    }
-    match serde_json::from_slice(line) {
-        Ok(message) => Some(Line::Message(Box::new(message))),
+    let outline = match Outline::of(line) {
+        Ok(outline) => outline,
+        Err(refused) => return Some(Line::Refused(refused)),
+    };
+    let called = outline.and_then(|outline| Some((outline.arguments()?, outline)));
+    let Some((arguments, outline)) = called else { return message(line, None) };
+    let Ok(lease) = budget.try_take(weight(arguments)) else {
+        let why = format!(
+            "the arguments of all calls on their way may take {ARGUMENT_BYTES_MAX} bytes of memory, and this call is beyond \
+             that: wait for answers, then call again"
+        );
+        return Some(Line::Refused(Unread { id: outline.request_id(), why }));
+    };
+    message(&outline.without_arguments(), Some(Sent::new(arguments, lease)))
+}
+
+/// A message, and the arguments that were taken out of it.
+fn message(line: &[u8], sent: Option<Sent>) -> Option<Line> {
+    let read = match serde_json::from_slice::<Call>(line) {
+        Ok(call) => Ok(call.into()),
+        Err(_) => serde_json::from_slice(line),
+    };
+    match read {
+        Ok(mut message) => {
+            if let (Some(sent), JsonRpcMessage::Request(request)) = (sent, &mut message) {
+                request.request.extensions_mut().insert(sent);
+            }
+            Some(Line::Message(Box::new(message)))
+        }
         Err(error) if matches!(error.classify(), Category::Syntax | Category::Eof) => None,
         // Nobody waits for the answer to a notification.
         Err(_) => (!is_notification(line)).then_some(Line::Invalid),
@@ -249,16 +297,27 @@ impl From<Call> for Incoming {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Incoming, LINE_BYTES_MAX, Line, Lines};
+    use rmcp::model::{GetExtensions, JsonRpcMessage};
+
+    use super::{Budget, Incoming, LINE_BYTES_MAX, Line, Lines, Sent};
 
     fn read(lines: &mut Lines, bytes: &[u8]) -> Vec<Option<Value>> {
         lines.read.extend_from_slice(bytes);
         std::iter::from_fn(|| lines.next())
             .map(|line| match line {
                 Line::Message(message) => Some(serde_json::to_value(message).unwrap()),
-                Line::Invalid => None,
+                Line::Invalid | Line::Refused(_) => None,
             })
             .collect()
+    }
+
+    #[test]
+    fn the_arguments_of_a_call_come_as_they_were_sent() {
+        let text = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"n": 1.50},"name":"a"}}"#;
+        let Some(Line::Message(message)) = super::parse(text.as_bytes(), &Budget::new(1 << 20)) else { panic!() };
+        let JsonRpcMessage::Request(request) = *message else { panic!() };
+        let sent = request.request.extensions().get::<Sent>().unwrap();
+        assert_eq!(sent.arguments.text(), r#"{"n": 1.50}"#);
     }
 
     #[test]
@@ -271,7 +330,9 @@ mod tests {
         ] {
             for id in [json!(7), json!("7")] {
                 let frame = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
-                let Some(Line::Message(fast)) = super::parse(frame.to_string().as_bytes()) else { panic!("{frame}") };
+                let Some(Line::Message(fast)) = super::message(frame.to_string().as_bytes(), None) else {
+                    panic!("{frame}")
+                };
                 let slow: Incoming = serde_json::from_value(frame).unwrap();
                 // With its extensions, where metadata goes.
                 assert_eq!(format!("{fast:?}"), format!("{slow:?}"));

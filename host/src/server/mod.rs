@@ -5,14 +5,18 @@
 //! client's user answers to a question is the answer to that one question.
 
 mod asking;
+mod budget;
 mod call;
+mod calls;
 mod frames;
 mod held;
 mod http;
 mod notices;
 mod offer;
 mod offering;
+mod outline;
 mod recorder;
+mod sent;
 mod session;
 mod shelf;
 mod stdio;
@@ -21,9 +25,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use calls::Calls;
 use held::HeldCalls;
 
 pub use asking::{Announcer, Away};
@@ -33,8 +38,8 @@ pub use offering::{ApprovalSettings, Offering};
 pub use recorder::Recorder;
 pub use stdio::serve_stdio;
 
-/// Calls that one server holds at once, waiting ones included; more are refused as `rate_limited`.
-const CALLS_MAX: u32 = 4_096;
+/// Bytes of memory for the arguments of all calls that are on their way through one door.
+const ARGUMENT_BYTES_MAX: usize = 256 << 20;
 
 /// How a server is set up, beside what it offers.
 pub struct Settings {
@@ -50,7 +55,7 @@ pub struct Server {
     offering: RwLock<Arc<Offering>>,
     /// Counts the changes of what `tools/list` answers.
     changes: watch::Sender<u64>,
-    calls: Arc<Semaphore>,
+    calls: Arc<Calls>,
     held: HeldCalls,
     stop: CancellationToken,
 }
@@ -61,7 +66,7 @@ impl Server {
             settings,
             offering: RwLock::new(Arc::new(offering)),
             changes: watch::Sender::new(0),
-            calls: Arc::new(Semaphore::new(CALLS_MAX as usize)),
+            calls: Arc::default(),
             held: HeldCalls::default(),
             stop: CancellationToken::new(),
         })
@@ -100,7 +105,7 @@ impl Server {
 
     /// Waits until no call is left, and its record is handed over.
     pub async fn idle(&self) {
-        let _ = self.calls.acquire_many(CALLS_MAX).await;
+        self.calls.end().await;
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Offers {
     by_name: HashMap<String, Arc<Offer>>,
     /// Qualified names, and aliases that mean one tool only: accepted, not listed.
     by_other_name: HashMap<String, Arc<Offer>>,
+    /// Whether a client has to repeat arguments of some tool in headers (`x-mcp-header`).
+    mirrors: bool,
 }
 
 /// One tool that is offered.
@@ -61,7 +63,13 @@ impl Offers {
             names.into_iter().zip(&chosen).map(|(name, offered)| Arc::new(Offer::new(name, offered))).collect();
         let by_name = offers.iter().map(|offer| (offer.name.clone(), Arc::clone(offer))).collect();
         let by_other_name = other_names(&offers);
-        Self { offers, by_name, by_other_name }
+        let mirrors = offers.iter().any(|offer| offer.described.input_schema.values().any(mirrors));
+        Self { offers, by_name, by_other_name, mirrors }
+    }
+
+    /// Whether a client has to repeat arguments of some tool in headers.
+    pub(super) fn mirrors(&self) -> bool {
+        self.mirrors
     }
 
     /// The tool that `name` means here.
@@ -112,6 +120,15 @@ impl Offer {
             wall: *wall,
             origin: origin.clone(),
         }
+    }
+}
+
+/// Whether a part of a schema says that a header repeats a value.
+fn mirrors(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => fields.contains_key("x-mcp-header") || fields.values().any(mirrors),
+        Value::Array(items) => items.iter().any(mirrors),
+        _ => false,
     }
 }
 

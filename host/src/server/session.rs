@@ -16,13 +16,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use ulid::Ulid;
 
 use crate::dialect::mcp::{self, Level};
-use crate::record::{CallRecord, ErrorClass, Input, Refusal, ToolResult};
+use crate::record::{CallRecord, ErrorClass, Refusal, ToolResult};
 
 use super::asking::{Ask, Way};
 use super::call::{Caller, Incoming, Running, Seen, Step, revision};
 use super::held::Words;
 use super::notices::Wanted;
 use super::offer::Offer;
+use super::sent::Sent;
 use super::shelf::Shelf;
 use super::{Offering, Server};
 
@@ -93,8 +94,8 @@ impl Session {
         params: CallToolRequestParams,
         seen: &Seen<'_>,
     ) -> Result<(Running, Words, Option<Ask>), ErrorData> {
-        let arguments = Input::from_value(Value::Object(params.arguments.unwrap_or_default()));
-        let words = Words { owner: Arc::clone(&self.identity.owner), tool: params.name.into_owned(), arguments };
+        let Sent { arguments, lease } = Sent::with(seen.context).unwrap_or_else(|| Sent::new("{}", None));
+        let words = Words { owner: Arc::clone(&self.identity.owner), tool: params.name.into_owned(), arguments, lease };
         if let Some(state) = &params.request_state {
             let unknown = || ErrorData::invalid_params("this requestState is not that of such a call of yours", None);
             let held = self.server.held.take(state, &words).ok_or_else(unknown)?;
@@ -108,8 +109,8 @@ impl Session {
         }
         let offering = self.server.offering();
         let offer = offering.offers.find(&words.tool).map(Arc::as_ref);
-        let (input, responses) = (words.arguments.clone(), params.input_responses);
-        let incoming = Incoming { name: &words.tool, input, responses, offer, seen };
+        let (input, lease, responses) = (words.arguments.clone(), words.lease.clone(), params.input_responses);
+        let incoming = Incoming { name: &words.tool, input, lease, responses, offer, seen };
         Ok((self.server.begin(&offering, incoming), words, None))
     }
 
@@ -249,11 +250,11 @@ impl ServerHandler for Session {
             "tools/call" => {
                 let params = request.params.unwrap_or_default();
                 let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
-                let input = Input::from_value(params.get("arguments").cloned().unwrap_or_default());
+                let Sent { arguments: input, lease } = Sent::with(&context).unwrap_or_else(|| Sent::new("null", None));
                 let message = "tools/call takes a name, and arguments that are a JSON object";
                 let refusal = Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
                 let seen = self.seen(&context);
-                let incoming = Incoming { name, input, responses: None, offer: Err(refusal), seen: &seen };
+                let incoming = Incoming { name, input, lease, responses: None, offer: Err(refusal), seen: &seen };
                 let mut running = self.server.begin(&self.server.offering(), incoming);
                 match Box::pin(running.attend(&seen)).await {
                     Ok(Step::Done(record)) => Err(mcp::protocol_error(&record.result)),

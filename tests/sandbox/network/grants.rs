@@ -132,9 +132,8 @@ async fn a_denial_wins_over_a_grant() {
 async fn a_tool_never_reaches_the_host_that_runs_it() {
     let server = Server::hello();
     for own in [format!("127.0.0.1:{}", server.port), format!("0.0.0.0:{}", server.port)] {
-        let own = own.parse().unwrap();
-        let host = std::sync::Arc::new(crate::support::host(|settings| settings.network.own_addresses = vec![own]));
-        let test = Test::new("egress#ask").on(&host).net(&server.url(""));
+        let _listening = toolcell::host::Listening::at(own.parse().unwrap());
+        let test = Test::new("egress#ask").net(&server.url(""));
         failed(&answer(test, json!({ "authority": server.authority() })).await, "DestinationIpProhibited");
     }
     assert_eq!(server.connections(), 0);

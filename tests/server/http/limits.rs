@@ -76,3 +76,41 @@ fn frames_that_are_no_requests_are_refused() {
     }
     works(&web);
 }
+
+#[test]
+fn a_request_says_once_how_long_its_body_is() {
+    let web = Web::of(&["probe#echo"]);
+    let head: String = web.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let body = frame(json!(1), "ping", json!({}));
+    let length = format!("Content-Length: {}", body.len());
+    let chunked = "Transfer-Encoding: chunked";
+    let send = |framing: &str| {
+        let mut stream = web.connect();
+        let (size, probe) = (body.len(), format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", web.address));
+        // A request before it, on the same connection.
+        let text = format!(
+            "{probe}POST /mcp HTTP/1.1\r\n{head}Connection: close\r\n{framing}\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n"
+        );
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        let (_, answer) = answer.split_once("\r\n\r\nok").unwrap();
+        answer.to_owned()
+    };
+    for framing in [
+        format!("{chunked}, chunked"),
+        format!("{chunked}\r\n{chunked}"),
+        format!("{chunked}\r\n{length}"),
+        format!("{length}\r\n{chunked}"),
+        format!("{length}\r\n{length}"),
+        "Transfer-Encoding: gzip, chunked".to_owned(),
+    ] {
+        let answer = send(&framing);
+        assert!(answer.starts_with("HTTP/1.1 400"), "{framing}: {answer}");
+        assert!(answer.to_ascii_lowercase().contains("connection: close"), "{framing}: {answer}");
+    }
+    // Sound, and then refused for what it says: there is no session.
+    let answer = send(chunked);
+    assert!(answer.starts_with("HTTP/1.1 4") && !answer.contains("in one way"), "{answer}");
+    works(&web);
+}

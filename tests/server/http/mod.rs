@@ -2,6 +2,8 @@
 
 mod ends;
 mod limits;
+mod own_port;
 mod patience;
+mod quotas;
 mod sessions;
 mod strangers;

@@ -61,25 +61,56 @@ fn dripped(mut stream: TcpStream, drip: &str) -> String {
     String::from_utf8_lossy(&seen).into_owned()
 }
 
+/// A sign of life from within MCP, on a connection that stays open: from then on it is its principal's.
+fn ping(web: &Web, stream: &mut TcpStream) {
+    let head: String = web.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let text = format!("GET /mcp HTTP/1.1\r\n{head}\r\n");
+    stream.write_all(text.as_bytes()).unwrap();
+}
+
+/// It is an answer, whatever it says: there is no session.
+#[track_caller]
+fn is_told(stream: &mut TcpStream) {
+    let (mut seen, mut byte) = (Vec::new(), [0]);
+    while !seen.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        seen.push(byte[0]);
+    }
+    let seen = String::from_utf8(seen).unwrap().to_ascii_lowercase();
+    assert!(seen.starts_with("http/1.1 4"), "{seen}");
+    let length = seen.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+    stream.read_exact(&mut vec![0; length]).unwrap();
+}
+
 #[test]
 fn one_connection_too_many_waits_for_its_turn_and_the_others_do_not_notice() {
-    let web = web(|limits| (limits.connections, limits.head_time) = (24, PATIENCE));
+    let web = web(|limits| (limits.connections, limits.head_time, limits.place_time) = (24, PATIENCE, PATIENCE));
     let mut there: Vec<TcpStream> = (0..24).map(|_| web.connect()).collect();
     for stream in &mut there {
-        ask(&web, stream);
-        is_answered(stream);
+        ping(&web, stream);
+        is_told(stream);
     }
     let mut late = web.connect();
-    ask(&web, &mut late);
+    ping(&web, &mut late);
     for stream in &mut there {
-        ask(&web, stream);
-        is_answered(stream);
+        ping(&web, stream);
+        is_told(stream);
     }
     late.set_nonblocking(true).unwrap();
     assert_eq!(late.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "more than 24 were served at once");
     late.set_nonblocking(false).unwrap();
     drop(there.pop());
-    is_answered(&mut late);
+    is_told(&mut late);
+}
+
+#[test]
+fn a_principal_with_too_many_connections_is_told_after_a_while() {
+    let web = web(|limits| (limits.connections, limits.place_time) = (1, SOON));
+    let mut there = web.connect();
+    ping(&web, &mut there);
+    is_told(&mut there);
+    let refused = web.stateless("tools/call", json!({ "name": "counter", "arguments": {} }), json!({}));
+    assert_eq!((refused.status, refused.header("retry-after").is_some()), (503, true), "{refused:?}");
 }
 
 #[test]

@@ -100,6 +100,33 @@ fn progress_comes_on_the_stream_of_its_call_while_it_runs() {
 }
 
 #[test]
+fn an_id_that_is_in_flight_is_not_taken_twice_and_the_first_request_gets_its_answer() {
+    let web = Web::of(&["probe#progress", "probe#echo"]);
+    let session = web.session(json!({}));
+    let arguments = json!({ "count": 20, "interval_ms": 100 });
+    let params = json!({ "name": "progress", "arguments": arguments, "_meta": { "progressToken": "t" } });
+    let headers = web.changed(&web.in_session(&session));
+    let mut first = web.send("POST /mcp", &headers, &frame(json!(7), "tools/call", params));
+    assert_eq!(first.next()["method"], "notifications/progress");
+    let echo = |id: Value| {
+        let params = json!({ "name": "echo", "arguments": { "who": "second" } });
+        web.request("POST /mcp", &web.in_session(&session), &frame(id, "tools/call", params))
+    };
+    let refused = echo(json!(7));
+    assert_eq!((refused.status, refused.answer()["error"]["code"].clone()), (400, json!(-32600)), "{refused:?}");
+    // An id of another type is another id.
+    assert_eq!(echo(json!("7")).answer()["result"]["isError"], json!(false));
+    let answer = std::iter::repeat_with(|| first.next()).find(|frame| frame["id"] == 7).unwrap();
+    assert!(answer.get("result").is_some(), "{answer}");
+    first.whole();
+    // It was answered: the id is free.
+    let began = std::time::Instant::now();
+    while echo(json!(7)).status != 200 {
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "the id stays taken");
+    }
+}
+
+#[test]
 fn no_more_sessions_than_a_principal_may_have() {
     let web = Web::of(&["probe#echo"]);
     let sessions: Vec<String> = (0..64).map(|_| web.session(json!({}))).collect();

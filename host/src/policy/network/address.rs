@@ -56,6 +56,14 @@ pub fn special(address: IpAddr) -> Option<&'static str> {
     }
 }
 
+/// Where a connection to `address` ends: what is mapped or translated leads to the IPv4 address inside of it.
+pub fn reached(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(inner) if within(inner, TRANSLATED) => translated(inner).into(),
+        canonical => canonical,
+    }
+}
+
 fn special_4(address: Ipv4Addr) -> Option<&'static str> {
     let bits = u32::from(address);
     SPECIAL_4.iter().find(|(first, prefix, _)| (bits ^ u32::from(*first)) >> (32 - prefix) == 0).map(|block| block.2)
@@ -63,12 +71,16 @@ fn special_4(address: Ipv4Addr) -> Option<&'static str> {
 
 fn special_6(address: Ipv6Addr) -> Option<&'static str> {
     if within(address, TRANSLATED) {
-        // What the translator will reach is the IPv4 address in the last four bytes.
-        let [.., a, b, c, d] = address.octets();
-        return special_4(Ipv4Addr::new(a, b, c, d));
+        return special_4(translated(address));
     }
     let block = SPECIAL_6.iter().find(|block| within(address, **block)).map(|block| block.2);
     block.or((!within(address, GLOBAL_UNICAST)).then_some("unassigned"))
+}
+
+/// The IPv4 address that a translator reaches: the last four bytes.
+fn translated(address: Ipv6Addr) -> Ipv4Addr {
+    let [.., a, b, c, d] = address.octets();
+    Ipv4Addr::new(a, b, c, d)
 }
 
 fn within(address: Ipv6Addr, (first, prefix, _): Block6) -> bool {

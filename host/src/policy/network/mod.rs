@@ -14,7 +14,7 @@ use crate::record::{AccessKind, PermissionProfile, RuleSource, WriteEffect};
 
 use super::UrlPattern;
 
-pub use address::special;
+pub use address::{reached, special};
 pub use origin::{HostName, Origin, Scheme};
 pub use rule::Rule;
 pub(super) use rule::is_plain;
@@ -164,17 +164,22 @@ impl Network {
             });
         }
         match request.host {
-            HostName::Address(address) => self.check_address(request, *address),
+            HostName::Address(address) => self.check_address(request, *address, false),
             HostName::Name(_) => Ok(()),
         }
     }
 
-    /// Decides on one address that the host of an allowed `request` has. An address of a special-purpose registry must
-    /// have been granted as an address itself, or be this machine's own where `localhost` was granted.
-    pub fn check_address(&self, request: &Request<'_>, address: IpAddr) -> Result<(), NotAllowed> {
+    /// Decides on one address that the host of an allowed `request` has. An address of a special-purpose registry, and any
+    /// other one that leads back to this machine (`here`), must have been granted as an address itself, or be a loopback
+    /// address where `localhost` was granted.
+    pub fn check_address(&self, request: &Request<'_>, address: IpAddr, here: bool) -> Result<(), NotAllowed> {
         let host = HostName::Address(address);
         self.check_denials(request, &host)?;
-        let Some(purpose) = special(address).filter(|_| guard!("special_addresses")) else { return Ok(()) };
+        let purpose = match special(address) {
+            Some(purpose) => guard!("special_addresses").then_some(purpose),
+            None => (here && guard!("machine_addresses")).then_some("this machine's own"),
+        };
+        let Some(purpose) = purpose else { return Ok(()) };
         let named = |host: &HostName| self.allow.iter().any(|rule| rule.named && rule.covers(request, host));
         let local = matches!(request.host, HostName::Name(name) if name == LOCALHOST) && address.is_loopback();
         if named(&host) || local && named(request.host) {

@@ -29,7 +29,8 @@ fn of(url: &str) -> Option<Origin> {
 fn decided(network: &Network, origin: &str, address: &str) -> Result<(), &'static str> {
     let origin = of(origin).unwrap();
     let request = Request { scheme: origin.scheme, host: &origin.host, port: origin.port, method: "GET", path: "/" };
-    let checked = network.check(&request).and_then(|()| network.check_address(&request, address.parse().unwrap()));
+    let checked =
+        network.check(&request).and_then(|()| network.check_address(&request, address.parse().unwrap(), false));
     checked.map_err(|error| error.code)
 }
 
@@ -109,4 +110,18 @@ impl Network {
         let request = Request { scheme: Scheme::Https, host: &host, port: 443, method: "GET", path: "/" };
         self.check(&request).is_err()
     }
+}
+
+#[test]
+fn an_address_of_this_machine_is_reached_only_where_it_was_named() {
+    let decided = |allow: &str, here: bool| {
+        let network = reading("any", &[allow], &[]);
+        let origin = of("http://a.test:80").unwrap();
+        let request =
+            Request { scheme: origin.scheme, host: &origin.host, port: origin.port, method: "GET", path: "/" };
+        network.check_address(&request, "93.184.215.14".parse().unwrap(), here).map_err(|error| error.rule)
+    };
+    assert_eq!(decided("http://*:*", false), Ok(()));
+    assert_eq!(decided("http://*:*", true), Err("this machine's own address".to_owned()));
+    assert_eq!(decided("http://93.184.215.14:80", true), Ok(()));
 }

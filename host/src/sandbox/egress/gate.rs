@@ -12,7 +12,7 @@ use crate::policy::{Network, NetworkLimits};
 use crate::record::{ErrorClass, Metered, NetworkUsage, Refusal};
 
 use super::target::Target;
-use super::{Credentials, Uplink, headers};
+use super::{Credentials, Uplink, headers, machine};
 
 /// Denials of one call that are recorded one by one; a guest can cause many more.
 const DENIALS_RECORDED_MAX: u64 = 32;
@@ -122,28 +122,26 @@ impl Gate {
 
     /// Decides on the addresses that the host of `target` turned out to have: all of them, or none is used.
     pub(super) fn vet(&self, target: &Target, addresses: &[IpAddr]) -> Result<(), Error> {
-        for address in addresses.iter().filter(|_| guard!("vet_addresses")) {
-            let checked = self.network.check_address(&target.request(), *address);
-            checked.map_err(|reason| self.not_allowed(target, &reason, Some(*address)))?;
-            if self.is_own(SocketAddr::new(*address, target.origin.port)) {
-                return Err(self.own(target));
-            }
-        }
-        Ok(())
+        let mut addresses = addresses.iter().filter(|_| guard!("vet_addresses"));
+        addresses.try_for_each(|address| self.vet_address(target, *address, machine::is_here(*address)))
     }
 
-    /// Refuses a connection that turned out to lead back to this machine, where this process listens on all addresses.
+    /// Decides once more when the connection is there: one that has the same address at both ends led back to this machine,
+    /// by an address or a route that was added meanwhile.
     pub(super) fn vet_route(&self, target: &Target, from: SocketAddr, to: SocketAddr) -> Result<(), Error> {
-        let listens = self.uplink.own_addresses.iter().any(|own| own.ip().is_unspecified() && own.port() == to.port());
-        if listens && from.ip() == to.ip() { Err(self.own(target)) } else { Ok(()) }
+        match from.ip() == to.ip() && guard!("vet_addresses") {
+            true => self.vet_address(target, to.ip(), true),
+            false => Ok(()),
+        }
     }
 
-    fn is_own(&self, address: SocketAddr) -> bool {
-        guard!("own_addresses")
-            && self.uplink.own_addresses.iter().any(|own| {
-                let everywhere = own.ip().is_unspecified() && address.ip().is_loopback();
-                own.port() == address.port() && (own.ip() == address.ip() || everywhere)
-            })
+    fn vet_address(&self, target: &Target, address: IpAddr, here: bool) -> Result<(), Error> {
+        // Before the grants: no grant would help.
+        if guard!("own_addresses") && machine::listens_at(SocketAddr::new(address, target.origin.port), here) {
+            return Err(self.own(target));
+        }
+        let checked = self.network.check_address(&target.request(), address, here);
+        checked.map_err(|reason| self.not_allowed(target, &reason, Some(address)))
     }
 
     fn own(&self, target: &Target) -> Error {
@@ -156,7 +154,11 @@ impl Gate {
             (Some(address), _) | (None, HostName::Address(address)) => network::special(*address),
             (None, HostName::Name(_)) => None,
         };
-        let class = purpose.map_or("public".to_owned(), |purpose| format!("{purpose} address"));
+        let class = match (reason.code, purpose) {
+            ("special_address", _) => reason.rule.clone(),
+            (_, Some(purpose)) => format!("{purpose} address"),
+            (_, None) => "public".to_owned(),
+        };
         let origin = &target.origin;
         let (hint, error) = match (reason.code, address) {
             ("special_address", Some(address)) => {

@@ -11,12 +11,12 @@ mod credentials;
 mod exchange;
 mod gate;
 mod headers;
+mod machine;
 mod meter;
 mod resolver;
 mod target;
 mod tls;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,6 +30,7 @@ use super::state::State;
 
 pub(super) use credentials::Credentials;
 pub(super) use gate::Gate;
+pub use machine::Listening;
 pub use resolver::{Resolver, SystemResolver};
 
 use tls::Tls;
@@ -45,13 +46,11 @@ pub struct NetworkSettings {
     pub resolver: Arc<dyn Resolver>,
     /// A PEM file with certificates that are trusted beside the public ones.
     pub extra_roots: Option<PathBuf>,
-    /// Where this process itself listens: no tool connects there, whatever was granted.
-    pub own_addresses: Vec<SocketAddr>,
 }
 
 impl Default for NetworkSettings {
     fn default() -> Self {
-        Self { resolver: Arc::new(SystemResolver), extra_roots: None, own_addresses: Vec::new() }
+        Self { resolver: Arc::new(SystemResolver), extra_roots: None }
     }
 }
 
@@ -59,16 +58,11 @@ impl Default for NetworkSettings {
 pub(super) struct Uplink {
     resolver: Arc<dyn Resolver>,
     tls: Tls,
-    own_addresses: Vec<SocketAddr>,
 }
 
 impl Uplink {
     pub(super) fn new(settings: NetworkSettings) -> anyhow::Result<Self> {
-        Ok(Self {
-            resolver: settings.resolver,
-            tls: Tls::new(settings.extra_roots.as_deref())?,
-            own_addresses: settings.own_addresses,
-        })
+        Ok(Self { resolver: settings.resolver, tls: Tls::new(settings.extra_roots.as_deref())? })
     }
 }
 

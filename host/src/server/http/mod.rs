@@ -1,5 +1,7 @@
 //! MCP over streamable HTTP/1.1, as something that can be left on: who may speak is decided before anything is read.
 
+mod connections;
+mod framing;
 mod gate;
 mod limits;
 mod route;
@@ -14,11 +16,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
-use route::Routes;
+use crate::host::Listening;
+use connections::{Connection, Connections};
+use framing::Framed;
+use route::{Client, Routes};
 
 pub use gate::Gate;
 pub use limits::HttpLimits;
@@ -47,13 +51,14 @@ pub async fn serve_http(
     interrupted: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let HttpSettings { listener, gate, tokens, limits } = settings;
+    // Before the first request is accepted: no tool may call its own server.
+    let _listening = Listening::at(listener.local_addr().context("find the address")?);
     let drain = CancellationToken::new();
     let close = CancellationToken::new();
+    let connections = Connections::new(&limits, tokens.principals().len());
     let routes = Arc::new(Routes::new(server, gate, tokens, &limits, drain.clone(), close.clone()));
-    let connections = Arc::new(Semaphore::new(limits.connections as usize));
     let accepting = async {
         loop {
-            let place = Arc::clone(&connections).acquire_owned().await.context("wait for a connection to end")?;
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 // A client that went away, or too many open files: neither may end the server.
@@ -63,35 +68,63 @@ pub async fn serve_http(
                 }
             };
             let (routes, limits, drain) = (Arc::clone(&routes), limits.clone(), drain.clone());
-            tokio::spawn(async move {
-                connection(stream, routes, &limits, drain).await;
-                drop(place);
-            });
+            let place = connections.enter().await;
+            tokio::spawn(serve(stream, place, routes, limits, drain));
         }
     };
-    let ended: anyhow::Result<()> = tokio::select! {
-        ended = accepting => ended,
-        () = interrupted => Ok(()),
-    };
+    tokio::select! {
+        () = accepting => {}
+        () = interrupted => {}
+    }
     drop(listener);
     drain.cancel();
     let _ = tokio::time::timeout(limits.drain_time, server.idle()).await;
     server.stop();
     let _ = tokio::time::timeout(CLOSE_TIME, server.idle()).await;
     close.cancel();
-    let _ = tokio::time::timeout(CLOSE_TIME, connections.acquire_many(limits.connections)).await;
-    ended
+    let _ = tokio::time::timeout(CLOSE_TIME, connections.end(&limits)).await;
+    Ok(())
+}
+
+/// Serves one connection until it ends, or has to give way as a stranger.
+async fn serve(
+    stream: TcpStream,
+    connection: Connection,
+    routes: Arc<Routes>,
+    limits: HttpLimits,
+    drain: CancellationToken,
+) {
+    let connection = Arc::new(connection);
+    let http = async {
+        // What is looked at stays to be read.
+        if let Ok(Ok(1)) = tokio::time::timeout(limits.first_byte_time, stream.peek(&mut [0])).await {
+            connection.speaks();
+            speak(stream, Arc::clone(&connection), routes, &limits, drain).await;
+        }
+    };
+    tokio::select! {
+        () = http => {}
+        () = connection.left() => {}
+    }
 }
 
 /// HTTP/1.1 only: none of the floods of HTTP/2 can reach what is not there.
-async fn connection(stream: TcpStream, routes: Arc<Routes>, limits: &HttpLimits, drain: CancellationToken) {
+async fn speak(
+    stream: TcpStream,
+    connection: Arc<Connection>,
+    routes: Arc<Routes>,
+    limits: &HttpLimits,
+    drain: CancellationToken,
+) {
     let _ = stream.set_nodelay(true);
     // Who reads nothing must not hold a connection for ever. Elsewhere than on Linux only the answers' own end helps.
     #[cfg(target_os = "linux")]
     let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(limits.stalled_time));
+    let (stream, sound) = Framed::new(stream);
+    let client = Arc::new(Client::new(connection, sound));
     let service = service_fn(move |request| {
-        let routes = Arc::clone(&routes);
-        async move { Ok::<_, std::convert::Infallible>(routes.answer(request).await) }
+        let (routes, client) = (Arc::clone(&routes), Arc::clone(&client));
+        async move { Ok::<_, std::convert::Infallible>(routes.answer(request, &client).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,26 +1,34 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use rmcp::model::RequestId;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use serde::Deserialize;
+use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::server::budget::{Budget, Lease};
+use crate::server::outline::Outline;
+use crate::server::sent::{Sent, weight};
 use crate::server::session::{Identity, Session};
 use crate::server::shelf::Shelf;
-use crate::server::{Gone, Server};
+use crate::server::{ARGUMENT_BYTES_MAX, Gone, Server};
 
-use super::sessions::{InUse, Sessions};
+use super::connections::Connection;
+use super::framing::Sound;
+use super::sessions::{Claim, InUse, Sessions};
 use super::{Gate, HttpLimits, Tokens};
 
 /// Bytes of a request's body.
@@ -30,8 +38,19 @@ const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 
 type Mcp = StreamableHttpService<Session, LocalSessionManager>;
 
+/// Bytes of bodies that are read, over all connections.
+const BODIES_BYTES_MAX: usize = 64 << 20;
+
+/// One connection, as far as its requests have to know it.
+pub(super) struct Client {
+    connection: Arc<Connection>,
+    sound: Sound,
+    requests: AtomicU64,
+}
+
 /// What the server answers under which path, and to whom.
 pub(super) struct Routes {
+    server: Arc<Server>,
     gate: Gate,
     tokens: Tokens,
     /// One for each principal, in their order: a session of one does not exist for another.
@@ -45,7 +64,19 @@ pub(super) struct Routes {
 struct Door {
     mcp: Mcp,
     sessions: Arc<Sessions>,
+    /// For bodies that are read, and for the arguments in them.
+    bodies: Budget,
+    arguments: Budget,
 }
+
+/// Keeps the id of a request while something sees to it; travels with it.
+#[derive(Clone)]
+struct Claimed {
+    _claim: Arc<Claim>,
+}
+
+/// A refusal before MCP sees anything.
+type Refused = Box<Response<Answer>>;
 
 /// The body of an answer. When it is dropped before its end, nobody waits for the answer any more.
 pub(super) struct Answer {
@@ -53,6 +84,13 @@ pub(super) struct Answer {
     _waits: Option<DropGuard>,
     /// Of the session that it belongs to.
     _in_use: Option<InUse>,
+    _claim: Option<Arc<Claim>>,
+}
+
+impl Client {
+    pub(super) fn new(connection: Arc<Connection>, sound: Sound) -> Self {
+        Self { connection, sound, requests: AtomicU64::new(0) }
+    }
 }
 
 impl Routes {
@@ -64,7 +102,10 @@ impl Routes {
         drain: CancellationToken,
         close: CancellationToken,
     ) -> Self {
-        let door = |principal: Arc<str>| {
+        let principals = tokens.principals();
+        let bodies = Budget::each(BODIES_BYTES_MAX, principals.len());
+        let arguments = Budget::each(ARGUMENT_BYTES_MAX, principals.len());
+        let door = |((principal, bodies), arguments): ((Arc<str>, Budget), Budget)| {
             let sessions = Sessions::new();
             tokio::spawn(Arc::clone(&sessions).end_idle(limits.session_idle, close.clone()));
             // `Gate` has checked hosts and origins by then, for every route.
@@ -78,57 +119,124 @@ impl Routes {
                 let identity = Identity { actor, owner, lasts: false, shelf: Arc::clone(&shelf) };
                 Ok(Session::new(Arc::clone(&server), identity))
             };
-            Door { mcp: StreamableHttpService::new(session, sessions.manager(), config), sessions }
+            Door { mcp: StreamableHttpService::new(session, sessions.manager(), config), sessions, bodies, arguments }
         };
-        let doors = tokens.principals().into_iter().map(door).collect();
-        Self { gate, tokens, doors, body_time: limits.body_time, sessions_max: limits.sessions, drain }
+        let doors = principals.into_iter().zip(bodies).zip(arguments).map(door).collect();
+        Self {
+            server: Arc::clone(server),
+            gate,
+            tokens,
+            doors,
+            body_time: limits.body_time,
+            sessions_max: limits.sessions,
+            drain,
+        }
     }
 
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
+    pub(super) async fn answer(&self, request: Request<Incoming>, client: &Client) -> Response<Answer> {
+        if !client.sound.is(client.requests.fetch_add(1, Ordering::Relaxed)) {
+            return closing(plain(
+                StatusCode::BAD_REQUEST,
+                "a request says once, and in one way, how long its body is",
+            ));
+        }
         if let Err((status, why)) = self.gate.check(request.uri(), request.headers()) {
             return plain(status, why);
         }
         match request.uri().path() {
             "/healthz" => probe(&request, true),
             "/readyz" => probe(&request, !self.drain.is_cancelled()),
-            "/mcp" => self.mcp(request).await,
+            "/mcp" => self.mcp(request, client).await.unwrap_or_else(|refused| *refused),
             _ => plain(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp"),
         }
     }
 
-    async fn mcp(&self, request: Request<Incoming>) -> Response<Answer> {
-        let Some(door) = self.tokens.bearer(request.headers()).and_then(|at| self.doors.get(at)) else {
+    async fn mcp(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
+        let principal = self.tokens.bearer(request.headers());
+        let Some((principal, door)) = principal.and_then(|at| Some((at, self.doors.get(at)?))) else {
             let mut refused =
                 plain(StatusCode::UNAUTHORIZED, "send the token of this server: Authorization: Bearer TOKEN");
             refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            return refused;
+            return Err(refused.into());
         };
-        let (mut head, body) = request.into_parts();
-        let body = match tokio::time::timeout(self.body_time, Limited::new(body, BODY_BYTES_MAX).collect()).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                return plain(StatusCode::PAYLOAD_TOO_LARGE, "a request has at most 4 MiB");
-            }
-            Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "the body came to no end"),
-            Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
-        };
-        if opens_session(&head, &body) && door.sessions.count().await >= self.sessions_max {
-            let mut busy = plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open; end one, or wait");
-            busy.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
-            return busy;
+        if client.connection.belongs_to(principal).await.is_err() {
+            return Err(closing(busy("you have too many connections open; end one, or wait")).into());
         }
+        let (head, body) = request.into_parts();
+        let body = self.body(door, &head, body).await?;
+        let (mut head, body, request_id) = self.read(door, head, body).await?;
         let gone = CancellationToken::new();
         head.extensions.insert(Gone(gone.clone()));
         // Also when the connection ends before there is an answer.
         let waits = gone.drop_guard();
         let mut in_use = named(&head.headers, &door.sessions).await;
+        let mut claim = None;
+        if let (Some(in_use), Some(id)) = (&in_use, request_id) {
+            let taken = || rpc_error(Some(&id), "this id is that of a request that still runs: take another one");
+            let claimed = door.sessions.claim(in_use, id.clone()).ok_or_else(taken)?;
+            let claimed = claim.insert(Arc::new(claimed));
+            head.extensions.insert(Claimed { _claim: Arc::clone(claimed) });
+        }
         let response = door.mcp.handle(Request::from_parts(head, Full::new(body))).await;
         if in_use.is_none() {
             // The session that was just opened.
             in_use = named(response.headers(), &door.sessions).await;
         }
-        response.map(|body| Answer { body, _waits: Some(waits), _in_use: in_use })
+        Ok(response.map(|body| Answer { body, _waits: Some(waits), _in_use: in_use, _claim: claim }))
     }
+
+    /// The whole body. Its memory is set aside before it is read.
+    async fn body(&self, door: &Door, head: &Parts, body: Incoming) -> Result<Lent, Refused> {
+        let expected =
+            body.size_hint().upper().map_or(BODY_BYTES_MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let too_large = || closing(plain(StatusCode::PAYLOAD_TOO_LARGE, "a request has at most 4 MiB")).into();
+        if expected > BODY_BYTES_MAX {
+            return Err(too_large());
+        }
+        let read = async {
+            // Its pieces, and all of it.
+            let lease = door.bodies.take(expected * 2).await;
+            let body = Limited::new(body, BODY_BYTES_MAX).collect().await?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Lent { bytes: body.to_bytes(), _lease: lease })
+        };
+        match tokio::time::timeout(self.body_time, read).await {
+            Ok(Ok(body)) if opens_session(head, &body.bytes) && door.sessions.count().await >= self.sessions_max => {
+                Err(busy("too many sessions are open; end one, or wait").into())
+            }
+            Ok(Ok(body)) => Ok(body),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+            Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body came to no end").into()),
+            Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long").into()),
+        }
+    }
+
+    /// What MCP is to parse, with the arguments of a call beside it, and the id of a request. The body's own memory is
+    /// given back.
+    async fn read(
+        &self,
+        door: &Door,
+        mut head: Parts,
+        body: Lent,
+    ) -> Result<(Parts, Bytes, Option<RequestId>), Refused> {
+        let outline = Outline::of(&body.bytes).map_err(|unread| rpc_error(unread.id.as_ref(), &unread.why))?;
+        let Some(outline) = outline else { return Ok((head, body.bytes, None)) };
+        let id = outline.request_id();
+        let Some(arguments) = outline.arguments() else { return Ok((head, body.bytes, id)) };
+        let lease = tokio::time::timeout(self.body_time, door.arguments.take(weight(arguments))).await;
+        let lease = lease.map_err(|_| busy("the arguments of your calls take too much memory; wait for answers"))?;
+        let sent = Sent::new(arguments, lease);
+        // Headers may have to repeat arguments.
+        let whole = sent.arguments.value().is_ok() && self.server.offering().offers.mirrors();
+        let left = if whole { body.bytes.clone() } else { outline.without_arguments().into() };
+        head.extensions.insert(sent);
+        Ok((head, left, id))
+    }
+}
+
+/// A body, and the memory that was set aside for it.
+struct Lent {
+    bytes: Bytes,
+    _lease: Option<Lease>,
 }
 
 /// Holds the session that `headers` name, if there is one.
@@ -136,15 +244,9 @@ async fn named(headers: &HeaderMap, sessions: &Arc<Sessions>) -> Option<InUse> {
     sessions.begin(headers.get(SESSION_HEADER)?.to_str().ok()?).await
 }
 
-/// Only what can open a session is looked into.
-fn opens_session(head: &http::request::Parts, body: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Named {
-        method: String,
-    }
-    head.method == Method::POST
-        && !head.headers.contains_key(SESSION_HEADER)
-        && serde_json::from_slice::<Named>(body).is_ok_and(|named| named.method == "initialize")
+fn opens_session(head: &Parts, body: &[u8]) -> bool {
+    let opens = || matches!(Outline::of(body), Ok(Some(outline)) if outline.is("initialize"));
+    head.method == Method::POST && !head.headers.contains_key(SESSION_HEADER) && opens()
 }
 
 fn probe(request: &Request<Incoming>, well: bool) -> Response<Answer> {
@@ -156,9 +258,32 @@ fn probe(request: &Request<Incoming>, well: bool) -> Response<Answer> {
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Answer> {
-    let mut response = Response::new(Answer { body: Full::from(text).boxed(), _waits: None, _in_use: None });
+    response(status, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
+}
+
+fn busy(why: &'static str) -> Response<Answer> {
+    let mut busy = plain(StatusCode::SERVICE_UNAVAILABLE, why);
+    busy.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
+    busy
+}
+
+/// The last one of its connection.
+fn closing(mut response: Response<Answer>) -> Response<Answer> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// Refuses a message of the protocol.
+fn rpc_error(id: Option<&RequestId>, why: &str) -> Refused {
+    let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32600, "message": why } });
+    response(StatusCode::BAD_REQUEST, "application/json", error.to_string().into()).into()
+}
+
+fn response(status: StatusCode, media_type: &'static str, body: Bytes) -> Response<Answer> {
+    let body = Full::new(body).boxed();
+    let mut response = Response::new(Answer { body, _waits: None, _in_use: None, _claim: None });
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
 }
 

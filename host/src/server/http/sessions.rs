@@ -1,7 +1,8 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rmcp::model::RequestId;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,8 @@ pub(super) struct Sessions {
 struct Use {
     /// Requests that are not answered to their end.
     open: usize,
+    /// Their ids, as far as they have one, until nobody sees to them any more.
+    ids: HashSet<RequestId>,
     /// When the last of them ended.
     since: Instant,
 }
@@ -24,6 +27,14 @@ struct Use {
 pub(super) struct InUse {
     sessions: Arc<Sessions>,
     id: SessionId,
+}
+
+/// The id of one request, which stands for no other one of its session until this is dropped. The answer has one, and what
+/// sees to the request: a client that goes away leaves a call that is still being stopped.
+pub(super) struct Claim {
+    sessions: Arc<Sessions>,
+    session: SessionId,
+    id: RequestId,
 }
 
 impl Sessions {
@@ -52,6 +63,13 @@ impl Sessions {
         let (id, _) = sessions.get_key_value(id)?;
         self.uses().entry(Arc::clone(id)).or_insert_with(Use::new).open += 1;
         Some(InUse { sessions: Arc::clone(self), id: Arc::clone(id) })
+    }
+
+    /// Takes `id` for one request of the session that is in use. `None` if it is that of a request that still runs.
+    pub(super) fn claim(self: &Arc<Self>, in_use: &InUse, id: RequestId) -> Option<Claim> {
+        let session = Arc::clone(&in_use.id);
+        let free = self.uses().get_mut(&session)?.ids.insert(id.clone()) || !guard!("request_ids");
+        free.then(|| Claim { sessions: Arc::clone(self), session, id })
     }
 
     /// Ends sessions that were idle for so long, until `close`.
@@ -88,7 +106,7 @@ impl Sessions {
 
 impl Use {
     fn new() -> Self {
-        Self { open: 0, since: Instant::now() }
+        Self { open: 0, ids: HashSet::new(), since: Instant::now() }
     }
 }
 
@@ -97,6 +115,14 @@ impl Drop for InUse {
         if let Some(used) = self.sessions.uses().get_mut(&self.id) {
             used.open = used.open.saturating_sub(1);
             used.since = Instant::now();
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(used) = self.sessions.uses().get_mut(&self.session) {
+            used.ids.remove(&self.id);
         }
     }
 }

@@ -1,0 +1,121 @@
+//! Memory for what clients sent, over all of their connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What one permit stands for: a semaphore counts in 32 bits.
+const UNIT: usize = 1 << 10;
+/// What takes less is not counted: the bounds on connections and calls are enough, and a small request must not wait for
+/// large ones.
+const FREE: usize = 64 << 10;
+
+/// Bytes that one principal may take at once, out of what all of them may take together.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    own: Arc<Semaphore>,
+    all: Arc<Semaphore>,
+    own_units: usize,
+}
+
+/// Bytes that were taken, given back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Lease {
+    _own: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
+}
+
+impl Budget {
+    /// For the only principal there is.
+    pub(super) fn new(bytes: usize) -> Self {
+        Self::each(bytes, 1).swap_remove(0)
+    }
+
+    /// For each of `principals`.
+    pub(super) fn each(bytes: usize, principals: usize) -> Vec<Self> {
+        let all = Arc::new(Semaphore::new(bytes / UNIT));
+        let own_units = share(bytes / UNIT, principals);
+        let own = || Self { own: Arc::new(Semaphore::new(own_units)), all: Arc::clone(&all), own_units };
+        (0..principals.max(1)).map(|_| own()).collect()
+    }
+
+    /// Takes `bytes`, or all that the principal may have if that is less, as soon as they are free. Nothing for little.
+    pub(super) async fn take(&self, bytes: usize) -> Option<Lease> {
+        let units = self.units(bytes)?;
+        // Semaphores that are never closed give what is asked for.
+        let own = Arc::clone(&self.own).acquire_many_owned(units).await.ok()?;
+        let all = Arc::clone(&self.all).acquire_many_owned(units).await.ok()?;
+        Some(Lease { _own: own, _all: all })
+    }
+
+    /// The same, if they are free now.
+    pub(super) fn try_take(&self, bytes: usize) -> Result<Option<Lease>, Spent> {
+        let Some(units) = self.units(bytes) else { return Ok(None) };
+        let own = Arc::clone(&self.own).try_acquire_many_owned(units).map_err(|_| Spent)?;
+        let all = Arc::clone(&self.all).try_acquire_many_owned(units).map_err(|_| Spent)?;
+        Ok(Some(Lease { _own: own, _all: all }))
+    }
+
+    fn units(&self, bytes: usize) -> Option<u32> {
+        let units = bytes.div_ceil(UNIT).min(self.own_units);
+        (bytes > FREE && guard!("client_memory")).then(|| u32::try_from(units).unwrap_or(u32::MAX))
+    }
+}
+
+/// The bytes are not free.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spent;
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        give_back_soon();
+    }
+}
+
+/// After so long the allocator takes freed memory for unused.
+const UNUSED: Duration = Duration::from_millis(1_500);
+
+/// Lets the allocator give freed memory back to the system, once it has been free for a while. It does so when memory is
+/// asked for, and when a thread ends: a server that becomes idle after a flood would keep all of it.
+pub(super) fn give_back_soon() {
+    static WAITS: AtomicBool = AtomicBool::new(false);
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    if WAITS.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    runtime.spawn(async {
+        tokio::time::sleep(UNUSED).await;
+        WAITS.store(false, Ordering::Release);
+        // What was freed since then becomes unused later.
+        for _ in 0..2 {
+            // A thread that used no memory of its own has nothing to hand over when it ends.
+            let thread = std::thread::Builder::new().stack_size(64 << 10);
+            let _ = thread.spawn(|| drop(std::hint::black_box(vec![0_u8; 1 << 10])));
+            tokio::time::sleep(UNUSED).await;
+        }
+    });
+}
+
+/// What one of `principals` may have of `total`: up to eight of them never come into each other's way.
+pub(super) fn share(total: usize, principals: usize) -> usize {
+    (total / principals.max(1)).max(total / 8).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Budget, UNIT, share};
+
+    #[test]
+    fn one_principal_leaves_the_others_their_share() {
+        assert_eq!((share(192, 1), share(192, 2), share(192, 100), share(1, 2)), (192, 96, 24, 1));
+        let budgets = Budget::each(400 * UNIT, 2);
+        let [anna, bert] = budgets.as_slice() else { panic!() };
+        let all_of_hers = anna.try_take(1_000 * UNIT).unwrap();
+        assert!(anna.try_take(100 * UNIT).is_err() && anna.try_take(UNIT).is_ok());
+        assert!(bert.try_take(200 * UNIT).is_ok());
+        drop(all_of_hers);
+        assert!(anna.try_take(100 * UNIT).is_ok());
+    }
+}

@@ -1,0 +1,79 @@
+//! How many calls a server holds. Not a semaphore: one that waits for the last call takes every place that is free, and
+//! calls that were read before the end of input would find none.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+/// Calls that one server holds at once, waiting ones included; more are refused as `rate_limited`.
+pub(super) const CALLS_MAX: usize = 4_096;
+
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    count: AtomicUsize,
+    none: Notify,
+}
+
+/// A call's place, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place(Arc<Calls>);
+
+impl Calls {
+    /// `None` if there are as many as there may be.
+    pub(super) fn begin(self: &Arc<Self>) -> Option<Place> {
+        let more = |count| (count < CALLS_MAX).then_some(count + 1);
+        self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Place(Arc::clone(self)))
+    }
+
+    /// Waits until there is no call.
+    pub(super) async fn end(&self) {
+        loop {
+            let none = self.none.notified();
+            let mut none = std::pin::pin!(none);
+            // Before the look: the last call may end between the two.
+            none.as_mut().enable();
+            if self.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            none.await;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.none.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{CALLS_MAX, Calls};
+
+    #[tokio::test]
+    async fn who_waits_for_the_last_call_takes_no_place() {
+        let calls = Arc::new(Calls::default());
+        let first = calls.begin().unwrap();
+        let mut ends = Box::pin(calls.end());
+        assert!(futures_now(&mut ends).is_none());
+        let places: Vec<_> = std::iter::from_fn(|| calls.begin()).collect();
+        assert_eq!(places.len(), CALLS_MAX - 1);
+        drop(first);
+        assert!(futures_now(&mut ends).is_none());
+        drop(places);
+        ends.await;
+    }
+
+    fn futures_now<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        match std::pin::Pin::new(future).poll(&mut cx) {
+            std::task::Poll::Ready(done) => Some(done),
+            std::task::Poll::Pending => None,
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! How each request on a connection says where its body ends. hyper takes a request that says it in two ways, and what
+//! stands in front of the server may have taken the other one: then one of them sees a request where the other sees a body.
+//! hyper removes one of the two headers before the service sees them, so the bytes are read along.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{HEAD_BYTES_MAX, HEADERS_MAX};
+
+/// Bytes of one line of a chunked body; hyper takes no longer ones.
+const LINE_BYTES_MAX: usize = 16 << 10;
+
+/// A stream whose requests are read along.
+pub(super) struct Framed<S> {
+    stream: S,
+    requests: Requests,
+}
+
+/// How many requests have come so far that say once, or not at all, how long their body is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sound(Arc<AtomicU64>);
+
+impl Sound {
+    /// Whether the request of that number is one of them.
+    pub(super) fn is(&self, number: u64) -> bool {
+        number < self.0.load(Ordering::Acquire) || !guard!("request_framing")
+    }
+}
+
+impl<S> Framed<S> {
+    pub(super) fn new(stream: S) -> (Self, Sound) {
+        let sound = Sound::default();
+        (Self { stream, requests: Requests { at: At::Head, kept: Vec::new(), sound: sound.clone() } }, sound)
+    }
+}
+
+/// What has come so far.
+struct Requests {
+    at: At,
+    /// Of a head, or of a line of a chunked body.
+    kept: Vec<u8>,
+    sound: Sound,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum At {
+    Head,
+    /// Bytes of the body that are left.
+    Body(u64),
+    /// The line that says how long the next chunk is.
+    Size,
+    /// Bytes of the chunk that are left.
+    Chunk(u64),
+    ChunkEnd,
+    Trailer,
+    /// Nothing that comes now is known.
+    Lost,
+}
+
+impl Requests {
+    fn see(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.at != At::Lost {
+            bytes = match self.at {
+                At::Head => self.head(bytes),
+                At::Body(left) => self.skip(bytes, left, At::Body, At::Head),
+                At::Chunk(left) => self.skip(bytes, left, At::Chunk, At::ChunkEnd),
+                At::Size | At::ChunkEnd | At::Trailer => self.line(bytes),
+                At::Lost => &[],
+            };
+        }
+    }
+
+    fn skip<'a>(&mut self, bytes: &'a [u8], left: u64, still: fn(u64) -> At, then: At) -> &'a [u8] {
+        let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        let left = left - skipped as u64;
+        self.at = if left == 0 { then } else { still(left) };
+        bytes.get(skipped..).unwrap_or_default()
+    }
+
+    fn head<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let before = self.kept.len();
+        self.kept.extend_from_slice(bytes);
+        // Only the end of a line can be the end of a head.
+        if !bytes.contains(&b'\n') && self.kept.len() <= HEAD_BYTES_MAX {
+            return &[];
+        }
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut headers);
+        let (end, next) = match request.parse(&self.kept) {
+            Ok(httparse::Status::Complete(end)) => (end, body(request.headers)),
+            Ok(httparse::Status::Partial) if self.kept.len() <= HEAD_BYTES_MAX => return &[],
+            _ => (self.kept.len(), At::Lost),
+        };
+        self.kept = Vec::new();
+        self.at = next;
+        if next != At::Lost {
+            self.sound.0.fetch_add(1, Ordering::Release);
+        }
+        bytes.get(end.saturating_sub(before)..).unwrap_or_default()
+    }
+
+    fn line<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+        let (line, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+        self.kept.extend_from_slice(line);
+        if self.kept.len() > LINE_BYTES_MAX {
+            self.at = At::Lost;
+        } else if let Some(line) = self.kept.strip_suffix(b"\n") {
+            let line = line.trim_ascii();
+            self.at = match self.at {
+                At::Size => chunk(line),
+                At::ChunkEnd if line.is_empty() => At::Size,
+                At::Trailer if line.is_empty() => At::Head,
+                At::Trailer => At::Trailer,
+                _ => At::Lost,
+            };
+            self.kept.clear();
+        }
+        rest
+    }
+}
+
+/// What follows a head.
+fn body(headers: &[httparse::Header<'_>]) -> At {
+    let named = |name: &'static str| headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
+    let (mut lengths, mut encodings) = (named("content-length"), named("transfer-encoding"));
+    match (lengths.next(), lengths.next(), encodings.next(), encodings.next()) {
+        (None, _, None, _) => At::Head,
+        (Some(length), None, None, _) => match number(length.value, 10) {
+            Some(0) => At::Head,
+            Some(length) => At::Body(length),
+            None => At::Lost,
+        },
+        (None, _, Some(encoding), None) if encoding.value.trim_ascii().eq_ignore_ascii_case(b"chunked") => At::Size,
+        _ => At::Lost,
+    }
+}
+
+fn chunk(line: &[u8]) -> At {
+    let size = line.split(|byte| *byte == b';').next().unwrap_or_default();
+    match number(size.trim_ascii(), 16) {
+        Some(0) => At::Trailer,
+        Some(size) => At::Chunk(size),
+        None => At::Lost,
+    }
+}
+
+/// Digits and nothing else, not even a sign.
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+    u64::from_str_radix(digits, radix).ok()
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        self.requests.see(buf.filled().get(before..).unwrap_or_default());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{At, Framed, Sound};
+
+    /// How many sound requests `text` holds, in pieces of so many bytes, and where it ends.
+    fn read(text: &str, piece: usize) -> (u64, At) {
+        let (mut framed, sound): (_, Sound) = Framed::new(());
+        text.as_bytes().chunks(piece).for_each(|bytes| framed.requests.see(bytes));
+        (sound.0.load(std::sync::atomic::Ordering::SeqCst), framed.requests.at)
+    }
+
+    #[test]
+    fn requests_are_followed_from_head_to_head() {
+        let text = "GET / HTTP/1.1\r\nHost: a\r\n\r\n\
+                    POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\n\r\n\r\nx\
+                    POST / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n3;x=y\r\n\r\n\r\r\n0A\r\n0123456789\r\n0\r\nA: b\r\n\r\n\
+                    POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n";
+        for piece in [1, 7, 10_000] {
+            assert_eq!(read(text, piece), (4, At::Head), "{piece}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_says_its_length_twice_is_none() {
+        for headers in [
+            "Transfer-Encoding: chunked, chunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked\r\nContent-Length: 5",
+            "Content-Length: 5\r\nTransfer-Encoding: chunked",
+            "Content-Length: 5\r\nContent-Length: 5",
+            "Content-Length: +5",
+            "Content-Length: 5, 5",
+        ] {
+            let text = format!("GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\n{headers}\r\n\r\nGET / HTTP/1.1\r\n\r\n");
+            assert_eq!(read(&text, 3), (1, At::Lost), "{headers}");
+        }
+    }
+}
