@@ -194,6 +194,33 @@ fn the_hook_of_the_readme_runs_as_it_says() {
 }
 
 #[test]
+fn the_hook_that_the_readme_shows_stops_dotfiles_wherever_they_lie() {
+    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let shown = markdown.split("```rust\n").find(|part| part.contains("#[hook(")).unwrap();
+    let shown = shown.split("```").next().unwrap();
+    let source = std::fs::read_to_string(root().join("example-tools/no-dotfiles/src/lib.rs")).unwrap();
+    assert!(source.ends_with(shown), "the README shows another hook than example-tools/no-dotfiles");
+    let (_guard, folder) = scratch();
+    for name in [".env", "sub/.env", ".git/config", "sub/note.txt", "a.b"] {
+        std::fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
+        std::fs::write(folder.join(name), "what is in it").unwrap();
+    }
+    let entry = format!("[[hook]]\ncomponent = {:?}\ntimeout = \"20s\"\n", component("example-tools/no-dotfiles"));
+    std::fs::write(folder.join("config.toml"), entry).unwrap();
+    let tool = format!("{}#read", component("example-tools/files").display());
+    let read = |path: &str| {
+        let input = serde_json::json!({ "path": path }).to_string();
+        Toolcell::new(["call", &tool, &input, "--allow-read=.", "--config=config.toml"]).dir(&folder).run()
+    };
+    for hidden in [".env", "./.env", "sub/.env", "sub/../.env", ".git/config"] {
+        assert!(read(hidden).exits(3).stderr.contains("dotfiles are private"), "{hidden}");
+    }
+    for open in ["sub/note.txt", "./sub/note.txt", "sub/../a.b"] {
+        assert!(read(open).exits(0).stdout.contains("what is in it"), "{open}");
+    }
+}
+
+#[test]
 fn lines_of_a_readme_are_understood() {
     let found = blocks(
         "x\n```sh\ncargo run --release -- call a '{}'  # refused, exit 3\ncd b\n\n# why\ncargo test\n```\n```rust\ntoolcell\n```\n",

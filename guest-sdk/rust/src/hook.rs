@@ -6,7 +6,8 @@
 //! #[hook(permission_request)]
 //! fn no_dotfiles(call: Call) -> Option<Output> {
 //!     let path = call.input["path"].as_str()?;
-//!     path.contains("/.").then(|| Output::Stop("dotfiles are private".to_owned()))
+//!     let is_hidden = |name: &str| name.starts_with('.') && name != "." && name != "..";
+//!     path.split('/').any(is_hidden).then(|| Output::Stop("dotfiles are private".to_owned()))
 //! }
 //! # fn main() {}
 //! ```
