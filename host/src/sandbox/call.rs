@@ -20,7 +20,7 @@ use super::component::LoadedComponent;
 use super::egress::{Credentials, Egress, Gate, Uplink};
 use super::engine::{Engine, WASM_STACK_BYTES};
 use super::state::State;
-use super::trap::{self, Circumstances, Stop};
+use super::trap::{self, Circumstances, Denied, Stop};
 
 /// What a guest may say of an error, in characters.
 const CODE_CHARS_MAX: usize = 64;
@@ -254,7 +254,16 @@ fn close(
     }
     let gate = store.data().egress.gate();
     let redacted = gate.is_some_and(Gate::redacted);
-    let outcome = heed_denials(outcome, gate);
+    let of_files = store.data().file_rules.denied();
+    if let Some(denied) = &of_files {
+        run.observer.denied(SandboxDenial {
+            capability: "file_read",
+            target: "a file that has several names".to_owned(),
+            target_class: "hard link".to_owned(),
+            rule: denied.message.clone(),
+        });
+    }
+    let outcome = heed_denials(outcome, gate.and_then(Gate::denied).or(of_files));
     let logs = store.into_data().logs.into_content();
     Execution { outcome, usage, logs, redacted }
 }
@@ -297,8 +306,8 @@ fn usage(store: &Store<State>, limits: &Limits) -> Usage {
 }
 
 /// A call that failed after the sandbox denied it something ends with the sandbox's verdict.
-fn heed_denials(outcome: Result<GuestOutcome, Refusal>, gate: Option<&Gate>) -> Result<GuestOutcome, Refusal> {
-    let Some(denied) = gate.and_then(Gate::denied) else { return outcome };
+fn heed_denials(outcome: Result<GuestOutcome, Refusal>, denied: Option<Denied>) -> Result<GuestOutcome, Refusal> {
+    let Some(denied) = denied else { return outcome };
     match outcome {
         Ok(GuestOutcome::Failure(failure)) if failure.class != ErrorClass::Canceled => {
             Ok(GuestOutcome::Failure(denied.verdict(&failure)))

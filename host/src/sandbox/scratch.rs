@@ -1,19 +1,26 @@
 //! Folders that live as long as one call: drafts go there, and nobody keeps them.
 
+use std::ffi::CString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use tempfile::TempDir;
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat};
+use rustix::io::Errno;
 
 /// The folder of one call. It is removed with this value, on every way out of a call; what a host that was killed leaves
 /// behind is removed by the next one that makes such a folder.
 pub(super) struct Scratch {
-    folder: TempDir,
+    folder: PathBuf,
     /// Says to other hosts that the folder is in use; the kernel takes it back with the process.
-    _lock: OwnedFd,
+    lock: OwnedFd,
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = remove(&self.folder, &self.lock);
+    }
 }
 
 impl Scratch {
@@ -25,12 +32,12 @@ impl Scratch {
         let folder = tempfile::Builder::new().prefix("call-").rand_bytes(16).permissions(private).tempdir_in(parent)?;
         let lock = open(folder.path())?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Self { folder, _lock: lock })
+        Ok(Self { folder: folder.keep(), lock })
     }
 
     /// Where it is; canonical if its parent is.
     pub(super) fn path(&self) -> &Path {
-        self.folder.path()
+        &self.folder
     }
 }
 
@@ -48,9 +55,10 @@ fn private_folder(folder: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+
 fn open(folder: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    Ok(rustix::fs::open(folder, flags, Mode::empty())?)
+    Ok(rustix::fs::open(folder, FOLDER, Mode::empty())?)
 }
 
 /// Removes the folders that nobody holds. One that cannot be removed is left to the next call.
@@ -60,9 +68,66 @@ fn remove_abandoned(parent: &Path) {
     for path in calls.map(|entry| entry.path()) {
         let Ok(lock) = open(&path) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = std::fs::remove_dir_all(&path);
+            let _ = remove(&path, &lock);
         }
     }
+}
+
+/// Removes `folder`, which is open as `root`, and everything in it. However deep a guest nested its folders, two files are
+/// open at a time: one for each level would be more than a process may have.
+fn remove(folder: &Path, root: &OwnedFd) -> io::Result<()> {
+    empty_out(root)?;
+    std::fs::remove_dir(folder)
+}
+
+/// Removes everything in `root`: down to a folder without folders, and from there up again, through `..`.
+fn empty_out(root: &OwnedFd) -> io::Result<()> {
+    let mut current = openat(root, c".", FOLDER, Mode::empty())?;
+    // The folders on the way down: the name of each, and the identity of the one around it.
+    let mut above: Vec<(CString, (u64, u64))> = Vec::new();
+    loop {
+        if let Some(name) = remove_files(&current)? {
+            above.push((name.clone(), identity(&current)?));
+            current = openat(&current, &name, FOLDER, Mode::empty())?;
+            continue;
+        }
+        let Some((name, parent)) = above.pop() else { return Ok(()) };
+        current = openat(&current, c"..", FOLDER, Mode::empty())?;
+        if identity(&current)? != parent {
+            // Another process of this user moves folders: what is above now may be anything.
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        unlinkat(&current, &name, AtFlags::REMOVEDIR)?;
+    }
+}
+
+/// Removes what is no folder from `folder`, until there is nothing else, or a folder: the answer.
+fn remove_files(folder: &OwnedFd) -> io::Result<Option<CString>> {
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        if entry.file_type() == FileType::Directory {
+            return Ok(Some(name.to_owned()));
+        }
+        match unlinkat(folder, name, AtFlags::empty()) {
+            // A file system that does not say what an entry is.
+            Err(Errno::ISDIR | Errno::PERM) if entry.file_type() == FileType::Unknown => {
+                return Ok(Some(name.to_owned()));
+            }
+            Err(Errno::NOENT) => {}
+            removed => removed?,
+        }
+    }
+    Ok(None)
+}
+
+fn identity(folder: impl AsFd) -> io::Result<(u64, u64)> {
+    let stat = fstat(folder)?;
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+    Ok((stat.st_dev as u64, stat.st_ino as u64))
 }
 
 #[cfg(test)]
@@ -84,5 +149,30 @@ mod tests {
         std::fs::write(path.join("draft"), "x").unwrap();
         drop(first);
         assert!(!path.exists() && second.path().is_dir());
+    }
+
+    #[test]
+    fn folders_are_removed_however_wide_and_deep_they_are_nested_and_links_are_not_followed() {
+        let parent = tempfile::tempdir().unwrap();
+        let kept = parent.path().join("kept");
+        std::fs::create_dir(&kept).unwrap();
+        std::fs::write(kept.join("file"), "x").unwrap();
+        let scratch = Scratch::make(parent.path()).unwrap();
+        for wide in 0..20 {
+            let folder = scratch.path().join(format!("{wide}/a/b"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("file"), "x").unwrap();
+            std::os::unix::fs::symlink(&kept, folder.join("link")).unwrap();
+        }
+        let mut deep = open(scratch.path()).unwrap();
+        // Longer than any path, and deeper than a process may have files open.
+        for _ in 0..3_000 {
+            rustix::fs::mkdirat(&deep, "deep", Mode::RWXU).unwrap();
+            deep = openat(&deep, "deep", FOLDER, Mode::empty()).unwrap();
+        }
+        let path = scratch.path().to_owned();
+        drop(scratch);
+        assert!(!path.exists());
+        assert!(kept.join("file").exists());
     }
 }

@@ -39,6 +39,26 @@ pub(super) enum Exceeded {
     Descriptors,
 }
 
+/// What a call was denied. The guest was told, and may have gone on.
+#[derive(Clone, Debug)]
+pub(super) struct Denied {
+    pub(super) class: ErrorClass,
+    pub(super) code: &'static str,
+    pub(super) message: String,
+}
+
+impl Denied {
+    /// The verdict on a call that failed after it was denied something: `failure` is what it said of itself.
+    pub(super) fn verdict(self, failure: &Refusal) -> Refusal {
+        let message = format!("{}. The tool says: {}", self.message, failure.message);
+        let refusal = Refusal::new(self.class, self.code, message);
+        match &failure.detail {
+            Some(detail) => refusal.detail(detail.clone()),
+            None => refusal,
+        }
+    }
+}
+
 /// What the sandbox saw besides the error itself.
 pub(super) struct Circumstances<'a> {
     pub(super) limits: &'a Limits,

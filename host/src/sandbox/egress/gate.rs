@@ -9,7 +9,8 @@ use wasmtime_wasi_http::Error;
 use crate::executor::{Observer, SandboxDenial};
 use crate::policy::network::{self, HostName, NotAllowed};
 use crate::policy::{Network, NetworkLimits};
-use crate::record::{ErrorClass, Metered, NetworkUsage, Refusal};
+use crate::record::{ErrorClass, Metered, NetworkUsage};
+use crate::sandbox::trap::Denied;
 
 use super::target::Target;
 use super::{Credentials, Uplink, headers, machine};
@@ -34,14 +35,6 @@ pub(in crate::sandbox) struct Gate {
     limited: AtomicBool,
     denials: AtomicU64,
     last: Mutex<Option<Denied>>,
-}
-
-/// What a call was denied. The guest was told, and may have gone on.
-#[derive(Clone, Debug)]
-pub(in crate::sandbox) struct Denied {
-    class: ErrorClass,
-    code: &'static str,
-    message: String,
 }
 
 impl Gate {
@@ -200,18 +193,6 @@ impl Gate {
                 target_class: target_class.to_owned(),
                 rule: rule.to_owned(),
             });
-        }
-    }
-}
-
-impl Denied {
-    /// The verdict on a call that failed after it was denied something: `failure` is what it said of itself.
-    pub(in crate::sandbox) fn verdict(self, failure: &Refusal) -> Refusal {
-        let message = format!("{}. The tool says: {}", self.message, failure.message);
-        let refusal = Refusal::new(self.class, self.code, message);
-        match &failure.detail {
-            Some(detail) => refusal.detail(detail.clone()),
-            None => refusal,
         }
     }
 }

@@ -5,16 +5,22 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use tokio::sync::OnceCell;
 
 use crate::policy::{Denial, PathPattern};
+use crate::pool::Pool;
 
 /// Links that lead from one to the next: no more than Linux itself follows.
 const LINKS_MAX: u32 = 40;
-/// Files in closed folders that are looked at for further names. Where there are more, no file that has several names is
-/// opened at all.
-const CLOSED_FILES_MAX: usize = 200_000;
+/// Names in closed folders that are looked at for files with further names, for one call: about a second's work. Where
+/// there are more, no file that has several names is opened at all.
+const CLOSED_NAMES_MAX: usize = 100_000;
+
+/// Where closed folders are looked through. A folder on a slow disk keeps a thread of it waiting, and nothing else.
+static WALKS: LazyLock<io::Result<Pool>> = LazyLock::new(|| Pool::new("toolcell-walk", 4, 256, 512 << 10));
 
 /// What stays closed in the mounted folders of one call.
 #[derive(Debug)]
@@ -22,6 +28,8 @@ pub(super) struct Denials {
     paths: Vec<Denial>,
     /// Made at the first file with several names: most calls never see one.
     twins: OnceCell<Twins>,
+    /// A file was kept from the guest because nobody could tell what its other names are.
+    undecided: AtomicBool,
 }
 
 /// How far a file is closed.
@@ -33,7 +41,13 @@ pub(super) enum Closed {
 
 impl Denials {
     pub(super) fn new(paths: Vec<Denial>) -> Self {
-        Self { paths, twins: OnceCell::new() }
+        Self { paths, twins: OnceCell::new(), undecided: AtomicBool::new(false) }
+    }
+
+    /// Why a file with several names was kept from the guest, if that is because its names could not all be looked for.
+    pub(super) fn undecided(&self) -> Option<&str> {
+        let twins = self.twins.get().filter(|_| self.undecided.load(Ordering::Relaxed))?;
+        twins.unknown.as_deref()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -66,72 +80,100 @@ impl Denials {
         if !file.is_file() || file.nlink() < 2 || !guard!("hard_links") {
             return None;
         }
-        let paths = self.paths.clone();
-        let find = || async {
-            tokio::task::spawn_blocking(move || Twins::find(&paths)).await.unwrap_or_else(|_| Twins::unknown())
-        };
-        self.twins.get_or_init(find).await.closed(file)
+        let closed = self.twins.get_or_init(|| Twins::look_for(self.paths.clone())).await;
+        if closed.unknown.is_some() {
+            self.undecided.store(true, Ordering::Relaxed);
+        }
+        closed.closed(file)
     }
 }
 
 /// The closed files that have a second name somewhere, by device and inode.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Twins {
     entirely: HashSet<(u64, u64)>,
     for_writing: HashSet<(u64, u64)>,
-    /// Not all of them could be looked at.
-    unknown: bool,
+    /// Why not all of them could be looked at.
+    unknown: Option<String>,
+}
+
+/// Ends a walk with the call that it is for: at its deadline, and when it is canceled.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Twins {
-    fn unknown() -> Self {
-        Self { entirely: HashSet::new(), for_writing: HashSet::new(), unknown: true }
-    }
-
-    /// Looks through everything that is closed. A guest cannot add to it: it makes no links to what is closed.
-    fn find(denials: &[Denial]) -> Self {
-        let mut found = Self { unknown: false, ..Self::unknown() };
-        let mut left = CLOSED_FILES_MAX;
-        for denial in denials {
-            let into = if denial.read { &mut found.entirely } else { &mut found.for_writing };
-            if collect(&denial.what, into, &mut left).is_err() {
-                found.unknown = true;
-            }
-        }
-        found
+    async fn look_for(denials: Vec<Denial>) -> Self {
+        let stop = StopOnDrop(Arc::default());
+        let walk = Walk { left: CLOSED_NAMES_MAX, stopped: Arc::clone(&stop.0) };
+        let found = match &*WALKS {
+            Ok(pool) => pool.run(move || walk.through(&denials)).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        found.unwrap_or_else(|why| Self { unknown: Some(why), ..Self::default() })
     }
 
     fn closed(&self, file: &Metadata) -> Option<Closed> {
         let id = (file.dev(), file.ino());
-        if self.unknown || self.entirely.contains(&id) {
+        if self.unknown.is_some() || self.entirely.contains(&id) {
             return Some(Closed::Entirely);
         }
         self.for_writing.contains(&id).then_some(Closed::ForWriting)
     }
 }
 
-/// Adds the files with several names that `closed` covers, without following links. Fails when something cannot be read,
-/// or `left` is used up.
-fn collect(closed: &PathPattern, into: &mut HashSet<(u64, u64)>, left: &mut usize) -> io::Result<()> {
-    let mut waiting = vec![closed.prefix().to_owned()];
-    while let Some(path) = waiting.pop() {
-        *left = left.checked_sub(1).ok_or(ErrorKind::QuotaExceeded)?;
-        let metadata = match path.symlink_metadata() {
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            metadata => metadata?,
-        };
-        if metadata.is_dir() {
-            for entry in std::fs::read_dir(&path)? {
-                if waiting.len() > *left {
-                    return Err(ErrorKind::QuotaExceeded.into());
-                }
-                waiting.push(entry?.path());
+/// A look through everything that is closed. A guest cannot add to it: it makes no links to what is closed.
+struct Walk {
+    /// Names that may still be looked at.
+    left: usize,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Walk {
+    fn through(mut self, denials: &[Denial]) -> Twins {
+        let mut found = Twins::default();
+        for denial in denials.iter().filter(|denial| denial.what.covers_anything()) {
+            let into = if denial.read { &mut found.entirely } else { &mut found.for_writing };
+            if let Err(error) = self.collect(&denial.what, into) {
+                found.unknown = Some(format!("the denial of {}: {error}", denial.what.text()));
+                break;
             }
-        } else if metadata.is_file() && metadata.nlink() > 1 && closed.covers(&path) {
-            into.insert((metadata.dev(), metadata.ino()));
         }
+        found
     }
-    Ok(())
+
+    /// Adds the files with several names that `closed` covers, without following links. Fails when something cannot be
+    /// read, nothing is left, or the call is over.
+    fn collect(&mut self, closed: &PathPattern, into: &mut HashSet<(u64, u64)>) -> io::Result<()> {
+        let too_many = || io::Error::other(format!("more than {CLOSED_NAMES_MAX} names would have to be looked at"));
+        let mut waiting = vec![closed.prefix().to_owned()];
+        while let Some(path) = waiting.pop() {
+            self.left = self.left.checked_sub(1).ok_or_else(too_many)?;
+            if self.stopped.load(Ordering::Relaxed) && guard!("walk_stops") {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+            let metadata = match path.symlink_metadata() {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                metadata => metadata.map_err(told)?,
+            };
+            if metadata.is_dir() {
+                for entry in std::fs::read_dir(&path).map_err(told)? {
+                    if waiting.len() >= self.left {
+                        return Err(too_many());
+                    }
+                    waiting.push(entry.map_err(told)?.path());
+                }
+            } else if metadata.is_file() && metadata.nlink() > 1 && closed.covers(&path) {
+                into.insert((metadata.dev(), metadata.ino()));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The path of an open file, from the kernel. Elsewhere than on Linux nobody tells, and so everything is closed.
@@ -176,5 +218,28 @@ fn split(path: &Path) -> io::Result<(PathBuf, &Path)> {
             }
             (Err(error), _) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Grants, HookPermit};
+    use std::time::Duration;
+
+    #[test]
+    fn a_walk_ends_with_its_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("closed")).unwrap();
+        let mut grants = Grants::default();
+        grants.allow_read(root.to_str().unwrap()).unwrap();
+        grants.deny_read(root.join("closed").to_str().unwrap()).unwrap();
+        let permit = HookPermit::standing(&grants, &[], Duration::from_secs(1)).unwrap();
+        let denials = &permit.capability().denials;
+        assert_eq!(denials.len(), 1);
+        let walk = |stopped| Walk { left: 1_000, stopped: Arc::new(AtomicBool::new(stopped)) }.through(denials);
+        assert_eq!(walk(false).unknown, None);
+        assert!(walk(true).unknown.is_some());
     }
 }

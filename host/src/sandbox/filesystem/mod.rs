@@ -24,7 +24,9 @@ use self::denial::Denials;
 use self::place::Found;
 use self::quota::{Metered, Quota};
 use super::state::State;
+use super::trap::Denied;
 use crate::policy::{Capability, Limits};
+use crate::record::ErrorClass;
 
 /// What one call may do in its mounts.
 #[derive(Debug)]
@@ -36,6 +38,16 @@ pub(super) struct Rules {
 impl Rules {
     pub(super) fn new(capability: &Capability, limits: &Limits) -> Self {
         Self { denials: Denials::new(capability.denials.clone()), quota: Quota::new(limits) }
+    }
+
+    /// What the guest was kept from because nobody could tell whether it is closed.
+    pub(super) fn denied(&self) -> Option<Denied> {
+        let message = format!(
+            "the sandbox did not open a file that has several names, because one of them could be closed: {}; a denial of a \
+             smaller folder can be looked through",
+            self.denials.undecided()?
+        );
+        Some(Denied { class: ErrorClass::SandboxViolation, code: "names_not_checked", message })
     }
 }
 

@@ -13,7 +13,8 @@ pub(crate) fn tools() -> Vec<Tool> {
     let touch = |name, access, description| {
         let path = json!({ "type": "string" });
         let then = json!({ "enum": ["answer", "panic", "spin"] });
-        let input = json!({ "path": path, "other": path, "then": then });
+        let nested = json!({ "type": "integer", "minimum": 0 });
+        let input = json!({ "path": path, "other": path, "then": then, "nested": nested });
         Tool::new(name, access, description).input(input, &["path"])
     };
     let writes = |name, description| touch(name, Access::WritesFiles, description);
@@ -65,6 +66,7 @@ fn touch(call: &Call, input: &Input) -> Outcome {
         "wrote": outcome(fs::write(format!("{path}.new"), "new")),
         "other": input.given("other").map(|other| outcome(fs::read_to_string(other))),
         "scratch": scratch,
+        "nested": scratch.as_ref().map(|folder| nest(folder, input.number("nested"))),
         "drafted": draft.map(|draft| outcome(fs::write(&draft, "a draft").and_then(|()| fs::read_to_string(&draft)))),
     });
     match input.text("then") {
@@ -74,6 +76,18 @@ fn touch(call: &Call, input: &Input) -> Outcome {
         },
         _ => answer(touched),
     }
+}
+
+/// Makes so many folders, each in the one before it, with a file in each. Answers how many there are.
+fn nest(folder: &str, wanted: u64) -> u64 {
+    let mut path = folder.to_owned();
+    for made in 0..wanted {
+        path.push_str("/n");
+        if fs::create_dir(&path).and_then(|()| fs::write(format!("{path}/file"), "x")).is_err() {
+            return made;
+        }
+    }
+    wanted
 }
 
 fn scratch(context: &str) -> Option<String> {

@@ -1,0 +1,70 @@
+//! What a call leaves behind, and how long it may look for the names of a file.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use serde_json::json;
+
+use super::{example, guest};
+use crate::support::{Ran, Toolcell, kept, scratch};
+
+#[test]
+fn drafts_are_removed_however_deep_they_are_nested() {
+    let (_guard, home) = scratch();
+    fs::create_dir_all(kept("home").join("cache")).unwrap();
+    for shared in ["cache", "keys"] {
+        symlink(kept("home").join(shared), home.join(shared)).unwrap();
+    }
+    let call = |input: &serde_json::Value| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 512 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_toolcell"), "call"]);
+        command.args([guest("probe#touch_drafts"), input.to_string(), "--json".to_owned(), "--no-config".to_owned()]);
+        command.env("TOOLCELL_HOME", &home);
+        Ran::from(command.output().unwrap())
+    };
+    let made = call(&json!({ "path": "x", "nested": 1_000 })).exits(0).json();
+    assert_eq!(made["structured_content"]["nested"], 1_000, "{made}");
+    let left =
+        || fs::read_dir(home.join("scratch")).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    assert!(left().iter().all(|name| !name.to_string_lossy().starts_with("call-")), "{:?}", left());
+    // What a host that was killed left behind, the next call removes.
+    fs::create_dir_all(home.join("scratch/call-dead").join("n/".repeat(1_000))).unwrap();
+    call(&json!({ "path": "x" })).exits(0);
+    assert!(left().iter().all(|name| !name.to_string_lossy().starts_with("call-")), "{:?}", left());
+}
+
+#[test]
+fn a_file_whose_names_cannot_all_be_looked_for_is_not_opened_and_the_call_says_why() {
+    let (_guard, folder) = scratch();
+    fs::create_dir(folder.join("closed")).unwrap();
+    for name in 0..300 {
+        fs::write(folder.join(format!("closed/{name}")), "").unwrap();
+    }
+    fs::write(folder.join("one"), "what is in it").unwrap();
+    fs::hard_link(folder.join("one"), folder.join("two")).unwrap();
+    let read = |options: &[&str]| {
+        let (tool, input) = (format!("{}#read", example("files")), json!({ "path": "one" }).to_string());
+        let mut arguments = vec!["call", &tool, &input, "--allow-read=.", "--no-config", "--record"];
+        arguments.extend(options);
+        Toolcell::new(arguments).dir(&folder).run()
+    };
+    assert!(read(&["--deny-read=closed"]).exits(0).stdout.contains("what is in it"));
+    // More names than a call looks at.
+    for part in 0..10 {
+        fs::create_dir(folder.join(format!("closed/part{part}"))).unwrap();
+        for name in 0..10_001 {
+            fs::write(folder.join(format!("closed/part{part}/{name}")), "").unwrap();
+        }
+    }
+    let refused = read(&["--deny-read=closed"]).exits(4);
+    assert!(!refused.stdout.contains("what is in it"));
+    let error = refused.json()["result"]["error"].clone();
+    assert_eq!(error["error_code"], "names_not_checked", "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("several names") && message.contains("closed: more than 100000 names"), "{message}");
+    assert!(refused.stdout.contains("sandbox.denied"), "the denial is recorded");
+    // A file that has one name needs no look.
+    fs::remove_file(folder.join("two")).unwrap();
+    read(&["--deny-read=closed"]).exits(0);
+}
