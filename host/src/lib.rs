@@ -39,3 +39,4 @@ pub mod scheduler;
 pub mod secret;
 pub mod server;
 pub mod toolchain;
+mod way;

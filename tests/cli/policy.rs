@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::{example, guest};
-use crate::support::{Ran, Toolcell, kept, scratch};
+use crate::support::{Ran, Toolcell, fixture, kept, scratch};
 
 /// A home and a project of one's own. Compiled components are those of all tests.
 pub(super) struct Place {
     _guard: tempfile::TempDir,
-    home: PathBuf,
+    pub(super) home: PathBuf,
     pub(super) project: PathBuf,
 }
 
@@ -44,7 +44,7 @@ impl Place {
         self
     }
 
-    fn file(&self) -> PathBuf {
+    pub(super) fn file(&self) -> PathBuf {
         self.project.join("toolcell.toml")
     }
 
@@ -53,7 +53,7 @@ impl Place {
         self
     }
 
-    fn run_in(&self, dir: &Path, arguments: &[&str]) -> Ran {
+    pub(super) fn run_in(&self, dir: &Path, arguments: &[&str]) -> Ran {
         Toolcell::at(&self.home, arguments).dir(dir).run()
     }
 
@@ -109,11 +109,13 @@ fn a_projects_file_counts_once_it_is_trusted_and_again_when_it_has_changed() {
     assert_eq!(decided["source"], "project_settings");
     assert_eq!(decided["rule_refs"], json!([format!("grants.read \"src\" in {}", place.file().display())]));
 
-    let place = place.project("[grants]\nread = [\"src\"]\nwrite = [\"/\"]\n");
+    let place = place.project("[grants]\nread = [\"src\"]\nwrite = [\"src/deep\"]\n");
     assert_eq!(error_of(&place.read("src/a.txt", &[]).exits(3)).0, "policy_blocked/project_not_trusted");
     place.run(&["policy", "trust", "."]).exits(0);
+    place.read("src/a.txt", &["--mode=plan"]).exits(0);
+    // What was trusted before is not any more: an older version may be the one with the hole.
     let place = place.project("[grants]\nread = [\"src\"]\n");
-    place.read("src/a.txt", &[]).exits(0);
+    assert_eq!(error_of(&place.read("src/a.txt", &[]).exits(3)).0, "policy_blocked/project_not_trusted");
     let mode = fs::metadata(place.home.join("trusted")).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "nobody else may trust for this user");
 }
@@ -309,6 +311,33 @@ fn trust_is_given_to_what_is_there_and_can_be_understood() {
     place.run(&["policy", "trust", "nowhere"]).exits(2);
     let place = place.project("[grants\n");
     assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains("line 1"));
+}
+
+#[test]
+fn what_would_refuse_every_call_is_not_trusted() {
+    let mut place = Place::new();
+    let hook = fixture("hooks");
+    let with_hook = |words: &str| format!("[[hook]]\ncomponent = {hook:?}\n{words}\n");
+    let home = place.home.display().to_string();
+    for (text, what) in [
+        ("mode = \"strict\"\n".to_owned(), "line 1: mode \"strict\" is none of"),
+        ("\n[[rule]]\nbehavior = \"deny\"\npath = \"src/[\"\n".to_owned(), "line 4"),
+        ("[[rule]]\nbehavior = \"dney\"\n".to_owned(), "dney"),
+        ("[grants]\nread = [\"nowhere\"]\n".to_owned(), "find the folder nowhere"),
+        (format!("[grants]\nwrite = [{home:?}]\n"), "toolcell's own state"),
+        ("[limits]\ntimeout = \"5\"\n".to_owned(), "unit"),
+        ("[approvals]\nexpire = \"soon\"\n".to_owned(), "[approvals] expire"),
+        ("[approvals]\naway = \"never\"\n".to_owned(), "[approvals] away"),
+        ("[[tool]]\ncomponent = \"x.wasm\"\ntimeout = \"soon\"\n".to_owned(), "[[tool]] timeout"),
+        (with_hook("events = [\"pre_tool\"]"), "there is no hook event"),
+        (with_hook("matcher = { tool = \"[\" }"), "["),
+        (with_hook("grants = { read = [\"nowhere\"] }"), "find the folder nowhere"),
+    ] {
+        place = place.project(&text);
+        let refused = place.run(&["policy", "trust"]).exits(2);
+        assert!(refused.stderr.contains(what), "{text}: {}", refused.stderr);
+        assert!(!place.home.join("trusted").exists(), "{text}");
+    }
 }
 
 #[test]

@@ -127,7 +127,7 @@ pub(super) fn settings(
     let mut granted = Grants { cwd: cwd.clone(), ..Grants::default() };
     grants.add_to(&mut granted).map_err(bad)?;
     let options = LayerOptions { file: policy.config.clone(), none: policy.no_config };
-    let layers = match Layers::read(home, cwd.as_deref(), &options) {
+    let mut layers = match Layers::read(home, cwd.as_deref(), &options) {
         Ok(layers) => layers,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -136,6 +136,7 @@ pub(super) fn settings(
         Err(refusal) => return Ok(Err(refusal)),
     };
     granted.extend(layers.grants()).map_err(bad)?;
+    layers.note_changeable(&granted);
     let mode = policy.mode.map(|mode| match mode {
         ModeWord::Default => Mode::Default,
         ModeWord::NonInteractive => Mode::NonInteractive,
@@ -219,7 +220,7 @@ impl ApprovalOptions {
 }
 
 /// The shortest time that a question may stay open, of all files; nothing where they do not say.
-fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
+pub(super) fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
     let mut shortest = None;
     for layer in layers.files() {
         let said = configured_expiry(&layer.file.approvals).map_err(|error| {

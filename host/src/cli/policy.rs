@@ -6,14 +6,14 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::config::{self, ConfigFile, Home, Trust};
-use crate::host::{Cancellation, Capability, Explanation, Foretold, Placement, Request, SecretUse, hook_digests};
+use crate::config::{self, Home, Trust};
+use crate::host::{Cancellation, Capability, Explanation, Foretold, Layers, Placement, Request, SecretUse};
 use crate::record::{Behavior, Refusal};
 
 use super::exit::{self, BadRequest, Exit};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::target::{self, Target};
-use super::{hooks, input, show};
+use super::{hooks, input, serving, show};
 
 /// Looks at what decides on calls. No tool runs.
 #[derive(Debug, Args)]
@@ -169,7 +169,11 @@ fn capability(explained: &Explanation) -> Value {
     let mounts = capability.mounts.iter().map(
         |mount| json!({ "host": mount.host.display().to_string(), "guest": mount.guest, "writable": mount.writable }),
     );
-    let closed = capability.denials.iter().map(|denial| json!({ "what": denial.what.text(), "read": denial.read }));
+    let closed = capability
+        .denials
+        .iter()
+        .filter(|denial| denial.what.covers_anything())
+        .map(|denial| json!({ "what": denial.what.text(), "read": denial.read }));
     json!({
         "mounts": mounts.collect::<Vec<_>>(),
         "closed": closed.collect::<Vec<_>>(),
@@ -236,6 +240,10 @@ fn world(capability: &Capability) -> Vec<String> {
         lines.push(format!("  may {may}: {} as {}", mount.host.display(), mount.guest));
     }
     for denial in &capability.denials {
+        if !denial.what.covers_anything() {
+            lines.push(format!("  may not move or replace: {}", denial.what.text()));
+            continue;
+        }
         let may = if denial.read { "nothing in" } else { "not change" };
         lines.push(format!("  may {may}: {}", denial.what.text()));
     }
@@ -260,15 +268,16 @@ fn trust(dir: &Path) -> anyhow::Result<Exit> {
         let message = format!("there is no {} in {} or above it", config::FILE_NAME, folder.display());
         return Err(BadRequest(message).into());
     };
-    let file = file.canonicalize().with_context(|| format!("find {}", file.display()))?;
-    let bytes = config::bytes(&file)
+    let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
+    let bytes = config::project_bytes(&file)
         .and_then(|bytes| bytes.with_context(|| format!("find {}", file.display())))
-        .map_err(|error| BadRequest(format!("{error:#}")))?;
-    // What cannot be understood is not worth trusting, and would refuse every call.
-    let understood = ConfigFile::from_bytes(bytes.clone(), &file).map_err(|error| BadRequest(format!("{error:#}")))?;
-    let hooks =
-        hook_digests(&understood).map_err(|error| BadRequest(format!("a hook of {}: {error:#}", file.display())))?;
-    Trust::at(home.trusted()).add(&file, &bytes, &hooks)?;
+        .map_err(bad)?;
+    let file = file.canonicalize().with_context(|| format!("find {}", file.display()))?;
+    // A file that refuses every call is not worth trusting.
+    let (layers, trusted) = Layers::of_project(&home, &file, bytes.clone()).map_err(bad)?;
+    let understood = options::expiry_of_files(&layers).and_then(|_| serving::understands(&layers));
+    understood.map_err(|refusal| BadRequest(refusal.message))?;
+    Trust::at(home.trusted()).add(&file, &bytes, &trusted)?;
     writeln!(std::io::stdout(), "trusted: {}", show::printable(&file.display().to_string(), true))
         .map(|()| Exit::Succeeded)
         .or_else(show::closed)

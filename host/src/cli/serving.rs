@@ -152,9 +152,9 @@ impl Serving {
             return Ok(Vec::new());
         }
         let Some(file) = config::project_file(folder) else { return Ok(Vec::new()) };
+        let bytes = config::project_bytes(&file)?.unwrap_or_default();
         let file = file.canonicalize().with_context(|| format!("find {}", file.display()))?;
-        let bytes = config::bytes(&file)?.unwrap_or_default();
-        if Trust::at(Home::find()?.trusted()).of(&file, &bytes).is_none() {
+        if Trust::at(Home::find()?.trusted()).of(&file, &bytes)?.is_none() {
             let folder = file.parent().unwrap_or(&file).display();
             let message =
                 format!("{} is not trusted: read it, then run `toolcell policy trust {folder}`", file.display());
@@ -196,15 +196,7 @@ impl Serving {
         let Terms { expire, .. } = self.approvals.terms(expire.or(Some(EXPIRE_DEFAULT)));
         let sections = || layers.files().iter().map(|layer| &layer.file.approvals);
         let silent = self.no_elicitation || sections().any(|section| section.elicitation == Some(false));
-        let mut away = None;
-        for layer in layers.files() {
-            if let Some(word) = &layer.file.approvals.away {
-                away = Some(AwayWord::from_str(word, false).map_err(|_| {
-                    unreadable(layer, &format!("[approvals] away = {word:?} is none of: wait, return"), word)
-                })?);
-            }
-        }
-        let away = match self.approval_away.or(away) {
+        let away = match self.approval_away.or(away_of_files(layers)?) {
             Some(AwayWord::Return) => Away::Return,
             Some(AwayWord::Wait) | None => Away::Wait,
         };
@@ -247,6 +239,28 @@ impl Served {
             }
         }
     }
+}
+
+/// Whether a server could use what the files say to it; the tools that they name are not looked at.
+pub(super) fn understands(layers: &Layers) -> Result<(), Refusal> {
+    let entries = layers.files().iter().flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
+    for (layer, entry) in entries {
+        of_entry(layer, entry)?;
+    }
+    away_of_files(layers).map(|_| ())
+}
+
+/// What becomes of a call whose client cannot ask its user, as the last file says that says so.
+fn away_of_files(layers: &Layers) -> Result<Option<AwayWord>, Refusal> {
+    let mut away = None;
+    for layer in layers.files() {
+        if let Some(word) = &layer.file.approvals.away {
+            away = Some(AwayWord::from_str(word, false).map_err(|_| {
+                unreadable(layer, &format!("[approvals] away = {word:?} is none of: wait, return"), word)
+            })?);
+        }
+    }
+    Ok(away)
 }
 
 fn kept(why: &str) {

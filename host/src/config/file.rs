@@ -1,8 +1,13 @@
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde::Deserialize;
+
+use super::ownership;
 
 /// The name of a configuration file, in a project as in the user's own folder.
 pub const FILE_NAME: &str = "toolcell.toml";
@@ -145,12 +150,15 @@ pub enum OnFailure {
 }
 
 impl ConfigFile {
-    /// Reads `path`. A file that is not there is `None`; one that cannot be understood is an error.
+    /// Reads `path`, the user's own file. One that is not there is `None`; one that cannot be understood, or that another
+    /// user could have written, is an error.
     pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
-        match bytes(path)? {
-            Some(bytes) => Self::from_bytes(bytes, path).map(Some),
-            None => Ok(None),
-        }
+        bytes(path)?.map(|bytes| Self::from_bytes(bytes, path)).transpose()
+    }
+
+    /// Reads `path`, a file that the user named.
+    pub fn read_named(path: &Path) -> anyhow::Result<Option<Self>> {
+        named_bytes(path)?.map(|bytes| Self::from_bytes(bytes, path)).transpose()
     }
 
     /// The file `path`, which has these `bytes`.
@@ -181,19 +189,51 @@ impl ConfigFile {
     }
 }
 
-/// The bytes of `path`, bounded; `None` where there is no such file.
+/// The bytes of `path`, bounded; `None` where there is no such file. Fails where another user than this one and root could
+/// have written it, or put it there.
 pub fn bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
-    match std::fs::metadata(path) {
-        // A pipe, say, would keep the reader waiting.
-        Ok(metadata) if !metadata.is_file() => bail!("{} is no file", path.display()),
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !path.is_symlink() => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
+    read(path, OFlags::empty(), ownership::check_with_folders)
+}
+
+/// Like [`bytes`], for the file of a project, which may be no link: trust is for the project that the file lies in, and a
+/// link would let one project have what was granted in another.
+pub fn project_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    if path.is_symlink() && guard!("project_links") {
+        let target = path.canonicalize().unwrap_or_default();
+        bail!(
+            "{} is a link, and the file of a project may be none; --config={} reads what it leads to",
+            path.display(),
+            target.display(),
+        );
     }
-    let file = std::fs::File::open(path).with_context(|| format!("read {}", path.display()))?;
+    read(path, OFlags::NOFOLLOW, ownership::check_with_folders)
+}
+
+/// Like [`bytes`], for a file that the user named: who may replace it is for the user to know, who may write to it is not.
+fn named_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    read(path, OFlags::empty(), ownership::check)
+}
+
+fn read(
+    path: &Path,
+    flags: OFlags,
+    check: fn(&Path, &Metadata) -> anyhow::Result<()>,
+) -> anyhow::Result<Option<Vec<u8>>> {
+    let place = || format!("read {}", path.display());
+    // A pipe, say, would keep the reader waiting.
+    let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) if !path.is_symlink() => return Ok(None),
+        Err(error) => return Err(error).with_context(place),
+    };
+    let metadata = file.metadata().with_context(place)?;
+    if !metadata.is_file() {
+        bail!("{} is not a regular file", path.display());
+    }
+    check(path, &metadata)?;
     let mut bytes = Vec::new();
-    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
-    read.with_context(|| format!("read {}", path.display()))?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(place)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         bail!("{}: larger than {FILE_BYTES_MAX} bytes", path.display());
     }

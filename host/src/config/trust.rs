@@ -9,11 +9,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// How a digest begins.
-const DIGEST: &str = "sha256:";
+/// How the lines of an entry begin: the file's own digest, those of its hook components, those of its folders.
+const KINDS: [&str; 3] = ["file ", "hook ", "folder "];
 
-/// The files that are trusted: one entry for each pair of a path and its bytes, which holds the digests of the hook
-/// components that the file names.
+/// What a file was when it was trusted: digests, each a word without spaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trusted {
+    /// Of the components of its hooks, in their order.
+    pub components: Vec<String>,
+    /// Of the folders that its grants led to, in their order.
+    pub folders: Vec<String>,
+}
+
+/// The files that are trusted: one entry for each path, which holds what the file was when it was last trusted. Trusting
+/// a file anew ends the trust in what it was before.
 #[derive(Clone, Debug)]
 pub struct Trust {
     dir: PathBuf,
@@ -25,64 +34,81 @@ impl Trust {
         Self { dir }
     }
 
-    /// The digests of the hook components that `file` was trusted with when it had these `bytes`, in their order. Nothing
-    /// where it was not trusted.
-    pub fn of(&self, file: &Path, bytes: &[u8]) -> Option<Vec<String>> {
-        let entry = super::bytes(&self.entry(file, bytes)).ok()??;
-        let lines = entry.split(|byte| *byte == b'\n').map_while(|line| str::from_utf8(line).ok());
-        Some(lines.take_while(|line| line.starts_with(DIGEST)).map(str::to_owned).collect())
+    /// What `file` was trusted with, if it had these `bytes` then; `None` where it is not trusted as it is.
+    ///
+    /// # Errors
+    ///
+    /// An entry that cannot be read, or that another user could have written.
+    pub fn of(&self, file: &Path, bytes: &[u8]) -> anyhow::Result<Option<Trusted>> {
+        let Some(entry) = super::bytes(&self.entry(file))? else { return Ok(None) };
+        let mut kinds: [Vec<String>; 3] = Default::default();
+        for line in entry.split(|byte| *byte == b'\n').map_while(|line| str::from_utf8(line).ok()) {
+            // The path, which comes last, begins with a slash.
+            let Some((kind, digest)) =
+                KINDS.iter().zip(&mut kinds).find_map(|(kind, of)| Some((of, line.strip_prefix(kind)?)))
+            else {
+                break;
+            };
+            kind.push(digest.to_owned());
+        }
+        let [files, components, folders] = kinds;
+        Ok((files == [digest(bytes)]).then_some(Trusted { components, folders }))
     }
 
-    /// Trusts `file` as long as it has these `bytes`, with `components` as the digests of its hook components.
-    pub fn add(&self, file: &Path, bytes: &[u8], components: &[String]) -> anyhow::Result<()> {
+    /// Trusts `file` as long as it has these `bytes` and is `trusted`.
+    pub fn add(&self, file: &Path, bytes: &[u8], trusted: &Trusted) -> anyhow::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).context("make the folder of trusted files")?;
         let mut entry = tempfile::NamedTempFile::new_in(&self.dir).context("write that a file is trusted")?;
-        let lines: String = components.iter().map(|digest| format!("{digest}\n")).collect();
-        // The path is for whoever looks: the name of the entry says it already. It begins with a slash, and so is none of
-        // the digests before it.
-        let text = [lines.as_bytes(), file.as_os_str().as_bytes()].concat();
+        let digests = [&[digest(bytes)][..], &trusted.components, &trusted.folders];
+        let lines = KINDS
+            .iter()
+            .zip(digests)
+            .flat_map(|(kind, digests)| digests.iter().map(move |digest| format!("{kind}{digest}\n")));
+        // The path is for whoever looks: the name of the entry says it already.
+        let text = [lines.collect::<String>().as_bytes(), file.as_os_str().as_bytes()].concat();
         entry.write_all(&text).context("write that a file is trusted")?;
-        entry.persist(self.entry(file, bytes)).context("keep that a file is trusted")?;
+        entry.persist(self.entry(file)).context("keep that a file is trusted")?;
         Ok(())
     }
 
-    fn entry(&self, file: &Path, bytes: &[u8]) -> PathBuf {
-        let path = file.as_os_str().as_bytes();
-        let mut hasher = blake3::Hasher::new();
-        // The length keeps a path and a file apart that are cut elsewhere.
-        hasher.update(&(path.len() as u64).to_le_bytes()).update(path).update(bytes);
-        self.dir.join(hasher.finalize().to_hex().as_str())
+    fn entry(&self, file: &Path) -> PathBuf {
+        self.dir.join(blake3::hash(file.as_os_str().as_bytes()).to_hex().as_str())
     }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Trust;
+    use super::{Trust, Trusted};
     use std::path::Path;
 
     #[test]
-    fn trust_is_for_one_path_with_one_content() {
+    fn trust_is_for_one_path_with_its_latest_content() {
         let dir = tempfile::tempdir().unwrap();
         let trust = Trust::at(dir.path().join("trusted"));
         let file = Path::new("/project/toolcell.toml");
-        let has = |file: &str, bytes| trust.of(Path::new(file), bytes).is_some();
+        let has = |file: &str, bytes| trust.of(Path::new(file), bytes).unwrap().is_some();
         assert!(!has("/project/toolcell.toml", b"a"));
-        trust.add(file, b"a", &[]).unwrap();
-        trust.add(file, b"a", &[]).unwrap();
+        trust.add(file, b"a", &Trusted::default()).unwrap();
         assert!(has("/project/toolcell.toml", b"a"));
         assert!(!has("/project/toolcell.toml", b"b") && !has("/other/toolcell.toml", b"a"));
-        assert!(!has("/project/toolcell.tom", b"la"));
+        trust.add(file, b"b", &Trusted::default()).unwrap();
+        assert!(has("/project/toolcell.toml", b"b") && !has("/project/toolcell.toml", b"a"));
     }
 
     #[test]
-    fn trust_remembers_the_components_and_takes_no_path_for_one() {
+    fn trust_remembers_components_and_folders_and_takes_no_path_for_one() {
         let dir = tempfile::tempdir().unwrap();
         let trust = Trust::at(dir.path().join("trusted"));
-        let file = Path::new("/project\nsha256:c/toolcell.toml");
-        let components = ["sha256:a".to_owned(), "sha256:b".to_owned()];
-        trust.add(file, b"x", &components).unwrap();
-        assert_eq!(trust.of(file, b"x").unwrap(), components);
-        trust.add(file, b"x", &components[..1]).unwrap();
-        assert_eq!(trust.of(file, b"x").unwrap(), components[..1]);
+        let file = Path::new("/project\nhook c\nfolder d/toolcell.toml");
+        let of = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let trusted = Trusted { components: of(&["a", "b"]), folders: of(&["x"]) };
+        trust.add(file, b"x", &trusted).unwrap();
+        assert_eq!(trust.of(file, b"x").unwrap(), Some(trusted));
+        trust.add(file, b"x", &Trusted::default()).unwrap();
+        assert_eq!(trust.of(file, b"x").unwrap(), Some(Trusted::default()));
     }
 }

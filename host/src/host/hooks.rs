@@ -1,6 +1,6 @@
 //! Hooks of the configuration: from words in `toolcell.toml` to what runs around every call.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +45,16 @@ pub(super) fn hook_digest(file: &ConfigFile, entry: &HookEntry) -> anyhow::Resul
         );
     }
     read_component(&path).map(|bytes| digest(&bytes)).map_err(|refusal| anyhow::anyhow!(refusal.message))
+}
+
+/// Fails where `entry` could not be configured: an event, a time, a pattern or a grant that means nothing, or that no hook
+/// may have. Its component is not looked at.
+pub(super) fn check(entry: &HookEntry, said: &Provenance<'_>, protected: &[PathBuf]) -> anyhow::Result<()> {
+    Matcher::new(entry.matcher.tool.as_deref(), entry.matcher.namespace.as_deref()).map_err(anyhow::Error::msg)?;
+    match understand(entry, said)?.grants.refusal(protected) {
+        Some(refusal) => bail!(refusal.message),
+        None => Ok(()),
+    }
 }
 
 /// What an entry says of a hook, understood.
@@ -142,7 +152,7 @@ fn event(word: &str) -> anyhow::Result<HookEvent> {
 
 /// The grants of a hook. A word that grants what no hook can have is an error: a hook that was meant to have it would do
 /// something else without it.
-fn grants(section: &GrantSection, said: &Provenance<'_>) -> anyhow::Result<Grants> {
+pub(super) fn grants(section: &GrantSection, said: &Provenance<'_>) -> anyhow::Result<Grants> {
     if !section.net.is_empty() || !section.secret.is_empty() {
         bail!("a hook has no network and no secrets; remove net and secret from its grants");
     }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::config::{self, ConfigFile, Home, Trust};
-use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords};
-use crate::record::{ErrorClass, Mode, Refusal, RuleSource};
+use crate::config::{self, ConfigFile, Home, Trust, Trusted};
+use crate::policy::{FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords};
+use crate::record::{ErrorClass, Mode, Refusal, RuleSource, digest};
 
-use super::hooks::hook_digest;
+use super::hooks::{self, hook_digest};
 
 const FOLDER_GONE: &str = "the current folder cannot be found, and so neither can the file of its project; go to a \
                            folder that is there, or say --no-config or --config=FILE";
@@ -77,23 +77,54 @@ impl Layers {
         }
         let folder = folder.context(FOLDER_GONE).map_err(unreadable)?;
         if let Some(path) = config::project_file(folder).filter(|path| !is_same(path, &user))
-            && let Some(bytes) = config::bytes(&path).map_err(unreadable)?
+            && let Some(bytes) = config::project_bytes(&path).map_err(unreadable)?
         {
             let path = path.canonicalize().with_context(|| format!("find {}", path.display())).map_err(unreadable)?;
-            let trusted = Trust::at(home.trusted()).of(&path, &bytes).ok_or_else(|| untrusted(&path))?;
+            let trusted = Trust::at(home.trusted()).of(&path, &bytes).map_err(unreadable)?;
+            let Trusted { components, folders } = trusted.ok_or_else(|| untrusted(&path))?;
             let file = ConfigFile::from_bytes(bytes, &path).map_err(unreadable)?;
-            check_hooks(&file, &trusted)?;
-            layers.add(RuleSource::ProjectSettings, file, trusted).map_err(unreadable)?;
+            check_hooks(&file, &components)?;
+            let found = layers.add(RuleSource::ProjectSettings, file, components).map_err(unreadable)?;
+            check_folders(&path, &found, &folders)?;
         }
         Ok(layers)
     }
 
-    fn add(&mut self, source: RuleSource, file: ConfigFile, trusted: Vec<String>) -> anyhow::Result<()> {
+    /// Looks at `path`, the file of a project, with these `bytes`, as a call would that finds it trusted. Answers what it
+    /// is to be trusted with.
+    ///
+    /// # Errors
+    ///
+    /// Whatever would refuse every call once the file is trusted: a word that cannot be understood, a folder that is not
+    /// there, a grant that reaches toolcell's own state, a hook that cannot be configured.
+    pub fn of_project(home: &Home, path: &Path, bytes: Vec<u8>) -> anyhow::Result<(Self, Trusted)> {
+        let file = ConfigFile::from_bytes(bytes, path)?;
+        let said = Provenance { source: RuleSource::ProjectSettings, file: Some(path) };
+        let understood = file.hooks.iter().try_for_each(|entry| hooks::check(entry, &said, &super::protected(home)));
+        understood.with_context(|| format!("a hook of {}", path.display()))?;
+        let components = hooks::hook_digests(&file).with_context(|| format!("a hook of {}", path.display()))?;
+        let mut layers = Self::default();
+        let found = layers.add(said.source, file, components.clone())?;
+        if let Some(refusal) = layers.grants.refusal(&super::protected(home)) {
+            anyhow::bail!("{}: {}", path.display(), refusal.message);
+        }
+        let folders = found.iter().map(|(_, folder)| folder.clone()).collect();
+        Ok((layers, Trusted { components, folders }))
+    }
+
+    /// Adds what `file` says. Answers the folders that its grants lead to, each with the words that grant it.
+    fn add(
+        &mut self,
+        source: RuleSource,
+        file: ConfigFile,
+        trusted: Vec<String>,
+    ) -> anyhow::Result<Vec<(String, String)>> {
         let said = Provenance { source, file: Some(&file.path) };
         if let Some(word) = &file.mode {
             let mode = mode(word).with_context(|| file.place_of(word))?;
             self.mode = stricter(self.mode, mode);
         }
+        let mut grants = Grants::default();
         for (word, specs) in [
             (GrantWord::Read, &file.grants.read),
             (GrantWord::Write, &file.grants.write),
@@ -105,9 +136,11 @@ impl Layers {
             (GrantWord::DenyNet, &file.grants.deny_net),
         ] {
             for spec in specs {
-                self.grants.add(word, spec, &said).with_context(|| file.place_of(spec))?;
+                grants.add(word, spec, &said).with_context(|| file.place_of(spec))?;
             }
         }
+        let mut found: Vec<(String, String)> = grants.folders().map(bound).collect();
+        self.grants.extend(&grants).with_context(|| file.path.display().to_string())?;
         for entry in &file.rules {
             let words = RuleWords {
                 behavior: &entry.behavior,
@@ -128,10 +161,21 @@ impl Layers {
             let rule = format!("hook component {:?} in {}", entry.component, file.path.display());
             let path = file.folder.join(&entry.component);
             [&mut self.grants, &mut self.kept].into_iter().try_for_each(|grants| grants.keep(&path, &rule, source))?;
+            // Where they mean nothing, the hook is not loaded, and changes nothing.
+            if let Ok(of_hook) = hooks::grants(&entry.grants, &said) {
+                found.extend(of_hook.folders().map(bound));
+                self.grants.changeable.extend(of_hook.write.iter().cloned());
+                self.kept.changeable.extend(of_hook.write);
+            }
         }
         self.limits.add(&file)?;
         self.layers.push(Layer { source, file, trusted });
-        Ok(())
+        Ok(found)
+    }
+
+    /// Takes note of what tools may change, so that no hook is given a folder through a link of theirs.
+    pub fn note_changeable(&mut self, tools: &Grants) {
+        self.kept.changeable.extend(tools.write.iter().cloned());
     }
 
     /// The files that were read: the user's before the project's. For sections that others understand.
@@ -149,8 +193,8 @@ impl Layers {
         &self.grants
     }
 
-    /// What neither a tool nor a hook may change, whatever is granted: the components of all hooks. It is closed in
-    /// [`Self::grants`], too.
+    /// What neither a tool nor a hook may change, whatever is granted: the components of all hooks; and what other hooks
+    /// and tools may change. It is closed in [`Self::grants`], too.
     pub fn kept(&self) -> &Grants {
         &self.kept
     }
@@ -215,7 +259,7 @@ fn stricter(one: Mode, other: Mode) -> Mode {
 
 fn named_file(named: &Path) -> anyhow::Result<ConfigFile> {
     let path = named.canonicalize().with_context(|| format!("find {}", named.display()))?;
-    ConfigFile::read(&path)?.with_context(|| format!("find {}", named.display()))
+    ConfigFile::read_named(&path)?.with_context(|| format!("find {}", named.display()))
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {
@@ -242,6 +286,27 @@ fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// A granted folder: the words, and a digest of where it is.
+fn bound(grant: &FolderGrant) -> (String, String) {
+    (grant.rule.clone(), digest(grant.host.as_os_str().as_encoded_bytes()))
+}
+
+/// Whether the grants of the project's file `path` lead to the folders that they led to when the user trusted it: one
+/// outside of the project can be a link, which somebody else may change.
+fn check_folders(path: &Path, found: &[(String, String)], trusted: &[String]) -> Result<(), Refusal> {
+    if !guard!("trusted_folders") || found.iter().map(|(_, folder)| folder).eq(trusted) {
+        return Ok(());
+    }
+    let moved = found.iter().enumerate().find(|(at, (_, folder))| trusted.get(*at) != Some(folder));
+    let rule = moved.map_or_else(|| path.display().to_string(), |(_, (rule, _))| rule.clone());
+    let message = format!(
+        "{rule} leads to another folder than when the file was trusted; look at where it leads, then run \
+         `toolcell policy trust {}`; --no-config goes on without any file",
+        path.parent().unwrap_or(path).display(),
+    );
+    Err(Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message))
 }
 
 fn untrusted(path: &Path) -> Refusal {

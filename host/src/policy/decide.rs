@@ -168,7 +168,7 @@ fn assess(case: &Case<'_>) -> Assessed {
 /// to what the tool itself says that it needs.
 fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Capability, Box<Ruling>> {
     let case = call.case;
-    if let Some(refusal) = super::protect::reaches_own_state(case.grants, case.protected) {
+    if let Some(refusal) = case.grants.refusal(case.protected) {
         return Err(Ruling::deny(ReasonType::SafetyCheck, refusal).into());
     }
     if let Some(look) = looks.iter().find(|look| look.matched && look.behavior == Behavior::Deny) {

@@ -3,8 +3,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use crate::record::RuleSource;
+use crate::way::Way;
 
-use super::place::{canonical, on_the_way, rooted};
+use super::place::{rooted, way};
 use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant};
 
 /// A folder that somebody granted.
@@ -12,6 +13,8 @@ use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant};
 pub struct FolderGrant {
     /// Canonical: a link in the granted path is followed once, here, and not again at each call.
     pub host: PathBuf,
+    /// The links that were followed, by their own names. A call is refused while one of them lies where a tool may write.
+    pub links: Vec<PathBuf>,
     /// The name of the folder inside the guest: the host's own unless it was mapped.
     pub guest: String,
     /// The words of the grant, for the record: `--allow-read=src`.
@@ -19,7 +22,7 @@ pub struct FolderGrant {
     pub source: RuleSource,
 }
 
-/// A path that somebody closed, whatever is granted.
+/// A path that somebody closed, whatever is granted; a path that leads through links is closed at each of them, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedPath {
     /// Canonical, so far as it exists.
@@ -41,6 +44,11 @@ pub struct Grants {
     pub secrets: Vec<SecretGrant>,
     pub deny_read: Vec<ClosedPath>,
     pub deny_write: Vec<ClosedPath>,
+    /// Folders that the path of a denial leaves through `..`: a tool neither moves nor replaces them.
+    pub held: Vec<PathBuf>,
+    /// Folders that others than the holder of these grants may change: hooks, for a tool, and the other way round. They
+    /// give nothing here; links in them are not followed, as in a folder of [`Self::write`].
+    pub changeable: Vec<FolderGrant>,
     pub network: NetworkGrants,
     /// The working directory of the caller: relative paths in arguments start here, where a grant covers it.
     pub cwd: Option<PathBuf>,
@@ -85,10 +93,7 @@ impl Grants {
     }
 
     fn add_words(&mut self, word: GrantWord, spec: &str, said: &Provenance<'_>, rule: &str) -> anyhow::Result<()> {
-        let closed = || -> anyhow::Result<ClosedPath> {
-            let host = canonical(&rooted(spec, said.base())?)?;
-            Ok(ClosedPath { host, rule: rule.to_owned(), source: said.source })
-        };
+        let closed = || way(spec, said.base());
         match word {
             GrantWord::Read => {
                 let grant = self.unambiguous(folder(word, spec, said)?)?;
@@ -99,8 +104,8 @@ impl Grants {
                 self.write.push(grant);
             }
             GrantWord::Env => self.environment.extend(variable(spec)?),
-            GrantWord::DenyRead => self.deny_read.push(closed()?),
-            GrantWord::DenyWrite => self.deny_write.push(closed()?),
+            GrantWord::DenyRead => self.close(closed()?, true, rule, said.source),
+            GrantWord::DenyWrite => self.close(closed()?, false, rule, said.source),
             GrantWord::Net => self.network.allow(spec, rule, said.source)?,
             GrantWord::Secret => self.secrets.push(SecretGrant::parse(spec, rule, said.source)?),
             GrantWord::DenyNet => self.network.deny(spec, rule, said.source)?,
@@ -152,9 +157,27 @@ impl Grants {
     /// Keeps whatever `path` leads to as it is, and the links on the way there: closed for writing, like a `--deny-write`
     /// that `rule` stands for.
     pub fn keep(&mut self, path: &Path, rule: &str, source: RuleSource) -> anyhow::Result<()> {
-        let places = on_the_way(path)?.into_iter();
-        self.deny_write.extend(places.map(|host| ClosedPath { host, rule: rule.to_owned(), source }));
+        let full = std::path::absolute(path).with_context(|| format!("find the path {}", path.display()))?;
+        self.close(Way::of(&full)?, false, rule, source);
         Ok(())
+    }
+
+    /// Closes where `way` leads, and every place on it: a tool that replaced one of them would undo the denial.
+    fn close(&mut self, way: Way, read: bool, rule: &str, source: RuleSource) {
+        let Way { end, links, left } = way;
+        let links = links.into_iter().filter(|_| guard!("denied_links"));
+        let closed = links.chain([end]).map(|host| ClosedPath { host, rule: rule.to_owned(), source });
+        if read {
+            self.deny_read.extend(closed)
+        } else {
+            self.deny_write.extend(closed)
+        }
+        self.held.extend(left);
+    }
+
+    /// The grant by which a tool or a hook may change what is called `place`, for a link there or anything else.
+    pub(super) fn changing(&self, place: &Path) -> Option<&FolderGrant> {
+        self.write.iter().chain(&self.changeable).find(|grant| place.starts_with(&grant.host))
     }
 
     /// Adds all that `other` grants and closes. Fails where one name would mean two folders.
@@ -170,6 +193,8 @@ impl Grants {
         self.environment.extend(other.environment.iter().cloned());
         self.deny_read.extend(other.deny_read.iter().cloned());
         self.deny_write.extend(other.deny_write.iter().cloned());
+        self.held.extend(other.held.iter().cloned());
+        self.changeable.extend(other.changeable.iter().cloned());
         self.secrets.extend(other.secrets.iter().cloned());
         self.network.extend(&other.network);
         Ok(())
@@ -195,7 +220,9 @@ impl Grants {
     }
 
     pub(super) fn denials(&self) -> Vec<Denial> {
-        self.closed().map(|(path, read)| Denial { what: PathPattern::below(path.host.clone()), read }).collect()
+        let closed = self.closed().map(|(path, read)| Denial { what: PathPattern::below(path.host.clone()), read });
+        let held = self.held.iter().map(|folder| Denial { what: PathPattern::itself(folder.clone()), read: false });
+        closed.chain(held).collect()
     }
 }
 
@@ -216,16 +243,18 @@ fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<
         Some((host, guest)) if !rooted(spec, said.base())?.exists() => (host, Some(guest)),
         _ => (spec, None),
     };
-    let full = rooted(host, said.base())?;
-    let canonical = std::fs::canonicalize(&full).with_context(|| format!("find the folder {host}"))?;
-    if !canonical.is_dir() {
+    let Way { end: canonical, links, .. } =
+        way(host, said.base()).with_context(|| format!("find the folder {host}"))?;
+    // Without following a link: one that was put there a moment ago is not what was looked at.
+    if !std::fs::symlink_metadata(&canonical).with_context(|| format!("find the folder {host}"))?.is_dir() {
         let parent = canonical.parent().unwrap_or(Path::new("/")).display().to_string();
         bail!("{host} is not a folder; grant the folder that holds it: {}", word.words(&parent, said));
     }
+    said.own_link(&links, &canonical)?;
     let guest = match guest {
         Some(guest) if guest.starts_with('/') && !guest.split('/').any(|part| part == "..") => guest.to_owned(),
         Some(guest) => bail!("the path inside the guest, {guest}, must be absolute and without `..`"),
         None => canonical.to_str().with_context(|| format!("the path is not UTF-8; map it: {host}=/name"))?.to_owned(),
     };
-    Ok(FolderGrant { host: canonical, guest, rule: word.words(spec, said), source: said.source })
+    Ok(FolderGrant { host: canonical, links, guest, rule: word.words(spec, said), source: said.source })
 }

@@ -18,7 +18,7 @@ impl HookPermit {
     /// grants. `protected` are the folders that no grant may reach, `wall` is the time that one run may take. Refuses with
     /// policy_blocked.
     pub fn standing(grants: &Grants, protected: &[PathBuf], wall: Duration) -> Result<Self, Refusal> {
-        if let Some(refusal) = super::protect::reaches_own_state(grants, protected) {
+        if let Some(refusal) = grants.refusal(protected) {
             return Err(refusal);
         }
         let mut profile = PermissionProfile::none("hook");

@@ -97,6 +97,16 @@ impl Call<'_> {
     }
 
     fn path(&self, behavior: Behavior, pattern: &PathPattern) -> Result<PathBuf, Miss> {
+        let changing = |link: &PathBuf| self.case.grants.changing(link).filter(|_| guard!("grant_links"));
+        if behavior == Behavior::Allow
+            && let Some((link, by)) = pattern.links().iter().find_map(|link| Some((link, changing(link)?)))
+        {
+            return Err(format!(
+                "its path leads through the link {}, which {} lets tools change",
+                link.display(),
+                by.rule
+            ));
+        }
         if let Some(path) = some_or_all(behavior, &self.named.paths, |path| pattern.covers(&path.host)) {
             return Ok(path.host.clone());
         }
@@ -160,11 +170,11 @@ pub(super) fn closed_places(call: &Call<'_>) -> (Vec<Denial>, Vec<UrlPattern>) {
             continue;
         }
         match (&rule.path, &rule.url) {
-            (Some(what), None) => paths.push(Denial { what: what.clone(), read: true }),
+            (Some(what), None) => paths.extend(what.with_way().map(|what| Denial { what, read: true })),
             (None, Some(url)) => urls.push(url.clone()),
             // A rule about both is about a place only where the URL is named.
             (Some(what), Some(url)) if call.url(rule.behavior, url).is_ok() => {
-                paths.push(Denial { what: what.clone(), read: true });
+                paths.extend(what.with_way().map(|what| Denial { what, read: true }));
             }
             _ => {}
         }

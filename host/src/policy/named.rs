@@ -7,9 +7,9 @@ use serde_json::Value;
 use url::Url;
 
 use crate::record::{ErrorClass, Input, Refusal, SubjectField, SubjectKind};
+use crate::way::Way;
 
 use super::network::is_plain;
-use super::place::canonical;
 use super::{Capability, Mount};
 
 /// What the arguments of one call name.
@@ -131,8 +131,8 @@ fn locate(typed: &str, capability: &Capability) -> NamedPath {
         Some(mount) => below(&guest, &mount.guest).map(|rest| mount.host.join(rest)).unwrap_or_default(),
         None => PathBuf::from(&guest),
     };
-    match canonical(&full) {
-        Ok(host) => NamedPath { typed: typed.to_owned(), host, guest, mount },
+    match Way::of(&full) {
+        Ok(Way { end: host, .. }) => NamedPath { typed: typed.to_owned(), host, guest, mount },
         Err(_) => NamedPath { typed: typed.to_owned(), host: full, guest, mount: None },
     }
 }

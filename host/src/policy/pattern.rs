@@ -6,8 +6,10 @@ use anyhow::{Context, bail, ensure};
 use globset::{GlobBuilder, GlobMatcher};
 use url::{Host, Url};
 
+use crate::way::Way;
+
 use super::network::is_plain;
-use super::place::{canonical, rooted};
+use super::place::rooted;
 
 /// A pattern for names and other words: `*` stands for anything.
 #[derive(Clone, Debug)]
@@ -30,8 +32,22 @@ pub struct PathPattern {
     text: String,
     /// The part without wildcards, with its links followed as far as it exists.
     prefix: PathBuf,
-    /// Below the prefix: which names. None: all of it, the prefix itself included.
-    below: Option<GlobMatcher>,
+    below: Below,
+    /// The links that the words lead through, by their own names.
+    links: Vec<PathBuf>,
+    /// The folders that the words leave through `..`.
+    left: Vec<PathBuf>,
+}
+
+/// What a pattern covers of its prefix.
+#[derive(Clone, Debug)]
+enum Below {
+    /// The prefix itself, and everything in it.
+    All,
+    /// Names below the prefix.
+    Names(GlobMatcher),
+    /// Nothing: the prefix only stays where it is.
+    Nothing,
 }
 
 impl PartialEq for PathPattern {
@@ -61,15 +77,42 @@ impl PathPattern {
         }
         let rest = rest.to_str().unwrap_or_default();
         let below = match rest {
-            "" | "**" => None,
-            rest => Some(glob(rest, true)?),
+            "" | "**" => Below::All,
+            rest => Below::Names(glob(rest, true)?),
         };
-        Ok(Self { text: text.to_owned(), prefix: canonical(&literal)?, below })
+        let Way { end: prefix, links, left } = Way::of(&literal)?;
+        Ok(Self { text: text.to_owned(), prefix, below, links, left })
     }
 
     /// Exactly `folder` and what is below it; `folder` is canonical.
     pub(super) fn below(folder: PathBuf) -> Self {
-        Self { text: folder.display().to_string(), prefix: folder, below: None }
+        Self::at(folder, Below::All)
+    }
+
+    /// Covers nothing; `folder`, which is canonical, only stays where it is.
+    pub(super) fn itself(folder: PathBuf) -> Self {
+        Self::at(folder, Below::Nothing)
+    }
+
+    fn at(folder: PathBuf, below: Below) -> Self {
+        let text = folder.display().to_string();
+        Self { text, prefix: folder, below, links: Vec::new(), left: Vec::new() }
+    }
+
+    /// The links that the words of the pattern lead through.
+    pub(super) fn links(&self) -> &[PathBuf] {
+        &self.links
+    }
+
+    /// This pattern, and those for the places on its way: whoever could change one of them could undo a denial.
+    pub(super) fn with_way(&self) -> impl Iterator<Item = Self> + '_ {
+        let links = self.links.iter().cloned().map(Self::below);
+        [self.clone()].into_iter().chain(links).chain(self.left.iter().cloned().map(Self::itself))
+    }
+
+    /// Whether anything is covered, or the pattern only holds a folder in its place.
+    pub fn covers_anything(&self) -> bool {
+        !matches!(self.below, Below::Nothing)
     }
 
     /// The words of the pattern, or the place that it is about.
@@ -81,8 +124,9 @@ impl PathPattern {
     pub fn covers(&self, path: &Path) -> bool {
         let Ok(rest) = path.strip_prefix(&self.prefix) else { return false };
         match &self.below {
-            None => true,
-            Some(glob) => rest.ancestors().any(|part| !part.as_os_str().is_empty() && glob.is_match(part)),
+            Below::All => true,
+            Below::Nothing => false,
+            Below::Names(glob) => rest.ancestors().any(|part| !part.as_os_str().is_empty() && glob.is_match(part)),
         }
     }
 
@@ -90,16 +134,16 @@ impl PathPattern {
     pub fn reaches_into(&self, folder: &Path) -> bool {
         self.covers(folder)
             || self.prefix.starts_with(folder)
-            || (self.below.is_some() && folder.starts_with(&self.prefix))
+            || (matches!(self.below, Below::Names(_)) && folder.starts_with(&self.prefix))
     }
 
     /// Whether everything that the pattern covers is still covered once `from` is moved to `to`. A folder that is moved
     /// takes names along that the pattern may know by their depth only.
     pub fn survives_move(&self, from: &Path, to: &Path) -> bool {
         match &self.below {
-            None => true,
-            Some(_) if !from.starts_with(&self.prefix) => true,
-            Some(glob) => {
+            Below::All | Below::Nothing => true,
+            Below::Names(_) if !from.starts_with(&self.prefix) => true,
+            Below::Names(glob) => {
                 let anywhere = glob.glob().glob().strip_prefix("**/").is_some_and(|name| !name.contains('/'));
                 anywhere && to.starts_with(&self.prefix)
             }

@@ -1,12 +1,41 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::record::{ErrorClass, Refusal};
 
 use super::Grants;
 
+impl Grants {
+    /// Why these grants may not be given to anybody: a folder reaches one of `protected`, the folders of toolcell's own
+    /// state, or was found through a link that a tool may change.
+    pub fn refusal(&self, protected: &[PathBuf]) -> Option<Refusal> {
+        reaches_own_state(self, protected).or_else(|| leads_through_link(self))
+    }
+}
+
+/// A tool that may change a folder may put a link there, in place of a folder that is granted too; the next call with the
+/// same words would then open what the link leads to.
+fn leads_through_link(grants: &Grants) -> Option<Refusal> {
+    if !guard!("grant_links") {
+        return None;
+    }
+    let changeable = |link: &Path| grants.changing(link);
+    let (grant, link, by) = grants
+        .folders()
+        .find_map(|grant| grant.links.iter().find_map(|link| Some((grant, link, changeable(link)?))))?;
+    let message = format!(
+        "{} leads through the link {}, which can be changed because of {}; if you mean what it leads to now, grant that \
+         itself: {}",
+        grant.rule,
+        link.display(),
+        by.rule,
+        grant.host.display(),
+    );
+    Some(Refusal::new(ErrorClass::PolicyBlocked, "grant_leads_through_link", message))
+}
+
 /// Why a grant may not be: it holds, or lies in, a folder of the host's own state. A tool that could read or change that
 /// could give itself whatever it liked. A denial that closes the folder for reading makes a wider grant possible.
-pub(super) fn reaches_own_state(grants: &Grants, protected: &[PathBuf]) -> Option<Refusal> {
+fn reaches_own_state(grants: &Grants, protected: &[PathBuf]) -> Option<Refusal> {
     let closed = |folder: &PathBuf| grants.deny_read.iter().any(|closed| folder.starts_with(&closed.host));
     let open = protected.iter().filter(|folder| !closed(folder));
     open.flat_map(|folder| grants.folders().map(move |grant| (folder, grant)))

@@ -1,4 +1,6 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
 
 use crate::record::RuleSource;
 
@@ -21,6 +23,23 @@ impl Provenance<'_> {
     /// Where relative paths start.
     pub(super) fn base(&self) -> &Path {
         self.file.and_then(Path::parent).unwrap_or(Path::new(""))
+    }
+
+    /// Fails where a path that the file of a project says goes through one of `links` below the project's own folder:
+    /// whoever trusted the file meant the folder that was there, and the project could lead the path to `end`.
+    pub(super) fn own_link(&self, links: &[PathBuf], end: &Path) -> anyhow::Result<()> {
+        if self.source != RuleSource::ProjectSettings || !guard!("project_links") {
+            return Ok(());
+        }
+        match links.iter().find(|link| link.starts_with(self.base())) {
+            Some(link) => bail!(
+                "{} is a link inside of the project, which a project may not grant through; if you mean what it leads to \
+                 now, {}, write that into the file in its place",
+                link.display(),
+                end.display(),
+            ),
+            None => Ok(()),
+        }
     }
 
     /// Words for records and messages: the option, or the entry of a file.

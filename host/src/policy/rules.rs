@@ -78,6 +78,10 @@ impl Rule {
             text.map(|text| WordPattern::compile(text).with_context(|| format!("{name} {text:?}"))).transpose()
         };
         let path = words.path.map(|text| PathPattern::compile(text, said.base()).context(format!("path {text:?}")));
+        let path = path.transpose()?;
+        if let Some(pattern) = path.as_ref().filter(|_| behavior == Behavior::Allow) {
+            said.own_link(pattern.links(), pattern.prefix())?;
+        }
         let url = words.url.map(|text| UrlPattern::compile(text).with_context(|| format!("url {text:?}")));
         let risk = words.risk.map(risk).transpose()?;
         if let Some(digest) = words.component {
@@ -94,7 +98,7 @@ impl Rule {
             tool: word("tool", words.tool)?,
             namespace: word("namespace", words.namespace)?,
             component: words.component.map(str::to_owned),
-            path: path.transpose()?,
+            path,
             url: url.transpose()?,
             resource: word("resource", words.resource)?,
             risk,

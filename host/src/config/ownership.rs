@@ -1,0 +1,106 @@
+//! Whether somebody else could have written a file that decides what is allowed: as `sudo` and `ssh` look at theirs.
+
+use std::collections::HashSet;
+use std::fs::Metadata;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use crate::way::Way;
+
+/// The part of a list of users or groups that is looked at, in bytes.
+const LIST_BYTES_MAX: u64 = 1 << 20;
+
+/// Fails where another user than this one and root could have written the file `path`, which is open and has `metadata`,
+/// or could put another in its place: in any folder above it, or above a link that leads to it.
+pub(super) fn check_with_folders(path: &Path, metadata: &Metadata) -> anyhow::Result<()> {
+    check(path, metadata)?;
+    let full = std::path::absolute(path).with_context(|| format!("find {}", path.display()))?;
+    let way = Way::of(&full)?;
+    let mut seen = HashSet::new();
+    for place in way.links.iter().chain([&way.end]).flat_map(|place| place.ancestors()) {
+        if seen.insert(place) {
+            let metadata = place.symlink_metadata().with_context(|| format!("look at {}", place.display()))?;
+            check(place, &metadata)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fails where another user than this one and root owns `path`, or may write to it.
+pub(super) fn check(path: &Path, metadata: &Metadata) -> anyhow::Result<()> {
+    if !guard!("file_owner") {
+        return Ok(());
+    }
+    let (me, shown) = (rustix::process::geteuid().as_raw(), path.display());
+    if metadata.uid() != me && metadata.uid() != 0 {
+        let owner = metadata.uid();
+        bail!(
+            "{shown} belongs to the user {owner}, who could change what is allowed; it has to belong to you, user {me}, or \
+             to root: make it yours, or copy it to a folder of your own"
+        );
+    }
+    // What a link is, only its owner and the folder say. In a sticky folder, such as /tmp, users change their own names only.
+    if metadata.is_symlink() || (metadata.is_dir() && metadata.mode() & 0o1000 != 0) {
+        return Ok(());
+    }
+    if metadata.mode() & 0o002 != 0 {
+        bail!("{shown} can be changed by every user, and so could what is allowed: chmod o-w {shown}");
+    }
+    if metadata.mode() & 0o020 != 0 && !is_private(metadata.gid(), me) {
+        let group = metadata.gid();
+        bail!("{shown} can be changed by the group {group}, and so could what is allowed: chmod g-w {shown}");
+    }
+    Ok(())
+}
+
+/// Whether `group` has one user alone: many systems give each user a group of their own, and files that it may write.
+fn is_private(group: u32, user: u32) -> bool {
+    let read = |path: &str| -> Option<String> {
+        let mut text = String::new();
+        std::fs::File::open(path).ok()?.take(LIST_BYTES_MAX).read_to_string(&mut text).ok()?;
+        Some(text)
+    };
+    match (read("/etc/passwd"), read("/etc/group")) {
+        (Some(users), Some(groups)) => has_one_user(group, user, &users, &groups),
+        _ => false,
+    }
+}
+
+/// `users` and `groups` are as in `/etc/passwd` and `/etc/group`. A group that is not listed could have anybody.
+fn has_one_user(group: u32, user: u32, users: &str, groups: &str) -> bool {
+    let fields = |line: &str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
+    let is = |field: Option<&String>, id: u32| field.is_some_and(|field| *field == id.to_string());
+    let users: Vec<Vec<String>> = users.lines().map(fields).collect();
+    let Some(name) = users.iter().find(|line| is(line.get(2), user)).and_then(|line| line.first()) else {
+        return false;
+    };
+    let others_have_it = users.iter().any(|line| is(line.get(3), group) && !is(line.get(2), user));
+    let mut listed = groups.lines().map(fields).filter(|line| is(line.get(2), group)).peekable();
+    let is_listed = listed.peek().is_some();
+    let only_me = |line: Vec<String>| {
+        line.get(3).is_some_and(|members| members.split(',').all(|member| member.is_empty() || member == name))
+    };
+    is_listed && !others_have_it && listed.all(only_me)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_one_user;
+
+    #[test]
+    fn a_group_is_private_if_its_user_alone_is_listed() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nbob:x:1001:1001::/home/bob:/bin/sh\n\
+                     eve:x:1002:50::/home/eve:/bin/sh\nfay:x:1003:50::/home/fay:/bin/sh\n";
+        let groups = "ann:x:1000:\nbob:x:1001:ann\nstaff:x:50:\nteam:x:60:ann,bob\nown:x:70:ann\n";
+        let private = |group, user| has_one_user(group, user, users, groups);
+        assert!(private(1000, 1000) && private(70, 1000));
+        assert!(!private(1001, 1001), "another member");
+        assert!(!private(50, 1002), "another user whose first group it is");
+        assert!(!private(60, 1000) && !private(1000, 1001), "somebody else's");
+        assert!(!private(4_000, 1000), "not listed");
+        assert!(!private(1000, 5_000), "a user who is not listed");
+    }
+}

@@ -1,0 +1,149 @@
+//! Where a path leads, one name after the other: what each link on the way is called, so that others can judge who may
+//! change it.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+/// Links that lead from one to the next: no more than Linux itself follows.
+const LINKS_MAX: usize = 40;
+/// Names that are looked at for one path, those in the targets of links included. Each costs a system call.
+const STEPS_MAX: usize = 4_096;
+
+/// Where a path leads, and the places that decided it: whoever can change one of them can lead the path elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// Absolute and without links, so far as it exists. Another process may put a link there at any moment, so that
+    /// whoever opens it follows none.
+    pub(crate) end: PathBuf,
+    /// Every link on the way, by its own name.
+    pub(crate) links: Vec<PathBuf>,
+    /// Every folder that the path leaves again through `..`.
+    pub(crate) left: Vec<PathBuf>,
+}
+
+enum Step {
+    Root,
+    Up,
+    Name(OsString),
+}
+
+impl Way {
+    /// Follows `full`, which is absolute and need not exist.
+    ///
+    /// # Errors
+    ///
+    /// A folder that may not be entered, a loop of links, `..` behind what does not exist, and more than 4,096 names.
+    pub(crate) fn of(full: &Path) -> anyhow::Result<Self> {
+        let mut way = Self::default();
+        let (mut ahead, mut exists) = (steps(full), true);
+        for _ in 0..STEPS_MAX {
+            match ahead.pop() {
+                None => {
+                    way.end = spelled(way.end);
+                    return Ok(way);
+                }
+                Some(Step::Root) => way.end = PathBuf::from("/"),
+                Some(Step::Up) if !exists => {
+                    bail!("{}: the path may not lead through a missing folder with `..`", full.display());
+                }
+                Some(Step::Up) => {
+                    let folder = way.end.clone();
+                    if way.end.pop() && !way.left.contains(&folder) {
+                        way.left.push(folder);
+                    }
+                }
+                Some(Step::Name(name)) => {
+                    way.end.push(name);
+                    exists = exists && way.follow(&mut ahead).with_context(|| format!("find {}", full.display()))?;
+                }
+            }
+        }
+        bail!("{}: too many names, those in links included", full.display())
+    }
+
+    /// Looks at the name that was entered, and puts the target `ahead` where it is a link. Answers whether it exists.
+    fn follow(&mut self, ahead: &mut Vec<Step>) -> anyhow::Result<bool> {
+        match std::fs::read_link(&self.end) {
+            Ok(target) => {
+                if self.links.len() == LINKS_MAX {
+                    bail!("too many links");
+                }
+                let link = std::mem::take(&mut self.end);
+                self.end = link.parent().unwrap_or(Path::new("/")).to_owned();
+                self.links.push(spelled(link));
+                ahead.extend(steps(&target));
+                Ok(true)
+            }
+            // No link.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("look at {}", self.end.display())),
+        }
+    }
+}
+
+/// The parts of `path`, the last one first.
+fn steps(path: &Path) -> Vec<Step> {
+    let steps = path.components().rev().filter_map(|part| match part {
+        Component::RootDir => Some(Step::Root),
+        Component::ParentDir => Some(Step::Up),
+        Component::Normal(name) => Some(Step::Name(name.to_owned())),
+        Component::CurDir | Component::Prefix(_) => None,
+    });
+    steps.collect()
+}
+
+/// `path` with the letters that the file system has: elsewhere than on Linux small and capital ones can name the same file.
+fn spelled(path: PathBuf) -> PathBuf {
+    if cfg!(target_os = "linux") {
+        return path;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if path.is_symlink() => {
+            parent.canonicalize().map(|parent| parent.join(name)).unwrap_or(path)
+        }
+        _ => path.canonicalize().unwrap_or(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Way;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    #[test]
+    fn every_link_on_the_way_has_a_name_and_so_has_every_folder_that_is_left() {
+        let root = std::env::temp_dir().canonicalize().unwrap().join(format!("toolcell-way-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("real/deep")).unwrap();
+        std::fs::write(root.join("real/deep/file"), "").unwrap();
+        symlink("real", root.join("one")).unwrap();
+        symlink(root.join("one/deep"), root.join("two")).unwrap();
+        symlink("../deep/file", root.join("real/deep/three")).unwrap();
+        symlink("missing/x", root.join("nowhere")).unwrap();
+        let names = |paths: &[PathBuf]| {
+            paths.iter().map(|path| path.strip_prefix(&root).unwrap().display().to_string()).collect::<Vec<_>>()
+        };
+        let found = |path: &str| {
+            let way = Way::of(&root.join(path)).unwrap();
+            (names(&[way.end]).remove(0), names(&way.links), names(&way.left))
+        };
+        let no: Vec<String> = Vec::new();
+        assert_eq!(found("real/deep/file"), ("real/deep/file".into(), no.clone(), no.clone()));
+        let (end, links, left) = found("two/three");
+        assert_eq!((end.as_str(), left), ("real/deep/file", vec!["real/deep".to_owned()]));
+        assert_eq!(links, ["two", "one", "real/deep/three"]);
+        assert_eq!(found("one/not/there"), ("real/not/there".into(), vec!["one".into()], no.clone()));
+        assert_eq!(found("nowhere"), ("missing/x".into(), vec!["nowhere".into()], no));
+        assert_eq!(found("one/../real/deep"), ("real/deep".into(), vec!["one".into()], vec!["real".into()]));
+        assert!(Way::of(&root.join("missing/../real")).is_err());
+        symlink("round", root.join("round")).unwrap();
+        assert!(Way::of(&root.join("round")).is_err());
+        let long = "deep/../".repeat(5_000);
+        assert!(Way::of(&root.join("real").join(long)).is_err());
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}

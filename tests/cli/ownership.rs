@@ -1,0 +1,106 @@
+//! Files that decide what is allowed are their owner's alone to write.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use super::guest;
+use super::policy::Place;
+use crate::support::Ran;
+
+fn echo(place: &Place, options: &[&str]) -> Ran {
+    let echo = guest("probe#echo");
+    let mut arguments = vec!["call", &echo, "{}", "--json"];
+    arguments.extend(options);
+    place.run(&arguments)
+}
+
+fn set(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// The call is refused, and the message says of which path it is and what to do.
+fn refused(ran: Ran, path: &Path, advice: &str) {
+    let error = ran.exits(3).json()["error"].clone();
+    assert_eq!(error["error_code"], "policy_unreadable", "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(&path.display().to_string()) && message.contains(advice), "{message}");
+}
+
+#[test]
+fn a_file_that_others_may_write_does_not_count() {
+    let place = Place::new().user("mode = \"plan\"\n").project("mode = \"plan\"\n").trusted();
+    echo(&place, &[]).exits(0);
+    let user = place.home.join("toolcell.toml");
+    let entry = fs::read_dir(place.home.join("trusted")).unwrap().next().unwrap().unwrap().path();
+    for file in [&user, &place.file(), &entry] {
+        for (mode, advice) in [(0o602, "chmod o-w"), (0o666, "chmod o-w")] {
+            set(file, mode);
+            refused(echo(&place, &[]), file, advice);
+        }
+        set(file, 0o644);
+        echo(&place, &[]).exits(0);
+    }
+    set(&place.file(), 0o666);
+    refused(echo(&place, &["--config=toolcell.toml"]), Path::new("toolcell.toml"), "chmod o-w");
+    assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains("chmod o-w"));
+    echo(&place, &["--no-config"]).exits(0);
+}
+
+#[test]
+fn a_file_in_a_folder_that_others_may_write_does_not_count_unless_the_folder_is_sticky() {
+    let place = Place::new().project("mode = \"plan\"\n").trusted();
+    let around = place.project.parent().unwrap().to_owned();
+    for folder in [&place.project, &around, &place.home.join("trusted")] {
+        let mode = folder.metadata().unwrap().mode();
+        set(folder, 0o777);
+        refused(echo(&place, &[]), folder, "chmod o-w");
+        set(folder, 0o1777);
+        echo(&place, &[]).exits(0);
+        set(folder, mode);
+    }
+    // Who names a file says where it lies.
+    set(&place.project, 0o777);
+    echo(&place, &["--config=toolcell.toml"]).exits(0);
+}
+
+#[test]
+fn the_folder_of_a_link_to_the_users_own_file_counts_too() {
+    let place = Place::new();
+    let kept = place.project.parent().unwrap().join("dotfiles");
+    fs::create_dir(&kept).unwrap();
+    fs::write(kept.join("toolcell.toml"), "mode = \"plan\"\n").unwrap();
+    std::os::unix::fs::symlink(kept.join("toolcell.toml"), place.home.join("toolcell.toml")).unwrap();
+    echo(&place, &[]).exits(0);
+    set(&kept, 0o777);
+    refused(echo(&place, &[]), &kept, "chmod o-w");
+    set(&kept, 0o755);
+    set(&place.home, 0o777);
+    refused(echo(&place, &[]), &place.home, "chmod o-w");
+}
+
+/// The group of the machine's mail, say: it has a number that no user has as a group of their own.
+const STRANGER: u32 = 54_321;
+
+#[test]
+fn a_file_of_another_user_or_of_a_group_of_several_does_not_count() {
+    let place = Place::new().project("mode = \"plan\"\n").trusted();
+    let file = place.file();
+    if is_root() {
+        std::os::unix::fs::chown(&file, Some(STRANGER), None).unwrap();
+        refused(echo(&place, &[]), &file, &format!("belongs to the user {STRANGER}"));
+        std::os::unix::fs::chown(&file, Some(0), Some(STRANGER)).unwrap();
+        set(&file, 0o664);
+        refused(echo(&place, &[]), &file, "chmod g-w");
+        set(&file, 0o644);
+        echo(&place, &[]).exits(0);
+        return;
+    }
+    // Only root gives files away; every user can be refused root's file that all may write.
+    set(&file, 0o646);
+    refused(echo(&place, &[]), &file, "chmod o-w");
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
