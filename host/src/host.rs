@@ -44,9 +44,6 @@ pub const COMPILE_COMMAND: &str = "compile-component";
 /// Calls that run at once in a host that serves many.
 pub const CALLS_AT_ONCE: u32 = 64;
 
-/// Longer descriptions are read on a thread of their own.
-const TOOLKIT_BYTES_INLINE: usize = 16 << 10;
-
 /// How a host is set up. Begin with [`HostSettings::new`].
 pub struct HostSettings {
     pub home: Home,
@@ -174,13 +171,10 @@ impl Host {
         if let Some(tools) = self.services.catalog.of_component(&digest) {
             return Ok(Loaded { tools, component });
         }
-        let tools = if component.toolkit().len() > TOOLKIT_BYTES_INLINE {
-            // Compiling its schemas takes long enough for others to notice.
+        // Its schemas are a guest's: compiling them takes time, and stack.
+        let tools = {
             let (digest, component) = (Arc::clone(&digest), Arc::clone(&component));
-            let read = tokio::task::spawn_blocking(move || tools(&digest, &component)).await;
-            read.map_err(|error| Refusal::host_fault(format!("read a tool's description: {error}")))?
-        } else {
-            tools(&digest, &component)
+            pipeline::aside(move || tools(&digest, &component)).await?
         };
         let tools = tools.map_err(|error| {
             Refusal::new(ErrorClass::SetupRequired, "description_invalid", format!("the tool's description: {error:#}"))

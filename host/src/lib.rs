@@ -36,6 +36,7 @@ mod pool;
 pub mod record;
 pub mod sandbox;
 pub mod scheduler;
+pub mod search;
 pub mod secret;
 pub mod server;
 pub mod toolchain;

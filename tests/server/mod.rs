@@ -4,6 +4,7 @@ mod answers;
 mod approvals;
 mod arguments;
 mod changes;
+mod contracts;
 mod crowd;
 mod hostile;
 mod http;

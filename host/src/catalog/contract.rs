@@ -1,34 +1,36 @@
-use anyhow::{Context, bail};
-use jsonschema::{Draft, PatternOptions, Validator};
-use regex::{Regex, RegexBuilder};
+use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 
 use crate::record::{RedactionRule, ToolDeclaration, ToolInterface};
 
 use super::fields;
+use super::schema::{Schema, Unsatisfied};
+use crate::search::Pattern;
 
-/// Violations that one error names at the most.
-const VIOLATIONS_MAX: usize = 5;
+/// Fields of one kind that a contract names: each is looked for in every value.
+const FIELDS_MAX: usize = 256;
+/// Examples of one tool, and how many of them may take long to check.
+const EXAMPLES_MAX: usize = 100;
+const HEAVY_EXAMPLES_MAX: usize = 4;
 
-/// Redaction rules of one tool, and bytes that one of their patterns may take when it is compiled.
+/// Redaction rules of one tool.
 const REDACTION_RULES_MAX: usize = 32;
-const PATTERN_BYTES_MAX: usize = 256 << 10;
 
 /// The contracts of one tool, compiled once: JSON Schema 2020-12, no remote references, patterns in linear time.
 #[derive(Debug)]
 pub struct Contract {
     /// What the model is shown: without internal-only fields.
     model_schema: Value,
-    model: Validator,
-    runtime: Option<Validator>,
-    output: Option<Validator>,
+    model: Schema,
+    runtime: Option<Schema>,
+    output: Option<Schema>,
     /// What the model is shown of the output contract: without internal-only fields.
     output_schema: Option<Value>,
     internal_only_fields: Vec<String>,
     sensitive_fields: Vec<String>,
     /// Of the output: fields, and what matches a pattern.
     redacted_fields: Vec<String>,
-    redacted_patterns: Vec<Regex>,
+    redacted_patterns: Vec<Pattern>,
     defaults: Map<String, Value>,
 }
 
@@ -36,22 +38,27 @@ impl Contract {
     /// Compiles the contracts of `declaration`; schemas that it lacks come from `interface`.
     pub(super) fn compile(declaration: &ToolDeclaration, interface: Option<&ToolInterface>) -> anyhow::Result<Self> {
         let input = declaration.input_contract.clone().unwrap_or_default();
+        for (what, fields) in
+            [("internal_only_fields", &input.internal_only_fields), ("sensitive_fields", &input.sensitive_fields)]
+        {
+            ensure!(fields.len() <= FIELDS_MAX, "{what} names {} fields, more than {FIELDS_MAX}", fields.len());
+        }
         let given = input.model_input_schema.or_else(|| interface.and_then(|i| i.model_input_schema.clone()));
         // A tool without an input contract takes no arguments.
         let mut model_schema = given.unwrap_or_else(|| json!({"type": "object", "maxProperties": 0}));
         for field in &input.internal_only_fields {
             fields::strip(&mut model_schema, field);
         }
-        let model = compile(&closed(&model_schema, input.strict)).context("model_input_schema")?;
+        let model = Schema::compile(&closed(&model_schema, input.strict)).context("model_input_schema")?;
         let runtime = input.runtime_input_schema.or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
-        let runtime = runtime.map(|schema| compile(&schema)).transpose().context("runtime_input_schema")?;
+        let runtime = runtime.map(|schema| Schema::compile(&schema)).transpose().context("runtime_input_schema")?;
         let output = declaration.output_contract.as_ref().and_then(|contract| contract.structured_schema.clone());
         let output = output.or_else(|| interface.and_then(|i| i.output_schema.clone()));
         let mut output_schema = output.clone();
         if let Some(schema) = &mut output_schema {
             input.internal_only_fields.iter().for_each(|field| fields::strip(schema, field));
         }
-        let output = output.map(|schema| compile(&schema)).transpose().context("structured_schema")?;
+        let output = output.map(|schema| Schema::compile(&schema)).transpose().context("structured_schema")?;
         let (redacted_fields, redacted_patterns) = redaction(declaration).context("redaction_rules")?;
         let contract = Self {
             model_schema,
@@ -65,12 +72,25 @@ impl Contract {
             redacted_patterns,
             defaults: input.defaults,
         };
-        for (at, example) in input.examples.iter().enumerate() {
-            if let Err(problem) = contract.check_model_input(example) {
+        contract.check_examples(&input.examples)?;
+        Ok(contract)
+    }
+
+    fn check_examples(&self, examples: &[Value]) -> anyhow::Result<()> {
+        ensure!(examples.len() <= EXAMPLES_MAX, "examples has {} entries, more than {EXAMPLES_MAX}", examples.len());
+        let mut heavy = 0;
+        for (at, example) in examples.iter().enumerate() {
+            let bytes = example.to_string().len();
+            heavy += usize::from(!self.model_is_light(bytes));
+            ensure!(
+                heavy <= HEAVY_EXAMPLES_MAX,
+                "examples[{at}] and those before it are too large for model_input_schema"
+            );
+            if let Err(problem) = self.check_model_input(example, bytes) {
                 bail!("examples[{at}] does not satisfy model_input_schema: {problem}");
             }
         }
-        Ok(contract)
+        Ok(())
     }
 
     /// The schema that a model may see (AT-N-10).
@@ -83,30 +103,42 @@ impl Contract {
         self.output_schema.as_ref()
     }
 
-    /// What is wrong with `input` as a model's arguments.
-    pub fn check_model_input(&self, input: &Value) -> Result<(), String> {
+    /// Whether [`Self::check_model_input`] takes a millisecond at the most, for JSON text of `bytes` bytes.
+    pub fn model_is_light(&self, bytes: usize) -> bool {
+        self.model.is_light(bytes)
+    }
+
+    /// What is wrong with `input` as a model's arguments, which are at most `bytes` bytes of JSON text. Where it is not
+    /// light, this takes up to a quarter of a second, and much stack: call it on a thread for checks.
+    pub fn check_model_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
         if !input.is_object() {
-            return Err("arguments must be a JSON object".to_owned());
+            return Err(Unsatisfied::Mismatch("arguments must be a JSON object".to_owned()));
         }
         if let Some(field) = self.internal_only_fields.iter().find(|field| fields::contains(input, field)) {
             // The name of an internal field is no news to whoever sent it.
-            return Err(format!("`{field}` cannot be given by a caller"));
+            return Err(Unsatisfied::Mismatch(format!("`{field}` cannot be given by a caller")));
         }
-        check(&self.model, input)
+        self.model.check(input, bytes)
+    }
+
+    /// As [`Self::model_is_light`], for [`Self::check_call_input`].
+    pub fn call_is_light(&self, bytes: usize) -> bool {
+        self.runtime.as_ref().unwrap_or(&self.model).is_light(bytes)
     }
 
     /// What is wrong with `input` as what the tool is about to get, with what hooks and approvers changed. They may fill
-    /// the internal-only fields, which only a runtime schema can describe; the rest is a model's input.
-    pub fn check_call_input(&self, input: &Value) -> Result<(), String> {
+    /// the internal-only fields, which only a runtime schema can describe; the rest is a model's input. As costly as
+    /// [`Self::check_model_input`].
+    pub fn check_call_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
         if let Some(runtime) = &self.runtime {
-            return check(runtime, input);
+            return runtime.check(input, bytes);
         }
         if !self.has_internal_fields() {
-            return self.check_model_input(input);
+            return self.check_model_input(input, bytes);
         }
         let mut shown = input.clone();
         self.internal_only_fields.iter().for_each(|field| fields::remove(&mut shown, field));
-        self.check_model_input(&shown)
+        self.check_model_input(&shown, bytes)
     }
 
     /// Whether the tool takes fields that no model sees.
@@ -119,9 +151,14 @@ impl Contract {
         self.runtime.is_some()
     }
 
-    /// What is wrong with the structured output of the tool.
-    pub fn check_output(&self, output: &Value) -> Result<(), String> {
-        self.output.as_ref().map_or(Ok(()), |validator| check(validator, output))
+    /// As [`Self::model_is_light`], for [`Self::check_output`].
+    pub fn output_is_light(&self, bytes: usize) -> bool {
+        self.output.as_ref().is_none_or(|output| output.is_light(bytes))
+    }
+
+    /// What is wrong with the structured output of the tool. As costly as [`Self::check_model_input`].
+    pub fn check_output(&self, output: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+        self.output.as_ref().map_or(Ok(()), |schema| schema.check(output, bytes))
     }
 
     /// Whether the tool promises structured output.
@@ -155,7 +192,7 @@ impl Contract {
     }
 
     /// What matches one of these is taken out of all texts of the tool.
-    pub fn redacted_patterns(&self) -> &[Regex] {
+    pub fn redacted_patterns(&self) -> &[Pattern] {
         &self.redacted_patterns
     }
 
@@ -173,7 +210,7 @@ impl Contract {
 }
 
 /// The rules of the output contract: fields, and patterns that take linear time and bounded memory.
-fn redaction(declaration: &ToolDeclaration) -> anyhow::Result<(Vec<String>, Vec<Regex>)> {
+fn redaction(declaration: &ToolDeclaration) -> anyhow::Result<(Vec<String>, Vec<Pattern>)> {
     let rules = declaration.output_contract.as_ref().map_or(&[][..], |contract| &contract.redaction_rules);
     if rules.len() > REDACTION_RULES_MAX {
         bail!("more than {REDACTION_RULES_MAX} rules");
@@ -183,7 +220,8 @@ fn redaction(declaration: &ToolDeclaration) -> anyhow::Result<(Vec<String>, Vec<
         match rule {
             RedactionRule::Field(field) => fields.push(field.clone()),
             RedactionRule::Pattern { pattern, .. } => {
-                patterns.push(RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build()?);
+                let shown: String = pattern.chars().take(100).collect();
+                patterns.push(Pattern::compile(pattern).with_context(|| format!("the pattern {shown:?}"))?);
             }
         }
     }
@@ -200,37 +238,4 @@ fn closed(schema: &Value, strict: bool) -> Value {
         fields.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
     }
     schema
-}
-
-pub(super) fn compile(schema: &Value) -> anyhow::Result<Validator> {
-    jsonschema::options()
-        .with_draft(Draft::Draft202012)
-        .with_pattern_options(PatternOptions::regex())
-        .offline()
-        .build(schema)
-        .map_err(|error| anyhow::anyhow!("{error}, at {}", pointer(error.instance_path().as_str())))
-}
-
-pub(super) fn check(validator: &Validator, value: &Value) -> Result<(), String> {
-    if validator.is_valid(value) {
-        return Ok(());
-    }
-    let mut problems: Vec<String> = validator
-        .iter_errors(value)
-        .take(VIOLATIONS_MAX)
-        .map(|error| {
-            let at = pointer(error.instance_path().as_str()).to_owned();
-            format!("{} (at {at})", cut(&error.masked_with("the value").to_string()))
-        })
-        .collect();
-    problems.dedup();
-    Err(problems.join("; "))
-}
-
-fn pointer(path: &str) -> &str {
-    if path.is_empty() { "the top" } else { path }
-}
-
-fn cut(text: &str) -> String {
-    text.chars().take(300).collect()
 }

@@ -29,26 +29,27 @@ pub(super) fn strip(schema: &mut Value, field: &str) {
 /// Shows `seen` every value that `field` names, with its place as a JSON Pointer. The empty field names all of `value`.
 /// What lies in a value that was shown is not shown again.
 pub(super) fn visit(value: &mut Value, field: &str, seen: &mut dyn FnMut(&str, &mut Value)) {
+    let mut at = String::new();
     match field.strip_prefix('/') {
-        Some(pointer) => visit_pointer(value, &steps(pointer), "", seen),
+        Some(pointer) => visit_pointer(value, &steps(pointer), &mut at, seen),
         None if field.is_empty() => seen("", value),
-        None => visit_name(value, field, "", seen),
+        None => visit_name(value, field, &mut at, seen),
     }
 }
 
-fn visit_pointer(value: &mut Value, steps: &[String], at: &str, seen: &mut dyn FnMut(&str, &mut Value)) {
+fn visit_pointer(value: &mut Value, steps: &[String], at: &mut String, seen: &mut dyn FnMut(&str, &mut Value)) {
     let Some((step, rest)) = steps.split_first() else { return seen(at, value) };
     match value {
         Value::Object(fields) => {
             if let Some(inner) = fields.get_mut(step) {
-                visit_pointer(inner, rest, &below(at, step), seen);
+                below(at, step, |at| visit_pointer(inner, rest, at, seen));
             }
         }
         Value::Array(items) => {
             let wanted: Option<usize> = step.parse().ok();
             for (index, item) in items.iter_mut().enumerate() {
                 if step == "*" || wanted == Some(index) {
-                    visit_pointer(item, rest, &below(at, &index.to_string()), seen);
+                    below(at, &index.to_string(), |at| visit_pointer(item, rest, at, seen));
                 }
             }
         }
@@ -56,25 +57,29 @@ fn visit_pointer(value: &mut Value, steps: &[String], at: &str, seen: &mut dyn F
     }
 }
 
-fn visit_name(value: &mut Value, name: &str, at: &str, seen: &mut dyn FnMut(&str, &mut Value)) {
+fn visit_name(value: &mut Value, name: &str, at: &mut String, seen: &mut dyn FnMut(&str, &mut Value)) {
     match value {
         Value::Object(fields) => {
             for (key, inner) in fields {
-                let at = below(at, key);
-                if key == name { seen(&at, inner) } else { visit_name(inner, name, &at, seen) }
+                below(at, key, |at| if key == name { seen(at, inner) } else { visit_name(inner, name, at, seen) });
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                visit_name(item, name, &below(at, &index.to_string()), seen);
+                below(at, &index.to_string(), |at| visit_name(item, name, at, seen));
             }
         }
         _ => {}
     }
 }
 
-fn below(at: &str, step: &str) -> String {
-    format!("{at}/{}", step.replace('~', "~0").replace('/', "~1"))
+/// Goes one step down, and back. One text for the whole way: a new one for each step would cost the square of its length.
+fn below(at: &mut String, step: &str, visit: impl FnOnce(&mut String)) {
+    let length = at.len();
+    at.push('/');
+    at.push_str(&step.replace('~', "~0").replace('/', "~1"));
+    visit(at);
+    at.truncate(length);
 }
 
 fn steps(pointer: &str) -> Vec<String> {

@@ -1,14 +1,17 @@
-use jsonschema::Validator;
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::record::read_json;
 
-use super::contract;
+use super::schema::Schema;
 
 /// Fields of one form.
 const FIELDS_MAX: usize = 32;
 /// Values in the schema of a form.
 const VALUES_MAX: usize = 2_000;
+/// Bytes of the answers to one form, as JSON text.
+const CONTENT_BYTES_MAX: usize = 64 << 10;
 /// What describes a field, as MCP elicitation has it. Other words of JSON Schema would mean more than a form can show.
 const WORDS: [&str; 19] = [
     "type",
@@ -38,7 +41,7 @@ const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
 #[derive(Clone, Debug)]
 pub struct Form {
     schema: Value,
-    validator: Validator,
+    compiled: Arc<Schema>,
 }
 
 impl Form {
@@ -59,8 +62,8 @@ impl Form {
         if let Some(word) = shape.and_then(|shape| shape.keys().find(|word| !words.contains(&word.as_str()))) {
             return Err(format!("its schema says {word:?}, which no form can"));
         }
-        let validator = contract::compile(&schema).map_err(|error| format!("its schema is none: {error:#}"))?;
-        Ok(Self { schema, validator })
+        let compiled = Schema::compile(&schema).map_err(|error| format!("its schema is none: {error:#}"))?;
+        Ok(Self { schema, compiled: Arc::new(compiled) })
     }
 
     /// The JSON Schema.
@@ -70,7 +73,13 @@ impl Form {
 
     /// What is wrong with `content` as the filled form.
     pub fn check(&self, content: &Map<String, Value>) -> Result<(), String> {
-        contract::check(&self.validator, &Value::Object(content.clone()))
+        let content = Value::Object(content.clone());
+        let bytes = content.to_string().len();
+        // A person's answers are short; there is no thread for others.
+        if bytes > CONTENT_BYTES_MAX || !self.compiled.is_light(bytes) {
+            return Err(format!("the answers are too large: {bytes} bytes; give shorter ones"));
+        }
+        self.compiled.check(&content, bytes).map_err(|problem| problem.to_string())
     }
 }
 

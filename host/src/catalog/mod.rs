@@ -3,6 +3,7 @@
 mod contract;
 mod fields;
 mod form;
+mod schema;
 mod tool;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use crate::record::{ErrorClass, Refusal};
 
 pub use contract::Contract;
 pub use form::Form;
+pub use schema::Unsatisfied;
 pub use tool::{Facts, Tool};
 
 /// Names that an unknown tool's error lists at the most.

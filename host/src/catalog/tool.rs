@@ -27,7 +27,7 @@ pub struct Tool {
     interface: Option<ToolInterface>,
     execution_profile: ExecutionProfile,
     permission_profile: PermissionProfile,
-    contract: Contract,
+    contract: Arc<Contract>,
     component: Arc<str>,
     name: Arc<str>,
     /// How records name what runs the tool.
@@ -72,7 +72,7 @@ impl Tool {
         Ok(Self {
             subjects: subjects(interface.as_ref(), contract.model_schema())?,
             classifies: facts.classifies,
-            contract,
+            contract: Arc::new(contract),
             execution_profile: seen(asked, facts),
             interface,
             permission_profile,
@@ -99,7 +99,7 @@ impl Tool {
         &self.permission_profile
     }
 
-    pub fn contract(&self) -> &Contract {
+    pub fn contract(&self) -> &Arc<Contract> {
         &self.contract
     }
 

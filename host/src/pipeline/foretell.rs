@@ -26,11 +26,11 @@ pub struct Hearing {
 /// call.
 pub async fn explain(services: &Services, request: Request) -> Result<Foretold, Refusal> {
     let mut journey = Journey::unheard(services, request);
-    let resolved = resolve::resolve(&mut journey)?;
-    let parsed = parse::parse(&journey, resolved);
+    let resolved = resolve::resolve(&mut journey).await?;
+    let parsed = parse::parse(&journey, resolved).await?;
     let gated = schema_gate::gate(&mut journey, parsed)?;
     let valid = validate::validate(&mut journey, gated).await?;
-    let observed = observe::observe(&mut journey, valid);
+    let observed = observe::observe(&mut journey, valid).await?;
     let hooks = hearing(services, &observed)?;
     Ok(Foretold { explanation: permission::explain(&journey, &observed).await?, hooks })
 }

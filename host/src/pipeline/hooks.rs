@@ -38,7 +38,7 @@ pub(super) fn ask<'a>(
     input: &'a Input,
 ) -> BoxFuture<'a, Result<Vec<HookOutput>, Refusal>> {
     Box::pin(async move {
-        let shown = journey.shown(input);
+        let shown = journey.shown(input).await?;
         let mut call = call(journey, tool, event, shown);
         if event == HookEvent::PermissionDecision {
             call.decision = journey.decisions.last().cloned();

@@ -1,14 +1,18 @@
 //! Phase 10: execution_failed, where the tool's output breaks its contract.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use crate::catalog::Tool;
+use crate::catalog::{Tool, Unsatisfied};
 use crate::executor::{GuestOutcome, GuestOutput};
 use crate::hook::UpdatedOutput;
 use crate::record::{Content, ErrorClass, JSON_VALUES_MAX, Refusal, Status, Usage, read_json};
 
 use super::execute::Executed;
 use super::journey::Journey;
+use super::persist::length;
+use super::{Request, aside};
 
 /// Blocks of one result.
 const BLOCKS_MAX: usize = 1_000;
@@ -32,12 +36,12 @@ pub(super) struct Mapped {
 }
 
 /// Maps what the guest returned, once: JSON text becomes blocks, and the output contract is enforced.
-pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Mapped {
+pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Mapped {
     let Executed { tool, execution } = match executed {
         Ok(executed) => executed,
         Err(refusal) => {
             let mut mapped = Mapped { error: Some(refusal), ..Mapped::default() };
-            journey.redact(&mut mapped);
+            journey.redact(&mut mapped).await;
             return mapped;
         }
     };
@@ -51,7 +55,11 @@ pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>
         Ok(GuestOutcome::Failure(refusal)) | Err(refusal) => (None, Some(refusal)),
         Ok(GuestOutcome::NeedsInput(_)) => (None, Some(Refusal::host_fault("a question of the tool was not asked"))),
     };
-    let mut mapped = match output.map(|output| read(&tool, output, error.is_none())) {
+    let read = match output {
+        Some(output) => Some(read(&journey.request, &tool, output, error.is_none()).await),
+        None => None,
+    };
+    let mut mapped = match read {
         None => Mapped { error, ..Mapped::default() },
         Some(Ok(mapped)) => {
             journey.mappings.tool = 1;
@@ -63,12 +71,12 @@ pub(super) fn map(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>
     mapped.usage = Some(execution.usage);
     mapped.content.extend(execution.logs);
     journey.redaction.received(execution.redacted);
-    journey.redact(&mut mapped);
+    journey.redact(&mut mapped).await;
     mapped
 }
 
 /// `whole` output must satisfy the contract; a partial one only what it does say.
-fn read(tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal> {
+async fn read(request: &Request, tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
     let content: Vec<Content> = read_json(&output.content, JSON_VALUES_MAX)
         .map_err(|error| broken("content_invalid", format!("the tool's content is no array of blocks: {error}")))?;
@@ -76,12 +84,18 @@ fn read(tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal
         output.structured.map(|text| read_json::<Value>(&text, JSON_VALUES_MAX)).transpose().map_err(|error| {
             broken("output_schema_mismatch", format!("the tool's structured output is not JSON: {error}"))
         })?;
-    let mapped = accept(tool, content, structured, whole)?;
+    let mapped = accept(request, tool, content, structured, whole).await?;
     Ok(Mapped { ui_facing_summary: output.ui_summary, ..mapped })
 }
 
 /// Holds an output against the tool's contract, whoever it comes from.
-fn accept(tool: &Tool, content: Vec<Content>, structured: Option<Value>, whole: bool) -> Result<Mapped, Refusal> {
+async fn accept(
+    request: &Request,
+    tool: &Tool,
+    content: Vec<Content>,
+    structured: Option<Value>,
+    whole: bool,
+) -> Result<Mapped, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
     if content.len() > BLOCKS_MAX {
         return Err(broken("content_invalid", format!("the tool returned more than {BLOCKS_MAX} blocks")));
@@ -102,18 +116,16 @@ fn accept(tool: &Tool, content: Vec<Content>, structured: Option<Value>, whole: 
             ));
         }
     }
-    match &structured {
-        Some(value) => tool.contract().check_output(value).map_err(|mismatch| {
-            broken("output_schema_mismatch", format!("the tool's output does not satisfy its own schema: {mismatch}"))
-        })?,
+    let structured = match structured {
+        Some(value) => Some(check_output(request, tool, value).await?),
         None if whole && tool.contract().promises_structured_output() => {
             return Err(broken(
                 "output_schema_mismatch",
                 "the tool promises structured output and gave none".to_owned(),
             ));
         }
-        None => {}
-    }
+        None => None,
+    };
     Ok(Mapped {
         empty_result: whole && content.is_empty() && structured.is_none(),
         content,
@@ -122,9 +134,34 @@ fn accept(tool: &Tool, content: Vec<Content>, structured: Option<Value>, whole: 
     })
 }
 
+/// Holds structured output against the contract, and gives it back: in place where that is quick, else on a thread for
+/// checks.
+async fn check_output(request: &Request, tool: &Tool, value: Value) -> Result<Value, Refusal> {
+    let (contract, bytes) = (tool.contract(), length(&value));
+    let (value, checked) = if contract.output_is_light(bytes) {
+        let checked = contract.check_output(&value, bytes);
+        (value, checked)
+    } else {
+        let contract = Arc::clone(contract);
+        let work = move || {
+            let checked = contract.check_output(&value, bytes);
+            (value, checked)
+        };
+        aside::within(request.limits.wall, &request.cancellation, "checking the answer", work).await?
+    };
+    checked.map(|()| value).map_err(|unsatisfied| {
+        let code = match unsatisfied {
+            Unsatisfied::Mismatch(_) => "output_schema_mismatch",
+            Unsatisfied::Costly(_) => "output_too_costly",
+        };
+        let message = format!("the tool's output does not satisfy its own schema: {unsatisfied}");
+        Refusal::new(ErrorClass::ExecutionFailed, code, message)
+    })
+}
+
 /// Maps once more, because the hook `hook_id` owns an update of the output (AT-PIPE-10): in place of everything that the
 /// tool said, under the same contract. An update that breaks the contract is not passed on, nor is what it replaced.
-pub(super) fn remap(
+pub(super) async fn remap(
     journey: &mut Journey<'_>,
     tool: &Tool,
     hook_id: &str,
@@ -133,7 +170,7 @@ pub(super) fn remap(
 ) {
     // The host put the logs there: no tool has to declare them.
     let (content, logs): (Vec<_>, Vec<_>) = updated.content.into_iter().partition(Content::is_model_facing);
-    match accept(tool, content, updated.structured, mapped.error.is_none()) {
+    match accept(&journey.request, tool, content, updated.structured, mapped.error.is_none()).await {
         Ok(new) => {
             journey.mappings.hooks.push(hook_id.to_owned());
             *mapped = Mapped { ran: mapped.ran, error: mapped.error.take(), usage: mapped.usage.take(), ..new };

@@ -1,6 +1,7 @@
 //! ORDER. One function, thirteen phases, each a file that eats what the phase before it gave.
 
 mod approval;
+mod aside;
 mod execute;
 mod foretell;
 mod hooks;
@@ -35,6 +36,7 @@ use crate::secret::SecretStore;
 
 use approval::Asked;
 pub use approval::Desk;
+pub use aside::run as aside;
 use execute::Executed;
 pub use foretell::{Foretold, Hearing, explain};
 use journey::Journey;
@@ -129,7 +131,7 @@ async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -
     if let (Err(_), Some(reason)) = (&executed, journey.request.cancellation.requested()) {
         journey.trail.cancel_requested(reason);
     }
-    let mapped = map_result::map(journey, executed);
+    let mapped = map_result::map(journey, executed).await;
     let hooked = post_hooks::run(journey, mapped).await;
     persist::persist(journey, hooked).await
 }
@@ -156,11 +158,11 @@ async fn return_to(journey: &mut Journey<'_>, kept: &Kept) -> Result<Executed, R
 
 /// The phases that can end a call before its tool has answered.
 async fn approach(journey: &mut Journey<'_>) -> Result<Executed, Refusal> {
-    let resolved = resolve::resolve(journey)?;
-    let parsed = parse::parse(journey, resolved);
+    let resolved = resolve::resolve(journey).await?;
+    let parsed = parse::parse(journey, resolved).await?;
     let gated = schema_gate::gate(journey, parsed)?;
     let valid = validate::validate(journey, gated).await?;
-    let observed = observe::observe(journey, valid);
+    let observed = observe::observe(journey, valid).await?;
     let hooked = pre_hooks::run(journey, observed).await?;
     let permitted = permission::decide(journey, hooked).await?;
     let scheduled = schedule::wait(journey, permitted).await?;

@@ -1,17 +1,17 @@
 //! Phase 5: no refusal. Makes `observable_input`; `model_input` stays as it was sent.
 
 use crate::catalog::Tool;
-use crate::record::{Input, InputMutation, MutationSource};
+use crate::record::{Input, InputMutation, MutationSource, Refusal};
 
 use super::journey::{Journey, Prepared};
 
 /// Fills in the defaults of the contract, in a copy, and records that it did.
-pub(super) fn observe(journey: &mut Journey<'_>, prepared: Prepared) -> Prepared {
+pub(super) async fn observe(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Prepared, Refusal> {
     let Prepared { tool, input } = prepared;
     let input = fill(journey, &tool, input);
-    journey.invocation.observable_input = Some(journey.shown(&input));
+    journey.invocation.observable_input = Some(journey.shown(&input).await?);
     journey.invocation.observable_input_ref = Some(journey.reference(&input));
-    Prepared { tool, input }
+    Ok(Prepared { tool, input })
 }
 
 /// `input` with the defaults that it lacks.

@@ -10,6 +10,7 @@ use crate::policy::{self, Case, Declared, Explanation, Outcome, Permit, Subject,
 use crate::record::{ErrorClass, EventType, HookEvent, Input, PermissionDecision, Refusal, SafetyFacts, Status};
 
 use super::approval;
+use super::aside::{self, Against};
 use super::hooks;
 use super::journey::{Journey, Prepared};
 
@@ -21,8 +22,8 @@ pub(super) struct Permitted {
 /// Decides on exactly the input that will run, and records the decision whatever it is.
 pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Permitted, Refusal> {
     let Prepared { tool, input } = prepared;
-    check_call_input(journey, &tool, &input)?;
-    journey.invocation.permission_input = Some(journey.shown(&input));
+    check_call_input(journey, &tool, &input).await?;
+    journey.invocation.permission_input = Some(journey.shown(&input).await?);
     journey.invocation.permission_input_ref = Some(journey.reference(&input));
     // Nobody decides on a call that could not run.
     journey.redaction.check_secrets()?;
@@ -42,7 +43,7 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
         }
     };
     journey.advance(Status::Approved)?;
-    Ok(admit(journey, tool, permit))
+    admit(journey, tool, permit).await
 }
 
 /// Puts a decision on record, and tells hooks of it. They can still stop a call that was allowed; they allow nothing.
@@ -66,10 +67,10 @@ pub(super) async fn announce(
 }
 
 /// The call goes on with what `permit` carries.
-pub(super) fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) -> Permitted {
-    journey.invocation.call_input = Some(journey.shown(permit.call_input()));
+pub(super) async fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) -> Result<Permitted, Refusal> {
+    journey.invocation.call_input = Some(journey.shown(permit.call_input()).await?);
     journey.invocation.call_input_ref = Some(journey.reference(permit.call_input()));
-    Permitted { tool, permit }
+    Ok(Permitted { tool, permit })
 }
 
 /// Asks hooks what they think of exactly the input that would run.
@@ -118,7 +119,7 @@ pub(super) async fn verdict(journey: &Journey<'_>, tool: &Tool, input: &Input) -
 /// Why policy would say what it would say, without a permit at its end.
 pub(super) async fn explain(journey: &Journey<'_>, prepared: &Prepared) -> Result<Explanation, Refusal> {
     let Prepared { tool, input } = prepared;
-    check_call_input(journey, tool, input)?;
+    check_call_input(journey, tool, input).await?;
     journey.redaction.check_secrets()?;
     let classified = classify(journey, tool, input).await;
     Ok(policy::explain(&case(journey, tool, input, classified)))
@@ -165,12 +166,14 @@ async fn classify(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Option<S
 }
 
 /// What the tool gets must satisfy its contract also after hooks changed it (AT-IN-02).
-fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+async fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
     if input.is(&journey.request.input) && !tool.contract().has_runtime_schema() {
         return Ok(());
     }
     input.value().map_err(Refusal::host_fault)?;
-    mismatch(tool, input).map_err(|mismatch| {
+    let checked = aside::check_input(&journey.request, tool.contract(), input, Against::Call).await?;
+    checked.map_err(|mismatch| {
+        let mismatch = mismatch.to_string();
         let message = "the input, as it was changed on its way, does not satisfy the tool's schema";
         let class =
             if journey.mutations.is_empty() { ErrorClass::SchemaValidationFailed } else { ErrorClass::HookBlocked };
@@ -181,9 +184,4 @@ fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result
         }
         Refusal { message: format!("{message}: {mismatch}"), ..refusal }
     })
-}
-
-/// Why `input` is none that the tool can be called with, if it is not.
-pub(super) fn mismatch(tool: &Tool, input: &Input) -> Result<(), String> {
-    tool.contract().check_call_input(input.value()?)
 }

@@ -29,7 +29,7 @@ pub(super) async fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persis
     let result_id = ResultId::new();
     let mut mapped = mapped;
     // Hooks may have changed it since the tool answered.
-    journey.redact(&mut mapped);
+    journey.redact(&mut mapped).await;
     journey.tell_redaction();
     let asked = journey.tool.as_ref().and_then(|tool| tool.max_inline_chars());
     let limit = asked.unwrap_or(u64::MAX).min(journey.services.inline_bytes_max);
@@ -203,7 +203,8 @@ fn preview(journey: &Journey<'_>, text: &str, limit: u64) -> String {
     text.chars().take(usize::try_from(preview_chars(limit)).unwrap_or(usize::MAX)).collect()
 }
 
-fn size(mapped: &Mapped) -> u64 {
+/// Bytes of an answer as JSON text, near enough.
+pub(super) fn size(mapped: &Mapped) -> u64 {
     let blocks = mapped.content.iter().map(block_length).sum::<usize>();
     (blocks + mapped.structured_content.as_ref().map_or(0, length)) as u64
 }
@@ -213,7 +214,7 @@ fn block_length(block: &Content) -> usize {
 }
 
 /// Bytes of a value as JSON text, near enough and without writing it.
-fn length(value: &Value) -> usize {
+pub(super) fn length(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 4,
         Value::Number(_) => 8,

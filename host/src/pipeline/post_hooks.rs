@@ -47,7 +47,7 @@ pub(super) fn one<'a>(
         let mut call = hooks::call(journey, tool, event, input);
         call.result = Some(terminal::envelope(journey, mapped.clone()));
         match hooks::run(journey, hook, call).await {
-            Ok(outputs) => apply(journey, tool, hook, outputs, mapped),
+            Ok(outputs) => apply(journey, tool, hook, outputs, mapped).await,
             Err(refusal) => {
                 mapped.withhold(refusal);
                 None
@@ -56,7 +56,7 @@ pub(super) fn one<'a>(
     })
 }
 
-fn apply(
+async fn apply(
     journey: &mut Journey<'_>,
     tool: &Tool,
     hook: &Registration,
@@ -66,7 +66,7 @@ fn apply(
     let mut stop = None;
     for output in outputs {
         match output {
-            HookOutput::UpdatedOutput(updated) => remap(journey, tool, hook.id(), updated, mapped),
+            HookOutput::UpdatedOutput(updated) => remap(journey, tool, hook.id(), updated, mapped).await,
             HookOutput::Stop { reason } => stop = Some(reason),
             _ => {}
         }

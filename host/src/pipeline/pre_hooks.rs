@@ -32,11 +32,11 @@ pub(super) async fn shape(journey: &mut Journey<'_>, tool: &Tool, input: Input, 
     for hook in services.hooks.hearing(EVENT, &declaration.tool_id, &declaration.namespace) {
         journey.heed_cancellation()?;
         let outputs = hooks::ask(journey, tool, hook, EVENT, &input).await?;
-        let shown = journey.shown(&input);
+        let shown = journey.shown(&input).await?;
         let mut stopped = None;
         for output in outputs {
             match output {
-                HookOutput::UpdatedInput(value) => input = update(journey, hook, input, value, &shown, fresh),
+                HookOutput::UpdatedInput(value) => input = update(journey, hook, input, value, &shown, fresh).await?,
                 HookOutput::PermissionResult(result) => journey.hear(hook.id(), result),
                 HookOutput::Stop { reason } => stopped = stopped.or(Some(reason)),
                 _ => {}
@@ -50,27 +50,27 @@ pub(super) async fn shape(journey: &mut Journey<'_>, tool: &Tool, input: Input, 
 }
 
 /// The input that a hook wants in the place of `input`, of which it saw `shown`.
-fn update(
+async fn update(
     journey: &mut Journey<'_>,
     hook: &Registration,
     input: Input,
     value: Value,
     shown: &Value,
     fresh: bool,
-) -> Input {
+) -> Result<Input, Refusal> {
     let value = match input.value() {
         Ok(original) => Journey::restored(value, shown, original),
         Err(_) => value,
     };
     if input.value() == Ok(&value) {
-        return input;
+        return Ok(input);
     }
     let updated = Input::from_value(value);
-    journey.keep_shown(&updated);
+    journey.keep_shown(&updated).await?;
     if fresh {
         let id = journey.invocation.invocation_id;
         let reason = "updated_input of a hook";
         journey.mutated(InputMutation::new(id, MutationSource::Hook, hook.id(), &input, &updated, reason));
     }
-    updated
+    Ok(updated)
 }

@@ -2,16 +2,24 @@
 //! carry, its sensitive arguments, and what the output contract keeps back. Only the executor gets the values.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::catalog::Tool;
+use crate::catalog::{Contract, Tool};
 use crate::record::{AccessKind, Content, ErrorClass, EventType, Input, PermissionDecision, Refusal, ToolHook};
-use crate::secret::{REDACTED, Redactor, ReferenceKey, Secrets, Term};
+use crate::search::Meter;
+use crate::secret::{REDACTED, Redactor, ReferenceKey, Secrets, Term, Terms};
 
-use super::Request;
 use super::journey::Journey;
 use super::map_result::Mapped;
+use super::persist::size;
+use super::{Request, aside};
+
+/// Bytes that are redacted in place; more on a thread of its own.
+const INLINE_BYTES_MAX: usize = 4 << 10;
+/// Places of a result that are named as redacted.
+const PLACES_MAX: usize = 256;
 
 /// Idle for a tool that has nothing to keep back; then nothing here does anything.
 #[derive(Default)]
@@ -19,7 +27,7 @@ pub(super) struct Redaction {
     /// Whether there is anything to keep back.
     active: bool,
     redactor: Redactor,
-    terms: Vec<Term>,
+    terms: Arc<Terms>,
     secrets: Secrets,
     /// Secrets that were granted, and are not set.
     missing: Vec<String>,
@@ -106,7 +114,7 @@ impl Redaction {
 }
 
 /// Begins to keep back what `tool` wants kept back, now that it is known, and shortens what was recorded before.
-pub(super) fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusal> {
+pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusal> {
     let (contract, profile) = (tool.contract(), tool.permission_profile());
     let whole = profile.is_sensitive();
     if whole || contract.has_sensitive_fields() {
@@ -123,22 +131,36 @@ pub(super) fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusa
     journey.redaction.active = true;
     let found = journey.services.secrets.values(&secrets);
     if let Ok(values) = &found {
-        let mut known = Vec::new();
+        let (mut known, mut terms) = (Vec::new(), Vec::new());
         for (name, value) in secrets.iter().zip(values) {
             match value {
                 Some(value) => {
-                    journey.redaction.terms.push(Term::secret(name, value));
+                    terms.push(Term::secret(name, value));
                     known.push(((*name).to_owned(), value.clone()));
                 }
                 None => journey.redaction.missing.push((*name).to_owned()),
             }
         }
         journey.redaction.secrets = Secrets::new(known);
+        Arc::make_mut(&mut journey.redaction.terms).add(terms);
     }
-    rebuild(journey, tool);
+    let redaction = &journey.redaction;
+    let redactor = Redactor::new(&redaction.terms, tool.contract().redacted_patterns(), redaction.whole);
+    journey.use_redactor(redactor);
     let input = journey.request.input.clone();
-    journey.invocation.model_input = journey.shown(&input);
+    // Whatever stops the call from here on: nothing of the input was looked at yet.
+    journey.invocation.model_input = Value::String(REDACTED.to_owned());
+    let text = journey.invocation.model_input_text.take();
     journey.invocation.model_input_ref = journey.reference(&input);
+    let shown = journey.shown(&input).await?;
+    if let Some(why) = journey.redaction.terms.too_many() {
+        // The call ends here, and nothing of its input is shown: there is nothing left to look for.
+        journey.redaction.terms = Arc::default();
+        journey.use_redactor(Redactor::default());
+        return Err(Refusal::new(ErrorClass::InvalidArguments, "too_many_sensitive_values", why));
+    }
+    journey.invocation.model_input = shown;
+    journey.invocation.model_input_text = text;
     if journey.invocation.model_input != input.to_value() {
         journey.invocation.model_input_text = None;
     }
@@ -154,38 +176,137 @@ fn wanted<'a>(tool: &'a Tool, request: &Request) -> Vec<&'a str> {
     tool.permission_profile().credential_refs.iter().map(String::as_str).filter(granted).collect()
 }
 
-fn rebuild(journey: &mut Journey<'_>, tool: &Tool) {
-    let redaction = &mut journey.redaction;
-    redaction.redactor = Redactor::new(&redaction.terms, tool.contract().redacted_patterns(), redaction.whole);
-    journey.trail.redact(redaction.redactor.clone());
+/// What it takes to show an input, or a result, without what must not be shown. Free of the call, so that a thread of its
+/// own can do it.
+#[derive(Clone)]
+struct Concealer {
+    contract: Arc<Contract>,
+    terms: Arc<Terms>,
+    redactor: Redactor,
+    whole: bool,
+    /// Whether fields of inputs are sensitive at all.
+    inputs: bool,
 }
 
-impl Journey<'_> {
-    /// `input` as records, events, hooks and people may see it. What is sensitive in it is kept out of everything else
-    /// from now on.
-    pub(super) fn shown(&mut self, input: &Input) -> Value {
+impl Concealer {
+    /// `input` as it may be shown. What is sensitive in it is a term from now on.
+    fn input(&mut self, input: &Input, meter: &mut Meter) -> Value {
         let mut value = input.to_value();
-        if self.redaction.is_idle() {
-            return value;
-        }
-        if let (Some(tool), true) = (self.tool.clone(), self.redaction.references.is_some()) {
+        if self.inputs {
             let mut terms = Vec::new();
             let mut hide = |_: &str, place: &mut Value| hide(place, &mut terms);
             match &mut value {
                 // Nobody can say where in this the sensitive fields are.
                 value if input.value().is_err() => hide("", value),
-                Value::Object(fields) if self.redaction.whole => fields.values_mut().for_each(|field| hide("", field)),
-                value => tool.contract().each_sensitive(value, &mut hide),
+                Value::Object(fields) if self.whole => fields.values_mut().for_each(|field| hide("", field)),
+                value => self.contract.each_sensitive(value, &mut hide),
             }
-            self.keep_back(&tool, terms);
+            self.keep_back(terms);
         }
-        self.redaction.redactor.redact(&mut value);
+        self.redactor.redact_within(&mut value, meter);
         value
     }
 
+    /// Takes out of `mapped` what must not be shown, and answers the places.
+    fn mapped(&mut self, mapped: &mut Mapped, meter: &mut Meter) -> BTreeSet<String> {
+        let (mut places, mut terms) = (BTreeSet::new(), Vec::new());
+        let mut name = |place: String| {
+            if places.len() < PLACES_MAX {
+                places.insert(place);
+            }
+        };
+        if let Some(structured) = &mut mapped.structured_content {
+            self.contract.each_redacted(structured, &mut |at, place| {
+                name(format!("/structured_content{at}"));
+                hide(place, &mut terms);
+            });
+        }
+        self.keep_back(terms);
+        let redactor = &self.redactor;
+        let mut found = |place: &str, found: bool| {
+            if found {
+                name(place.to_owned());
+            }
+        };
+        for (at, block) in mapped.content.iter_mut().enumerate() {
+            found(&format!("/content/{at}"), redact_block(redactor, block, meter));
+        }
+        if let Some(structured) = &mut mapped.structured_content {
+            found("/structured_content", redactor.redact_within(structured, meter));
+        }
+        if let Some(summary) = &mut mapped.ui_facing_summary {
+            found("/ui_facing_summary", redactor.redact_text_within(summary, meter));
+        }
+        if let Some(error) = &mut mapped.error {
+            found("/error", redact_error(redactor, error, meter));
+        }
+        places
+    }
+
+    /// From now on `terms` are kept back, too.
+    fn keep_back(&mut self, terms: Vec<Term>) {
+        if !terms.is_empty() && Arc::make_mut(&mut self.terms).add(terms) {
+            self.redactor = Redactor::new(&self.terms, self.contract.redacted_patterns(), self.whole);
+        }
+    }
+}
+
+impl Journey<'_> {
+    fn concealer(&self) -> Option<Concealer> {
+        let redaction = &self.redaction;
+        let tool = self.tool.as_ref().filter(|_| !redaction.is_idle())?;
+        Some(Concealer {
+            contract: Arc::clone(tool.contract()),
+            terms: Arc::clone(&redaction.terms),
+            redactor: redaction.redactor.clone(),
+            whole: redaction.whole,
+            inputs: redaction.references.is_some(),
+        })
+    }
+
+    fn learn(&mut self, concealer: Concealer) {
+        if !Arc::ptr_eq(&concealer.terms, &self.redaction.terms) {
+            self.redaction.terms = concealer.terms;
+            self.use_redactor(concealer.redactor);
+        }
+    }
+
+    fn use_redactor(&mut self, redactor: Redactor) {
+        self.trail.redact(redactor.clone());
+        self.redaction.redactor = redactor;
+    }
+
+    /// `input` as records, events, hooks and people may see it. What is sensitive in it is kept out of everything else
+    /// from now on. An error ends the call: there was no time, or no place, to find that out.
+    pub(super) async fn shown(&mut self, input: &Input) -> Result<Value, Refusal> {
+        let Some(mut concealer) = self.concealer() else { return Ok(input.to_value()) };
+        if input.text().len() <= INLINE_BYTES_MAX {
+            let value = concealer.input(input, &mut Meter::inline());
+            self.learn(concealer);
+            return Ok(value);
+        }
+        let input = input.clone();
+        let work = move || (concealer.input(&input, &mut Meter::aside()), concealer);
+        let request = &self.request;
+        let what = "keeping sensitive arguments out of the record";
+        match aside::within(request.limits.wall, &request.cancellation, what, work).await {
+            Ok((value, concealer)) => {
+                self.learn(concealer);
+                Ok(value)
+            }
+            Err(refusal) => {
+                self.use_redactor(Redactor::blind());
+                Err(refusal)
+            }
+        }
+    }
+
     /// `input` as somebody who is asked about it may see it.
-    pub(super) fn shown_input(&mut self, input: &Input) -> Input {
-        if self.redaction.is_idle() { input.clone() } else { Input::from_value(self.shown(input)) }
+    pub(super) async fn shown_input(&mut self, input: &Input) -> Result<Input, Refusal> {
+        match self.redaction.is_idle() {
+            true => Ok(input.clone()),
+            false => Ok(Input::from_value(self.shown(input).await?)),
+        }
     }
 
     /// The reference of `input` for records and events.
@@ -225,42 +346,52 @@ impl Journey<'_> {
         }
     }
 
-    /// Takes out of `mapped` what must not be shown: of everything that a tool answers, once.
-    pub(super) fn redact(&mut self, mapped: &mut Mapped) {
-        if self.redaction.is_idle() {
+    /// Takes out of `mapped` what must not be shown: of everything that a tool answers, once. Where there is no time or no
+    /// place for that, nothing of the answer is shown.
+    pub(super) async fn redact(&mut self, mapped: &mut Mapped) {
+        let Some(mut concealer) = self.concealer() else { return };
+        if self.redaction.everything && !has_output(mapped) {
+            // What is left are words of the host.
             return;
         }
-        let Some(tool) = self.tool.clone() else { return };
-        if tool.contract().redacts_everything() && has_output(mapped) {
+        if concealer.contract.redacts_everything() && has_output(mapped) {
             self.redaction.everything = true;
             withhold(mapped);
         }
-        let mut terms = Vec::new();
-        if let Some(structured) = &mut mapped.structured_content {
-            let places = &mut self.redaction.places;
-            tool.contract().each_redacted(structured, &mut |at, place| {
-                places.insert(format!("/structured_content{at}"));
-                hide(place, &mut terms);
-            });
+        let bytes = size(mapped) + mapped.ui_facing_summary.as_ref().map_or(0, String::len) as u64;
+        let mut taken = std::mem::take(mapped);
+        if bytes <= INLINE_BYTES_MAX as u64 {
+            let places = concealer.mapped(&mut taken, &mut Meter::inline());
+            *mapped = taken;
+            self.redacted(concealer, mapped, places);
+            return;
         }
-        self.keep_back(&tool, terms);
-        let redactor = &self.redaction.redactor;
-        let mut found = |place: String, found: bool| {
-            if found {
-                self.redaction.places.insert(place);
-            }
+        let (ran, usage) = (taken.ran, taken.usage.clone());
+        let work = move || {
+            let places = concealer.mapped(&mut taken, &mut Meter::aside());
+            (taken, places, concealer)
         };
-        for (at, block) in mapped.content.iter_mut().enumerate() {
-            found(format!("/content/{at}"), redact_block(redactor, block));
+        let request = &self.request;
+        // A call that is canceled while this lasts has no answer: what was not redacted is not shown.
+        match aside::within(request.limits.wall, &request.cancellation, "redacting the answer", work).await {
+            Ok((redacted, places, concealer)) => {
+                *mapped = redacted;
+                self.redacted(concealer, mapped, places);
+            }
+            Err(refusal) => {
+                self.redaction.everything = true;
+                *mapped = Mapped { ran, usage, error: Some(refusal), ..Mapped::default() };
+            }
         }
-        if let Some(structured) = &mut mapped.structured_content {
-            found("/structured_content".to_owned(), redactor.redact(structured));
-        }
-        if let Some(summary) = &mut mapped.ui_facing_summary {
-            found("/ui_facing_summary".to_owned(), redactor.redact_text(summary));
-        }
-        if let Some(error) = &mut mapped.error {
-            found("/error".to_owned(), redact_error(redactor, error));
+    }
+
+    fn redacted(&mut self, concealer: Concealer, mapped: &mut Mapped, places: BTreeSet<String>) {
+        self.learn(concealer);
+        self.redaction.places.extend(places);
+        if let Some(why) = self.redaction.terms.too_many().filter(|_| has_output(mapped)) {
+            self.redaction.everything = true;
+            let refusal = Refusal::new(ErrorClass::ResultRedacted, "too_many_sensitive_values", why);
+            mapped.withhold(refusal);
         }
     }
 
@@ -302,23 +433,19 @@ impl Journey<'_> {
     }
 
     /// Keeps what is sensitive in an input that a hook made out of the record of its run.
-    pub(super) fn keep_shown(&mut self, updated: &Input) {
+    pub(super) async fn keep_shown(&mut self, updated: &Input) -> Result<(), Refusal> {
         if self.redaction.is_idle() {
-            return;
+            return Ok(());
         }
-        let shown = self.shown(updated);
+        let shown = self.shown(updated).await;
+        let (shown, done) = match shown {
+            Ok(shown) => (shown, Ok(())),
+            Err(refusal) => (Value::String(REDACTED.to_owned()), Err(refusal)),
+        };
         if let Some(run) = self.hook_runs.last_mut().filter(|run| run.updated_input.is_some()) {
             run.updated_input = Some(shown);
         }
-    }
-
-    /// From now on `terms` are kept back, too.
-    fn keep_back(&mut self, tool: &Tool, mut terms: Vec<Term>) {
-        terms.retain(|term| !self.redaction.terms.contains(term));
-        if !terms.is_empty() {
-            self.redaction.terms.append(&mut terms);
-            rebuild(self, tool);
-        }
+        done
     }
 }
 
@@ -356,13 +483,13 @@ fn withhold(mapped: &mut Mapped) {
     }
 }
 
-fn redact_block(redactor: &Redactor, block: &mut Content) -> bool {
+fn redact_block(redactor: &Redactor, block: &mut Content, meter: &mut Meter) -> bool {
     let mut fields = Value::Object(std::mem::take(&mut block.fields));
-    let found = redactor.redact(&mut fields);
+    let found = redactor.redact_within(&mut fields, meter);
     if let Value::Object(fields) = fields {
         block.fields = fields;
     }
-    found | redactor.redact_text(&mut block.kind)
+    found | redactor.redact_text_within(&mut block.kind, meter)
 }
 
 fn redact_decision(redactor: &Redactor, decision: &mut PermissionDecision) {
@@ -372,7 +499,8 @@ fn redact_decision(redactor: &Redactor, decision: &mut PermissionDecision) {
     }
     decision.updated_input.as_mut().map(|input| redactor.redact(input));
     decision.suggested_updates.iter_mut().for_each(|update| _ = redactor.redact(update));
-    decision.content_blocks.iter_mut().for_each(|block| _ = redact_block(redactor, block));
+    let mut meter = Meter::inline();
+    decision.content_blocks.iter_mut().for_each(|block| _ = redact_block(redactor, block, &mut meter));
 }
 
 fn redact_hook(redactor: &Redactor, run: &mut ToolHook) {
@@ -385,13 +513,14 @@ fn redact_hook(redactor: &Redactor, run: &mut ToolHook) {
     if let Some(said) = &mut run.permission_result {
         redactor.redact_text(&mut said.reason);
     }
-    run.logs.iter_mut().for_each(|block| _ = redact_block(redactor, block));
+    let mut meter = Meter::inline();
+    run.logs.iter_mut().for_each(|block| _ = redact_block(redactor, block, &mut meter));
 }
 
-fn redact_error(redactor: &Redactor, error: &mut Refusal) -> bool {
-    let mut found = redactor.redact_text(&mut error.message);
+fn redact_error(redactor: &Redactor, error: &mut Refusal, meter: &mut Meter) -> bool {
+    let mut found = redactor.redact_text_within(&mut error.message, meter);
     for text in [&mut error.detail, &mut error.guest_code].into_iter().flatten() {
-        found |= redactor.redact_text(text);
+        found |= redactor.redact_text_within(text, meter);
     }
-    found | error.native_error_ref.as_mut().is_some_and(|native| redactor.redact(native))
+    found | error.native_error_ref.as_mut().is_some_and(|native| redactor.redact_within(native, meter))
 }

@@ -15,7 +15,7 @@ pub(super) struct Resolved {
 }
 
 /// Finds the tool by name or alias, and whether it is one that can be selected.
-pub(super) fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refusal> {
+pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refusal> {
     if let Some(refusal) = journey.request.unavailable.take() {
         return Err(refusal);
     }
@@ -26,7 +26,7 @@ pub(super) fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refusal> {
     journey.invocation.runtime_refs = tool.runtime_refs().to_vec();
     journey.trail.resolved(&declaration.tool_id);
     journey.tool = Some(Arc::clone(&tool));
-    redaction::begin(journey, &tool)?;
+    redaction::begin(journey, &tool).await?;
     let unavailable = |class, code, why: &str| Err(Refusal::new(class, code, format!("{} {why}", declaration.tool_id)));
     match declaration.lifecycle {
         Lifecycle::Draft => return unavailable(ErrorClass::CapabilityGap, "tool_draft", "is a draft"),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::catalog::Unsatisfied;
 use crate::record::{ErrorClass, EventType, Lifecycle, Refusal, Status};
 
 use super::journey::{Journey, Prepared};
@@ -23,13 +24,18 @@ pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Prepared
         }
         Err(mismatch) => {
             journey.pass_through(Status::SchemaParseFailed, "model_input does not satisfy the schema");
-            journey.trail.emit(EventType::ValidationFailed, json!({ "which": "schema", "message": mismatch }));
+            journey
+                .trail
+                .emit(EventType::ValidationFailed, json!({ "which": "schema", "message": mismatch.to_string() }));
             let (class, code) = match input.value() {
+                _ if matches!(mismatch, Unsatisfied::Costly(_)) => {
+                    (ErrorClass::InvalidArguments, "arguments_too_costly")
+                }
                 Ok(Value::Object(_)) => (ErrorClass::SchemaValidationFailed, "schema_mismatch"),
                 Ok(_) => (ErrorClass::InvalidArguments, "arguments_not_an_object"),
                 Err(_) => (ErrorClass::InvalidArguments, "arguments_not_json"),
             };
-            Err(Refusal::new(class, code, mismatch))
+            Err(Refusal::new(class, code, mismatch.to_string()))
         }
     }
 }

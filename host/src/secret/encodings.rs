@@ -10,27 +10,49 @@ const UNRESERVED: [&[u8]; 5] = [b"-._~", b"-._~!'()*", b"-._~/", b"-._*", b""];
 const JSON_ESCAPED: [&str; 5] = ["", "/", "<>&", "<>&'", "/<>&'"];
 
 /// All forms of `value` that differ, without regard to the case of ASCII letters: whoever searches ignores it, so that
-/// upper and lower case hex and escapes need no form of their own.
+/// upper and lower case hex and escapes need no form of their own. Hex and base64 are [`folded`].
 pub(super) fn forms(value: &[u8]) -> Vec<Vec<u8>> {
-    let mut forms = vec![value.to_vec(), value.iter().rev().copied().collect(), HEXLOWER.encode(value).into_bytes()];
-    for encoding in [&BASE64_NOPAD, &BASE64URL_NOPAD] {
-        forms.extend((0..3).map(|before| aligned(value, before, |bytes| encoding.encode(bytes))));
-    }
+    let mut forms = vec![value.to_vec(), value.iter().rev().copied().collect()];
     for kept in UNRESERVED {
         forms.push(percent(value, kept, false));
         forms.push(percent(value, kept, true));
     }
     // Every byte, also letters and digits.
-    forms.push(value.iter().flat_map(|byte| format!("%{byte:02x}").into_bytes()).collect());
+    forms.push(each(value, "%"));
+    forms.push(each(value, "\\x"));
     if let Ok(text) = std::str::from_utf8(value) {
         for escaped in JSON_ESCAPED {
             forms.push(json(text, escaped, false));
             forms.push(json(text, escaped, true));
         }
+        forms.push(text.encode_utf16().flat_map(|unit| format!("\\u{unit:04x}").into_bytes()).collect());
+        // As bytes; in a text whose other half of each letter is lost, as the value itself.
+        forms.push(text.encode_utf16().flat_map(u16::to_le_bytes).collect());
+        forms.push(text.encode_utf16().flat_map(u16::to_be_bytes).collect());
     }
     forms.sort_unstable();
     forms.dedup();
     forms
+}
+
+/// Forms of `value` in which line breaks, spaces, colons and dashes say nothing: hex and base64, as they are when all of
+/// those are left out.
+pub(super) fn folded(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut forms = vec![HEXLOWER.encode(value).into_bytes()];
+    for encoding in [&BASE64_NOPAD, &BASE64URL_NOPAD] {
+        forms.extend((0..3).map(|before| aligned(value, before, |bytes| encoding.encode(bytes))));
+    }
+    // A dash is a digit of base64 as URLs have it, and left out like all other dashes.
+    forms.iter_mut().for_each(|form| form.retain(|byte| *byte != b'-'));
+    forms.retain(|form| !form.is_empty());
+    forms.sort_unstable();
+    forms.dedup();
+    forms
+}
+
+/// Each byte as two hex digits after `prefix`.
+fn each(value: &[u8], prefix: &str) -> Vec<u8> {
+    value.iter().flat_map(|byte| format!("{prefix}{byte:02x}").into_bytes()).collect()
 }
 
 /// Base64 of `value` where `before` bytes come before it: without the characters that its neighbours share.
@@ -76,12 +98,15 @@ fn json(value: &str, escaped: &str, ascii: bool) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::forms;
+    use super::{folded, forms};
 
     /// Whether `text` holds a form of `value`, case aside.
     fn holds(text: &str, value: &str) -> bool {
         let text = text.to_ascii_lowercase();
-        forms(value.as_bytes()).iter().any(|form| text.contains(&String::from_utf8_lossy(form).to_ascii_lowercase()))
+        let bare: String = text.chars().filter(|c| !" \t\r\n:-".contains(*c)).collect();
+        let within = |text: &str, form: &Vec<u8>| text.contains(&String::from_utf8_lossy(form).to_ascii_lowercase());
+        forms(value.as_bytes()).iter().any(|form| within(&text, form))
+            || folded(value.as_bytes()).iter().any(|form| within(&bare, form))
     }
 
     #[test]
@@ -99,6 +124,30 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_programs_put_between_the_digits_says_nothing() {
+        let value = "s3cr3t/+?><-value-that-is-wrapped-in-any-line";
+        let hex: Vec<String> = value.bytes().map(|byte| format!("{byte:02X}")).collect();
+        let base64 = data_encoding::BASE64.encode(format!("user:{value}:and-more").as_bytes());
+        let lines = |width: usize, end: &str| {
+            base64.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>().join(end)
+        };
+        for written in [
+            hex.join(" "),
+            hex.join(":"),
+            hex.join("-"),
+            lines(64, "\n"),
+            lines(76, "\r\n"),
+            lines(10, "\n    "),
+            value.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect(),
+            value.bytes().map(|byte| format!("\\x{byte:02x}")).collect(),
+            value.chars().flat_map(|c| [c, '\0']).collect(),
+            value.chars().flat_map(|c| ['\0', c]).collect(),
+        ] {
+            assert!(holds(&written, value), "{written}");
         }
     }
 

@@ -1,9 +1,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use regex::Regex;
 use serde_json::Value;
 use zeroize::Zeroizing;
+
+use crate::search::{Meter, Pattern};
 
 use super::SecretValue;
 use super::scrubber::{self, Look, Needle, Scrubber};
@@ -18,10 +19,13 @@ const ALONE_BYTES_MIN: usize = 4;
 
 /// Sensitive values longer than this are looked for as they are, not in encoded forms.
 const ENCODED_BYTES_MAX: usize = 4 << 10;
-/// Bytes of sensitive values that one call looks for in encoded forms, and bytes of such that it looks for at all. What
-/// is beyond is taken out at its place only. Values of secrets are always looked for in all forms.
-const ENCODED_BYTES_TOTAL: usize = 32 << 10;
-const LOOKED_FOR_BYTES_TOTAL: usize = 512 << 10;
+/// Sensitive values, and bytes of them, that one call looks for in encoded forms, the shortest first: each byte takes some
+/// 50 states of the automaton. Values of secrets are always looked for in all forms.
+const ENCODED_VALUES_MAX: usize = 64;
+const ENCODED_BYTES_TOTAL: usize = 8 << 10;
+/// Sensitive values, and bytes of them, that one call can keep back: with more, every text of the tool is withheld.
+const VALUES_MAX: usize = 10_000;
+const VALUE_BYTES_TOTAL: usize = 1 << 20;
 
 /// Something that must not be shown, and what is shown instead.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,7 +35,7 @@ pub struct Term {
     kind: Kind,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Secret,
     Sensitive,
@@ -53,6 +57,45 @@ impl Term {
     }
 }
 
+/// Terms without repetitions: secrets first, then the shortest first.
+#[derive(Clone, Default)]
+pub struct Terms(Vec<Term>);
+
+impl Terms {
+    /// Adds what is new of `terms`, and answers whether anything is. In time n log n: a caller may send many values.
+    pub fn add(&mut self, mut terms: Vec<Term>) -> bool {
+        let key = |term: &Term| (term.kind, term.value.len());
+        let order = |a: &Term, b: &Term| {
+            key(a).cmp(&key(b)).then_with(|| a.value.as_str().cmp(b.value.as_str())).then_with(|| a.label.cmp(&b.label))
+        };
+        let known = self.0.len();
+        terms.sort_unstable_by(order);
+        terms.dedup();
+        terms.retain(|term| self.0.binary_search_by(|other| order(other, term)).is_err());
+        self.0.append(&mut terms);
+        self.0.sort_by(order);
+        self.0.len() > known
+    }
+
+    /// How many sensitive values can be looked for at all: those that are too short are taken out at their place only.
+    fn sensitive(&self) -> impl Iterator<Item = &Term> {
+        self.0.iter().filter(|term| term.kind == Kind::Sensitive && term.value.len() >= ALONE_BYTES_MIN)
+    }
+
+    /// Why these are too many to keep back, if they are.
+    pub fn too_many(&self) -> Option<String> {
+        let (values, bytes) =
+            self.sensitive().fold((0, 0), |(values, bytes), term| (values + 1, bytes + term.value.len()));
+        let over = values > VALUES_MAX || bytes > VALUE_BYTES_TOTAL;
+        (over && guard!("sensitive_values")).then(|| {
+            format!(
+                "{values} sensitive values of {bytes} bytes cannot be kept out of what is recorded; at most {VALUES_MAX} \
+                 values of {VALUE_BYTES_TOTAL} bytes can; pass fewer"
+            )
+        })
+    }
+}
+
 /// Takes terms, and what matches patterns, out of texts and values. The default takes out nothing, and costs nothing.
 #[derive(Clone, Default)]
 pub struct Redactor(Option<Arc<Inner>>);
@@ -60,9 +103,9 @@ pub struct Redactor(Option<Arc<Inner>>);
 #[derive(Default)]
 struct Inner {
     scrubber: Option<Scrubber>,
-    /// Short values.
+    /// Short values, sorted.
     alone: Vec<Zeroizing<String>>,
-    patterns: Vec<Regex>,
+    patterns: Vec<Pattern>,
     /// What a guest says while it runs is not shown at all.
     silent: bool,
     /// There was more to look for than can be looked for: every text is taken out.
@@ -70,19 +113,27 @@ struct Inner {
 }
 
 impl Redactor {
-    /// A redactor of `terms` and of what matches `patterns`; `silent` withholds the words of progress altogether.
-    pub fn new(terms: &[Term], patterns: &[Regex], silent: bool) -> Self {
-        let needles = needles(terms);
+    /// A redactor of `terms` and of what matches `patterns`; `silent` withholds the words of progress altogether. Takes time
+    /// in proportion to the bytes of the terms.
+    pub fn new(terms: &Terms, patterns: &[Pattern], silent: bool) -> Self {
         let mut inner = Inner { patterns: patterns.to_vec(), silent, ..Inner::default() };
+        inner.blind = terms.too_many().is_some();
+        let needles = if inner.blind { Vec::new() } else { needles(terms) };
         if !needles.is_empty() {
             let scrubber = Scrubber::new(needles);
             inner.blind = scrubber.is_err();
             inner.scrubber = scrubber.ok();
         }
         let short = |term: &&Term| (ALONE_BYTES_MIN..ANYWHERE_BYTES_MIN).contains(&term.value.len());
-        inner.alone = terms.iter().filter(short).map(|term| term.value.clone()).collect();
+        inner.alone = terms.0.iter().filter(short).map(|term| term.value.clone()).collect();
+        inner.alone.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
         let idle = inner.scrubber.is_none() && inner.alone.is_empty() && patterns.is_empty() && !silent && !inner.blind;
         Self((!idle).then(|| Arc::new(inner)))
+    }
+
+    /// A redactor that takes out every text, where it is not known what must not be shown.
+    pub fn blind() -> Self {
+        Self(Some(Arc::new(Inner { blind: true, silent: true, ..Inner::default() })))
     }
 
     /// Whether there is nothing to take out.
@@ -95,8 +146,9 @@ impl Redactor {
         self.0.as_ref().is_some_and(|inner| inner.silent)
     }
 
-    /// `text` without what must not be shown; borrowed where nothing was found.
-    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    /// `text` without what must not be shown; borrowed where nothing was found. A text that a pattern cannot be looked for
+    /// in within `meter` is taken out whole.
+    fn text<'a>(&self, text: &'a str, meter: &mut Meter) -> Cow<'a, str> {
         let Some(inner) = &self.0 else { return Cow::Borrowed(text) };
         if inner.blind {
             return Cow::Borrowed(REDACTED);
@@ -107,41 +159,59 @@ impl Redactor {
             None => Cow::Borrowed(text),
         };
         for pattern in &inner.patterns {
-            if let Cow::Owned(replaced) = pattern.replace_all(&text, regex::NoExpand(REDACTED)) {
-                text = Cow::Owned(replaced);
+            match pattern.replace(&text, REDACTED, meter) {
+                Ok(Some(replaced)) => text = Cow::Owned(replaced),
+                Ok(None) => {}
+                Err(_) => return Cow::Borrowed(REDACTED),
             }
         }
         text
     }
 
-    /// Takes out of `text` what must not be shown, and answers whether there was any.
+    /// Takes out of `text` what must not be shown, and answers whether there was any. For small texts.
     pub fn redact_text(&self, text: &mut String) -> bool {
-        let Some(redacted) = self.changed(text) else { return false };
+        !self.is_idle() && self.redact_text_within(text, &mut Meter::inline())
+    }
+
+    /// As [`Self::redact_text`], within `meter`.
+    pub fn redact_text_within(&self, text: &mut String, meter: &mut Meter) -> bool {
+        let Some(redacted) = self.changed(text, meter) else { return false };
         *text = redacted;
         true
     }
 
-    /// Takes out of `value`, names of fields included, what must not be shown, and answers whether there was any.
+    /// Takes out of `value`, names of fields included, what must not be shown, and answers whether there was any. For small
+    /// values.
     pub fn redact(&self, value: &mut Value) -> bool {
+        !self.is_idle() && self.redact_within(value, &mut Meter::inline())
+    }
+
+    /// As [`Self::redact`], within `meter`.
+    pub fn redact_within(&self, value: &mut Value, meter: &mut Meter) -> bool {
         if self.is_idle() {
             return false;
         }
         match value {
             Value::Null | Value::Bool(_) => false,
-            Value::Number(number) => match self.changed(&number.to_string()) {
+            Value::Number(number) => match self.changed(&number.to_string(), meter) {
                 Some(text) => {
                     *value = Value::String(text);
                     true
                 }
                 None => false,
             },
-            Value::String(text) => self.redact_text(text),
-            Value::Array(items) => items.iter_mut().fold(false, |found, item| self.redact(item) | found),
+            Value::String(text) => self.redact_text_within(text, meter),
+            Value::Array(items) => items.iter_mut().fold(false, |found, item| self.redact_within(item, meter) | found),
             Value::Object(fields) => {
-                let mut found = fields.values_mut().fold(false, |found, field| self.redact(field) | found);
-                if fields.keys().any(|name| self.changed(name).is_some()) {
-                    let renamed = std::mem::take(fields).into_iter();
-                    *fields = renamed.map(|(name, field)| (self.changed(&name).unwrap_or(name), field)).collect();
+                let mut found = false;
+                let mut renamed = Vec::new();
+                for (name, field) in fields.iter_mut() {
+                    found |= self.redact_within(field, meter);
+                    renamed.push(self.changed(name, meter));
+                }
+                if renamed.iter().any(Option::is_some) {
+                    let old = std::mem::take(fields).into_iter().zip(renamed);
+                    *fields = old.map(|((name, field), renamed)| (renamed.unwrap_or(name), field)).collect();
                     found = true;
                 }
                 found
@@ -150,12 +220,12 @@ impl Redactor {
     }
 
     /// What `text`, all of a string, a number or a name, becomes; `None` where it stays.
-    fn changed(&self, text: &str) -> Option<String> {
+    fn changed(&self, text: &str, meter: &mut Meter) -> Option<String> {
         let inner = self.0.as_ref().filter(|_| guard!("redaction"))?;
-        if inner.alone.iter().any(|value| **value == *text) {
+        if inner.alone.binary_search_by(|value| value.as_str().cmp(text)).is_ok() {
             return Some(REDACTED.to_owned());
         }
-        match self.text(text) {
+        match self.text(text, meter) {
             Cow::Owned(text) => Some(text),
             Cow::Borrowed(same) if std::ptr::eq(same, text) => None,
             Cow::Borrowed(other) => Some(other.to_owned()),
@@ -164,23 +234,19 @@ impl Redactor {
 }
 
 /// What is looked for anywhere in a text, and how.
-fn needles(terms: &[Term]) -> Vec<Needle<'_>> {
-    let (mut encoded_left, mut left) = (ENCODED_BYTES_TOTAL, LOOKED_FOR_BYTES_TOTAL);
+fn needles(terms: &Terms) -> Vec<Needle<'_>> {
+    let (mut values_left, mut bytes_left) = (ENCODED_VALUES_MAX, ENCODED_BYTES_TOTAL);
     let mut needles = Vec::new();
-    for term in terms.iter().filter(|term| term.value.len() >= ANYWHERE_BYTES_MIN) {
+    for term in terms.0.iter().filter(|term| term.value.len() >= ANYWHERE_BYTES_MIN) {
         let length = term.value.len();
         let look = match term.kind {
             Kind::Secret => Look::Forms,
-            Kind::Sensitive if length > left => continue,
-            Kind::Sensitive => {
-                left -= length;
-                if length <= ENCODED_BYTES_MAX.min(encoded_left) {
-                    encoded_left -= length;
-                    Look::Forms
-                } else {
-                    Look::Chunks
-                }
+            Kind::Sensitive if values_left > 0 && length <= ENCODED_BYTES_MAX.min(bytes_left) => {
+                values_left -= 1;
+                bytes_left -= length;
+                Look::Forms
             }
+            Kind::Sensitive => Look::Chunks,
         };
         needles.push(Needle { value: term.value.as_bytes(), label: &term.label, look });
     }
@@ -193,14 +259,20 @@ fn lossy(bytes: Vec<u8>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Redactor, Term};
+    use super::{Redactor, Term, Terms};
     use crate::secret::SecretValue;
     use serde_json::json;
+
+    fn terms(of: impl IntoIterator<Item = Term>) -> Terms {
+        let mut terms = Terms::default();
+        terms.add(of.into_iter().collect());
+        terms
+    }
 
     #[test]
     fn terms_are_taken_out_of_texts_names_and_numbers() {
         let secret = SecretValue::new("s3cr3t-value".to_owned());
-        let terms = [Term::secret("KEY", &secret), Term::sensitive("12345678"), Term::sensitive("1234")];
+        let terms = terms([Term::secret("KEY", &secret), Term::sensitive("12345678"), Term::sensitive("1234")]);
         let redactor = Redactor::new(&terms, &[], false);
         let mut value = json!({
             "s3cr3t-value": [12345678, 1234, "1234", "no 1234 alone", 12, true],
@@ -217,8 +289,11 @@ mod tests {
 
     #[test]
     fn nothing_to_take_out_costs_nothing() {
-        assert!(Redactor::new(&[], &[], false).is_idle());
-        assert!(Redactor::new(&[Term::sensitive("abc")], &[], false).is_idle(), "too short to be told from noise");
-        assert!(!Redactor::new(&[], &[], true).is_idle());
+        assert!(Redactor::new(&Terms::default(), &[], false).is_idle());
+        assert!(
+            Redactor::new(&terms([Term::sensitive("abc")]), &[], false).is_idle(),
+            "too short to be told from noise"
+        );
+        assert!(!Redactor::new(&Terms::default(), &[], true).is_idle());
     }
 }

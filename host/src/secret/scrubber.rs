@@ -1,8 +1,8 @@
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use aho_corasick::Anchored;
-use aho_corasick::automaton::{Automaton, StateID};
+use aho_corasick::automaton::{Automaton as _, StateID};
 use aho_corasick::nfa::contiguous::NFA;
 use anyhow::Context;
 
@@ -14,17 +14,22 @@ const PIECE_BYTES_MIN: usize = 8;
 /// Of values longer than this no pieces are looked for: the automaton grows with the square of it.
 const PIECES_OF_BYTES_MAX: usize = 512;
 
-/// Long texts are looked for in chunks of this many bytes, and in no other form.
-const CHUNK_BYTES: usize = 256;
+/// Long texts are looked for in chunks of these many bytes, the largest that fits, and in no other form. Chunks of few
+/// lengths, because patterns that end in each other cost memory with the square of their lengths.
+const CHUNK_BYTES: [usize; 6] = [256, 128, 64, 32, 16, 8];
 
-/// Finds values in every form of them, and puts labels in their place.
+/// Bytes that programs put between the digits of an encoded value: a line break with indentation, or a separator.
+const SEPARATORS: &[u8] = b" \t\r\n:-";
+/// Separators in a row that still belong to a value.
+const SEPARATORS_MAX: usize = 8;
+
+/// Finds values in every form of them, and puts labels in their place, in one pass over the text.
 pub struct Scrubber {
-    automaton: NFA,
-    start: StateID,
-    /// By pattern: an index of `labels`.
-    label_of: Vec<usize>,
+    /// Looks for values as they are, and in forms without separators.
+    plain: Automaton,
+    /// Looks for forms in which separators say nothing, as if there were none.
+    folded: Option<Automaton>,
     labels: Vec<Arc<str>>,
-    longest: usize,
 }
 
 /// What a scrubber looks for.
@@ -43,26 +48,63 @@ pub(super) enum Look {
     Chunks,
 }
 
+/// Many patterns, each with a label.
+struct Automaton {
+    nfa: NFA,
+    start: StateID,
+    /// By pattern: an index of the scrubber's labels.
+    label_of: Vec<usize>,
+    longest: usize,
+}
+
+impl Automaton {
+    fn new(patterns: &[Vec<u8>], label_of: Vec<usize>) -> anyhow::Result<Self> {
+        let longest = patterns.iter().map(Vec::len).max().unwrap_or(1);
+        let nfa = NFA::builder().ascii_case_insensitive(true).build(patterns).context("build an automaton")?;
+        let start = nfa.start_state(Anchored::No).context("start an automaton")?;
+        Ok(Self { nfa, start, label_of, longest })
+    }
+
+    fn next(&self, state: StateID, byte: u8) -> StateID {
+        self.nfa.next_state(Anchored::No, state, byte)
+    }
+
+    /// The longest pattern that ends in `state`, and its label. The automaton has the longest one first.
+    fn ended(&self, state: StateID) -> Option<(usize, usize)> {
+        if !self.nfa.is_match(state) {
+            return None;
+        }
+        let longest = self.nfa.match_pattern(state, 0);
+        Some((self.nfa.pattern_len(longest), *self.label_of.get(longest.as_usize())?))
+    }
+}
+
 impl Scrubber {
     /// An error only where there is more to look for than an automaton can hold.
     pub(super) fn new<'a>(needles: impl IntoIterator<Item = Needle<'a>>) -> anyhow::Result<Self> {
-        let (mut patterns, mut label_of, mut labels) = (Vec::new(), Vec::new(), Vec::<Arc<str>>::new());
+        let mut labels = Vec::<Arc<str>>::new();
+        let mut known = HashMap::new();
+        let (mut plain, mut folded) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
         for Needle { value, label, look } in needles {
-            let at = labels.iter().position(|known| **known == *label).unwrap_or_else(|| {
+            let at = *known.entry(label).or_insert_with(|| {
                 labels.push(label.into());
                 labels.len() - 1
             });
-            let found = match look {
-                Look::Forms => all_forms(value),
-                Look::Chunks => chunks(value),
+            let add = |(patterns, label_of): &mut (Vec<_>, Vec<_>), found: Vec<Vec<u8>>| {
+                label_of.resize(label_of.len() + found.len(), at);
+                patterns.extend(found);
             };
-            label_of.resize(label_of.len() + found.len(), at);
-            patterns.extend(found);
+            match look {
+                Look::Forms => {
+                    add(&mut plain, all_forms(value));
+                    add(&mut folded, encodings::folded(value));
+                }
+                Look::Chunks => add(&mut plain, chunks(value)),
+            }
         }
-        let longest = patterns.iter().map(Vec::len).max().unwrap_or(1);
-        let automaton = NFA::builder().ascii_case_insensitive(true).build(&patterns).context("build an automaton")?;
-        let start = automaton.start_state(Anchored::No).context("start an automaton")?;
-        Ok(Self { automaton, start, label_of, labels, longest })
+        let automaton = |(patterns, label_of): (Vec<Vec<u8>>, Vec<usize>)| Automaton::new(&patterns, label_of);
+        let folded = (!folded.0.is_empty()).then(|| automaton(folded)).transpose()?;
+        Ok(Self { plain: automaton(plain)?, folded, labels })
     }
 
     /// A scrubber of all values of `secrets`.
@@ -88,21 +130,16 @@ impl Scrubber {
     }
 
     fn finds(&self, bytes: &[u8]) -> bool {
-        let mut state = self.start;
-        bytes.iter().any(|byte| {
-            state = self.automaton.next_state(Anchored::No, state, *byte);
-            self.automaton.is_match(state)
-        })
-    }
-
-    /// The longest pattern that ends in `state`, and its label.
-    fn ended(&self, state: StateID) -> Option<(usize, usize)> {
-        if !self.automaton.is_match(state) {
-            return None;
-        }
-        let patterns = (0..self.automaton.match_len(state)).map(|at| self.automaton.match_pattern(state, at));
-        let longest = patterns.max_by_key(|pattern| self.automaton.pattern_len(*pattern))?;
-        Some((self.automaton.pattern_len(longest), *self.label_of.get(longest.as_usize())?))
+        let mut state = self.plain.start;
+        let plain = bytes.iter().any(|byte| {
+            state = self.plain.next(state, *byte);
+            self.plain.nfa.is_match(state)
+        });
+        plain
+            || self.folded.as_ref().is_some_and(|folded| {
+                let mut fold = Fold::new(folded);
+                bytes.iter().enumerate().any(|(at, byte)| fold.push(folded, at as u64, *byte).is_some())
+            })
     }
 }
 
@@ -138,11 +175,65 @@ impl ScrubStream {
     }
 }
 
+/// A search that does not see separators.
+struct Fold {
+    state: StateID,
+    /// The places of the last bytes that are no separators: as many as the longest pattern has.
+    places: VecDeque<u64>,
+    separators: usize,
+}
+
+impl Fold {
+    fn new(automaton: &Automaton) -> Self {
+        Self { state: automaton.start, places: VecDeque::new(), separators: 0 }
+    }
+
+    /// Goes on with the byte at `at`. Answers where the longest form that ends there begins, and its label.
+    fn push(&mut self, automaton: &Automaton, at: u64, byte: u8) -> Option<(u64, usize)> {
+        if SEPARATORS.contains(&byte) && self.state != automaton.start {
+            self.separators += 1;
+            if self.separators <= SEPARATORS_MAX {
+                return None;
+            }
+            self.state = automaton.start;
+        }
+        self.separators = 0;
+        self.state = automaton.next(self.state, byte);
+        if self.state == automaton.start {
+            self.places.clear();
+            return None;
+        }
+        self.places.push_back(at);
+        if self.places.len() > automaton.longest {
+            self.places.pop_front();
+        }
+        let (length, label) = automaton.ended(self.state)?;
+        let from = self.places.len().checked_sub(length).and_then(|first| self.places.get(first))?;
+        Some((*from, label))
+    }
+
+    /// Whether no form has begun.
+    fn is_idle(&self, automaton: &Automaton) -> bool {
+        self.state == automaton.start
+    }
+}
+
+/// Bytes that a label covers.
+struct Covered {
+    from: u64,
+    to: u64,
+    label: usize,
+}
+
 /// Bytes that may still turn out to belong to a value.
 struct Pending {
     state: StateID,
-    /// Each byte with the label that covers it, if one does.
-    window: VecDeque<(u8, Option<usize>)>,
+    fold: Option<Fold>,
+    window: VecDeque<u8>,
+    /// The place of the window's first byte.
+    first: u64,
+    /// What is covered of the window, in order and apart.
+    covered: VecDeque<Covered>,
     /// The label that was written last, while bytes that it covers go by.
     open: Option<usize>,
     found: bool,
@@ -150,23 +241,58 @@ struct Pending {
 
 impl Pending {
     fn new(scrubber: &Scrubber) -> Self {
-        Self { state: scrubber.start, window: VecDeque::new(), open: None, found: false }
+        Self {
+            state: scrubber.plain.start,
+            fold: scrubber.folded.as_ref().map(Fold::new),
+            window: VecDeque::new(),
+            first: 0,
+            covered: VecDeque::new(),
+            open: None,
+            found: false,
+        }
     }
 
     fn push(&mut self, scrubber: &Scrubber, bytes: &[u8], out: &mut Vec<u8>) {
         for byte in bytes {
-            self.window.push_back((*byte, None));
-            self.state = scrubber.automaton.next_state(Anchored::No, self.state, *byte);
-            if let Some((length, label)) = scrubber.ended(self.state) {
-                self.found = true;
-                let from = self.window.len().saturating_sub(length);
-                self.window.range_mut(from..).for_each(|(_, covered)| *covered = covered.or(Some(label)));
+            let at = self.first + self.window.len() as u64;
+            self.window.push_back(*byte);
+            self.state = scrubber.plain.next(self.state, *byte);
+            if let Some((length, label)) = scrubber.plain.ended(self.state) {
+                self.cover((at + 1).saturating_sub(length as u64), at + 1, label);
             }
-            // In the start state nothing has begun: all that was held back is decided.
-            let kept = if self.state == scrubber.start { 0 } else { scrubber.longest - 1 };
+            let mut kept = if self.state == scrubber.plain.start { 0 } else { scrubber.plain.longest - 1 };
+            if let (Some(fold), Some(folded)) = (&mut self.fold, &scrubber.folded) {
+                let found = fold.push(folded, at, *byte);
+                // In the start state nothing has begun: all that was held back is decided.
+                let begun = fold.places.front().filter(|_| !fold.is_idle(folded)).map_or(0, |begun| at + 1 - begun);
+                kept = kept.max(usize::try_from(begun).unwrap_or(usize::MAX));
+                if let Some((from, label)) = found {
+                    self.cover(from, at + 1, label);
+                }
+            }
             while self.window.len() > kept {
                 self.pop(scrubber, out);
             }
+        }
+    }
+
+    /// Covers the bytes from `from` up to `to`, where all else ends before. What was covered by itself and lies within is
+    /// one with it, so that every piece is added and taken away once.
+    fn cover(&mut self, from: u64, to: u64, label: usize) {
+        self.found = true;
+        let mut from = from.max(self.first);
+        while self.covered.back().is_some_and(|last| last.from >= from) {
+            self.covered.pop_back();
+        }
+        if let Some(last) = self.covered.back_mut().filter(|last| last.to > from) {
+            if last.label == label {
+                last.to = last.to.max(to);
+                return;
+            }
+            from = last.to;
+        }
+        if from < to {
+            self.covered.push_back(Covered { from, to, label });
         }
     }
 
@@ -174,12 +300,19 @@ impl Pending {
         while !self.window.is_empty() {
             self.pop(scrubber, out);
         }
-        (self.state, self.open) = (scrubber.start, None);
+        let found = self.found;
+        *self = Self { first: self.first, found, ..Self::new(scrubber) };
     }
 
     fn pop(&mut self, scrubber: &Scrubber, out: &mut Vec<u8>) {
-        let Some((byte, covered)) = self.window.pop_front() else { return };
-        match covered {
+        let Some(byte) = self.window.pop_front() else { return };
+        let at = self.first;
+        self.first += 1;
+        while self.covered.front().is_some_and(|covered| covered.to <= at) {
+            self.covered.pop_front();
+        }
+        let label = self.covered.front().filter(|covered| covered.from <= at).map(|covered| covered.label);
+        match label {
             None => out.push(byte),
             Some(label) if self.open == Some(label) => {}
             Some(label) => {
@@ -187,7 +320,7 @@ impl Pending {
                 out.extend_from_slice(label.map_or(&[][..], |label| label.as_bytes()));
             }
         }
-        self.open = covered;
+        self.open = label;
     }
 }
 
@@ -207,8 +340,9 @@ fn all_forms(value: &[u8]) -> Vec<Vec<u8>> {
 
 /// The last chunk overlaps the one before it, so that no end is left.
 fn chunks(value: &[u8]) -> Vec<Vec<u8>> {
-    let last = value.len().saturating_sub(CHUNK_BYTES);
-    let chunks = value.chunks_exact(CHUNK_BYTES).chain(value.get(last..));
+    let size = CHUNK_BYTES.into_iter().find(|size| *size <= value.len()).unwrap_or(value.len().max(1));
+    let last = value.len().saturating_sub(size);
+    let chunks = value.chunks_exact(size).chain(value.get(last..));
     chunks.map(<[u8]>::to_vec).collect()
 }
 
@@ -262,6 +396,32 @@ mod tests {
             assert_eq!(String::from_utf8(out).unwrap(), whole, "in chunks of {size}");
             assert!(stream.found());
         }
+    }
+
+    #[test]
+    fn a_value_with_separators_between_its_digits_is_found_wherever_it_is_split() {
+        let hex: Vec<String> = VALUE.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let encoded = data_encoding::BASE64.encode(VALUE.as_bytes());
+        let (first, second) = encoded.split_at(13);
+        let text = format!("a {} b {first}\r\n  {second} c {VALUE}", hex.join(":"));
+        let whole = scrubbed(&text);
+        assert!(whole.starts_with("a [secret KEY] b [secret KEY]") && whole.ends_with(" c [secret KEY]"), "{whole}");
+        for size in 1..text.len() {
+            let mut stream = ScrubStream::new(Arc::new(scrubber()));
+            let mut out: Vec<u8> = text.as_bytes().chunks(size).flat_map(|chunk| stream.push(chunk)).collect();
+            out.extend(stream.finish());
+            assert_eq!(String::from_utf8(out).unwrap(), whole, "in chunks of {size}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_overlaps_itself_everywhere_takes_linear_time() {
+        let value = "a".repeat(8 << 10);
+        let needle = Needle { value: value.as_bytes(), label: "[secret KEY]", look: Look::Forms };
+        let scrubber = Scrubber::new([needle]).unwrap();
+        let began = std::time::Instant::now();
+        assert_eq!(scrubber.scrub("a".repeat(4 << 20).as_bytes()).unwrap(), b"[secret KEY]");
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(super) async fn ask(
         permission::announce(journey, &tool, question.call_input(), decision).await?;
         return Err(nobody_to_ask(&question));
     };
-    let shown = journey.shown_input(question.call_input());
+    let shown = journey.shown_input(question.call_input()).await?;
     let actor = journey.request.actor_ref.as_deref();
     let binding = bind(&tool, question.capability(), question.limits(), question.call_input(), actor);
     let why = asked_because(&decision, question.brief());
@@ -148,7 +148,7 @@ async fn remembered(
     decision.rule_refs.push(rule);
     permission::announce(journey, &tool, question.call_input(), decision).await?;
     journey.advance(Status::Approved)?;
-    Ok(permission::admit(journey, tool, question.approved()))
+    permission::admit(journey, tool, question.approved()).await
 }
 
 /// The digest of why somebody is asked.

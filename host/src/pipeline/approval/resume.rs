@@ -20,10 +20,10 @@ pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -
     let tool = journey.services.catalog.resolve(&journey.request.tool)?;
     journey.tool = Some(Arc::clone(&tool));
     journey.redaction.reuse(kept.approval.plan.reference_key.as_deref())?;
-    redaction::begin(journey, &tool)?;
+    redaction::begin(journey, &tool).await?;
     journey.redaction.check_secrets()?;
     let input = again(journey, &tool, kept).await?;
-    journey.invocation.permission_input = Some(journey.shown(&input));
+    journey.invocation.permission_input = Some(journey.shown(&input).await?);
     permission::request_hooks(journey, &tool, &input).await?;
     let verdict = permission::verdict(journey, &tool, &input).await;
     if verdict.decision.behavior == Behavior::Deny {

@@ -10,6 +10,7 @@ use crate::record::{
     ReasonType, Refusal, SchemaVersion, SessionRule, Status, Timestamp,
 };
 
+use super::super::aside::{self, Against};
 use super::super::journey::Journey;
 use super::super::permission::{self, Permitted};
 use super::super::{observe, pre_hooks};
@@ -24,14 +25,14 @@ pub(super) async fn settle(
 ) -> Result<Permitted, Refusal> {
     journey.heed_cancellation()?;
     if !answer.approved {
-        let rejected = decided(journey, &answer, None);
+        let rejected = decided(journey, &answer, None).await?;
         let _ = permission::announce(journey, &tool, permit.call_input(), rejected).await;
         let because = answer.feedback.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         let message = format!("the call was not approved{because}");
         return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_rejected", message));
     }
-    let edited = edited(journey, permit.call_input(), &answer)?;
-    let approved = decided(journey, &answer, edited.as_ref());
+    let edited = edited(journey, permit.call_input(), &answer).await?;
+    let approved = decided(journey, &answer, edited.as_ref()).await?;
     permission::announce(journey, &tool, edited.as_ref().unwrap_or(permit.call_input()), approved).await?;
     let permit = match edited {
         Some(input) => edit(journey, &tool, permit, input, &answer).await?,
@@ -41,16 +42,16 @@ pub(super) async fn settle(
         journey.additional_context.push(json!({ "approver_feedback": feedback }));
     }
     claim(journey, &tool, &permit, answer.always).await?;
-    Ok(permission::admit(journey, tool, permit))
+    permission::admit(journey, tool, permit).await
 }
 
 /// The approver's input, where it is another one than was asked about. What they were not shown stays as it was.
-fn edited(journey: &mut Journey<'_>, asked: &Input, answer: &Answer) -> Result<Option<Input>, Refusal> {
+async fn edited(journey: &mut Journey<'_>, asked: &Input, answer: &Answer) -> Result<Option<Input>, Refusal> {
     let Some(text) = &answer.edit else { return Ok(None) };
     let mut input = Input::from_text(text.as_str());
     let value = input.value().map_err(|error| edit_invalid(&format!("it is not JSON: {error}")))?;
     let Ok(original) = asked.value() else { return Ok(Some(input)) };
-    let restored = Journey::restored(value.clone(), &journey.shown(asked), original);
+    let restored = Journey::restored(value.clone(), &journey.shown(asked).await?, original);
     if restored == *original {
         return Ok(None);
     }
@@ -77,18 +78,23 @@ async fn edit(
     let source = (MutationSource::PermissionPrompt, answer.approver.as_str());
     let reason = "updated_input of the approver";
     journey.mutated(InputMutation::new(id, source.0, source.1, asked.call_input(), &input, reason));
-    permission::mismatch(tool, &input).map_err(|why| edit_invalid(&why))?;
+    check(journey, tool, &input).await?;
     let limits = journey.request.limits.for_checks();
     journey.services.executor.validate(journey.check(tool, &input, &limits)).await?;
     let input = observe::fill(journey, tool, input);
     let input = pre_hooks::shape(journey, tool, input, true).await?;
-    permission::mismatch(tool, &input).map_err(|why| edit_invalid(&why))?;
+    check(journey, tool, &input).await?;
     permission::request_hooks(journey, tool, &input).await?;
     let verdict = permission::verdict(journey, tool, &input).await;
     if verdict.decision.behavior == Behavior::Deny {
         let _ = permission::announce(journey, tool, &input, verdict.decision).await;
     }
     permit_of(verdict.outcome)
+}
+
+async fn check(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    let checked = aside::check_input(&journey.request, tool.contract(), input, Against::Call).await?;
+    checked.map_err(|why| edit_invalid(&why.to_string()))
 }
 
 /// Takes the run that was approved. From here on the call can end without running, but never run again.
@@ -115,7 +121,11 @@ async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: 
 }
 
 /// The decision that an answer is.
-fn decided(journey: &mut Journey<'_>, answer: &Answer, edited: Option<&Input>) -> PermissionDecision {
+async fn decided(
+    journey: &mut Journey<'_>,
+    answer: &Answer,
+    edited: Option<&Input>,
+) -> Result<PermissionDecision, Refusal> {
     let (behavior, verb) = match answer.approved {
         true => (Behavior::Allow, "approved"),
         false => (Behavior::Deny, "rejected"),
@@ -124,9 +134,12 @@ fn decided(journey: &mut Journey<'_>, answer: &Answer, edited: Option<&Input>) -
     for (name, value) in [("approver", &answer.approver), ("channel", &answer.channel)] {
         extra.insert(name.to_owned(), Value::String(value.clone()));
     }
-    let updated_input = edited.map(|input| journey.shown(input));
+    let updated_input = match edited {
+        Some(input) => Some(journey.shown(input).await?),
+        None => None,
+    };
     let asked = journey.decisions.last();
-    PermissionDecision {
+    Ok(PermissionDecision {
         schema_version: SchemaVersion::default(),
         decision_id: DecisionId::new(),
         invocation_id: journey.invocation.invocation_id,
@@ -149,5 +162,5 @@ fn decided(journey: &mut Journey<'_>, answer: &Answer, edited: Option<&Input>) -
         decided_at: Timestamp::now(),
         expires_at: asked.and_then(|asked| asked.expires_at),
         extra: Extra::new(),
-    }
+    })
 }

@@ -1,0 +1,199 @@
+//! What can be said of a schema before any value is there: how large it is once every reference is written out, and how
+//! deep. A small text can be a huge schema: `allOf` of two references, forty times in a row, is 10^12 checks.
+
+use anyhow::{bail, ensure};
+
+use super::graph::{Graph, Node, NodeId};
+
+/// Subschemas of one schema, weighted, with every reference written out; recursion is written out once.
+const EXPANDED_MAX: u64 = 200_000;
+/// Subschemas that lie in each other, every reference written out. Each takes stack: when a value is checked, and when the
+/// compiled schema is dropped.
+const DEPTH_MAX: usize = 256;
+
+/// The bounds of a schema that was accepted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Units of work for each value, at the most; `None` where it depends on how deep a value is.
+    pub(super) per_value: Option<u64>,
+    /// Units of work for each byte.
+    pub(super) per_byte: u64,
+    pub(super) depth: usize,
+}
+
+/// Measures `graph`. An error says which bound it exceeds, and where.
+pub(super) fn measure(graph: &Graph) -> anyhow::Result<Bounds> {
+    let in_place = components(graph, &|node| node.in_place.clone());
+    for cycle in in_place.iter().filter(|component| component.cyclic) {
+        let at = cycle.nodes.first().map(|id| graph.place(*id)).unwrap_or_default();
+        bail!("{at} refers to itself without going into the value, so that checking it would never end");
+    }
+    let edges = |node: &Node| node.in_place.iter().copied().chain(node.children()).collect();
+    let components = components(graph, &edges);
+    let recursive = components.iter().any(|component| component.cyclic);
+    let depths = depths(graph, &components);
+    let chain = depths_of(graph, &in_place, &|node| node.in_place.clone());
+    for (id, depth) in depths.iter().zip(&chain).map(|(all, chain)| (*all).max(*chain)).enumerate() {
+        ensure!(
+            depth <= DEPTH_MAX,
+            "{} is more than {DEPTH_MAX} subschemas deep with every reference written out; refer to fewer in a row",
+            graph.place(id)
+        );
+    }
+    let weights = expanded(graph, &components, &|node| node.weight);
+    if let Some(id) = weights.iter().position(|weight| *weight > EXPANDED_MAX) {
+        bail!(
+            "{} is larger than {EXPANDED_MAX} subschemas with every reference written out; refer to less from one place",
+            graph.place(id)
+        );
+    }
+    let bytes = expanded(graph, &components, &|node| node.per_byte.saturating_add(node.per_name_byte));
+    let root = |list: &[u64]| list.first().copied().unwrap_or_default();
+    Ok(Bounds {
+        per_value: (!recursive && !graph.nodes.iter().any(|node| node.unique_items)).then(|| root(&weights)),
+        per_byte: root(&bytes),
+        depth: depths.first().copied().unwrap_or_default(),
+    })
+}
+
+/// Nodes that can be reached from each other.
+struct Component {
+    nodes: Vec<NodeId>,
+    cyclic: bool,
+}
+
+/// The work for one value: of a check, and of finding out what a check evaluated.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    check: u64,
+    mark: u64,
+}
+
+/// The weight of every node with all that it refers to; what is recursive counts once.
+fn expanded(graph: &Graph, components: &[Component], weight: &dyn Fn(&Node) -> u64) -> Vec<u64> {
+    let mut works = vec![Work::default(); graph.nodes.len()];
+    for Component { nodes, .. } in components {
+        let mut whole = Work::default();
+        for node in nodes.iter().filter_map(|id| graph.get(*id)) {
+            let of = |id: NodeId| works.get(id).copied().unwrap_or_default();
+            let mut work = Work { check: weight(node), mark: 0 };
+            for inner in node.in_place.iter().map(|id| of(*id)) {
+                work.check = work.check.saturating_add(inner.check);
+                work.mark = work.mark.saturating_add(inner.check).saturating_add(inner.mark);
+            }
+            for inner in node.children().map(of) {
+                work.check = work.check.saturating_add(inner.check);
+                if node.contains || node.unevaluated {
+                    work.mark = work.mark.saturating_add(inner.check);
+                }
+            }
+            if node.unevaluated {
+                work.check = work.check.saturating_add(work.mark);
+            }
+            whole.check = whole.check.saturating_add(work.check);
+            whole.mark = whole.mark.saturating_add(work.mark);
+        }
+        for id in nodes {
+            if let Some(slot) = works.get_mut(*id) {
+                *slot = whole;
+            }
+        }
+    }
+    works.into_iter().map(|work| work.check).collect()
+}
+
+/// How deep every node is with all that it refers to. Within a cycle only what lies in each other in the text counts,
+/// which JSON itself bounds: how deep a cycle goes is up to the value.
+fn depths(graph: &Graph, components: &[Component]) -> Vec<usize> {
+    depths_of(graph, components, &|node| node.in_place.iter().copied().chain(node.children()).collect())
+}
+
+fn depths_of(graph: &Graph, components: &[Component], edges: &dyn Fn(&Node) -> Vec<NodeId>) -> Vec<usize> {
+    let mut depths = vec![0; graph.nodes.len()];
+    for Component { nodes, .. } in components {
+        let inner = nodes.iter().filter_map(|id| graph.get(*id)).flat_map(edges);
+        let deepest = inner.filter_map(|id| depths.get(id).copied()).max().unwrap_or(0);
+        for id in nodes {
+            if let Some(slot) = depths.get_mut(*id) {
+                *slot = deepest + 1;
+            }
+        }
+    }
+    depths
+}
+
+/// The strongly connected components, each after all that it refers to (Tarjan, without recursion: the graph may be a chain
+/// of thousands).
+fn components(graph: &Graph, edges: &dyn Fn(&Node) -> Vec<NodeId>) -> Vec<Component> {
+    const NEW: usize = usize::MAX;
+    let count = graph.nodes.len();
+    let (mut order, mut low, mut on_stack) = (vec![NEW; count], vec![NEW; count], vec![false; count]);
+    let (mut stack, mut found, mut next) = (Vec::new(), Vec::new(), 0);
+    let get = |list: &[usize], id: NodeId| list.get(id).copied().unwrap_or(NEW);
+    for root in 0..count {
+        if get(&order, root) != NEW {
+            continue;
+        }
+        // A node, what it refers to, and how much of that was looked at.
+        let mut open: Vec<(NodeId, Vec<NodeId>, usize)> = Vec::new();
+        let mut enter = Some(root);
+        loop {
+            if let Some(id) = enter.take() {
+                if let (Some(order), Some(low), Some(on)) = (order.get_mut(id), low.get_mut(id), on_stack.get_mut(id)) {
+                    (*order, *low, *on) = (next, next, true);
+                }
+                next += 1;
+                stack.push(id);
+                open.push((id, graph.get(id).map(edges).unwrap_or_default(), 0));
+            }
+            let Some((id, inner, at)) = open.last_mut() else { break };
+            let id = *id;
+            if let Some(to) = inner.get(*at).copied() {
+                *at += 1;
+                if get(&order, to) == NEW {
+                    enter = Some(to);
+                } else if on_stack.get(to).copied().unwrap_or(false) {
+                    lower(&mut low, id, get(&order, to));
+                }
+                continue;
+            }
+            open.pop();
+            let own = get(&low, id);
+            if let Some((parent, ..)) = open.last() {
+                lower(&mut low, *parent, own);
+            }
+            if own == get(&order, id) {
+                found.push(close(graph, edges, &mut stack, &mut on_stack, id));
+            }
+        }
+    }
+    found
+}
+
+fn lower(low: &mut [usize], id: NodeId, to: usize) {
+    if let Some(low) = low.get_mut(id) {
+        *low = (*low).min(to);
+    }
+}
+
+/// Takes the component that `id` began off the stack.
+fn close(
+    graph: &Graph,
+    edges: &dyn Fn(&Node) -> Vec<NodeId>,
+    stack: &mut Vec<NodeId>,
+    on_stack: &mut [bool],
+    id: NodeId,
+) -> Component {
+    let mut nodes = Vec::new();
+    while let Some(top) = stack.pop() {
+        if let Some(on) = on_stack.get_mut(top) {
+            *on = false;
+        }
+        nodes.push(top);
+        if top == id {
+            break;
+        }
+    }
+    let cyclic = nodes.len() > 1 || graph.get(id).is_some_and(|node| edges(node).contains(&id));
+    Component { nodes, cyclic }
+}

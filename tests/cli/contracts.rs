@@ -1,0 +1,255 @@
+//! Contracts that cost more than a host can afford, and values that do. All of it is a component's, or a caller's.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::pipeline::doubles::declaring;
+use crate::support::{Canary, Ran, Toolcell, scratch};
+
+/// A component in `folder` whose declaration is changed by `change`.
+fn component(folder: &Path, name: &str, change: impl FnOnce(&mut Value)) -> String {
+    let file = folder.join(format!("{name}.wasm"));
+    std::fs::write(&file, declaring(name, change)).unwrap();
+    file.display().to_string()
+}
+
+fn with_schema(folder: &Path, name: &str, schema: Value) -> String {
+    component(folder, name, |declaration| declaration["input_contract"] = json!({ "model_input_schema": schema }))
+}
+
+/// `count` definitions, of which each refers to the next one as `refer` says.
+pub(crate) fn chain(count: usize, refer: impl Fn(Value) -> Value) -> Value {
+    let mut definitions: serde_json::Map<String, Value> =
+        (0..count).map(|n| (format!("d{n}"), refer(json!({ "$ref": format!("#/$defs/d{}", n + 1) })))).collect();
+    definitions.insert(format!("d{count}"), json!({ "type": "object" }));
+    json!({ "$ref": "#/$defs/d0", "$defs": definitions })
+}
+
+/// Each definition refers to the next one twice.
+pub(crate) fn doubled(count: usize) -> Value {
+    chain(count, |next| json!({ "allOf": [next, next] }))
+}
+
+/// Describes and calls `component`: each refuses it, in time.
+fn does_not_load(component: &str, says: &[&str]) {
+    for arguments in [&["describe", component][..], &["call", component, "{}", "--timeout=5s"]] {
+        let began = Instant::now();
+        let ran = Toolcell::new(arguments).run();
+        assert!(ran.code.is_some_and(|code| code != 0 && code != 70), "{ran:?}");
+        for word in says {
+            assert!(ran.stderr.contains(word), "no {word:?} in {}", ran.stderr);
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn a_chain_of_references_that_is_too_long_is_refused_at_load_with_its_place() {
+    let (_guard, folder) = scratch();
+    let long = chain(8_000, |next| next);
+    does_not_load(&with_schema(&folder, "chained", long.clone()), &["model_input_schema", "256 subschemas deep"]);
+    let example = component(&folder, "exemplary", |declaration| {
+        declaration["input_contract"] = json!({ "model_input_schema": long, "examples": [{}] });
+    });
+    does_not_load(&example, &["256 subschemas deep"]);
+    // Also where each step goes into the value.
+    let deep = chain(8_000, |next| json!({ "properties": { "a": next } }));
+    does_not_load(&with_schema(&folder, "deepening", deep), &["256 subschemas deep"]);
+}
+
+#[test]
+fn a_small_schema_that_is_large_with_its_references_written_out_is_refused_at_load() {
+    let (_guard, folder) = scratch();
+    for (name, schema, says) in [
+        ("doubled", doubled(40), "larger than 200000 subschemas"),
+        ("doubled_less", doubled(24), "larger than 200000 subschemas"),
+        ("not_nested", chain(40, |next| json!({ "anyOf": [next, { "not": next }] })), "larger than 200000"),
+        // What was evaluated has to be found out again at each level.
+        (
+            "unevaluated",
+            chain(30, |next| json!({ "allOf": [next], "unevaluatedProperties": false })),
+            "larger than 200000",
+        ),
+        (
+            "endless",
+            json!({ "$ref": "#/$defs/a", "$defs": { "a": { "anyOf": [{ "$ref": "#/$defs/b" }] }, "b": { "$ref": "#/$defs/a" } } }),
+            "refers to itself",
+        ),
+        ("abroad", json!({ "$ref": "https://json-schema.org/draft/2020-12/schema" }), "leads out of the schema"),
+    ] {
+        does_not_load(&with_schema(&folder, name, schema), &["model_input_schema", says]);
+    }
+}
+
+#[test]
+fn a_pattern_whose_automaton_is_too_large_is_refused_at_load_with_its_place() {
+    let (_guard, folder) = scratch();
+    let schema = json!({ "properties": { "a": { "type": "string", "pattern": "(a{1000}){1000}" } } });
+    does_not_load(&with_schema(&folder, "patterned", schema), &["model_input_schema", "/properties/a", "pattern"]);
+    let many: serde_json::Map<String, Value> =
+        (0..200).map(|n| (format!("p{n}"), json!({ "pattern": format!("^[a-z{n}]{{1200}}$") }))).collect();
+    let schema = json!({ "properties": many });
+    does_not_load(&with_schema(&folder, "many_patterns", schema), &["patterns together", "200000 states"]);
+}
+
+#[test]
+fn schemas_as_people_write_them_load_and_check() {
+    let (_guard, folder) = scratch();
+    let node = json!({
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": { "type": "string", "pattern": "^[\\w .-]{1,64}$" },
+            "size": { "$ref": "#/$defs/size" },
+            "kind": { "enum": ["leaf", "branch"] },
+            "children": { "type": "array", "items": { "$ref": "#/$defs/node" }, "uniqueItems": true },
+        },
+        "additionalProperties": false,
+    });
+    let schema = json!({
+        "$id": "https://example.com/tree.json",
+        "type": "object",
+        "properties": { "root": { "$ref": "#/$defs/node" }, "alias": { "$ref": "#size" } },
+        "$defs": { "node": node, "size": { "$anchor": "size", "type": "integer", "minimum": 0 } },
+    });
+    let tool = with_schema(&folder, "tree", schema);
+    let mut tree = json!({ "name": "leaf", "size": 3 });
+    for depth in 0..30 {
+        let leaf = json!({ "name": format!("leaf {depth}"), "kind": "leaf" });
+        tree = json!({ "name": "branch", "kind": "branch", "children": [tree, leaf] });
+    }
+    let call = |arguments: Value| Toolcell::new(["call", &tool, &arguments.to_string(), "--json"]).run();
+    call(json!({ "root": tree, "alias": 1 })).exits(0);
+    let refused = call(json!({ "root": { "name": "a", "children": [{ "name": 1 }] } })).exits(2);
+    assert!(refused.stdout.contains("/root/children/0/name"), "{}", refused.stdout);
+    assert_eq!(code(&call(json!({ "root": tree, "alias": -1 }))), "schema_mismatch");
+}
+
+fn code(ran: &Ran) -> String {
+    ran.json()["error"]["error_code"].as_str().unwrap().to_owned()
+}
+
+/// Calls `tool` with arguments on standard input, and answers how long that took.
+fn timed(tool: &str, arguments: &Value) -> (Ran, Duration) {
+    let began = Instant::now();
+    let ran = Toolcell::new(["call", tool, "-", "--json", "--timeout=2s"]).stdin(&arguments.to_string()).run();
+    (ran, began.elapsed())
+}
+
+#[test]
+fn recursion_that_multiplies_with_the_depth_of_the_arguments_is_refused_and_not_begun() {
+    let (_guard, folder) = scratch();
+    let branch = |name: &str| json!({ "required": [name], "properties": { "c": { "$ref": "#/$defs/node" } } });
+    let schema = json!({
+        "properties": { "c": { "$ref": "#/$defs/node" } },
+        "$defs": { "node": { "anyOf": [branch("x"), branch("y"), branch("z")] } },
+    });
+    let tool = with_schema(&folder, "recursive", schema);
+    let mut deep = json!({});
+    for _ in 0..100 {
+        deep = json!({ "c": deep });
+    }
+    let (ran, took) = timed(&tool, &deep);
+    assert_eq!(code(&ran), "arguments_too_costly", "{ran:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert_eq!(code(&timed(&tool, &json!({ "c": { "c": {} } })).0), "schema_mismatch");
+}
+
+#[test]
+fn an_argument_that_is_wrong_in_a_large_schema_does_not_take_memory_for_every_violation() {
+    let (_guard, folder) = scratch();
+    let tool = with_schema(
+        &folder,
+        "violated",
+        json!({
+            "properties": { "list": { "type": "array", "items": { "$ref": "#/$defs/d0" } } },
+            "$defs": doubled(9)["$defs"],
+        }),
+    );
+    let list = vec![json!(1); 500];
+    let (ran, took) = timed(&tool, &json!({ "list": list }));
+    assert_eq!(code(&ran), "schema_mismatch", "{ran:?}");
+    assert!(ran.stdout.contains("too large to say where"), "{}", ran.stdout);
+    assert!(took < Duration::from_secs(15), "{took:?}");
+}
+
+#[test]
+fn a_redaction_pattern_that_costs_too_much_withholds_the_answer_in_time() {
+    let (_guard, folder) = scratch();
+    let tool = component(&folder, "expensive", |declaration| {
+        declaration["output_contract"] = json!({ "redaction_rules": [{ "pattern": "[a-c]*[a-b][a-d]{800}[e-g]" }] });
+    });
+    // Letters in no order: an automaton that is made as it is needed needs another state for nearly each.
+    let mut state = 1u64;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ['a', 'b', 'c', 'd'][(state >> 62) as usize]
+    };
+    let text: String = (0..2_000_000).map(|_| letter()).collect();
+    let (ran, took) = timed(&tool, &json!({ "text": text }));
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let result = ran.exits(0).json();
+    assert_eq!(result["structured_content"]["text"], "[redacted]", "withheld whole: {:.2000}", result.to_string());
+    assert_eq!(result["redaction_state"], "partial");
+    // A pattern that people write is looked for in all of a large answer.
+    let tool = component(&folder, "cheap", |declaration| {
+        declaration["output_contract"] = json!({ "redaction_rules": [{ "pattern": "AKIA[0-9A-Z]{16}" }] });
+    });
+    let (ran, _) = timed(&tool, &json!({ "text": format!("{} AKIAABCDEFGHIJKLMNOP", "word ".repeat(8_000)) }));
+    let text = ran.exits(0).json()["structured_content"]["text"].as_str().unwrap().to_owned();
+    assert!(text.ends_with("word  [redacted]") && text.len() > 40_000, "{}", text.len());
+}
+
+#[test]
+fn many_sensitive_values_take_no_time_and_too_many_are_refused() {
+    let (_guard, folder) = scratch();
+    let tool = component(&folder, "guarded", |declaration| {
+        declaration["input_contract"] =
+            json!({ "model_input_schema": { "type": "object" }, "sensitive_fields": ["keys"] });
+    });
+    let keys = |count: usize| json!({ "keys": (0..count).map(|n| format!("key-{n:08}")).collect::<Vec<_>>() });
+    let (ran, took) = timed(&tool, &keys(90_000));
+    assert_eq!(code(&ran), "too_many_sensitive_values", "{ran:?}");
+    assert!(ran.stdout.contains("at most 10000 values"), "{}", ran.stdout);
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let (ran, took) = timed(&tool, &keys(9_000));
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let result = ran.exits(0);
+    assert!(!result.stdout.contains("key-0000"), "{}", &result.stdout[..2_000.min(result.stdout.len())]);
+}
+
+#[test]
+fn a_sensitive_value_does_not_come_back_as_programs_write_it() {
+    const CANARY: Canary = Canary::new("pw-7f3/Qz+tT?x0~long-enough-to-be-wrapped-in-every-line-of-a-text");
+    let (_guard, folder) = scratch();
+    let tool = component(&folder, "disguised", |declaration| {
+        declaration["input_contract"] =
+            json!({ "model_input_schema": { "type": "object" }, "sensitive_fields": ["token"] });
+    });
+    let value = CANARY.value();
+    let hex: Vec<String> = value.bytes().map(|byte| format!("{byte:02X}")).collect();
+    let base64 = data_encoding::BASE64.encode(format!("Authorization: {value}").repeat(3).as_bytes());
+    let wrapped = |width: usize, end: &str| {
+        base64.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>().join(end)
+    };
+    for (what, written) in [
+        ("hex with spaces", hex.join(" ")),
+        ("hex with colons", hex.join(":")),
+        ("base64 in lines of 64", wrapped(64, "\n")),
+        ("base64 in lines of 76", wrapped(76, "\r\n")),
+        ("JSON escapes", value.chars().map(|c| format!("\\u{:04X}", u32::from(c))).collect()),
+        ("bytes of a string", value.bytes().map(|byte| format!("\\x{byte:02x}")).collect()),
+        ("UTF-16, the small byte first", value.chars().flat_map(|c| [c, '\0']).collect()),
+        ("UTF-16, the large byte first", value.chars().flat_map(|c| ['\0', c]).collect()),
+    ] {
+        let (ran, _) = timed(&tool, &json!({ "token": value, "copy": format!("before {written} after") }));
+        let result = ran.exits(0).json();
+        let copy = result["structured_content"]["copy"].as_str().unwrap();
+        assert!(copy.starts_with("before ") && copy.contains("[redacted]"), "{what}: {copy:?}");
+        // Of base64, what stands before and after the value stays.
+        let left = copy.len() < 60 || what.starts_with("base64") && copy.len() < written.len() / 2;
+        assert!(left && !copy.contains(&written), "{what}: {copy:?}");
+    }
+}
