@@ -5,11 +5,8 @@ mod arguments;
 mod build;
 mod cache;
 mod clients;
-<<<<<<< HEAD
 mod compiling;
-=======
 pub(crate) mod contracts;
->>>>>>> a084161 (catalog: bound what a contract costs before it is checked, and check it aside)
 mod describe;
 mod doctor;
 mod examples;
