@@ -3,6 +3,7 @@
 mod hooks;
 mod imports;
 mod layers;
+mod machine;
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -33,10 +34,12 @@ use crate::record::{CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
 pub use crate::sandbox::{Listening, NetworkSettings, Resolver, SystemResolver};
+pub use crate::scheduler::MemoryBudget;
 use crate::scheduler::Scheduler;
 pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
 pub use hooks::{ConfiguredHook, hook_digests};
 pub use layers::{Layer, LayerOptions, Layers};
+pub use machine::share_bytes as memory_share_bytes;
 
 /// The hidden subcommand of the `toolcell` program that compiles one component.
 pub const COMPILE_COMMAND: &str = "compile-component";
@@ -54,6 +57,10 @@ pub struct HostSettings {
     pub pooled: bool,
     /// The most memory that any call may be allowed, in bytes.
     pub memory_bytes_max: u64,
+    /// The memory that all calls together may have, also those of other hosts with the same budget; a call that finds none
+    /// free waits as long as it may run, and is then refused as `rate_limited`. `None`: [`memory_share_bytes`] for a pooled host, and no limit for one that makes
+    /// one call after another.
+    pub memory: Option<MemoryBudget>,
     /// The program that compiles components: `toolcell`.
     pub compiler: PathBuf,
     /// Keep compiled components on disk.
@@ -85,6 +92,7 @@ impl HostSettings {
             calls_at_once: CALLS_AT_ONCE,
             pooled: true,
             memory_bytes_max: Limits::default().memory_bytes.max(1 << 30),
+            memory: None,
             compiler: compiler.into(),
             cached: true,
             compile_cpu_seconds: 30,
@@ -128,10 +136,12 @@ impl Host {
         let executor: Arc<dyn Executor> = Arc::<Sandbox>::clone(&sandbox);
         let mut hooks = Hooks::default();
         settings.hooks.into_iter().try_for_each(|hook| hooks.add(hook)).map_err(anyhow::Error::msg)?;
+        let shared = || MemoryBudget::new(machine::share_bytes());
+        let memory = settings.memory.or_else(|| settings.pooled.then(shared));
         let services = Services {
             catalog: Catalog::default(),
             executor,
-            scheduler: Scheduler::new(usize::try_from(settings.calls_at_once).unwrap_or(1)),
+            scheduler: Scheduler::new(usize::try_from(settings.calls_at_once).unwrap_or(1), memory),
             hooks,
             payloads: PayloadStore::new(settings.home.payloads()),
             desk: settings.approvals.then(|| Desk {
@@ -194,8 +204,8 @@ impl Host {
     }
 
     /// The bytes of a payload that a result refers to by its digest, if there are at most `bytes_max`.
-    pub fn payload(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
-        self.services.payloads.read(digest, bytes_max)
+    pub async fn payload(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+        self.services.payloads.fetch(digest, bytes_max).await
     }
 
     /// What would be decided on a call, and why, without running anything but what describes the tool and checks its

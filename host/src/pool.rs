@@ -2,10 +2,63 @@
 //! other kind: a name server that does not answer must not keep the journal from its disk.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::sync::Semaphore;
+
+/// Stack of a thread that reads and writes files, in bytes. SQLite and the file system calls of WASI need a part of it.
+const STACK_BYTES: usize = 1 << 20;
+
+/// File operations of guests. Enough threads that a few calls on file systems that hang (a dead network mount) do not take
+/// all of them; a guest waits for each of its operations, so that few wait for a thread at the same time.
+pub(crate) static GUEST_FILES: Shared = Shared::new("guest-files", 128, 4_096);
+/// The host's own store: the journal, payloads.
+pub(crate) static STORE: Shared = Shared::new("store", 8, 4_096);
+/// The system's configuration of names. Names themselves are looked up without a thread.
+pub(crate) static NAMES: Shared = Shared::new("names", 2, 1_024);
+
+/// A pool that all hosts of this process share, made when it is first needed.
+pub(crate) struct Shared {
+    name: &'static str,
+    threads: usize,
+    waiting: usize,
+    pool: OnceLock<Option<Pool>>,
+}
+
+impl Shared {
+    const fn new(name: &'static str, threads: usize, waiting: usize) -> Self {
+        Self { name, threads, waiting, pool: OnceLock::new() }
+    }
+
+    /// `None` where the operating system gives no resources for it.
+    fn pool(&self) -> Option<&Pool> {
+        self.pool.get_or_init(|| Pool::new(self.name, self.threads, self.waiting, STACK_BYTES).ok()).as_ref()
+    }
+
+    /// See [`Pool::run`].
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Unfinished> {
+        self.pool().ok_or(Busy)?.run(work).await
+    }
+
+    /// See [`Pool::enter`]. Without a pool, the work goes to that of the caller's runtime.
+    pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
+        self.pool().and_then(Pool::enter)
+    }
+
+    /// Polls `future` inside [`Shared::enter`].
+    pub(crate) async fn within<F: Future>(&'static self, future: F) -> F::Output {
+        let mut future = std::pin::pin!(future);
+        std::future::poll_fn(|context| {
+            let _entered = self.enter();
+            future.as_mut().poll(context)
+        })
+        .await
+    }
+}
 
 /// A pool of threads for one kind of blocking work. Threads start when they are needed, and end after ten idle seconds.
 pub(crate) struct Pool {
@@ -60,6 +113,12 @@ impl Pool {
         let done = begun.await.map_err(|_| Unfinished::Panicked);
         drop(abort);
         done
+    }
+
+    /// Until the guard is dropped, blocking work that this thread hands to its runtime goes to this pool, also where a
+    /// library does it. Neither timers nor sockets work meanwhile. Such work is not counted as waiting.
+    fn enter(&self) -> Option<EnterGuard<'_>> {
+        self.runtime.as_ref().map(Runtime::enter)
     }
 }
 

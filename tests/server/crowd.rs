@@ -63,7 +63,7 @@ fn resident_kib(client: &Client) -> u64 {
 
 #[test]
 fn a_thousand_calls_in_flight_are_answered_once_each_and_leave_no_memory_behind() {
-    let mut client = Client::with(&["probe#echo", "probe#progress"], ["--timeout=10m"]);
+    let mut client = Client::with(&["probe#echo", "probe#progress"], ["--timeout=10m", "--memory=16MiB"]);
     let mut after = || {
         wave(&mut client);
         resident_kib(&client)

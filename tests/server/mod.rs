@@ -13,5 +13,6 @@ mod lifecycle;
 mod memory;
 mod notices;
 mod parallel;
+mod pools;
 mod questions;
 mod stopping;

@@ -54,7 +54,7 @@ impl Call {
             Err(refusal) => (Settings::default(), Some(refusal)),
         };
         let mut host = target::host(&home, |settings| {
-            settings.network.extra_roots.clone_from(&self.grants.tls_ca);
+            self.grants.reach(&mut settings.network);
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
             settings.approvals = true;
             settings.approver = Some(ask::approver());

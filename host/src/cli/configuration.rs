@@ -9,13 +9,13 @@ use anyhow::Context;
 use serde_json::Value;
 
 use crate::config::Home;
-use crate::host::{Layer, SecretStore};
+use crate::host::{Layer, SecretStore, memory_share_bytes};
 use crate::record::RuleSource;
 
 use super::doctor::Check;
 use super::exit::BadRequest;
 use super::hooks;
-use super::options::{self, GrantOptions, LimitOptions, PolicyOptions};
+use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::target::{self, Target};
 
 /// A client's configuration that is larger is none.
@@ -36,7 +36,7 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
             return Ok(vec![Check::missing("configuration", refusal.message, mend.to_owned())]);
         }
     };
-    let mut checks = Vec::new();
+    let mut checks = vec![memory(&settings)];
     for layer in settings.layers.files() {
         checks.push(Check::ready("configuration", layer.file.path.display().to_string()));
         for entry in &layer.file.tools {
@@ -56,6 +56,21 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
         checks.extend(secrets(home, layer));
     }
     Ok(checks)
+}
+
+/// What the calls of a server may have, and how many run at once with it.
+fn memory(settings: &Settings) -> Check {
+    let (each, said) = (settings.limits.host_bytes(), settings.layers.memory_total());
+    let total = said.unwrap_or_else(memory_share_bytes);
+    let whose = if said.is_some() { "as [limits] memory_total says" } else { "half of what this machine has" };
+    let (total_mib, each_mib) = (total >> 20, each >> 20);
+    if said.is_some() && total < each {
+        let detail = format!("{total_mib} MiB for all calls of a server, {whose}: one call may take {each_mib} MiB");
+        return Check::missing("memory", detail, "raise memory_total in [limits], or lower memory".to_owned());
+    }
+    let calls = (total / each.max(1)).max(1);
+    let detail = format!("{total_mib} MiB for all calls of a server, {whose}: {calls} at once, of {each_mib} MiB each");
+    Check::ready("memory", detail)
 }
 
 /// Whether a tool of a file can be offered. It is not built here.

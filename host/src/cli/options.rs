@@ -1,6 +1,8 @@
 //! Options that several commands share: grants, limits, policy, approvals.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -8,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{ApprovalSection, Home, duration, size};
 use crate::host::{
-    EXPIRE_DEFAULT, EXPIRE_MAX, GrantWord, Grants, LayerOptions, Layers, Limits, Policy, Provenance, Session, Terms,
+    EXPIRE_DEFAULT, EXPIRE_MAX, GrantWord, Grants, LayerOptions, Layers, Limits, NetworkSettings, Policy, Provenance,
+    Session, SystemResolver, Terms,
 };
 use crate::record::{ErrorClass, Mode, Refusal};
 
@@ -45,10 +48,21 @@ pub(super) struct GrantOptions {
     deny_net: Vec<String>,
     /// Trust the certificates in a PEM file beside the public ones, when a tool speaks https
     #[arg(long, value_name = "FILE")]
-    pub(super) tls_ca: Option<PathBuf>,
+    tls_ca: Option<PathBuf>,
+    /// Look names up at this name server, ADDRESS or ADDRESS:PORT, instead of those of /etc/resolv.conf
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = name_server)]
+    name_server: Vec<SocketAddr>,
 }
 
 impl GrantOptions {
+    /// How requests reach the network, as these options say it.
+    pub(super) fn reach(&self, network: &mut NetworkSettings) {
+        network.extra_roots.clone_from(&self.tls_ca);
+        if !self.name_server.is_empty() {
+            network.resolver = Arc::new(SystemResolver::asking(self.name_server.clone()));
+        }
+    }
+
     /// Adds what these options say to `grants`.
     fn add_to(&self, grants: &mut Grants) -> anyhow::Result<()> {
         for (word, specs) in [
@@ -65,6 +79,14 @@ impl GrantOptions {
         }
         Ok(())
     }
+}
+
+/// The port that name servers listen at.
+const DNS_PORT: u16 = 53;
+
+fn name_server(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse().or_else(|_| text.parse().map(|address: IpAddr| SocketAddr::new(address, DNS_PORT)));
+    address.map_err(|_| format!("{text:?} is neither an IP address nor one with a port, such as 10.0.0.1:53"))
 }
 
 /// What decides besides grants: the mode, and the files with rules.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use tokio::runtime::Runtime;
 
 use crate::config::{self, Home, Trust};
-use crate::host::{EXPIRE_DEFAULT, Host, Layer, Layers, Terms};
+use crate::host::{EXPIRE_DEFAULT, Host, Layer, Layers, Limits, MemoryBudget, Terms, memory_share_bytes};
 use crate::record::{ErrorClass, Refusal, RuleSource};
 use crate::server::{self, ApprovalSettings, Away, Offered, Offering, Offers, Recorder, Server};
 
@@ -36,6 +36,13 @@ pub(super) struct Serving {
     grants: GrantOptions,
     #[command(flatten)]
     limits: LimitOptions,
+    /// Memory of all calls together; each takes its --memory, its output and some more, and waits for it [default: half of
+    /// what this machine has]
+    #[arg(long, value_name = "SIZE", value_parser = config::size, help_heading = "Limits")]
+    memory_total: Option<u64>,
+    /// What the calls of this process share, also those of a configuration that was replaced.
+    #[arg(skip)]
+    memory: Mutex<Option<MemoryBudget>>,
     #[command(flatten)]
     policy: PolicyOptions,
     #[command(flatten)]
@@ -118,11 +125,16 @@ impl Serving {
                 Ok(read) => read,
                 Err(refusal) => return Ok(Err(refusal)),
             };
+        let memory = match self.budget(&layers, &limits) {
+            Ok(memory) => memory,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         let mut host = target::host(home, |host| {
             host.pooled = true;
             host.calls_at_once = crate::host::CALLS_AT_ONCE;
             host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
-            host.network.extra_roots.clone_from(&self.grants.tls_ca);
+            self.grants.reach(&mut host.network);
+            host.memory = Some(memory.clone());
             host.approvals = true;
         })?;
         hooks::add(&mut host, home, &layers).await?;
@@ -143,6 +155,26 @@ impl Serving {
         let offers = Offers::new(offered);
         let offering = Offering::new(Arc::new(host), offers, Arc::new(grants), Arc::new(policy), limits, approvals);
         Ok(Ok((offering, watched)))
+    }
+
+    /// The memory of all calls: as the command line says, else the lowest that a file says, else a share of the machine. The
+    /// same size is the same budget, so that calls of a configuration that was replaced still count.
+    fn budget(&self, layers: &Layers, limits: &Limits) -> Result<MemoryBudget, Refusal> {
+        let said = self.memory_total.or_else(|| layers.memory_total());
+        if let Some(total) = said.filter(|total| *total < limits.host_bytes()) {
+            let message = format!(
+                "all calls together get {total} bytes of memory, and one call may take {}: raise --memory-total, or lower \
+                 --memory or --max-output",
+                limits.host_bytes()
+            );
+            return Err(Refusal::new(ErrorClass::SetupRequired, "memory_total_too_small", message));
+        }
+        let wanted = MemoryBudget::new(said.unwrap_or_else(memory_share_bytes));
+        let mut kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.as_ref().filter(|kept| kept.total() == wanted.total()) {
+            Some(same) => Ok(same.clone()),
+            None => Ok(kept.insert(wanted).clone()),
+        }
     }
 
     /// The option that names the project's file, where the tools come from it: a client starts this program elsewhere.

@@ -62,6 +62,8 @@ pub struct LimitSection {
     pub timeout: Option<String>,
     pub fuel: Option<u64>,
     pub memory: Option<String>,
+    /// Of all calls of a server together.
+    pub memory_total: Option<String>,
     pub max_output: Option<String>,
     pub max_disk: Option<String>,
 }

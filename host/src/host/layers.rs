@@ -49,6 +49,7 @@ struct LimitsOfFiles {
     wall: Option<std::time::Duration>,
     fuel: Option<u64>,
     memory: Option<u64>,
+    memory_total: Option<u64>,
     output: Option<u64>,
     disk: Option<u64>,
 }
@@ -210,6 +211,11 @@ impl Layers {
             ..defaults
         }
     }
+
+    /// The memory that all calls of a server together may have, in bytes: the lowest that any file says.
+    pub fn memory_total(&self) -> Option<u64> {
+        self.limits.memory_total
+    }
 }
 
 impl LimitsOfFiles {
@@ -231,6 +237,7 @@ impl LimitsOfFiles {
         lower(&mut self.wall, read(file, &file.limits.timeout, config::duration)?);
         lower(&mut self.fuel, file.limits.fuel);
         lower(&mut self.memory, read(file, &file.limits.memory, config::size)?);
+        lower(&mut self.memory_total, read(file, &file.limits.memory_total, config::size)?);
         lower(&mut self.output, read(file, &file.limits.max_output, config::size)?);
         lower(&mut self.disk, read(file, &file.limits.max_disk, config::size)?);
         Ok(())

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
+use crate::pool::STORE;
 use crate::record::{PersistedRef, digest};
 use crate::secret::private_file;
 
@@ -23,8 +24,20 @@ impl PayloadStore {
         &self.dir
     }
 
-    /// Keeps `bytes`. The same bytes again are the same file.
-    pub fn keep(&self, bytes: &[u8], media_type: &str) -> anyhow::Result<PersistedRef> {
+    /// Keeps `bytes`, on a thread for the host's own store. The same bytes again are the same file.
+    pub async fn keep(&self, bytes: Vec<u8>, media_type: &'static str) -> anyhow::Result<PersistedRef> {
+        let store = self.clone();
+        STORE.run(move || store.write(&bytes, media_type)).await?
+    }
+
+    /// The bytes of a payload that was kept, `sha256:<hex>`, if there are at most `bytes_max`; read on a thread for the
+    /// host's own store. Bytes that were changed on disk are an error.
+    pub async fn fetch(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+        let (store, digest) = (self.clone(), digest.to_owned());
+        STORE.run(move || store.read(&digest, bytes_max)).await?
+    }
+
+    fn write(&self, bytes: &[u8], media_type: &str) -> anyhow::Result<PersistedRef> {
         let digest = digest(bytes);
         let path = self.dir.join(digest.trim_start_matches("sha256:"));
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
@@ -37,9 +50,7 @@ impl PayloadStore {
         Ok(reference(digest, bytes, media_type))
     }
 
-    /// The bytes of a payload that was kept, `sha256:<hex>`, if there are at most `bytes_max`. Bytes that somebody
-    /// changed are an error.
-    pub fn read(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+    fn read(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
         let name =
             digest.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
         let path = self.dir.join(name.context("not a digest of a payload")?);

@@ -36,7 +36,7 @@ pub(super) async fn go_on(
         let resume_state = needed.resume_state.clone();
         let again = async {
             answer(journey, needed, &mut responses, &mut asked).await?;
-            let place = schedule::place(journey).await?;
+            let place = schedule::place(journey, permit.limits()).await?;
             journey.advance(Status::Running)?;
             Ok(place)
         };

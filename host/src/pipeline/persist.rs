@@ -47,6 +47,7 @@ pub(super) async fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persis
     let spilled = match stop {
         Some(reason) => Err(("hook_stop", format!("and a hook keeps it from being stored: {reason}"), None)),
         None => spill(journey, &mut persisted, limit)
+            .await
             .map_err(|error| ("not_persistable", "and could not be stored".to_owned(), Some(format!("{error:#}")))),
     };
     if let Err((code, why, detail)) = spilled {
@@ -85,12 +86,12 @@ async fn hooked(journey: &mut Journey<'_>, mapped: Mapped) -> (Mapped, Option<St
 }
 
 /// Moves pieces out, the largest first, until the rest fits or nothing is left that could be moved.
-fn spill(journey: &mut Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<()> {
+async fn spill(journey: &mut Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<()> {
     while size(&persisted.mapped) > limit {
         let moved = match next(&persisted.mapped, limit) {
-            Some(Piece::Block(at)) => spill_block(journey, persisted, at, limit)?,
-            Some(Piece::Structured) => spill_structured(journey, persisted, limit)?,
-            Some(Piece::Rest) => spill_rest(journey, persisted, limit)?,
+            Some(Piece::Block(at)) => spill_block(journey, persisted, at, limit).await?,
+            Some(Piece::Structured) => spill_structured(journey, persisted, limit).await?,
+            Some(Piece::Rest) => spill_rest(journey, persisted, limit).await?,
             None => break,
         };
         let Moved { reference, preview_bytes } = moved;
@@ -140,7 +141,7 @@ fn is_rest(block: &Content) -> bool {
 }
 
 /// A text is kept as it is, and what else the block says stays beside the preview; any other block is kept as JSON.
-fn spill_block(journey: &Journey<'_>, persisted: &mut Persisted, at: usize, limit: u64) -> anyhow::Result<Moved> {
+async fn spill_block(journey: &Journey<'_>, persisted: &mut Persisted, at: usize, limit: u64) -> anyhow::Result<Moved> {
     let Some(block) = persisted.mapped.content.get_mut(at) else { anyhow::bail!("no block {at}") };
     let preview = preview(journey, block.as_text().unwrap_or_default(), limit);
     let small = |text: &str| block_length(block) - text.len() <= BESIDE_BYTES_MAX;
@@ -148,9 +149,9 @@ fn spill_block(journey: &Journey<'_>, persisted: &mut Persisted, at: usize, limi
         Some(text) => {
             let mut beside = block.fields.clone();
             beside.retain(|_, value| value.as_str() != Some(text));
-            (journey.services.payloads.keep(text.as_bytes(), "text/plain; charset=utf-8")?, beside)
+            (journey.services.payloads.keep(text.as_bytes().to_vec(), "text/plain; charset=utf-8").await?, beside)
         }
-        None => (journey.services.payloads.keep(&serde_json::to_vec(block)?, "application/json")?, Extra::new()),
+        None => (journey.services.payloads.keep(serde_json::to_vec(block)?, "application/json").await?, Extra::new()),
     };
     let stand_in = Content::persisted(&block.kind, &preview, &reference);
     let mut fields = beside;
@@ -160,20 +161,20 @@ fn spill_block(journey: &Journey<'_>, persisted: &mut Persisted, at: usize, limi
     Ok(Moved { reference, preview_bytes: preview.len() as u64 })
 }
 
-fn spill_structured(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<Moved> {
+async fn spill_structured(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<Moved> {
     let value = persisted.mapped.structured_content.take().unwrap_or_default();
     let text = value.to_string();
-    let reference = journey.services.payloads.keep(text.as_bytes(), "application/json")?;
+    let reference = journey.services.payloads.keep(text.as_bytes().to_vec(), "application/json").await?;
     let preview = preview(journey, &text, limit);
     persisted.mapped.content.push(Content::persisted("structured_content", &preview, &reference));
     Ok(Moved { reference, preview_bytes: preview.len() as u64 })
 }
 
-fn spill_rest(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<Moved> {
+async fn spill_rest(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<Moved> {
     let content = std::mem::take(&mut persisted.mapped.content);
     let (rest, stays): (Vec<_>, Vec<_>) = content.into_iter().partition(is_rest);
     let text = serde_json::to_string(&rest)?;
-    let reference = journey.services.payloads.keep(text.as_bytes(), "application/json")?;
+    let reference = journey.services.payloads.keep(text.as_bytes().to_vec(), "application/json").await?;
     let preview = preview(journey, &text, limit);
     persisted.mapped.content.push(Content::persisted("content", &preview, &reference));
     persisted.mapped.content.extend(stays);

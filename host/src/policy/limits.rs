@@ -93,7 +93,20 @@ impl Default for Limits {
     }
 }
 
+/// What the host itself needs for one call beside what the limits say: its stack, and records of it.
+const HOST_BYTES: u64 = 4 << 20;
+/// A table's element is a pointer.
+const TABLE_ELEMENT_BYTES: u64 = 8;
+
 impl Limits {
+    /// Bytes of this machine's memory that a call with these limits may take at the most: its memories and tables, its
+    /// output as the guest wrote it and as it was parsed, its logs.
+    pub fn host_bytes(&self) -> u64 {
+        let tables = self.table_elements.saturating_mul(TABLE_ELEMENT_BYTES);
+        let output = self.output_bytes.saturating_mul(2);
+        [self.memory_bytes, tables, output, self.log_bytes, HOST_BYTES].into_iter().fold(0, u64::saturating_add)
+    }
+
     /// The same limits with a shorter wall time, if `timeout_ms` is one (AT-EXEC-14: the lowest of all wins).
     #[must_use]
     pub fn with_timeout_ms(mut self, timeout_ms: Option<u64>) -> Self {

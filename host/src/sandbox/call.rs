@@ -69,7 +69,15 @@ pub(super) async fn invoke(
         };
         bounded(work, limits.wall, &run.cancellation, grace).await
     };
-    close(store, result, permit.limits(), limits, &run)
+    let rules = Arc::clone(&store.data().file_rules);
+    let mut execution = close(store, result, permit.limits(), limits, &run);
+    // What the guest began to write is written before anybody hears that its call is over.
+    if !rules.quota.settled().await
+        && let Err(refusal) = &mut execution.outcome
+    {
+        refusal.message.push_str("; its last file operation has not ended, and may still change a file");
+    }
+    execution
 }
 
 /// What stands between this call and the network.

@@ -44,6 +44,14 @@ const IDLE_TICKS: u32 = 200;
 /// Memory that a pooled slot keeps between calls, so that the next one need not fault it in again. It is zeroed.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
+/// What one component may have in a pool. CPython needs 14 core instances, QuickJS 9, a tool in Rust 4.
+const CORE_INSTANCES_MAX: u32 = 64;
+const MEMORIES_MAX: u32 = 8;
+const TABLES_MAX: u32 = 16;
+/// Slots for memories, of 4 GiB of address space each: half of what a process has. Hosts of more than 2,048 calls at once
+/// have fewer than [`MEMORIES_MAX`] for each.
+const MEMORY_SLOTS_MAX: u32 = 16_384;
+
 #[derive(Clone)]
 pub(super) struct Engine {
     engine: wasmtime::Engine,
@@ -141,14 +149,18 @@ pub(super) fn config() -> Config {
 
 fn pooling(calls: u32, memory_bytes_max: u64) -> InstanceAllocationStrategy {
     let mut pool = PoolingAllocationConfig::new();
+    // For each call as much as one component may have: an instance of any component finds room beside any others, and a
+    // call that has its place never fails for want of a slot. Core instances are a count; slots are address space.
     pool.total_component_instances(calls)
-        .total_core_instances(calls.saturating_mul(8))
-        .total_memories(calls.saturating_mul(2))
-        .total_tables(calls.saturating_mul(4))
+        .total_core_instances(calls.saturating_mul(CORE_INSTANCES_MAX))
+        .total_memories(calls.saturating_mul(MEMORIES_MAX).min(MEMORY_SLOTS_MAX.max(calls)))
+        .total_tables(calls.saturating_mul(TABLES_MAX))
         .total_stacks(calls)
-        .max_core_instances_per_component(64)
-        .max_memories_per_component(8)
-        .max_tables_per_component(16)
+        .max_core_instances_per_component(CORE_INSTANCES_MAX)
+        .max_memories_per_component(MEMORIES_MAX)
+        .max_memories_per_module(MEMORIES_MAX)
+        .max_tables_per_component(TABLES_MAX)
+        .max_tables_per_module(TABLES_MAX)
         .table_elements(20_000)
         .max_memory_size(usize::try_from(memory_bytes_max).unwrap_or(usize::MAX))
         .max_unused_warm_slots(calls.min(100))

@@ -7,6 +7,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 /// Which file it is, and in which state: whoever writes to it, replaces it or gives it other times makes another state,
 /// because the kernel alone sets the time of a change. Taken *before* the file is read, it stands for what was read.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct FileState {
     identity: [u8; 56],
     changed: SystemTime,

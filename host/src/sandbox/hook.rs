@@ -100,7 +100,10 @@ impl SandboxedHook {
                 Err([Some(refusal.message), refusal.detail].into_iter().flatten().collect::<Vec<_>>().join(": "))
             }
         };
-        HookAnswer { outputs, logs: store.into_data().logs.into_content() }
+        let rules = Arc::clone(&store.data().file_rules);
+        let logs = store.into_data().logs.into_content();
+        rules.quota.settled().await;
+        HookAnswer { outputs, logs }
     }
 }
 

@@ -1,12 +1,17 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use wasmtime::ResourceLimiter;
 
 use crate::policy::Limits;
 
-/// Adds up all memories and all tables of a call: a limit for each alone would let many small ones through.
+/// Adds up all memories and all tables of a call, and what the host keeps for it: a limit for each alone would let many small ones through.
 #[derive(Debug)]
 pub(super) struct Limiter {
     memory_max: usize,
     memory: usize,
+    /// What the host keeps for the guest beside its memories, in bytes.
+    charged: Arc<AtomicUsize>,
     pub(super) memory_peak: usize,
     tables_max: usize,
     tables: usize,
@@ -22,6 +27,7 @@ impl Limiter {
         Self {
             memory_max: size(limits.memory_bytes),
             memory: 0,
+            charged: Arc::default(),
             memory_peak: 0,
             tables_max: size(limits.table_elements),
             tables: 0,
@@ -29,6 +35,30 @@ impl Limiter {
             instances_max: size(limits.instances),
             denied: None,
         }
+    }
+
+    /// Takes `bytes` of the guest's memory for what the host keeps for it; `None` where there are not so many left.
+    pub(super) fn charge(&mut self, bytes: usize) -> Option<Charge> {
+        let charged = self.charged.load(Ordering::Relaxed).saturating_add(bytes);
+        if self.memory.saturating_add(charged) > self.memory_max && guard!("host_memory") {
+            self.denied = Some("memory");
+            return None;
+        }
+        self.charged.fetch_add(bytes, Ordering::Relaxed);
+        Some(Charge { of: Arc::clone(&self.charged), bytes })
+    }
+}
+
+/// Memory of the host that counts as a guest's, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Charge {
+    of: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -43,8 +73,8 @@ impl ResourceLimiter for Limiter {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        let Some(total) = grown(self.memory, current, desired, guard!("memory_limit").then_some(self.memory_max))
-        else {
+        let left = self.memory_max.saturating_sub(self.charged.load(Ordering::Relaxed));
+        let Some(total) = grown(self.memory, current, desired, guard!("memory_limit").then_some(left)) else {
             self.denied = Some("memory");
             return Ok(false);
         };

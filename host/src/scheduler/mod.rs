@@ -1,7 +1,10 @@
-//! When a call runs, and how it is stopped: a bounded number at a time, and one cancellation for each.
+//! When a call runs, and how it is stopped: a bounded number at a time, in a bounded amount of memory, and one
+//! cancellation for each.
 
 mod cancellation;
+mod memory;
 mod queue;
 
 pub use cancellation::Cancellation;
-pub use queue::{Place, Scheduler};
+pub use memory::MemoryBudget;
+pub use queue::{NoPlace, Place, Scheduler};

@@ -188,7 +188,7 @@ impl Running {
     }
 
     /// What it began with.
-    pub(super) fn offering(&self) -> &Offering {
+    pub(super) fn offering(&self) -> &Arc<Offering> {
         &self.offering
     }
 }

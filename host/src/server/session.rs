@@ -131,7 +131,10 @@ impl Session {
             let ask = match open.take() {
                 Some(ask) => ask,
                 None => match running.attend(seen).await.map_err(lost)? {
-                    Step::Done(record) => return self.result(*record, &running, &words.tool, seen),
+                    Step::Done(record) => {
+                        let offering = Arc::clone(running.offering());
+                        return self.result(*record, &offering, &words.tool, seen).await;
+                    }
                     Step::Asks(ask) => ask,
                 },
             };
@@ -156,18 +159,17 @@ impl Session {
         Ok(mcp::input_required(questions, &state, meta).into())
     }
 
-    fn result(
+    async fn result(
         &self,
         record: CallRecord,
-        running: &Running,
+        offering: &Offering,
         tool: &str,
         seen: &Seen<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let mut result = record.result;
-        let offering = running.offering();
         let Ok(offer) = offering.offers.find(tool) else { return Err(mcp::protocol_error(&result)) };
         self.identity.shelf.put(&record.persistence);
-        fill_structured(offering, offer, &mut result);
+        fill_structured(offering, offer, &mut result).await;
         Ok(mcp::call_result(&result, &revision(seen.context)).into())
     }
 
@@ -179,7 +181,7 @@ impl Session {
 
 /// A tool that promises structured output gives it, also where it was moved to a payload: clients refuse a result
 /// without it. What the model reads stays a preview.
-fn fill_structured(offering: &Offering, offer: &Offer, result: &mut ToolResult) {
+async fn fill_structured(offering: &Offering, offer: &Offer, result: &mut ToolResult) {
     let promised = offer.described.output_schema.is_some() && result.structured_content.is_none();
     if !promised || result.is_error {
         return;
@@ -188,7 +190,10 @@ fn fill_structured(offering: &Offering, offer: &Offer, result: &mut ToolResult) 
         |block: &&crate::record::Content| block.fields.get("of").is_some_and(|of| of == "structured_content");
     let moved = result.content.iter().find(of_structured);
     let digest = moved.and_then(|block| block.fields.get("persisted_ref")?.get("digest")?.as_str());
-    let bytes = digest.and_then(|digest| offering.host.payload(digest, PAYLOAD_BYTES_MAX).ok());
+    let bytes = match digest {
+        Some(digest) => offering.host.payload(digest, PAYLOAD_BYTES_MAX).await.ok(),
+        None => None,
+    };
     result.structured_content = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
 }
 
@@ -289,11 +294,9 @@ impl ServerHandler for Session {
             || ErrorData::resource_not_found("there is no such resource here", Some(json!({ "uri": params.uri })));
         let (link, digest) = self.identity.shelf.find(&params.uri).ok_or_else(missing)?;
         let offering = self.server.offering();
-        let read = tokio::task::spawn_blocking(move || offering.host.payload(&digest, PAYLOAD_BYTES_MAX));
-        match read.await {
-            Ok(Ok(bytes)) => Ok(ReadResourceResult::new(vec![mcp::payload(&link, bytes)]).into()),
-            Ok(Err(error)) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
-            Err(_) => Err(ErrorData::internal_error("the resource could not be read", None)),
+        match offering.host.payload(&digest, PAYLOAD_BYTES_MAX).await {
+            Ok(bytes) => Ok(ReadResourceResult::new(vec![mcp::payload(&link, bytes)]).into()),
+            Err(error) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
         }
     }
 

@@ -53,7 +53,7 @@ impl Desk {
         request.limits = limits;
         let memory = request.limits.memory_bytes;
         let mut host = target::host(&self.home, |settings| {
-            settings.network.extra_roots.clone_from(&origin.grants.tls_ca);
+            origin.grants.reach(&mut settings.network);
             settings.approvals = true;
             settings.memory_bytes_max = settings.memory_bytes_max.max(memory);
         })?;

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
+use crate::pool::STORE;
 use crate::record::{ErrorClass, Refusal};
 use crate::secret::SealingKey;
 
@@ -122,14 +123,15 @@ impl Journal {
         Ok(Store { connection, key: key.map_err(|error| StoreError::Unavailable(format!("{error:#}")))? })
     }
 
-    /// Works on the store, and waits for the disk on a thread of its own.
+    /// Works on the store, and waits for the disk on a thread for the host's own store.
     pub async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Store) -> Result<T, StoreError> + Send + 'static,
     {
         let journal = self.clone();
-        tokio::task::spawn_blocking(move || journal.with(work))
+        STORE
+            .run(move || journal.with(work))
             .await
             .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
     }

@@ -50,7 +50,7 @@ pub struct NetworkSettings {
 
 impl Default for NetworkSettings {
     fn default() -> Self {
-        Self { resolver: Arc::new(SystemResolver), extra_roots: None }
+        Self { resolver: Arc::new(SystemResolver::default()), extra_roots: None }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::policy::{Denial, PathPattern};
 use crate::pool::Pool;
 
 /// Links that lead from one to the next: no more than Linux itself follows.
-const LINKS_MAX: u32 = 40;
+pub(super) const LINKS_MAX: u32 = 40;
 /// Names in closed folders that are looked at for files with further names, for one call: about a second's work. Where
 /// there are more, no file that has several names is opened at all.
 const CLOSED_NAMES_MAX: usize = 100_000;

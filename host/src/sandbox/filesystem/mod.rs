@@ -6,23 +6,31 @@
 //! before that, and what works on names works on a name in a folder that was opened and looked at, without following
 //! it. A call without denials pays one comparison.
 
+mod beneath;
 mod denial;
+mod listing;
 mod open;
 mod place;
+mod pooled;
 mod quota;
+mod stream;
 
 use std::sync::Arc;
 
 use wasmtime::component::{HasData, Linker, Resource};
-use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView, WasiFilesystemView};
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     self, DescriptorFlags, ErrorCode, HostDescriptor, HostDirectoryEntryStream, OpenFlags, PathFlags,
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
 use self::denial::Denials;
+use self::listing::{LISTING_BYTES, Listing};
 use self::place::Found;
-use self::quota::{Metered, Quota};
+use self::pooled::Pooled;
+use self::quota::Quota;
+use self::stream::{Metered, STREAM_BYTES, Source};
+use super::limiter::{Charge, Limiter};
 use super::state::State;
 use super::trap::Denied;
 use crate::policy::{Capability, Limits};
@@ -55,19 +63,21 @@ impl Rules {
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     types::add_to_linker::<State, Guarding>(linker, |state| {
         let rules = Arc::clone(&state.file_rules);
-        Guarded { rules, plain: state.filesystem() }
+        let plain = WasiFilesystemCtxView { ctx: state.wasi.filesystem(), table: &mut state.table };
+        Pooled(Guarded { rules, plain, limiter: &mut state.limiter })
     })
 }
 
 struct Guarding;
 
 impl HasData for Guarding {
-    type Data<'a> = Guarded<'a>;
+    type Data<'a> = Pooled<'a>;
 }
 
 struct Guarded<'a> {
     rules: Arc<Rules>,
     plain: WasiFilesystemCtxView<'a>,
+    limiter: &'a mut Limiter,
 }
 
 type Fd = Resource<Descriptor>;
@@ -98,8 +108,21 @@ impl Guarded<'_> {
         position: Option<u64>,
     ) -> FsResult<Resource<DynOutputStream>> {
         let inner = self.plain.table.delete(stream)?;
-        let metered: DynOutputStream = Box::new(Metered { inner, file, position, rules: Arc::clone(&self.rules) });
+        let (rules, _charge) = (Arc::clone(&self.rules), self.charge(STREAM_BYTES)?);
+        let metered: DynOutputStream = Box::new(Metered { inner, file, position, rules, _charge });
         Ok(self.plain.table.push(metered)?)
+    }
+
+    /// Begins to list a folder.
+    async fn list(&mut self, folder: Arc<std::fs::File>) -> FsResult<Resource<types::DirectoryEntryStream>> {
+        let charge = self.charge(LISTING_BYTES)?;
+        let listing = Listing::open(folder, charge).await?;
+        Ok(listing::shown(&self.plain.table.push(listing)?))
+    }
+
+    /// Counts what the host will keep as the guest's memory.
+    fn charge(&mut self, bytes: usize) -> FsResult<Charge> {
+        Ok(self.limiter.charge(bytes).ok_or(ErrorCode::InsufficientMemory)?)
     }
 }
 
@@ -127,7 +150,7 @@ impl HostDescriptor for Guarded<'_> {
             if open.contains(OpenFlags::CREATE) {
                 self.count_new(&fd, path_flags, &path).await?;
             }
-            self.plain.open_at(fd, path_flags, path, open, flags).await?
+            self.open_only_files(fd, path_flags, path, open, flags).await?
         } else {
             self.open_among_denials(fd, path_flags, path, open, flags).await?
         };
@@ -201,10 +224,17 @@ impl HostDescriptor for Guarded<'_> {
         accessed: types::NewTimestamp,
         modified: types::NewTimestamp,
     ) -> FsResult<()> {
-        if self.denials().is_empty() {
+        let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
+        if self.denials().is_empty() && !follow {
             return self.plain.set_times_at(fd, path_flags, path, accessed, modified).await;
         }
-        let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
+        if self.denials().is_empty() {
+            // wasmtime-wasi opens the file for that, and would wait for the other end of a FIFO.
+            let opened = self.open_to_change(fd, path).await?;
+            let set = self.plain.set_times(again(&opened), accessed, modified).await;
+            self.plain.table.delete(opened)?;
+            return set;
+        }
         self.check(&fd, &path, follow, true)?;
         match self.find(&fd, &path, follow, true).await? {
             Found::Place(place) => {
@@ -380,12 +410,18 @@ impl HostDescriptor for Guarded<'_> {
     }
 
     async fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<types::DirectoryEntryStream>> {
+        let folder = match self.plain.table.get(&fd)? {
+            Descriptor::Dir(dir) => Arc::clone(&dir.dir),
+            Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
+        };
         self.rules.quota.listing()?;
-        let listing = self.plain.read_directory(fd).await;
-        if listing.is_err() {
-            self.rules.quota.listed();
+        match self.list(folder).await {
+            Ok(listing) => Ok(listing),
+            Err(error) => {
+                self.rules.quota.listed();
+                Err(error)
+            }
         }
-        listing
     }
 
     async fn stat(&mut self, fd: Fd) -> FsResult<types::DescriptorStat> {
@@ -393,7 +429,10 @@ impl HostDescriptor for Guarded<'_> {
     }
 
     fn read_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynInputStream>> {
-        self.plain.read_via_stream(fd, offset)
+        let stream = self.plain.read_via_stream(fd, offset)?;
+        let inner = self.plain.table.delete(stream)?;
+        let source: DynInputStream = Box::new(Source { inner, _charge: self.charge(STREAM_BYTES)? });
+        Ok(self.plain.table.push(source)?)
     }
 
     fn write_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynOutputStream>> {
@@ -426,11 +465,12 @@ impl HostDirectoryEntryStream for Guarded<'_> {
         &mut self,
         stream: Resource<types::DirectoryEntryStream>,
     ) -> FsResult<Option<types::DirectoryEntry>> {
-        self.plain.read_directory_entry(stream).await
+        self.plain.table.get_mut(&listing::meant(&stream))?.next().await
     }
 
     fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> wasmtime::Result<()> {
         self.rules.quota.listed();
-        HostDirectoryEntryStream::drop(&mut self.plain, stream)
+        self.plain.table.delete(listing::meant(&stream))?;
+        Ok(())
     }
 }

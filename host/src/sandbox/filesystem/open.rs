@@ -1,14 +1,119 @@
 //! Opening and making files: nothing is made or truncated before it is known where, and what is made is counted.
 
+use std::fs::File;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use wasmtime_wasi::FsPerms;
+use wasmtime_wasi::filesystem::{self, Descriptor};
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
 };
 
-use super::place::Place;
+use super::beneath::{self, Opened, Unopened, Wish};
+use super::denial::LINKS_MAX;
+use super::place::{Place, folder_and_name};
 use super::{Fd, Guarded, again};
+use crate::pool::GUEST_FILES;
 
 impl Guarded<'_> {
+    /// Opens `path` below `fd` as wasmtime-wasi would, but for one thing: what is neither a regular file nor a folder is
+    /// refused, and no thread waits for it.
+    pub(super) async fn open_only_files(
+        &mut self,
+        fd: Fd,
+        path_flags: PathFlags,
+        path: String,
+        open: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> FsResult<Fd> {
+        let wish = Wish::new(path_flags, open, flags)?;
+        let (folder, perms) = self.folder(&fd)?;
+        if perms.write_not_permitted() && wish.writes() {
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        let named = path.clone();
+        let opened = GUEST_FILES.run(move || beneath::open(&folder, &named, &wish)).await;
+        match opened.map_err(|_| ErrorCode::Busy)? {
+            Err(Unopened::StepByStep) if folder_and_name(&path).is_some() => {
+                self.open_step_by_step(&fd, path, wish, perms).await
+            }
+            // The path ends in a folder, or in nothing: neither can keep a thread waiting.
+            Err(Unopened::StepByStep) => Ok(self.plain.open_at(fd, path_flags, path, open, flags).await?),
+            opened => self.push(opened, &wish, perms),
+        }
+    }
+
+    /// Opens what is at `path`, for a change that needs no rights to its content: with those that there are.
+    pub(super) async fn open_to_change(&mut self, fd: Fd, path: String) -> FsResult<Fd> {
+        let (follow, open) = (PathFlags::SYMLINK_FOLLOW, OpenFlags::empty());
+        let read = self.open_only_files(again(&fd), follow, path.clone(), open, DescriptorFlags::READ).await;
+        match read {
+            Err(error) if error.downcast_ref() == Some(&ErrorCode::Access) => {
+                self.open_only_files(fd, follow, path, open, DescriptorFlags::WRITE).await
+            }
+            read => read,
+        }
+    }
+
+    fn folder(&self, fd: &Fd) -> FsResult<(Arc<File>, FsPerms)> {
+        match self.plain.table.get(fd)? {
+            Descriptor::Dir(dir) => Ok((Arc::clone(&dir.dir), dir.perms)),
+            Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+        }
+    }
+
+    fn push(&mut self, opened: Result<Opened, Unopened>, wish: &Wish, perms: FsPerms) -> FsResult<Fd> {
+        let descriptor = match opened {
+            Ok(Opened::File(file)) => Descriptor::File(filesystem::File::new(file, perms, wish.mode, false)),
+            Ok(Opened::Folder(folder)) => Descriptor::Dir(filesystem::Dir::new(folder, perms, wish.mode, false)),
+            Err(Unopened::Error(error)) => return Err(error.into()),
+            Err(Unopened::Special | Unopened::StepByStep) => return Err(ErrorCode::Unsupported.into()),
+        };
+        Ok(self.plain.table.push(descriptor)?)
+    }
+
+    /// Where the kernel does not resolve a path below a folder in one step: wasmtime-wasi opens the folder that the last
+    /// name is in, and the name is opened there, never through a link. A link is followed by beginning again with its target.
+    async fn open_step_by_step(&mut self, fd: &Fd, path: String, mut wish: Wish, perms: FsPerms) -> FsResult<Fd> {
+        if path.ends_with('/') {
+            wish.flags |= OFlags::DIRECTORY;
+            wish.follow = true;
+        }
+        let mut path = path;
+        for _ in 0..=LINKS_MAX {
+            let Some((folder, name)) = folder_and_name(&path) else {
+                let (follow, flags) = (PathFlags::SYMLINK_FOLLOW, DescriptorFlags::READ);
+                return Ok(self.plain.open_at(again(fd), follow, path, OpenFlags::DIRECTORY, flags).await?);
+            };
+            let parent = self.open_folder(fd, folder).await?;
+            let (inside, asked) = (Arc::clone(&parent), name.to_owned());
+            let follows = wish.follow && !wish.flags.contains(OFlags::EXCL);
+            let done =
+                GUEST_FILES.run(move || match follows.then(|| beneath::link_target(&inside, &asked)).flatten() {
+                    Some(target) => Err(target),
+                    None => Ok(beneath::open_name(&inside, &asked, &wish)),
+                });
+            match done.await.map_err(|_| ErrorCode::Busy)? {
+                Ok(opened) => return self.push(opened, &wish, perms),
+                Err(target) if target.starts_with('/') => return Err(ErrorCode::NotPermitted.into()),
+                Err(target) => path = format!("{folder}/{target}"),
+            }
+        }
+        Err(ErrorCode::Loop.into())
+    }
+
+    /// The folder at `path`. The dot at the end keeps the operating system from opening anything else, and so from waiting.
+    async fn open_folder(&mut self, fd: &Fd, path: &str) -> FsResult<Arc<File>> {
+        let (follow, flags) = (PathFlags::SYMLINK_FOLLOW, DescriptorFlags::READ);
+        let opened = self.plain.open_at(again(fd), follow, format!("{path}/."), OpenFlags::DIRECTORY, flags).await?;
+        match self.plain.table.delete(opened)? {
+            Descriptor::Dir(dir) => Ok(dir.dir),
+            Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+        }
+    }
+
     /// Counts a file that opening `path` will make, if it is not there yet.
     pub(super) async fn count_new(&mut self, fd: &Fd, follow: PathFlags, path: &str) -> FsResult<()> {
         match self.plain.stat_at(again(fd), follow, path.to_owned()).await {
@@ -31,7 +136,7 @@ impl Guarded<'_> {
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
         self.check(&fd, &path, follow, write)?;
         if !makes {
-            let opened = self.plain.open_at(fd, path_flags, path, open, flags).await?;
+            let opened = self.open_only_files(fd, path_flags, path, open, flags).await?;
             return self.settle(opened).await;
         }
         let place = self.place(&fd, &path).await?;
@@ -41,7 +146,7 @@ impl Guarded<'_> {
             Some(opened) => opened,
             // A link to a file that is there. One to what is not there makes nothing.
             None => {
-                self.plain.open_at(fd, path_flags, path, OpenFlags::empty(), flags | DescriptorFlags::WRITE).await?
+                self.open_only_files(fd, path_flags, path, OpenFlags::empty(), flags | DescriptorFlags::WRITE).await?
             }
         };
         let opened = self.settle(opened).await?;
@@ -75,6 +180,6 @@ impl Guarded<'_> {
         }
         let open = open & (OpenFlags::CREATE | OpenFlags::EXCLUSIVE);
         let flags = flags | DescriptorFlags::WRITE;
-        self.plain.open_at(again(&place.folder), PathFlags::empty(), place.name.clone(), open, flags).await.map(Some)
+        self.open_only_files(again(&place.folder), PathFlags::empty(), place.name.clone(), open, flags).await.map(Some)
     }
 }

@@ -27,7 +27,7 @@ pub(super) enum Found {
 }
 
 /// The folder of a path, and the last name in it. `None` for what names the folder itself.
-fn folder_and_name(path: &str) -> Option<(&str, &str)> {
+pub(super) fn folder_and_name(path: &str) -> Option<(&str, &str)> {
     let path = path.trim_end_matches('/');
     let (folder, name) = match path.rsplit_once('/') {
         Some(("", name)) => ("/", name),
@@ -75,7 +75,7 @@ impl Guarded<'_> {
         let (folder, name) = folder_and_name(path).ok_or(ErrorCode::Access)?;
         let follow = PathFlags::SYMLINK_FOLLOW;
         let flags = DescriptorFlags::READ;
-        let folder = self.plain.open_at(again(fd), follow, folder.to_owned(), OpenFlags::DIRECTORY, flags).await?;
+        let folder = self.open_only_files(again(fd), follow, folder.to_owned(), OpenFlags::DIRECTORY, flags).await?;
         let host = match self.plain.table.get(&folder)? {
             Descriptor::Dir(dir) => real_path(&dir.dir).ok(),
             Descriptor::File(_) => None,
@@ -134,7 +134,7 @@ impl Guarded<'_> {
 
     async fn open_to_look(&mut self, fd: &Fd, path: &str, open: OpenFlags, write: bool) -> FsResult<Found> {
         let follow = PathFlags::SYMLINK_FOLLOW;
-        let opened = self.plain.open_at(again(fd), follow, path.to_owned(), open, DescriptorFlags::READ).await?;
+        let opened = self.open_only_files(again(fd), follow, path.to_owned(), open, DescriptorFlags::READ).await?;
         let opened = self.settle(opened).await?;
         if write && self.is_narrowed(&opened)? {
             self.plain.table.delete(opened)?;

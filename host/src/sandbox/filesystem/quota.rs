@@ -3,19 +3,22 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
-use wasmtime_wasi::p2::{DynOutputStream, FsError, FsResult, OutputStream, Pollable, StreamError, StreamResult};
+use wasmtime_wasi::p2::{FsError, FsResult};
 
-use super::Rules;
 use crate::policy::Limits;
 use crate::record::{self, FileUsage};
 use crate::sandbox::trap::Exceeded;
 
-/// Folders that a guest can be in the middle of listing. The host keeps every name of each: with all the files that a call
-/// may make, with names as long as they get, that is 3 MB.
+/// Folders that a guest can be in the middle of listing. Each keeps one of the host's files open.
 const LISTINGS_MAX: u64 = 32;
+
+/// A call's last operation on a file takes microseconds on a disk. One on a file system that hangs does not end at all, and
+/// must not keep the result back.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+const SETTLE_STEP: Duration = Duration::from_millis(1);
 
 /// Counts up to a limit.
 #[derive(Debug)]
@@ -50,6 +53,8 @@ pub(in crate::sandbox) struct Quota {
     /// Open files of the host. A stream keeps its file open when the guest has long dropped the descriptor, so what counts
     /// is who still holds the file.
     open: Mutex<Vec<Weak<File>>>,
+    /// What the last operation that changes something works on: a folder, or a file.
+    changing: Mutex<Weak<File>>,
 }
 
 impl Quota {
@@ -60,6 +65,7 @@ impl Quota {
             listings: Meter::new(LISTINGS_MAX),
             descriptors_max: usize::try_from(limits.descriptors).unwrap_or(usize::MAX),
             open: Mutex::default(),
+            changing: Mutex::default(),
         }
     }
 
@@ -73,13 +79,13 @@ impl Quota {
 
     /// Counts a write of `length` bytes to `file`. A write beyond the end counts as far as the file grows: a hole takes no
     /// space today, and all of it once it is copied.
-    fn write(&self, file: &File, offset: u64, length: u64) -> Result<(), Exceeded> {
+    pub(super) fn write(&self, file: &File, offset: u64, length: u64) -> Result<(), Exceeded> {
         let grows = |size: u64| offset.saturating_add(length).saturating_sub(size);
         let growth = file.metadata().ok().filter(|metadata| metadata.is_file()).map_or(0, |it| grows(it.len()));
         self.bytes(length.max(growth))
     }
 
-    fn bytes(&self, amount: u64) -> Result<(), Exceeded> {
+    pub(super) fn bytes(&self, amount: u64) -> Result<(), Exceeded> {
         if guard!("disk_bytes") { self.bytes.take(amount).ok_or(Exceeded::DiskBytes) } else { Ok(()) }
     }
 
@@ -123,63 +129,29 @@ impl Quota {
     pub(super) fn opened(&self, file: &Arc<File>) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(file));
     }
-}
 
-/// A stream into a file that counts what goes through it.
-pub(super) struct Metered {
-    pub(super) inner: DynOutputStream,
-    pub(super) file: Arc<File>,
-    /// Where the next byte goes; `None` where that is the end of the file, wherever it is.
-    pub(super) position: Option<u64>,
-    pub(super) rules: Arc<Rules>,
-}
+    /// An operation begins that changes something in or of `file`. A guest waits for it before it begins another.
+    pub(super) fn changes(&self, file: &Arc<File>) {
+        *self.changing.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(file);
+    }
 
-impl Metered {
-    fn count(&mut self, bytes: &Bytes) -> StreamResult<()> {
-        let length = bytes.len() as u64;
-        let counted = match &mut self.position {
-            Some(position) => {
-                let offset = std::mem::replace(position, position.saturating_add(length));
-                self.rules.quota.write(&self.file, offset, length)
+    /// Waits, once the store is gone, until no thread works on the call's files any more: what a thread of the pool has
+    /// begun goes on when the guest is long stopped. `false` if that takes too long, on a file system that hangs.
+    pub(in crate::sandbox) async fn settled(&self) -> bool {
+        let began = Instant::now();
+        while self.is_busy() && guard!("settle") {
+            if began.elapsed() > SETTLE_MAX {
+                return false;
             }
-            None => self.rules.quota.bytes(length),
-        };
-        counted.map_err(|exceeded| StreamError::Trap(exceeded.into()))
-    }
-}
-
-#[wasmtime_wasi::async_trait]
-impl OutputStream for Metered {
-    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.count(&bytes)?;
-        self.inner.write(bytes)
+            tokio::time::sleep(SETTLE_STEP).await;
+        }
+        true
     }
 
-    fn flush(&mut self) -> StreamResult<()> {
-        self.inner.flush()
-    }
-
-    fn check_write(&mut self) -> StreamResult<usize> {
-        self.inner.check_write()
-    }
-
-    async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.count(&bytes)?;
-        self.inner.blocking_write_and_flush(bytes).await
-    }
-
-    async fn write_ready(&mut self) -> StreamResult<usize> {
-        self.inner.write_ready().await
-    }
-
-    async fn cancel(&mut self) {
-        self.inner.cancel().await;
-    }
-}
-
-#[wasmtime_wasi::async_trait]
-impl Pollable for Metered {
-    async fn ready(&mut self) {
-        self.inner.ready().await;
+    /// Whether anybody holds one of the files. After the store is gone, that is a thread at work.
+    fn is_busy(&self) -> bool {
+        let held = |file: &Weak<File>| file.strong_count() > 0;
+        held(&self.changing.lock().unwrap_or_else(PoisonError::into_inner))
+            || self.open.lock().unwrap_or_else(PoisonError::into_inner).iter().any(held)
     }
 }

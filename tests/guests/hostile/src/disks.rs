@@ -12,13 +12,14 @@ use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
 use crate::{Attack, ErrorClass, Outcome, answer, refuse};
 
 const MIB: usize = 1 << 20;
+const SLAB_BYTES: usize = 8 << 20;
 
 pub(crate) fn tools() -> Vec<Tool> {
     vec![
         Tool::new("fill_disk", Access::WritesFiles, "Writes to the folder `path` for ever, in one of several ways").input(
             json!({
                 "path": { "type": "string" },
-                "how": { "enum": ["blocks", "rewrite", "append", "positions", "set_size", "hole", "files", "folders", "links"] },
+                "how": { "enum": ["blocks", "rewrite", "append", "positions", "slabs", "set_size", "hole", "files", "folders", "links"] },
             }),
             &["path", "how"],
         ),
@@ -72,8 +73,9 @@ fn fill_disk(input: &Input) -> std::io::Result<Never> {
                 file.write_all(&block)?;
             }
         }
-        // Past the streams.
-        "positions" => {
+        // Past the streams; slabs are so large that a stop meets most of them half written.
+        "positions" | "slabs" => {
+            let block = if how == "slabs" { vec![b'x'; SLAB_BYTES] } else { block };
             File::create(&file)?;
             let (folder, _) = &get_directories()[0];
             let name = "fill";

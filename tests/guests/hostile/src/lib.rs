@@ -6,6 +6,7 @@ mod exhaustion;
 mod floods;
 mod forgeries;
 mod pokes;
+mod queues;
 mod stalls;
 
 use fixture::{Input, Toolkit};
@@ -35,6 +36,7 @@ impl Guest for Hostile {
             .with(forgeries::tools())
             .with(disks::tools())
             .with(pokes::tools())
+            .with(queues::tools())
             .to_json()
     }
 
@@ -45,7 +47,8 @@ impl Guest for Hostile {
             .or_else(|| floods::attack(&call.tool))
             .or_else(|| forgeries::attack(&call.tool))
             .or_else(|| disks::attack(&call.tool))
-            .or_else(|| pokes::attack(&call.tool));
+            .or_else(|| pokes::attack(&call.tool))
+            .or_else(|| queues::attack(&call.tool));
         match (attack, Input::parse(&call.input)) {
             (Some(attack), Ok(input)) => attack(&input),
             (None, _) => refuse(ErrorClass::CapabilityGap, "unknown_tool", &call.tool),

@@ -1,0 +1,175 @@
+//! Opening a path below a folder, and nothing but regular files and folders: a FIFO waits for its other end, a device does
+//! whatever its driver does, and a thread that waits in either could not be stopped.
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
+use wasmtime_wasi::filesystem::OpenMode;
+use wasmtime_wasi::p2::FsResult;
+use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode, OpenFlags, PathFlags};
+
+/// The rights of a file that is made, before the process's umask.
+const MADE: Mode = Mode::from_raw_mode(0o666);
+
+/// How a guest wants a path opened, as the operating system says it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) follow: bool,
+    pub(super) flags: OFlags,
+    pub(super) mode: OpenMode,
+}
+
+/// What was opened.
+#[derive(Debug)]
+pub(super) enum Opened {
+    File(File),
+    Folder(File),
+}
+
+/// Why nothing was opened.
+#[derive(Debug)]
+pub(super) enum Unopened {
+    Error(io::Error),
+    /// A FIFO, a socket or a device.
+    Special,
+    /// The kernel has no `openat2`, or a filter forbids it.
+    StepByStep,
+}
+
+impl Wish {
+    /// Reads the flags as wasmtime-wasi does.
+    pub(super) fn new(path: PathFlags, open: OpenFlags, flags: DescriptorFlags) -> FsResult<Self> {
+        let makes = open.contains(OpenFlags::CREATE);
+        let truncates = open.contains(OpenFlags::TRUNCATE);
+        let synced = DescriptorFlags::FILE_INTEGRITY_SYNC
+            | DescriptorFlags::DATA_INTEGRITY_SYNC
+            | DescriptorFlags::REQUESTED_WRITE_SYNC;
+        if flags.intersects(synced) {
+            return Err(ErrorCode::Unsupported.into());
+        }
+        if open.contains(OpenFlags::DIRECTORY) && (makes || truncates || open.contains(OpenFlags::EXCLUSIVE)) {
+            return Err(ErrorCode::Invalid.into());
+        }
+        let write = makes || truncates || flags.contains(DescriptorFlags::WRITE);
+        let read = flags.contains(DescriptorFlags::READ) || !flags.contains(DescriptorFlags::WRITE);
+        let mut wanted = match (read, write) {
+            (true, true) => OFlags::RDWR,
+            (false, true) => OFlags::WRONLY,
+            (_, false) => OFlags::RDONLY,
+        };
+        match (makes, open.contains(OpenFlags::EXCLUSIVE)) {
+            (true, true) => wanted |= OFlags::CREATE | OFlags::EXCL,
+            (true, false) => wanted |= OFlags::CREATE,
+            (false, _) => {}
+        }
+        if truncates && !wanted.contains(OFlags::EXCL) {
+            wanted |= OFlags::TRUNC;
+        }
+        if open.contains(OpenFlags::DIRECTORY) {
+            wanted |= OFlags::DIRECTORY;
+        }
+        let mut mode = OpenMode::empty();
+        mode.set(OpenMode::READ, read);
+        mode.set(OpenMode::WRITE, write);
+        // Whatever stands at the path in the meantime: opening it does not wait.
+        let flags = wanted | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        Ok(Self { follow: path.contains(PathFlags::SYMLINK_FOLLOW), flags, mode })
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        self.mode.contains(OpenMode::WRITE)
+    }
+
+    fn made(&self) -> Mode {
+        if self.flags.contains(OFlags::CREATE) { MADE } else { Mode::empty() }
+    }
+}
+
+/// Opens `path` below `folder` in one step.
+pub(super) fn open(folder: &File, path: &str, wish: &Wish) -> Result<Opened, Unopened> {
+    if !guard!("special_files") {
+        let flags = wish.flags - OFlags::NONBLOCK;
+        return vetted(resolve_beneath(folder, path, &Wish { flags, ..*wish })?);
+    }
+    // Opening a FIFO lets a writer go on that waits for a reader, and some devices act on it: first a look, which does
+    // nothing to what it looks at.
+    let look = Wish { flags: OFlags::PATH | OFlags::CLOEXEC, ..*wish };
+    match resolve_beneath(folder, path, &look) {
+        Ok(file) if is_special(kind(&file)?) => return Err(Unopened::Special),
+        Ok(_) | Err(Unopened::Error(_)) => {}
+        Err(unopened) => return Err(unopened),
+    }
+    vetted(resolve_beneath(folder, path, wish)?)
+}
+
+/// Opens `name` in `folder` itself: it is not followed if it is a link.
+pub(super) fn open_name(folder: &File, name: &str, wish: &Wish) -> Result<Opened, Unopened> {
+    match rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(there) if is_special(FileType::from_raw_mode(there.st_mode)) && guard!("special_files") => {
+            return Err(Unopened::Special);
+        }
+        _ => {}
+    }
+    let opened = rustix::fs::openat(folder, name, wish.flags | OFlags::NOFOLLOW, wish.made());
+    vetted(File::from(opened.map_err(failed)?))
+}
+
+/// What `name` in `folder` points to, if it is a link.
+pub(super) fn link_target(folder: &File, name: &str) -> Option<String> {
+    let target = rustix::fs::readlinkat(folder, name, Vec::new()).ok()?;
+    target.into_string().ok()
+}
+
+/// Looks at what was really opened, which may not be what was there a moment ago.
+fn vetted(file: File) -> Result<Opened, Unopened> {
+    match kind(&file)? {
+        FileType::Directory => Ok(Opened::Folder(file)),
+        special if is_special(special) && guard!("special_files") => Err(Unopened::Special),
+        _ => {
+            // File systems in user space hear of the flag, and some answer differently with it.
+            let flags = fcntl_getfl(&file).map_err(failed)?;
+            fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(failed)?;
+            Ok(Opened::File(file))
+        }
+    }
+}
+
+fn kind(file: &File) -> Result<FileType, Unopened> {
+    Ok(FileType::from_raw_mode(fstat(file).map_err(failed)?.st_mode))
+}
+
+fn is_special(kind: FileType) -> bool {
+    matches!(kind, FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice)
+}
+
+fn failed(error: rustix::io::Errno) -> Unopened {
+    Unopened::Error(error.into())
+}
+
+#[cfg(target_os = "linux")]
+fn resolve_beneath(folder: &File, path: &str, wish: &Wish) -> Result<File, Unopened> {
+    use rustix::fs::{ResolveFlags, openat2};
+    use rustix::io::Errno;
+    /// Renames anywhere on the machine make the kernel give up; more tries than that are not worth it.
+    const TRIES: u32 = 4;
+    let flags = if wish.follow { wish.flags } else { wish.flags | OFlags::NOFOLLOW };
+    for _ in 0..TRIES {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        return match openat2(folder, path, flags, wish.made(), resolve) {
+            Ok(file) => Ok(File::from(file)),
+            Err(Errno::AGAIN) => continue,
+            // Some filters of system calls answer `EPERM` for all of a call that they do not know.
+            Err(Errno::NOSYS | Errno::PERM) => break,
+            // The path leads out of the folder.
+            Err(Errno::XDEV) => Err(failed(Errno::PERM)),
+            Err(error) => Err(failed(error)),
+        };
+    }
+    Err(Unopened::StepByStep)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn resolve_beneath(_: &File, _: &str, _: &Wish) -> Result<File, Unopened> {
+    Err(Unopened::StepByStep)
+}
