@@ -175,19 +175,25 @@ fn a_core_module_with_two_memories_is_served() {
 
 #[test]
 fn a_call_waits_for_the_memory_of_all_calls_and_is_refused_when_its_time_is_up() {
-    let probe = fixture("probe");
-    let (probe, hostile) = (probe.display(), fixture("hostile"));
-    let (sleep, echo) = (format!("{}#sleep", hostile.display()), format!("{probe}#echo"));
-    let short = format!("{probe}#timeout_in_interface");
+    let tools =
+        ["progress", "echo", "timeout_in_interface"].map(|tool| format!("{}#{tool}", fixture("probe").display()));
     // Room for two calls of 64 MiB with what comes beside it, not for three.
     let options = ["--memory=64MiB", "--memory-total=200MiB", "--timeout=10m"];
-    let mut client = offering(&[&sleep, &echo, &short, options[0], options[1], options[2]]);
-    let held = [client.begin_call("sleep", json!({})), client.begin_call("sleep", json!({}))];
+    let mut client = offering(&tools.iter().map(String::as_str).chain(options).collect::<Vec<_>>());
+    let held = [(); 2].map(|()| {
+        let (token, arguments) = (client.next_id(), json!({ "count": 1_000_000, "interval_ms": 500 }));
+        let meta = json!({ "progressToken": token });
+        client.begin("tools/call", json!({ "name": "progress", "arguments": arguments, "_meta": meta }))
+    });
+    for id in &held {
+        client.until(|frame| frame["params"]["progressToken"] == *id);
+    }
     // Its own time, a fifth of a second, is what it waits for memory.
     let refused = client.begin_call("timeout_in_interface", json!({}));
     let refused = client.answer(&refused);
-    assert_eq!(code(&refused), "rate_limited", "{refused:#}");
-    assert_eq!(refused["result"]["_meta"]["toolcell/error"]["error_code"], "host_memory", "{refused:#}");
+    let error = &refused["result"]["_meta"]["toolcell/error"];
+    assert_eq!((&error["class"], code(&refused)), (&json!("rate_limited"), &json!("host_memory")), "{refused:#}");
+    assert_eq!(error["retry_after"], json!(1.0), "{refused:#}");
     let waits = client.begin_call("echo", json!({ "n": 1 }));
     client.request("ping", json!({}));
     assert!(!client.seen().iter().any(|frame| frame["id"] == waits), "a third call ran");
