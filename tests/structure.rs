@@ -64,7 +64,7 @@ const DOORS: [(&str, &[&str]); 21] = [
 ];
 
 /// A crate that only one room may name.
-const KEPT: [(&str, &[&str]); 16] = [
+const KEPT: [(&str, &[&str]); 18] = [
     ("wasmtime", &["sandbox"]),
     ("wasmtime_wasi", &["sandbox"]),
     ("clap", &["cli"]),
@@ -81,6 +81,8 @@ const KEPT: [(&str, &[&str]); 16] = [
     ("aho_corasick", &["secret"]),
     ("rpassword", &["cli"]),
     ("globset", &["policy", "hook"]),
+    ("unicode_width", &["approval"]),
+    ("unicode_security", &["approval"]),
 ];
 
 #[test]

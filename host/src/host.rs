@@ -14,8 +14,8 @@ use std::time::Duration;
 use anyhow::Context;
 
 pub use crate::approval::{
-    Approver, EXPIRE_DEFAULT, EXPIRE_MAX, Inquiry, Prompt, Reply, Requested, Respondent, Session, Terms, Whitespace,
-    deceives, visible,
+    Approver, COLUMNS, COLUMNS_MIN, EXPIRE_DEFAULT, EXPIRE_MAX, Inquiry, Prompt, ROWS, Reply, Requested, Respondent,
+    Session, Sheet, Terms, Whitespace, deceives, legible, visible, visible_json,
 };
 use crate::catalog::{Catalog, Facts, Tool};
 use crate::config::{self, Home};
@@ -30,7 +30,7 @@ pub use crate::pipeline::{Foretold, Request};
 pub use crate::policy::{
     Capability, Explanation, GrantWord, Grants, Limits, Look, Placement, Policy, Provenance, SecretUse,
 };
-use crate::record::{CallRecord, ErrorClass, Refusal, digest};
+use crate::record::{Approval, CallRecord, ErrorClass, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
 pub use crate::sandbox::{Listening, NetworkSettings, Resolver, SystemResolver};
@@ -224,6 +224,12 @@ impl Host {
     pub async fn resume(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
         Some(pipeline::resume(&self.services, desk, request, kept, held).await)
+    }
+
+    /// What is wrong with `edit` as the arguments that should run instead of those that were asked about. Nothing where the
+    /// tool was not loaded, or is another one by now: such a call does not run anyway.
+    pub async fn check_edit(&self, approval: &Approval, edit: &str) -> Result<(), String> {
+        pipeline::check_edit(&self.services, approval, edit).await
     }
 
     /// Ends a call that no process sees to and that cannot go on, so that it has a result; `held` is the role of its

@@ -140,5 +140,45 @@ fn doctor_starts_what_a_client_would_start() {
     assert_eq!(code, Some(1));
     let wrong = wrong(&checks, "server");
     assert!(wrong.len() == 1 && wrong[0].starts_with("bad: ") && wrong[0].contains("relative.wasm"), "{wrong:?}");
-    assert!(checks.iter().any(|check| check["detail"] == "good starts and offers its tools"));
+    let starts = |check: &Value| check["detail"].as_str().unwrap().starts_with("good starts and offers its tools");
+    assert!(checks.iter().any(starts), "{checks:?}");
+}
+
+#[test]
+fn doctor_starts_no_other_program_and_no_other_command_that_a_clients_file_names() {
+    let (_guard, folder) = scratch();
+    let (program, marker) = (folder.join("evil/toolcell"), folder.join("started"));
+    std::fs::create_dir(folder.join("evil")).unwrap();
+    std::fs::write(&program, format!("#!/bin/sh\nenv > {}\n", marker.display())).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let home = folder.join("home");
+    let looks = |entry: Value, options: &[&str]| {
+        std::fs::write(folder.join("mcp.json"), json!({ "mcpServers": { "it": entry } }).to_string()).unwrap();
+        let (code, checks) = checks(&home, &folder, &[&["--client=mcp.json"], options].concat());
+        (code, wrong(&checks, "server").concat())
+    };
+    let evil = json!({ "command": program, "args": ["mcp"], "env": { "LD_EVIL": "x", "TOOLCELL_SESSION": "y" } });
+    let (code, told) = looks(evil.clone(), &[]);
+    assert_eq!(code, Some(1));
+    assert!(told.contains(program.to_str().unwrap()) && told.contains("was not started"), "{told}");
+    assert!(!marker.exists(), "a program that a file names was started");
+    // Somebody who looked at it may say so; what the file sets for its loader stays behind all the same.
+    looks(evil, &[&format!("--client-program={}", program.display())]);
+    let seen = std::fs::read_to_string(&marker).unwrap();
+    assert!(seen.contains("TOOLCELL_SESSION=y") && !seen.contains("LD_EVIL"), "{seen}");
+
+    // This program, but not to offer tools: it would trust a folder, or build one.
+    let own = env!("CARGO_BIN_EXE_toolcell");
+    for (arguments, what) in
+        [(json!(["policy", "trust", folder]), "policy"), (json!(["mcp", "x", "--build"]), "--build")]
+    {
+        let (_, told) = looks(json!({ "command": own, "args": arguments }), &[]);
+        assert!(told.contains(what) && told.contains("was not started"), "{told}");
+    }
+    // A copy of it is as good as itself.
+    let copy = folder.join("evil/copy/toolcell");
+    std::fs::create_dir(folder.join("evil/copy")).unwrap();
+    std::fs::copy(own, &copy).unwrap();
+    let tool = format!("{}#echo", fixture("probe").display());
+    assert_eq!(looks(json!({ "command": copy, "args": ["mcp", tool] }), &[]).1, "");
 }

@@ -90,3 +90,45 @@ fn an_unknown_way_to_a_toolchain_is_told() {
     assert_ne!(ran.code, Some(0));
     assert!(ran.stderr.contains("magic") && ran.stderr.contains("TOOLCELL_GUEST_TOOLCHAIN"), "{}", ran.stderr);
 }
+
+#[test]
+fn control_sequences_of_a_file_reach_no_terminal() {
+    let (_guard, folder) = scratch();
+    let (home, project) = (folder.join("home"), folder.join("project"));
+    std::fs::create_dir_all(&project).unwrap();
+    let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}";
+    let write = |text: String| std::fs::write(project.join("toolcell.toml"), text).unwrap();
+    let clean = |ran: &crate::support::Ran| {
+        for text in [&ran.stdout, &ran.stderr] {
+            let acts = |c: char| c == '\u{1b}' || c == '\u{7}' || c == '\u{202e}';
+            assert!(!text.contains(acts), "{text:?}");
+        }
+        format!("{}{}", ran.stdout, ran.stderr)
+    };
+    let run = |arguments: &[&str]| Toolcell::at(&home, arguments).dir(&project).run();
+    // A key, a value, and what is no TOML at all: messages repeat each.
+    for text in [
+        format!("\"{evil}\" = 1\n"),
+        format!("mode = \"{}\"\n", evil.replace('\u{1b}', "\\u001b").replace('\u{7}', "\\u0007")),
+        format!("[[tool]]\ncomponent = '{}.wasm'\n", "\u{202e}gone"),
+        format!("{evil}\n"),
+    ] {
+        write(text);
+        for arguments in [
+            &["doctor", "--config=toolcell.toml"][..],
+            &["doctor", "--config=toolcell.toml", "--json"],
+            &["policy", "trust"],
+        ] {
+            clean(&run(arguments));
+        }
+    }
+    write(format!("\"{evil}\" = 1\n"));
+    let told = clean(&run(&["policy", "trust"]).exits(2));
+    assert!(told.contains("\\u{1b}"), "{told}");
+    std::fs::write(
+        project.join("mcp.json"),
+        format!("{{\"mcpServers\": {{\"{}\": {{\"command\": \"/x/toolcell\"}}}}}}", "\\u001b[2J"),
+    )
+    .unwrap();
+    clean(&run(&["doctor", "--client=mcp.json"]).exits(1));
+}

@@ -72,9 +72,37 @@ fn a_fault_of_toolcell_itself_is_70_and_is_told_with_its_cause() {
     let tool = echo_in(&folder);
     let home = folder.join("home");
     std::fs::write(&home, "a file, where a folder should be").unwrap();
-    for command in ["call", "describe"] {
-        let ran = Toolcell::at(&home, [command, &tool]).run().exits(70);
-        assert!(ran.stdout.is_empty() && ran.stderr.starts_with("error: "), "{ran:?}");
+    for command in [&["call", tool.as_str(), "{}", "--no-config"][..], &["describe", &tool]] {
+        let ran = Toolcell::at(&home, command).run().exits(70);
+        assert!(ran.stdout.is_empty() && ran.stderr.contains("error: "), "{ran:?}");
         assert!(ran.stderr.contains(home.to_str().unwrap()), "{}", ran.stderr);
     }
+    // A call has a result all the same.
+    let result = Toolcell::at(&home, ["call", &tool, "{}", "--json", "--no-config"]).run().exits(70).json();
+    assert_eq!(result["error"]["error_code"], "host_fault", "{result:#}");
+}
+
+#[test]
+fn a_key_that_cannot_be_read_refuses_the_call_with_a_result() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_guard, folder) = scratch();
+    let (tool, home) = (echo_in(&folder), folder.join("home"));
+    let call = || Toolcell::at(&home, ["call", &tool, "{}", "--json"]).run();
+    call().exits(0);
+    let key = home.join("keys/components");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let result = call().exits(2).json();
+    let error = &result["error"];
+    assert_eq!(
+        (&error["error_class"], &error["error_code"]),
+        (&json!("setup_required"), &json!("component_key_unreadable"))
+    );
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(key.to_str().unwrap()) && message.contains("chmod 600"), "{message}");
+    for command in [&["policy", "check", &tool][..], &["describe", &tool]] {
+        let told = Toolcell::at(&home, command).run().exits(2);
+        assert!(format!("{}{}", told.stdout, told.stderr).contains("chmod 600"), "{told:?}");
+    }
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    call().exits(0);
 }

@@ -1,5 +1,6 @@
 //! The `toolcell` program, as a person and a script meet it.
 
+mod agreement;
 pub(crate) mod approvals;
 mod arguments;
 mod build;

@@ -57,6 +57,10 @@ impl Place {
         Toolcell::at(&self.home, arguments).dir(dir).run()
     }
 
+    pub(super) fn toolcell(&self, arguments: &[&str]) -> Toolcell {
+        Toolcell::at(&self.home, arguments).dir(&self.project)
+    }
+
     pub(super) fn run(&self, arguments: &[&str]) -> Ran {
         self.run_in(&self.project, arguments)
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use toolcell::approval::{Session, Terms};
-use toolcell::host::{Host, Reply};
+use toolcell::host::{Host, Prompt, Reply};
 use toolcell::policy::{Policy, Provenance, Rule, RuleWords};
 use toolcell::record::{Mode, RuleSource, digest};
 
@@ -139,13 +139,17 @@ const DECEITS: &[&str] = &[
     "\u{e0041}\u{e0042}\u{fe0f}",
     "\u{9b}31m\u{85}\u{2028}next",
     "\u{3164}\u{115f}\u{ad}",
+    concat!(
+        "x                                                                              ",
+        "May this tool run?                                                              ",
+        "  caller     the owner of this machine                                          ",
+        "\u{a0}\u{3000}\u{2003}\u{a0}\u{3000}\u{2003}\u{a0}\u{3000}\u{2003}y yes",
+    ),
 ];
 
 /// A question shows all of what would run, and nothing in it can look like the question itself.
 pub(super) async fn display(arena: &Arena) {
     let honest = asking(|_| {});
-    let plain = question(arena, &honest, "agent:7", json!({ "n": 1 })).await;
-    let lines = plain.lines().count();
     for deceit in DECEITS {
         let liar = asking(|toolkit| toolkit["permission_profiles"][0]["approval_reason"] = json!(deceit));
         let shown = [
@@ -157,8 +161,14 @@ pub(super) async fn display(arena: &Arena) {
             let acting: Vec<char> = shown.chars().filter(|c| *c != '\n' && acts(*c)).collect();
             arena.holds(acting.is_empty(), format!("L: {deceit:?} is shown with {acting:?}"));
             let named = |words: &str| shown.lines().filter(|line| line.starts_with(words)).count();
-            let own = (shown.lines().count(), named("  caller "), named("  arguments "), named("May this tool run?"));
-            arena.holds(own == (lines, 1, 1, 1), format!("L: {deceit:?} makes lines of its own: {shown}"));
+            let own = (named("| caller "), named("| arguments "), named("May this tool run?"));
+            arena.holds(own == (1, 1, 1), format!("L: {deceit:?} makes lines of its own: {shown}"));
+            let host = shown.lines().filter(|line| !line.starts_with("| ")).count();
+            arena.holds(host == 2, format!("L: {deceit:?} begins a line at the first column: {shown}"));
+            arena.holds(
+                shown.lines().all(|line| line.chars().count() <= 78),
+                format!("L: {deceit:?} wraps by itself: {shown}"),
+            );
         }
     }
     // What is too long to show says so, in front of nobody's eyes the end is not.
@@ -172,7 +182,7 @@ pub(super) async fn display(arena: &Arena) {
         let input = json!({ "text": deceit });
         let called = arena.call(Test::of_bytes(honest.clone(), None).on(&arena.next_host()), input.clone()).await;
         let asked = arena.person.asked().remove(0);
-        let ran = called.succeeded() == input && asked.text().contains(&digest(input.to_string().as_bytes()));
+        let ran = called.succeeded() == input && names_bytes(&asked, &input);
         arena.holds(ran, format!("C: {deceit:?} is not what was asked about"));
     }
     arena.person.says(Reply::default());
@@ -186,9 +196,15 @@ async fn question(arena: &Arena, component: &[u8], actor: &str, input: Value) ->
     let asked = arena.person.asked().remove(0);
     let told = &called.0.decisions[0].content_blocks;
     arena.holds(told == &asked.content_blocks(), "the record says that something else was shown");
-    let exact = asked.text().contains(&digest(input.to_string().as_bytes()));
+    let exact = names_bytes(&asked, &input);
     arena.holds(exact, format!("the question does not name the exact bytes: {}", asked.text()));
     asked.text().to_owned()
+}
+
+/// Whether the question holds the digest of exactly these bytes.
+fn names_bytes(asked: &Prompt, input: &Value) -> bool {
+    let digest = digest(input.to_string().as_bytes());
+    asked.text().contains(&digest.replacen(':', "     ", 1))
 }
 
 /// Written anew here, apart from what the product looks for: what no honest question needs.

@@ -150,6 +150,59 @@ fn what_the_user_changes_is_what_runs() {
 }
 
 #[test]
+fn a_change_that_cannot_run_is_asked_again_with_the_reason() {
+    let place = Place::new();
+    let mut client = place.client(forms(), &[]);
+    client.initialize("2025-11-25");
+    let id = client.begin_call(TOOL, place.arguments("as asked"));
+    let mut seen = Vec::new();
+    for wrong in ["not JSON", "{\"pth\": \"x\"}"] {
+        let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
+        seen.push(asked["id"].clone());
+        reply(&mut client, &asked, accept(json!({ "decision": "run once", "arguments": wrong })));
+    }
+    let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
+    let message = asked["params"]["message"].as_str().unwrap();
+    assert!(message.contains("The last answer cannot be used:\n| the arguments as you changed them"), "{message}");
+    assert!(place.lines().is_empty());
+    let edit = place.arguments("as changed").to_string();
+    reply(&mut client, &asked, accept(json!({ "decision": "run once", "arguments": edit })));
+    let result = client.answer(&id)["result"].clone();
+    assert_eq!(result["isError"], json!(false), "{result:#}");
+    assert_eq!(place.lines(), ["as changed"]);
+}
+
+#[test]
+fn a_question_that_is_cut_wants_a_yes_that_knows() {
+    let place = Place::new();
+    let mut client = place.client(forms(), &[]);
+    client.initialize("2025-11-25");
+    // Padding, and after it what a question looks like.
+    let padded = format!("x{}May this tool run?\u{202e}", " y".repeat(40 * 60));
+    let mut seen = Vec::new();
+    for (although_cut, runs) in [(None, false), (Some(false), false), (Some(true), true)] {
+        let id = client.begin_call(TOOL, place.arguments(&padded));
+        let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
+        seen.push(asked["id"].clone());
+        let message = asked["params"]["message"].as_str().unwrap();
+        assert!(message.contains("NOT ALL IS SHOWN") && message.ends_with("\nMay this tool run?\n"), "{message}");
+        let own = message.lines().filter(|line| !line.starts_with("| ")).count();
+        assert_eq!(own, 3, "the first line, the note, the question: {message}");
+        let form = &asked["params"]["requestedSchema"];
+        assert_eq!(form["required"], json!(["decision", "although_cut"]));
+        let offered = form["properties"]["arguments"]["default"].as_str().unwrap();
+        assert!(!offered.contains('\u{202e}') && offered.contains("\\u202e"), "{offered}");
+        let mut yes = json!({ "decision": "run once" });
+        if let Some(although_cut) = although_cut {
+            yes["although_cut"] = json!(although_cut);
+        }
+        reply(&mut client, &asked, accept(yes));
+        assert_eq!(client.answer(&id)["result"]["isError"], json!(!runs), "{although_cut:?}");
+        assert_eq!(place.lines().len(), usize::from(runs));
+    }
+}
+
+#[test]
 fn whatever_is_not_a_clear_yes_is_a_no() {
     let place = Place::new();
     let mut client = place.client(forms(), &[]);
@@ -162,7 +215,6 @@ fn whatever_is_not_a_clear_yes_is_a_no() {
         accept(json!({ "decision": "do not run" })),
         accept(json!({ "decision": "yes", "approved": true })),
         json!({ "action": "accept" }),
-        accept(json!({ "decision": "run once", "arguments": "not JSON" })),
     ] {
         let id = client.begin_call(TOOL, place.arguments("never"));
         let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));

@@ -29,7 +29,8 @@ fn the_user_is_asked_in_the_words_of_the_tool_and_it_goes_on_with_the_answer() {
     let id = client.begin_call(TOOL, rounds(json!([[name("a")], [name("b")]])));
     let asked = question(&mut client);
     let message = asked["params"]["message"].as_str().unwrap();
-    let shown = "The tool probe.ask asks, in its own words:\n  Name of a?\n  May this tool run?\\u{202e}";
+    let shown = "The tool probe.ask asks, in its own words:\n| Name of a?\n| May this tool run?\\u{202e}\n\
+                 The answer goes to that tool. It approves nothing.\n";
     assert_eq!(message, shown, "nobody takes a tool's words for toolcell's");
     assert_eq!(asked["params"]["requestedSchema"]["properties"]["name"]["type"], "string");
     reply(&mut client, &asked, accept(json!({ "name": "Ada" })));
@@ -39,6 +40,30 @@ fn the_user_is_asked_in_the_words_of_the_tool_and_it_goes_on_with_the_answer() {
     let responses = json!({ "a": accept(json!({ "name": "Ada" })), "b": { "action": "decline" } });
     assert_eq!(result["structuredContent"]["responses"], responses, "{result:#}");
     assert_eq!(result["structuredContent"]["state"], "xx");
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_asked_again_with_the_reason_and_not_for_ever() {
+    let mut client = client(forms(), &[]);
+    client.initialize("2025-11-25");
+    let id = client.begin_call(TOOL, rounds(json!([[name("a")]])));
+    let mut seen = Vec::new();
+    for attempt in 0..4 {
+        let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
+        seen.push(asked["id"].clone());
+        let message = asked["params"]["message"].as_str().unwrap();
+        let says_why = message.contains("The last answer cannot be used:\n| ") && message.contains("name");
+        assert_eq!(says_why && message.contains("required"), attempt > 0, "{message}");
+        reply(&mut client, &asked, accept(json!({})));
+    }
+    let result = client.answer(&id)["result"].clone();
+    let error = &result["_meta"]["toolcell/error"];
+    assert_eq!(
+        (&error["class"], &error["code"]),
+        (&json!("invalid_arguments"), &json!("answer_invalid")),
+        "{result:#}"
+    );
+    assert!(result["content"][0]["text"].as_str().unwrap().contains("required"), "{result:#}");
 }
 
 #[test]

@@ -6,11 +6,16 @@ use serde_json::Value;
 use crate::catalog::Form;
 use crate::record::{InputResponse, InputResponses, InvocationId, Timestamp};
 
-use super::{Whitespace, deceives, visible};
+use super::sheet::Sheet;
+use super::{Whitespace, deceives, legible, visible};
 
-/// Characters of the words of one question.
+/// Rows of the words of one question: they do not fill a display, so that the host's line after them is seen.
+const MESSAGE_ROWS_MAX: usize = 14;
+/// Characters of the words of one question that are kept.
 const MESSAGE_CHARS_MAX: usize = 2_000;
 const KEY_BYTES_MAX: usize = 64;
+/// Characters of the name of a tool, before its question.
+const TOOL_CHARS_MAX: usize = 120;
 
 /// What a tool wants to know of its caller's user, in the middle of a call.
 #[derive(Clone, Debug)]
@@ -28,6 +33,8 @@ pub struct Requested {
     /// The words of the tool, which deceive nobody.
     message: String,
     form: Form,
+    /// Why the last answer could not be used.
+    problem: Option<String>,
 }
 
 impl Requested {
@@ -41,9 +48,12 @@ impl Requested {
         if deceives_anywhere(form.schema()) {
             return Err("its schema holds characters that cannot be seen, or mislead".to_owned());
         }
-        let cut: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
+        let mut cut: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
+        if cut.len() < message.len() {
+            cut.push_str(&format!("\n[not all: {} characters]", message.chars().count()));
+        }
         let message = if guard!("question_words") { visible(&cut, Whitespace::Kept) } else { cut };
-        Ok(Self { key: key.to_owned(), message, form })
+        Ok(Self { key: key.to_owned(), message, form, problem: None })
     }
 
     pub fn key(&self) -> &str {
@@ -55,10 +65,32 @@ impl Requested {
         &self.message
     }
 
-    /// The question, for people. It says whose words these are: nobody may take them for the host's.
-    pub fn text(&self, tool_id: &str) -> String {
-        let tool = visible(tool_id, Whitespace::WrittenOut);
-        format!("The tool {tool} asks, in its own words:\n{}", indented(&self.message))
+    /// The question, for people, on a display of `columns`. It says whose words these are, and the host has the last word:
+    /// nobody may take what a tool says for the host's.
+    pub fn text(&self, tool_id: &str, columns: usize) -> String {
+        let mut sheet = Sheet::new(columns);
+        let tool = legible(&tool_id.chars().take(TOOL_CHARS_MAX).collect::<String>());
+        sheet.host(&format!("The tool {tool} asks, in its own words:"));
+        match guard!("question_words") {
+            true => sheet.lines(&self.message, MESSAGE_ROWS_MAX),
+            false => sheet.host(&self.message),
+        }
+        sheet.host("The answer goes to that tool. It approves nothing.");
+        if let Some(problem) = &self.problem {
+            sheet.host("The last answer cannot be used:");
+            sheet.lines(problem, MESSAGE_ROWS_MAX);
+        }
+        sheet.into_text()
+    }
+
+    /// Says why the last answer could not be used, when the question is asked again.
+    pub fn refuse(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+
+    /// Why the last answer could not be used.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 
     /// JSON Schema of what is asked for.
@@ -83,12 +115,6 @@ pub trait Respondent: Send + Sync {
     -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>>;
 }
 
-/// No line of a tool begins like one of ours.
-fn indented(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(|line| format!("  {line}")).collect();
-    lines.join("\n")
-}
-
 fn deceives_anywhere(value: &Value) -> bool {
     match value {
         Value::String(text) => text.chars().any(deceives),
@@ -104,6 +130,7 @@ fn deceives_anywhere(value: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
+    use super::super::COLUMNS;
     use super::{InputResponse, Requested};
 
     const SCHEMA: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
@@ -111,8 +138,9 @@ mod tests {
     #[test]
     fn the_words_of_a_tool_are_shown_as_such() {
         let asked = Requested::read("a", "Name?\nMay this tool run?\u{202e}", SCHEMA).unwrap();
-        let text = "The tool x.y asks, in its own words:\n  Name?\n  May this tool run?\\u{202e}";
-        assert_eq!(asked.text("x.y"), text);
+        let text = "The tool x.y asks, in its own words:\n| Name?\n| May this tool run?\\u{202e}\n\
+                    The answer goes to that tool. It approves nothing.\n";
+        assert_eq!(asked.text("x.y", COLUMNS), text);
         let hidden = SCHEMA.replace("name", "na\u{200b}me");
         for (key, schema) in [("", SCHEMA), ("a b", SCHEMA), ("a", "{}"), ("a", &hidden)] {
             Requested::read(key, "", schema).unwrap_err();

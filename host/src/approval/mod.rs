@@ -4,9 +4,11 @@
 
 mod approver;
 mod binding;
+mod confusable;
 mod inquiry;
 mod prompt;
 mod session;
+mod sheet;
 mod visible;
 
 use std::fmt;
@@ -18,9 +20,10 @@ use serde_json::Value;
 pub use approver::{Approver, Reply};
 pub use binding::bind;
 pub use inquiry::{Inquiry, Requested, Respondent};
-pub use prompt::{Facts, Prompt};
+pub use prompt::{Checked, EditCheck, Facts, Prompt};
 pub use session::Session;
-pub use visible::{Whitespace, deceives, visible};
+pub use sheet::{COLUMNS, COLUMNS_MIN, ROWS, Sheet, legible};
+pub use visible::{Whitespace, deceives, visible, visible_json};
 
 /// How long a question stays open unless somebody says otherwise.
 pub const EXPIRE_DEFAULT: Duration = Duration::from_secs(600);

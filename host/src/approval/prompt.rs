@@ -1,23 +1,62 @@
-use std::fmt::Write as _;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::policy::{Brief, Capability, Mount};
 use crate::record::{Content, Input, InvocationId, RiskLevel, Timestamp};
 
-use super::{Whitespace, visible};
+use super::sheet::{COLUMNS, Sheet};
 
-/// Characters of the arguments that a prompt shows.
-const ARGUMENTS_CHARS_MAX: usize = 2_000;
-/// Characters of any other value.
-const VALUE_CHARS_MAX: usize = 300;
+/// Rows of the arguments that a question shows at once.
+const ARGUMENTS_ROWS_MAX: usize = 30;
+/// Rows of the arguments that stay where a display is too low for more.
+const ARGUMENTS_ROWS_MIN: usize = 3;
+/// Rows below a question: the choices, and what is typed.
+const CHOICES_ROWS: usize = 3;
+/// Rows of one other value.
+const VALUE_ROWS_MAX: usize = 2;
+/// Rows of why the last answer was none.
+const PROBLEM_ROWS_MAX: usize = 4;
+/// Places that a question names at once. With the other lines of the host they fit on a display of 24 rows, so that what
+/// stands above can scroll nothing true away.
+const TOUCHES_MAX: usize = 4;
+
+/// Says what is wrong with arguments that somebody wants to run instead, if something is.
+pub type EditCheck = Arc<dyn Fn(String) -> Checked + Send + Sync>;
+
+/// What comes of a check.
+pub type Checked = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// What somebody is asked.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Prompt {
     invocation_id: InvocationId,
     arguments: Input,
     can_remember: bool,
     expires_at: Timestamp,
+    entries: Vec<Entry>,
     text: String,
+    cut: bool,
+    check: Option<EditCheck>,
+    /// Why the last answer was none.
+    problem: Option<String>,
+}
+
+impl fmt::Debug for Prompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prompt").field("text", &self.text).field("cut", &self.cut).finish_non_exhaustive()
+    }
+}
+
+/// A value under its name.
+#[derive(Clone)]
+struct Entry {
+    name: &'static str,
+    value: String,
+    rows_max: usize,
+    /// Left out of the question, and shown with all of it.
+    spare: bool,
 }
 
 /// What a prompt is made of.
@@ -36,28 +75,73 @@ pub struct Facts<'a> {
 }
 
 impl Prompt {
-    pub fn new(facts: Facts<'_>) -> Self {
+    /// `hide` takes out of each value what must not be shown, before it is wrapped: afterwards it might not be found.
+    pub fn new(facts: Facts<'_>, hide: impl Fn(&mut String)) -> Self {
+        let mut entries = entries(&facts);
+        entries.iter_mut().for_each(|entry| hide(&mut entry.value));
+        let (text, cut) = rendered(&entries, None, COLUMNS, false);
         Self {
             invocation_id: facts.invocation_id,
             arguments: facts.arguments.clone(),
             can_remember: facts.can_remember,
             expires_at: facts.expires_at,
-            text: text(&facts),
+            entries,
+            text,
+            cut,
+            check: None,
+            problem: None,
         }
     }
 
-    /// Changes the text, before anybody sees it: some values must not be shown.
-    pub fn rewrite(&mut self, change: impl FnOnce(&mut String)) {
-        change(&mut self.text);
+    /// The same question, in which edits can be checked before they are an answer.
+    #[must_use]
+    pub fn checking(self, check: EditCheck) -> Self {
+        Self { check: Some(check), ..self }
+    }
+
+    /// The same question once more: `problem` is why the last answer was none.
+    #[must_use]
+    pub fn again(&self, problem: &str) -> Self {
+        let problem = Some(problem.to_owned());
+        let (text, cut) = rendered(&self.entries, problem.as_deref(), COLUMNS, false);
+        Self { text, cut, problem, ..self.clone() }
     }
 
     pub fn invocation_id(&self) -> InvocationId {
         self.invocation_id
     }
 
-    /// The whole question, for people: lines that nothing in the call can forge.
+    /// The question, for people, in rows of at most [`COLUMNS`]: nothing in the call can forge one of the host's. Whether
+    /// all of the call is shown says [`Self::is_cut`].
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The question on a display of so many columns and rows, with the choices below it, and whether it shows a part of
+    /// the call only: arguments that would scroll are cut.
+    pub fn on_display(&self, columns: usize, rows: usize) -> (String, bool) {
+        let draw = |entries: &[Entry]| rendered(entries, self.problem.as_deref(), columns, false);
+        let (text, cut) = draw(&self.entries);
+        if text.lines().count() + CHOICES_ROWS <= rows || !guard!("question_cuts") {
+            return (text, cut && guard!("question_cuts"));
+        }
+        let mut entries = self.entries.clone();
+        if let Some((arguments, others)) = entries.split_first_mut() {
+            // The row that says so comes with the first cut.
+            let taken = draw(others).0.lines().count() + CHOICES_ROWS + 1;
+            arguments.rows_max = rows.saturating_sub(taken).max(ARGUMENTS_ROWS_MIN);
+        }
+        (draw(&entries).0, true)
+    }
+
+    /// The question with everything that [`Self::text`] leaves out. As long as the arguments.
+    pub fn full_text(&self, columns: usize) -> String {
+        rendered(&self.entries, self.problem.as_deref(), columns, true).0
+    }
+
+    /// Whether the question shows a part of the call only. A yes to it then takes a step of its own.
+    pub fn is_cut(&self) -> bool {
+        self.cut && guard!("question_cuts")
     }
 
     /// What the decision's record says was shown (AT-DEC-15): [`Self::text`].
@@ -70,6 +154,14 @@ impl Prompt {
         &self.arguments
     }
 
+    /// What is wrong with `edit` as the arguments that should run instead, if something is.
+    pub async fn check_edit(&self, edit: &str) -> Result<(), String> {
+        match &self.check {
+            Some(check) => check(edit.to_owned()).await,
+            None => Ok(()),
+        }
+    }
+
     pub fn can_remember(&self) -> bool {
         self.can_remember
     }
@@ -79,77 +171,86 @@ impl Prompt {
     }
 }
 
-/// Each line begins with words of ours; a value never begins one.
-fn text(facts: &Facts<'_>) -> String {
+/// The host's lines stand last: whatever the caller and the tool wrote scrolls away before them.
+fn rendered(entries: &[Entry], problem: Option<&str>, columns: usize, full: bool) -> (String, bool) {
+    let mut sheet = Sheet::new(columns);
+    sheet.host("A call waits for a yes or a no.");
+    if let Some(problem) = problem {
+        sheet.host("The last answer cannot be used:");
+        sheet.aside(problem, PROBLEM_ROWS_MAX);
+    }
+    let mut spare = entries.iter().filter(|entry| entry.spare && !full).count();
+    let left_out = spare > 0;
+    for entry in entries {
+        match entry.spare && !full {
+            false => sheet.value(entry.name, &entry.value, if full { usize::MAX } else { entry.rows_max }),
+            true if spare > 0 => {
+                sheet.value("", &format!("[not all: {spare} more]"), 1);
+                spare = 0;
+            }
+            true => {}
+        }
+    }
+    let cut = sheet.is_cut() || left_out;
+    if cut {
+        sheet.host("NOT ALL IS SHOWN of what this tool would be called with, or could do.");
+    }
+    sheet.host("May this tool run?");
+    (sheet.into_text(), cut)
+}
+
+/// What the caller and the tool say, then what the host knows.
+fn entries(facts: &Facts<'_>) -> Vec<Entry> {
     let brief = facts.brief;
-    let mut text = String::from("May this tool run?\n");
-    let mut line = |name: &str, value: &str| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {name:<10} {value}");
-    };
-    line("tool", &value(&brief.tool_id));
-    line("component", &value(&facts.component.chars().take(19).collect::<String>()));
-    let touches = touches(brief, facts.capability);
-    for (at, touched) in touches.iter().enumerate() {
-        line(if at == 0 { "could" } else { "" }, touched);
+    let entry = |name, value: &str, rows_max| Entry { name, value: value.to_owned(), rows_max, spare: false };
+    let mut entries = vec![
+        entry("arguments", facts.arguments.text(), ARGUMENTS_ROWS_MAX),
+        entry("because", &brief.reason, VALUE_ROWS_MAX),
+        entry("caller", facts.actor.unwrap_or("not named"), VALUE_ROWS_MAX),
+        entry("tool", &brief.tool_id, VALUE_ROWS_MAX),
+        entry("component", &facts.component.chars().take(19).collect::<String>(), 1),
+    ];
+    for (at, touched) in touches(brief, facts.capability).into_iter().enumerate() {
+        let name = if at == 0 { "could" } else { "" };
+        entries.push(Entry { name, value: touched, rows_max: VALUE_ROWS_MAX, spare: at >= TOUCHES_MAX });
     }
-    line("risk", risk(brief.risk));
-    line("because", &value(&brief.reason));
+    entries.push(entry("risk", risk(brief.risk), 1));
     if !brief.rule_refs.is_empty() {
-        line("rules", &value(&brief.rule_refs.join(", ")));
+        entries.push(entry("rules", &brief.rule_refs.join(", "), VALUE_ROWS_MAX));
     }
-    line("arguments", &arguments(facts.arguments));
-    line("caller", &facts.actor.map_or_else(|| "not named".to_owned(), value));
-    line("until", &facts.expires_at.to_string());
-    line("id", &facts.invocation_id.to_string());
-    text
-}
-
-fn value(text: &str) -> String {
-    cut(text, VALUE_CHARS_MAX).0
-}
-
-/// The first `max` characters, made visible, and how many more there are.
-fn cut(text: &str, max: usize) -> (String, usize) {
-    let shown: String = text.chars().take(max).collect();
-    let more = text.chars().count() - shown.chars().count();
-    let shown = if guard!("prompt_escapes") { visible(&shown, Whitespace::WrittenOut) } else { shown };
-    match more {
-        0 => (shown, 0),
-        more => (format!("{shown}[{more} more characters]"), more),
-    }
-}
-
-fn arguments(input: &Input) -> String {
-    let (shown, more) = cut(input.text(), ARGUMENTS_CHARS_MAX);
-    let of = format!("{} bytes, {}", input.text().len(), input.reference());
-    match more {
-        0 => format!("{shown} ({of})"),
-        _ => format!("{shown} ({of}; NOT ALL IS SHOWN, see `toolcell approvals show --full ID`)"),
-    }
+    let (kind, digest) = match facts.arguments.reference().split_once(':') {
+        Some(("sha256", digest)) => ("sha256", digest),
+        _ => ("digest", facts.arguments.reference()),
+    };
+    entries.extend([
+        entry("size", &format!("arguments of {} bytes", facts.arguments.text().len()), 1),
+        entry(kind, digest, 2),
+        entry("until", &facts.expires_at.to_string(), 1),
+        entry("id", &facts.invocation_id.to_string(), 1),
+    ]);
+    entries
 }
 
 fn touches(brief: &Brief, capability: &Capability) -> Vec<String> {
     let touches = &brief.touches;
     let folder = |verb: &str, mount: &Mount| {
         let host = mount.host.display().to_string();
-        let alias = if host == mount.guest { String::new() } else { format!(" (as {})", value(&mount.guest)) };
-        format!("{verb} {}{alias}", value(&host))
+        let alias = if host == mount.guest { String::new() } else { format!(" (as {})", mount.guest) };
+        format!("{verb} {host}{alias}")
     };
-    let each =
-        |verb: &str, names: &[String]| names.iter().map(|name| format!("{verb} {}", value(name))).collect::<Vec<_>>();
+    let each = |verb: &str, names: &[String]| names.iter().map(|name| format!("{verb} {name}")).collect::<Vec<_>>();
     let mut lines: Vec<String> = touches.writes.iter().map(|mount| folder("read and change files in", mount)).collect();
     lines.extend(touches.reads.iter().map(|mount| folder("read files in", mount)));
     lines.extend(capability.denials.iter().map(|denial| {
         let verb = if denial.read { "but not open" } else { "but not change" };
-        format!("{verb} {}", value(denial.what.text()))
+        format!("{verb} {}", denial.what.text())
     }));
     if let Some(scratch) = &capability.scratch {
-        lines.push(format!("write drafts in {}, gone afterwards", value(scratch)));
+        lines.push(format!("write drafts in {}, gone afterwards", scratch));
     }
     lines.extend(each("connect to", &touches.network));
-    lines.extend(capability.network.denied().iter().map(|rule| format!("but not to {}", value(&rule.to_string()))));
-    lines.extend(capability.closed_urls.iter().map(|url| format!("but not to {}", value(url.text()))));
+    lines.extend(capability.network.denied().iter().map(|rule| format!("but not to {rule}")));
+    lines.extend(capability.closed_urls.iter().map(|url| format!("but not to {}", url.text())));
     lines.extend(each("have the host use the secret", &touches.secrets));
     lines.extend(each("see the environment variable", &touches.environment));
     if lines.is_empty() {

@@ -1,3 +1,6 @@
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
 /// What becomes of line breaks and tabs in [`visible`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whitespace {
@@ -22,14 +25,45 @@ pub fn visible(text: &str, whitespace: Whitespace) -> String {
 }
 
 /// Whether a character acts on a terminal, or misleads whoever reads the text: control characters, Unicode's default
-/// ignorable code points, its bidirectional controls, and its line separators.
+/// ignorable code points, its bidirectional controls, its line separators, and private use, which looks like whatever the
+/// font says.
 pub fn deceives(c: char) -> bool {
     c.is_control()
         || matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
         | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}')
+}
+
+/// The JSON `text` with the same meaning, in which nothing acts on a terminal or misleads: such characters stand in
+/// strings only, where JSON can spell them.
+pub fn visible_json(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| deceives(c) && !is_layout(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\r' {
+            // JSON has it between values only, where a terminal would go back to the first column.
+            shown.push(' ');
+        } else if deceives(c) && !is_layout(c) {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                // Writing to a String cannot fail.
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Line breaks and tabs between the values of JSON, where no escape may stand.
+fn is_layout(c: char) -> bool {
+    matches!(c, '\n' | '\t')
 }
 
 #[cfg(test)]

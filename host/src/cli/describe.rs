@@ -51,7 +51,7 @@ impl Describe {
                     true => writeln!(std::io::stdout(), "{}", json!({ "error": error }))?,
                     false => show::say(&format!("error: {} [{}]", error.message, error.error_code)),
                 }
-                return Ok(exit::of_class(refusal.class));
+                return Ok(exit::of_refusal(&refusal));
             }
         };
         let text = match self.json {

@@ -5,12 +5,12 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::config::Home;
-use crate::host::{ENGINE_VERSION, FEATURES_OFF, Limits};
+use crate::host::{ENGINE_VERSION, FEATURES_OFF, Limits, Whitespace, visible};
 use crate::toolchain::{self, Preference, Search, State};
 
 use super::exit::Exit;
 use super::options::PolicyOptions;
-use super::{configuration, show};
+use super::{client_servers, configuration, show};
 
 /// Looks at what this machine has for running and building tools, and whether the configuration can be used. Changes
 /// nothing.
@@ -22,6 +22,9 @@ pub(super) struct Doctor {
     /// Also start each server of toolcell that this configuration of an MCP client names, and look whether it comes up
     #[arg(long, value_name = "FILE")]
     client: Option<PathBuf>,
+    /// Also start this program, where the configuration of the client names it; else only this toolcell itself is started
+    #[arg(long, value_name = "PROGRAM", requires = "client")]
+    client_program: Option<PathBuf>,
     #[command(flatten)]
     policy: PolicyOptions,
 }
@@ -72,7 +75,7 @@ impl Doctor {
         }));
         checks.extend(configuration::of_files(&home, &self.policy)?);
         if let Some(file) = &self.client {
-            checks.extend(configuration::of_client(file)?);
+            checks.extend(client_servers::look(file, self.client_program.as_deref())?);
         }
         let sound = checks.iter().all(|check| check.state != "missing" || check.subject.starts_with("the "));
         self.print(&checks).or_else(show::closed)?;
@@ -82,14 +85,16 @@ impl Doctor {
     fn print(&self, checks: &[Check]) -> std::io::Result<Exit> {
         let mut out = std::io::stdout().lock();
         if self.json {
-            serde_json::to_writer_pretty(&mut out, &serde_json::json!({ "checks": checks }))?;
-            writeln!(out)?;
+            let text = serde_json::to_string_pretty(&serde_json::json!({ "checks": checks }))?;
+            writeln!(out, "{}", show::json_for_terminals(&text))?;
             return Ok(Exit::Succeeded);
         }
         for check in checks {
-            writeln!(out, "{:<8} {}: {}", check.state, check.subject, check.detail)?;
+            // Details repeat what files hold, on lines of their own where those do.
+            let detail = show::printable(&check.detail, true).replace('\n', "\n         | ");
+            writeln!(out, "{:<8} {}: {detail}", check.state, check.subject)?;
             if let Some(mend) = &check.mend {
-                writeln!(out, "         mend it: {mend}")?;
+                writeln!(out, "         mend it: {}", visible(mend, Whitespace::WrittenOut))?;
             }
         }
         Ok(Exit::Succeeded)

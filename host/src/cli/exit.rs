@@ -37,14 +37,24 @@ pub(super) fn of_error(error: &anyhow::Error) -> Exit {
 }
 
 pub(super) fn of_result(result: &ToolResult) -> Exit {
-    let Some(error) = &result.error else { return Exit::Succeeded };
-    if error.error_code == Refusal::HOST_FAULT {
-        return Exit::HostFault;
-    }
-    of_class(error.error_class)
+    result.error.as_ref().map_or(Exit::Succeeded, |error| of_error_code(error.error_class, &error.error_code))
 }
 
-pub(super) fn of_class(class: ErrorClass) -> Exit {
+/// The exit code of a refusal: that of the call which it would end.
+pub(super) fn of_refusal(refusal: &Refusal) -> Exit {
+    of_error_code(refusal.class, refusal.code)
+}
+
+fn of_error_code(class: ErrorClass, code: &str) -> Exit {
+    match (class, code) {
+        (_, Refusal::HOST_FAULT) => Exit::HostFault,
+        // A violation that is no limit: the sandbox did not let a request out.
+        (ErrorClass::SandboxViolation, "network_denied" | "network_request_refused") => Exit::Refused,
+        (class, _) => of_class(class),
+    }
+}
+
+fn of_class(class: ErrorClass) -> Exit {
     use ErrorClass::*;
     match class {
         UnknownTool

@@ -4,6 +4,7 @@ mod approvals;
 mod ask;
 mod build;
 mod call;
+mod client_servers;
 mod clients;
 mod configuration;
 mod describe;
@@ -24,7 +25,6 @@ mod target;
 mod terminal;
 mod watching;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -98,7 +98,8 @@ pub fn run() -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            // It may repeat what a file or an argument holds, and be read at a terminal later.
+            show::say(&show::printable(&format!("error: {error:#}"), true));
             exit::of_error(&error).into()
         }
     }

@@ -77,9 +77,9 @@ impl Foretell {
         let (exit, text) = match (&foretold, self.json) {
             (Ok(told), true) => (exit_of(&told.explanation), format!("{}\n", to_json(told, in_full))),
             (Ok(told), false) => (exit_of(&told.explanation), show::printable(&for_people(told, in_full), true)),
-            (Err(refusal), true) => (exit::of_class(refusal.class), format!("{}\n", refused(refusal))),
+            (Err(refusal), true) => (exit::of_refusal(refusal), format!("{}\n", refused(refusal))),
             (Err(refusal), false) => {
-                (exit::of_class(refusal.class), show::printable(&format!("refused: {}\n", refusal.message), true))
+                (exit::of_refusal(refusal), show::printable(&format!("refused: {}\n", refusal.message), true))
             }
         };
         std::io::stdout().write_all(text.as_bytes()).map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
@@ -128,7 +128,7 @@ impl Foretell {
 
 fn exit_of(explained: &Explanation) -> Exit {
     match (explained.decision.behavior, &explained.refusal) {
-        (_, Some(refusal)) => exit::of_class(refusal.class),
+        (_, Some(refusal)) => exit::of_refusal(refusal),
         (Behavior::Allow, None) => Exit::Succeeded,
         (_, None) => Exit::WouldAsk,
     }
@@ -208,6 +208,7 @@ fn for_people(told: &Foretold, in_full: bool) -> String {
     let mut lines = vec![format!("{verdict}: {}", decision.reason.message)];
     lines.extend(decision.rule_refs.iter().map(|rule| format!("  because of: {rule}")));
     lines.extend(decision.blocked_path.iter().map(|path| format!("  blocked: {path}")));
+    lines.extend(show::notes(decision).map(|note| format!("  note: {note}")));
     if matches!(exit, Exit::WouldAsk) {
         lines.push("  whether the same was approved for its session before is not looked up".to_owned());
     }

@@ -100,7 +100,7 @@ impl Serving {
             Ok(assembled) => assembled,
             Err(refusal) => {
                 show::say(&format!("error: {}", refusal.message));
-                return Ok(Ready::Refused(exit::of_class(refusal.class)));
+                return Ok(Ready::Refused(exit::of_refusal(&refusal)));
             }
         };
         let recorder = self.record.as_deref().map(|file| Recorder::open(file, unwritable)).transpose()?;

@@ -7,14 +7,23 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::host::{Listener, Whitespace, deceives, visible};
-use crate::record::{CallRecord, Content, EventType, HookOutcome, ToolError, ToolEvent, ToolHook, ToolResult};
+use crate::host::{COLUMNS, Listener, Whitespace, visible, visible_json};
+use crate::record::{
+    CallRecord, Content, EventType, HookOutcome, PermissionDecision, ToolError, ToolEvent, ToolHook, ToolResult,
+};
 
 use super::exit::{self, Exit};
 
 /// One line about what takes time.
 pub(super) fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{}", printable(line, io::stderr().is_terminal()));
+}
+
+/// Columns for what is printed on standard output.
+pub(super) fn columns() -> usize {
+    let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    // A terminal may break a row that fills it to the last column.
+    if columns == 0 { COLUMNS } else { columns - 1 }
 }
 
 /// A reader that went away is no error of ours.
@@ -40,12 +49,29 @@ pub(super) enum Form {
 pub(super) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
     let exit = exit::of_result(&record.result);
     let printed = match form {
-        Form::People => hooks(&record.hooks).and_then(|()| result(&record.result)),
-        Form::Result => json(&record.result),
+        Form::People => {
+            aside_notes(&record.decisions).and_then(|()| hooks(&record.hooks)).and_then(|()| result(&record.result))
+        }
+        Form::Result => aside_notes(&record.decisions).and_then(|()| json(&record.result)),
         Form::Record => json(record),
     };
     // Whoever closed the pipe still gets the exit code of the call.
     printed.map(|()| exit).or_else(|error| closed(error).map(|_| exit))
+}
+
+/// What a decision says beside its verdict: grants that give the call nothing.
+pub(super) fn notes(decision: &PermissionDecision) -> impl Iterator<Item = &str> {
+    let notes = decision.extra.get("notes").and_then(|notes| notes.as_array());
+    notes.into_iter().flatten().filter_map(|note| note.as_str())
+}
+
+/// On standard error, also where standard output is for programs: whoever granted something reads it.
+fn aside_notes(decisions: &[PermissionDecision]) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    for note in decisions.first().into_iter().flat_map(notes) {
+        writeln!(err, "note: {}", visible(note, Whitespace::WrittenOut))?;
+    }
+    Ok(())
 }
 
 /// Prints one line of JSON.
@@ -140,21 +166,7 @@ pub(super) fn printable(text: &str, terminal: bool) -> String {
 
 /// The same JSON, in which nothing acts on a terminal: such characters stand in strings only, and JSON can spell them.
 pub(super) fn json_for_terminals(text: &str) -> Cow<'_, str> {
-    if !guard!("terminal_escapes") || !text.chars().any(|c| deceives(c) && c != '\n') {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if deceives(c) && c != '\n' {
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                shown.push_str(&format!("\\u{unit:04x}"));
-            }
-        } else {
-            shown.push(c);
-        }
-    }
-    Cow::Owned(shown)
+    if guard!("terminal_escapes") { visible_json(text) } else { Cow::Borrowed(text) }
 }
 
 /// Shows progress as a bar on standard error while a tool runs.

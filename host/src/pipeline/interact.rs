@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::approval::{EXPIRE_MAX, Inquiry, Requested, Respondent};
+use crate::approval::{EXPIRE_MAX, Inquiry, Requested, Respondent, legible};
 use crate::executor::{Execution, GuestOutcome, NeededInput, Resumed, Run, canceled};
 use crate::policy::Permit;
 use crate::record::{
@@ -17,6 +17,8 @@ use super::schedule;
 
 /// How often one call may ask, questions that were not answered well among them.
 const INQUIRIES_MAX: usize = 16;
+/// How often one question may be answered in a way that its form does not allow.
+const UNFIT_MAX: usize = 4;
 /// Characters of a question that an error repeats.
 const QUOTED_CHARS_MAX: usize = 300;
 
@@ -70,6 +72,7 @@ async fn answer(
     // A new question under a key that was answered before wants a new answer.
     open.iter().for_each(|request| drop(responses.remove(request.key())));
     too_often(*asked)?;
+    let mut unfit = 0;
     journey.advance(Status::NeedsInput)?;
     journey.trail.emit(EventType::NeedsInput, json!({ "requests": open.len(), "expires_at": expires_at }));
     while !open.is_empty() {
@@ -82,13 +85,36 @@ async fn answer(
             expires_at,
         };
         let mut given = wait(journey, respondent.as_ref(), &inquiry).await?;
-        open = inquiry.requests;
-        open.retain(|request| match given.remove(request.key()).filter(|response| request.check(response).is_ok()) {
-            Some(response) => responses.insert(request.key().to_owned(), response).is_some(),
-            None => true,
-        });
+        open = Vec::new();
+        for mut request in inquiry.requests {
+            let Some(response) = given.remove(request.key()) else {
+                open.push(request);
+                continue;
+            };
+            match request.check(&response) {
+                Ok(()) => drop(responses.insert(request.key().to_owned(), response)),
+                Err(why) => {
+                    unfit += 1;
+                    // With the same answer again and again, the words of the form would be all that anybody hears.
+                    if unfit >= UNFIT_MAX {
+                        return Err(unfit_answers(&request, &why));
+                    }
+                    request.refuse(why);
+                    open.push(request);
+                }
+            }
+        }
     }
     Ok(())
+}
+
+fn unfit_answers(request: &Requested, why: &str) -> Refusal {
+    let message = format!(
+        "the tool's question {} was answered {UNFIT_MAX} times in ways that its form does not allow, at last with what \
+         has this wrong: {why}; call again and fill in the form",
+        request.key()
+    );
+    Refusal::new(ErrorClass::InvalidArguments, "answer_invalid", message)
 }
 
 /// What the tool asks, as somebody may see it.
@@ -143,7 +169,7 @@ fn too_often(asked: usize) -> Result<(), Refusal> {
 
 fn nobody_to_ask(requests: &[Requested]) -> Refusal {
     let quoted: String = requests.iter().map(Requested::message).collect::<Vec<_>>().join("; ");
-    let quoted: String = quoted.chars().take(QUOTED_CHARS_MAX).collect();
+    let quoted = legible(&quoted.chars().take(QUOTED_CHARS_MAX).collect::<String>());
     let message = format!(
         "the tool has to ask its user something, and there is nobody to ask; call it in a terminal, or through a client \
          that can ask. It wants to know: {quoted}"

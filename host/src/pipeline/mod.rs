@@ -30,7 +30,7 @@ use crate::executor::{Cancellation, Executor};
 use crate::hook::Hooks;
 use crate::journal::{Held, Kept, Listener, PayloadStore};
 use crate::policy::{Grants, Limits, Policy};
-use crate::record::{CallRecord, ExternalMapping, Input, Refusal};
+use crate::record::{Approval, CallRecord, ExternalMapping, Input, Refusal};
 use crate::scheduler::Scheduler;
 use crate::secret::SecretStore;
 
@@ -124,6 +124,17 @@ pub async fn close(services: &Services, desk: &Desk, request: Request, kept: &Ke
     let (mut record, asked) = end(journey, persisted);
     store(asked, &mut record).await;
     Some(record)
+}
+
+/// What is wrong with `edit` as the arguments that should run instead of those that `approval` is about. Nothing where the
+/// tool is not there, or is another one by now.
+pub async fn check_edit(services: &Services, approval: &Approval, edit: &str) -> Result<(), String> {
+    match services.catalog.resolve(&approval.plan.tool) {
+        Ok(tool) if **tool.component() == *approval.binding.component => {
+            approval::check_stored(&tool, approval, edit).await
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The phases between the tool's answer and the record.

@@ -4,11 +4,11 @@ use crate::record::{
 };
 
 use super::look::{Call, Look, closed_places};
-use super::missing::missing;
+use super::missing::{closed_grant, missing, unreachable};
 use super::named::{Named, named};
 use super::narrow::narrow;
 use super::network::Origin;
-use super::{Brief, Capability, Case, Denial, Opinion, Permit, Question, Touches, facts};
+use super::{Brief, Capability, Case, Denial, Opinion, Permit, Question, Touches, facts, unused};
 
 /// The decision on one call, and what follows from it.
 #[derive(Debug)]
@@ -119,6 +119,10 @@ impl Ruling {
 fn record(case: &Case<'_>, assessed: &Assessed) -> PermissionDecision {
     let ruling = &assessed.ruling;
     let mut extra = facts::recorded(case, &assessed.world);
+    let notes = unused::notes(case, ruling, &assessed.world);
+    if !notes.is_empty() {
+        extra.insert("notes".to_owned(), serde_json::json!(notes));
+    }
     if ruling.behavior == Behavior::Ask {
         extra.insert("effective_risk".to_owned(), serde_json::json!(assessed.risk));
     }
@@ -195,6 +199,12 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Cap
         if let Some(ruling) = missing(case, kind, &wide, &origins) {
             return Err(ruling.into());
         }
+    }
+    if let Some(ruling) = named.urls.iter().find_map(|url| unreachable(case, &wide, url)) {
+        return Err(ruling.into());
+    }
+    if let Some(ruling) = named.paths.iter().find_map(|path| closed_grant(case, path)) {
+        return Err(ruling.into());
     }
     super::sandbox_profile::apply(case.declared, &mut wide)
         .map_err(|refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal)))?;

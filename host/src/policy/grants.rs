@@ -32,6 +32,15 @@ pub struct ClosedPath {
     pub source: RuleSource,
 }
 
+/// An environment variable that somebody granted, whether or not it is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariableGrant {
+    pub name: String,
+    /// The words, for the record.
+    pub rule: String,
+    pub source: RuleSource,
+}
+
 /// What the caller grants to the tools it calls. Empty unless filled: nothing is granted by default.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
@@ -40,6 +49,8 @@ pub struct Grants {
     pub write: Vec<FolderGrant>,
     /// Names and values.
     pub environment: Vec<(String, String)>,
+    /// The grants behind it.
+    pub variables: Vec<VariableGrant>,
     /// Names and origins; the values stay in the store until a call needs them.
     pub secrets: Vec<SecretGrant>,
     pub deny_read: Vec<ClosedPath>,
@@ -103,7 +114,11 @@ impl Grants {
                 let grant = self.unambiguous(folder(word, spec, said)?)?;
                 self.write.push(grant);
             }
-            GrantWord::Env => self.environment.extend(variable(spec)?),
+            GrantWord::Env => {
+                self.environment.extend(variable(spec)?);
+                let (name, rule) = (spec.to_owned(), rule.to_owned());
+                self.variables.push(VariableGrant { name, rule, source: said.source });
+            }
             GrantWord::DenyRead => self.close(closed()?, true, rule, said.source),
             GrantWord::DenyWrite => self.close(closed()?, false, rule, said.source),
             GrantWord::Net => self.network.allow(spec, rule, said.source)?,
@@ -191,6 +206,7 @@ impl Grants {
             self.write.push(grant);
         }
         self.environment.extend(other.environment.iter().cloned());
+        self.variables.extend(other.variables.iter().cloned());
         self.deny_read.extend(other.deny_read.iter().cloned());
         self.deny_write.extend(other.deny_write.iter().cloned());
         self.held.extend(other.held.iter().cloned());

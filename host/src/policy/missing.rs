@@ -1,6 +1,9 @@
-use crate::record::{AccessKind, ErrorClass, ReasonType, Refusal};
+use std::path::Path;
+
+use crate::record::{AccessKind, Behavior, ErrorClass, ReasonType, Refusal, RuleSource};
 
 use super::decide::Ruling;
+use super::named::{NamedPath, NamedUrl, below};
 use super::network::{self, Origin};
 use super::{Capability, Case};
 
@@ -29,22 +32,73 @@ fn not_granted(case: &Case<'_>, capability: &Capability, write: bool) -> Ruling 
     let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
     let mut ruling = Ruling::deny(ReasonType::Rule, refusal);
     let closes = |read: bool| read || (write && capability.mounts.iter().any(|mount| mount.host == grant.host));
-    if let Some((closed, _)) =
-        case.grants.closed().find(|(closed, read)| closes(*read) && grant.host.starts_with(&closed.host))
-    {
-        ruling.blocked_path = Some(closed.host.display().to_string());
-        ruling.source = Some(closed.source);
-        ruling.rule_refs = vec![closed.rule.clone()];
-        return ruling;
-    }
-    let of_rules = case.policy.rules().iter();
-    let closing = |rule: &&super::Rule| rule.path.as_ref().is_some_and(|path| path.covers(&grant.host));
-    if let Some(rule) = of_rules.filter(|rule| rule.behavior != crate::record::Behavior::Allow).find(closing) {
-        ruling.blocked_path = Some(grant.host.display().to_string());
-        ruling.source = Some(rule.source);
-        ruling.rule_refs = vec![rule.words.clone()];
+    if let Some((words, source, blocked)) = closing(case, &grant.host, closes) {
+        ruling.blocked_path = Some(blocked);
+        ruling.source = Some(source);
+        ruling.rule_refs = vec![words];
     }
     ruling
+}
+
+/// The denial that closes the granted folder `host`: its words, where they come from, and the place.
+fn closing(case: &Case<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> Option<(String, RuleSource, String)> {
+    let mut closed = case.grants.closed().filter(|(closed, read)| closes(*read) && host.starts_with(&closed.host));
+    if let Some((closed, _)) = closed.next() {
+        return Some((closed.rule.clone(), closed.source, closed.host.display().to_string()));
+    }
+    let mut rules = case.policy.rules().iter().filter(|rule| rule.behavior != Behavior::Allow);
+    let rule = rules.find(|rule| rule.path.as_ref().is_some_and(|path| path.covers(host)))?;
+    Some((rule.words.clone(), rule.source, host.display().to_string()))
+}
+
+/// Why a path that lies in no mount is out of reach, where a denial is the reason: to grant another folder would not help.
+pub(super) fn closed_grant(case: &Case<'_>, path: &NamedPath) -> Option<Ruling> {
+    if path.mount.is_some() {
+        return None;
+    }
+    let grants = case.grants.folders().filter(|grant| below(&path.guest, &grant.guest).is_some());
+    let (grant, (words, source, blocked)) =
+        grants.filter_map(|grant| Some((grant, closing(case, &grant.host, |read| read)?))).next()?;
+    let message = format!("{} is closed by a denial: {words} overrules {}", path.typed, grant.rule);
+    let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
+    Some(Ruling {
+        blocked_path: Some(blocked),
+        source: Some(source),
+        rule_refs: vec![words],
+        ..Ruling::deny(ReasonType::Rule, refusal)
+    })
+}
+
+/// Why no request for a URL among the arguments may be sent; nothing where one may. Known before the call, it is decided
+/// before the call.
+pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &NamedUrl) -> Option<Ruling> {
+    if !case.declared.profile.wants(&AccessKind::Network) || !guard!("named_urls") {
+        return None;
+    }
+    let origin = Origin::of_url(&named.url)?;
+    let reason = capability.network.refuses(&origin, named.url.path())?;
+    let tool = case.declared.tool_id;
+    let (kind, message) = match reason.code {
+        "denied_by_rule" => {
+            (ReasonType::Rule, format!("{tool} wants to reach {origin}, and {} denies that", reason.rule))
+        }
+        "special_address" => (
+            ReasonType::SafetyCheck,
+            format!("{tool} wants to reach {origin}, a {}; --allow-net={origin} would allow that", reason.rule),
+        ),
+        _ => (
+            ReasonType::Mode,
+            format!(
+                "{tool} wants to reach {origin}, and what was granted does not cover this URL; --allow-net={origin} would"
+            ),
+        ),
+    };
+    let mut ruling = Ruling::deny(kind, Refusal::new(ErrorClass::PermissionDenied, reason.code, message));
+    if kind == ReasonType::Rule {
+        ruling.source = case.grants.network.source_of_denial(&reason.rule);
+        ruling.rule_refs = vec![reason.rule];
+    }
+    Some(ruling)
 }
 
 /// Why no request may leave, although the tool says that it needs the network.

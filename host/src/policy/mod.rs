@@ -26,11 +26,12 @@ mod question;
 mod rules;
 mod sandbox_profile;
 mod secret;
+mod unused;
 
 pub use capability::{Capability, Denial, Mount};
 pub use case::{Case, Declared};
 pub use decide::{Explanation, Outcome, Verdict, decide, explain};
-pub use grants::{ClosedPath, FolderGrant, GrantWord, Grants};
+pub use grants::{ClosedPath, FolderGrant, GrantWord, Grants, VariableGrant};
 pub use hook_permit::HookPermit;
 pub use limits::{Limits, NetworkLimits};
 pub use look::Look;

@@ -101,6 +101,8 @@ pub struct Approval {
     pub expires_at: Timestamp,
     /// Exactly what whoever is asked gets to see (AT-DEC-15).
     pub prompt: Vec<Content>,
+    /// Whether the prompt shows a part of the call only: an approval then says that it knows.
+    pub cut: bool,
     pub plan: Plan,
 }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
+use crate::record::{ErrorClass, Refusal};
 use crate::secret::private_file::{self, KEY_BYTES};
 
 use super::file_state::FileState;
@@ -65,9 +66,21 @@ fn path_of(file: &File, path: PathBuf) -> PathBuf {
 }
 
 impl Cache {
-    pub(super) fn open(dir: &Path, key_file: &Path, compatibility: blake3::Hash) -> anyhow::Result<Self> {
-        private_file::make_folder(dir)?;
-        let key = private_file::read_or_make_key(key_file).context("remove it, and a new one is made")?;
+    /// Opens the cache in `dir`, and makes what is not there. A key that cannot be read is `setup_required`, because its
+    /// owner can mend that; a folder that cannot be made is a fault of the host's.
+    pub(super) fn open(dir: &Path, key_file: &Path, compatibility: blake3::Hash) -> Result<Self, Refusal> {
+        private_file::make_folder(dir).map_err(|error| {
+            let message = format!("compiled components cannot be kept: {error:#}");
+            Refusal::new(ErrorClass::ExecutionFailed, Refusal::HOST_FAULT, message)
+        })?;
+        let key = private_file::read_or_make_key(key_file).map_err(|error| {
+            let message = format!(
+                "the key of compiled components, {}, cannot be used: {error:#}; make it yours alone (chmod 600), or \
+                 remove it, and a new one is made",
+                key_file.display()
+            );
+            Refusal::new(ErrorClass::SetupRequired, "component_key_unreadable", message)
+        })?;
         let note_key = blake3::derive_key("toolcell 2026-11 notes on component files", &key[..]);
         Ok(Self {
             dir: dir.to_owned(),

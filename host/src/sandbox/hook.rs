@@ -48,7 +48,7 @@ impl SandboxedHook {
         let engine = &sandbox.engine;
         // Apart from the entry that the same bytes would have as a tool: what was found out about them differs.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
-        let entry: Option<Entry<Description>> = sandbox.cache.as_ref().and_then(|cache| cache.read(&name));
+        let entry: Option<Entry<Description>> = sandbox.cache()?.and_then(|cache| cache.read(&name));
         let (component, description) = match entry {
             Some(entry) => {
                 let component = link(engine, &map(engine, entry.code_file())?)?;
@@ -60,7 +60,7 @@ impl SandboxedHook {
                 let component = link(engine, &deserialize(engine, &compiled)?)?;
                 let _place = sandbox.checks.acquire().await;
                 let description = examine(engine, &component, &permit.limits().for_checks()).await?;
-                if let Some(cache) = &sandbox.cache {
+                if let Some(cache) = sandbox.cache()? {
                     // What cannot be kept is compiled again next time.
                     let _ = cache.write(&name, &description, &compiled);
                 }

@@ -74,7 +74,8 @@ pub struct Sandbox {
     engine: Engine,
     uplink: Arc<Uplink>,
     compiler: Compiler,
-    cache: Option<Cache>,
+    /// Or why it cannot be used.
+    cache: Result<Option<Cache>, Refusal>,
     cancel_grace: Duration,
     /// Checks, descriptions and hooks that run at once: they have places of their own, so that none of them takes a call's.
     checks: Semaphore,
@@ -86,10 +87,8 @@ impl Sandbox {
         let checks = settings.pool.map_or(1, |calls| calls.div_ceil(4));
         let pool = settings.pool.map(|calls| calls.saturating_add(checks));
         let engine = Engine::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
-        let cache = match &settings.cache_dir {
-            Some(dir) => Some(Cache::open(dir, &settings.key_file, engine.compatibility())?),
-            None => None,
-        };
+        let open = |dir: &PathBuf| Cache::open(dir, &settings.key_file, engine.compatibility());
+        let cache = settings.cache_dir.as_ref().map(open).transpose();
         Ok(Self {
             engine,
             uplink: Arc::new(Uplink::new(settings.network)?),
@@ -113,14 +112,14 @@ impl Sandbox {
             return Ok(component);
         }
         let name = blake3::hash(bytes);
-        let component = match self.cache.as_ref().and_then(|cache| cache.read(&name)) {
+        let component = match self.cache()?.and_then(|cache| cache.read(&name)) {
             Some(entry) => LoadedComponent::revive(&self.engine, entry)?,
             None => {
                 compile::refuse_what_is_no_component(bytes)?;
                 let compiled = self.compiler.compile(bytes).await?;
                 let _place = self.checks.acquire().await;
                 let component = LoadedComponent::examine(&self.engine, digest, &compiled, &limits.for_checks()).await?;
-                if let Some(cache) = &self.cache {
+                if let Some(cache) = self.cache()? {
                     // What cannot be kept is compiled again next time; the call need not fail for it.
                     let _ = cache.write(&name, component.description(), &compiled);
                 }
@@ -133,7 +132,7 @@ impl Sandbox {
     /// Loads the component in `file`, which was opened at `path`, if it is in the cache on disk: without compiling it,
     /// without keeping its bytes, and without reading a file that was read before and did not change since.
     pub fn find(&self, path: &Path, file: &mut File) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
-        let (Some(cache), Some(state)) = (&self.cache, FileState::of(file)) else { return Ok(None) };
+        let (Some(cache), Some(state)) = (self.cache()?, FileState::of(file)) else { return Ok(None) };
         let found = cache.recall(path, &state).or_else(|| {
             let mut hasher = blake3::Hasher::new();
             hasher.update_reader(file.take(COMPONENT_BYTES_MAX)).ok()?;
@@ -143,6 +142,12 @@ impl Sandbox {
             Some(entry)
         });
         found.map(|entry| LoadedComponent::revive(&self.engine, entry).map(|found| self.keep(found))).transpose()
+    }
+
+    /// The cache on disk, if there is one. One that cannot be used refuses what is loaded, so that every call ends in a
+    /// result: nothing is compiled anew at each start without anybody hearing of it.
+    fn cache(&self) -> Result<Option<&Cache>, Refusal> {
+        self.cache.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 
     fn keep(&self, component: LoadedComponent) -> Arc<LoadedComponent> {

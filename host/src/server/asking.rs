@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::dialect::mcp::{self, Said};
-use crate::host::{Approver, Inquiry, Prompt, Reply, Requested, Respondent};
+use crate::host::{Approver, COLUMNS, Inquiry, Prompt, Reply, Requested, Respondent, visible_json};
 use crate::record::{InputResponse, InputResponses};
 
 use super::ApprovalSettings;
@@ -122,7 +122,13 @@ impl Ask {
 }
 
 fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: Said) {
-    let Said { approved, always, edit, note } = said;
+    let said = match said.approved && prompt.is_cut() && !said.although_cut {
+        true => Said::refused(
+            "the question showed a part of the call only, and the yes does not say that it knows".to_owned(),
+        ),
+        false => said,
+    };
+    let Said { approved, always, edit, note, .. } = said;
     let always = always && prompt.can_remember();
     // Somebody else may have answered meanwhile.
     let _ = reply.send(Reply { approved, edit, feedback: note, always });
@@ -280,11 +286,13 @@ impl Ask {
 }
 
 fn question(prompt: &Prompt) -> ElicitRequestParams {
-    mcp::question(prompt.text(), prompt.arguments().text(), prompt.can_remember())
+    // What a form offers for a change is read, too.
+    let arguments = visible_json(prompt.arguments().text());
+    mcp::question(prompt.text(), &arguments, prompt.can_remember(), prompt.is_cut())
 }
 
 fn input_question(inquiry: &Inquiry, request: &Requested) -> Option<ElicitRequestParams> {
-    mcp::form(&request.text(&inquiry.tool_id), request.schema())
+    mcp::form(&request.text(&inquiry.tool_id, COLUMNS), request.schema())
 }
 
 /// A question that a client shows.

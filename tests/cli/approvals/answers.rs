@@ -77,14 +77,35 @@ fn an_edit_that_changes_nothing_is_none() {
 }
 
 #[test]
-fn an_edit_that_breaks_the_schema_runs_nothing() {
+fn an_edit_that_breaks_the_schema_is_refused_and_the_question_stays_open() {
     let place = Place::new();
     place.run(&["approvals", "approve", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--edit", "{"]).exits(2);
     let (child, id) = place.waiting("one", &["--record"]);
-    place.run(&["approvals", "approve", &id, "--edit", "{\"path\": 7}"]).exits(3);
-    let record = ended(child).exits(3).json();
-    assert_eq!(error(&record), ("approval_rejected", "edit_invalid"));
-    assert!(place.lines().is_empty());
+    for (wrong, why) in [("{\"path\": 7}", "path"), ("{\"pth\": \"x\", \"text\": \"y\"}", "pth"), ("{", "JSON")] {
+        let refused = place.run(&["approvals", "approve", &id, "--edit", wrong]).exits(2);
+        assert!(refused.stderr.contains("--edit: ") && refused.stderr.contains(why), "{}", refused.stderr);
+        assert_eq!(place.state(&id), "pending");
+    }
+    place.run(&["approvals", "approve", &id, "--edit", &place.input("right")]).exits(0);
+    ended(child).exits(0);
+    assert_eq!(place.lines(), ["right"]);
+}
+
+#[test]
+fn a_question_that_is_cut_takes_a_step_of_its_own() {
+    let place = Place::new();
+    let long = format!("{}the end", "word ".repeat(2_000));
+    let (child, id) = place.waiting(&long, &[]);
+    let refused = place.run(&["approvals", "approve", &id]).exits(2);
+    assert!(refused.stderr.contains("--although-cut") && refused.stderr.contains("--full"), "{}", refused.stderr);
+    assert_eq!(place.state(&id), "pending");
+    let shown = place.run(&["approvals", "show", &id]).exits(0).stdout;
+    assert!(shown.contains("NOT ALL IS SHOWN") && !shown.contains("the end"), "{shown}");
+    let full = place.run(&["approvals", "show", &id, "--full"]).exits(0).stdout;
+    assert!(full.contains("the end") && full.lines().all(|row| row.chars().count() <= 78), "{full}");
+    place.run(&["approvals", "approve", &id, "--although-cut"]).exits(0);
+    ended(child).exits(0);
+    assert_eq!(place.lines().len(), 1);
 }
 
 #[test]

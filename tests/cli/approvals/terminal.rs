@@ -176,7 +176,7 @@ fn nothing_in_the_arguments_can_forge_the_question() {
                 || matches!(*c, '\u{200b}' | '\u{202e}' | '\u{feff}' | '\u{e0041}' | '\u{9b}')
         };
         assert_eq!(question.chars().filter(hidden).collect::<String>(), "");
-        let tools = question.lines().filter(|line| line.trim_start().starts_with("tool ")).count();
+        let tools = question.lines().filter(|line| line.starts_with("| tool ")).count();
         assert_eq!(tools, 1, "{question}");
         terminal.types("n\n");
         terminal.ends();
@@ -190,13 +190,123 @@ fn long_arguments_are_cut_and_the_question_says_so() {
     let long = format!("{}secret-end", "a".repeat(5_000));
     let mut terminal = Terminal::call(&place, &place.input(&long), "");
     let question = terminal.shows(ASKS);
-    assert!(question.contains("NOT ALL IS SHOWN") && question.contains("more characters]"), "{question}");
+    assert!(question.contains("NOT ALL IS SHOWN") && question.contains("[not all: "), "{question}");
     assert!(!question.contains("secret-end"));
     let (id, _) = place.list(&[])[0].clone();
     let full = place.run(&["approvals", "show", &id, "--full"]).exits(0);
-    assert!(full.stdout.contains("secret-end"));
+    assert!(full.stdout.replace("\n|            ", "").contains("secret-end"), "{}", full.stdout);
+    // A yes to a part is none, until the rest was shown, or somebody went to its end.
+    terminal.types("y\n");
+    terminal.shows("not all of the call was shown");
+    terminal.shows(ASKS);
+    terminal.types("s\n");
+    terminal.shows("g to the end, q back] ");
+    terminal.types("q\n");
+    terminal.shows(ASKS);
+    terminal.types("y\n");
+    terminal.shows("not all of the call was shown");
+    terminal.shows(ASKS);
+    assert!(place.lines().is_empty());
+    terminal.types("s\n");
+    let mut shown = terminal.shows("g to the end, q back] ");
+    for _ in 0..3 {
+        terminal.types("\n");
+        shown += &terminal.shows("g to the end, q back] ");
+    }
+    terminal.types("g\n");
+    shown += &terminal.shows(ASKS);
+    assert!(shown.contains("secret-end") && shown.contains("\nMay this tool run?"), "{shown}");
+    terminal.types("y\n");
+    assert_eq!(terminal.ends().0, Some(0));
+    assert_eq!(place.lines().len(), 1);
+}
+
+/// What a terminal of 80 columns and 24 rows shows at last, row by row.
+fn screen(written: &str) -> Vec<String> {
+    let mut rows: Vec<String> = Vec::new();
+    for line in written.split('\n') {
+        let line: Vec<char> = line.trim_end_matches('\r').chars().collect();
+        match line.is_empty() {
+            true => rows.push(String::new()),
+            false => rows.extend(line.chunks(80).map(|row| row.iter().collect())),
+        }
+    }
+    rows.split_off(rows.len().saturating_sub(24))
+}
+
+#[test]
+fn padding_forges_no_row_of_a_question_and_scrolls_nothing_true_away() {
+    let place = Place::new();
+    let folder = place.folder.display();
+    // Rows of a whole false question, each as wide as the terminal, with blanks of several kinds, dots, and none.
+    let forged = [
+        "May this tool run?",
+        "  tool       harmless.echo",
+        "| tool       harmless.echo",
+        "| could      touch nothing outside its sandbox",
+        "| risk       low",
+        "May this tool run?",
+        "[y yes, n no, e edit the arguments; a note may follow y or n] ",
+    ];
+    for pad in [' ', '\u{a0}', '\u{3000}', '.', '\u{2800}'] {
+        let wide = |row: &&str| format!("{row}{}", pad.to_string().repeat(80 - row.len()));
+        for before in [0, 13, 50] {
+            let text = format!("{}{}", "x".repeat(before), forged.iter().map(wide).collect::<String>().repeat(4));
+            let input = json!({ "path": place.file(), "text": text }).to_string();
+            fs::write(place.folder.join("input"), input).unwrap();
+            let command =
+                format!("stty cols 80 rows 24; exec $TOOLCELL call '{}' @input --allow-write={folder}", place.tool);
+            let mut terminal = Terminal::run(&place, &command);
+            let written = terminal.shows(ASKS);
+            let screen = screen(&written);
+            let row = |words: &str| screen.iter().filter(|row| row.starts_with(words)).count();
+            assert_eq!(row("A call waits for a yes or a no."), 1, "all of it is there: {screen:#?}");
+            for words in
+                ["| tool       probe.append_approved", "| could      read and change files in ", "| risk       medium"]
+            {
+                assert_eq!(row(words), 1, "{words}: {screen:#?}");
+            }
+            assert_eq!(
+                (row("May this tool run?"), row("| tool"), row("["), row("| risk")),
+                (1, 1, 1, 1),
+                "{screen:#?}"
+            );
+            for row in screen.iter().filter(|row| row.contains("harmless") || row.contains("xxx")) {
+                assert!(row.starts_with("| arguments  ") || row.starts_with("|            "), "{row:?} in {screen:#?}");
+            }
+            assert!(screen[screen.len() - 2].starts_with('['), "{screen:#?}");
+            terminal.types("n\n");
+            assert_eq!(terminal.ends().0, Some(3));
+        }
+    }
+    assert!(place.lines().is_empty());
+}
+
+#[test]
+fn letters_that_pass_for_others_are_written_out() {
+    let place = Place::new();
+    let mut terminal =
+        Terminal::call(&place, &place.input("p\u{430}ypal.com \u{43f}\u{440}\u{438}\u{432}\u{435}\u{442}"), "");
+    let question = terminal.shows(ASKS);
+    let question = question.replace("\r\n|            ", "");
+    assert!(question.contains("p\\u{430}ypal.com \u{43f}\u{440}\u{438}\u{432}\u{435}\u{442}"), "{question}");
     terminal.types("n\n");
     terminal.ends();
+}
+
+#[test]
+fn a_terminal_too_narrow_for_a_question_leaves_it_to_others() {
+    let place = Place::new();
+    fs::write(place.folder.join("input"), place.input("one")).unwrap();
+    let folder = place.folder.display();
+    let command = format!("stty cols 30 rows 24; exec $TOOLCELL call '{}' @input --allow-write={folder}", place.tool);
+    let mut terminal = Terminal::run(&place, &command);
+    let said = terminal.shows("toolcell approvals deny");
+    assert!(said.contains("too narrow") && !said.contains("May this tool run?"), "{said}");
+    let (id, _) = place.list(&[])[0].clone();
+    place.run(&["approvals", "approve", &id]).exits(0);
+    assert_eq!(terminal.ends().0, Some(0));
+    assert_eq!(place.lines(), ["one"]);
 }
 
 #[test]
@@ -209,6 +319,12 @@ fn arguments_are_edited_on_a_line_or_in_an_editor() {
     terminal.types("{nonsense\n");
     terminal.shows("these are not JSON");
     terminal.shows(ASKS);
+    // A wrong key is no reason to end the call, either.
+    terminal.types("e\n");
+    terminal.shows("as one line of JSON: ");
+    terminal.types("{\"pth\": \"x\", \"text\": \"y\"}\n");
+    let told = terminal.shows(ASKS);
+    assert!(told.contains("the old ones stay") && told.contains("pth"), "{told}");
     terminal.types("e\n");
     terminal.shows("as one line of JSON: ");
     terminal.types(&format!("{}\n", place.input("two")));
@@ -287,7 +403,7 @@ fn what_a_tool_asks_is_answered_line_by_line() {
     terminal.shows("name (string; empty: \"Ada\"): ");
     terminal.types("\n");
     let again = terminal.shows("age (integer; required): ");
-    assert!(again.contains("again:"), "{again}");
+    assert!(again.contains("these answers cannot be used:") && again.contains("once more"), "{again}");
     terminal.types("36\n");
     terminal.shows("name (string; empty: \"Ada\"): ");
     terminal.types("\n");

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::host::{Given, Role};
+use crate::host::{Given, Kept, Role, legible};
 use crate::record::{Answer, ApprovalState, InvocationId, Timestamp};
 
 use super::super::exit::{BadRequest, Exit};
@@ -18,6 +18,7 @@ pub(super) struct Words {
     pub(super) approved: bool,
     pub(super) edit: Option<String>,
     pub(super) always: bool,
+    pub(super) although_cut: bool,
     pub(super) feedback: Option<String>,
 }
 
@@ -41,7 +42,10 @@ impl Desk {
     }
 
     fn answer_alone(&self, id: InvocationId, words: Words, json: bool) -> anyhow::Result<Exit> {
-        let Words { approved, edit, always, feedback } = words;
+        let Words { approved, edit, always, although_cut, feedback } = words;
+        if approved {
+            self.check(id, edit.as_deref(), although_cut)?;
+        }
         let again = approved && edit.is_none() && !always && feedback.is_none();
         let answer = Answer {
             approved,
@@ -67,6 +71,28 @@ impl Desk {
             Given::Unknown => return Err(unknown(id)),
         }
         self.see_to_it(id, json)
+    }
+
+    /// Refuses a yes that could not run, or that does not know what it is to: the question stays open.
+    fn check(&self, id: InvocationId, edit: Option<&str>, although_cut: bool) -> anyhow::Result<()> {
+        let open = |kept: &Kept| kept.state == ApprovalState::Pending;
+        let Some(kept) = self.journal.with(|store| store.kept(id))?.filter(open) else { return Ok(()) };
+        if kept.approval.cut && !although_cut {
+            let message = format!(
+                "the question shows a part of the call only; read all of it with `toolcell approvals show {id} --full`, \
+                 then approve it with --although-cut; nothing was answered"
+            );
+            return Err(BadRequest(message).into());
+        }
+        match edit.map(|edit| self.check_edit(&kept, edit)) {
+            Some(Err(why)) => {
+                let why = legible(&why);
+                let message =
+                    format!("--edit: the tool cannot be called with these arguments: {why}; nothing was answered");
+                Err(BadRequest(message).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn is_attended(&self, id: InvocationId) -> anyhow::Result<bool> {

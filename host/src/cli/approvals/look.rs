@@ -2,12 +2,15 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use crate::host::{Kept, Summary, Whitespace, visible};
+use crate::host::{Kept, Sheet, Summary, Whitespace, visible};
 use crate::record::{Answer, Approval, InvocationId};
 
 use super::super::exit::Exit;
 use super::super::show;
 use super::{Desk, unknown};
+
+/// Rows of one value.
+const ROWS_MAX: usize = 4;
 
 impl Desk {
     pub(super) fn list(&self, all: bool, json: bool) -> anyhow::Result<Exit> {
@@ -47,9 +50,14 @@ impl Desk {
 
 fn line(summary: &Summary) -> String {
     let Summary { invocation_id, tool_id, state, expires_at, actor_ref, .. } = summary;
-    let one_line = |text: &str| visible(text, Whitespace::WrittenOut);
-    let caller = actor_ref.as_deref().map(|actor| format!(", called by {}", one_line(actor))).unwrap_or_default();
-    format!("{invocation_id}  {state:<9}  {}, open until {expires_at}{caller}\n", one_line(tool_id))
+    // A row of its own for what others wrote: nothing in it can look like the next call.
+    let mut sheet = Sheet::new(show::columns());
+    sheet.host(&format!("{invocation_id}  {state:<9}  open until {expires_at}"));
+    sheet.value("tool", tool_id, ROWS_MAX);
+    if let Some(actor) = actor_ref {
+        sheet.value("caller", actor, ROWS_MAX);
+    }
+    sheet.into_text()
 }
 
 /// Everything that is stored, as the records that it was stored as.
@@ -92,28 +100,29 @@ fn answer(kept: &Kept) -> Option<Answer> {
 }
 
 fn for_people(kept: &Kept, full: bool) -> String {
-    let one_line = |text: &str| visible(text, Whitespace::WrittenOut);
-    let mut text: String = kept.approval.prompt.iter().filter_map(|block| block.as_text()).collect();
+    let mut sheet = Sheet::new(show::columns());
+    let rows_max = if full { usize::MAX } else { ROWS_MAX };
     if full {
-        text.push_str(&format!("  in full    {}\n", one_line(&approval(kept).plan.permission_input)));
+        sheet.host("All of the arguments:");
+        sheet.value("in full", &approval(kept).plan.permission_input, usize::MAX);
     }
-    text.push_str(&format!("  now        {}, {}\n", kept.state, kept.invocation.status().as_str()));
+    // It is in rows with a gutter already, as it was shown.
+    let prompt: String = kept.approval.prompt.iter().filter_map(|block| block.as_text()).collect();
+    sheet.host(visible(&prompt, Whitespace::Kept).trim_end());
+    sheet.host(&format!("now: {}, {}", kept.state, kept.invocation.status().as_str()));
     if let Some(answer) = &answer(kept) {
         let verb = if answer.approved { "approved" } else { "denied" };
-        let by = one_line(&answer.approver);
-        text.push_str(&format!(
-            "  answer     {verb} by {by} ({}) at {}\n",
-            one_line(&answer.channel),
-            answer.answered_at
-        ));
+        sheet.host(&format!("{verb} at {}", answer.answered_at));
+        sheet.value("by", &answer.approver, ROWS_MAX);
+        sheet.value("through", &answer.channel, ROWS_MAX);
         for (name, said) in [("edit", &answer.edit), ("note", &answer.feedback)] {
             if let Some(said) = said {
-                text.push_str(&format!("  {name:<10} {}\n", one_line(said)));
+                sheet.value(name, said, rows_max);
             }
         }
     }
     if let Some(result) = &kept.result {
-        text.push_str(&format!("  result     {}\n", one_line(result)));
+        sheet.value("result", result, rows_max);
     }
-    text
+    sheet.into_text()
 }

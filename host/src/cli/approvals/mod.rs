@@ -52,6 +52,9 @@ enum Command {
         /// Do not ask again for this tool with this access in the session of the call
         #[arg(long)]
         always: bool,
+        /// Run it although the question shows a part of the call only: `toolcell approvals show --full` shows all of it
+        #[arg(long)]
+        although_cut: bool,
         /// A note for the caller
         #[arg(long, value_name = "TEXT")]
         feedback: Option<String>,
@@ -84,23 +87,25 @@ impl Approvals {
         let done = match self.command {
             Command::List { all, json } => desk.list(all, json),
             Command::Show { id, full, json } => desk.show(id, full, json),
-            Command::Approve { id, edit, always, feedback, json } => {
+            Command::Approve { id, edit, always, although_cut, feedback, json } => {
                 if let Some(edit) = &edit {
                     Input::from_text(edit.as_str())
                         .value()
                         .map_err(|error| BadRequest(format!("--edit: these are not JSON: {error}")))?;
                 }
-                desk.answer(id, Words { approved: true, edit, always, feedback }, json)
+                desk.answer(id, Words { approved: true, edit, always, although_cut, feedback }, json)
             }
             Command::Forget { json } => desk.forget(json),
-            Command::Deny { id, feedback, json } => {
-                desk.answer(id, Words { approved: false, edit: None, always: false, feedback }, json)
-            }
+            Command::Deny { id, feedback, json } => desk.answer(
+                id,
+                Words { approved: false, edit: None, always: false, although_cut: false, feedback },
+                json,
+            ),
         };
         done.or_else(|error| match error.downcast::<StoreError>() {
             Ok(error) => {
                 show::say(&format!("error: {}: {error}", desk.journal.dir().display()));
-                Ok(exit::of_class(Refusal::from(error).class))
+                Ok(exit::of_refusal(&Refusal::from(error)))
             }
             Err(error) => Err(error),
         })

@@ -70,6 +70,22 @@ impl Desk {
     }
 }
 
+impl Desk {
+    /// Why the call of `kept` cannot run with `edit` instead of its arguments. Nothing is wrong where the tool cannot be
+    /// looked at from here: the process that runs the call decides.
+    pub(super) fn check_edit(&self, kept: &Kept, edit: &str) -> Result<(), String> {
+        let origin = kept.approval.plan.origin.clone().and_then(|origin| serde_json::from_value::<Origin>(origin).ok());
+        let Some(origin) = origin else { return Ok(()) };
+        let (Ok(host), Ok(runtime)) = (target::host(&self.home, |_| {}), runtime()) else { return Ok(()) };
+        runtime.block_on(async {
+            match load(&host, &origin).await {
+                Ok(()) => host.check_edit(&kept.approval, edit).await,
+                Err(_) => Ok(()),
+            }
+        })
+    }
+}
+
 async fn load(host: &Host, origin: &Origin) -> anyhow::Result<()> {
     let loaded = host.load_file(&origin.component).await;
     loaded.map(|_| ()).map_err(|refusal| anyhow::anyhow!("{} [{}]", refusal.message, refusal.code))

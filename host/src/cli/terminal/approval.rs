@@ -3,46 +3,92 @@ use std::io::{Read, Seek, Write};
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use tokio::runtime::Handle;
 
 use crate::cli::ask::elsewhere;
-use crate::host::{Prompt, Reply, Whitespace, visible};
+use crate::host::{Prompt, Reply, Sheet};
 use crate::record::Input;
 
-use super::{EDIT_BYTES_MAX, Keyboard, write};
+use super::{Display, EDIT_BYTES_MAX, Keyboard, write};
+
+/// Rows of what was typed, or is wrong with it.
+const EDIT_ROWS_MAX: usize = 14;
 
 /// The question whether a call may run.
 pub(super) struct Dialog {
     keyboard: Keyboard,
     prompt: Prompt,
     edit: Option<String>,
+    /// Whether the question shows a part of the call only.
+    cut: bool,
+    /// Whether all of the call was shown.
+    seen: bool,
 }
 
 impl Dialog {
     pub(super) fn new(keyboard: Keyboard, prompt: Prompt) -> Self {
-        Self { keyboard, prompt, edit: None }
+        Self { keyboard, prompt, edit: None, cut: false, seen: false }
     }
 
     pub(super) fn run(&mut self) -> anyhow::Result<Option<Reply>> {
-        write(self.prompt.text())?;
-        let choices = match self.prompt.can_remember() {
-            true => "y yes, n no, a always for this session, e edit the arguments",
-            false => "y yes, n no, e edit the arguments",
-        };
+        let display = Display::of_terminal();
+        if !display.is_wide_enough() {
+            write(&format!("(this terminal is too narrow for a question; {})\n", elsewhere(&self.prompt)))?;
+            return Ok(None);
+        }
+        let (text, cut) = self.prompt.on_display(display.columns, display.rows);
+        (self.cut, self.seen) = (cut, !cut);
+        write(&text)?;
         loop {
-            let asked = format!("[{choices}; a note may follow y or n] ");
-            let Some(line) = self.keyboard.answer(&asked)? else { return self.unanswered() };
+            let Some(line) = self.keyboard.answer(&self.choices())? else { return self.unanswered() };
             let (word, note) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
             let note = Some(note.trim().to_owned()).filter(|note| !note.is_empty());
             let yes = |always| Reply { approved: true, edit: self.edit.clone(), feedback: note.clone(), always };
             match word.to_lowercase().as_str() {
+                "y" | "yes" | "a" | "always" if !self.seen => {
+                    write("not all of the call was shown: s shows it, then you can say yes\n")?;
+                }
                 "y" | "yes" => return Ok(Some(yes(false))),
                 "a" | "always" if self.prompt.can_remember() => return Ok(Some(yes(true))),
                 "n" | "no" => return Ok(Some(Reply { feedback: note, ..Reply::default() })),
+                "s" | "show" if self.cut => self.show()?,
                 "e" | "edit" => match self.edit() {
                     Ok(text) => self.change(text)?,
-                    Err(error) => write(&format!("{}\n", visible(&format!("{error:#}"), Whitespace::WrittenOut)))?,
+                    Err(error) => tell("these arguments cannot run; the old ones stay:", &format!("{error:#}"))?,
                 },
                 _ => {}
+            }
+        }
+    }
+
+    fn choices(&self) -> String {
+        let show = if self.cut { "s show all of it, " } else { "" };
+        let yes = if self.seen { "y yes" } else { "then y yes" };
+        let always = if self.prompt.can_remember() { ", a always for this session" } else { "" };
+        format!("[{show}{yes}, n no{always}, e edit the arguments; a note may follow y or n] ")
+    }
+
+    /// Shows all of the call, a screen at a time. Going to the end is an answer, too: somebody chose not to read.
+    fn show(&mut self) -> anyhow::Result<()> {
+        let display = Display::of_terminal();
+        let text = self.prompt.full_text(display.columns);
+        let rows: Vec<&str> = text.lines().collect();
+        let page = display.rows.saturating_sub(2).max(1);
+        let mut at = 0;
+        loop {
+            let shown = rows.get(at..rows.len().min(at + page)).unwrap_or_default();
+            write(&format!("{}\n", shown.join("\n")))?;
+            at += page;
+            if at >= rows.len() {
+                self.seen = true;
+                return Ok(());
+            }
+            let left = rows.len() - at;
+            let asked = format!("[{left} more rows: Enter the next ones, g to the end, q back] ");
+            match self.keyboard.answer(&asked)?.as_deref() {
+                Some("") => {}
+                Some("g") => at = at.max(rows.len().saturating_sub(page)),
+                _ => return Ok(()),
             }
         }
     }
@@ -55,12 +101,12 @@ impl Dialog {
     }
 
     fn change(&mut self, text: String) -> anyhow::Result<()> {
-        write(&format!("  arguments  {}\n", visible(&text, Whitespace::WrittenOut)))?;
+        tell("it would run with these arguments:", &text)?;
         self.edit = Some(text);
         Ok(())
     }
 
-    /// The arguments as somebody changed them, in an editor or on one line.
+    /// The arguments as somebody changed them, in an editor or on one line, if the tool takes them.
     fn edit(&self) -> anyhow::Result<String> {
         let old = self.edit.as_deref().unwrap_or(self.prompt.arguments().text());
         let editor =
@@ -73,11 +119,21 @@ impl Dialog {
             }
         };
         let new = new.trim();
-        match Input::from_text(new).value() {
-            Ok(_) => Ok(new.to_owned()),
-            Err(error) => bail!("these are not JSON: {error}"),
+        if let Err(error) = Input::from_text(new).value() {
+            bail!("these are not JSON: {error}");
         }
+        // This is a thread for reading, which may wait.
+        Handle::current().block_on(self.prompt.check_edit(new)).map_err(anyhow::Error::msg)?;
+        Ok(new.to_owned())
     }
+}
+
+/// Says `words`, and shows what they are about behind the gutter.
+fn tell(words: &str, text: &str) -> anyhow::Result<()> {
+    let mut sheet = Sheet::new(Display::of_terminal().columns);
+    sheet.host(words);
+    sheet.lines(text, EDIT_ROWS_MAX);
+    Ok(write(&sheet.into_text())?)
 }
 
 fn in_editor(editor: &str, text: &str) -> anyhow::Result<String> {

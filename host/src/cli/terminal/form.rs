@@ -1,18 +1,29 @@
 use serde_json::{Map, Value, json};
 
-use crate::host::{Inquiry, Requested, Whitespace, visible};
+use crate::host::{Inquiry, Requested, Sheet, legible};
 use crate::record::{InputResponse, InputResponses};
 
-use super::{Keyboard, write};
+use super::{Display, Keyboard, write};
+
+/// Rows of what a tool says of one field.
+const FIELD_ROWS_MAX: usize = 6;
+/// Characters of a field's name, and of its default, in the row that is answered.
+const NAME_CHARS_MAX: usize = 30;
 
 /// What a person types who does not want to say.
 const DECLINE: &str = "/decline";
 
 /// Asks for each field of each form, line by line. Nothing when nobody is there any more.
 pub(super) fn fill(keyboard: &Keyboard, inquiry: &Inquiry) -> anyhow::Result<Option<InputResponses>> {
+    let display = Display::of_terminal();
+    if !display.is_wide_enough() {
+        write("(this terminal is too narrow for the question of a tool)\n")?;
+        return Ok(None);
+    }
     let mut responses = InputResponses::new();
     for request in &inquiry.requests {
-        write(&format!("{}\n  ({DECLINE} if you do not want to say)\n", request.text(&inquiry.tool_id)))?;
+        let text = request.text(&inquiry.tool_id, display.columns);
+        write(&format!("{text}({DECLINE} if you do not want to say)\n"))?;
         let Some(response) = one(keyboard, request)? else { return Ok(None) };
         responses.insert(request.key().to_owned(), response);
     }
@@ -24,6 +35,7 @@ fn one(keyboard: &Keyboard, request: &Requested) -> anyhow::Result<Option<InputR
     loop {
         let mut content = Map::new();
         for field in &fields {
+            write(&field.about(Display::of_terminal().columns))?;
             let Some(line) = keyboard.answer(&field.question())? else { return ended(keyboard) };
             if line == DECLINE {
                 return Ok(Some(InputResponse::Decline));
@@ -35,7 +47,13 @@ fn one(keyboard: &Keyboard, request: &Requested) -> anyhow::Result<Option<InputR
         let filled = InputResponse::Accept { content };
         match request.check(&filled) {
             Ok(()) => return Ok(Some(filled)),
-            Err(why) => write(&format!("{}; again:\n", visible(&why, Whitespace::WrittenOut)))?,
+            Err(why) => {
+                let mut sheet = Sheet::new(Display::of_terminal().columns);
+                sheet.host("these answers cannot be used:");
+                sheet.lines(&why, FIELD_ROWS_MAX);
+                sheet.host("once more, from the first field:");
+                write(&sheet.into_text())?;
+            }
         }
     }
 }
@@ -60,21 +78,40 @@ fn fields(schema: &Value) -> Vec<Field<'_>> {
 }
 
 impl Field<'_> {
-    fn question(&self) -> String {
+    /// What the tool says of the field, and what can be chosen.
+    fn about(&self, columns: usize) -> String {
+        let mut sheet = Sheet::new(columns);
         let word = |key: &str| self.schema[key].as_str().map(str::to_owned);
-        let mut about: Vec<String> = [word("title"), word("description")].into_iter().flatten().collect();
-        about.push(match self.schema["type"].as_str() {
-            Some("boolean") => "yes or no".to_owned(),
-            Some("array") => format!("some of {}, with commas between", self.choices().join(", ")),
-            Some(_) if !self.choices().is_empty() => format!("one of {}", self.choices().join(", ")),
-            kind => kind.unwrap_or("string").to_owned(),
-        });
-        about.push(match (self.schema.get("default"), self.required) {
-            (Some(default), _) => format!("empty: {default}"),
+        let mut said: Vec<String> = [word("title"), word("description")].into_iter().flatten().collect();
+        if !self.choices().is_empty() {
+            let several = self.schema["type"] == "array";
+            let how = if several { "some of, with commas between" } else { "one of" };
+            said.push(format!("{how}: {}", self.choices().join(", ")));
+        }
+        if !said.is_empty() {
+            sheet.lines(&format!("{}: {}", self.name, said.join("; ")), FIELD_ROWS_MAX);
+        }
+        sheet.into_text()
+    }
+
+    /// The row that is answered: the host's words, but for names that are too short to say anything else.
+    fn question(&self) -> String {
+        let short = |text: &str| {
+            let cut: String = text.chars().take(NAME_CHARS_MAX).collect();
+            legible(&if cut.len() < text.len() { format!("{cut}..") } else { cut })
+        };
+        let kind = match self.schema["type"].as_str() {
+            Some("boolean") => "yes or no",
+            Some("array") => "a list",
+            Some(_) if !self.choices().is_empty() => "a choice",
+            kind => kind.unwrap_or("string"),
+        };
+        let empty = match (self.schema.get("default"), self.required) {
+            (Some(default), _) => format!("empty: {}", short(&default.to_string())),
             (None, true) => "required".to_owned(),
             (None, false) => "may be empty".to_owned(),
-        });
-        format!("  {} ({}): ", self.name, about.join("; "))
+        };
+        format!("  {} ({kind}; {empty}): ", short(self.name))
     }
 
     fn choices(&self) -> Vec<String> {
@@ -124,7 +161,8 @@ mod tests {
         let empty: Vec<Option<Value>> = fields(&schema).iter().map(|field| field.value("")).collect();
         assert_eq!(empty.iter().flatten().collect::<Vec<_>>(), [&json!(["s"])]);
         let questions: Vec<String> = fields(&schema).iter().map(super::Field::question).collect();
-        assert_eq!(questions[1], "  colour (one of r; may be empty): ");
-        assert_eq!(questions[3], "  sizes (some of s, m, with commas between; empty: [\"s\"]): ");
+        assert_eq!(questions[1], "  colour (a choice; may be empty): ");
+        assert_eq!(questions[3], "  sizes (a list; empty: [\"s\"]): ");
+        assert_eq!(fields(&schema)[3].about(80), "| sizes: some of, with commas between: s, m\n");
     }
 }

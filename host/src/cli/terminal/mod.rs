@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
+use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, tcgetwinsize};
 
-use crate::host::{Approver, Inquiry, Prompt, Reply, Respondent};
+use crate::host::{Approver, COLUMNS, COLUMNS_MIN, Inquiry, Prompt, ROWS, Reply, Respondent};
 use crate::record::InputResponses;
 
 /// How often a read of the terminal looks whether the answer came from elsewhere.
@@ -125,6 +125,29 @@ impl Keyboard {
                 return Ok(None);
             }
         }
+    }
+}
+
+/// What the terminal shows at once.
+#[derive(Clone, Copy, Debug)]
+struct Display {
+    columns: usize,
+    rows: usize,
+}
+
+impl Display {
+    /// The terminal's size; one that does not say has 80 columns and 24 rows.
+    fn of_terminal() -> Self {
+        let size = tcgetwinsize(io::stderr()).ok();
+        let said = |count: Option<u16>| count.filter(|count| *count > 0).map(usize::from);
+        // A terminal may break a row that fills it to the last column.
+        let columns = said(size.map(|size| size.ws_col)).map_or(COLUMNS, |columns| columns.saturating_sub(1));
+        Self { columns, rows: said(size.map(|size| size.ws_row)).unwrap_or(ROWS) }
+    }
+
+    /// Whether a question can be shown: one that wraps by itself could be forged.
+    fn is_wide_enough(self) -> bool {
+        self.columns >= COLUMNS_MIN
     }
 }
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use rmcp::model::{
-    CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
+    BooleanSchema, CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
     ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult, InputResponses, MetaObject,
     PrimitiveSchemaDefinition, StringSchema,
 };
@@ -16,6 +16,9 @@ const REFUSE: &str = "do not run";
 /// The key of the question whether a call may run.
 pub const APPROVAL: &str = "approval";
 
+/// The field of a yes to a question that is cut.
+const ALTHOUGH_CUT: &str = "although_cut";
+
 /// Arguments that are longer are not offered for a change: no form would show them.
 const EDIT_CHARS_MAX: usize = 16_000;
 
@@ -27,6 +30,8 @@ pub struct Said {
     /// JSON text of the arguments that should run instead.
     pub edit: Option<String>,
     pub note: Option<String>,
+    /// Whether they know that not all of the call was shown.
+    pub although_cut: bool,
 }
 
 impl Said {
@@ -36,8 +41,9 @@ impl Said {
     }
 }
 
-/// The question whether a call may run, as a form: what to do, the arguments, and a note.
-pub fn question(text: &str, arguments: &str, can_remember: bool) -> ElicitRequestParams {
+/// The question whether a call may run, as a form: what to do, the arguments, and a note. Where the text is `cut`, a yes
+/// also has to say that it knows.
+pub fn question(text: &str, arguments: &str, can_remember: bool, cut: bool) -> ElicitRequestParams {
     let mut choices = vec![RUN.to_owned(), REFUSE.to_owned()];
     if can_remember {
         choices.insert(1, RUN_ALWAYS.to_owned());
@@ -59,10 +65,19 @@ pub fn question(text: &str, arguments: &str, can_remember: bool) -> ElicitReques
             .with_default(arguments);
         fields.insert("arguments".to_owned(), PrimitiveSchemaDefinition::String(field));
     }
+    let mut required = vec!["decision".to_owned()];
+    if cut {
+        let field = BooleanSchema::new()
+            .title("Run it although not all is shown")
+            .description("The question shows a part of the call only")
+            .with_default(false);
+        fields.insert(ALTHOUGH_CUT.to_owned(), PrimitiveSchemaDefinition::Boolean(field));
+        required.push(ALTHOUGH_CUT.to_owned());
+    }
     ElicitRequestParams::FormElicitationParams {
         meta: None,
         message: text.to_owned(),
-        requested_schema: ElicitationSchema::new(fields).with_required(vec!["decision".to_owned()]),
+        requested_schema: ElicitationSchema::new(fields).with_required(required),
     }
 }
 
@@ -73,12 +88,14 @@ pub fn said(result: &ElicitResult) -> Said {
         (!text.trim().is_empty()).then(|| text.to_owned())
     };
     let note = field("note");
+    let content = result.content.as_ref();
+    let although_cut = content.and_then(|content| content.get(ALTHOUGH_CUT)?.as_bool()).unwrap_or_default();
     match (&result.action, field("decision").as_deref()) {
         (ElicitationAction::Accept, Some(RUN)) => {
-            Said { approved: true, always: false, edit: field("arguments"), note }
+            Said { approved: true, always: false, edit: field("arguments"), note, although_cut }
         }
         (ElicitationAction::Accept, Some(RUN_ALWAYS)) => {
-            Said { approved: true, always: true, edit: field("arguments"), note }
+            Said { approved: true, always: true, edit: field("arguments"), note, although_cut }
         }
         (ElicitationAction::Cancel, _) => Said::refused("the question was closed without an answer".to_owned()),
         _ => Said { note, ..Said::default() },
@@ -169,22 +186,23 @@ mod tests {
 
     #[test]
     fn a_form_asks_for_a_decision_and_offers_the_arguments() {
-        let form = serde_json::to_value(question("May this run?", "{\"a\":1}", false)).unwrap();
+        let form = serde_json::to_value(question("May this run?", "{\"a\":1}", false, false)).unwrap();
         let schema = &form["requestedSchema"];
         assert_eq!((form["message"].as_str(), form["mode"].as_str()), (Some("May this run?"), Some("form")));
         assert_eq!(schema["properties"]["decision"]["enum"], json!(["run once", "do not run"]));
         assert_eq!(schema["properties"]["arguments"]["default"], "{\"a\":1}");
         assert_eq!(schema["required"], json!(["decision"]));
-        let long = serde_json::to_value(question("", &"x".repeat(20_000), true)).unwrap();
+        let long = serde_json::to_value(question("", &"x".repeat(20_000), true, true)).unwrap();
         assert!(long["requestedSchema"]["properties"].get("arguments").is_none());
         assert_eq!(long["requestedSchema"]["properties"]["decision"]["enum"].as_array().unwrap().len(), 3);
+        assert_eq!(long["requestedSchema"]["required"], json!(["decision", "although_cut"]));
     }
 
     #[test]
     fn only_a_clear_yes_is_a_yes() {
         let yes =
             of(json!({ "action": "accept", "content": { "decision": "run once", "arguments": "{}", "note": " " } }));
-        assert_eq!(yes, Said { approved: true, always: false, edit: Some("{}".to_owned()), note: None });
+        assert_eq!(yes, Said { approved: true, edit: Some("{}".to_owned()), ..Said::default() });
         assert!(
             of(json!({ "action": "accept", "content": { "decision": "run, and do not ask again this session" } }))
                 .always

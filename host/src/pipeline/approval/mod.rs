@@ -5,6 +5,7 @@
 //! process, changes one row from `pending`; whoever runs changes it from `approved` to `claimed` before the guest is
 //! entered. No step is ever taken twice, and a process may die between any two.
 
+mod edit;
 mod resume;
 mod settle;
 mod wait;
@@ -25,6 +26,7 @@ use crate::record::{
 use super::journey::Journey;
 use super::permission::{self, Permitted};
 
+pub(super) use edit::check_stored;
 pub(super) use resume::{closing, re_enter};
 
 /// Where questions go.
@@ -71,7 +73,7 @@ pub(super) async fn ask(
     let now = Timestamp::now();
     let id = journey.invocation.invocation_id;
     let expires_at = now.plus(journey.request.approval.expire.min(EXPIRE_MAX));
-    let mut prompt = Prompt::new(Facts {
+    let facts = Facts {
         invocation_id: id,
         component: tool.component(),
         brief: question.brief(),
@@ -80,8 +82,12 @@ pub(super) async fn ask(
         actor,
         can_remember: session.is_some(),
         expires_at,
-    });
-    prompt.rewrite(|text| journey.redaction.hide_in(text));
+    };
+    let prompt = Prompt::new(facts, |text| journey.redaction.hide_in(text)).checking(edit::check(
+        Arc::clone(&tool),
+        question.call_input().clone(),
+        shown.clone(),
+    ));
     let approval = Approval {
         invocation_id: id,
         tool_id: journey.invocation.tool_id.clone(),
@@ -92,6 +98,7 @@ pub(super) async fn ask(
         asked_at: now,
         expires_at,
         prompt: prompt.content_blocks(),
+        cut: prompt.is_cut(),
         plan: Plan {
             tool: journey.request.tool.clone(),
             model_input: journey.request.input.text().to_owned(),

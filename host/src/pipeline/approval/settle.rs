@@ -45,20 +45,11 @@ pub(super) async fn settle(
     permission::admit(journey, tool, permit).await
 }
 
-/// The approver's input, where it is another one than was asked about. What they were not shown stays as it was.
+/// The approver's input, where it is another one than was asked about.
 async fn edited(journey: &mut Journey<'_>, asked: &Input, answer: &Answer) -> Result<Option<Input>, Refusal> {
     let Some(text) = &answer.edit else { return Ok(None) };
-    let mut input = Input::from_text(text.as_str());
-    let value = input.value().map_err(|error| edit_invalid(&format!("it is not JSON: {error}")))?;
-    let Ok(original) = asked.value() else { return Ok(Some(input)) };
-    let restored = Journey::restored(value.clone(), &journey.shown(asked).await?, original);
-    if restored == *original {
-        return Ok(None);
-    }
-    if restored != *value {
-        input = Input::from_value(restored);
-    }
-    Ok(Some(input))
+    let shown = journey.shown_input(asked).await?;
+    super::edit::read(asked, &shown, text).map_err(|why| edit_invalid(&why))
 }
 
 fn edit_invalid(why: &str) -> Refusal {

@@ -8,6 +8,8 @@ use crate::record::{AbortReason, Answer, ApprovalState, ErrorClass, InvocationId
 use super::super::journey::Journey;
 use super::{Desk, expired};
 
+/// How often an approver is asked once more whose edit cannot run. The last one's counts, and ends the call.
+const EDITS_MAX: usize = 8;
 /// How often the store is looked at for an answer from another process.
 const LOOK_EVERY: Duration = Duration::from_millis(75);
 
@@ -41,7 +43,7 @@ pub(super) async fn wait(journey: &Journey<'_>, desk: &Desk, prompt: &Prompt) ->
 async fn answer_here(journey: &Journey<'_>, desk: &Desk, prompt: &Prompt) -> Result<(), Refusal> {
     let own = journey.request.approval.approver.as_deref();
     let Some(approver) = own.or(desk.approver.as_deref()) else { return Ok(()) };
-    let Some(reply) = approver.ask(prompt).await else { return Ok(()) };
+    let Some(reply) = checked(approver, prompt).await else { return Ok(()) };
     let (id, answer) = (prompt.invocation_id(), answer_of(approver, reply));
     match desk.journal.run(move |store| store.answer(id, &answer)).await? {
         // What counts is what is stored, also where somebody else was faster.
@@ -49,6 +51,21 @@ async fn answer_here(journey: &Journey<'_>, desk: &Desk, prompt: &Prompt) -> Res
         Given::OwnCall => Err(own_call()),
         Given::Unknown => Err(Refusal::host_fault("the question is not in the journal any more")),
     }
+}
+
+/// The approver's reply. An edit that the tool cannot be called with is none: they are asked again, and told why.
+async fn checked(approver: &dyn Approver, prompt: &Prompt) -> Option<Reply> {
+    let mut again: Option<Prompt> = None;
+    for _ in 1..EDITS_MAX {
+        let prompt = again.as_ref().unwrap_or(prompt);
+        let reply = approver.ask(prompt).await?;
+        let Some(edit) = reply.edit.as_deref().filter(|_| reply.approved) else { return Some(reply) };
+        match prompt.check_edit(edit).await {
+            Ok(()) => return Some(reply),
+            Err(why) => again = Some(prompt.again(&format!("the arguments as you changed them cannot run: {why}"))),
+        }
+    }
+    approver.ask(again.as_ref().unwrap_or(prompt)).await
 }
 
 fn answer_of(approver: &dyn Approver, reply: Reply) -> Answer {

@@ -22,6 +22,9 @@ pub(super) use rule::is_plain;
 /// The one name that means addresses of this machine. It is never looked up (RFC 6761).
 pub const LOCALHOST: &str = "localhost";
 
+/// Methods that a tool may use where a grant names none.
+const COMMON_METHODS: [&str; 7] = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
+
 /// A `network_scope` is a tool's own text: longer ones are not read.
 const SCOPE_BYTES_MAX: usize = 4 << 10;
 /// More patterns than a scope needs.
@@ -38,6 +41,16 @@ impl NetworkGrants {
     /// Whether nothing was granted.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty()
+    }
+
+    /// The grants as they were written.
+    pub(super) fn granted(&self) -> impl Iterator<Item = (&str, RuleSource)> {
+        self.allow.iter().map(|rule| (rule.words.as_str(), rule.source))
+    }
+
+    /// Where the denial with these words comes from.
+    pub(super) fn source_of_denial(&self, words: &str) -> Option<RuleSource> {
+        self.deny.iter().find(|rule| rule.words == words).map(|rule| rule.source)
     }
 
     pub(super) fn allow(&mut self, spec: &str, words: &str, source: RuleSource) -> anyhow::Result<()> {
@@ -152,6 +165,29 @@ impl Network {
     /// The grants behind it, as they were written.
     pub(super) fn rules(&self) -> impl Iterator<Item = (&str, RuleSource)> {
         self.allow.iter().map(|rule| (rule.words.as_str(), rule.source))
+    }
+
+    /// Whether some request to `origin` is allowed.
+    pub(super) fn may_reach(&self, origin: &Origin) -> bool {
+        let origin = Rule::origin(origin);
+        self.allow.iter().any(|rule| rule.meet(&origin).is_some())
+    }
+
+    /// Why no request at all for `path` of `origin` may be sent, whatever its method; nothing where one may. The addresses
+    /// that a name has are not known here.
+    pub(super) fn refuses(&self, origin: &Origin, path: &str) -> Option<NotAllowed> {
+        let listed = self.allow.iter().filter_map(Rule::methods).flatten().map(String::as_str);
+        let methods = listed.chain(COMMON_METHODS).collect::<Vec<_>>();
+        let mut refused = None;
+        for method in methods {
+            let Origin { scheme, host, port } = origin;
+            match self.check(&Request { scheme: *scheme, host, port: *port, method, path }) {
+                Ok(()) => return None,
+                // The first one is the plainest: a later one may be refused for its method alone.
+                Err(reason) => refused = refused.or(Some(reason)),
+            }
+        }
+        refused
     }
 
     /// Decides on `request` before anything is looked up or sent.

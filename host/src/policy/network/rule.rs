@@ -152,6 +152,14 @@ impl Rule {
         Some(Self { methods: self.methods.meet(&safe)?, ..self.clone() })
     }
 
+    /// The methods that it names; `None` for all of them.
+    pub(super) fn methods(&self) -> Option<&[String]> {
+        match &self.methods {
+            Methods::All => None,
+            Methods::Listed(methods) => Some(methods),
+        }
+    }
+
     /// Whether `request`, going to `host`, is what this rule allows.
     pub(super) fn covers(&self, request: &Request<'_>, host: &HostName) -> bool {
         self.matches(request, host) && (self.path == "/" || is_plain(request.path) && covers(&self.path, request.path))

@@ -1,0 +1,244 @@
+//! Rows of a question. Foreign text stands behind a gutter on every row that is displayed, however it wraps: only the
+//! host's own words begin at the first column.
+
+use std::fmt::Write as _;
+
+use unicode_width::UnicodeWidthChar;
+
+use super::confusable::marked;
+use super::visible::{Whitespace, visible};
+
+/// Columns of a question that nobody knows the display of: a terminal of 80 shows it without wrapping a row itself.
+pub const COLUMNS: usize = 78;
+/// A narrower display has no room for names and values.
+pub const COLUMNS_MIN: usize = 40;
+/// Rows of a display that does not say how many it has.
+pub const ROWS: usize = 24;
+
+const GUTTER: &str = "| ";
+/// Columns of the name before a value, with the space after it.
+const NAME_COLUMNS: usize = 11;
+/// Blanks in a row that stay: indentation, and the end of a sentence. More can place words on a display.
+const BLANKS_MAX: usize = 3;
+/// Marks on one letter: stacks of them reach into the rows above and below.
+const MARKS_MAX: usize = 2;
+
+/// Rows behind a gutter, wrapped for a display of so many columns.
+#[derive(Debug)]
+pub struct Sheet {
+    columns: usize,
+    text: String,
+    cut: bool,
+}
+
+impl Sheet {
+    /// An empty sheet. Fewer columns than [`COLUMNS_MIN`] count as that many.
+    pub fn new(columns: usize) -> Self {
+        Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS), text: String::new(), cut: false }
+    }
+
+    /// Adds `value` under `name`, in at most `rows_max` rows; the last of them says what is left out.
+    pub fn value(&mut self, name: &str, value: &str, rows_max: usize) {
+        let columns = self.columns.saturating_sub(GUTTER.len() + NAME_COLUMNS);
+        // A character takes a column at least: more of them than there is room for are not looked at.
+        let room = rows_max.saturating_mul(columns);
+        let head = value.char_indices().nth(room).map_or(value, |(end, _)| value.get(..end).unwrap_or_default());
+        let shown = legible(head);
+        let mut rows = wrap(&shown, columns);
+        let over = rows.len() > rows_max || head.len() < value.len();
+        if over {
+            rows.truncate(rows_max.saturating_sub(1).max(1));
+        }
+        for (at, row) in rows.iter().enumerate() {
+            self.row(if at == 0 { name } else { "" }, row);
+        }
+        if over {
+            self.cut = true;
+            self.row("", &format!("[not all: {} characters]", value.chars().count()));
+        }
+    }
+
+    /// Adds the lines of `text` without a name, in at most `rows_max` rows. Empty lines that follow one another are one.
+    pub fn lines(&mut self, text: &str, rows_max: usize) {
+        let columns = self.columns.saturating_sub(GUTTER.len());
+        let mut rows: Vec<String> = Vec::new();
+        for line in text.lines() {
+            let shown = legible(line);
+            if shown.trim().is_empty() && rows.last().is_some_and(String::is_empty) {
+                continue;
+            }
+            rows.extend(wrap(shown.trim_end(), columns).into_iter().map(str::to_owned));
+            if rows.len() > rows_max {
+                break;
+            }
+        }
+        let over = rows.len() > rows_max;
+        if over {
+            rows.truncate(rows_max.saturating_sub(1));
+            rows.push(format!("[not all: {} characters]", text.chars().count()));
+            self.cut = true;
+        }
+        for row in rows {
+            // Writing to a String cannot fail.
+            let _ = writeln!(self.text, "{}", format!("{GUTTER}{row}").trim_end());
+        }
+    }
+
+    /// Adds the lines of `text` as [`Self::lines`] does. They are not what the sheet is about: it is not cut where they are.
+    pub fn aside(&mut self, text: &str, rows_max: usize) {
+        let cut = self.cut;
+        self.lines(text, rows_max);
+        self.cut = cut;
+    }
+
+    /// Adds words of the host, which begin at the first column.
+    pub fn host(&mut self, words: &str) {
+        let _ = writeln!(self.text, "{words}");
+    }
+
+    /// Whether something was left out.
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    pub fn into_text(self) -> String {
+        self.text
+    }
+
+    fn row(&mut self, name: &str, row: &str) {
+        let width = NAME_COLUMNS - 1;
+        let gutter = if guard!("question_gutter") || !name.is_empty() { GUTTER } else { "" };
+        let _ = writeln!(self.text, "{gutter}{name:<width$} {row}");
+    }
+}
+
+/// `text` on one line, with nothing in it that acts on a display, is not seen, passes for something else, or makes room.
+pub fn legible(text: &str) -> String {
+    folded(&marked(&visible(text, Whitespace::WrittenOut)))
+}
+
+/// Long runs of blanks as their number, blanks that are none of ASCII written out, and no stacks of marks.
+fn folded(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut blanks = String::new();
+    let mut marks = MARKS_MAX;
+    for c in text.chars() {
+        if c.is_whitespace() {
+            blanks.push(c);
+            continue;
+        }
+        if !blanks.is_empty() {
+            end_blanks(&mut shown, &mut blanks);
+            marks = MARKS_MAX;
+        }
+        marks = if c.width() == Some(0) { marks + 1 } else { 0 };
+        if marks > MARKS_MAX {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    end_blanks(&mut shown, &mut blanks);
+    shown
+}
+
+fn end_blanks(shown: &mut String, blanks: &mut String) {
+    let count = blanks.chars().count();
+    if count > BLANKS_MAX && guard!("question_blanks") {
+        let _ = write!(shown, "[{count} blanks]");
+    } else {
+        for c in blanks.chars() {
+            if c == ' ' {
+                shown.push(c);
+            } else {
+                shown.extend(c.escape_unicode());
+            }
+        }
+    }
+    blanks.clear();
+}
+
+/// The rows of `text` at `columns`: at a blank where there is one in the second half of a row, else anywhere. Nothing is
+/// left out. An empty text is one empty row.
+fn wrap(text: &str, columns: usize) -> Vec<&str> {
+    let mut rows = Vec::new();
+    let (mut start, mut width) = (0, 0);
+    // After the last blank of the row, and the width up to there.
+    let mut blank: Option<(usize, usize)> = None;
+    for (at, c) in text.char_indices() {
+        let columns_of = columns_of(c);
+        if width + columns_of > columns && at > start {
+            let (end, taken) = blank.filter(|(_, taken)| *taken > columns / 2).unwrap_or((at, width));
+            rows.push(text.get(start..end).unwrap_or_default());
+            (start, width, blank) = (end, width - taken, None);
+        }
+        width += columns_of;
+        if c == ' ' {
+            blank = Some((at + 1, width));
+        }
+    }
+    rows.push(text.get(start..).unwrap_or_default());
+    rows
+}
+
+/// The most columns that a terminal may give to `c`: terminals disagree about ambiguous characters, marks and emoji, and a
+/// row that is wider than it was taken for would wrap without a gutter.
+fn columns_of(c: char) -> usize {
+    let widest = if c < '\u{1100}' { 1 } else { 2 };
+    c.width_cjk().unwrap_or(widest).max(widest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COLUMNS_MIN, GUTTER, Sheet, columns_of, legible, wrap};
+
+    #[test]
+    fn every_row_has_the_gutter_and_none_is_wider_than_the_display() {
+        let wide = "\u{65e5}\u{672c}\u{1f980}e\u{301}".repeat(50);
+        for value in ["a".repeat(500), "| ".repeat(200), "word ".repeat(100), wide] {
+            let mut sheet = Sheet::new(COLUMNS_MIN);
+            sheet.value("name", &value, 100);
+            sheet.lines(&value, 100);
+            assert!(!sheet.is_cut());
+            for row in sheet.into_text().lines() {
+                assert!(row.starts_with(GUTTER), "{row:?}");
+                assert!(row.chars().map(columns_of).sum::<usize>() <= COLUMNS_MIN, "{row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_said() {
+        let mut sheet = Sheet::new(COLUMNS_MIN);
+        sheet.value("name", &"x".repeat(1000), 3);
+        assert!(sheet.is_cut());
+        let text = sheet.into_text();
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.ends_with("[not all: 1000 characters]\n"), "{text}");
+        let mut sheet = Sheet::new(COLUMNS_MIN);
+        sheet.lines(&"a\n".repeat(100), 5);
+        assert!(sheet.is_cut() && sheet.into_text().lines().count() == 5);
+        let mut sheet = Sheet::new(COLUMNS_MIN);
+        sheet.lines("a\n\n \n\n\nb", 5);
+        assert_eq!(sheet.into_text(), "| a\n|\n| b\n");
+    }
+
+    #[test]
+    fn wrapping_loses_nothing() {
+        for text in ["", "a b c", "one two three four five six seven", "abcdefghijklmnopqrstuvwxyz"] {
+            assert_eq!(wrap(text, 10).concat(), text);
+        }
+        assert_eq!(wrap("one two three", 10), ["one two ", "three"]);
+    }
+
+    #[test]
+    fn nothing_in_a_value_makes_room() {
+        assert_eq!(legible("a   b"), "a   b");
+        assert_eq!(legible(&format!("a{}b", " ".repeat(60))), "a[60 blanks]b");
+        assert_eq!(legible("a \u{a0}\u{3000} b"), "a[5 blanks]b");
+        assert_eq!(legible("a\u{a0}b"), "a\\u{a0}b");
+        assert_eq!(legible("a\nb\tc"), "a\\u{a}b\\u{9}c");
+        assert_eq!(legible("e\u{301}\u{302}\u{303}"), "e\u{301}\u{302}\\u{303}");
+        assert_eq!(legible("\u{301}a"), "\\u{301}a");
+    }
+}

@@ -1,0 +1,50 @@
+//! Arguments that an approver wants to run instead of those that were asked about.
+
+use std::sync::Arc;
+
+use crate::approval::EditCheck;
+use crate::catalog::Tool;
+use crate::record::{Approval, Input};
+
+use super::super::aside;
+use super::super::journey::Journey;
+
+/// What `text` means as the input that should run instead of `asked`, of which the approver saw `shown`; `None` where it is
+/// the same. What they were not shown stays as it was. An error says why it is no input.
+pub(super) fn read(asked: &Input, shown: &Input, text: &str) -> Result<Option<Input>, String> {
+    let input = Input::from_text(text);
+    let value = input.value().map_err(|error| format!("it is not JSON: {error}"))?;
+    let (Ok(original), Ok(shown)) = (asked.value(), shown.value()) else { return Ok(Some(input)) };
+    let restored = Journey::restored(value.clone(), shown, original);
+    if restored == *original {
+        return Ok(None);
+    }
+    Ok(Some(if restored == *value { input } else { Input::from_value(restored) }))
+}
+
+/// The check of edits for whoever is asked about `asked`: an edit that cannot run is no answer yet.
+pub(super) fn check(tool: Arc<Tool>, asked: Input, shown: Input) -> EditCheck {
+    Arc::new(move |text: String| {
+        let (tool, asked, shown) = (Arc::clone(&tool), asked.clone(), shown.clone());
+        Box::pin(async move { runs(&tool, &asked, &shown, &text).await })
+    })
+}
+
+/// The same for a question that is stored.
+pub(in crate::pipeline) async fn check_stored(tool: &Tool, approval: &Approval, text: &str) -> Result<(), String> {
+    let asked = Input::from_text(approval.plan.permission_input.as_str());
+    let shown = approval.plan.shown_input.as_deref().map_or_else(|| asked.clone(), Input::from_text);
+    runs(tool, &asked, &shown, text).await
+}
+
+/// Whether the tool can be called with what `text` means. On a thread for checks: an approver may be another one's client.
+async fn runs(tool: &Tool, asked: &Input, shown: &Input, text: &str) -> Result<(), String> {
+    let Some(input) = read(asked, shown, text)? else { return Ok(()) };
+    let contract = Arc::clone(tool.contract());
+    let bytes = input.text().len();
+    let work = move || match input.value() {
+        Ok(value) => contract.check_call_input(value, bytes).map_err(|why| why.to_string()),
+        Err(error) => Err(format!("it is not JSON: {error}")),
+    };
+    aside::run(work).await.unwrap_or_else(|refusal| Err(refusal.message))
+}
