@@ -73,6 +73,21 @@ fn numbers_come_as_they_were_sent_over_http_and_names_count_once() {
 }
 
 #[test]
+fn numbers_stay_as_they_were_sent_where_defaults_are_filled_in() {
+    let (_guard, folder) = scratch();
+    let file = folder.join("records");
+    let mut client = Client::with(&["probe#defaults"], ["--record", file.to_str().unwrap()]);
+    let arguments = r#"{"query":"x","limit":12345678901234567890123}"#;
+    client.send_text(&call(71, arguments, "").replace("\"echo\"", "\"defaults\""));
+    let answer = client.answer(&json!(71));
+    assert_eq!(answer["result"]["isError"], json!(false), "{answer:#}");
+    assert!(client.close().0.success());
+    let record = records(&file).pop().unwrap();
+    let filled = r#"{"query":"x","limit":12345678901234567890123,"order":"newest"}"#;
+    assert_eq!(record["invocation"]["call_input_ref"], toolcell::record::digest(filled.as_bytes()), "{record:#}");
+}
+
+#[test]
 fn a_frame_that_names_its_params_twice_is_refused() {
     let twice =
         r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"},"params":{"name":"counter"}}"#;

@@ -19,7 +19,7 @@ pub(super) fn fill(journey: &mut Journey<'_>, tool: &Tool, input: Input) -> Inpu
     let filled = input.value().ok().and_then(|value| tool.contract().with_defaults(value));
     match filled {
         Some(filled) => {
-            let filled = Input::from_value(filled);
+            let filled = input.with_value(filled);
             let id = journey.invocation.invocation_id;
             let reason = "defaults of the input contract";
             let source = (MutationSource::Runtime, "input_contract.defaults");

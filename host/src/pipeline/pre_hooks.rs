@@ -65,7 +65,7 @@ async fn update(
     if input.value() == Ok(&value) {
         return Ok(input);
     }
-    let updated = Input::from_value(value);
+    let updated = input.with_value(value);
     journey.keep_shown(&updated).await?;
     if fresh {
         let id = journey.invocation.invocation_id;

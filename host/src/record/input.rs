@@ -5,7 +5,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 
-use super::{JSON_VALUES_MAX, read_json};
+use super::{JSON_VALUES_MAX, exact, read_json};
 
 /// `sha256:` and the hex digest of `bytes`: the form of every content reference.
 pub fn digest(bytes: &[u8]) -> String {
@@ -40,6 +40,16 @@ impl Input {
 
     pub fn from_value(value: Value) -> Self {
         Self(Arc::new(Inner { text: value.to_string(), value: Ok(value), reference: OnceLock::new() }))
+    }
+
+    /// An input with `value`, made of this one: numbers that are still at their places are written as they are here.
+    pub fn with_value(&self, value: Value) -> Self {
+        let numbers = exact::numbers(&self.0.text);
+        if numbers.is_empty() {
+            return Self::from_value(value);
+        }
+        let text = exact::write(&value, &numbers);
+        Self(Arc::new(Inner { text, value: Ok(value), reference: OnceLock::new() }))
     }
 
     pub fn text(&self) -> &str {

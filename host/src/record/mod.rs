@@ -11,6 +11,7 @@ mod decision;
 mod declaration;
 mod error;
 mod event;
+mod exact;
 mod execution_profile;
 mod facts;
 mod hook;

@@ -46,7 +46,8 @@ pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -
 async fn again(journey: &mut Journey<'_>, tool: &Tool, kept: &Kept) -> Result<Input, Refusal> {
     let asked = Input::from_text(kept.approval.plan.permission_input.as_str());
     let sent = journey.request.input.clone();
-    let filled = sent.value().ok().and_then(|value| tool.contract().with_defaults(value)).map(Input::from_value);
+    let filled = sent.value().ok().and_then(|value| tool.contract().with_defaults(value));
+    let filled = filled.map(|filled| sent.with_value(filled));
     let made = pre_hooks::shape(journey, tool, filled.unwrap_or(sent), false).await?;
     match made.value() == asked.value() {
         true => Ok(asked),
