@@ -13,7 +13,7 @@ const NO_LIMIT: u64 = 1 << 60;
 pub fn share_bytes() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let group = of_groups(&groups, Path::new("/sys/fs/cgroup"));
+    let group = of_groups(&groups, Path::new("/sys/fs/cgroup"), |file| fs::read_to_string(file).ok());
     machine.into_iter().chain(group).min().unwrap_or(MEMORY_UNKNOWN) / 2
 }
 
@@ -25,7 +25,8 @@ fn of_machine(meminfo: &str) -> Option<u64> {
 
 /// The lowest limit of the process's groups and of those around them; `groups` is /proc/self/cgroup, which has lines such
 /// as `0::/system.slice/x` (version 2) and `5:memory:/docker/x` (version 1).
-fn of_groups(groups: &str, mounted: &Path) -> Option<u64> {
+fn of_groups(groups: &str, mounted: &Path, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
+    let limit = |file: &Path| read(file)?.trim().parse::<u64>().ok().filter(|bytes| *bytes < NO_LIMIT);
     groups
         .lines()
         .filter_map(|line| {
@@ -45,11 +46,6 @@ fn of_groups(groups: &str, mounted: &Path) -> Option<u64> {
         .min()
 }
 
-fn limit(file: &Path) -> Option<u64> {
-    let bytes: u64 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
-    (bytes < NO_LIMIT).then_some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,20 +54,21 @@ mod tests {
     fn the_lowest_limit_around_the_process_counts() {
         assert_eq!(of_machine("MemTotal:       24576 kB\nMemFree: 1 kB\n"), Some(24 << 20));
         assert_eq!(of_machine("nothing"), None);
-        let dir = tempfile::tempdir().unwrap();
-        let write = |file: &str, text: &str| {
-            let file = dir.path().join(file);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
+        let files = [
+            ("a/b/memory.max", "max\n"),
+            ("a/memory.max", "4096\n"),
+            ("memory.max", "8192\n"),
+            ("memory/docker/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory/memory.limit_in_bytes", "2048\n"),
+        ];
+        let read = |file: &Path| {
+            let found = files.iter().find(|(name, _)| Path::new("/groups").join(name) == file);
+            found.map(|(_, text)| (*text).to_owned())
         };
-        write("a/b/memory.max", "max\n");
-        write("a/memory.max", "4096\n");
-        write("memory.max", "8192\n");
-        write("memory/docker/memory.limit_in_bytes", "9223372036854771712\n");
-        write("memory/memory.limit_in_bytes", "2048\n");
-        assert_eq!(of_groups("0::/a/b\n", dir.path()), Some(4096));
-        assert_eq!(of_groups("0::/not/mounted/here\n", dir.path()), Some(8192));
-        assert_eq!(of_groups("5:cpu,memory:/docker\n4:pids:/x\n", dir.path()), Some(2048));
-        assert_eq!(of_groups("4:pids:/x\n", dir.path()), None);
+        let of = |groups| of_groups(groups, Path::new("/groups"), read);
+        assert_eq!(of("0::/a/b\n"), Some(4096));
+        assert_eq!(of("0::/not/mounted/here\n"), Some(8192));
+        assert_eq!(of("5:cpu,memory:/docker\n4:pids:/x\n"), Some(2048));
+        assert_eq!(of("4:pids:/x\n"), None);
     }
 }
