@@ -21,7 +21,7 @@ const DOORS: [(&str, &[&str]); 21] = [
     ("catalog", &["pool", "record", "search"]),
     ("approval", &["record", "policy", "catalog"]),
     ("executor", &["record", "policy", "scheduler", "secret"]),
-    ("sandbox", &["pool", "record", "policy", "hook", "executor", "secret"]),
+    ("sandbox", &["pool", "way", "record", "policy", "hook", "executor", "secret"]),
     (
         "pipeline",
         &[

@@ -170,6 +170,37 @@ fn a_rule_over_a_path_cannot_be_led_elsewhere_either() {
 }
 
 #[test]
+fn a_link_that_is_closed_by_its_name_is_closed_wherever_it_leads() {
+    let beside = Beside::new();
+    fs::create_dir(beside.root.join("work/config")).unwrap();
+    fs::write(beside.root.join("work/config/settings"), SECRET).unwrap();
+    symlink("config/settings", beside.root.join("work/.env")).unwrap();
+    symlink(".env", beside.root.join("work/other")).unwrap();
+    fs::write(beside.root.join("rules.toml"), "[[rule]]\nbehavior = \"deny\"\npath = \"**/.env\"\n").unwrap();
+    let call = |tool: &str, name: &str| {
+        let mut input = json!({ "path": beside.path(name) });
+        if tool.ends_with("write") || tool.ends_with("append") {
+            input["text"] = "changed".into();
+        }
+        let input = input.to_string();
+        let arguments = ["call", tool, &input, "--allow-write=work", "--config=rules.toml", "--json"];
+        Toolcell::at(&kept("home"), arguments).dir(&beside.root).run()
+    };
+    for name in ["work/.env", "work/other"] {
+        for tool in ["read", "write", "append"] {
+            let ran = call(&guest(&format!("probe#{tool}")), name).exits(0);
+            assert_eq!(ran.json()["structured_content"]["ok"], false, "{tool} {name}");
+        }
+        // A tool that says which argument is a path is not even started.
+        let named = call(&guest("probe#read_named"), name).exits(3);
+        assert_eq!(named.json()["error"]["error_code"], "denied_by_rule");
+    }
+    let listed = call(&guest("probe#list"), "work").exits(0).json()["structured_content"]["value"].to_string();
+    assert!(listed.contains("other") && listed.contains("config"), "{listed}");
+    assert_eq!(fs::read_to_string(beside.root.join("work/config/settings")).unwrap(), SECRET);
+}
+
+#[test]
 fn a_hook_and_a_tool_cannot_widen_each_others_grants() {
     let beside = Beside::new();
     let hook = crate::support::fixture("hooks");

@@ -35,6 +35,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("denials", &[], &["sandbox::denials::what_is_denied_for_reading"]),
     ("denial_races", &[], &["sandbox::races::"]),
     ("hard_links", &[], &["sandbox::denials::a_second_name"]),
+    ("denied_names", &[], &["cli::links::a_link_that_is_closed"]),
     ("denied_links", &[], &["cli::links::a_denial_that_leads"]),
     ("grant_links", &[], &["cli::links::a_tool_that_puts_a_link"]),
     ("project_links", &[], &["cli::links::a_trusted_project_that_puts_a_link"]),

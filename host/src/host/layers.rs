@@ -68,9 +68,7 @@ impl Layers {
             return Ok(layers);
         }
         let user = config::user_file(home).map_err(unreadable)?;
-        if let Some(file) = ConfigFile::read(&user).map_err(unreadable)? {
-            layers.add(RuleSource::UserSettings, file, Vec::new()).map_err(unreadable)?;
-        }
+        layers.add_user(&user).map_err(unreadable)?;
         if let Some(named) = &options.file {
             let file = named_file(named).map_err(unreadable)?;
             layers.add(RuleSource::FlagSettings, file, Vec::new()).map_err(unreadable)?;
@@ -105,12 +103,22 @@ impl Layers {
         understood.with_context(|| format!("a hook of {}", path.display()))?;
         let components = hooks::hook_digests(&file).with_context(|| format!("a hook of {}", path.display()))?;
         let mut layers = Self::default();
+        // What the user denies can make a wide grant possible.
+        layers.add_user(&config::user_file(home)?)?;
         let found = layers.add(said.source, file, components.clone())?;
         if let Some(refusal) = layers.grants.refusal(&super::protected(home)) {
             anyhow::bail!("{}: {}", path.display(), refusal.message);
         }
         let folders = found.iter().map(|(_, folder)| folder.clone()).collect();
         Ok((layers, Trusted { components, folders }))
+    }
+
+    /// Adds the user's own file, if there is one.
+    fn add_user(&mut self, path: &Path) -> anyhow::Result<()> {
+        match ConfigFile::read(path)? {
+            Some(file) => self.add(RuleSource::UserSettings, file, Vec::new()).map(|_| ()),
+            None => Ok(()),
+        }
     }
 
     /// Adds what `file` says. Answers the folders that its grants lead to, each with the words that grant it.

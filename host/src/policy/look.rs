@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::record::{AccessKind, Behavior, RiskLevel, RuleSource};
 
-use super::named::{Named, NamedUrl};
+use super::named::{Named, NamedPath, NamedUrl};
 use super::{Capability, Case, Denial, PathPattern, Rule, UrlPattern};
 
 /// One rule, as it was looked at for one call.
@@ -107,7 +107,11 @@ impl Call<'_> {
                 by.rule
             ));
         }
-        if let Some(path) = some_or_all(behavior, &self.named.paths, |path| pattern.covers(&path.host)) {
+        let about = |path: &NamedPath| match behavior {
+            Behavior::Allow => pattern.covers(&path.host),
+            _ => path.touches(pattern),
+        };
+        if let Some(path) = some_or_all(behavior, &self.named.paths, about) {
             return Ok(path.host.clone());
         }
         let mounts = &self.wide.mounts;

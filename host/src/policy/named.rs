@@ -10,7 +10,7 @@ use crate::record::{ErrorClass, Input, Refusal, SubjectField, SubjectKind};
 use crate::way::Way;
 
 use super::network::is_plain;
-use super::{Capability, Mount};
+use super::{Capability, Mount, PathPattern};
 
 /// What the arguments of one call name.
 #[derive(Debug, Default)]
@@ -37,6 +37,8 @@ pub(super) struct NamedPath {
     pub(super) guest: String,
     /// Canonical as far as it exists, whether or not the guest can reach it.
     pub(super) host: PathBuf,
+    /// The links on the way there, by their own names.
+    pub(super) links: Vec<PathBuf>,
     /// The mount that the guest would open it through, by its place in the list.
     pub(super) mount: Option<usize>,
 }
@@ -58,6 +60,14 @@ pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capabil
         }
     }
     Ok(named)
+}
+
+impl NamedPath {
+    /// Whether `pattern`, which closes or asks, is about this path: where it leads, or a link on its way.
+    pub(super) fn touches(&self, pattern: &PathPattern) -> bool {
+        let links = self.links.iter().filter(|_| guard!("denied_names"));
+        links.chain([&self.host]).any(|place| pattern.covers(place))
+    }
 }
 
 impl Named {
@@ -132,8 +142,8 @@ fn locate(typed: &str, capability: &Capability) -> NamedPath {
         None => PathBuf::from(&guest),
     };
     match Way::of(&full) {
-        Ok(Way { end: host, .. }) => NamedPath { typed: typed.to_owned(), host, guest, mount },
-        Err(_) => NamedPath { typed: typed.to_owned(), host: full, guest, mount: None },
+        Ok(Way { end: host, links, .. }) => NamedPath { typed: typed.to_owned(), host, links, guest, mount },
+        Err(_) => NamedPath { typed: typed.to_owned(), host: full, links: Vec::new(), guest, mount: None },
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn narrow(capability: &Capability, paths: &[NamedPath]) -> Result<Cap
             let why = "leads outside of what was granted; --allow-read=DIR or --allow-write=DIR adds a folder";
             return Err(refuse("path_not_granted", why));
         };
-        if capability.denials.iter().any(|denial| denial.read && denial.what.covers(&path.host)) {
+        if capability.denials.iter().any(|denial| denial.read && path.touches(&denial.what)) {
             return Err(refuse("denied_by_rule", "is closed by a denial"));
         }
         match folder_of(path, mount) {

@@ -10,6 +10,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
 };
 
+use crate::way::Way;
+
 use super::denial::{Closed, real_path, resolve};
 use super::{Fd, Guarded, again};
 
@@ -42,7 +44,24 @@ impl Guarded<'_> {
     /// for writing only.
     pub(super) fn check(&self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<()> {
         let Some(host) = self.resolve(fd, path, follow)? else { return Ok(()) };
-        if self.denials().cover(&host, write) { Err(ErrorCode::Access.into()) } else { Ok(()) }
+        if self.denials().cover(&host, write) || self.leads_through_closed(fd, path, follow, write)? {
+            return Err(ErrorCode::Access.into());
+        }
+        Ok(())
+    }
+
+    /// Whether a link on the way of `path` is closed by its own name, wherever it leads: `.env` is, under a denial of
+    /// `**/.env`, although what it points to has another name.
+    fn leads_through_closed(&self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<bool> {
+        let Descriptor::Dir(dir) = self.plain.table.get(fd)? else {
+            return Err(ErrorCode::NotDirectory.into());
+        };
+        let full = real_path(&dir.dir).map_err(|_| ErrorCode::Access)?.join(path);
+        // A name that is not followed has been looked at already.
+        let walked = if follow || path.ends_with('/') { Some(full.as_path()) } else { full.parent() };
+        // What cannot be followed, nobody can open.
+        let way = walked.filter(|_| guard!("denied_names")).and_then(|path| Way::of(path).ok()).unwrap_or_default();
+        Ok(way.links.iter().any(|link| self.denials().cover(link, write)))
     }
 
     /// Fails also when something closed lies below `path`: moved along, it would be open at its new place, and what
