@@ -30,7 +30,7 @@ pub use crate::pipeline::{Foretold, Request};
 pub use crate::policy::{
     Capability, Explanation, GrantWord, Grants, Limits, Look, Placement, Policy, Provenance, SecretUse,
 };
-use crate::record::{Approval, CallRecord, ErrorClass, Refusal, digest};
+use crate::record::{Approval, CallRecord, ErrorClass, Finding, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
 pub use crate::sandbox::{Listening, NetworkSettings, Resolver, SystemResolver};
@@ -186,9 +186,7 @@ impl Host {
             let (digest, component) = (Arc::clone(&digest), Arc::clone(&component));
             pipeline::aside(move || tools(&digest, &component)).await?
         };
-        let tools = tools.map_err(|error| {
-            Refusal::new(ErrorClass::SetupRequired, "description_invalid", format!("the tool's description: {error:#}"))
-        })?;
+        let tools = tools.map_err(|errors| unusable(&errors))?;
         imports::check(component.imports(), &tools)?;
         self.services.catalog.add(tools.clone())?;
         for tool in &tools {
@@ -247,6 +245,17 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// What of the records of `tools` has no effect on this host, each once.
+    pub fn notes(tools: &[Arc<Tool>]) -> Vec<&Finding> {
+        let mut notes: Vec<&Finding> = Vec::new();
+        for note in tools.iter().flat_map(|tool| tool.notes()) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        notes
+    }
+
     /// The interfaces that the component imports.
     pub fn imports(&self) -> &[String] {
         self.component.imports()
@@ -262,14 +271,22 @@ fn protected(home: &Home) -> Vec<PathBuf> {
     folders
 }
 
-fn tools(digest: &Arc<str>, component: &LoadedComponent) -> anyhow::Result<Vec<Arc<Tool>>> {
+fn tools(digest: &Arc<str>, component: &LoadedComponent) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
     let facts = Facts {
         component: Arc::clone(digest),
         imports: component.imports().to_vec(),
         validates: component.exports().validation,
         classifies: component.exports().classification,
     };
-    Tool::from_toolkit(agent_tool::toolkit(component.toolkit())?, &facts)
+    let described = agent_tool::toolkit(component.toolkit())?;
+    Tool::from_toolkit(described.toolkit, &described.notes, &facts)
+}
+
+/// Lists everything that keeps a component from being loaded, each on a line of its own.
+fn unusable(errors: &[Finding]) -> Refusal {
+    let listed: String = errors.iter().map(|error| format!("\n  {error}")).collect();
+    let message = format!("the component's description cannot be used; correct it, or ask its author to:{listed}\n");
+    Refusal::new(ErrorClass::SetupRequired, "description_invalid", message.trim_end())
 }
 
 /// Opens the file of a component, and answers its size, if that is one that toolcell accepts.

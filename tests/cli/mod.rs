@@ -28,6 +28,7 @@ mod pipes;
 mod policy;
 mod readme;
 mod secrets;
+mod strict;
 
 use std::path::Path;
 use std::sync::Mutex;

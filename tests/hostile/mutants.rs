@@ -102,6 +102,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("stranger_places", &[], &["server::http::quotas::silent_connections_without_a_token"]),
     ("request_framing", &[], &["server::http::limits::a_request_says_once"]),
     ("request_ids", &[], &["server::http::sessions::an_id_that_is_in_flight"]),
+    ("description_findings", &[], &["cli::strict::a_misspelt_field"]),
+    ("is_enabled", &[], &["cli::strict::a_tool_that_is_not_enabled"]),
     ("description_changes", &[], &["sandbox::loading::a_component_that_describes_itself_differently"]),
 ];
 

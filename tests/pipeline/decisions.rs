@@ -70,7 +70,7 @@ async fn a_denial_overrules_a_grant_and_the_record_names_the_path() {
 #[tokio::test]
 async fn a_kind_of_access_that_this_host_cannot_grant_is_a_gap_in_its_capabilities() {
     let (_guard, folder) = scratch();
-    for kind in ["browser", "payment", "external_send", "code_execution", "teleport"] {
+    for kind in ["browser", "payment", "external_send", "code_execution"] {
         let bytes = asking(&format!("decisions_{kind}"), json!({"access_kinds": [kind]}), json!({}));
         let called = Test::of_bytes(bytes, None).write(&folder).call(json!({})).await;
         called.failed("capability_gap", "access_kind_not_supported").ended("failed", "blocked").never_ran();

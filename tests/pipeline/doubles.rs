@@ -18,6 +18,11 @@ pub(crate) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u
     wat::parse_str(echo_text(namespace, change)).unwrap()
 }
 
+/// The component text `echo.wat`, which answers `description` when it is asked what it is.
+pub(crate) fn describing(description: &str) -> Vec<u8> {
+    wat::parse_str(described_text(description)).unwrap()
+}
+
 /// [`echoing`] with one more import, of which it uses nothing.
 pub(crate) fn importing(import: &str, namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let import = format!("(component\n  (import \"{import}\" (instance))\n");
@@ -37,14 +42,17 @@ fn echo_text(namespace: &str, change: impl FnOnce(&mut Value)) -> String {
         }],
     });
     change(&mut toolkit);
-    let toolkit = toolkit.to_string();
+    described_text(&toolkit.to_string())
+}
+
+fn described_text(description: &str) -> String {
     let text = std::fs::read_to_string(root().join("tests/guests/wat/echo.wat")).unwrap();
     let (before, rest) = text.split_once("(data (i32.const 1024)").unwrap();
     let (_, after) = rest.split_once("\n\n").unwrap();
-    let escaped: String = toolkit.bytes().map(|byte| format!("\\{byte:02x}")).collect();
+    let escaped: String = description.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     let text = format!("{before}(data (i32.const 1024) \"{escaped}\")\n\n{after}");
     // What the guest hands out begins where the description ends.
-    let free = (1024 + toolkit.len()).next_multiple_of(8).max(8192);
+    let free = (1024 + description.len()).next_multiple_of(8).max(8192);
     let text = text
         .replace("(global $free (mut i32) (i32.const 8192))", &format!("(global $free (mut i32) (i32.const {free}))"));
     let text = text.replacen(
@@ -52,7 +60,7 @@ fn echo_text(namespace: &str, change: impl FnOnce(&mut Value)) -> String {
         &format!("(memory (export \"memory\") {})", free / 65_536 + 1),
         1,
     );
-    text.replace("(i32.const 926)", &format!("(i32.const {})", toolkit.len()))
+    text.replace("(i32.const 926)", &format!("(i32.const {})", description.len()))
 }
 
 /// [`echoing`] with a declaration of one's own.

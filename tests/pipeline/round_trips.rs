@@ -33,17 +33,17 @@ fn records_that_others_write_keep_what_is_not_known() {
         "schema_version": "0.2.7", "tool_id": "a.b", "namespace": "a", "name": "b", "description": "c",
         "lifecycle": "available", "tool_kind": "tea_ceremony", "annotations": {"x": [1]},
     }));
-    survives::<InputContract>(json!({"strict": true, "argument_mode": "text", "mutation_policy": {"hooks": "deny"}}));
+    survives::<InputContract>(json!({"strict": true, "argument_mode": "json", "mutation_policy": {"hooks": "deny"}}));
     survives::<OutputContract>(json!({"max_inline_chars": 7, "redaction_rules": ["/a"]}));
     survives::<ToolInterface>(
-        json!({"schema_version": VERSION, "interface_id": "i", "tool_id": "a.b", "is_enabled": "feature:x"}),
+        json!({"schema_version": VERSION, "interface_id": "i", "tool_id": "a.b", "is_read_only": "feature:x"}),
     );
     survives::<ExecutionProfile>(
         json!({"schema_version": VERSION, "execution_profile_id": "e", "execution_kind": "hybrid"}),
     );
     survives::<PermissionProfile>(json!({
         "schema_version": VERSION, "permission_profile_id": "p", "risk_level": "critical",
-        "access_kinds": ["file_read", "teleport"], "write_effects": ["none", "cosmic"],
+        "access_kinds": ["file_read"], "write_effects": ["none"],
     }));
     survives::<ExternalMapping>(json!({"source": "mcp", "jsonrpc_request_id": 7}));
     survives::<Content>(json!({"type": "hologram", "data": "x"}));

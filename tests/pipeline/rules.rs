@@ -396,7 +396,8 @@ async fn subjects_that_lead_to_no_argument_are_refused_at_load() {
     let about = |pointer: &str, kind: &str| {
         let bytes = echoing("rules_subjects", |toolkit| {
             let id = "rules_subjects.interface";
-            toolkit["interfaces"] = json!([{ "schema_version": "0.2.0", "interface_id": id, "tool_id": "x",
+            toolkit["interfaces"] = json!([{ "schema_version": "0.2.0", "interface_id": id,
+                "tool_id": "rules_subjects.echo",
                 "permission_subjects": { pointer: kind } }]);
             toolkit["declarations"][0]["interface_ref"] = json!(id);
             let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});

@@ -49,7 +49,8 @@ impl Contract {
         for field in &input.internal_only_fields {
             fields::strip(&mut model_schema, field);
         }
-        let model = Schema::compile(&closed(&model_schema, input.strict)).context("model_input_schema")?;
+        let strict = input.strict || interface.is_some_and(|interface| interface.strict == Some(true));
+        let model = Schema::compile(&closed(&model_schema, strict)).context("model_input_schema")?;
         let runtime = input.runtime_input_schema.or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
         let runtime = runtime.map(|schema| Schema::compile(&schema)).transpose().context("runtime_input_schema")?;
         let output = declaration.output_contract.as_ref().and_then(|contract| contract.structured_schema.clone());

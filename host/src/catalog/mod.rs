@@ -3,6 +3,7 @@
 mod contract;
 mod fields;
 mod form;
+mod records;
 mod schema;
 mod tool;
 

@@ -1,14 +1,17 @@
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::record::{
-    ExecutionProfile, PermissionProfile, SafetyFacts, SubjectField, SubjectKind, ToolDeclaration, ToolInterface,
-    Toolkit,
+    ExecutionProfile, Finding, PermissionProfile, SafetyFacts, SubjectField, SubjectKind, ToolDeclaration,
+    ToolInterface, Toolkit,
 };
 
 use super::Contract;
+use super::records::Records;
+
+/// Tools with a bad contract that are named.
+const ERRORS_MAX: usize = 32;
 
 /// What the host saw of a component: the flags of the execution profile are written from it, never from a claim.
 #[derive(Clone, Debug)]
@@ -35,51 +38,57 @@ pub struct Tool {
     /// The arguments that name what a call is about.
     subjects: Vec<SubjectField>,
     classifies: bool,
+    /// What of its records has no effect on this host.
+    notes: Vec<Finding>,
 }
 
 impl Tool {
-    /// The tools of `toolkit`, whose references are known to resolve. One bad contract refuses all of them.
-    pub fn from_toolkit(toolkit: Toolkit, facts: &Facts) -> anyhow::Result<Vec<Arc<Self>>> {
-        toolkit
-            .declarations
-            .iter()
-            .map(|declaration| {
-                let tool = Self::new(declaration, &toolkit, facts);
-                tool.map(Arc::new).with_context(|| format!("the tool {}", declaration.qualified_name()))
-            })
-            .collect()
+    /// The tools of `toolkit`, whose references are known to resolve; `notes` are about all of it. One bad contract refuses
+    /// all of them, and every bad one is named.
+    pub fn from_toolkit(toolkit: Toolkit, notes: &[Finding], facts: &Facts) -> Result<Vec<Arc<Self>>, Vec<Finding>> {
+        let (mut tools, mut errors) = (Vec::with_capacity(toolkit.declarations.len()), Vec::new());
+        for (at, declaration) in toolkit.declarations.iter().enumerate() {
+            match Self::new(declaration, &Records::of(at, declaration, &toolkit), notes, facts) {
+                Ok(tool) => tools.push(Arc::new(tool)),
+                Err(_) if errors.len() == ERRORS_MAX => {}
+                Err(error) => {
+                    let message = format!("the tool {}: {error:#}", declaration.qualified_name());
+                    errors.push(Finding::new(&format!("/declarations/{at}"), &message));
+                }
+            }
+        }
+        if errors.is_empty() { Ok(tools) } else { Err(errors) }
     }
 
-    fn new(declaration: &ToolDeclaration, toolkit: &Toolkit, facts: &Facts) -> anyhow::Result<Self> {
-        let interface = declaration.interface_ref.as_ref();
-        let interface = interface.and_then(|id| toolkit.interfaces.iter().find(|i| i.interface_id == *id)).cloned();
-        let permission_profile = declaration
-            .permission_profile_ref
-            .as_ref()
-            .and_then(|id| toolkit.permission_profiles.iter().find(|p| p.permission_profile_id == *id))
-            .cloned()
-            .unwrap_or_else(|| PermissionProfile::none(&declaration.tool_id));
-        let asked = declaration
-            .execution_profile_ref
-            .as_ref()
-            .and_then(|id| toolkit.execution_profiles.iter().find(|p| p.execution_profile_id == *id))
-            .cloned()
-            .unwrap_or_else(|| ExecutionProfile {
-                execution_profile_id: format!("{}.execution", declaration.tool_id),
-                ..ExecutionProfile::default()
-            });
+    fn new(
+        declaration: &ToolDeclaration,
+        records: &Records<'_>,
+        notes: &[Finding],
+        facts: &Facts,
+    ) -> anyhow::Result<Self> {
+        let interface = records.interface.cloned();
+        let permission_profile =
+            records.permission_profile.cloned().unwrap_or_else(|| PermissionProfile::none(&declaration.tool_id));
+        let asked = records.execution_profile.cloned().unwrap_or_else(|| ExecutionProfile {
+            execution_profile_id: format!("{}.execution", declaration.tool_id),
+            ..ExecutionProfile::default()
+        });
         let contract = Contract::compile(declaration, interface.as_ref())?;
+        let mut notes: Vec<Finding> = notes.iter().filter(|note| records.hold(note)).cloned().collect();
+        let execution_profile = seen(asked.clone(), facts);
+        notes.extend(records.overruled(&asked, &execution_profile));
         Ok(Self {
             subjects: subjects(interface.as_ref(), contract.model_schema())?,
             classifies: facts.classifies,
             contract: Arc::new(contract),
-            execution_profile: seen(asked, facts),
+            execution_profile,
             interface,
             permission_profile,
             component: Arc::clone(&facts.component),
             name: declaration.name.as_str().into(),
             runtime_refs: vec![format!("component:{}", facts.component)],
             declaration: Arc::new(declaration.clone()),
+            notes,
         })
     }
 
@@ -122,6 +131,16 @@ impl Tool {
         &self.subjects
     }
 
+    /// What of the tool's records has no effect on this host: unknown fields, unused hints, flags that the host writes.
+    pub fn notes(&self) -> &[Finding] {
+        &self.notes
+    }
+
+    /// Whether the tool can be selected, as far as its interface says so (AT-IF-04).
+    pub fn is_enabled(&self) -> bool {
+        self.interface.as_ref().is_none_or(ToolInterface::is_enabled)
+    }
+
     /// Whether the component can say what one input would do.
     pub fn classifies(&self) -> bool {
         self.classifies
@@ -151,13 +170,10 @@ impl Tool {
 fn subjects(interface: Option<&ToolInterface>, schema: &Value) -> anyhow::Result<Vec<SubjectField>> {
     let Some(interface) = interface else { return Ok(Vec::new()) };
     let subject = |(pointer, kind): (&String, &SubjectKind)| {
-        let mut steps = pointer.split('/');
-        ensure!(steps.next() == Some(""), "permission_subjects: {pointer:?} is no JSON Pointer");
-        let name = steps.next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
-        let argument = schema.get("properties").and_then(|properties| properties.get(&name));
-        let argument = argument.with_context(|| format!("permission_subjects: {pointer:?} leads to no argument"))?;
+        let argument = SubjectField::argument(pointer, schema).map_err(anyhow::Error::msg)?;
         // Only an argument itself has a default that the host can read; what lies deeper depends on the rest.
-        let default = argument.get("default").filter(|_| steps.next().is_none()).and_then(Value::as_str);
+        let deeper = pointer.matches('/').count() > 1;
+        let default = argument.get("default").filter(|_| !deeper).and_then(Value::as_str);
         Ok(SubjectField { pointer: pointer.clone(), kind: *kind, default: default.map(str::to_owned) })
     };
     interface.permission_subjects.iter().map(subject).collect()

@@ -5,11 +5,13 @@ use clap::Args;
 use serde_json::json;
 
 use crate::config::Home;
+use crate::record::Refusal;
 
-use super::exit::{BadRequest, Exit};
-use super::{show, target};
+use super::exit::{self, BadRequest, Exit};
+use super::{notes, show, target};
 
-/// Builds the tool in a source folder, and sets up what is missing for that.
+/// Builds the tool in a source folder, and sets up what is missing for that. Names what the component says of itself and
+/// this host cannot use.
 #[derive(Debug, Args)]
 pub(super) struct Build {
     /// The folder of the tool: where its Cargo.toml lies
@@ -24,10 +26,25 @@ impl Build {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
         let built = target::build(&self.dir, &home).map_err(|error| BadRequest(format!("{error:#}")))?;
-        let line = match self.json {
-            true => json!({ "name": built.name, "wasm": built.wasm, "fresh": built.fresh }).to_string(),
-            false => built.wasm.display().to_string(),
+        let (notes, refusal) = match notes::of_component(&home, &built.wasm)? {
+            Ok(notes) => (notes, None),
+            Err(refusal) => (Vec::new(), Some(refusal)),
         };
-        writeln!(std::io::stdout(), "{line}").map(|()| Exit::Succeeded).or_else(show::closed)
+        let error = refusal.as_ref().map(Refusal::to_error);
+        let line = match self.json {
+            true => json!({
+                "name": built.name, "wasm": built.wasm, "fresh": built.fresh, "notes": notes, "error": error,
+            })
+            .to_string(),
+            false => {
+                notes.iter().for_each(|note| show::say(&format!("note: {note}")));
+                if let Some(error) = &error {
+                    show::say(&format!("error: {} [{}]", error.message, error.error_code));
+                }
+                built.wasm.display().to_string()
+            }
+        };
+        let exit = refusal.map_or(Exit::Succeeded, |refusal| exit::of_refusal(&refusal));
+        writeln!(std::io::stdout(), "{line}").map(|()| exit).or_else(show::closed)
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::config::Home;
-use crate::host::{Layer, SecretStore, memory_share_bytes};
+use crate::host::{Layer, Loaded, SecretStore, memory_share_bytes};
 use crate::record::RuleSource;
 
 use super::doctor::Check;
@@ -28,7 +28,7 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
     for layer in settings.layers.files() {
         checks.push(Check::ready("configuration", layer.file.path.display().to_string()));
         for entry in &layer.file.tools {
-            checks.push(tool(home, layer, &entry.component)?);
+            checks.extend(tool(home, layer, &entry.component)?);
         }
         for entry in &layer.file.hooks {
             let file = hooks::path(layer, &entry.component);
@@ -61,25 +61,26 @@ fn memory(settings: &Settings) -> Check {
     Check::ready("memory", detail)
 }
 
-/// Whether a tool of a file can be offered. It is not built here.
-fn tool(home: &Home, layer: &Layer, word: &str) -> anyhow::Result<Check> {
+/// Whether a tool of a file can be offered, and what of its description has no effect. It is not built here.
+fn tool(home: &Home, layer: &Layer, word: &str) -> anyhow::Result<Vec<Check>> {
     let path = hooks::path(layer, Path::new(word));
     let target = Target::parse(&path.to_string_lossy());
     let builds = target.path.is_dir();
     if builds && (layer.source == RuleSource::ProjectSettings || !target.is_built()) {
         let detail = format!("{word} is a source folder, and not built");
-        return Ok(Check::missing("tool", detail, format!("toolcell build {}", target.path.display())));
+        return Ok(vec![Check::missing("tool", detail, format!("toolcell build {}", target.path.display()))]);
     }
     let host = target::host(home, |_| {})?;
     let loaded = super::runtime()?.block_on(async { target.tools(&host.load_file(&target.locate(home)?).await?) });
     Ok(match loaded {
         Ok(tools) => {
             let names: Vec<String> = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
-            Check::ready("tool", format!("{word}: {}", names.join(", ")))
+            let notes = Loaded::notes(&tools).into_iter().map(|note| Check::ready("note", format!("{word}: {note}")));
+            std::iter::once(Check::ready("tool", format!("{word}: {}", names.join(", ")))).chain(notes).collect()
         }
         Err(refusal) => {
             let detail = format!("{word}: {}", refusal.message);
-            Check::missing("tool", detail, format!("correct [[tool]] in {}", layer.file.path.display()))
+            vec![Check::missing("tool", detail, format!("correct [[tool]] in {}", layer.file.path.display()))]
         }
     })
 }

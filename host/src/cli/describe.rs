@@ -69,6 +69,7 @@ fn records(loaded: &Loaded, tools: &[Arc<Tool>]) -> Value {
         "execution_profiles": tools.iter().map(|tool| tool.execution_profile()).collect::<Vec<_>>(),
         "permission_profiles": tools.iter().map(|tool| tool.permission_profile()).collect::<Vec<_>>(),
         "imports": loaded.imports(),
+        "notes": Loaded::notes(tools),
     })
 }
 
@@ -101,6 +102,12 @@ fn for_people(tool: &Tool) -> String {
     let _ = writeln!(text, "  asks for: {asks}");
     if !profile.environment.is_empty() {
         let _ = writeln!(text, "  reads, if granted: {}", profile.environment.join(", "));
+    }
+    if !tool.notes().is_empty() {
+        let _ = writeln!(text, "  notes:");
+        for note in tool.notes() {
+            let _ = writeln!(text, "    {note}");
+        }
     }
     show::printable(&text, true)
 }

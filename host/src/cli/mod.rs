@@ -15,6 +15,7 @@ mod input;
 mod lazily;
 mod mcp;
 mod new;
+mod notes;
 mod options;
 mod policy;
 mod secret;

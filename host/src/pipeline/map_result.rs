@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::catalog::{Tool, Unsatisfied};
 use crate::executor::{GuestOutcome, GuestOutput};
 use crate::hook::UpdatedOutput;
-use crate::record::{Content, ErrorClass, JSON_VALUES_MAX, Refusal, Status, Usage, read_json};
+use crate::record::{Content, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, Refusal, Status, Usage, read_json};
 
 use super::execute::Executed;
 use super::journey::Journey;
@@ -16,9 +16,6 @@ use super::{Request, aside};
 
 /// Blocks of one result.
 const BLOCKS_MAX: usize = 1_000;
-/// The block types that a guest may write. References are the host's alone: a guest cannot forge one.
-const GUEST_BLOCKS: [&str; 9] =
-    ["text", "image", "audio", "video", "file", "resource_link", "embedded_resource", "log", "diff"];
 /// What a model reads where a tool succeeded and said nothing.
 const NOTHING_SAID: &str = "(tool completed with no output)";
 

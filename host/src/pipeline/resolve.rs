@@ -37,6 +37,9 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
         }
         Lifecycle::Available | Lifecycle::Deferred | Lifecycle::Deprecated => {}
     }
+    if !tool.is_enabled() && guard!("is_enabled") {
+        return unavailable(ErrorClass::PolicyBlocked, "tool_disabled", "is disabled by its own interface");
+    }
     journey.advance(Status::Selected)?;
     let via = if declaration.aliases.contains(&journey.request.tool) { "alias" } else { "name" };
     let deprecated = declaration.lifecycle == Lifecycle::Deprecated;

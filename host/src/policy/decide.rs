@@ -1,6 +1,6 @@
 use crate::record::{
-    Behavior, DecisionId, ErrorClass, Mode, PermissionDecision, Reason, ReasonType, Refusal, RiskLevel, RuleSource,
-    SchemaVersion, Timestamp, WriteEffect,
+    Behavior, DecisionId, ErrorClass, Mode, PermissionChannel, PermissionDecision, Reason, ReasonType, Refusal,
+    RiskLevel, RuleSource, SchemaVersion, Timestamp, WriteEffect,
 };
 
 use super::look::{Call, Look, closed_places};
@@ -44,7 +44,6 @@ pub fn decide(case: Case<'_>) -> Verdict {
         reason: ruling.message,
         source: ruling.source,
         rule_refs: ruling.rule_refs,
-        channel: case.declared.profile.permission_channel().map(str::to_owned),
         touches: Touches::of(&world),
     });
     let permit = Permit::mint(case.subject, case.input, world, case.limits);
@@ -296,7 +295,9 @@ fn asks(case: &Case<'_>, risk: RiskLevel, named: bool) -> Option<String> {
 
 /// A question where somebody can be asked, and a denial where nobody can.
 fn ask(case: &Case<'_>, question: Ruling) -> Ruling {
-    if case.policy.mode != Mode::NonInteractive && case.declared.profile.permission_channel() != Some("none") {
+    if case.policy.mode != Mode::NonInteractive
+        && case.declared.profile.permission_channel != Some(PermissionChannel::None)
+    {
         return question;
     }
     let tool = case.declared.tool_id;

@@ -24,8 +24,6 @@ pub struct Brief {
     /// Where the rule that asks comes from; nobody's rule where the tool's own profile asks.
     pub source: Option<RuleSource>,
     pub rule_refs: Vec<String>,
-    /// Who is to be asked, if the profile says so (AT-PERM-12): `tty`, `http`, `mcp_elicitation`.
-    pub channel: Option<String>,
     pub touches: Touches,
 }
 

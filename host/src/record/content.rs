@@ -5,6 +5,9 @@ use super::PersistedRef;
 
 /// `type` of a text block.
 pub const TEXT: &str = "text";
+/// The block types that a guest may write. References are the host's alone: a guest cannot forge one.
+pub const GUEST_BLOCKS: [&str; 9] =
+    ["text", "image", "audio", "video", "file", "resource_link", "embedded_resource", "log", "diff"];
 /// `type` of a block that is for people only.
 const LOG: &str = "log";
 /// `type` of what stands in for a block that was moved to a payload; `of` is the type that it had.

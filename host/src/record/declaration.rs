@@ -101,6 +101,14 @@ impl ToolDeclaration {
     }
 }
 
+/// `argument_mode` (AT-IN-08): the word that this host honours. A component that uses another one does not load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArgumentMode {
+    /// One JSON object.
+    Json,
+}
+
 /// `tool_input_contract` (AT-IN-01..11).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InputContract {
@@ -124,7 +132,7 @@ pub struct InputContract {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub internal_only_fields: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub argument_mode: Option<String>,
+    pub argument_mode: Option<ArgumentMode>,
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What an argument names, so that a rule can speak of it and a sandbox can be narrowed to it. An extension of the
 /// specification (AT-IF-07).
@@ -21,6 +22,19 @@ pub struct SubjectField {
     pub kind: SubjectKind,
     /// What an absent argument means, if the schema says so.
     pub default: Option<String>,
+}
+
+impl SubjectField {
+    /// The schema of the argument that `pointer` leads to in the schema of all arguments, or why there is none.
+    pub fn argument<'a>(pointer: &str, schema: &'a Value) -> Result<&'a Value, String> {
+        let mut steps = pointer.split('/');
+        if steps.next() != Some("") {
+            return Err(format!("permission_subjects: {pointer:?} is no JSON Pointer"));
+        }
+        let name = steps.next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
+        let argument = schema.get("properties").and_then(|properties| properties.get(&name));
+        argument.ok_or_else(|| format!("permission_subjects: {pointer:?} leads to no argument"))
+    }
 }
 
 /// The safety facts of a tool, or of one input (AT-IF-06). `None` is unstated, and is not the same as no.

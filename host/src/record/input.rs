@@ -81,7 +81,7 @@ impl Input {
 }
 
 /// A JSON value in which no object has the same name twice.
-struct Unique(Value);
+pub(super) struct Unique(pub(super) Value);
 
 impl<'de> Deserialize<'de> for Unique {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

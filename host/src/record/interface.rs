@@ -5,6 +5,15 @@ use serde_json::Value;
 
 use super::{Extra, SafetyFacts, SchemaVersion, SubjectKind};
 
+/// `schema_visibility` (AT-IF-03): the words that this host honours. A component that uses another one does not load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SchemaVisibility {
+    Loaded,
+    /// Only together with the lifecycle `deferred`.
+    Deferred,
+}
+
 /// `tool_interface` (AT-IF-01..10): the guest's claims about one tool. Safety facts can only narrow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolInterface {
@@ -17,9 +26,15 @@ pub struct ToolInterface {
     pub runtime_input_schema: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// `true`, `false`, or a predicate; a predicate that the host does not know counts as unstated.
+    /// Refuse properties that the schema does not name, as `strict` of the input contract does; the stricter counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub is_enabled: Option<Value>,
+    pub strict: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_visibility: Option<SchemaVisibility>,
+    /// `false` is as good as the lifecycle `disabled`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_enabled: Option<bool>,
+    /// `true`, `false`, or a predicate, which counts as unstated; so do those of the next three.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_read_only: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,6 +47,11 @@ pub struct ToolInterface {
     pub timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inline_chars: Option<u64>,
+    /// The profiles of the tool, where its declaration names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_profile_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_profile_ref: Option<String>,
     /// Which arguments name what the call is about, by JSON Pointer. An extension of the specification.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permission_subjects: BTreeMap<String, SubjectKind>,
@@ -40,7 +60,12 @@ pub struct ToolInterface {
 }
 
 impl ToolInterface {
-    /// The claims that are plain: a predicate that the host does not know counts as unstated.
+    /// Whether the tool can be selected (AT-IF-04).
+    pub fn is_enabled(&self) -> bool {
+        self.is_enabled != Some(false)
+    }
+
+    /// The claims that are plain: a predicate counts as unstated.
     pub fn facts(&self) -> SafetyFacts {
         let plain = |claim: &Option<Value>| claim.as_ref().and_then(Value::as_bool);
         SafetyFacts {

@@ -1,4 +1,7 @@
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::input::Unique;
 
 /// Values that the arguments or the output of one call may hold. A value takes 30 to 200 bytes in memory, and as little as
 /// two in a text: without a bound, 8 MiB of brackets become a gigabyte.
@@ -11,6 +14,11 @@ pub fn read_json<T: DeserializeOwned>(text: &str, values_max: usize) -> Result<T
         return Err(format!("it holds more than {values_max} values"));
     }
     serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// [`read_json`], which also fails where an object names a field twice: of two values, one would be lost.
+pub fn read_unique_json(text: &str, values_max: usize) -> Result<Value, String> {
+    read_json(text, values_max).map(|Unique(value)| value)
 }
 
 /// How many values `text` holds, or more: one for each comma and each opening bracket outside of strings.

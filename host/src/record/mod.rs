@@ -14,6 +14,7 @@ mod event;
 mod exact;
 mod execution_profile;
 mod facts;
+mod finding;
 mod hook;
 mod id;
 mod input;
@@ -36,23 +37,28 @@ mod version;
 pub use approval::{Answer, Approval, ApprovalState, Binding, Plan, SessionRule};
 pub use call_record::CallRecord;
 pub use cancel::AbortReason;
-pub use content::{Content, TEXT};
+pub use content::{Content, GUEST_BLOCKS, TEXT};
 pub use decision::{Behavior, Mode, PermissionDecision, Reason, ReasonType, RuleSource};
-pub use declaration::{InputContract, Lifecycle, OutputContract, RedactionRule, ToolDeclaration, ToolKind};
+pub use declaration::{
+    ArgumentMode, InputContract, Lifecycle, OutputContract, RedactionRule, ToolDeclaration, ToolKind,
+};
 pub use error::{ErrorClass, Recoverability, Refusal, Retry, ToolError};
 pub use event::{EventType, ToolEvent};
 pub use execution_profile::ExecutionProfile;
 pub use facts::{SafetyFacts, SubjectField, SubjectKind};
+pub use finding::Finding;
 pub use hook::{HookEvent, HookOutcome, PermissionResult, ToolHook};
 pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, ProgressId, ResultId};
 pub use input::{Input, digest};
 pub use input_response::{InputResponse, InputResponses};
-pub use interface::ToolInterface;
+pub use interface::{SchemaVisibility, ToolInterface};
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
-pub use json::{JSON_VALUES_MAX, read_json};
+pub use json::{JSON_VALUES_MAX, read_json, read_unique_json};
 pub use mapping::{ExternalMapping, ResultMappings};
 pub use mutation::{InputMutation, MutationSource, changed_fields};
-pub use permission_profile::{AccessKind, CredentialUse, PermissionProfile, RiskLevel, WriteEffect};
+pub use permission_profile::{
+    AccessKind, CredentialUse, NonInteractive, PermissionChannel, PermissionProfile, RiskLevel, WriteEffect,
+};
 pub use persistence::{PersistedRef, ResultPersistence, Strategy};
 pub use progress::{ProgressStatus, ToolProgress};
 pub use result::{ResultStatus, ToolResult};

@@ -12,8 +12,8 @@ pub enum RiskLevel {
     Critical,
 }
 
-/// `access_kinds` (AT-PERM-04): what a tool says it needs. A word that is not known is kept, and cannot be granted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// `access_kinds` (AT-PERM-04): what a tool says it needs. A component that uses another word does not load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessKind {
     FileRead,
@@ -24,12 +24,10 @@ pub enum AccessKind {
     Payment,
     ExternalSend,
     CodeExecution,
-    #[serde(untagged)]
-    Other(String),
 }
 
-/// `write_effects` (AT-PERM-05).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// `write_effects` (AT-PERM-05). A component that uses another word does not load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteEffect {
     None,
@@ -37,8 +35,24 @@ pub enum WriteEffect {
     LocalPersistent,
     RemoteMutation,
     Irreversible,
-    #[serde(untagged)]
-    Other(String),
+}
+
+/// `permission_channel` (AT-PERM-12): who is asked for an approval. The word that this host honours; a component that
+/// uses another one does not load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PermissionChannel {
+    /// Nobody: a call that needs an approval is denied.
+    None,
+}
+
+/// `non_interactive` (AT-PERM-18): what becomes of a call that needs an approval where nobody can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NonInteractive {
+    Deny,
+    /// A rule that names the tool stands for the approval.
+    AllowIfPreapproved,
 }
 
 /// Where in a request one secret goes: a header with a prefix before the value, or a query parameter.
@@ -102,6 +116,11 @@ pub struct PermissionProfile {
     pub approval_required: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_channel: Option<PermissionChannel>,
+    /// An extension of the specification.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub non_interactive: Option<NonInteractive>,
     /// How sensitive what the tool takes and gives is (AT-PERM-14). `public` and `internal` are ordinary; any other word
     /// means as much as `redaction_required`, and that a large result is kept by reference, without a preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,6 +150,8 @@ impl PermissionProfile {
             sandbox_profile: None,
             approval_required: None,
             approval_reason: None,
+            permission_channel: None,
+            non_interactive: None,
             data_sensitivity: None,
             redaction_required: None,
             environment: Vec::new(),
@@ -148,19 +169,9 @@ impl PermissionProfile {
         self.access_kinds.contains(kind)
     }
 
-    /// Who is to be asked (AT-PERM-12); an extension of the specification's schema.
-    pub fn permission_channel(&self) -> Option<&str> {
-        self.extra.get("permission_channel").and_then(serde_json::Value::as_str)
-    }
-
-    /// Whether this word of an extension stands in the profile.
-    fn says(&self, field: &str, word: &str) -> bool {
-        self.extra.get(field).and_then(serde_json::Value::as_str) == Some(word)
-    }
-
     /// Whether a rule that names the tool stands for the approval where nobody can be asked (AT-PERM-18).
     pub fn accepts_preapproval(&self) -> bool {
-        self.says("non_interactive", "allow_if_preapproved")
+        self.non_interactive == Some(NonInteractive::AllowIfPreapproved)
     }
 
     pub fn has_effect(&self, effect: &WriteEffect) -> bool {

@@ -88,7 +88,8 @@ impl Offers {
 
     /// What `tools/list` answers.
     pub(super) fn listed(&self) -> Vec<Described> {
-        let listed = self.offers.iter().filter(|offer| mcp::is_listed(offer.tool.declaration()));
+        let listed =
+            self.offers.iter().filter(|offer| mcp::is_listed(offer.tool.declaration(), offer.tool.interface()));
         listed.map(|offer| offer.described.clone()).collect()
     }
 }

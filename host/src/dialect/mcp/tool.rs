@@ -22,8 +22,9 @@ pub struct Listed<'a> {
 }
 
 /// Whether a tool stands in `tools/list`: drafts, deferred, disabled and retired tools do not.
-pub fn is_listed(declaration: &ToolDeclaration) -> bool {
-    matches!(declaration.lifecycle, Lifecycle::Available | Lifecycle::Deprecated)
+pub fn is_listed(declaration: &ToolDeclaration, interface: Option<&ToolInterface>) -> bool {
+    let selectable = matches!(declaration.lifecycle, Lifecycle::Available | Lifecycle::Deprecated);
+    selectable && interface.is_none_or(ToolInterface::is_enabled)
 }
 
 /// The tool as a client sees it (requirements 3.1).

@@ -1,0 +1,66 @@
+use crate::record::{ExecutionProfile, Extra, Finding, PermissionProfile, ToolDeclaration, ToolInterface, Toolkit};
+
+/// The records of one tool, and where each of them stands in the toolkit.
+pub(super) struct Records<'a> {
+    pub(super) interface: Option<&'a ToolInterface>,
+    pub(super) execution_profile: Option<&'a ExecutionProfile>,
+    pub(super) permission_profile: Option<&'a PermissionProfile>,
+    /// JSON Pointers, that of the execution profile apart.
+    places: Vec<String>,
+    execution_place: String,
+}
+
+impl<'a> Records<'a> {
+    /// The records of the declaration at index `at`.
+    pub(super) fn of(at: usize, declaration: &ToolDeclaration, toolkit: &'a Toolkit) -> Self {
+        let interface = find(&toolkit.interfaces, declaration.interface_ref.as_ref(), |i| &i.interface_id);
+        let execution = declaration.execution_profile_ref.as_ref();
+        let execution = find(&toolkit.execution_profiles, execution, |p| &p.execution_profile_id);
+        let permission = declaration.permission_profile_ref.as_ref();
+        let permission = find(&toolkit.permission_profiles, permission, |p| &p.permission_profile_id);
+        let place = |list: &str, at: usize| format!("/{list}/{at}");
+        let mut places = vec![place("declarations", at)];
+        places.extend(interface.map(|(at, _)| place("interfaces", at)));
+        places.extend(execution.map(|(at, _)| place("execution_profiles", at)));
+        places.extend(permission.map(|(at, _)| place("permission_profiles", at)));
+        Self {
+            interface: interface.map(|(_, record)| record),
+            execution_profile: execution.map(|(_, record)| record),
+            permission_profile: permission.map(|(_, record)| record),
+            places,
+            execution_place: execution.map(|(at, _)| place("execution_profiles", at)).unwrap_or_default(),
+        }
+    }
+
+    /// Whether `note` is about one of these records, or about the toolkit as a whole.
+    pub(super) fn hold(&self, note: &Finding) -> bool {
+        let lists = ["/declarations/", "/interfaces/", "/execution_profiles/", "/permission_profiles/"];
+        let of =
+            |place: &String| note.path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        self.places.iter().any(of) || !lists.iter().any(|list| note.path.starts_with(list))
+    }
+
+    /// What the execution profile `asked` for, and the host says otherwise, because it writes what it sees.
+    pub(super) fn overruled(&self, asked: &ExecutionProfile, written: &ExecutionProfile) -> Vec<Finding> {
+        if self.execution_place.is_empty() {
+            return Vec::new();
+        }
+        let fields = |profile: &ExecutionProfile| match serde_json::to_value(profile) {
+            Ok(serde_json::Value::Object(fields)) => fields,
+            _ => Extra::new(),
+        };
+        let (asked, written) = (fields(asked), fields(written));
+        let differs = asked.iter().filter_map(|(name, asked)| {
+            // A flag that is not claimed takes nothing away.
+            let other = written.get(name).filter(|other| *other != asked && asked != false)?;
+            let message = format!("has no effect: the host writes what it sees, here {other}");
+            Some(Finding::new(&format!("{}/{name}", self.execution_place), &message))
+        });
+        differs.collect()
+    }
+}
+
+fn find<'a, T>(records: &'a [T], id: Option<&String>, of: fn(&T) -> &String) -> Option<(usize, &'a T)> {
+    let id = id?;
+    records.iter().enumerate().find(|(_, record)| of(record) == id)
+}

@@ -1,0 +1,20 @@
+//! What of a component's description has no effect on this host.
+
+use std::path::Path;
+
+use crate::config::Home;
+use crate::host::Loaded;
+use crate::record::{Finding, Refusal};
+
+use super::target;
+
+/// The notes on the component in `file`, or why it cannot be loaded. A hook is described by its configuration, and has
+/// none.
+pub(super) fn of_component(home: &Home, file: &Path) -> anyhow::Result<Result<Vec<Finding>, Refusal>> {
+    let host = target::host(home, |_| {})?;
+    Ok(match super::runtime()?.block_on(host.load_file(file)) {
+        Ok(loaded) => Ok(Loaded::notes(&loaded.tools).into_iter().cloned().collect()),
+        Err(refusal) if refusal.code == "not_a_tool" => Ok(Vec::new()),
+        Err(refusal) => Err(refusal),
+    })
+}

@@ -1,0 +1,183 @@
+//! What the records of one tool say together: where two of them contradict each other, one would be lost.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::record::SubjectField;
+
+use super::findings::{Findings, Place};
+use super::references::{Linked, Record, text};
+
+/// Schemas that both a declaration and its interface may hold: contract and field, and the field of the interface.
+const SCHEMAS: [(&str, &str, &str); 3] = [
+    ("input_contract", "model_input_schema", "model_input_schema"),
+    ("input_contract", "runtime_input_schema", "runtime_input_schema"),
+    ("output_contract", "structured_schema", "output_schema"),
+];
+
+/// Holds the records of one tool against each other.
+pub(super) fn check(tool: &Linked<'_>, tool_id: &str, findings: &mut Findings) {
+    let top = Place::TOP;
+    let lists = ["declarations", "interfaces", "execution_profiles", "permission_profiles"].map(|list| top.field(list));
+    let [declarations, interfaces, executions, permissions] = &lists;
+    let declaration = declarations.item(tool.declaration.at);
+    if let Some(interface) = tool.interface {
+        let place = interfaces.item(interface.at);
+        identity(tool.declaration.value, tool_id, interface.value, &place, findings);
+        schemas(tool.declaration.value, interface.value, &place, findings);
+        subjects(tool.declaration.value, interface.value, &place, findings);
+    }
+    visibility(tool, interfaces, findings);
+    named_fields(tool, &declaration, findings);
+    if let Some(execution) = tool.execution_profile {
+        execution_profile(tool, execution, &executions.item(execution.at), findings);
+    }
+    if let Some(permission) = tool.permission_profile {
+        permission_profile(tool, permission.value, &permissions.item(permission.at), findings);
+    }
+}
+
+/// An interface is the interface of one tool.
+fn identity(declaration: &Value, tool_id: &str, interface: &Value, place: &Place<'_>, findings: &mut Findings) {
+    if let Some(of) = text(interface, "tool_id").filter(|of| *of != tool_id) {
+        findings.error(&place.field("tool_id"), format!("the interface of {tool_id:?} names another tool: {of:?}"));
+    }
+    if let (Some(name), Some(known)) = (text(interface, "name"), text(declaration, "name"))
+        && name != known
+    {
+        findings.error(&place.field("name"), format!("the interface of {known:?} names another tool: {name:?}"));
+    }
+    for field in ["aliases", "search_hint"] {
+        if interface.get(field).is_some_and(|value| declaration.get(field) != Some(value)) {
+            findings.note(&place.field(field), "has no effect: what the declaration says counts, and differs");
+        }
+    }
+}
+
+/// Of two schemas for one thing only one is held.
+fn schemas(declaration: &Value, interface: &Value, place: &Place<'_>, findings: &mut Findings) {
+    for (contract, field, of_interface) in SCHEMAS {
+        let own = declaration.get(contract).and_then(|contract| contract.get(field)).filter(|own| !own.is_null());
+        let other = interface.get(of_interface).filter(|other| !other.is_null());
+        if let (Some(own), Some(other)) = (own, other)
+            && own != other
+        {
+            let message = format!("differs from {contract}.{field} of the tool's declaration; remove one of them");
+            findings.error(&place.field(of_interface), message);
+        }
+    }
+}
+
+/// A subject that leads to no argument would narrow nothing.
+fn subjects(declaration: &Value, interface: &Value, place: &Place<'_>, findings: &mut Findings) {
+    fn schema(holder: &Value) -> Option<&Value> {
+        holder.get("model_input_schema").filter(|schema| !schema.is_null())
+    }
+    let Some(Value::Object(subjects)) = interface.get("permission_subjects") else { return };
+    let own = declaration.get("input_contract").and_then(schema);
+    let schema = own.or_else(|| schema(interface)).unwrap_or(&Value::Null);
+    let place = place.field("permission_subjects");
+    for pointer in subjects.keys() {
+        if let Err(problem) = SubjectField::argument(pointer, schema) {
+            findings.error(&place.field(pointer), problem);
+        }
+    }
+}
+
+/// A schema is kept from models by the lifecycle alone.
+fn visibility(tool: &Linked<'_>, interfaces: &Place<'_>, findings: &mut Findings) {
+    let Some(interface) = tool.interface else { return };
+    let deferred = text(interface.value, "schema_visibility") == Some("deferred");
+    if deferred && text(tool.declaration.value, "lifecycle") != Some("deferred") {
+        let message = "this host does not honour it: give the tool the lifecycle `deferred`, or write `loaded`";
+        findings.error(&interfaces.item(interface.at).field("schema_visibility"), message);
+    }
+}
+
+/// The host names the sandbox profile that it applied; what a tool asks for stands in its permission profile.
+fn execution_profile(tool: &Linked<'_>, execution: Record<'_>, place: &Place<'_>, findings: &mut Findings) {
+    let asked = text(execution.value, "sandbox_profile");
+    let honoured = tool.permission_profile.and_then(|profile| text(profile.value, "sandbox_profile"));
+    if asked.is_some() && asked != honoured {
+        let message = "has no effect here: name the same profile in sandbox_profile of the permission profile";
+        findings.error(&place.field("sandbox_profile"), message);
+    }
+}
+
+fn permission_profile(tool: &Linked<'_>, profile: &Value, place: &Place<'_>, findings: &mut Findings) {
+    let effects = profile.get("write_effects").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    if effects.len() > 1 && effects.iter().any(|effect| effect == "none") {
+        findings.error(&place.field("write_effects"), "`none` contradicts the other effects; remove it, or them");
+    }
+    let Some(fields) = profile.get("rule_matching_fields").and_then(Value::as_array) else { return };
+    let subjects = tool.interface.and_then(|interface| interface.value.get("permission_subjects")?.as_object());
+    let kinds: Vec<&str> =
+        subjects.into_iter().flat_map(|subjects| subjects.values()).filter_map(Value::as_str).collect();
+    let place = place.field("rule_matching_fields");
+    for (at, field) in fields.iter().enumerate() {
+        // What the specification calls `resource_id` is a subject of the kind `resource`.
+        let field = field.as_str().unwrap_or_default();
+        if !kinds.contains(&field.strip_suffix("_id").unwrap_or(field)) {
+            let message =
+                format!("a hint that has no effect: permission_subjects names no argument of the kind {field:?}");
+            findings.note(&place.item(at), message);
+        }
+    }
+}
+
+/// Fields that a contract names in lists, and that no schema describes: where the schema is open they may be there, and
+/// otherwise their names are wrong.
+fn named_fields(tool: &Linked<'_>, place: &Place<'_>, findings: &mut Findings) {
+    for (contract, field) in [
+        ("input_contract", "sensitive_fields"),
+        ("input_contract", "internal_only_fields"),
+        ("output_contract", "redaction_rules"),
+    ] {
+        let Some(contract_value) = tool.declaration.value.get(contract) else { continue };
+        let Some(names) = contract_value.get(field).and_then(Value::as_array).filter(|names| !names.is_empty()) else {
+            continue;
+        };
+        let mut described = HashSet::new();
+        for (holder, own, other) in SCHEMAS {
+            if holder == contract {
+                let schemas =
+                    [contract_value.get(own), tool.interface.and_then(|interface| interface.value.get(other))];
+                schemas.into_iter().flatten().for_each(|schema| properties(schema, &mut described));
+            }
+        }
+        let inner = place.field(contract);
+        let list = inner.field(field);
+        for (at, name) in names.iter().enumerate() {
+            if let Some(last) = name.as_str().and_then(last_name)
+                && !described.contains(last.as_str())
+            {
+                findings.note(
+                    &list.item(at),
+                    format!("no schema describes {last:?}: correct the name, unless it may come"),
+                );
+            }
+        }
+    }
+}
+
+/// The property that a JSON Pointer or a name ends in; nothing where it names items, or all of it.
+fn last_name(field: &str) -> Option<String> {
+    let Some(pointer) = field.strip_prefix('/') else { return Some(field.to_owned()).filter(|name| !name.is_empty()) };
+    let named = |step: &&str| *step != "*" && step.parse::<usize>().is_err();
+    pointer.rsplit('/').find(named).map(|step| step.replace("~1", "/").replace("~0", "~"))
+}
+
+/// Every name below a `properties` in `schema`.
+fn properties<'a>(schema: &'a Value, found: &mut HashSet<&'a str>) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::Object(properties)) = fields.get("properties") {
+                found.extend(properties.keys().map(String::as_str));
+            }
+            fields.values().for_each(|inner| properties(inner, found));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| properties(inner, found)),
+        _ => {}
+    }
+}

@@ -1,0 +1,114 @@
+use crate::record::Finding;
+
+/// Errors that are listed. A description is foreign: it must not decide how long a message is.
+const ERRORS_MAX: usize = 32;
+/// Notes that are kept: some for each of the tools that one component may have.
+const NOTES_MAX: usize = 1_024;
+/// Fields that no table knows and that are looked at. Each is compared with every name that limits a call.
+const UNKNOWN_MAX: usize = 1_000;
+
+/// A place in the toolkit. Its pointer is made only where something is found.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    outer: Option<&'a Place<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Top,
+    Field(&'a str),
+    Item(usize),
+}
+
+impl<'a> Place<'a> {
+    pub(super) const TOP: Self = Self { outer: None, step: Step::Top };
+
+    pub(super) fn field(&'a self, name: &'a str) -> Self {
+        Self { outer: Some(self), step: Step::Field(name) }
+    }
+
+    pub(super) fn item(&'a self, at: usize) -> Self {
+        Self { outer: Some(self), step: Step::Item(at) }
+    }
+
+    /// The JSON Pointer (RFC 6901).
+    pub(super) fn pointer(&self) -> String {
+        let mut pointer = self.outer.map(Place::pointer).unwrap_or_default();
+        match self.step {
+            Step::Top => {}
+            Step::Field(name) => {
+                pointer.push('/');
+                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+            }
+            Step::Item(at) => pointer.push_str(&format!("/{at}")),
+        }
+        pointer
+    }
+}
+
+/// Everything that was found in one toolkit.
+#[derive(Default)]
+pub(super) struct Findings {
+    errors: List,
+    notes: List,
+    unknown: usize,
+}
+
+#[derive(Default)]
+struct List {
+    listed: Vec<Finding>,
+    left_out: usize,
+}
+
+impl List {
+    fn add(&mut self, place: &Place<'_>, message: &str, listed_max: usize) {
+        if self.listed.len() < listed_max {
+            self.listed.push(Finding::new(&place.pointer(), message));
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    fn finish(mut self) -> Vec<Finding> {
+        if self.left_out > 0 {
+            self.listed.push(Finding::new("", &format!("{} more are not listed", self.left_out)));
+        }
+        self.listed
+    }
+}
+
+impl Findings {
+    /// What keeps the component from being loaded.
+    pub(super) fn error(&mut self, place: &Place<'_>, message: impl AsRef<str>) {
+        self.errors.add(place, message.as_ref(), ERRORS_MAX);
+    }
+
+    /// What has no effect, and takes nothing away.
+    pub(super) fn note(&mut self, place: &Place<'_>, message: impl AsRef<str>) {
+        self.notes.add(place, message.as_ref(), NOTES_MAX);
+    }
+
+    /// Counts one more unknown field; `false` once there are more than are looked at, which is an error itself.
+    pub(super) fn count_unknown(&mut self, place: &Place<'_>) -> bool {
+        self.unknown += 1;
+        if self.unknown == UNKNOWN_MAX + 1 {
+            self.error(place, format!("more than {UNKNOWN_MAX} unknown fields in one toolkit; remove some"));
+        }
+        self.unknown <= UNKNOWN_MAX
+    }
+
+    pub(super) fn has_errors(&self) -> bool {
+        !self.errors.listed.is_empty()
+    }
+
+    /// The errors, in the order in which they were found.
+    pub(super) fn into_errors(self) -> Vec<Finding> {
+        self.errors.finish()
+    }
+
+    /// The notes, in the order in which they were found.
+    pub(super) fn into_notes(self) -> Vec<Finding> {
+        self.notes.finish()
+    }
+}

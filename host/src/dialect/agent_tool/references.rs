@@ -1,0 +1,160 @@
+//! Which records belong together. A record that nothing refers to would be lost, with everything that it says.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::findings::{Findings, Place};
+
+/// The lists of records beside the declarations: name, field of the id, and the field of a declaration that refers to it.
+const LISTS: [(&str, &str, &str); 3] = [
+    ("interfaces", "interface_id", "interface_ref"),
+    ("execution_profiles", "execution_profile_id", "execution_profile_ref"),
+    ("permission_profiles", "permission_profile_id", "permission_profile_ref"),
+];
+
+/// One record, and where it stands in its list.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'a> {
+    pub(super) at: usize,
+    pub(super) value: &'a Value,
+}
+
+/// The records of one tool.
+pub(super) struct Linked<'a> {
+    pub(super) declaration: Record<'a>,
+    pub(super) interface: Option<Record<'a>>,
+    pub(super) execution_profile: Option<Record<'a>>,
+    pub(super) permission_profile: Option<Record<'a>>,
+}
+
+/// One list by the ids of its records, and which of them something refers to.
+struct Shelf<'a> {
+    list: &'static str,
+    reference: &'static str,
+    by_id: HashMap<&'a str, usize>,
+    records: &'a [Value],
+    referred: Vec<bool>,
+}
+
+/// Puts the records of each tool together. Reports references that lead nowhere or contradict each other, ids that stand
+/// twice, and records that nothing refers to.
+pub(super) fn link<'a>(toolkit: &'a Value, findings: &mut Findings) -> Vec<Linked<'a>> {
+    let [mut interfaces, mut executions, mut permissions] = LISTS.map(|list| Shelf::new(toolkit, list, findings));
+    let mut tools = Vec::new();
+    let top = Place::TOP;
+    let declarations = top.field("declarations");
+    for (at, value) in records(toolkit, "declarations").iter().enumerate() {
+        let place = declarations.item(at);
+        let interface = interfaces.follow(&place, value, None, findings);
+        let through = interface.map(|interface| interface.value);
+        tools.push(Linked {
+            declaration: Record { at, value },
+            interface,
+            execution_profile: executions.follow(&place, value, through, findings),
+            permission_profile: permissions.follow(&place, value, through, findings),
+        });
+    }
+    for shelf in [interfaces, executions, permissions] {
+        shelf.report(findings);
+    }
+    tools
+}
+
+/// Writes the profiles that a tool's interface refers to into its declaration, where the declaration names none.
+pub(super) fn complete(toolkit: &mut Value) {
+    let interfaces: HashMap<String, [Option<String>; LISTS.len()]> = records(toolkit, "interfaces")
+        .iter()
+        .filter_map(|interface| {
+            let references = LISTS.map(|(_, _, reference)| text(interface, reference).map(str::to_owned));
+            Some((text(interface, "interface_id")?.to_owned(), references))
+        })
+        .collect();
+    let declarations = toolkit.get_mut("declarations").and_then(Value::as_array_mut);
+    for declaration in declarations.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let named = declaration.get("interface_ref").and_then(Value::as_str);
+        let Some(references) = named.and_then(|id| interfaces.get(id)) else { continue };
+        for ((_, _, reference), id) in LISTS.iter().zip(references) {
+            if let Some(id) = id
+                && declaration.get(*reference).is_none_or(Value::is_null)
+            {
+                declaration.insert((*reference).to_owned(), id.as_str().into());
+            }
+        }
+    }
+}
+
+/// The records of a list; none where it is no list.
+pub(super) fn records<'a>(toolkit: &'a Value, list: &str) -> &'a [Value] {
+    toolkit.get(list).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The text in a field of a record.
+pub(super) fn text<'a>(record: &'a Value, field: &str) -> Option<&'a str> {
+    record.get(field).and_then(Value::as_str)
+}
+
+impl<'a> Shelf<'a> {
+    fn new(toolkit: &'a Value, list: (&'static str, &'static str, &'static str), findings: &mut Findings) -> Self {
+        let (list, id, reference) = list;
+        let records = records(toolkit, list);
+        let mut by_id = HashMap::new();
+        let (top, mut referred) = (Place::TOP, vec![false; records.len()]);
+        let place = top.field(list);
+        for (at, record) in records.iter().enumerate() {
+            let Some(named) = text(record, id) else { continue };
+            if let Some(first) = by_id.get(named) {
+                findings.error(&place.item(at).field(id), format!("the id {named:?} also stands in /{list}/{first}"));
+                // One error is enough for it.
+                if let Some(referred) = referred.get_mut(at) {
+                    *referred = true;
+                }
+                continue;
+            }
+            by_id.insert(named, at);
+        }
+        Self { list, reference, by_id, records, referred }
+    }
+
+    /// The record that `declaration` refers to, or else its interface does.
+    fn follow(
+        &mut self,
+        place: &Place<'_>,
+        declaration: &'a Value,
+        interface: Option<&'a Value>,
+        findings: &mut Findings,
+    ) -> Option<Record<'a>> {
+        let field = self.reference;
+        let own = text(declaration, field);
+        let through = interface.and_then(|interface| text(interface, field));
+        if let (Some(own), Some(through)) = (own, through)
+            && own != through
+        {
+            let message = format!("{field} {own:?} contradicts {through:?} of the tool's interface");
+            findings.error(&place.field(field), message);
+        }
+        let id = own.or(through)?;
+        let Some(at) = self.by_id.get(id).copied() else {
+            findings.error(&place.field(field), format!("{field} `{id}` leads nowhere"));
+            return None;
+        };
+        if let Some(referred) = self.referred.get_mut(at) {
+            *referred = true;
+        }
+        self.records.get(at).map(|value| Record { at, value })
+    }
+
+    fn report(&self, findings: &mut Findings) {
+        let top = Place::TOP;
+        let place = top.field(self.list);
+        for (at, _) in self.referred.iter().enumerate().filter(|(_, referred)| !**referred) {
+            let field = self.reference;
+            findings.error(
+                &place.item(at),
+                format!(
+                    "no declaration refers to this record, so that it has no effect: name it in {field}, or remove it"
+                ),
+            );
+        }
+    }
+}

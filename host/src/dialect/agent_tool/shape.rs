@@ -1,0 +1,174 @@
+//! What a field of a record may hold. The types of the records decide, through serde.
+
+use serde::de::value::Error;
+use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
+use serde::forward_to_deserialize_any;
+use serde_json::Value;
+
+use super::findings::{Findings, Place};
+
+/// Characters of a foreign value that a message shows.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// One kind of object in a toolkit.
+pub(super) struct Object {
+    /// How messages name it.
+    pub(super) name: &'static str,
+    pub(super) fields: &'static [Field],
+    /// Whether its names mean something in it alone, because they are common words.
+    pub(super) common_names: bool,
+}
+
+/// One field of an object.
+#[derive(Clone, Copy)]
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) shape: Shape,
+    pub(super) required: bool,
+    /// Whether the field limits what a call may do, or what is shown and kept of it: to lose it would widen the tool.
+    pub(super) narrows: bool,
+}
+
+/// Whether a value is what a field may hold, or else why not.
+pub(super) type Check = fn(&Value) -> Result<(), String>;
+
+#[derive(Clone, Copy)]
+pub(super) enum Shape {
+    Is(Check),
+    Each(Check),
+    Object(&'static Object),
+    Objects(&'static Object),
+    Look(fn(&mut Findings, &Place<'_>, &Value)),
+    /// A claim or setting that this host does not honour, and what to do without it.
+    Refused(&'static str),
+    /// A hint that this host makes nothing of, and what counts in its place.
+    Hint(&'static str),
+}
+
+impl Field {
+    pub(super) const fn new(name: &'static str, shape: Shape) -> Self {
+        Self { name, shape, required: false, narrows: false }
+    }
+
+    pub(super) const fn required(self) -> Self {
+        Self { required: true, ..self }
+    }
+
+    pub(super) const fn narrows(self) -> Self {
+        Self { narrows: true, ..self }
+    }
+}
+
+/// Holds `value` against what `field` may hold. Objects and lists of objects are looked into by `inside`.
+pub(super) fn hold(
+    findings: &mut Findings,
+    place: &Place<'_>,
+    field: &Field,
+    value: &Value,
+    inside: fn(&mut Findings, &Place<'_>, &'static Object, &Value),
+) {
+    match field.shape {
+        Shape::Is(check) => report(findings, place, check(value)),
+        Shape::Look(look) => look(findings, place, value),
+        Shape::Object(_) if value.is_null() => {}
+        Shape::Object(object) => inside(findings, place, object, value),
+        Shape::Each(_) | Shape::Objects(_) => match value {
+            Value::Array(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    let place = place.item(at);
+                    match field.shape {
+                        Shape::Each(check) => report(findings, &place, check(item)),
+                        Shape::Objects(object) => inside(findings, &place, object, item),
+                        _ => {}
+                    }
+                }
+            }
+            _ => findings.error(place, "is not a list"),
+        },
+        Shape::Refused(_) | Shape::Hint(_) if says_nothing(value) => {}
+        Shape::Refused(advice) => findings.error(place, format!("this host does not honour it: {advice}")),
+        Shape::Hint(instead) => findings.note(place, format!("a hint that this host does not use; {instead}")),
+    }
+}
+
+fn report(findings: &mut Findings, place: &Place<'_>, checked: Result<(), String>) {
+    if let Err(problem) = checked {
+        findings.error(place, problem);
+    }
+}
+
+/// Whether a value is as good as none.
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether `value` can be read as `T`.
+pub(super) fn is<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
+    T::deserialize(value).map(drop).map_err(|error| error.to_string())
+}
+
+/// Whether `value` is one of the words of the enum `T`; `null` is none, where there may be none.
+pub(super) fn word<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Null => Ok(()),
+        _ => known_word::<T>(value),
+    }
+}
+
+/// Whether `value` is one of the words of the enum `T`.
+pub(super) fn known_word<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
+    T::deserialize(value).map(drop).map_err(|_| none_of(value, words::<T>()))
+}
+
+/// What a message says of a value that is not one of `words`.
+pub(super) fn none_of(value: &Value, words: &[&str]) -> String {
+    format!("{} is not a word that this host knows here; there are: {}", shown(value), words.join(", "))
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{:?}", text.chars().take(SHOWN_CHARS_MAX).collect::<String>()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// The words that serde reads as the enum `T`, in the order of its variants.
+fn words<T: DeserializeOwned>() -> &'static [&'static str] {
+    let mut words: &'static [&'static str] = &[];
+    // It never gives a value: what it is asked for is what is wanted.
+    let _ = T::deserialize(Words(&mut words));
+    words
+}
+
+struct Words<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for Words<'_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(Error::custom("not an enum"))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Error> {
+        *self.0 = variants;
+        Err(Error::custom("there is no value"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
