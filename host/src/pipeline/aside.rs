@@ -68,6 +68,8 @@ pub(super) async fn within<T: Send + 'static>(
     }
 }
 
+type Check = fn(&Contract, &Value, usize) -> Result<(), Unsatisfied>;
+
 /// Which check of a contract.
 #[derive(Clone, Copy)]
 pub(super) enum Against {
@@ -84,7 +86,7 @@ pub(super) async fn check_input(
     against: Against,
 ) -> Result<Result<(), Unsatisfied>, Refusal> {
     let bytes = input.text().len();
-    let (light, check): (_, fn(&Contract, &Value, usize) -> Result<(), Unsatisfied>) = match against {
+    let (light, check): (_, Check) = match against {
         Against::Model => (contract.model_is_light(bytes), Contract::check_model_input),
         Against::Call => (contract.call_is_light(bytes), Contract::check_call_input),
     };

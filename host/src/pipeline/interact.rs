@@ -1,19 +1,20 @@
 //! Between two runs of phase 9: what the tool asks its caller's user, and the run that goes on with the answers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::approval::{EXPIRE_MAX, Inquiry, Requested, Respondent, legible};
-use crate::executor::{Execution, GuestOutcome, NeededInput, Resumed, Run, canceled};
+use crate::executor::{Execution, GuestOutcome, InputRequest, NeededInput, Resumed, Run, canceled};
 use crate::policy::Permit;
 use crate::record::{
     AbortReason, ErrorClass, EventType, InputResponse, InputResponses, Mode, Refusal, Status, Timestamp,
 };
 
 use super::journey::Journey;
-use super::schedule;
+use super::{aside, schedule};
 
 /// How often one call may ask, questions that were not answered well among them.
 const INQUIRIES_MAX: usize = 16;
@@ -65,7 +66,7 @@ async fn answer(
     responses: &mut InputResponses,
     asked: &mut usize,
 ) -> Result<(), Refusal> {
-    let mut open = read(journey, needed)?;
+    let mut open = read(journey, needed).await?;
     let attended = journey.request.policy.mode != Mode::NonInteractive;
     let respondent = journey.request.respondent.clone().filter(|_| attended).ok_or_else(|| nobody_to_ask(&open))?;
     let expires_at = Timestamp::now().plus(journey.request.approval.expire.min(EXPIRE_MAX));
@@ -118,22 +119,29 @@ fn unfit_answers(request: &Requested, why: &str) -> Refusal {
 }
 
 /// What the tool asks, as somebody may see it.
-fn read(journey: &Journey<'_>, needed: NeededInput) -> Result<Vec<Requested>, Refusal> {
+async fn read(journey: &Journey<'_>, needed: NeededInput) -> Result<Vec<Requested>, Refusal> {
     let invalid = |why: String| {
         let message = format!("the tool asked its user what cannot be asked: {why}");
         Refusal::new(ErrorClass::ExecutionFailed, "question_invalid", message)
     };
-    let mut read: Vec<Requested> = Vec::new();
-    for mut request in needed.requests {
+    let mut requests = needed.requests;
+    for request in &mut requests {
         // Before the words are made visible: afterwards a value may look different.
         for text in [&mut request.key, &mut request.message, &mut request.schema] {
             journey.redaction.hide_in(text);
         }
-        let requested = Requested::read(&request.key, &request.message, &request.schema).map_err(invalid)?;
-        if read.iter().any(|other| other.key() == requested.key()) {
-            return Err(invalid("two questions have the same key".to_owned()));
-        }
-        read.push(requested);
+    }
+    // Compiling the patterns of a form takes long enough for others to notice.
+    let work = move || {
+        let read = |request: InputRequest| Requested::read(&request.key, &request.message, &request.schema);
+        requests.into_iter().map(read).collect::<Result<Vec<Requested>, String>>()
+    };
+    let request = &journey.request;
+    let read = aside::within(request.limits.wall, &request.cancellation, "reading the tool's questions", work).await?;
+    let read = read.map_err(invalid)?;
+    let keys: BTreeSet<&str> = read.iter().map(Requested::key).collect();
+    if keys.len() < read.len() {
+        return Err(invalid("two questions have the same key".to_owned()));
     }
     Ok(read)
 }

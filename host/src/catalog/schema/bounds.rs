@@ -24,7 +24,7 @@ pub(super) struct Bounds {
 /// Measures `graph`. An error says which bound it exceeds, and where.
 pub(super) fn measure(graph: &Graph) -> anyhow::Result<Bounds> {
     let in_place = components(graph, &|node| node.in_place.clone());
-    for cycle in in_place.iter().filter(|component| component.cyclic) {
+    if let Some(cycle) = in_place.iter().find(|component| component.cyclic) {
         let at = cycle.nodes.first().map(|id| graph.place(*id)).unwrap_or_default();
         bail!("{at} refers to itself without going into the value, so that checking it would never end");
     }
