@@ -32,13 +32,13 @@ pub use crate::policy::{
 };
 use crate::record::{Approval, CallRecord, ErrorClass, Finding, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
-pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, compile_worker};
+pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, cached_bytes, compile_worker};
 pub use crate::sandbox::{Listening, NetworkSettings, Resolver, SystemResolver};
 pub use crate::scheduler::MemoryBudget;
 use crate::scheduler::Scheduler;
 pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
 pub use hooks::{ConfiguredHook, hook_digests};
-pub use layers::{Layer, LayerOptions, Layers};
+pub use layers::{Layer, LayerOptions, Layers, configured_cache_bytes};
 pub use machine::share_bytes as memory_share_bytes;
 
 /// The hidden subcommand of the `toolcell` program that compiles one component.
@@ -46,6 +46,9 @@ pub const COMPILE_COMMAND: &str = "compile-component";
 
 /// Calls that run at once in a host that serves many.
 pub const CALLS_AT_ONCE: u32 = 64;
+
+/// Bytes of compiled components that are kept on disk, unless settings say otherwise: a large tool takes 30 MiB.
+pub const CACHE_BYTES: u64 = 2 << 30;
 
 /// How a host is set up. Begin with [`HostSettings::new`].
 pub struct HostSettings {
@@ -65,6 +68,8 @@ pub struct HostSettings {
     pub compiler: PathBuf,
     /// Keep compiled components on disk.
     pub cached: bool,
+    /// Bytes of compiled components on disk; what was not used for the longest time goes first.
+    pub cache_bytes_max: u64,
     /// Seconds of CPU that compiling one component may take.
     pub compile_cpu_seconds: u64,
     /// Bytes of address space that compiling one component may take.
@@ -95,6 +100,7 @@ impl HostSettings {
             memory: None,
             compiler: compiler.into(),
             cached: true,
+            cache_bytes_max: CACHE_BYTES,
             compile_cpu_seconds: 30,
             compile_memory_bytes: 3 << 30,
             cancel_grace: Duration::from_millis(100),
@@ -120,6 +126,7 @@ impl Host {
             pool: settings.pooled.then_some(settings.calls_at_once),
             memory_bytes_max: settings.memory_bytes_max,
             cache_dir: settings.cached.then(|| settings.home.components()),
+            cache_bytes_max: settings.cache_bytes_max,
             key_file: settings.home.component_key(),
             scratch_dir: settings.home.scratch(),
             compiler: CompilerSettings {

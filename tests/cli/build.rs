@@ -4,37 +4,22 @@ use std::path::{Path, PathBuf};
 
 use toolcell::config::Home;
 
+use super::clients::started;
 use super::{BUILDING, example};
-use crate::support::{Toolcell, kept, root, scratch};
+use crate::support::{Toolcell, root, scratch};
 
 /// The program with the state of the user: there the toolchain for guests was set up.
 pub(super) fn with_toolchain(dir: &Path, arguments: &[&str]) -> Toolcell {
     Toolcell::at(Home::find().unwrap().folder(), arguments).dir(dir)
 }
 
-/// A place for the project `name`, always the same, in which it is not yet.
-pub(super) fn place_for(name: &str) -> PathBuf {
-    let place = kept("new");
-    std::fs::create_dir_all(&place).unwrap();
-    let _ = std::fs::remove_dir_all(place.join(name));
-    place
-}
-
-/// Lets `project` compile where what it depends on was compiled before.
-pub(super) fn share_target(project: &Path) {
-    let target = kept("new-target");
-    std::fs::create_dir_all(&target).unwrap();
-    std::os::unix::fs::symlink(target, project.join("target")).unwrap();
-}
-
 #[test]
 fn a_new_tool_builds_is_described_and_runs() {
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let place = place_for("word-count");
+    let (_guard, place) = scratch();
     let ran = with_toolchain(&place, &["new", "word-count", "--json"]).run().exits(0);
     assert_eq!(ran.json()["name"], "word-count");
     let project = place.join("word-count");
-    share_target(&project);
 
     let built = with_toolchain(&place, &["build", "word-count", "--json"]).run().exits(0).json();
     assert_eq!((built["name"].as_str(), built["fresh"].as_bool()), (Some("word-count"), Some(false)));
@@ -47,18 +32,29 @@ fn a_new_tool_builds_is_described_and_runs() {
 
     let shown = with_toolchain(&place, &["describe", "word-count"]).run().exits(0);
     assert!(shown.stdout.starts_with("word-count.count\n"), "{}", shown.stdout);
-    let call = || with_toolchain(&place, &["call", "word-count", "{\"text\": \"one two three\"}"]).run().exits(0);
-    assert_eq!(call().stdout, "3 words\n");
+    let call = |options: &[&str]| {
+        let call = ["call", "word-count", "{\"text\": \"one two three\"}"];
+        with_toolchain(&place, &[&call, options].concat()).run()
+    };
+    assert_eq!(call(&[]).exits(0).stdout, "3 words\n");
+    // A client gets what was built, and finds no compiler.
+    let printed = with_toolchain(&place, &["mcp", "word-count", "--print-config=cursor"]).run().exits(0);
+    let whole: serde_json::Value = serde_json::from_str(&printed.stdout).unwrap();
+    let mut client = started(&whole["mcpServers"]["toolcell"]);
+    assert_eq!(client.call("count", serde_json::json!({ "text": "one two" }))["content"][0]["text"], "2 words");
 
-    // A change of the source is a change of the tool, without anybody asking for a build.
+    // A change of the source is a change of the tool once somebody says that it may be built.
     let source = project.join("src/lib.rs");
     let text = std::fs::read_to_string(&source).unwrap();
     std::fs::write(&source, text.replace("{} words", "{} words here")).unwrap();
-    assert_eq!(call().stdout, "3 words here\n");
+    let refused = call(&["--json"]).exits(2).json();
+    assert_eq!(refused["error"]["error_code"], "not_built");
+    assert_eq!(call(&["--build"]).exits(0).stdout, "3 words here\n");
+    assert_eq!(call(&[]).exits(0).stdout, "3 words here\n");
 
     // What does not compile is told as a refusal, with the compiler's words.
     std::fs::write(&source, "fn broken(").unwrap();
-    let broken = with_toolchain(&place, &["call", "word-count", "{}", "--json"]).run().exits(2).json();
+    let broken = call(&["--build", "--json"]).exits(2).json();
     assert_eq!(broken["error"]["error_code"], "build_failed");
     assert!(broken["error"]["message"].as_str().unwrap().contains("src/lib.rs"), "{}", broken["error"]);
     with_toolchain(&place, &["build", "word-count"]).run().exits(2);
@@ -66,7 +62,8 @@ fn a_new_tool_builds_is_described_and_runs() {
 
 #[test]
 fn a_tool_that_was_built_is_fresh() {
-    example("ticker");
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    with_toolchain(&root(), &["build", "example-tools/ticker"]).run().exits(0);
     let built = with_toolchain(&root(), &["build", "example-tools/ticker", "--json"]).run().exits(0).json();
     assert_eq!((built["name"].as_str(), built["fresh"].as_bool()), (Some("ticker"), Some(true)));
 }

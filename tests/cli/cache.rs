@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::echo_in;
-use crate::support::{Toolcell, scratch};
+use crate::support::{Client, Toolcell, fixture, kept, scratch, wat};
 
 /// The compiled components of `home`, with the time at which each was written.
 fn compiled(home: &Path) -> Vec<(String, SystemTime)> {
@@ -52,6 +52,13 @@ fn a_compiled_component_that_was_tampered_with_is_not_run() {
     assert_eq!(std::fs::read(&file).unwrap(), good, "it was compiled anew");
 }
 
+/// A folder on the disk that the tests were built on: notes are not kept in memory.
+fn on_disk() -> (tempfile::TempDir, PathBuf) {
+    let guard = tempfile::tempdir_in(kept("").canonicalize().unwrap()).unwrap();
+    let path = guard.path().to_owned();
+    (guard, path)
+}
+
 /// Calls `tool` until toolcell has noted that its files were read and settled.
 fn call_until_noted(home: &Path, tool: &str) -> PathBuf {
     let notes = home.join("cache/components.notes");
@@ -76,7 +83,7 @@ fn change_unseen(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 
 #[test]
 fn a_file_that_changed_under_the_same_size_and_times_is_read_again() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = on_disk();
     let (home, tool) = (folder.join("home"), echo_in(&folder));
     call_until_noted(&home, &tool);
     // The compiled code: it is authenticated again, found wanting, and compiled anew.
@@ -93,7 +100,7 @@ fn a_file_that_changed_under_the_same_size_and_times_is_read_again() {
 
 #[test]
 fn a_note_that_toolcell_did_not_write_counts_for_nothing() {
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = on_disk();
     let (home, tool) = (folder.join("home"), echo_in(&folder));
     let note = call_until_noted(&home, &tool);
     let entry = home.join("cache/components").join(&compiled(&home)[0].0);
@@ -116,11 +123,152 @@ fn a_note_that_toolcell_did_not_write_counts_for_nothing() {
 #[test]
 fn what_toolcell_keeps_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let (_guard, folder) = scratch();
+    let (_guard, folder) = on_disk();
     let home = folder.join("home");
     call_until_noted(&home, &echo_in(&folder));
     for path in ["cache/components", "cache/components.notes", "keys", "keys/components"] {
         let mode = std::fs::metadata(home.join(path)).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{path} has mode {mode:o}");
+    }
+}
+
+/// The component `echo.wat` with a custom section: other bytes, and the same tool.
+fn variant(folder: &Path, name: u8) -> String {
+    let file = folder.join(format!("{}.wasm", char::from(name)));
+    std::fs::write(&file, [wat("echo"), vec![0, 3, 1, b'n', name]].concat()).unwrap();
+    file.display().to_string()
+}
+
+/// Makes every entry look as if it had not been used for so many hours more.
+fn age(home: &Path, hours: u64) {
+    for (entry, _) in compiled(home) {
+        let file = std::fs::File::open(home.join("cache/components").join(entry)).unwrap();
+        let used = file.metadata().unwrap().accessed().unwrap() - Duration::from_secs(hours * 3_600);
+        file.set_times(std::fs::FileTimes::new().set_accessed(used).set_modified(used)).unwrap();
+    }
+}
+
+#[test]
+fn compiled_code_stays_within_what_the_user_allows_and_the_longest_unused_goes_first() {
+    let (_guard, folder) = scratch();
+    let home = folder.join("home");
+    let tools = [b'a', b'b', b'c'].map(|name| variant(&folder, name));
+    let call = |tool: &str| Toolcell::at(&home, ["call", tool]).run().exits(0);
+    let names = || compiled(&home).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    call(&tools[0]);
+    let first = names().remove(0);
+    let size = std::fs::metadata(home.join("cache/components").join(&first)).unwrap().len();
+    std::fs::write(home.join("toolcell.toml"), format!("[cache]\nmax = \"{}\"\n", size * 5 / 2)).unwrap();
+    age(&home, 3);
+    call(&tools[1]);
+    let second = names().into_iter().find(|name| *name != first).unwrap();
+    age(&home, 2);
+    // The first one is used again, and so the second one is the one that was not used for longest.
+    call(&tools[0]);
+    call(&tools[2]);
+    let left = names();
+    assert!(left.len() == 2 && left.contains(&first) && !left.contains(&second), "{left:?}");
+    // What is gone is compiled again, and what would never fit is not kept.
+    call(&tools[1]);
+    assert_eq!(names().len(), 2);
+    std::fs::write(home.join("toolcell.toml"), "[cache]\nmax = \"1KiB\"\n").unwrap();
+    call(&variant(&folder, b'd'));
+    assert_eq!(names().len(), 2);
+    let doctor = Toolcell::at(&home, ["doctor"]).dir(&folder).run();
+    assert!(doctor.stdout.contains("cache: 1 MiB of at most 1 MiB of compiled code in "), "{}", doctor.stdout);
+    // Only the user's own file says it: all projects share the cache.
+    let project = folder.join("named.toml");
+    std::fs::write(&project, "[cache]\nmax = \"1KiB\"\n").unwrap();
+    let refused = Toolcell::at(&home, ["call", &tools[0], "--config", project.to_str().unwrap()]).run().exits(3);
+    assert!(refused.stderr.contains("your own toolcell.toml"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_server_keeps_what_another_process_removes_from_the_cache() {
+    let (_guard, folder) = scratch();
+    let home = folder.join("home");
+    let [served, other] = [b'a', b'b'].map(|name| variant(&folder, name));
+    Toolcell::at(&home, ["call", &served]).run().exits(0);
+    let mut client = Client::run(Toolcell::at(&home, ["mcp", &served]));
+    client.initialize("2025-11-25");
+    let before = compiled(&home);
+    let size = std::fs::metadata(home.join("cache/components").join(&before[0].0)).unwrap().len();
+    std::fs::write(home.join("toolcell.toml"), format!("[cache]\nmax = \"{}\"\n", size * 3 / 2)).unwrap();
+    Toolcell::at(&home, ["call", &other]).run().exits(0);
+    let after = compiled(&home);
+    assert!(after.len() == 1 && after[0].0 != before[0].0, "{before:?} {after:?}");
+    let answer = client.call("echo", serde_json::json!({ "n": 1 }));
+    assert_eq!(answer["isError"], serde_json::json!(false), "{answer:#}");
+}
+
+/// A file that is mapped for writing, as a linker maps what it writes.
+struct Mapped(*mut u8, usize);
+
+#[allow(unsafe_code, reason = "only a mapping changes a file without a system call")]
+impl Mapped {
+    fn of(file: &Path) -> Self {
+        use std::os::fd::AsRawFd;
+        let open = std::fs::File::options().read(true).write(true).open(file).unwrap();
+        let length = usize::try_from(open.metadata().unwrap().len()).unwrap();
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, of a file that this test alone has.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, open.as_raw_fd(), 0) };
+        assert_ne!(at, libc::MAP_FAILED);
+        Self(at.cast(), length)
+    }
+
+    /// Writes to the first byte.
+    fn change(&self, change: impl FnOnce(u8) -> u8) {
+        // SAFETY: the mapping is there as long as `self`, and holds one byte at least.
+        unsafe { self.0.write_volatile(change(self.0.read_volatile())) }
+    }
+}
+
+#[allow(unsafe_code, reason = "as above")]
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nobody uses it any more.
+        unsafe { libc::munmap(self.0.cast(), self.1) };
+    }
+}
+
+#[test]
+fn a_component_that_changes_through_a_mapping_loses_its_old_code() {
+    let (_guard, folder) = on_disk();
+    let (home, tool) = (folder.join("home"), echo_in(&folder));
+    let mapped = Mapped::of(Path::new(&tool));
+    // From here on the page can be written to, and its file keeps the time of this write.
+    mapped.change(|byte| byte);
+    call_until_noted(&home, &tool);
+    mapped.change(|byte| byte ^ 1);
+    Toolcell::at(&home, ["call", &tool]).run().exits(2);
+    // Where the file system says nothing of such writes, nothing is noted.
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let tool = echo_in(memory.path());
+    let mapped = Mapped::of(Path::new(&tool));
+    mapped.change(|byte| byte);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(2) {
+        Toolcell::at(&home, ["call", &tool]).run().exits(0);
+    }
+    mapped.change(|byte| byte ^ 1);
+    Toolcell::at(&home, ["call", &tool]).run().exits(2);
+}
+
+#[test]
+fn a_tool_that_crashes_while_it_describes_itself_says_why_and_is_compiled_once() {
+    let (_guard, folder) = scratch();
+    let (home, tool) = (folder.join("home"), fixture("crasher").display().to_string());
+    let mut kept = Vec::new();
+    for command in [&["describe", &tool][..], &["describe", &tool, "--json"], &["call", &tool], &["mcp", &tool]] {
+        let ran = Toolcell::at(&home, command).run();
+        assert_eq!(ran.code, Some(1), "{command:?}: {ran:?}");
+        assert!(ran.stderr.contains("detail| ") && ran.stderr.contains("no schema for `when`"), "{command:?}: {ran:?}");
+        assert!(!ran.stdout.contains("no schema"), "the words of a tool that is not known are for the operator");
+        if !kept.is_empty() {
+            assert_eq!(compiled(&home), kept, "{command:?} compiled it again");
+        }
+        kept = compiled(&home);
+        assert_eq!(kept.len(), 1);
     }
 }

@@ -5,8 +5,6 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::BUILDING;
-use super::build::{place_for, share_target, with_toolchain};
 use crate::support::{Client, Toolcell, fixture, kept, scratch};
 
 /// Starts exactly what `entry` says, as a client would: from another folder, and with hardly anything of the environment
@@ -55,20 +53,6 @@ fn what_is_printed_starts_from_any_folder_with_what_was_granted() {
     }
     let missing = Toolcell::new(["mcp", "--print-config=cursor", "nothing.wasm"]).dir(&folder).run();
     assert_eq!(missing.code, Some(2));
-}
-
-#[test]
-fn a_tool_is_built_when_its_configuration_is_printed_and_not_when_a_client_starts() {
-    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let place = place_for("pasted");
-    with_toolchain(&place, &["new", "pasted"]).run().exits(0);
-    share_target(&place.join("pasted"));
-    let printed = with_toolchain(&place, &["mcp", "pasted", "--print-config=cursor"]).run().exits(0);
-    let whole: Value = serde_json::from_str(&printed.stdout).unwrap();
-    // There is no compiler on its path.
-    let mut started = started(&whole["mcpServers"]["toolcell"]);
-    assert_eq!(tools(&mut started), ["count"]);
-    assert_eq!(started.call("count", json!({ "text": "one two" }))["content"][0]["text"], "2 words");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod build;
 mod cache;
 mod clients;
 mod compiling;
+mod consent;
 pub(crate) mod contracts;
 mod describe;
 mod doctor;

@@ -7,9 +7,8 @@ use serde_json::json;
 use toolcell::config::Home;
 
 use super::BUILDING;
-use super::build::{place_for, share_target};
 use super::clients::{CLIENTS, started, tools};
-use crate::support::{Client, Toolcell, component, root, scratch};
+use crate::support::{Client, Toolcell, build_in, component, root, scratch};
 
 const CARGO_RUN: &str = "cargo run --release -- ";
 /// Lines that are not run here, by their beginning: they set up, or they run these very tests.
@@ -84,9 +83,10 @@ fn run(line: &Line, dir: &Path) -> String {
 
 /// A block that starts a tool runs in a place of its own, every other one in the checkout.
 fn run_block(lines: &[Line]) -> usize {
-    let new = lines.iter().find_map(|line| line.command.strip_prefix("toolcell new ")).map(str::to_owned);
+    let starts = lines.iter().any(|line| line.command.starts_with("toolcell new "));
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut dir: PathBuf = new.as_deref().map_or_else(root, place_for);
+    let (_guard, place) = scratch();
+    let mut dir: PathBuf = if starts { place } else { root() };
     let mut commands = 0;
     for line in lines {
         match line.kind() {
@@ -95,21 +95,23 @@ fn run_block(lines: &[Line]) -> usize {
             Kind::Run => {
                 run(line, &dir);
                 commands += 1;
-                if let Some(name) = line.command.strip_prefix("toolcell new ") {
-                    share_target(&dir.join(name));
-                }
             }
         }
     }
     commands
 }
 
+/// Builds example tools beforehand, in turn with the other tests, for the state that the commands run with.
+fn built_by_the_user(examples: &[&str]) {
+    for example in examples.iter().map(|example| format!("example-tools/{example}")) {
+        component(&example);
+        build_in(&example, &Home::find().unwrap());
+    }
+}
+
 #[test]
 fn every_command_of_the_readme_does_what_it_says() {
-    // Built beforehand, in turn with the other tests.
-    for example in ["fetch", "files", "jq", "patch", "ticker"] {
-        component(&format!("example-tools/{example}"));
-    }
+    built_by_the_user(&["fetch", "files", "jq", "patch", "ticker"]);
     let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
     let commands: usize = blocks(&markdown).iter().map(|block| run_block(block)).sum();
     assert!(commands >= 5, "only {commands} commands were found");
@@ -153,9 +155,7 @@ fn the_tools_of_the_readme_are_served() {
 
 #[test]
 fn what_the_readme_has_clients_start_offers_the_tools_that_it_names() {
-    for example in ["files", "jq"] {
-        component(&format!("example-tools/{example}"));
-    }
+    built_by_the_user(&["files", "jq"]);
     let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
     let lines: Vec<Line> = blocks(&markdown).into_iter().flatten().collect();
     let printing: Vec<&Line> = lines.iter().filter(|line| line.command.contains("--print-config=")).collect();

@@ -104,6 +104,10 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("request_ids", &[], &["server::http::sessions::an_id_that_is_in_flight"]),
     ("description_findings", &[], &["cli::strict::a_misspelt_field"]),
     ("is_enabled", &[], &["cli::strict::a_tool_that_is_not_enabled"]),
+    ("cache_bound", &[], &["cli::cache::compiled_code_stays_within"]),
+    ("mapped_writes", &[], &["cli::cache::a_component_that_changes_through_a_mapping"]),
+    ("building_is_consent", &[], &["cli::consent::looking_at_a_source_folder"]),
+    ("sources_closed", &[], &["cli::consent::no_tool_and_no_hook"]),
     ("description_changes", &[], &["sandbox::loading::a_component_that_describes_itself_differently"]),
 ];
 

@@ -16,13 +16,18 @@ pub(crate) fn component(folder: &str) -> PathBuf {
         // One build at a time: cargo would only wait for itself.
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap();
-        // The toolchain is the user's own, wherever it was set up; all other state of the tests is apart.
-        let search = Search::new(Preference::from_env().unwrap(), Home::find().unwrap().cache());
-        let settings = BuildSettings::new(search);
-        let dir = root().join(folder);
-        build(&dir, &settings, &mut |line| eprintln!("{line}")).unwrap_or_else(|e| panic!("build {folder}: {e:#}")).wasm
+        build_in(folder, &Home::at(super::kept("home")))
     })
     .clone()
+}
+
+/// As if the user had built a source folder below the checkout with the state in `home`.
+pub(crate) fn build_in(folder: &str, home: &Home) -> PathBuf {
+    // The toolchain is the user's own, wherever it was set up.
+    let search = Search::new(Preference::from_env().unwrap(), Home::find().unwrap().cache());
+    let settings = BuildSettings::new(search, home.builds());
+    let dir = root().join(folder);
+    build(&dir, &settings, &mut |line| eprintln!("{line}")).unwrap_or_else(|e| panic!("build {folder}: {e:#}")).wasm
 }
 
 /// A test guest by its name: `probe`, `hostile`, ..; its component.

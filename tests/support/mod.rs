@@ -15,7 +15,7 @@ mod web;
 
 pub(crate) use call::{Called, Test, host, scratch};
 pub(crate) use canary::Canary;
-pub(crate) use guests::{component, fixture, wat};
+pub(crate) use guests::{build_in, component, fixture, wat};
 pub(crate) use mcp::{Client, NEW, OLD, records};
 pub(crate) use mirror::{Mirror, response};
 pub(crate) use program::{Ran, Toolcell};

@@ -68,7 +68,8 @@ pub(crate) fn wat(name: &str) -> anyhow::Result<Vec<u8>> {
 }
 
 fn component(folder: &Path, sdk: Option<PathBuf>) -> anyhow::Result<Vec<u8>> {
-    let mut settings = BuildSettings::new(Search::new(Preference::from_env()?, Home::find()?.cache()));
+    let mut settings =
+        BuildSettings::new(Search::new(Preference::from_env()?, Home::find()?.cache()), kept().join("builds"));
     settings.sdk = sdk;
     let built = build(folder, &settings, &mut |line| eprintln!("{line}"))?;
     std::fs::read(&built.wasm).with_context(|| format!("read {}", built.wasm.display()))

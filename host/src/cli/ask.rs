@@ -81,11 +81,18 @@ pub(super) struct Origin {
     pub(super) grants: GrantOptions,
     pub(super) limits: LimitOptions,
     pub(super) policy: PolicyOptions,
+    /// The source folders of the command's tools, which no tool may change.
+    pub(super) sources: Vec<PathBuf>,
 }
 
 impl Origin {
-    pub(super) fn new(component: &Path, grants: &GrantOptions, limits: &LimitOptions, policy: &PolicyOptions) -> Self {
+    pub(super) fn new(
+        component: &Path,
+        sources: &[PathBuf],
+        (grants, limits, policy): (&GrantOptions, &LimitOptions, &PolicyOptions),
+    ) -> Self {
         Self {
+            sources: sources.to_vec(),
             component: std::path::absolute(component).unwrap_or_else(|_| component.to_owned()),
             cwd: std::env::current_dir().unwrap_or_default(),
             grants: grants.clone(),

@@ -13,6 +13,10 @@ use super::{notes, show, target};
 /// Builds the tool in a source folder, and sets up what is missing for that. Names what the component says of itself and
 /// this host cannot use.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Building runs code of the folder and of what it depends on as you, outside of the sandbox: build scripts \
+                        and macros. With this command you agree to that, for the sources as they are now."
+)]
 pub(super) struct Build {
     /// The folder of the tool: where its Cargo.toml lies
     #[arg(default_value = ".")]
@@ -30,10 +34,12 @@ impl Build {
             Ok(notes) => (notes, None),
             Err(refusal) => (Vec::new(), Some(refusal)),
         };
+        refusal.iter().for_each(show::detail);
         let error = refusal.as_ref().map(Refusal::to_error);
         let line = match self.json {
             true => json!({
-                "name": built.name, "wasm": built.wasm, "fresh": built.fresh, "notes": notes, "error": error,
+                "name": built.name, "wasm": built.wasm, "fresh": built.fresh, "sources": built.sources, "notes": notes,
+                "error": error,
             })
             .to_string(),
             false => {

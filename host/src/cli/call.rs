@@ -5,27 +5,31 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::config::Home;
-use crate::host::{Cancellation, Host, Listener, Request, canceled};
+use crate::host::{Cancellation, Host, Layers, Limits, Listener, Request, canceled};
 use crate::record::{AbortReason, Refusal};
 
 use super::ask::{self, Origin};
 use super::exit::Exit;
 use super::hooks;
 use super::input;
+use super::kept;
 use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::show::{self, Bar, Form};
-use super::target::{self, Target};
+use super::target::{self, Building, Target};
 
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  toolcell call example-tools/jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
                         toolcell call example-tools/files#search '{\"pattern\": \"fn main\"}' --allow-read=.")]
 pub(super) struct Call {
-    /// A .wasm file, or the source folder of a tool, built when stale; with #NAME if it has several tools
+    /// A .wasm file, or the source folder of a tool, which has to be built; with #NAME if it has several tools
     tool: String,
     /// The arguments: JSON, @FILE, or - for standard input
     #[arg(default_value = "{}", value_name = "JSON|@FILE|-")]
     input: String,
+    /// Build the tool first if it is a source folder and has changed. Building runs its code as you, outside of the sandbox
+    #[arg(long)]
+    build: bool,
     /// Print the tool_result record, and nothing else, on standard output
     #[arg(long, conflicts_with = "record")]
     json: bool,
@@ -49,23 +53,20 @@ impl Call {
         let input = input::read(&self.input)?;
         let bar = if self.json || self.record { None } else { Bar::if_seen() };
         // A call that is refused for its policy is a call all the same, and ends in a result.
-        let (Settings { grants, limits, policy, expire, layers }, refused) = match settings {
+        let (mut settings, refused) = match settings {
             Ok(settings) => (settings, None),
             Err(refusal) => (Settings::default(), Some(refusal)),
         };
-        let mut host = target::host(&home, |settings| {
-            self.grants.reach(&mut settings.network);
-            settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
-            settings.approvals = true;
-            settings.approver = Some(ask::approver());
-            settings.listeners = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
-        })?;
         let target = Target::parse(&self.tool);
         // Before interrupts mean a canceled call: one that comes while the tool is being built ends the program.
         let component = match refused {
             Some(refusal) => Err(refusal),
-            None => target.locate(&home),
+            None => target.locate(&home, if self.build { Building::Yes } else { Building::Asked }),
         };
+        let sources = kept::source_folders([&target]);
+        let closed = kept::close_sources(&home, &mut settings, &sources)?;
+        let Settings { grants, limits, policy, expire, layers } = settings;
+        let mut host = self.host(&home, &limits, &layers, bar.as_ref())?;
         let runtime = super::runtime()?;
         let record = runtime.block_on(async {
             let cancellation = Cancellation::new();
@@ -73,7 +74,7 @@ impl Call {
             tokio::select! {
                 biased;
                 () = cancellation.cancelled() => {}
-                added = hooks::add(&mut host, &home, &layers) => added?,
+                added = hooks::add(&mut host, &home, &layers, &closed) => added?,
             }
             let mut request = Request {
                 tool: self.tool.clone(),
@@ -91,11 +92,15 @@ impl Call {
                 mapping: None,
             };
             if let Ok(component) = &component {
-                request.approval.origin = Origin::new(component, &self.grants, &self.limits, &self.policy).words();
+                let options = (&self.grants, &self.limits, &self.policy);
+                request.approval.origin = Origin::new(component, &sources, options).words();
             }
             match prepare(&host, component, &target, &cancellation).await {
                 Ok(tool) => request.tool = tool,
-                Err(refusal) => request.unavailable = Some(refusal),
+                Err(refusal) => {
+                    show::detail(&refusal);
+                    request.unavailable = Some(refusal);
+                }
             }
             anyhow::Ok(host.call(request).await)
         })?;
@@ -107,6 +112,17 @@ impl Call {
         // And the process ends: taking the engine apart would only take time.
         std::mem::forget(host);
         show::record(&record, self.form())
+    }
+
+    fn host(&self, home: &Home, limits: &Limits, layers: &Layers, bar: Option<&Arc<Bar>>) -> anyhow::Result<Host> {
+        target::host(home, |settings| {
+            self.grants.reach(&mut settings.network);
+            settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
+            settings.cache_bytes_max = layers.cache_bytes_max();
+            settings.approvals = true;
+            settings.approver = Some(ask::approver());
+            settings.listeners = bar.into_iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
+        })
     }
 
     fn form(&self) -> Form {

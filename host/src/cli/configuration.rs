@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use crate::config::Home;
-use crate::host::{Layer, Loaded, SecretStore, memory_share_bytes};
-use crate::record::RuleSource;
+use crate::host::{Layer, Loaded, SecretStore, configured_cache_bytes, memory_share_bytes};
+use crate::record::Refusal;
 
 use super::doctor::Check;
 use super::hooks;
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
-use super::target::{self, Target};
+use super::target::{self, Building, Target};
 
 /// Looks at the files that count here: whether they do, and whether everything that they name is there.
 pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Vec<Check>> {
@@ -65,24 +65,30 @@ fn memory(settings: &Settings) -> Check {
 fn tool(home: &Home, layer: &Layer, word: &str) -> anyhow::Result<Vec<Check>> {
     let path = hooks::path(layer, Path::new(word));
     let target = Target::parse(&path.to_string_lossy());
-    let builds = target.path.is_dir();
-    if builds && (layer.source == RuleSource::ProjectSettings || !target.is_built()) {
-        let detail = format!("{word} is a source folder, and not built");
-        return Ok(vec![Check::missing("tool", detail, format!("toolcell build {}", target.path.display()))]);
-    }
-    let host = target::host(home, |_| {})?;
-    let loaded = super::runtime()?.block_on(async { target.tools(&host.load_file(&target.locate(home)?).await?) });
+    let component = match target.locate(home, Building::No) {
+        Ok(component) => component,
+        Err(refusal) if refusal.code == target::NOT_BUILT => {
+            let mend = format!("toolcell build {}", target.path.display());
+            return Ok(vec![Check::missing("tool", format!("{word}: {}", refusal.message), mend)]);
+        }
+        Err(refusal) => return Ok(vec![unusable(layer, word, &refusal)]),
+    };
+    let cache_bytes_max = configured_cache_bytes(home)?;
+    let host = target::host(home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
+    let loaded = super::runtime()?.block_on(async { target.tools(&host.load_file(&component).await?) });
     Ok(match loaded {
         Ok(tools) => {
             let names: Vec<String> = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
             let notes = Loaded::notes(&tools).into_iter().map(|note| Check::ready("note", format!("{word}: {note}")));
             std::iter::once(Check::ready("tool", format!("{word}: {}", names.join(", ")))).chain(notes).collect()
         }
-        Err(refusal) => {
-            let detail = format!("{word}: {}", refusal.message);
-            vec![Check::missing("tool", detail, format!("correct [[tool]] in {}", layer.file.path.display()))]
-        }
+        Err(refusal) => vec![unusable(layer, word, &refusal)],
     })
+}
+
+fn unusable(layer: &Layer, word: &str, refusal: &Refusal) -> Check {
+    let detail = format!("{word}: {}", refusal.message);
+    Check::missing("tool", detail, format!("correct [[tool]] in {}", layer.file.path.display()))
 }
 
 /// The secrets that a file grants and that nobody has set.

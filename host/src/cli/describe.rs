@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::catalog::Tool;
 use crate::config::Home;
-use crate::host::Loaded;
+use crate::host::{Loaded, configured_cache_bytes};
 
-use super::exit::{self, Exit};
+use super::exit::{self, BadRequest, Exit};
 use super::show;
-use super::target::{self, Target};
+use super::target::{self, Building, Target};
 
 /// Shows the tools of a component: what they do, take, and ask for.
 #[derive(Debug, Args)]
@@ -26,10 +26,11 @@ pub(super) struct Describe {
 impl Describe {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let host = target::host(&home, |_| {})?;
+        let cache_bytes_max = configured_cache_bytes(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let host = target::host(&home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
         let target = Target::parse(&self.tool);
         let loaded = super::runtime()?.block_on(async {
-            let component = target.locate(&home)?;
+            let component = target.locate(&home, Building::No)?;
             host.load_file(&component).await
         });
         let chosen = loaded.and_then(|loaded| match &target.name {
@@ -51,6 +52,7 @@ impl Describe {
                     true => writeln!(std::io::stdout(), "{}", json!({ "error": error }))?,
                     false => show::say(&format!("error: {} [{}]", error.message, error.error_code)),
                 }
+                show::detail(&refusal);
                 return Ok(exit::of_refusal(&refusal));
             }
         };

@@ -5,7 +5,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::config::Home;
-use crate::host::{ENGINE_VERSION, FEATURES_OFF, Limits, Whitespace, visible};
+use crate::host::{ENGINE_VERSION, FEATURES_OFF, Limits, Whitespace, cached_bytes, configured_cache_bytes, visible};
 use crate::toolchain::{self, Preference, Search, State};
 
 use super::exit::Exit;
@@ -60,9 +60,11 @@ impl Doctor {
             Check::ready("engine", ENGINE_VERSION.to_owned()),
             Check::ready("features off", FEATURES_OFF.join(", ")),
             writable(&home),
+            cache(&home),
         ];
         checks.extend(kernel());
-        let search = Search::new(Preference::from_env()?, home.cache());
+        // Not here: rustup's programs run the toolchain that a file in the current folder names.
+        let search = Search { dir: "/".into(), ..Search::new(Preference::from_env()?, home.cache()) };
         checks.extend(toolchain::survey(&search).into_iter().map(|finding| Check {
             subject: finding.subject.to_owned(),
             state: match finding.state {
@@ -113,6 +115,19 @@ fn writable(home: &Home) -> Check {
             detail: format!("{} cannot be written: {error}", folder.display()),
             mend: Some(format!("export {}=DIR", crate::config::HOME_VARIABLE)),
         },
+    }
+}
+
+/// How much compiled code is kept, and how much may be.
+fn cache(home: &Home) -> Check {
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    match configured_cache_bytes(home) {
+        Ok(max) => {
+            let (now, dir) = (mib(cached_bytes(&home.components())), home.components());
+            let detail = format!("{now} MiB of at most {} MiB of compiled code in {}", mib(max), dir.display());
+            Check::ready("cache", detail)
+        }
+        Err(error) => Check::missing("cache", format!("{error:#}"), "correct what the message names".to_owned()),
     }
 }
 

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use crate::config::Home;
-use crate::host::{ConfiguredHook, Host, Layer, Layers, Provenance};
+use crate::host::{ConfiguredHook, Grants, Host, Layer, Layers, Provenance};
 use crate::record::RuleSource;
 
 use super::exit::BadRequest;
 use super::show;
-use super::target::Target;
+use super::target::{Building, Target};
 
-/// Adds the hooks of `layers` to `host`. One that cannot be loaded is said on standard error, and blocks what it guards.
-pub(super) async fn add(host: &mut Host, home: &Home, layers: &Layers) -> Result<(), BadRequest> {
+/// Adds the hooks of `layers` to `host`; none of them may change what `kept` closes. One that cannot be loaded is said on standard error, and blocks what it guards.
+pub(super) async fn add(host: &mut Host, home: &Home, layers: &Layers, kept: &Grants) -> Result<(), BadRequest> {
     for layer in layers.files() {
         for (at, entry) in layer.file.hooks.iter().enumerate() {
             let component = locate(&path(layer, &entry.component), layer.source, home);
@@ -21,7 +21,7 @@ pub(super) async fn add(host: &mut Host, home: &Home, layers: &Layers) -> Result
                 entry,
                 said: Provenance { source: layer.source, file: Some(&layer.file.path) },
                 digest: layer.trusted.get(at).map(String::as_str),
-                kept: layers.kept(),
+                kept,
             };
             if let Some(why) = host.add_hook(&configured, component).await.map_err(BadRequest)? {
                 show::say(&format!("warning: {why}"));
@@ -36,8 +36,8 @@ pub(super) fn path(layer: &Layer, word: &Path) -> PathBuf {
     layer.file.folder.join(word)
 }
 
-/// The component of a hook; a source folder is built first if something in it changed. What a project names is never
-/// built: see [`crate::host::hook_digests`].
+/// The component of a hook; a source folder has to be built. What a project names is a component: see
+/// [`crate::host::hook_digests`].
 fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBuf> {
     if source == RuleSource::ProjectSettings {
         return Ok(path.to_owned());
@@ -47,5 +47,5 @@ fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBu
     if target.name.is_some() {
         bail!("a hook is a whole component, and has no #NAME: there is no {text}");
     }
-    target.locate(home).map_err(|refusal| anyhow::anyhow!(refusal.message))
+    target.locate(home, Building::No).map_err(|refusal| anyhow::anyhow!(refusal.message))
 }

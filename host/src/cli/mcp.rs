@@ -10,7 +10,7 @@ use super::clients::{self, Client};
 use super::exit::{BadRequest, Exit};
 use super::serving::{self, Ready, Serving};
 use super::show;
-use super::target::Target;
+use super::target::{Building, Target};
 
 /// Offers tools to an MCP client, on standard input and output. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
@@ -19,8 +19,7 @@ use super::target::Target;
 pub(super) struct Mcp {
     #[command(flatten)]
     serving: Serving,
-    /// Print what to paste into the configuration of CLIENT to have it start this very command, and serve nothing; source
-    /// folders are built first
+    /// Print what to paste into the configuration of CLIENT to have it start this very command, and serve nothing
     #[arg(long, value_name = "CLIENT")]
     print_config: Option<Client>,
 }
@@ -49,10 +48,10 @@ impl Mcp {
             std::env::args_os().skip(1).map(|argument| argument.into_string().ok()).collect();
         let typed = typed.ok_or_else(|| BadRequest("a configuration cannot hold what is not Unicode".to_owned()))?;
         let text = clients::config(client, &typed, &self.serving.project_file(&folder)?, &folder)?;
-        // Clients wait for a start, but not for a build, and may find no compiler.
+        // What could not be served is not worth pasting.
         let home = Home::find()?;
         for tool in &self.serving.tools {
-            Target::parse(tool).locate(&home).map_err(|refusal| BadRequest(refusal.message))?;
+            Target::parse(tool).locate(&home, Building::No).map_err(|refusal| BadRequest(refusal.message))?;
         }
         show::say(&format!("paste this into {}:", client.file()));
         write!(std::io::stdout(), "{text}").map(|()| Exit::Succeeded).or_else(show::closed)

@@ -12,6 +12,7 @@ mod doctor;
 mod exit;
 mod hooks;
 mod input;
+mod kept;
 mod lazily;
 mod mcp;
 mod new;

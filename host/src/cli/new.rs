@@ -31,7 +31,7 @@ impl New {
         let name = &self.name;
         let text = match self.json {
             true => json!({ "name": name, "folder": folder }).to_string(),
-            false => format!("made {name}/; now:\n  toolcell describe {name}\n  (cd {name} && cargo test)"),
+            false => format!("made {name}/; now:\n  toolcell build {name}\n  (cd {name} && cargo test)"),
         };
         writeln!(std::io::stdout(), "{text}").map(|()| Exit::Succeeded).or_else(show::closed)
     }

@@ -12,8 +12,8 @@ use crate::record::{Behavior, Refusal};
 
 use super::exit::{self, BadRequest, Exit};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
-use super::target::{self, Target};
-use super::{hooks, input, serving, show};
+use super::target::{self, Building, Target};
+use super::{hooks, input, kept, serving, show};
 
 /// Looks at what decides on calls. No tool runs.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ enum Command {
 /// A call that is not made.
 #[derive(Debug, Args)]
 struct Foretell {
-    /// A .wasm file, or the source folder of a tool, built when stale; with #NAME if it has several tools
+    /// A .wasm file, or the source folder of a tool that is built; with #NAME if it has several tools
     tool: String,
     /// The arguments: JSON, @FILE, or - for standard input
     #[arg(default_value = "{}", value_name = "JSON|@FILE|-")]
@@ -74,6 +74,9 @@ impl Foretell {
             Ok(settings) => self.explain(&home, settings, input)?,
             Err(refusal) => Err(refusal),
         };
+        if let Err(refusal) = &foretold {
+            show::detail(refusal);
+        }
         let (exit, text) = match (&foretold, self.json) {
             (Ok(told), true) => (exit_of(&told.explanation), format!("{}\n", to_json(told, in_full))),
             (Ok(told), false) => (exit_of(&told.explanation), show::printable(&for_people(told, in_full), true)),
@@ -88,16 +91,19 @@ impl Foretell {
     fn explain(
         &self,
         home: &Home,
-        settings: Settings,
+        mut settings: Settings,
         input: crate::record::Input,
     ) -> anyhow::Result<Result<Foretold, Refusal>> {
-        let Settings { grants, limits, policy, layers, .. } = settings;
-        let mut host =
-            target::host(home, |host| host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes))?;
         let target = Target::parse(&self.tool);
-        let component = target.locate(home);
+        let component = target.locate(home, Building::No);
+        let closed = kept::close_sources(home, &mut settings, &kept::source_folders([&target]))?;
+        let Settings { grants, limits, policy, layers, .. } = settings;
+        let mut host = target::host(home, |host| {
+            host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
+            host.cache_bytes_max = layers.cache_bytes_max();
+        })?;
         super::runtime()?.block_on(async {
-            hooks::add(&mut host, home, &layers).await?;
+            hooks::add(&mut host, home, &layers, &closed).await?;
             let loaded = match component {
                 Ok(component) => host.load_file(&component).await,
                 Err(refusal) => Err(refusal),

@@ -12,21 +12,21 @@ use tokio::runtime::Runtime;
 
 use crate::config::{self, Home, Trust};
 use crate::host::{EXPIRE_DEFAULT, Host, Layer, Layers, Limits, MemoryBudget, Terms, memory_share_bytes};
-use crate::record::{ErrorClass, Refusal, RuleSource};
+use crate::record::{ErrorClass, Refusal};
 use crate::server::{self, ApprovalSettings, Away, Offered, Offering, Offers, Recorder, Server};
 
 use super::ask::{self, Origin};
 use super::exit::{self, BadRequest, Exit};
 use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
-use super::target::{self, Target};
+use super::target::{self, Building, Target};
 use super::watching::Watched;
-use super::{hooks, show};
+use super::{hooks, kept, show};
 
 /// Which tools a server offers, and with what.
 #[derive(Debug, Args)]
 pub(super) struct Serving {
-    /// A .wasm file, or the source folder of a tool, built when stale; with #NAME for one of its tools [default: the
-    /// tools of toolcell.toml]
+    /// A .wasm file, or the source folder of a tool that is built; with #NAME for one of its tools [default: the tools of
+    /// toolcell.toml]
     #[arg(value_name = "TOOL")]
     pub(super) tools: Vec<String>,
     /// Append the record of every call to FILE, one JSON line each
@@ -86,8 +86,6 @@ struct Named {
     /// How it was written, for messages.
     typed: String,
     timeout: Option<Duration>,
-    /// Who names it.
-    source: RuleSource,
 }
 
 impl Serving {
@@ -100,6 +98,7 @@ impl Serving {
             Ok(assembled) => assembled,
             Err(refusal) => {
                 show::say(&format!("error: {}", refusal.message));
+                show::detail(&refusal);
                 return Ok(Ready::Refused(exit::of_refusal(&refusal)));
             }
         };
@@ -115,40 +114,42 @@ impl Serving {
         home: &Home,
         components: &mut Components,
     ) -> anyhow::Result<Result<(Offering, Watched), Refusal>> {
-        let settings = match options::settings(home, &self.grants, &self.limits, &self.policy)? {
+        let mut settings = match options::settings(home, &self.grants, &self.limits, &self.policy)? {
             Ok(settings) => settings,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let Settings { grants, limits, policy, layers, expire } = settings;
-        let (named, approvals) =
-            match self.named(&layers).and_then(|named| Ok((named, self.approvals(&layers, expire)?))) {
-                Ok(read) => read,
-                Err(refusal) => return Ok(Err(refusal)),
-            };
-        let memory = match self.budget(&layers, &limits) {
-            Ok(memory) => memory,
+        let read = self.named(&settings.layers).and_then(|named| {
+            let approvals = self.approvals(&settings.layers, settings.expire)?;
+            Ok((named, approvals, self.budget(&settings.layers, &settings.limits)?))
+        });
+        let (named, approvals, memory) = match read {
+            Ok(read) => read,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        let sources = kept::source_folders(named.iter().map(|tool| &tool.target));
+        let closed = kept::close_sources(home, &mut settings, &sources)?;
+        let Settings { grants, limits, policy, layers, .. } = settings;
         let mut host = target::host(home, |host| {
             host.pooled = true;
             host.calls_at_once = crate::host::CALLS_AT_ONCE;
             host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
             self.grants.reach(&mut host.network);
             host.memory = Some(memory.clone());
+            host.cache_bytes_max = layers.cache_bytes_max();
             host.approvals = true;
         })?;
-        hooks::add(&mut host, home, &layers).await?;
+        hooks::add(&mut host, home, &layers, &closed).await?;
         let mut watched = Watched::new(home, &self.policy, layers.files());
         let mut offered = Vec::new();
         for tool in named {
-            match self.load(&host, home, &tool, components).await {
+            match self.load(&host, home, (&tool, &sources), components).await {
                 Ok((component, loaded)) => {
                     watched.add(component);
                     offered.extend(loaded);
                 }
                 Err(refusal) => {
                     let message = format!("{}: {}", tool.typed, refusal.message);
-                    return Ok(Err(Refusal::new(refusal.class, refusal.code, message)));
+                    return Ok(Err(Refusal { message, ..refusal }));
                 }
             }
         }
@@ -200,12 +201,7 @@ impl Serving {
         let mut named: Vec<Named> = self
             .tools
             .iter()
-            .map(|typed| Named {
-                target: Target::parse(typed),
-                typed: typed.clone(),
-                timeout: None,
-                source: RuleSource::FlagSettings,
-            })
+            .map(|typed| Named { target: Target::parse(typed), typed: typed.clone(), timeout: None })
             .collect();
         if named.is_empty() {
             for layer in layers.files() {
@@ -239,16 +235,16 @@ impl Serving {
         &self,
         host: &Host,
         home: &Home,
-        named: &Named,
+        (named, sources): (&Named, &[PathBuf]),
         components: &mut Components,
     ) -> Result<(PathBuf, Vec<Offered>), Refusal> {
         let component = match components.get(&named.target.path) {
             Some(component) => component.clone(),
-            None => locate(named, home)?,
+            None => named.target.locate(home, Building::No)?,
         };
         let tools = named.target.tools(&host.load_file(&component).await?)?;
         components.insert(named.target.path.clone(), component.clone());
-        let origin = Origin::new(&component, &self.grants, &self.limits, &self.policy).words();
+        let origin = Origin::new(&component, sources, (&self.grants, &self.limits, &self.policy)).words();
         let offer = |tool| Offered { tool, wall: named.timeout, origin: origin.clone() };
         Ok((component, tools.into_iter().map(offer).collect()))
     }
@@ -309,19 +305,7 @@ fn of_entry(layer: &Layer, entry: &config::ToolEntry) -> Result<Named, Refusal> 
             .map_err(|error| unreadable(layer, &format!("[[tool]] timeout = {text:?}: {error}"), text))
     });
     let typed = entry.component.clone();
-    Ok(Named { target: Target::parse(path), typed, timeout: timeout.transpose()?, source: layer.source })
-}
-
-/// The component of a tool. A source folder is built where the user names it, and not where a project does: building
-/// runs the project's own code outside of any sandbox.
-fn locate(named: &Named, home: &Home) -> Result<PathBuf, Refusal> {
-    if named.source == RuleSource::ProjectSettings && named.target.path.is_dir() {
-        let path = named.target.path.display();
-        let message =
-            format!("a source folder is not built for a project; run `toolcell build {path}`, and name the .wasm");
-        return Err(Refusal::new(ErrorClass::SetupRequired, "not_built", message));
-    }
-    named.target.locate(home)
+    Ok(Named { target: Target::parse(path), typed, timeout: timeout.transpose()? })
 }
 
 fn unreadable(layer: &Layer, why: &str, word: &str) -> Refusal {

@@ -9,7 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::host::{COLUMNS, Listener, Whitespace, visible, visible_json};
 use crate::record::{
-    CallRecord, Content, EventType, HookOutcome, PermissionDecision, ToolError, ToolEvent, ToolHook, ToolResult,
+    CallRecord, Content, EventType, HookOutcome, PermissionDecision, Refusal, ToolError, ToolEvent, ToolHook,
+    ToolResult,
 };
 
 use super::exit::{self, Exit};
@@ -24,6 +25,11 @@ pub(super) fn columns() -> usize {
     let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
     // A terminal may break a row that fills it to the last column.
     if columns == 0 { COLUMNS } else { columns - 1 }
+}
+
+/// What a refusal says to the operator alone: the last words of a tool that crashed while it was loaded.
+pub(super) fn detail(refusal: &Refusal) {
+    refusal.detail.iter().flat_map(|detail| detail.lines()).for_each(|line| say(&format!("detail| {line}")));
 }
 
 /// A reader that went away is no error of ours.

@@ -1,4 +1,5 @@
-//! From what a person types as TOOL to a component in a host: a `.wasm` file, or a source folder, built when stale.
+//! From what a person types as TOOL to a component in a host: a `.wasm` file, or a source folder that was built. Building
+//! runs code of the folder as the user, outside of any sandbox, so only a person's own word builds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,9 @@ use crate::catalog::Tool;
 use crate::config::Home;
 use crate::host::{Host, HostSettings, Loaded};
 use crate::record::{ErrorClass, Refusal};
-use crate::toolchain::{self, BuildSettings, Built, Freshness, Preference, Search};
+use crate::toolchain::{self, BuildSettings, Built, Preference, Search, Standing};
+
+use super::terminal;
 
 /// TOOL as it was typed: a path, and the name of one of its tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +32,9 @@ impl Target {
         Self { path, name, typed: typed.to_owned() }
     }
 
-    /// The file of the component; a source folder is built first if something in it changed.
-    pub(super) fn locate(&self, home: &Home) -> Result<PathBuf, Refusal> {
+    /// The file of the component. A source folder that was not built as it is now is built where `building` says so, and
+    /// is refused elsewhere.
+    pub(super) fn locate(&self, home: &Home, building: Building) -> Result<PathBuf, Refusal> {
         let metadata = std::fs::metadata(&self.path).map_err(|error| {
             let message = format!("there is no tool at {}: {error}", self.path.display());
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
@@ -38,20 +42,36 @@ impl Target {
         if !metadata.is_dir() {
             return Ok(self.path.clone());
         }
-        self.build_if_stale(home)
-            .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "build_failed", format!("{error:#}")))
-    }
-
-    /// Whether a source folder was built since something in it changed.
-    pub(super) fn is_built(&self) -> bool {
-        matches!(toolchain::freshness(&self.path, None), Freshness::Fresh(_))
-    }
-
-    fn build_if_stale(&self, home: &Home) -> anyhow::Result<PathBuf> {
-        match toolchain::freshness(&self.path, None) {
-            Freshness::Fresh(component) => Ok(component),
-            Freshness::Stale(_) => Ok(build(&self.path, home)?.wasm),
+        match self.standing(home)? {
+            Standing::Built(component) => Ok(component),
+            Standing::NotBuilt(why) if building.is_agreed(&self.path, &why) => self.build(home),
+            Standing::NotBuilt(why) => Err(not_built(&self.path, &why, building)),
         }
+    }
+
+    fn standing(&self, home: &Home) -> Result<Standing, Refusal> {
+        if !self.path.join("Cargo.toml").is_file() {
+            let message = format!(
+                "no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`",
+                self.path.display()
+            );
+            return Err(Refusal::new(ErrorClass::SetupRequired, "not_a_tool_folder", message));
+        }
+        Ok(toolchain::standing(&self.path, &home.builds()))
+    }
+
+    fn build(&self, home: &Home) -> Result<PathBuf, Refusal> {
+        build(&self.path, home)
+            .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "build_failed", format!("{error:#}")))?;
+        match self.standing(home)? {
+            Standing::Built(component) => Ok(component),
+            Standing::NotBuilt(why) => Err(not_built(&self.path, &why, Building::No)),
+        }
+    }
+
+    /// The source folder that is named, if it is one.
+    pub(super) fn source_folder(&self) -> Option<&Path> {
+        self.path.is_dir().then_some(self.path.as_path())
     }
 
     /// The tools that are meant: all of the component, or the one that was named.
@@ -96,10 +116,50 @@ impl Target {
     }
 }
 
+/// Whether a source folder may be built, which runs code of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Building {
+    /// Looking at a tool, and serving it, builds nothing.
+    No,
+    /// Whoever sits at the terminal is asked.
+    Asked,
+    /// The person said so, with `--build`.
+    Yes,
+}
+
+impl Building {
+    fn is_agreed(self, folder: &Path, why: &str) -> bool {
+        match self {
+            Self::No => !guard!("building_is_consent"),
+            Self::Yes => true,
+            Self::Asked => terminal::agrees(&format!(
+                "{} is a source folder: {why}.\nBuilding it runs its code as you, outside of the sandbox: build scripts \
+                 and macros, its own and those of everything that it depends on.",
+                folder.display()
+            )),
+        }
+    }
+}
+
+/// The code of the refusal of a source folder that is not built as it is now.
+pub(super) const NOT_BUILT: &str = "not_built";
+
+/// Why a source folder is not used as it is, and what to do.
+fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
+    let folder = folder.display();
+    let or = if building == Building::No { "" } else { ", or add --build" };
+    let message = format!(
+        "{folder} is a source folder that is not built as it is now: {why}. Building runs its code as you: look at it, \
+         then run `toolcell build {folder}`{or}"
+    );
+    Refusal::new(ErrorClass::SetupRequired, NOT_BUILT, message)
+}
+
 /// Builds the tool in `dir`, and says on standard error what that takes.
 pub(super) fn build(dir: &Path, home: &Home) -> anyhow::Result<Built> {
     let search = Search::new(Preference::from_env()?, home.cache());
-    let mut settings = BuildSettings::new(search);
+    let mut settings = BuildSettings::new(search, home.builds());
+    settings.target_dir = Some(home.compiling());
     settings.sdk = Some(toolchain::write_sdk(home.folder())?);
     toolchain::build(dir, &settings, &mut super::show::say)
 }

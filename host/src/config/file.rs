@@ -25,6 +25,7 @@ pub struct ConfigFile {
     pub grants: GrantSection,
     pub limits: LimitSection,
     pub approvals: ApprovalSection,
+    pub cache: CacheSection,
     #[serde(rename = "rule")]
     pub rules: Vec<RuleEntry>,
     #[serde(rename = "hook")]
@@ -78,6 +79,14 @@ pub struct ApprovalSection {
     pub elicitation: Option<bool>,
     /// `wait` or `return`: what becomes of a call whose client cannot ask its user.
     pub away: Option<String>,
+}
+
+/// `[cache]`: counts in the user's own file alone.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheSection {
+    /// The most that compiled code may take on disk, such as `2GiB`.
+    pub max: Option<String>,
 }
 
 /// `[[tool]]`: what `toolcell mcp` and `toolcell serve` offer.

@@ -41,6 +41,17 @@ impl Home {
         self.cache().join("components")
     }
 
+    /// Where cargo compiles tools: not beside their sources, where a tool with a grant could exchange a build script that is
+    /// already compiled.
+    pub fn compiling(&self) -> PathBuf {
+        self.cache().join("builds")
+    }
+
+    /// What was built with the user's consent, and from which sources.
+    pub fn builds(&self) -> PathBuf {
+        self.0.join("builds")
+    }
+
     /// Authenticates compiled components; kept apart from them.
     pub fn component_key(&self) -> PathBuf {
         self.0.join("keys").join("components")

@@ -9,6 +9,7 @@ use crate::config::{self, ConfigFile, Home, Trust, Trusted};
 use crate::policy::{FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords};
 use crate::record::{ErrorClass, Mode, Refusal, RuleSource, digest};
 
+use super::CACHE_BYTES;
 use super::hooks::{self, hook_digest};
 
 const FOLDER_GONE: &str = "the current folder cannot be found, and so neither can the file of its project; go to a \
@@ -41,6 +42,7 @@ pub struct Layers {
     grants: Grants,
     kept: Grants,
     limits: LimitsOfFiles,
+    cache_bytes_max: Option<u64>,
 }
 
 /// The lowest that any file says.
@@ -178,6 +180,14 @@ impl Layers {
             }
         }
         self.limits.add(&file)?;
+        if let Some(word) = &file.cache.max {
+            anyhow::ensure!(
+                source == RuleSource::UserSettings,
+                "{}: [cache] is for your own toolcell.toml alone, because all projects share the cache; remove it here",
+                file.place_of(word)
+            );
+            self.cache_bytes_max = Some(cache_bytes(&file, word)?);
+        }
         self.layers.push(Layer { source, file, trusted });
         Ok(found)
     }
@@ -200,6 +210,11 @@ impl Layers {
     /// What the files grant and close.
     pub fn grants(&self) -> &Grants {
         &self.grants
+    }
+
+    /// Bytes of compiled code that may be kept on disk.
+    pub fn cache_bytes_max(&self) -> u64 {
+        self.cache_bytes_max.unwrap_or(CACHE_BYTES)
     }
 
     /// What neither a tool nor a hook may change, whatever is granted: the components of all hooks; and what other hooks
@@ -250,6 +265,20 @@ impl LimitsOfFiles {
         lower(&mut self.disk, read(file, &file.limits.max_disk, config::size)?);
         Ok(())
     }
+}
+
+/// Bytes of compiled code that the user's own file lets toolcell keep, for commands that read nothing else of it.
+pub fn configured_cache_bytes(home: &Home) -> anyhow::Result<u64> {
+    let file = ConfigFile::read(&config::user_file(home)?)?;
+    match file.as_ref().and_then(|file| Some((file, file.cache.max.as_ref()?))) {
+        Some((file, word)) => cache_bytes(file, word),
+        None => Ok(CACHE_BYTES),
+    }
+}
+
+fn cache_bytes(file: &ConfigFile, word: &str) -> anyhow::Result<u64> {
+    let parsed = config::size(word).map_err(|error| anyhow::anyhow!("[cache] max = {word:?}: {error}"));
+    parsed.with_context(|| file.place_of(word))
 }
 
 /// The mode that `word` names.

@@ -1,10 +1,14 @@
 //! Compiled components on disk. Deserialising code is running it, so every entry carries an authentication code made
 //! with a key that only this user can read, over the digest of the component, the engine's settings and the code.
+//!
+//! What was not used for the longest time goes when there is more than the cache may hold. An entry that another process has
+//! open stays there for it until it closes the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -22,6 +26,11 @@ const LENGTH: u64 = 8;
 const MAC: u64 = 32;
 /// A note is the name of a component and an authentication code.
 const NOTE: usize = 64;
+/// How exactly the use of an entry is known. Its time of access is set this seldom, because that costs a look at all of it
+/// at the next start.
+const USE_KNOWN_WITHIN: Duration = Duration::from_secs(60 * 60);
+/// Notes that are kept: one for each path at which a component was found.
+const NOTES_MAX: usize = 4_096;
 /// An entry that is larger is not read: no component that toolcell accepts makes one.
 const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
@@ -32,17 +41,22 @@ pub(super) struct Cache {
     key: Zeroizing<[u8; KEY_BYTES]>,
     note_key: Zeroizing<[u8; KEY_BYTES]>,
     compatibility: blake3::Hash,
+    /// Bytes that all entries together may have.
+    bytes_max: u64,
 }
 
 /// An entry that was authenticated.
 pub(super) struct Entry<D> {
     /// Open, so that `code_file` leads to it.
-    _file: File,
+    file: File,
     /// As it was before it was authenticated.
     state: FileState,
+    opened: SystemTime,
     code_file: PathBuf,
-    /// What was found out about the component: `D` depends on whether it is a tool or a hook.
-    description: D,
+    /// Bytes of the code, at the beginning of the file.
+    code_bytes: u64,
+    /// What was found out about the component: `D` depends on whether it is a tool or a hook. Nothing where that failed.
+    description: Option<D>,
 }
 
 impl<D> Entry<D> {
@@ -51,8 +65,17 @@ impl<D> Entry<D> {
         &self.code_file
     }
 
-    pub(super) fn into_description(self) -> D {
-        self.description
+    /// What was found out about the component, the first time that this is called.
+    pub(super) fn take_description(&mut self) -> Option<D> {
+        self.description.take()
+    }
+
+    /// The code itself.
+    pub(super) fn code(&mut self) -> std::io::Result<Vec<u8>> {
+        self.file.rewind()?;
+        let mut code = Vec::new();
+        Read::by_ref(&mut self.file).take(self.code_bytes).read_to_end(&mut code)?;
+        Ok(code)
     }
 }
 
@@ -66,9 +89,14 @@ fn path_of(file: &File, path: PathBuf) -> PathBuf {
 }
 
 impl Cache {
-    /// Opens the cache in `dir`, and makes what is not there. A key that cannot be read is `setup_required`, because its
-    /// owner can mend that; a folder that cannot be made is a fault of the host's.
-    pub(super) fn open(dir: &Path, key_file: &Path, compatibility: blake3::Hash) -> Result<Self, Refusal> {
+    /// Opens the cache in `dir`, and makes what is not there; it keeps `bytes_max` bytes at most. A key that cannot be read is
+    /// `setup_required`, because its owner can mend that; a folder that cannot be made is a fault of the host's.
+    pub(super) fn open(
+        dir: &Path,
+        key_file: &Path,
+        compatibility: blake3::Hash,
+        bytes_max: u64,
+    ) -> Result<Self, Refusal> {
         private_file::make_folder(dir).map_err(|error| {
             let message = format!("compiled components cannot be kept: {error:#}");
             Refusal::new(ErrorClass::ExecutionFailed, Refusal::HOST_FAULT, message)
@@ -88,6 +116,7 @@ impl Cache {
             key,
             note_key: Zeroizing::new(note_key),
             compatibility,
+            bytes_max,
         })
     }
 
@@ -107,12 +136,16 @@ impl Cache {
         if expected != blake3::Hash::from_slice(mac).ok()? {
             return None;
         }
-        Self::entry(file, state, entry)
+        let entry = Self::entry(file, state, SystemTime::now(), entry)?;
+        // Last: it changes the state of the entry, which is looked at as a whole once more at the next start.
+        mark_used(&entry.file);
+        Some(entry)
     }
 
-    /// Notes that `path` in this state held the component of `entry`. What cannot be noted is found out again.
+    /// Notes that `path` in this state, which is a lasting one, held the component of `entry`. What cannot be noted is found
+    /// out again.
     pub(super) fn remember<D>(&self, path: &Path, component: &FileState, name: &blake3::Hash, entry: &Entry<D>) {
-        if !(component.is_settled() && entry.state.is_settled()) {
+        if !entry.state.is_settled(entry.opened) {
             return;
         }
         let write = || -> anyhow::Result<()> {
@@ -145,8 +178,9 @@ impl Cache {
     pub(super) fn read<D: DeserializeOwned>(&self, component: &blake3::Hash) -> Option<Entry<D>> {
         let path = self.path(component);
         let mut file = open_private(&path)?;
-        let state = FileState::of(&file)?;
         let length = file.metadata().ok()?.len();
+        mark_used(&file);
+        let (opened, state) = (SystemTime::now(), FileState::of(&file)?);
         let signed = length.checked_sub(MAC).filter(|signed| *signed >= LENGTH && length <= ENTRY_BYTES_MAX)?;
         let mut hasher = self.authenticator(component);
         hasher.update_reader(Read::by_ref(&mut file).take(signed)).ok()?;
@@ -156,30 +190,41 @@ impl Cache {
         if guard!("cache_authentication") && hasher.finalize() != blake3::Hash::from(mac) {
             return None;
         }
-        Self::entry(file, state, path)
+        Self::entry(file, state, opened, path)
     }
 
     /// An entry in a file that was authenticated.
-    fn entry<D: DeserializeOwned>(mut file: File, state: FileState, path: PathBuf) -> Option<Entry<D>> {
+    fn entry<D: DeserializeOwned>(
+        mut file: File,
+        state: FileState,
+        opened: SystemTime,
+        path: PathBuf,
+    ) -> Option<Entry<D>> {
         let signed = file.metadata().ok()?.len().checked_sub(MAC)?;
         let mut size = [0; LENGTH as usize];
         file.seek(SeekFrom::Start(signed.checked_sub(LENGTH)?)).ok()?;
         file.read_exact(&mut size).ok()?;
         let size = u64::from_le_bytes(size);
-        file.seek(SeekFrom::Start(signed.checked_sub(LENGTH)?.checked_sub(size)?)).ok()?;
+        let code_bytes = signed.checked_sub(LENGTH)?.checked_sub(size)?;
+        file.seek(SeekFrom::Start(code_bytes)).ok()?;
         let mut description = vec![0; usize::try_from(size).ok()?];
         file.read_exact(&mut description).ok()?;
         let description = serde_json::from_slice(&description).ok()?;
-        Some(Entry { code_file: path_of(&file, path), _file: file, state, description })
+        Some(Entry { code_file: path_of(&file, path), file, state, opened, code_bytes, description })
     }
 
+    /// Keeps the code of a component, and what was found out about it: nothing where that failed, so that the next try need
+    /// not compile again. Code that would not fit is not kept.
     pub(super) fn write(
         &self,
         component: &blake3::Hash,
-        description: &impl Serialize,
+        description: Option<&impl Serialize>,
         code: &[u8],
     ) -> anyhow::Result<()> {
-        let description = serde_json::to_vec(description).context("write a description")?;
+        let description = serde_json::to_vec(&description).context("write a description")?;
+        if (code.len() + description.len()) as u64 > self.bytes_max.saturating_sub(LENGTH + MAC) {
+            return Ok(());
+        }
         let length = (description.len() as u64).to_le_bytes();
         let mut hasher = self.authenticator(component);
         let mut file =
@@ -189,8 +234,35 @@ impl Cache {
             file.write_all(part).context("write a compiled component")?;
         }
         file.write_all(hasher.finalize().as_bytes()).context("write a compiled component")?;
-        file.persist(self.path(component)).context("keep a compiled component")?;
+        let kept = self.path(component);
+        file.persist(&kept).context("keep a compiled component")?;
+        self.trim(&kept);
         Ok(())
+    }
+
+    /// Removes entries until all of them have `bytes_max` bytes at most, first the one that was not used for the longest time;
+    /// never `kept`. Only who wrote an entry pays for this.
+    fn trim(&self, kept: &Path) {
+        let mut entries = files(&self.dir);
+        // What a process left that was killed while it wrote.
+        entries.retain(|entry| {
+            let stale = entry.is_temporary && entry.used.elapsed().is_ok_and(|age| age > USE_KNOWN_WITHIN);
+            !(stale && std::fs::remove_file(&entry.path).is_ok())
+        });
+        entries.sort_by_key(|entry| entry.used);
+        let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+        for entry in entries.iter().filter(|entry| entry.path != kept && !entry.is_temporary) {
+            if bytes <= self.bytes_max || !guard!("cache_bound") {
+                break;
+            }
+            // Another process may have been faster.
+            let _ = std::fs::remove_file(&entry.path);
+            bytes = bytes.saturating_sub(entry.bytes);
+        }
+        let mut notes = files(&self.notes);
+        notes.sort_by_key(|note| note.used);
+        let over = notes.len().saturating_sub(NOTES_MAX);
+        notes.iter().take(over).for_each(|note| _ = std::fs::remove_file(&note.path));
     }
 
     /// A keyed hash that has begun with what an entry is for: this component, this engine.
@@ -206,6 +278,40 @@ impl Cache {
         hasher.update(component.as_bytes());
         hasher.update(self.compatibility.as_bytes());
         self.dir.join(hasher.finalize().to_hex().as_str())
+    }
+}
+
+/// Bytes of all entries in the folder of a cache.
+pub fn cached_bytes(dir: &Path) -> u64 {
+    files(dir).iter().map(|entry| entry.bytes).sum()
+}
+
+struct Found {
+    path: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+    /// Being written, or left behind by a process that was writing it.
+    is_temporary: bool,
+}
+
+fn files(dir: &Path) -> Vec<Found> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let found = entries.filter_map(|entry| {
+        let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        let used = metadata.accessed().unwrap_or(SystemTime::UNIX_EPOCH).max(metadata.modified().ok()?);
+        let is_temporary = entry.file_name().as_encoded_bytes().first() == Some(&b'.');
+        Some(Found { path: entry.path(), bytes: metadata.len(), used, is_temporary })
+    });
+    found.collect()
+}
+
+/// Sets the time of access, unless it is known well enough: many file systems do not, or once a day.
+fn mark_used(file: &File) {
+    let known = || file.metadata()?.accessed();
+    let old = known().is_ok_and(|used| used.elapsed().is_ok_and(|age| age > USE_KNOWN_WITHIN));
+    if old {
+        // Another process that set it, or a read-only file system, makes the order a little less exact.
+        let _ = file.set_times(std::fs::FileTimes::new().set_accessed(SystemTime::now()));
     }
 }
 

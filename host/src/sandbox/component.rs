@@ -46,19 +46,21 @@ const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 
 impl LoadedComponent {
     /// A component that was examined before, and whose entry was authenticated.
-    pub(super) fn revive(engine: &Engine, entry: Entry<Description>) -> Result<Self, Refusal> {
-        let component = map(engine, entry.code_file())?;
-        Self::link(engine, &component, entry.into_description())
+    pub(super) fn revive(
+        engine: &Engine,
+        entry: &Entry<Description>,
+        description: Description,
+    ) -> Result<Self, Refusal> {
+        Self::link(engine, &map(engine, entry.code_file())?, description)
     }
 
     /// A component seen for the first time: looks at its type, links it, and asks it twice what it is.
     pub(super) async fn examine(
         engine: &Engine,
         digest: &str,
-        compiled: &[u8],
+        component: &Component,
         limits: &Limits,
     ) -> Result<Self, Refusal> {
-        let component = deserialize(engine, compiled)?;
         let kind = component.component_type();
         let exports: Vec<String> = kind.exports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
         if !exports.iter().any(|name| name == GUEST) {
@@ -73,7 +75,7 @@ impl LoadedComponent {
             },
             imports: kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect(),
         };
-        let mut loaded = Self::link(engine, &component, description)?;
+        let mut loaded = Self::link(engine, component, description)?;
         let first = call::describe(engine, &loaded, limits).await?;
         let second = call::describe(engine, &loaded, limits).await?;
         if first != second && guard!("description_changes") {

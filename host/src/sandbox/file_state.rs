@@ -7,6 +7,9 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 /// Which file it is, and in which state: whoever writes to it, replaces it or gives it other times makes another state,
 /// because the kernel alone sets the time of a change. Taken *before* the file is read, it stands for what was read.
+///
+/// A write through a mapping of the file changes that time too, but only the first one to a page since that page was
+/// written to the disk, and only in file systems that hear of it: see [`FileState::lasting`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FileState {
     identity: [u8; 56],
@@ -39,8 +42,41 @@ impl FileState {
         &self.identity
     }
 
-    /// Whether a change from now on cannot be mistaken for this state.
-    pub(super) fn is_settled(&self) -> bool {
-        SystemTime::now().duration_since(self.changed).is_ok_and(|age| age >= SETTLED)
+    /// The state of `file`, if every later change shows in it: no page of it is still written to unseen through a mapping,
+    /// and its last change is long enough ago. May wait for the disk.
+    pub(super) fn lasting(file: &File) -> Option<Self> {
+        let began = SystemTime::now();
+        if guard!("mapped_writes") {
+            if !dates_mapped_writes(file) {
+                return None;
+            }
+            // From here on the first write to each page is one that the kernel dates.
+            file.sync_data().ok()?;
+        }
+        Self::of(file).filter(|state| state.is_settled(began))
     }
+
+    /// Whether a change after `at` cannot be mistaken for this state.
+    pub(super) fn is_settled(&self, at: SystemTime) -> bool {
+        at.duration_since(self.changed).is_ok_and(|age| age >= SETTLED)
+    }
+}
+
+/// Whether the file system gives a file another time of change when a page of it is written to through a mapping for the first
+/// time since it was on the disk. Those on a disk of this machine do; memory (tmpfs), FUSE and the network may not.
+#[cfg(target_os = "linux")]
+fn dates_mapped_writes(file: &File) -> bool {
+    const EXT4: u64 = 0xEF53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683E;
+    const F2FS: u64 = 0xF2F5_2010;
+    // It hands pages and times over to the file system of its upper layer, and containers are made of it.
+    const OVERLAY: u64 = 0x794C_7630;
+    // The type is an `i64` or a `u32`, as the platform has it.
+    rustix::fs::fstatfs(file).is_ok_and(|found| [EXT4, XFS, BTRFS, F2FS, OVERLAY].contains(&(found.f_type as u64)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn dates_mapped_writes(_file: &File) -> bool {
+    false
 }

@@ -16,10 +16,10 @@ use super::bindings::hook::HookPre;
 use super::bindings::hook::exports::toolcell::tool::hook_handler as wit;
 use super::cache::Entry;
 use super::call;
-use super::component::{deserialize, invalid, map};
+use super::component::invalid;
 use super::engine::Engine;
 use super::state::State;
-use super::{Sandbox, compile, linking, never};
+use super::{Sandbox, linking, never};
 
 const HANDLER: &str = "toolcell:tool/hook-handler@0.2.0";
 
@@ -48,23 +48,21 @@ impl SandboxedHook {
         let engine = &sandbox.engine;
         // Apart from the entry that the same bytes would have as a tool: what was found out about them differs.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
-        let entry: Option<Entry<Description>> = sandbox.cache()?.and_then(|cache| cache.read(&name));
-        let (component, description) = match entry {
-            Some(entry) => {
-                let component = link(engine, &map(engine, entry.code_file())?)?;
-                (component, entry.into_description())
-            }
+        let mut entry: Option<Entry<Description>> = sandbox.cache()?.and_then(|cache| cache.read(&name));
+        let known = entry.as_mut().and_then(Entry::take_description);
+        let code = sandbox.code(entry, bytes).await?;
+        let (component, description) = match known {
+            Some(description) => (link(engine, &code.component(engine)?)?, description),
             None => {
-                compile::refuse_what_is_no_component(bytes)?;
-                let compiled = sandbox.compiler.compile(bytes).await?;
-                let component = link(engine, &deserialize(engine, &compiled)?)?;
                 let _place = sandbox.checks.acquire().await;
-                let description = examine(engine, &component, &permit.limits().for_checks()).await?;
-                if let Some(cache) = sandbox.cache()? {
-                    // What cannot be kept is compiled again next time.
-                    let _ = cache.write(&name, &description, &compiled);
-                }
-                (component, description)
+                let examined = async {
+                    let component = link(engine, &code.component(engine)?)?;
+                    let description = examine(engine, &component, &permit.limits().for_checks()).await?;
+                    Ok((component, description))
+                };
+                let examined: Result<_, Refusal> = examined.await;
+                sandbox.keep_code(&name, code, examined.as_ref().ok().map(|(_, description)| description));
+                examined?
             }
         };
         Ok(Self { sandbox: Arc::clone(sandbox), id: id.to_owned(), component, description, permit })

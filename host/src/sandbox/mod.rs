@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use crate::executor::{self, BoxFuture, Cancellation, Check, Execution, Executor, Run};
@@ -43,8 +44,11 @@ pub use egress::{Listening, NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
 pub use hook::SandboxedHook;
 
-use cache::Cache;
+pub use cache::cached_bytes;
+
+use cache::{Cache, Entry};
 use compile::Compiler;
+use component::Description;
 use egress::Uplink;
 use engine::Engine;
 use file_state::FileState;
@@ -59,6 +63,8 @@ pub struct SandboxSettings {
     pub memory_bytes_max: u64,
     /// Where compiled components are kept; `None` compiles each time.
     pub cache_dir: Option<PathBuf>,
+    /// Bytes of compiled code that are kept; what was not used for the longest time goes first.
+    pub cache_bytes_max: u64,
     /// Where the key lies that authenticates what is kept.
     pub key_file: PathBuf,
     /// Where folders are made that live as long as one call.
@@ -67,6 +73,23 @@ pub struct SandboxSettings {
     /// How long a cancelled guest that listens to cancellation may still run.
     pub cancel_grace: Duration,
     pub network: NetworkSettings,
+}
+
+/// Compiled code about which nothing is known yet.
+enum Code<D> {
+    /// Straight from the compiler.
+    Compiled(Vec<u8>),
+    /// Kept by an earlier try, which failed after it was compiled.
+    Kept(Entry<D>),
+}
+
+impl<D> Code<D> {
+    fn component(&self, engine: &Engine) -> Result<wasmtime::component::Component, Refusal> {
+        match self {
+            Self::Compiled(code) => component::deserialize(engine, code),
+            Self::Kept(entry) => component::map(engine, entry.code_file()),
+        }
+    }
 }
 
 /// Loads components and runs them. Cheap to share.
@@ -87,7 +110,8 @@ impl Sandbox {
         let checks = settings.pool.map_or(1, |calls| calls.div_ceil(4));
         let pool = settings.pool.map(|calls| calls.saturating_add(checks));
         let engine = Engine::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
-        let open = |dir: &PathBuf| Cache::open(dir, &settings.key_file, engine.compatibility());
+        let bytes_max = settings.cache_bytes_max;
+        let open = |dir: &PathBuf| Cache::open(dir, &settings.key_file, engine.compatibility(), bytes_max);
         let cache = settings.cache_dir.as_ref().map(open).transpose();
         Ok(Self {
             engine,
@@ -112,36 +136,66 @@ impl Sandbox {
             return Ok(component);
         }
         let name = blake3::hash(bytes);
-        let component = match self.cache()?.and_then(|cache| cache.read(&name)) {
-            Some(entry) => LoadedComponent::revive(&self.engine, entry)?,
+        let mut entry: Option<Entry<Description>> = self.cache()?.and_then(|cache| cache.read(&name));
+        if let Some(entry) = &mut entry
+            && let Some(description) = entry.take_description()
+        {
+            return LoadedComponent::revive(&self.engine, entry, description).map(|found| self.keep(found));
+        }
+        let code = self.code(entry, bytes).await?;
+        let _place = self.checks.acquire().await;
+        let examined = async {
+            let component = code.component(&self.engine)?;
+            LoadedComponent::examine(&self.engine, digest, &component, &limits.for_checks()).await
+        };
+        let examined = examined.await;
+        self.keep_code(&name, code, examined.as_ref().ok().map(LoadedComponent::description));
+        examined.map(|component| self.keep(component))
+    }
+
+    /// The code of a component about which nothing is known yet: that of `entry`, if there is one, else compiled.
+    async fn code<D>(&self, entry: Option<Entry<D>>, bytes: &[u8]) -> Result<Code<D>, Refusal> {
+        match entry {
+            Some(entry) => Ok(Code::Kept(entry)),
             None => {
                 compile::refuse_what_is_no_component(bytes)?;
-                let compiled = self.compiler.compile(bytes).await?;
-                let _place = self.checks.acquire().await;
-                let component = LoadedComponent::examine(&self.engine, digest, &compiled, &limits.for_checks()).await?;
-                if let Some(cache) = self.cache()? {
-                    // What cannot be kept is compiled again next time; the call need not fail for it.
-                    let _ = cache.write(&name, component.description(), &compiled);
-                }
-                component
+                self.compiler.compile(bytes).await.map(Code::Compiled)
             }
+        }
+    }
+
+    /// Keeps compiled code with what was found out about it. Also where that failed: the next try is not about compiling.
+    fn keep_code<D: Serialize>(&self, name: &blake3::Hash, code: Code<D>, description: Option<&D>) {
+        let Ok(Some(cache)) = self.cache() else { return };
+        // What cannot be kept is compiled again next time; the call need not fail for it.
+        let _ = match (code, description) {
+            (Code::Compiled(code), description) => cache.write(name, description, &code),
+            (Code::Kept(mut entry), Some(description)) => {
+                entry.code().map_err(anyhow::Error::from).and_then(|code| cache.write(name, Some(description), &code))
+            }
+            (Code::Kept(_), None) => Ok(()),
         };
-        Ok(self.keep(component))
     }
 
     /// Loads the component in `file`, which was opened at `path`, if it is in the cache on disk: without compiling it,
     /// without keeping its bytes, and without reading a file that was read before and did not change since.
     pub fn find(&self, path: &Path, file: &mut File) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
         let (Some(cache), Some(state)) = (self.cache()?, FileState::of(file)) else { return Ok(None) };
-        let found = cache.recall(path, &state).or_else(|| {
+        let found: Option<Entry<Description>> = cache.recall(path, &state).or_else(|| {
+            let lasting = FileState::lasting(file);
             let mut hasher = blake3::Hasher::new();
             hasher.update_reader(file.take(COMPONENT_BYTES_MAX)).ok()?;
             let name = hasher.finalize();
             let entry = cache.read(&name)?;
-            cache.remember(path, &state, &name, &entry);
+            if let Some(state) = lasting {
+                cache.remember(path, &state, &name, &entry);
+            }
             Some(entry)
         });
-        found.map(|entry| LoadedComponent::revive(&self.engine, entry).map(|found| self.keep(found))).transpose()
+        let Some(mut entry) = found else { return Ok(None) };
+        // Code without a description is examined by who has the component's bytes.
+        let Some(description) = entry.take_description() else { return Ok(None) };
+        LoadedComponent::revive(&self.engine, &entry, description).map(|found| Some(self.keep(found)))
     }
 
     /// The cache on disk, if there is one. One that cannot be used refuses what is loaded, so that every call ends in a

@@ -1,16 +1,16 @@
-//! `toolcell build`: cargo for the guest's target, then the component and its stamp in the tool's own folder.
+//! `toolcell build`: cargo for the guest's target, then the component in the tool's own folder, and beside the record of
+//! what it was built from. Cargo runs what a build script and a macro say, as the user: only who was told to build calls this.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 
 use super::find::{Search, Toolchain, Way, find};
 use super::process::{self, Stream};
-use super::stamp::{self, Made};
+use super::record::{self, Made};
+use super::sources::{Listing, Scope};
 use super::{Say, TARGET};
 
 /// Two megabytes at start: room for the stack and a heap that a small tool never has to grow.
@@ -23,6 +23,8 @@ const SDK: &str = "toolcell-guest";
 pub struct BuildSettings {
     /// How to find a toolchain. Its `dir` and `offline` are set from the build's own.
     pub search: Search,
+    /// Where it is kept what was built: see [`super::standing`].
+    pub records: PathBuf,
     /// Where cargo compiles, below a folder named after the toolchain; by default `target/toolcell` of the tool's
     /// workspace, so that tools of one workspace share what they depend on, and no lock with the user's own cargo.
     pub target_dir: Option<PathBuf>,
@@ -35,8 +37,9 @@ pub struct BuildSettings {
 }
 
 impl BuildSettings {
-    pub fn new(search: Search) -> Self {
-        BuildSettings { search, target_dir: None, sdk: None, offline: false, locked: false, jobs: None }
+    pub fn new(search: Search, records: impl Into<PathBuf>) -> Self {
+        let records = records.into();
+        BuildSettings { search, records, target_dir: None, sdk: None, offline: false, locked: false, jobs: None }
     }
 }
 
@@ -48,6 +51,8 @@ pub struct Built {
     pub name: String,
     /// Nothing had to be compiled.
     pub fresh: bool,
+    /// A digest of everything that it was built from, in hex.
+    pub sources: String,
     /// How the toolchain came about.
     pub way: Way,
 }
@@ -58,9 +63,6 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
     if !dir.join("Cargo.toml").is_file() {
         bail!("no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`", dir.display());
     }
-    // Two calls that find the same tool stale: the second waits, and then has nothing to compile.
-    let mut lock = stamp::lock(&dir)?;
-    let _held = lock.write().context("wait for another build of this tool")?;
     let search = Search { dir: dir.clone(), offline: settings.offline, ..settings.search.clone() };
     let toolchain = find(&search, say)?;
     let workspace = Workspace::read(&dir, &toolchain)?;
@@ -68,36 +70,39 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
     package.check_component()?;
     let sdk = settings.sdk.as_deref().filter(|_| workspace.wants_sdk());
     let sdk = sdk.map(std::path::absolute).transpose().context("find the SDK")?;
-    let sdk = sdk.as_deref();
-    let job = Job { dir: &dir, settings, toolchain: &toolchain, workspace: &workspace, package, sdk };
+    let job = Job { dir: &dir, settings, toolchain: &toolchain, workspace: &workspace, package, sdk: sdk.as_deref() };
 
-    let started = SystemTime::now();
-    let mut initial_memory = stamp::read(&dir).map_or(INITIAL_MEMORY, |stamp| stamp.initial_memory);
-    let artifact = match job.compile(initial_memory, say)? {
-        Compiled::Done(artifact) => artifact,
-        Compiled::NeedsMemory(bytes) => {
-            initial_memory = enough_for(bytes);
-            say(&format!("{} starts with {} MiB of memory: its data is large", package.name, initial_memory >> 20));
-            match job.compile(initial_memory, say)? {
-                Compiled::Done(artifact) => artifact,
-                Compiled::NeedsMemory(bytes) => bail!(
-                    "{} needs {bytes} bytes of memory at start, but another setting holds it smaller: look for \
-                     --initial-memory in its build script and in .cargo/config.toml",
-                    package.name
-                ),
-            }
-        }
-    };
-    let made = Made {
-        wasm: &artifact.wasm,
-        name: &package.name,
-        inputs: job.inputs(&artifact.wasm)?,
-        initial_memory,
-        sdk,
-        started,
-    };
-    let wasm = stamp::write(&dir, &made)?;
-    Ok(Built { wasm, name: package.name.clone(), fresh: artifact.fresh, way: toolchain.way })
+    let mut lock = record::lock(&job.compiling())?;
+    let _held = record::wait(&mut lock, say)?;
+    let earlier = record::read(&settings.records, &dir);
+    let (known, memory) = earlier.map_or((Listing::default(), INITIAL_MEMORY), |r| (r.sources, r.initial_memory));
+    let before = Listing::of(&workspace.scope(&dir), &known)?;
+    let (artifact, initial_memory) = job.compile_with(memory, say)?;
+    let after = Listing::of(&workspace.scope(&dir), &before)?;
+    workspace.refuse_changes(&before, &after)?;
+    let scope = job.scope(&artifact.wasm)?;
+    let sources = Listing::of(&scope, &after)?;
+
+    let component = std::fs::read(&artifact.wasm).with_context(|| format!("read {}", artifact.wasm.display()))?;
+    let wasm = output_folder(&dir)?.join(format!("{}.wasm", package.name));
+    record::replace(&wasm, &component)?;
+    let digest = sources.digest();
+    let made = Made { dir: &dir, component: &component, name: &package.name, initial_memory, scope, sources };
+    record::write(&settings.records, made)?;
+    let name = package.name.clone();
+    Ok(Built { wasm, name, fresh: artifact.fresh, sources: digest, way: toolchain.way })
+}
+
+/// Where a copy of the component is put for people: `target/toolcell` of the tool. Ignored by git as `target` is, and by a
+/// file of its own: in a workspace this is not the `target` that git was told to ignore.
+fn output_folder(dir: &Path) -> Result<PathBuf> {
+    let folder = dir.join("target").join("toolcell");
+    std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+    let ignore = folder.join(".gitignore");
+    if !ignore.exists() {
+        record::replace(&ignore, b"*\n")?;
+    }
+    Ok(folder)
 }
 
 /// In whole steps, with room to work.
@@ -132,6 +137,8 @@ struct Target {
 struct Dependency {
     name: String,
     source: Option<String>,
+    /// The folder of a dependency that lies on this machine.
+    path: Option<PathBuf>,
 }
 
 impl Workspace {
@@ -168,6 +175,29 @@ impl Workspace {
                 dir.display(),
                 many.join("\n  ")
             ),
+        }
+    }
+
+    /// What a build of the tool in `dir` reads, as far as that is known before: the whole workspace, the folders that it
+    /// names beside it, and what steers cargo.
+    fn scope(&self, dir: &Path) -> Scope {
+        let mut scope = Scope::default();
+        scope.add(dir);
+        scope.add(&self.workspace_root);
+        self.packages.iter().filter_map(Package::folder).for_each(|folder| scope.add(folder));
+        let beside = self.packages.iter().flat_map(|package| &package.dependencies);
+        beside.filter_map(|dependency| dependency.path.as_deref()).for_each(|folder| scope.add(folder));
+        scope.add_cargo_home();
+        scope
+    }
+
+    /// Refuses what was built while its sources changed: nobody can say of which of them it is. Cargo itself may write the
+    /// lock file.
+    fn refuse_changes(&self, before: &Listing, after: &Listing) -> Result<()> {
+        let lock = self.workspace_root.join("Cargo.lock");
+        match after.changes(before).into_iter().find(|(path, _)| *path != lock) {
+            Some((path, what)) => bail!("{} {what} since the build began: build again", path.display()),
+            None => Ok(()),
         }
     }
 
@@ -301,30 +331,50 @@ impl Job<'_> {
         Some(Artifact { wasm, fresh: message.fresh })
     }
 
-    fn target_dir(&self) -> PathBuf {
-        let base = match &self.settings.target_dir {
+    /// Where cargo compiles, with whatever toolchain.
+    fn compiling(&self) -> PathBuf {
+        match &self.settings.target_dir {
             Some(folder) => std::path::absolute(folder).unwrap_or_else(|_| folder.clone()),
             None => self.workspace.target_directory.join("toolcell"),
-        };
-        base.join(format!("build-{}", self.toolchain.id))
+        }
     }
 
-    /// All that the component depends on: the sources that cargo lists, and what steers cargo itself.
-    fn inputs(&self, wasm: &Path) -> Result<Vec<PathBuf>> {
+    fn target_dir(&self) -> PathBuf {
+        self.compiling().join(format!("build-{}", self.toolchain.id))
+    }
+
+    /// Compiles, a second time where the linker wants more memory at start than `initial_memory`. Answers how much it got.
+    fn compile_with(&self, initial_memory: u64, say: Say) -> Result<(Artifact, u64)> {
+        let name = &self.package.name;
+        let wanted = match self.compile(initial_memory, say)? {
+            Compiled::Done(artifact) => return Ok((artifact, initial_memory)),
+            Compiled::NeedsMemory(bytes) => enough_for(bytes),
+        };
+        say(&format!("{name} starts with {} MiB of memory: its data is large", wanted >> 20));
+        match self.compile(wanted, say)? {
+            Compiled::Done(artifact) => Ok((artifact, wanted)),
+            Compiled::NeedsMemory(bytes) => bail!(
+                "{name} needs {bytes} bytes of memory at start, but another setting holds it smaller: look for \
+                 --initial-memory in its build script and in .cargo/config.toml"
+            ),
+        }
+    }
+
+    /// All that the build read: the workspace, and the folders of the other packages among the sources that cargo lists.
+    fn scope(&self, wasm: &Path) -> Result<Scope> {
         let list = wasm.with_extension("d");
         let text = std::fs::read_to_string(&list).with_context(|| format!("read cargo's list {}", list.display()))?;
         let made_here = self.target_dir();
-        let sources = sources_in(&text).into_iter().map(|file| self.dir.join(file));
-        let mut inputs: BTreeSet<PathBuf> = sources.filter(|file| !file.starts_with(&made_here)).collect();
-        let manifests: BTreeSet<PathBuf> = inputs.iter().filter_map(|file| manifest_of(file)).collect();
-        inputs.extend(manifests);
-        let root = &self.workspace.workspace_root;
-        inputs.extend([self.dir.join("Cargo.toml"), root.join("Cargo.toml"), root.join("Cargo.lock")]);
-        for folder in self.dir.ancestors().take_while(|folder| folder.starts_with(root)) {
-            let steering = [".cargo/config.toml", "rust-toolchain.toml", "rust-toolchain"];
-            inputs.extend(steering.map(|name| folder.join(name)));
+        let mut scope = self.workspace.scope(self.dir);
+        for file in sources_in(&text).into_iter().map(|file| self.dir.join(file)) {
+            let known = file.starts_with(&made_here) || scope.folders.iter().any(|folder| file.starts_with(folder));
+            match manifest_of(&file).as_deref().and_then(Path::parent) {
+                _ if known => {}
+                Some(folder) => scope.add(folder),
+                None => scope.add_file(file),
+            }
         }
-        Ok(inputs.into_iter().collect())
+        Ok(scope)
     }
 }
 
@@ -391,7 +441,7 @@ mod tests {
     #[test]
     fn a_folder_without_a_manifest_is_told_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
-        let settings = BuildSettings::new(Programs::new().search(Preference::Installed));
+        let settings = BuildSettings::new(Programs::new().search(Preference::Installed), folder.path().join("records"));
         let error = build(folder.path(), &settings, &mut |_| ()).unwrap_err().to_string();
         assert!(error.starts_with("no Cargo.toml in ") && error.ends_with("`toolcell new NAME`"), "{error}");
         let error = build(&folder.path().join("none"), &settings, &mut |_| ()).unwrap_err().to_string();

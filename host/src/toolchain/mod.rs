@@ -4,7 +4,8 @@
 //! find     the first of: the user's own rustc, `rustup target add`, the system's packages
 //! packages   what the last of these takes from apt      sysroot  what it makes of it
 //! build    cargo, then the component copied to `<tool>/target/toolcell/`
-//! stamp    what that component was made from, so that a later call knows in a few stat calls if it still holds
+//! sources  what cargo reads, and a digest of each file of it
+//! record   which sources were built with the user's consent, and the component that came of them
 //! sdk      the SDK's sources, carried inside this binary      project  `toolcell new`
 //! survey   the same questions as `find`, asked without changing anything
 //! ```
@@ -16,8 +17,9 @@ mod find;
 mod packages;
 mod process;
 mod project;
+mod record;
 mod sdk;
-mod stamp;
+mod sources;
 mod survey;
 mod sysroot;
 
@@ -27,8 +29,8 @@ mod standin;
 pub use build::{BuildSettings, Built, build};
 pub use find::{PREFERENCE_VARIABLE, Preference, Search, Toolchain, Way, find};
 pub use project::{Language, new_project};
+pub use record::{Standing, source_places, standing};
 pub use sdk::write_sdk;
-pub use stamp::{Freshness, freshness, is_stale};
 pub use survey::{Finding, State, survey};
 
 /// The one target that guests are built for.

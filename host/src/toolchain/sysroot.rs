@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use super::build::is_status;
 use super::find::{Search, Toolchain, Way, standard_library};
 use super::process::{self, Stream};
-use super::stamp::Mark;
 use super::{Say, TARGET};
 
 /// Where the distribution's packages put them. Not looked up in PATH: rustup's proxies usually come first there.
@@ -25,6 +24,27 @@ const FORMAT: u32 = 1;
 const QUESTION: Duration = Duration::from_secs(20);
 
 /// Written last into a finished sysroot; what it says must still hold.
+/// A file of the system as `stat` shows it; a file that is not there has neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Mark {
+    /// Nanoseconds since 1970.
+    modified: Option<u64>,
+    bytes: Option<u64>,
+}
+
+impl Mark {
+    fn of(file: &Path) -> Self {
+        let nanos = |time: SystemTime| {
+            let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
+        };
+        match std::fs::metadata(file) {
+            Ok(meta) => Self { modified: Some(meta.modified().map_or(0, nanos)), bytes: Some(meta.len()) },
+            Err(_) => Self { modified: None, bytes: None },
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Stamp {
     format: u32,

@@ -8,6 +8,7 @@ use crate::host::{Cancellation, Held, Host, Kept, Limits, Request, Role, Terms};
 use crate::record::{CallRecord, Input, InvocationId};
 
 use super::super::ask::Origin;
+use super::super::kept::close_sources;
 use super::super::options::{self, Settings};
 use super::super::{call, hooks, runtime, target};
 use super::Desk;
@@ -46,8 +47,9 @@ impl Desk {
         let mut request = request(kept, cancellation.clone());
         // The words of the call and the files as they are now: what they deny by now stays denied.
         let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy)?;
-        let Settings { grants, limits, policy, layers, .. } =
-            settings.map_err(|refusal| anyhow::anyhow!("{} [{}]", refusal.message, refusal.code))?;
+        let mut settings = settings.map_err(|refusal| anyhow::anyhow!("{} [{}]", refusal.message, refusal.code))?;
+        let closed = close_sources(&self.home, &mut settings, &origin.sources)?;
+        let Settings { grants, limits, policy, layers, .. } = settings;
         request.grants = Arc::new(grants);
         request.policy = Arc::new(policy);
         request.limits = limits;
@@ -55,12 +57,13 @@ impl Desk {
         let mut host = target::host(&self.home, |settings| {
             origin.grants.reach(&mut settings.network);
             settings.approvals = true;
+            settings.cache_bytes_max = layers.cache_bytes_max();
             settings.memory_bytes_max = settings.memory_bytes_max.max(memory);
         })?;
         let runtime = runtime()?;
         let record = runtime.block_on(async {
             call::interrupts(cancellation)?;
-            hooks::add(&mut host, &self.home, &layers).await?;
+            hooks::add(&mut host, &self.home, &layers, &closed).await?;
             load(&host, &origin).await?;
             host.resume(request, kept, held).await.context("this host keeps no approvals")
         })?;

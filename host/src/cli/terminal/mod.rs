@@ -62,6 +62,17 @@ impl Respondent for Terminal {
     }
 }
 
+/// Asks whoever sits at the terminal a question that only a clear yes answers with yes. Without a terminal nobody agrees.
+pub(super) fn agrees(text: &str) -> bool {
+    if Terminal::if_there(String::new()).is_none() {
+        return false;
+    }
+    let keyboard = Keyboard(Arc::default());
+    let question = format!("{}\nBuild it? [y/N] ", super::show::printable(text, true));
+    let answer = keyboard.answer(&question).ok().flatten().unwrap_or_default();
+    matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
 /// Runs `dialog` on a thread of its own: reading blocks. A terminal that went away answers nothing.
 async fn read<T: Send + 'static>(
     dialog: impl FnOnce(Keyboard) -> anyhow::Result<Option<T>> + Send + 'static,

@@ -1,0 +1,55 @@
+//! What no tool and no hook of a command may change: the components of hooks, and the sources of every tool that the command
+//! names. Whoever could write there would decide what the next build runs as the user.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::Home;
+use crate::host::{Grants, Layers};
+use crate::record::RuleSource;
+use crate::toolchain;
+
+use super::hooks;
+use super::options::Settings;
+use super::target::Target;
+
+/// Closes for writing, in the grants of `settings`, the folders `sources`, and the source folders of the tools and hooks that
+/// its files name. Answers all that hooks may not change either.
+pub(super) fn close_sources(home: &Home, settings: &mut Settings, sources: &[PathBuf]) -> anyhow::Result<Grants> {
+    let mut kept = settings.layers.kept().clone();
+    let own_grants = settings.layers.files().iter().flat_map(|layer| &layer.file.hooks);
+    let writes = !settings.grants.write.is_empty() || own_grants.into_iter().any(|hook| !hook.grants.write.is_empty());
+    // Where nothing may be written, nothing has to be closed.
+    if !writes || !guard!("sources_closed") {
+        return Ok(kept);
+    }
+    for folder in all(&settings.layers, sources) {
+        let rule = format!("sources of the tool {}", folder.display());
+        for place in toolchain::source_places(&folder, &home.builds()) {
+            for grants in [&mut settings.grants, &mut kept] {
+                grants.keep(&place, &rule, RuleSource::PolicySettings)?;
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// The source folders among `targets`, absolute: they are told to another process, too.
+pub(super) fn source_folders<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<PathBuf> {
+    let folders = targets.into_iter().filter_map(Target::source_folder);
+    folders.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned())).collect()
+}
+
+fn all(layers: &Layers, sources: &[PathBuf]) -> Vec<PathBuf> {
+    let mut folders = sources.to_vec();
+    for layer in layers.files() {
+        let tools = layer.file.tools.iter().map(|entry| Path::new(&entry.component));
+        let named = tools.chain(layer.file.hooks.iter().map(|entry| entry.component.as_path()));
+        for word in named {
+            let path = hooks::path(layer, word);
+            folders.extend(source_folders(path.to_str().map(Target::parse).as_ref()));
+        }
+    }
+    folders.sort();
+    folders.dedup();
+    folders
+}

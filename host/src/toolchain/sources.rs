@@ -1,0 +1,394 @@
+//! What cargo reads when it builds a tool, and a digest of each file of it. A stat call tells whether a file is still the
+//! one that was digested: only the kernel sets the time of a change, so a tool that puts back size and times is noticed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+/// Files that are digested at most for one tool.
+const FILES_MAX: usize = 100_000;
+/// Bytes of one file. Reading a larger one, or a file that never ends, would hold up every command.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Configuration files of cargo that include one another.
+const INCLUDES_MAX: u32 = 8;
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// A file that changed less than this ago could change again and show the same time: it is read again.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// Files that steer cargo and rustup, looked for in the folder of a tool and in every folder above it. A manifest above it
+/// can make it part of a workspace.
+const STEERING: [&str; 5] =
+    ["Cargo.toml", ".cargo/config.toml", ".cargo/config", "rust-toolchain.toml", "rust-toolchain"];
+
+/// The places that a build reads. All paths are absolute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Scope {
+    /// Everything below these, but for `.git`, and for `target` beside a manifest.
+    pub(super) folders: BTreeSet<PathBuf>,
+    /// Single files, whether they are there or not.
+    pub(super) files: BTreeSet<PathBuf>,
+}
+
+impl Scope {
+    /// Adds a folder with all that is below it, and what steers cargo in the folders above it.
+    pub(super) fn add(&mut self, folder: &Path) {
+        self.folders.insert(folder.to_owned());
+        self.add_steering(folder);
+    }
+
+    /// Adds what steers cargo in `folder` and in the folders above it.
+    pub(super) fn add_steering(&mut self, folder: &Path) {
+        for folder in folder.ancestors() {
+            STEERING.iter().for_each(|name| self.add_file(folder.join(name)));
+        }
+    }
+
+    /// Adds the user's own configuration of cargo.
+    pub(super) fn add_cargo_home(&mut self) {
+        let home = std::env::var_os("CARGO_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+        if let Some(home) = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))) {
+            ["config.toml", "config"].iter().for_each(|name| self.add_file(home.join(name)));
+        }
+    }
+
+    pub(super) fn add_file(&mut self, file: PathBuf) {
+        self.add_with_includes(file, INCLUDES_MAX);
+    }
+
+    fn add_with_includes(&mut self, file: PathBuf, depth: u32) {
+        if depth > 0 && file.parent().is_some_and(|folder| folder.ends_with(".cargo")) {
+            included(&file).into_iter().for_each(|other| self.add_with_includes(other, depth - 1));
+        }
+        self.files.insert(file);
+    }
+
+    /// Every place of this scope.
+    pub(super) fn places(&self) -> impl Iterator<Item = &PathBuf> {
+        self.folders.iter().chain(&self.files)
+    }
+}
+
+/// The files that a configuration of cargo includes: `include = "a.toml"`, a list of such, or of tables with a `path`.
+fn included(config: &Path) -> Vec<PathBuf> {
+    let read = || -> Option<Vec<PathBuf>> {
+        let mut text = String::new();
+        plain_file(config)?.take(CONFIG_BYTES_MAX).read_to_string(&mut text).ok()?;
+        let table: toml::Table = toml::from_str(&text).ok()?;
+        let named = match table.get("include")? {
+            toml::Value::Array(entries) => entries.clone(),
+            one => vec![one.clone()],
+        };
+        let path = |entry: &toml::Value| Some(config.parent()?.join(entry.get("path").unwrap_or(entry).as_str()?));
+        Some(named.iter().filter_map(path).collect())
+    };
+    read().unwrap_or_default()
+}
+
+/// Opens a regular file; anything else, a named pipe say, is not waited for.
+fn plain_file(path: &Path) -> Option<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path).ok()?;
+    file.metadata().ok()?.is_file().then_some(file)
+}
+
+/// Which file it is, and in which state: device, inode, size, and the times of its last change of content and of state.
+type State = [u64; 7];
+
+fn state(metadata: &Metadata) -> State {
+    [
+        metadata.dev(),
+        metadata.ino(),
+        metadata.size(),
+        metadata.mtime().cast_unsigned(),
+        metadata.mtime_nsec().cast_unsigned(),
+        metadata.ctime().cast_unsigned(),
+        metadata.ctime_nsec().cast_unsigned(),
+    ]
+}
+
+/// Whether a change from now on cannot be mistaken for this state.
+fn is_settled(metadata: &Metadata) -> bool {
+    let seconds = u64::try_from(metadata.ctime()).unwrap_or(u64::MAX);
+    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
+    let changed = UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds));
+    changed.and_then(|changed| SystemTime::now().duration_since(changed).ok()).is_some_and(|age| age >= SETTLED)
+}
+
+/// What lies at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Content {
+    /// The BLAKE3 digest of a regular file, in hex.
+    File(String),
+    /// The text of a symbolic link.
+    Link(PathBuf),
+    /// A socket, a named pipe, a device, a folder in the place of a file.
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    #[serde(flatten)]
+    content: Content,
+    /// While a file is in this state it has this content. `None` where it has to be read again.
+    state: Option<State>,
+}
+
+/// Every file of a scope, by its path. A file that is not there has no entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Listing(BTreeMap<PathBuf, Seen>);
+
+impl Listing {
+    /// Looks at all files of `scope`, and reads those that are not in the state in which `known` has them.
+    ///
+    /// # Errors
+    ///
+    /// More than [`FILES_MAX`] files, one of more than [`FILE_BYTES_MAX`] bytes, or one that cannot be read.
+    pub(super) fn of(scope: &Scope, known: &Self) -> Result<Self> {
+        let mut walk = Walk { known, found: BTreeMap::new(), walked: BTreeSet::new() };
+        for folder in &scope.folders {
+            walk.folder(folder)?;
+        }
+        for file in &scope.files {
+            walk.one(file, false)?;
+        }
+        Ok(Self(walk.found))
+    }
+
+    /// The paths at which another content lies than `earlier` has there, each with what became of it.
+    pub(super) fn changes(&self, earlier: &Self) -> Vec<(PathBuf, &'static str)> {
+        let mut changes = Vec::new();
+        for (path, seen) in &self.0 {
+            match earlier.0.get(path) {
+                None => changes.push((path.clone(), "is new")),
+                Some(before) if before.content != seen.content => changes.push((path.clone(), "has changed")),
+                Some(_) => {}
+            }
+        }
+        changes
+            .extend(earlier.0.keys().filter(|path| !self.0.contains_key(*path)).map(|path| (path.clone(), "is gone")));
+        changes
+    }
+
+    /// A digest of all paths and contents, in hex.
+    pub(super) fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        let mut part = |bytes: &[u8]| {
+            // The length keeps apart what is cut elsewhere.
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        for (path, seen) in &self.0 {
+            part(path.as_os_str().as_encoded_bytes());
+            match &seen.content {
+                Content::File(digest) => part(format!("file {digest}").as_bytes()),
+                Content::Link(target) => part(&[b"link ", target.as_os_str().as_encoded_bytes()].concat()),
+                Content::Other => part(b"other"),
+            }
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+}
+
+struct Walk<'a> {
+    known: &'a Listing,
+    found: BTreeMap<PathBuf, Seen>,
+    /// Folders by device and inode: a link may lead back to where it came from.
+    walked: BTreeSet<(u64, u64)>,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, folder: &Path) -> Result<()> {
+        let mut folders = vec![folder.to_owned()];
+        while let Some(folder) = folders.pop() {
+            let Some(metadata) = there(std::fs::metadata(&folder), &folder)? else { continue };
+            if !metadata.is_dir() || !self.walked.insert((metadata.dev(), metadata.ino())) {
+                continue;
+            }
+            let entries = std::fs::read_dir(&folder).with_context(|| format!("look into {}", folder.display()))?;
+            let entries = entries.collect::<std::io::Result<Vec<_>>>();
+            let entries = entries.with_context(|| format!("look into {}", folder.display()))?;
+            let has_manifest = entries.iter().any(|entry| entry.file_name() == "Cargo.toml");
+            for entry in entries {
+                let name = entry.file_name();
+                // What cargo makes, and what git keeps: neither is a source, and both change by themselves.
+                if name == ".git" || (name == "target" && has_manifest) {
+                    continue;
+                }
+                if let Some(inner) = self.one(&entry.path(), true)? {
+                    folders.push(inner);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at one path. Answers a folder that has to be walked: it, or one that it leads to; that of a single file's
+    /// path is not, so `within` says which of them this is.
+    fn one(&mut self, path: &Path, within: bool) -> Result<Option<PathBuf>> {
+        let Some(metadata) = there(std::fs::symlink_metadata(path), path)? else { return Ok(None) };
+        if metadata.is_dir() && within {
+            return Ok(Some(path.to_owned()));
+        }
+        if self.found.len() >= FILES_MAX {
+            bail!("more than {FILES_MAX} files lie in the workspace of the tool: give the tool a folder of its own");
+        }
+        if metadata.is_symlink() {
+            let target = std::fs::read_link(path).with_context(|| format!("read the link {}", path.display()))?;
+            let led_to = path.parent().unwrap_or(Path::new("/")).join(&target);
+            let first =
+                self.found.insert(path.to_owned(), Seen { content: Content::Link(target), state: None }).is_none();
+            // A link to a link is followed one step at a time; one that was seen before ends the way.
+            return if first { self.one(&led_to, within) } else { Ok(None) };
+        }
+        if !self.found.contains_key(path) {
+            let seen = self.seen(path, &metadata)?;
+            self.found.insert(path.to_owned(), seen);
+        }
+        Ok(None)
+    }
+
+    fn seen(&self, path: &Path, metadata: &Metadata) -> Result<Seen> {
+        if !metadata.is_file() {
+            return Ok(Seen { content: Content::Other, state: None });
+        }
+        let now = state(metadata);
+        if let Some(known) = self.known.0.get(path).filter(|known| known.state == Some(now)) {
+            return Ok(known.clone());
+        }
+        let context = || format!("read {}", path.display());
+        let file = plain_file(path).with_context(context)?;
+        // Before it is read: a change after this shows in its state.
+        let metadata = file.metadata().with_context(context)?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(file.take(FILE_BYTES_MAX + 1)).with_context(context)?;
+        if hasher.count() > FILE_BYTES_MAX {
+            bail!("{}, in the workspace of the tool, has more than {FILE_BYTES_MAX} bytes", path.display());
+        }
+        let state = is_settled(&metadata).then(|| state(&metadata));
+        Ok(Seen { content: Content::File(hasher.finalize().to_hex().to_string()), state })
+    }
+}
+
+/// `None` for what is not there.
+fn there(metadata: std::io::Result<Metadata>, path: &Path) -> Result<Option<Metadata>> {
+    match metadata {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("look at {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Project(tempfile::TempDir);
+
+    impl Project {
+        fn new() -> Self {
+            let project = Self(tempfile::tempdir().unwrap());
+            for name in ["Cargo.toml", "src/lib.rs", "target/debug/made", "src/target/mod.rs", ".git/HEAD"] {
+                project.write(name, name);
+            }
+            project
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            let file = self.0.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+
+        fn scope(&self) -> Scope {
+            let mut scope = Scope::default();
+            scope.add(self.0.path());
+            scope
+        }
+
+        fn listing(&self, known: &Listing) -> Listing {
+            Listing::of(&self.scope(), known).unwrap()
+        }
+
+        fn changes(&self, known: &Listing) -> Vec<String> {
+            let changes = self.listing(known).changes(known);
+            let below = |path: PathBuf| path.strip_prefix(self.0.path()).unwrap().display().to_string();
+            changes.into_iter().map(|(path, what)| format!("{} {what}", below(path))).collect()
+        }
+    }
+
+    #[test]
+    fn every_source_counts_and_what_cargo_made_does_not() {
+        let project = Project::new();
+        let before = project.listing(&Listing::default());
+        project.write("target/debug/made", "other");
+        project.write(".git/HEAD", "other");
+        assert!(project.changes(&before).is_empty());
+        project.write("src/target/mod.rs", "other");
+        project.write("build.rs", "fn main() {}");
+        project.write(".cargo/config.toml", "");
+        std::fs::remove_file(project.0.path().join("src/lib.rs")).unwrap();
+        let changes = project.changes(&before);
+        assert_eq!(
+            changes,
+            [".cargo/config.toml is new", "build.rs is new", "src/target/mod.rs has changed", "src/lib.rs is gone"]
+        );
+        assert_ne!(project.listing(&before).digest(), before.digest());
+    }
+
+    #[test]
+    fn a_change_that_puts_back_size_and_time_is_noticed() {
+        let project = Project::new();
+        let file = project.0.path().join("src/lib.rs");
+        let long_ago = SystemTime::now() - Duration::from_secs(3_600);
+        let date = || File::options().write(true).open(&file).unwrap().set_modified(long_ago).unwrap();
+        date();
+        let before = project.listing(&Listing::default());
+        assert!(project.changes(&before).is_empty());
+        project.write("src/lib.rs", "src/LIB.rs");
+        date();
+        assert_eq!(project.changes(&before), ["src/lib.rs has changed"]);
+        // The same bytes in another file are the same source.
+        std::fs::remove_file(&file).unwrap();
+        project.write("src/lib.rs", "src/lib.rs");
+        assert!(project.changes(&before).is_empty());
+        assert_eq!(project.listing(&before).digest(), before.digest());
+    }
+
+    #[test]
+    fn links_are_followed_and_pipes_are_not_waited_for() {
+        let (project, elsewhere) = (Project::new(), tempfile::tempdir().unwrap());
+        std::fs::write(elsewhere.path().join("mod.rs"), "one").unwrap();
+        let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, project.0.path().join(name)).unwrap();
+        link(elsewhere.path(), "src/linked");
+        link(Path::new("."), "src/round");
+        link(Path::new("loop"), "src/loop");
+        let made = std::process::Command::new("mkfifo").arg(project.0.path().join("src/pipe")).status().unwrap();
+        assert!(made.success());
+        let before = project.listing(&Listing::default());
+        std::fs::write(elsewhere.path().join("mod.rs"), "two").unwrap();
+        let changes = project.listing(&before).changes(&before);
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert!(changes[0].0.ends_with("mod.rs"), "{changes:?}");
+    }
+
+    #[test]
+    fn what_a_configuration_includes_counts() {
+        let project = Project::new();
+        project.write(".cargo/config.toml", "include = [\"../more.conf\", { path = \"last.conf\" }]");
+        let files = project.scope().files;
+        for name in [".cargo/../more.conf", ".cargo/last.conf", "rust-toolchain", "../Cargo.toml"] {
+            let path = match name.strip_prefix("../") {
+                Some(above) => project.0.path().parent().unwrap().join(above),
+                None => project.0.path().join(name),
+            };
+            assert!(files.contains(&path), "{name} is not in {files:?}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Building is consent: a source folder is native code of whoever could write to it.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use super::BUILDING;
+use super::build::with_toolchain;
+use super::hooks::{configured, scripted};
+use crate::support::{Ran, Toolcell, fixture, scratch};
+
+/// A folder of the user's with the source folder `stranger` in it, whose build script says that it ran.
+struct Place {
+    _guard: tempfile::TempDir,
+    folder: PathBuf,
+}
+
+const BUILD_SCRIPT: &str = "fn main() { std::fs::write(\"../ran\", \"as the user\").unwrap() }";
+
+impl Place {
+    fn new() -> Self {
+        let (guard, path) = scratch();
+        let folder = path.join("place");
+        let place = Self { _guard: guard, folder };
+        place.write(
+            "stranger/Cargo.toml",
+            "[package]\nname = \"stranger\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"cdylib\"]\n[workspace]\n",
+        );
+        place.write("stranger/src/lib.rs", "");
+        place.write("stranger/build.rs", BUILD_SCRIPT);
+        place
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let file = self.folder.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+
+    /// With the user's own toolchain, so that a build would work.
+    fn run(&self, arguments: &[&str]) -> Ran {
+        with_toolchain(&self.folder, arguments).run()
+    }
+
+    /// Whether the build script ran since this was asked last.
+    fn ran(&self) -> bool {
+        std::fs::remove_file(self.folder.join("ran")).is_ok()
+    }
+
+    /// What a tool met that wrote `name` with a grant for the whole place.
+    fn tool_writes(&self, name: &str, text: &str, options: &[&str]) -> bool {
+        let tool = format!("{}#write", fixture("probe").display());
+        let input = json!({ "path": self.folder.join(name), "text": text }).to_string();
+        let call = ["call", &tool, &input, "--json", "--allow-write=."];
+        let ran = Toolcell::new([&call, options].concat()).dir(&self.folder).run().exits(0);
+        ran.json()["structured_content"]["ok"] == true
+    }
+
+    #[track_caller]
+    fn is_not_built(&self, why: &str) {
+        let refused = self.run(&["call", "stranger", "--json"]).exits(2).json()["error"].clone();
+        assert_eq!((&refused["error_code"], &refused["error_class"]), (&json!("not_built"), &json!("setup_required")));
+        let message = refused["message"].as_str().unwrap();
+        for word in [why, "toolcell build stranger", "--build"] {
+            assert!(message.contains(word), "{word} is not in {message}");
+        }
+        for command in [
+            &["describe", "stranger"][..],
+            &["policy", "check", "stranger"],
+            &["policy", "explain", "stranger"],
+            &["mcp", "stranger"],
+            &["mcp", "stranger", "--print-config=cursor"],
+            &["serve", "stranger", "--listen=127.0.0.1:0", "--no-token"],
+        ] {
+            let ran = self.run(command).exits(2);
+            assert!([ran.stdout, ran.stderr].concat().contains("toolcell build stranger"), "{command:?}");
+            assert!(!self.ran(), "{command:?} ran the build script");
+        }
+        self.write("named.toml", "[[tool]]\ncomponent = \"stranger\"\n");
+        let ran = self.run(&["doctor", "--json", "--config=named.toml"]);
+        assert!(ran.stdout.contains("toolcell build "), "{}", ran.stdout);
+        assert!(!self.ran(), "doctor ran the build script");
+    }
+
+    /// The stranger is no tool, but that is found out of its component alone.
+    #[track_caller]
+    fn is_built(&self) {
+        let refused = self.run(&["describe", "stranger", "--json"]).exits(2).json();
+        assert_eq!(refused["error"]["error_code"], "not_a_tool", "{refused}");
+    }
+}
+
+#[test]
+fn looking_at_a_source_folder_runs_nothing_of_it() {
+    let place = Place::new();
+    place.is_not_built("was never built");
+}
+
+#[test]
+fn what_a_tool_writes_into_sources_does_not_run_before_the_user_agrees() {
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let place = Place::new();
+    place.run(&["build", "stranger"]).exits(0);
+    assert!(place.ran());
+    place.is_built();
+    // What cargo makes lies where no tool can exchange it, and what is run does, too.
+    let made = std::fs::read_dir(place.folder.join("stranger/target/toolcell")).unwrap();
+    let mut made: Vec<_> = made.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    made.sort();
+    assert_eq!(made, [".gitignore", "stranger.wasm"]);
+    assert!(place.tool_writes("stranger/target/toolcell/stranger.wasm", "not a component", &[]));
+    place.is_built();
+
+    let worse = BUILD_SCRIPT.replace("as the user", "again");
+    assert!(place.tool_writes("stranger/build.rs", &worse, &[]));
+    place.is_not_built("build.rs has changed");
+    assert!(place.tool_writes("stranger/build.rs", BUILD_SCRIPT, &[]));
+    place.is_built();
+    // Cargo looks for its configuration, and for a workspace, in the folders above as well.
+    std::fs::create_dir(place.folder.join(".cargo")).unwrap();
+    for name in [".cargo/config.toml", "Cargo.toml", "rust-toolchain"] {
+        assert!(place.tool_writes(name, "", &[]));
+        place.is_not_built(name);
+        std::fs::remove_file(place.folder.join(name)).unwrap();
+        place.is_built();
+    }
+    assert!(!place.ran());
+    place.write("stranger/src/lib.rs", "// mine");
+    place.run(&["call", "--build", "stranger"]).exits(2);
+    place.is_built();
+    place.ran();
+    place.write("stranger/build.rs", &worse);
+    place.run(&["call", "stranger", "--build"]).exits(2);
+    assert!(place.ran());
+    place.is_built();
+}
+
+#[test]
+fn no_tool_and_no_hook_changes_the_sources_of_a_tool_in_use() {
+    let place = Place::new();
+    std::fs::create_dir(place.folder.join(".cargo")).unwrap();
+    place.write("tools.toml", "[[tool]]\ncomponent = \"stranger\"\n");
+    let in_use = &["--config=tools.toml"];
+    for name in [
+        "stranger/build.rs",
+        "stranger/new",
+        "stranger/src/lib.rs",
+        "stranger/target",
+        "Cargo.toml",
+        ".cargo/config.toml",
+        "rust-toolchain.toml",
+    ] {
+        assert!(!place.tool_writes(name, "changed", in_use), "{name} was changed");
+    }
+    assert!(place.tool_writes("other", "x", in_use));
+    assert_eq!(std::fs::read_to_string(place.folder.join("stranger/build.rs")).unwrap(), BUILD_SCRIPT);
+    // The first hook writes `mark` into what it was granted.
+    let hook = scripted("events = [\"pre_tool_use\"]\ngrants = { write = [\"stranger\"] }\n");
+    let config = configured(&place.folder, &format!("{hook}[[tool]]\ncomponent = \"stranger\"\n"));
+    let tool = format!("{}#echo", fixture("probe").display());
+    let input = json!({"hook": {"pre_tool_use": [{"attack": "look_around"}]}}).to_string();
+    let ran = Toolcell::new(["call", &tool, &input, "--config", config.to_str().unwrap()]).run().exits(0);
+    assert!(ran.stderr.contains("folder ") && !ran.stderr.contains("write "), "{}", ran.stderr);
+    assert!(!place.folder.join("stranger/mark").exists());
+}
+
+#[test]
+fn agreeing_to_one_tool_builds_no_hook() {
+    let place = Place::new();
+    let config = configured(&place.folder, "[[hook]]\ncomponent = \"stranger\"\n");
+    let tool = format!("{}#echo", fixture("probe").display());
+    let ran = place.run(&["call", "--build", &tool, "--config", config.to_str().unwrap()]).exits(3);
+    assert!(ran.stderr.contains("toolcell build "), "{}", ran.stderr);
+    assert!(!place.ran());
+    // Nor does a file say it.
+    let config = configured(&place.folder, "[[tool]]\ncomponent = \"stranger\"\nbuild = true\n");
+    place.run(&["call", &tool, "--config", config.to_str().unwrap()]).exits(3);
+    assert!(!place.ran());
+}
+
+/// What the program says at a terminal at which somebody types `answer`, and its exit code.
+fn at_a_terminal(place: &Place, answer: &str) -> (String, Option<i32>) {
+    let home = toolcell::config::Home::find().unwrap();
+    let mut child = Command::new("script")
+        .args(["--quiet", "--return", "--command", "exec $TOOLCELL call stranger", "/dev/null"])
+        .current_dir(&place.folder)
+        .env("TOOLCELL_HOME", home.folder())
+        .env("TOOLCELL", env!("CARGO_BIN_EXE_toolcell"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = screen.read(&mut piece) {
+        seen.extend_from_slice(&piece[..count]);
+        if seen.ends_with(b"[y/N] ") {
+            keys.write_all(answer.as_bytes()).unwrap();
+        }
+    }
+    (String::from_utf8_lossy(&seen).into_owned(), child.wait().unwrap().code())
+}
+
+#[test]
+fn a_person_at_the_terminal_is_asked_before_anything_is_built() {
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let place = Place::new();
+    for answer in ["n\n", "\n", "maybe\n"] {
+        let (seen, code) = at_a_terminal(&place, answer);
+        assert!(seen.contains("stranger is a source folder: it was never built here"), "{seen}");
+        assert!(seen.contains("as you, outside of the sandbox"), "{seen}");
+        assert!(seen.contains("not_built") && code == Some(2), "{code:?}: {seen}");
+        assert!(!place.ran());
+    }
+    let (seen, _) = at_a_terminal(&place, "y\n");
+    assert!(place.ran(), "{seen}");
+    place.is_built();
+}
+
+#[test]
+fn doctor_asks_no_compiler_in_the_current_folder() {
+    // rustup's `rustc` runs whatever the rust-toolchain file of its folder names.
+    use std::os::unix::fs::PermissionsExt;
+    let (place, programs) = (Place::new(), tempfile::tempdir().unwrap());
+    let rustc = programs.path().join("rustc");
+    let asked = programs.path().join("asked");
+    std::fs::write(&rustc, format!("#!/bin/sh\npwd >> {}\n", asked.display())).unwrap();
+    std::fs::set_permissions(&rustc, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::copy(&rustc, programs.path().join("cargo")).unwrap();
+    let path = format!("{}:/usr/bin:/bin", programs.path().display());
+    let home = place.folder.join("../home");
+    Toolcell::at(Path::new(&home), ["doctor", "--json"])
+        .dir(&place.folder)
+        .env("PATH", &path)
+        .env("TOOLCELL_GUEST_TOOLCHAIN", "")
+        .run();
+    let asked = std::fs::read_to_string(asked).unwrap();
+    assert!(asked.lines().all(|folder| folder == "/"), "{asked}");
+}

@@ -1,0 +1,28 @@
+//! A component that panics before it has said what it is.
+
+wit_bindgen::generate!({
+    inline: "
+        package toolcell:test-guests;
+        world crasher {
+            include toolcell:tool/tool@0.2.0;
+        }
+    ",
+    path: "../../../wit",
+    generate_all,
+});
+
+use exports::toolcell::tool::guest::{Call, Guest, Outcome};
+
+struct Crasher;
+
+impl Guest for Crasher {
+    fn describe() -> String {
+        panic!("no schema for `when`\u{1b}[2J")
+    }
+
+    fn invoke(_: Call) -> Outcome {
+        unreachable!("nobody knows its tools")
+    }
+}
+
+export!(Crasher);
