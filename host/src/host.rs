@@ -168,7 +168,7 @@ impl Host {
     pub async fn load(&self, bytes: &[u8]) -> Result<Loaded, Refusal> {
         let digest: Arc<str> = digest(bytes).into();
         let component = self.sandbox.load(&digest, bytes, &Limits::default()).await?;
-        self.declare(component).await
+        self.declare(component, &digest).await
     }
 
     /// Loads the component in `file`. One that is in the cache is not read into memory, and not
@@ -177,13 +177,17 @@ impl Host {
         let (mut open, _) = open_component(file)?;
         let path = std::path::absolute(file).map_err(|error| unreadable(file, &error))?;
         if let Some(component) = self.sandbox.find(&path, &mut open)? {
-            return self.declare(component).await;
+            return self.declare(component, &path.display().to_string()).await;
         }
         open.rewind().map_err(|error| unreadable(file, &error))?;
-        self.load(&read_all(file, open)?).await
+        let bytes = read_all(file, open)?;
+        let digest: Arc<str> = digest(&bytes).into();
+        let component = self.sandbox.load(&digest, &bytes, &Limits::default()).await?;
+        self.declare(component, &path.display().to_string()).await
     }
 
-    async fn declare(&self, component: Arc<LoadedComponent>) -> Result<Loaded, Refusal> {
+    /// `from`: where the component was found, for messages.
+    async fn declare(&self, component: Arc<LoadedComponent>, from: &str) -> Result<Loaded, Refusal> {
         let digest: Arc<str> = component.digest().into();
         if let Some(tools) = self.services.catalog.of_component(&digest) {
             return Ok(Loaded { tools, component });
@@ -195,7 +199,7 @@ impl Host {
         };
         let tools = tools.map_err(|errors| unusable(&errors))?;
         imports::check(component.imports(), &tools)?;
-        self.services.catalog.add(tools.clone())?;
+        self.services.catalog.add(tools.clone(), from)?;
         for tool in &tools {
             let id = &tool.declaration().tool_id;
             journal::declared(&self.services.listeners, &self.services.source, id, &digest);

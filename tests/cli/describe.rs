@@ -88,6 +88,40 @@ fn what_an_execution_profile_says_is_what_the_host_saw() {
 }
 
 #[test]
+fn what_a_profile_says_of_the_network_credentials_and_canceling_is_no_constant() {
+    let described = |tool: &str| Toolcell::new(["describe", tool, "--json"]).run().exits(0).json();
+    let facts = |tool: &str| {
+        let profile = described(&guest(tool))["execution_profiles"][0].clone();
+        ["offline", "credential_delegation"].map(|fact| profile[fact].as_bool().unwrap())
+    };
+    assert_eq!(facts("courier#bearer"), [false, true]);
+    assert_eq!(facts("courier#plain"), [false, false]);
+    assert_eq!(facts("probe#net"), [false, false]);
+    assert_eq!(facts("probe#echo"), [true, false]);
+
+    let (_guard, folder) = scratch();
+    let component = crate::pipeline::doubles::echoing("describe_claims", |toolkit| {
+        let profile = json!({
+            "schema_version": "0.2.0", "execution_profile_id": "e", "execution_kind": "native_app",
+            "supports_cancel": false, "supports_progress": false, "offline": false,
+        });
+        toolkit["execution_profiles"] = json!([profile]);
+        toolkit["declarations"][0]["execution_profile_ref"] = json!("e");
+    });
+    let file = folder.join("claims.wasm");
+    std::fs::write(&file, component).unwrap();
+    let tool = file.display().to_string();
+    let profile = described(&tool)["execution_profiles"][0].clone();
+    check_one("execution-profile", &profile);
+    let seen = ["supports_cancel", "cancel_mode", "offline"].map(|fact| profile[fact].clone());
+    assert_eq!(seen, [json!(true), json!("forced"), json!(true)]);
+    // What a tool claims otherwise is named, to programs and to people.
+    assert!(described(&tool)["notes"].to_string().contains("/execution_profiles/0/supports_cancel"));
+    let shown = Toolcell::new(["describe", &tool]).run().exits(0).stdout;
+    assert!(shown.lines().any(|line| line.contains("supports_cancel") && line.contains("here true")), "{shown}");
+}
+
+#[test]
 fn a_tool_that_cannot_be_shown_is_an_error_in_both_forms() {
     let (_guard, folder) = scratch();
     std::fs::write(folder.join("garbage.wasm"), "garbage").unwrap();

@@ -28,6 +28,7 @@ mod people;
 mod pipes;
 mod policy;
 mod readme;
+mod records;
 mod secrets;
 mod strict;
 

@@ -34,6 +34,10 @@ impl Place {
         Self { _guard: guard, home, project }
     }
 
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
     pub(super) fn user(self, text: &str) -> Self {
         fs::write(self.home.join("toolcell.toml"), text).unwrap();
         self
@@ -371,9 +375,10 @@ fn check_answers_with_its_exit_code_and_runs_nothing() {
 #[test]
 fn explain_shows_each_rule_what_it_matched_and_the_world_of_the_call() {
     let rules = "[[rule]]\nbehavior = \"deny\"\npath = \"src/secret.txt\"\n\
-                 [[rule]]\nbehavior = \"allow\"\ntool = \"files.*\"\n\
                  [[rule]]\nbehavior = \"ask\"\nrisk = \"critical\"\n";
-    let place = Place::new().project(rules).trusted();
+    let tool =
+        format!("[[tool]]\ncomponent = {:?}\n[[rule]]\nbehavior = \"allow\"\ntool = \"files.*\"\n", example("files"));
+    let place = Place::new().project(&format!("{tool}{rules}")).trusted();
     let explained = place.foretell("explain", "src/a.txt", &["--allow-read=.", "--json"]).exits(0).json();
     let rules: Vec<(bool, &str)> = explained["rules"]
         .as_array()
@@ -381,7 +386,7 @@ fn explain_shows_each_rule_what_it_matched_and_the_world_of_the_call() {
         .iter()
         .map(|rule| (rule["matched"].as_bool().unwrap(), rule["behavior"].as_str().unwrap()))
         .collect();
-    assert_eq!(rules, [(false, "deny"), (true, "allow"), (false, "ask")]);
+    assert_eq!(rules, [(true, "allow"), (false, "deny"), (false, "ask")]);
     assert!(explained["rules"][2]["why"].as_str().unwrap().contains("low"), "{explained}");
     assert_eq!((&explained["risk"], &explained["decision"]["source"]), (&json!("low"), &json!("project_settings")));
     let source = place.project.join("src");

@@ -110,6 +110,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             "setup_required/not_a_tool",
             // Bits of a description were turned, and it names the tool of another one in this heap.
             "setup_required/tool_name_taken",
+            "setup_required/tool_id_taken",
             "capability_gap/import_not_available",
             "sandbox_violation/memory_limit",
             "sandbox_violation/table_limit",

@@ -228,8 +228,15 @@ async fn a_risk_rule_meets_that_risk_and_more_and_a_rule_by_name_lets_a_risky_to
     denied(&under(&risky, Mode::Default, deny("high")).await);
     let asked = under(&risky, Mode::Default, deny("critical")).await;
     asked.failed("permission_denied", "nobody_to_ask").never_ran();
+    let own = digest(&risky);
     let by_name = RuleWords { behavior: "allow", tool: Some("rules_risky.echo"), ..Default::default() };
-    assert_eq!(under(&risky, Mode::Default, vec![of_user(by_name)]).await.succeeded(), json!({}));
+    let asked = under(&risky, Mode::Default, vec![of_user(by_name)]).await;
+    asked.failed("permission_denied", "nobody_to_ask").never_ran();
+    assert!(asked.message().contains(&own), "{}", asked.message());
+    let by_bytes = RuleWords { component: Some(&own), ..by_name };
+    assert_eq!(under(&risky, Mode::Default, vec![of_user(by_bytes)]).await.succeeded(), json!({}));
+    let only_bytes = RuleWords { behavior: "allow", component: Some(&own), ..Default::default() };
+    assert_eq!(under(&risky, Mode::Default, vec![of_user(only_bytes)]).await.succeeded(), json!({}));
     let not_by_name = RuleWords { behavior: "allow", risk: Some("high"), ..Default::default() };
     let asked = under(&risky, Mode::Default, vec![of_user(not_by_name)]).await;
     asked.failed("permission_denied", "nobody_to_ask").never_ran();
@@ -255,7 +262,10 @@ async fn a_denial_anywhere_wins_then_a_question_then_an_allowance() {
         RuleSource::Command,
         RuleSource::Session,
     ];
-    let say = |behavior, source| rule(RuleWords { behavior, tool: Some("echo"), ..Default::default() }, source);
+    let own = digest(&echo);
+    let say = |behavior, source| {
+        rule(RuleWords { behavior, tool: Some("echo"), component: Some(&own), ..Default::default() }, source)
+    };
     for one in all {
         let word = serde_json::to_value(one).unwrap();
         let alone = under(&echo, Mode::Default, vec![say("allow", one)]).await;
@@ -306,20 +316,24 @@ async fn where_nobody_is_asked_what_would_be_asked_is_denied() {
 
 #[tokio::test]
 async fn a_rule_by_name_stands_for_the_approval_only_where_the_tool_accepts_that_and_nobody_is_asked() {
-    let allow = || vec![of_user(RuleWords { behavior: "allow", tool: Some("echo"), ..Default::default() })];
+    let allow = |component: &[u8]| {
+        let own = digest(component);
+        let words = RuleWords { behavior: "allow", tool: Some("echo"), component: Some(&own), ..Default::default() };
+        vec![of_user(words)]
+    };
     let strict = with_profile("rules_strict", json!({"approval_required": true}));
     let mild = json!({"approval_required": true, "non_interactive": "allow_if_preapproved"});
     let mild = with_profile("rules_mild", mild);
     let undone = json!({"write_effects": ["irreversible"], "non_interactive": "allow_if_preapproved"});
     let undone = with_profile("rules_undone", undone);
     for component in [&strict, &mild, &undone] {
-        under(component, Mode::Default, allow()).await.failed("permission_denied", "nobody_to_ask");
+        under(component, Mode::Default, allow(component)).await.failed("permission_denied", "nobody_to_ask");
     }
-    for (component, rules) in [(&strict, allow()), (&mild, Vec::new()), (&undone, allow())] {
+    for (component, rules) in [(&strict, allow(&strict)), (&mild, Vec::new()), (&undone, allow(&undone))] {
         let called = under(component, Mode::NonInteractive, rules).await;
         called.failed("permission_denied", "approval_not_possible").never_ran();
     }
-    assert_eq!(under(&mild, Mode::NonInteractive, allow()).await.succeeded(), json!({}));
+    assert_eq!(under(&mild, Mode::NonInteractive, allow(&mild)).await.succeeded(), json!({}));
 }
 
 #[tokio::test]

@@ -38,10 +38,11 @@ fn tools_are_listed_with_what_a_model_may_see() {
     assert_eq!(tool("write").unwrap()["annotations"]["destructiveHint"], json!(true));
     assert_eq!(tool("net").unwrap()["annotations"]["openWorldHint"], json!(true));
     assert_eq!(tool("good_structured").unwrap()["outputSchema"]["type"], "object");
-    assert!(tool("lifecycle_deprecated").is_some());
-    for hidden in ["draft", "disabled", "deferred", "retired", "requires_setup"] {
+    for hidden in ["draft", "disabled", "deferred", "deprecated", "retired", "requires_setup"] {
         assert!(tool(&format!("lifecycle_{hidden}")).is_none(), "{hidden} is listed");
     }
+    // A deprecated one still runs for those who know its name.
+    assert_eq!(client.call("lifecycle_deprecated", json!({}))["isError"], json!(false));
     // What only hooks may fill is in no answer, and cannot be sent.
     assert!(!listed.to_string().contains("zz_internal_7f3"));
     let refused = client.call("internal", json!({ "query": "q", "zz_internal_7f3": "x" }));

@@ -15,4 +15,5 @@ mod notices;
 mod parallel;
 mod pools;
 mod questions;
+mod records;
 mod stopping;

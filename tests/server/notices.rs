@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, NEW};
+use crate::support::{Canary, Client, NEW};
 
 fn progress_of(client: &mut Client, token: &Value) -> Vec<Value> {
     let seen = client.seen();
@@ -76,6 +76,20 @@ fn logs_come_from_the_level_on_that_was_asked_for() {
     client.request("logging/setLevel", json!({ "level": "emergency" }));
     client.call("log", json!({ "count": 5, "level": "error" }));
     assert_eq!(logs(&mut client).len(), 3);
+}
+
+#[test]
+fn a_sensitive_argument_is_in_no_log_message() {
+    let canary = Canary::new("pw-7f3/Qz+tT\"x0~long-enough");
+    let mut client = Client::of(&["probe#leak"]);
+    let params = json!({ "name": "leak", "arguments": { "secret": canary.value() }, "_meta": { "progressToken": 1 } });
+    let answer = client.request("tools/call", params);
+    assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
+    let frames = client.seen();
+    let logged = frames.iter().find(|frame| frame["method"] == "notifications/message");
+    let logged = logged.unwrap_or_else(|| panic!("no log: {frames:#?}"));
+    assert!(logged["params"]["data"].to_string().contains("[redacted]"), "{logged}");
+    canary.is_not_in("the frames", &json!(frames).to_string());
 }
 
 #[test]

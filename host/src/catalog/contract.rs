@@ -1,9 +1,12 @@
+use std::borrow::Cow;
+
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 
 use crate::record::{RedactionRule, ToolDeclaration, ToolInterface};
 
 use super::fields;
+use super::listing::{self, Names};
 use super::schema::{Schema, Unsatisfied};
 use crate::search::Pattern;
 
@@ -27,6 +30,8 @@ pub struct Contract {
     /// What the model is shown of the output contract: without internal-only fields.
     output_schema: Option<Value>,
     internal_only_fields: Vec<String>,
+    /// What no text for a model may hold.
+    internal_names: Names,
     sensitive_fields: Vec<String>,
     /// Of the output: fields, and what matches a pattern.
     redacted_fields: Vec<String>,
@@ -46,9 +51,8 @@ impl Contract {
         let given = input.model_input_schema.or_else(|| interface.and_then(|i| i.model_input_schema.clone()));
         // A tool without an input contract takes no arguments.
         let mut model_schema = given.unwrap_or_else(|| json!({"type": "object", "maxProperties": 0}));
-        for field in &input.internal_only_fields {
-            fields::strip(&mut model_schema, field);
-        }
+        let mut internal_names =
+            listing::list(&mut model_schema, &input.internal_only_fields).context("model_input_schema")?;
         let strict = input.strict || interface.is_some_and(|interface| interface.strict == Some(true));
         let model = Schema::compile(&closed(&model_schema, strict)).context("model_input_schema")?;
         let runtime = input.runtime_input_schema.or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
@@ -57,7 +61,8 @@ impl Contract {
         let output = output.or_else(|| interface.and_then(|i| i.output_schema.clone()));
         let mut output_schema = output.clone();
         if let Some(schema) = &mut output_schema {
-            input.internal_only_fields.iter().for_each(|field| fields::strip(schema, field));
+            let names = listing::list(schema, &input.internal_only_fields).context("structured_schema")?;
+            internal_names.extend(names);
         }
         let output = output.map(|schema| Schema::compile(&schema)).transpose().context("structured_schema")?;
         let (redacted_fields, redacted_patterns) = redaction(declaration).context("redaction_rules")?;
@@ -68,6 +73,7 @@ impl Contract {
             output,
             output_schema,
             internal_only_fields: input.internal_only_fields,
+            internal_names,
             sensitive_fields: input.sensitive_fields,
             redacted_fields,
             redacted_patterns,
@@ -150,6 +156,11 @@ impl Contract {
     /// Whether a call input has to be checked beyond the model schema.
     pub fn has_runtime_schema(&self) -> bool {
         self.runtime.is_some()
+    }
+
+    /// `text` of the tool as a model may see it: without the names of internal-only fields (AT-N-10).
+    pub fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.internal_names.hidden_in(text)
     }
 
     /// As [`Self::model_is_light`], for [`Self::check_output`].

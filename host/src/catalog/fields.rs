@@ -18,14 +18,6 @@ pub(super) fn remove(value: &mut Value, field: &str) {
     }
 }
 
-/// Takes what `field` names out of a JSON Schema: the property, and the demand for it.
-pub(super) fn strip(schema: &mut Value, field: &str) {
-    match field.strip_prefix('/') {
-        Some(pointer) => strip_pointer(schema, &steps(pointer)),
-        None => strip_name(schema, field),
-    }
-}
-
 /// Shows `seen` every value that `field` names, with its place as a JSON Pointer. The empty field names all of `value`.
 /// What lies in a value that was shown is not shown again.
 pub(super) fn visit(value: &mut Value, field: &str, seen: &mut dyn FnMut(&str, &mut Value)) {
@@ -82,7 +74,7 @@ fn below(at: &mut String, step: &str, visit: impl FnOnce(&mut String)) {
     at.truncate(length);
 }
 
-fn steps(pointer: &str) -> Vec<String> {
+pub(super) fn steps(pointer: &str) -> Vec<String> {
     pointer.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
 }
 
@@ -106,7 +98,7 @@ fn contains_pointer(value: &Value, steps: &[String]) -> bool {
     }
 }
 
-fn remove_name(value: &mut Value, name: &str) {
+pub(super) fn remove_name(value: &mut Value, name: &str) {
     match value {
         Value::Object(fields) => {
             fields.shift_remove(name);
@@ -117,7 +109,7 @@ fn remove_name(value: &mut Value, name: &str) {
     }
 }
 
-fn remove_pointer(value: &mut Value, steps: &[String]) {
+pub(super) fn remove_pointer(value: &mut Value, steps: &[String]) {
     let Some((step, rest)) = steps.split_first() else { return };
     match value {
         Value::Object(fields) if rest.is_empty() => {
@@ -138,51 +130,9 @@ fn remove_pointer(value: &mut Value, steps: &[String]) {
     }
 }
 
-fn strip_name(schema: &mut Value, name: &str) {
-    match schema {
-        Value::Object(fields) => {
-            if let Some(Value::Object(properties)) = fields.get_mut("properties") {
-                properties.shift_remove(name);
-            }
-            forget_demand(fields.get_mut("required"), name);
-            for inner in fields.values_mut() {
-                strip_name(inner, name);
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| strip_name(item, name)),
-        _ => {}
-    }
-}
-
-fn strip_pointer(schema: &mut Value, steps: &[String]) {
-    let Some((step, rest)) = steps.split_first() else { return };
-    let Value::Object(fields) = schema else { return };
-    if step == "*" {
-        if let Some(items) = fields.get_mut("items") {
-            strip_pointer(items, rest);
-        }
-        return;
-    }
-    if rest.is_empty() {
-        forget_demand(fields.get_mut("required"), step);
-    }
-    let Some(Value::Object(properties)) = fields.get_mut("properties") else { return };
-    if rest.is_empty() {
-        properties.shift_remove(step);
-    } else if let Some(inner) = properties.get_mut(step) {
-        strip_pointer(inner, rest);
-    }
-}
-
-fn forget_demand(required: Option<&mut Value>, name: &str) {
-    if let Some(Value::Array(names)) = required {
-        names.retain(|required| required != name);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{contains, remove, strip, visit};
+    use super::{contains, remove, visit};
     use serde_json::json;
 
     #[test]
@@ -215,14 +165,5 @@ mod tests {
         assert_eq!(places("/c~1d"), ["/c~1d"]);
         assert_eq!(places(""), [""]);
         assert!(places("/b").is_empty() && places("/a/2").is_empty());
-    }
-
-    #[test]
-    fn stripping_takes_the_property_and_the_demand_for_it() {
-        let mut schema = json!({"properties": {"a": {}, "b": {"properties": {"a": {}}}}, "required": ["a", "b"]});
-        strip(&mut schema, "/a");
-        assert_eq!(schema, json!({"properties": {"b": {"properties": {"a": {}}}}, "required": ["b"]}));
-        strip(&mut schema, "a");
-        assert_eq!(schema, json!({"properties": {"b": {"properties": {}}}, "required": ["b"]}));
     }
 }

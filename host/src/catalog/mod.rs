@@ -3,6 +3,7 @@
 mod contract;
 mod fields;
 mod form;
+mod listing;
 mod records;
 mod schema;
 mod tool;
@@ -27,18 +28,52 @@ pub struct Catalog {
     tools: RwLock<BTreeMap<String, Arc<Tool>>>,
     /// By the digest of their component, in the order in which it declares them.
     components: RwLock<BTreeMap<Arc<str>, Vec<Arc<Tool>>>>,
+    /// Where each component was loaded from, for messages.
+    origins: RwLock<BTreeMap<Arc<str>, String>>,
+}
+
+/// What two tools of different components would share.
+enum Clash<'a> {
+    Name(String),
+    Id(&'a str),
+}
+
+fn clash<'a>(known: &Tool, new: &'a Tool) -> Option<Clash<'a>> {
+    if known.component() == new.component() {
+        return None;
+    }
+    let (known, new) = (known.declaration(), new.declaration());
+    let (name, known_name) = (new.qualified_name(), known.qualified_name());
+    if name == known_name {
+        return Some(Clash::Name(name));
+    }
+    // The name of one that is the id of another would be taken for it by rules and hooks.
+    let ids = new.tool_id == known.tool_id || new.tool_id == known_name || name == known.tool_id;
+    (ids && guard!("tool_ids")).then_some(Clash::Id(&new.tool_id))
 }
 
 impl Catalog {
-    /// Adds `tools`, or none of them: a tool never takes the place of another component's tool of the same name.
-    pub fn add(&self, tools: Vec<Arc<Tool>>) -> Result<(), Refusal> {
+    /// Adds `tools` of one component that was loaded `from` there, or none of them. No tool takes the name or the id of
+    /// another component's tool: rules, hooks and records tell tools apart by both (AT-DECL-02).
+    pub fn add(&self, tools: Vec<Arc<Tool>>, from: &str) -> Result<(), Refusal> {
         let mut known = self.tools.write().unwrap_or_else(PoisonError::into_inner);
+        let mut origins = self.origins.write().unwrap_or_else(PoisonError::into_inner);
         for tool in &tools {
-            let name = tool.declaration().qualified_name();
-            if known.get(&name).is_some_and(|other| other.component() != tool.component()) {
-                let message = format!("two components offer a tool {name}; load one of them, or change a namespace");
-                return Err(Refusal::new(ErrorClass::SetupRequired, "tool_name_taken", message));
-            }
+            let Some((other, what)) = known.values().find_map(|other| Some((other, clash(other, tool)?))) else {
+                continue;
+            };
+            let first = origins.get(other.component()).map_or(other.component().as_ref(), String::as_str);
+            let (what, code, change) = match what {
+                Clash::Name(name) => (format!("a tool {name}"), "tool_name_taken", "namespace"),
+                Clash::Id(id) => (format!("a tool with the id {id:?}"), "tool_id_taken", "tool_id"),
+            };
+            let message = format!(
+                "two components offer {what}: {first} and {from}; load one of them, or give the tool of one another {change}"
+            );
+            return Err(Refusal::new(ErrorClass::SetupRequired, code, message));
+        }
+        if let Some(first) = tools.first() {
+            origins.insert(Arc::clone(first.component()), from.to_owned());
         }
         if let Some(first) = tools.first() {
             let mut components = self.components.write().unwrap_or_else(PoisonError::into_inner);
@@ -68,9 +103,10 @@ impl Catalog {
         if let Some(found) = single(name, &by_alias)? {
             return Ok(found);
         }
-        let names: Vec<&str> = known.keys().map(String::as_str).take(CANDIDATES_MAX).collect();
+        let offered = known.iter().filter(|(_, tool)| tool.is_offered());
+        let names: Vec<&str> = offered.map(|(name, _)| name.as_str()).take(CANDIDATES_MAX).collect();
         let message = match names.as_slice() {
-            [] => format!("there is no tool `{name}`: no tool is loaded"),
+            [] => format!("there is no tool `{name}`: none is offered"),
             names => format!("there is no tool `{name}`; there are: {}", names.join(", ")),
         };
         Err(Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message))

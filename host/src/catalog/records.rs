@@ -51,8 +51,7 @@ impl<'a> Records<'a> {
         };
         let (asked, written) = (fields(asked), fields(written));
         let differs = asked.iter().filter_map(|(name, asked)| {
-            // A flag that is not claimed takes nothing away.
-            let other = written.get(name).filter(|other| *other != asked && asked != false)?;
+            let other = written.get(name).filter(|other| *other != asked)?;
             let message = format!("has no effect: the host writes what it sees, here {other}");
             Some(Finding::new(&format!("{}/{name}", self.execution_place), &message))
         });

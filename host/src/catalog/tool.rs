@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::record::{
-    ExecutionProfile, Finding, PermissionProfile, SafetyFacts, SubjectField, SubjectKind, ToolDeclaration,
+    AccessKind, ExecutionProfile, Finding, PermissionProfile, SafetyFacts, SubjectField, SubjectKind, ToolDeclaration,
     ToolInterface, Toolkit,
 };
 
@@ -75,7 +75,7 @@ impl Tool {
         });
         let contract = Contract::compile(declaration, interface.as_ref())?;
         let mut notes: Vec<Finding> = notes.iter().filter(|note| records.hold(note)).cloned().collect();
-        let execution_profile = seen(asked.clone(), facts);
+        let execution_profile = seen(asked.clone(), &permission_profile, facts);
         notes.extend(records.overruled(&asked, &execution_profile));
         Ok(Self {
             subjects: subjects(interface.as_ref(), contract.model_schema())?,
@@ -136,6 +136,12 @@ impl Tool {
         &self.notes
     }
 
+    /// Whether somebody who looks for a tool is shown this one. Others still run for those who know their names, or not
+    /// at all.
+    pub fn is_offered(&self) -> bool {
+        self.declaration.lifecycle.is_offered() && self.is_enabled()
+    }
+
     /// Whether the tool can be selected, as far as its interface says so (AT-IF-04).
     pub fn is_enabled(&self) -> bool {
         self.interface.as_ref().is_none_or(ToolInterface::is_enabled)
@@ -157,10 +163,14 @@ impl Tool {
         [interface, self.execution_profile.timeout_ms].into_iter().flatten().min()
     }
 
-    /// The most characters of output that stay inline, if the tool says so.
+    /// The most bytes of output that stay inline, if the tool says so (AT-OUT-05).
+    pub fn max_inline_bytes(&self) -> Option<u64> {
+        self.declaration.output_contract.as_ref().and_then(|contract| contract.max_inline_bytes)
+    }
+
+    /// The most characters of output that stay inline, if the tool says so (AT-OUT-05, AT-IF-10).
     pub fn max_inline_chars(&self) -> Option<u64> {
-        let contract = self.declaration.output_contract.as_ref();
-        let contract = contract.and_then(|c| [c.max_inline_chars, c.max_inline_bytes].into_iter().flatten().min());
+        let contract = self.declaration.output_contract.as_ref().and_then(|contract| contract.max_inline_chars);
         let interface = self.interface.as_ref().and_then(|interface| interface.max_inline_chars);
         [contract, interface].into_iter().flatten().min()
     }
@@ -179,31 +189,33 @@ fn subjects(interface: Option<&ToolInterface>, schema: &Value) -> anyhow::Result
     interface.permission_subjects.iter().map(subject).collect()
 }
 
-/// The execution profile as it is: what the component imports says what it supports.
-fn seen(asked: ExecutionProfile, facts: &Facts) -> ExecutionProfile {
+/// The execution profile as it is: what the component imports and the profile declares says what the tool supports.
+fn seen(asked: ExecutionProfile, permission: &PermissionProfile, facts: &Facts) -> ExecutionProfile {
     let imports = |name: &str| facts.imports.iter().any(|import| import.starts_with(name));
     let progress = imports("toolcell:tool/progress");
+    // The host stops any guest, so that no tool can claim that it must not be; one that imports cancellation can also help.
+    let cancel_mode = if imports("toolcell:tool/cancellation") { "both" } else { "forced" };
+    let delegates = permission.wants(&AccessKind::Credential) && !permission.credential_refs.is_empty();
     let mut profile = ExecutionProfile {
         execution_kind: "embedded_runtime".to_owned(),
-        supports_progress: progress,
-        supports_partial_results: progress,
-        // Any guest can be stopped; one that imports cancellation can also help.
-        supports_cancel: true,
-        supports_resume: false,
-        supports_retries: false,
-        supports_background: false,
-        supports_artifacts: false,
-        supports_context_modifiers: false,
-        sandboxed: true,
+        supports_progress: Some(progress),
+        supports_partial_results: Some(progress),
+        supports_cancel: Some(true),
+        supports_resume: Some(false),
+        supports_retries: Some(false),
+        supports_background: Some(false),
+        supports_artifacts: Some(false),
+        supports_context_modifiers: Some(false),
+        sandboxed: Some(true),
         ..asked
     };
-    let cancel_mode = if imports("toolcell:tool/cancellation") { "both" } else { "forced" };
     for (name, value) in [
         ("cancel_mode", cancel_mode.into()),
         ("supports_timeout", true.into()),
         ("supports_persistence", true.into()),
-        ("credential_delegation", false.into()),
-        ("offline", true.into()),
+        // Credentials travel in requests: without an import to send any, none is delegated.
+        ("credential_delegation", (delegates && imports("wasi:http/")).into()),
+        ("offline", (!permission.reaches_out()).into()),
         ("validates_values", facts.validates.into()),
         ("component_digest", facts.component.to_string().into()),
         ("imports", facts.imports.clone().into()),

@@ -5,7 +5,7 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::config::Home;
-use crate::host::{Cancellation, Host, Layers, Limits, Listener, Request, canceled};
+use crate::host::{Cancellation, Host, Layers, Limits, Listener, Loaded, Request, canceled};
 use crate::record::{AbortReason, Refusal};
 
 use super::ask::{self, Origin};
@@ -65,7 +65,7 @@ impl Call {
         };
         let sources = kept::source_folders([&target]);
         let closed = kept::close_sources(&home, &mut settings, &sources)?;
-        let Settings { grants, limits, policy, expire, layers } = settings;
+        let Settings { grants, limits, mut policy, expire, layers } = settings;
         let mut host = self.host(&home, &limits, &layers, bar.as_ref())?;
         let runtime = super::runtime()?;
         let record = runtime.block_on(async {
@@ -82,7 +82,7 @@ impl Call {
                 native_call_id: None,
                 actor_ref: ask::actor(),
                 grants: Arc::new(grants),
-                policy: Arc::new(policy),
+                policy: Arc::default(),
                 limits,
                 approval: self.approvals.terms(expire),
                 cancellation: cancellation.clone(),
@@ -96,12 +96,16 @@ impl Call {
                 request.approval.origin = Origin::new(component, &sources, options).words();
             }
             match prepare(&host, component, &target, &cancellation).await {
-                Ok(tool) => request.tool = tool,
+                Ok((tool, loaded)) => {
+                    request.tool = tool;
+                    target.name(&mut policy, &layers, &loaded);
+                }
                 Err(refusal) => {
                     show::detail(&refusal);
                     request.unavailable = Some(refusal);
                 }
             }
+            request.policy = Arc::new(policy);
             anyhow::Ok(host.call(request).await)
         })?;
         if let Some(bar) = bar {
@@ -140,14 +144,17 @@ async fn prepare(
     component: Result<PathBuf, Refusal>,
     target: &Target,
     cancellation: &Cancellation,
-) -> Result<String, Refusal> {
+) -> Result<(String, Loaded), Refusal> {
     let component = component?;
     tokio::select! {
         biased;
         () = cancellation.cancelled() => {
             Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
         }
-        loaded = host.load_file(&component) => target.choose(&loaded?),
+        loaded = host.load_file(&component) => {
+            let loaded = loaded?;
+            Ok((target.choose(&loaded)?, loaded))
+        }
     }
 }
 

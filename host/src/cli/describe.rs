@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::catalog::Tool;
 use crate::config::Home;
 use crate::host::{Loaded, configured_cache_bytes};
+use crate::record::Lifecycle;
 
 use super::exit::{self, BadRequest, Exit};
 use super::show;
@@ -79,8 +80,17 @@ fn for_people(tool: &Tool) -> String {
     let declaration = tool.declaration();
     let mut text = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "{}", declaration.qualified_name());
-    for line in declaration.description.lines() {
+    let note = match declaration.lifecycle {
+        Lifecycle::Available => "",
+        Lifecycle::Draft => " (a draft)",
+        Lifecycle::Disabled => " (disabled)",
+        Lifecycle::RequiresSetup => " (has to be set up)",
+        Lifecycle::Deferred => " (deferred)",
+        Lifecycle::Deprecated => " (deprecated)",
+        Lifecycle::Retired => " (retired)",
+    };
+    let _ = writeln!(text, "{}{note}", declaration.qualified_name());
+    for line in tool.contract().shown(&declaration.description).lines() {
         let _ = writeln!(text, "  {line}");
     }
     let schema = tool.contract().model_schema();

@@ -97,7 +97,7 @@ impl Foretell {
         let target = Target::parse(&self.tool);
         let component = target.locate(home, Building::No);
         let closed = kept::close_sources(home, &mut settings, &kept::source_folders([&target]))?;
-        let Settings { grants, limits, policy, layers, .. } = settings;
+        let Settings { grants, limits, mut policy, layers, .. } = settings;
         let mut host = target::host(home, |host| {
             host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
             host.cache_bytes_max = layers.cache_bytes_max();
@@ -108,10 +108,12 @@ impl Foretell {
                 Ok(component) => host.load_file(&component).await,
                 Err(refusal) => Err(refusal),
             };
-            let tool = match loaded.and_then(|loaded| target.choose(&loaded)) {
-                Ok(tool) => tool,
+            let chosen = loaded.and_then(|loaded| Ok((target.choose(&loaded)?, loaded)));
+            let (tool, loaded) = match chosen {
+                Ok(chosen) => chosen,
                 Err(refusal) => return Ok(Err(refusal)),
             };
+            target.name(&mut policy, &layers, &loaded);
             let request = Request {
                 tool,
                 input,
@@ -155,6 +157,15 @@ fn to_json(told: &Foretold, in_full: bool) -> Value {
         "hooks": hooks.collect::<Vec<_>>(),
         "session_rules": "not_looked_up",
     });
+    let unbound: Vec<Value> = explained
+        .looks
+        .iter()
+        .filter(|look| look.unbound)
+        .map(|look| json!({ "rule": look.rule, "source": look.source, "why": look.why }))
+        .collect();
+    if let (false, Some(fields)) = (unbound.is_empty(), value.as_object_mut()) {
+        fields.insert("unbound_rules".to_owned(), unbound.into());
+    }
     if let (true, Some(fields)) = (in_full, value.as_object_mut()) {
         let looks = explained.looks.iter().map(|look| {
             json!({
@@ -215,6 +226,10 @@ fn for_people(told: &Foretold, in_full: bool) -> String {
     lines.extend(decision.rule_refs.iter().map(|rule| format!("  because of: {rule}")));
     lines.extend(decision.blocked_path.iter().map(|path| format!("  blocked: {path}")));
     lines.extend(show::notes(decision).map(|note| format!("  note: {note}")));
+    if !in_full {
+        let unbound = explained.looks.iter().filter(|look| look.unbound);
+        lines.extend(unbound.map(|look| format!("  does not count: {}: {}", look.rule, look.why)));
+    }
     if matches!(exit, Exit::WouldAsk) {
         lines.push("  whether the same was approved for its session before is not looked up".to_owned());
     }

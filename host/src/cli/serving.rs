@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use tokio::runtime::Runtime;
 
 use crate::config::{self, Home, Trust};
-use crate::host::{EXPIRE_DEFAULT, Host, Layer, Layers, Limits, MemoryBudget, Terms, memory_share_bytes};
+use crate::host::{EXPIRE_DEFAULT, Host, Layer, Layers, Limits, Loaded, MemoryBudget, Terms, memory_share_bytes};
 use crate::record::{ErrorClass, Refusal};
 use crate::server::{self, ApprovalSettings, Away, Offered, Offering, Offers, Recorder, Server};
 
@@ -128,7 +128,7 @@ impl Serving {
         };
         let sources = kept::source_folders(named.iter().map(|tool| &tool.target));
         let closed = kept::close_sources(home, &mut settings, &sources)?;
-        let Settings { grants, limits, policy, layers, .. } = settings;
+        let Settings { grants, limits, mut policy, layers, .. } = settings;
         let mut host = target::host(home, |host| {
             host.pooled = true;
             host.calls_at_once = crate::host::CALLS_AT_ONCE;
@@ -143,9 +143,10 @@ impl Serving {
         let mut offered = Vec::new();
         for tool in named {
             match self.load(&host, home, (&tool, &sources), components).await {
-                Ok((component, loaded)) => {
+                Ok((component, loaded, tools)) => {
+                    tool.target.name(&mut policy, &layers, &loaded);
                     watched.add(component);
-                    offered.extend(loaded);
+                    offered.extend(tools);
                 }
                 Err(refusal) => {
                     let message = format!("{}: {}", tool.typed, refusal.message);
@@ -237,16 +238,17 @@ impl Serving {
         home: &Home,
         (named, sources): (&Named, &[PathBuf]),
         components: &mut Components,
-    ) -> Result<(PathBuf, Vec<Offered>), Refusal> {
+    ) -> Result<(PathBuf, Loaded, Vec<Offered>), Refusal> {
         let component = match components.get(&named.target.path) {
             Some(component) => component.clone(),
             None => named.target.locate(home, Building::No)?,
         };
-        let tools = named.target.tools(&host.load_file(&component).await?)?;
+        let loaded = host.load_file(&component).await?;
+        let tools = named.target.tools(&loaded)?;
         components.insert(named.target.path.clone(), component.clone());
         let origin = Origin::new(&component, sources, (&self.grants, &self.limits, &self.policy)).words();
         let offer = |tool| Offered { tool, wall: named.timeout, origin: origin.clone() };
-        Ok((component, tools.into_iter().map(offer).collect()))
+        Ok((component, loaded, tools.into_iter().map(offer).collect()))
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use crate::catalog::Tool;
 use crate::config::Home;
-use crate::host::{Host, HostSettings, Loaded};
+use crate::host::{Host, HostSettings, Layer, Layers, Loaded, Policy};
 use crate::record::{ErrorClass, Refusal};
 use crate::toolchain::{self, BuildSettings, Built, Preference, Search, Standing};
 
@@ -74,6 +74,26 @@ impl Target {
         self.path.is_dir().then_some(self.path.as_path())
     }
 
+    /// Tells `policy` which files name the component that was loaded as one of their tools: a rule of the same file may
+    /// allow it by name.
+    pub(super) fn name(&self, policy: &mut Policy, layers: &Layers, loaded: &Loaded) {
+        let Some(component) = loaded.tools.first().map(|tool| tool.component()) else { return };
+        let named = |layer: &&Layer| {
+            // Most files name no tool: then nothing is looked up.
+            let tools = layer.file.tools.iter();
+            let mut paths = tools.map(|entry| Self::of_entry(layer, &entry.component).path.canonicalize());
+            paths.any(|path| path.is_ok_and(|path| self.path.canonicalize().is_ok_and(|own| own == path)))
+        };
+        for layer in layers.files().iter().filter(named) {
+            policy.name(&layer.file.path, component);
+        }
+    }
+
+    /// What a `[[tool]]` of a file names.
+    fn of_entry(layer: &Layer, component: &str) -> Self {
+        Self::parse(&layer.file.folder.join(component).to_string_lossy())
+    }
+
     /// The tools that are meant: all of the component, or the one that was named.
     pub(super) fn tools(&self, loaded: &Loaded) -> Result<Vec<Arc<Tool>>, Refusal> {
         if self.name.is_none() {
@@ -88,9 +108,11 @@ impl Target {
 
     /// The one tool that is meant, or why that is not clear.
     pub(super) fn choose(&self, loaded: &Loaded) -> Result<String, Refusal> {
-        let names: Vec<String> = loaded.tools.iter().map(|tool| tool.declaration().name.clone()).collect();
         let refuse = |what: &str| {
-            let choices: Vec<String> = names.iter().map(|name| format!("{}#{name}", self.path.display())).collect();
+            // Whoever does not know yet which one they mean is not sent to a tool that is on its way out.
+            let offered = loaded.tools.iter().filter(|tool| tool.is_offered());
+            let choices: Vec<String> =
+                offered.map(|tool| format!("{}#{}", self.path.display(), tool.declaration().name)).collect();
             let message = format!("{what}; say which: {}", choices.join(", "));
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
         };

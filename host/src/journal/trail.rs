@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 use crate::record::{
-    AbortReason, EventId, EventType, Extra, InvocationId, ProgressId, ProgressStatus, SchemaVersion, Timestamp,
-    ToolEvent, ToolProgress, digest,
+    AbortReason, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX, ProgressId, ProgressStatus, SchemaVersion,
+    Timestamp, ToolEvent, ToolProgress, digest, read_json,
 };
 use crate::secret::{REDACTED, Redactor};
 
@@ -176,12 +176,26 @@ impl Trail {
         self.emit(event_type, json!({ "progress": progress }));
     }
 
-    /// The guest logged a line. Heard, and not kept: the result carries the log as a block.
+    /// The guest logged a line. Listeners hear it, redacted; it is not kept here, because the result carries the log as a
+    /// block.
     pub fn logged(&self, level: &str, message: &str, fields: Option<&str>) {
         if self.0.listeners.is_empty() {
             return;
         }
-        let fields: Option<Value> = fields.and_then(|fields| serde_json::from_str(fields).ok());
+        let (redactor, tool_id) = {
+            let kept = self.kept();
+            (kept.redactor.clone(), kept.tool_id.clone())
+        };
+        let (message, fields) = match redactor.is_silent() {
+            true => (REDACTED.to_owned(), None),
+            false => {
+                let mut fields: Option<Value> = fields.and_then(|fields| read_json(fields, JSON_VALUES_MAX).ok());
+                fields.as_mut().map(|fields| redactor.redact(fields));
+                let mut message = message.to_owned();
+                redactor.redact_text(&mut message);
+                (message, fields)
+            }
+        };
         let event = ToolEvent {
             schema_version: SchemaVersion::default(),
             event_id: EventId::new(),
@@ -189,7 +203,7 @@ impl Trail {
             source: Arc::clone(&self.0.source),
             time: Timestamp::now(),
             invocation_id: Some(self.0.invocation_id),
-            tool_id: self.kept().tool_id.clone(),
+            tool_id,
             data: json!({ "level": level, "message": message, "fields": fields }),
             extra: Extra::new(),
         };

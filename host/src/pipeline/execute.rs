@@ -31,6 +31,7 @@ pub(super) async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Resu
         "memory_limit_bytes": limits.memory_bytes,
     });
     journey.advance(Status::Running)?;
+    journey.changes = !permitted.permit.changes_nothing();
     journey.trail.emit(EventType::Started, started);
     let run = Run {
         cancellation: journey.request.cancellation.clone(),

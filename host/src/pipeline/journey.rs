@@ -33,6 +33,8 @@ pub(super) struct Journey<'a> {
     /// What hooks have to say to the model.
     pub(super) additional_context: Vec<Value>,
     pub(super) mappings: ResultMappings,
+    /// Whether a guest ran that could change something that lasts: repeating the call could do it twice.
+    pub(super) changes: bool,
     /// There once somebody was asked about the call.
     pub(super) asked: Option<Box<Asked>>,
 }
@@ -74,6 +76,7 @@ impl<'a> Journey<'a> {
             redaction: Redaction::default(),
             additional_context: Vec::new(),
             mappings: ResultMappings::default(),
+            changes: false,
             asked: None,
         }
     }
@@ -98,6 +101,7 @@ impl<'a> Journey<'a> {
             opinion: None,
             additional_context: Vec::new(),
             mappings: ResultMappings::default(),
+            changes: false,
             asked: Some(Box::new(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held })),
         }
     }

@@ -7,7 +7,10 @@ use serde_json::json;
 use crate::catalog::Tool;
 use crate::hook::HookOutput;
 use crate::policy::{self, Case, Declared, Explanation, Outcome, Permit, Subject, Verdict};
-use crate::record::{ErrorClass, EventType, HookEvent, Input, PermissionDecision, Refusal, SafetyFacts, Status};
+use crate::record::{
+    ErrorClass, EventType, HookEvent, Input, InputMutation, MutationSource, PermissionDecision, Refusal, SafetyFacts,
+    Status,
+};
 
 use super::approval;
 use super::aside::{self, Against};
@@ -174,14 +177,24 @@ async fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> 
     let checked = aside::check_input(&journey.request, tool.contract(), input, Against::Call).await?;
     checked.map_err(|mismatch| {
         let mismatch = mismatch.to_string();
-        let message = "the input, as it was changed on its way, does not satisfy the tool's schema";
-        let class =
-            if journey.mutations.is_empty() { ErrorClass::SchemaValidationFailed } else { ErrorClass::HookBlocked };
-        let refusal = Refusal::new(class, "call_input_mismatch", message);
+        let (class, code, message) = blame(&journey.mutations);
+        let refusal = Refusal::new(class, code, message);
         if tool.contract().has_internal_fields() {
             // Where it is wrong may name a field that no model sees.
             return refusal.detail(mismatch);
         }
         Refusal { message: format!("{message}: {mismatch}"), ..refusal }
     })
+}
+
+/// What to call an input that the contract does not allow, of a call whose arguments it did: only what a hook changed is
+/// the hook's fault; the defaults are the contract's own.
+fn blame(mutations: &[InputMutation]) -> (ErrorClass, &'static str, &'static str) {
+    let by_contract = |mutation: &InputMutation| mutation.source_type == MutationSource::Runtime;
+    if mutations.iter().all(by_contract) {
+        let message = "the input, with the defaults of the tool's contract, does not satisfy the tool's schema";
+        return (ErrorClass::SchemaValidationFailed, "call_input_mismatch", message);
+    }
+    let message = "the input, as it was changed on its way, does not satisfy the tool's schema";
+    (ErrorClass::HookBlocked, "call_input_mismatch", message)
 }

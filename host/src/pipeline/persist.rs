@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::catalog::Tool;
 use crate::record::{
     Content, ErrorClass, EventType, Extra, HookEvent, PersistedRef, PersistenceId, Refusal, ResultId,
     ResultPersistence, SchemaVersion, Strategy, Timestamp,
@@ -23,7 +24,7 @@ pub(super) struct Persisted {
     pub(super) resource_refs: Vec<Value>,
 }
 
-/// Keeps what is too large for a result as payloads, and leaves previews.
+/// Keeps what is too large for a result, or too sensitive, as payloads, and leaves previews.
 pub(super) async fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persisted {
     let (mapped, stop) = hooked(journey, mapped).await;
     let result_id = ResultId::new();
@@ -31,11 +32,13 @@ pub(super) async fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persis
     // Hooks may have changed it since the tool answered.
     journey.redact(&mut mapped).await;
     journey.tell_redaction();
-    let asked = journey.tool.as_ref().and_then(|tool| tool.max_inline_chars());
-    let limit = asked.unwrap_or(u64::MAX).min(journey.services.inline_bytes_max);
+    let limit = Inline::of(journey);
+    if limit.is_none {
+        mapped.ui_facing_summary = None;
+    }
     let mut persisted = Persisted { result_id, mapped, resource_refs: Vec::new() };
     let size = size(&persisted.mapped);
-    if size <= limit {
+    if limit.holds(&persisted.mapped) {
         let strategy = match stop {
             Some(_) => Strategy::NeverPersist,
             None if journey.redaction.by_hook() => Strategy::Redact,
@@ -51,8 +54,14 @@ pub(super) async fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persis
             .map_err(|error| ("not_persistable", "and could not be stored".to_owned(), Some(format!("{error:#}")))),
     };
     if let Err((code, why, detail)) = spilled {
-        let message = format!("the output of {size} bytes is too large to return, {why}");
-        let refusal = Refusal { detail, ..Refusal::new(ErrorClass::ResultTooLarge, code, message) };
+        let (class, what) = match limit.is_none {
+            true => (ErrorClass::ResultRedacted, "secret, and so is not returned"),
+            false => (ErrorClass::ResultTooLarge, "too large to return"),
+        };
+        let message = format!("the output of {size} bytes is {what}, {why}");
+        let refusal = Refusal { detail, ..Refusal::new(class, code, message) };
+        // A call that failed goes on to say of what.
+        let refusal = persisted.mapped.error.take().filter(|_| limit.is_none).unwrap_or(refusal);
         persisted.mapped = Mapped {
             ran: persisted.mapped.ran,
             usage: persisted.mapped.usage.take(),
@@ -86,8 +95,8 @@ async fn hooked(journey: &mut Journey<'_>, mapped: Mapped) -> (Mapped, Option<St
 }
 
 /// Moves pieces out, the largest first, until the rest fits or nothing is left that could be moved.
-async fn spill(journey: &mut Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<()> {
-    while size(&persisted.mapped) > limit {
+async fn spill(journey: &mut Journey<'_>, persisted: &mut Persisted, limit: Inline) -> anyhow::Result<()> {
+    while !limit.holds(&persisted.mapped) {
         let moved = match next(&persisted.mapped, limit) {
             Some(Piece::Block(at)) => spill_block(journey, persisted, at, limit).await?,
             Some(Piece::Structured) => spill_structured(journey, persisted, limit).await?,
@@ -122,13 +131,22 @@ struct Moved {
     preview_bytes: u64,
 }
 
-fn next(mapped: &Mapped, limit: u64) -> Option<Piece> {
+fn next(mapped: &Mapped, limit: Inline) -> Option<Piece> {
     let structured = mapped.structured_content.as_ref().map_or(0, length);
-    let worth_it = usize::try_from(preview_chars(limit) * 4).unwrap_or(usize::MAX);
+    let worth_it = usize::try_from(limit.preview_chars() * 4).unwrap_or(usize::MAX);
     let sized = mapped.content.iter().enumerate().filter_map(|(at, block)| {
         let bytes = block_length(block);
         (!block.is_persisted() && bytes > worth_it).then_some((at, bytes))
     });
+    if limit.is_none && mapped.content.len() > 1 {
+        // One payload for all of them.
+        return mapped
+            .content
+            .iter()
+            .any(|block| !block.is_persisted())
+            .then_some(Piece::Rest)
+            .or_else(|| (structured > 0).then_some(Piece::Structured));
+    }
     match sized.max_by_key(|(_, bytes)| *bytes) {
         Some((at, bytes)) if bytes >= structured => Some(Piece::Block(at)),
         _ if structured > 0 => Some(Piece::Structured),
@@ -141,10 +159,18 @@ fn is_rest(block: &Content) -> bool {
 }
 
 /// A text is kept as it is, and what else the block says stays beside the preview; any other block is kept as JSON.
-async fn spill_block(journey: &Journey<'_>, persisted: &mut Persisted, at: usize, limit: u64) -> anyhow::Result<Moved> {
+async fn spill_block(
+    journey: &Journey<'_>,
+    persisted: &mut Persisted,
+    at: usize,
+    limit: Inline,
+) -> anyhow::Result<Moved> {
     let Some(block) = persisted.mapped.content.get_mut(at) else { anyhow::bail!("no block {at}") };
     let preview = preview(journey, block.as_text().unwrap_or_default(), limit);
-    let small = |text: &str| block_length(block) - text.len() <= BESIDE_BYTES_MAX;
+    let small = |text: &str| match limit.is_none {
+        true => block.fields.len() == 1,
+        false => block_length(block) - text.len() <= BESIDE_BYTES_MAX,
+    };
     let (reference, beside) = match block.as_text().filter(|text| small(text)) {
         Some(text) => {
             let mut beside = block.fields.clone();
@@ -161,7 +187,7 @@ async fn spill_block(journey: &Journey<'_>, persisted: &mut Persisted, at: usize
     Ok(Moved { reference, preview_bytes: preview.len() as u64 })
 }
 
-async fn spill_structured(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<Moved> {
+async fn spill_structured(journey: &Journey<'_>, persisted: &mut Persisted, limit: Inline) -> anyhow::Result<Moved> {
     let value = persisted.mapped.structured_content.take().unwrap_or_default();
     let text = value.to_string();
     let reference = journey.services.payloads.keep(text.as_bytes().to_vec(), "application/json").await?;
@@ -170,9 +196,10 @@ async fn spill_structured(journey: &Journey<'_>, persisted: &mut Persisted, limi
     Ok(Moved { reference, preview_bytes: preview.len() as u64 })
 }
 
-async fn spill_rest(journey: &Journey<'_>, persisted: &mut Persisted, limit: u64) -> anyhow::Result<Moved> {
+async fn spill_rest(journey: &Journey<'_>, persisted: &mut Persisted, limit: Inline) -> anyhow::Result<Moved> {
     let content = std::mem::take(&mut persisted.mapped.content);
-    let (rest, stays): (Vec<_>, Vec<_>) = content.into_iter().partition(is_rest);
+    let moves = |block: &Content| if limit.is_none { !block.is_persisted() } else { is_rest(block) };
+    let (rest, stays): (Vec<_>, Vec<_>) = content.into_iter().partition(moves);
     let text = serde_json::to_string(&rest)?;
     let reference = journey.services.payloads.keep(text.as_bytes().to_vec(), "application/json").await?;
     let preview = preview(journey, &text, limit);
@@ -191,17 +218,87 @@ fn resource(reference: &PersistedRef) -> Value {
     })
 }
 
-/// A preview is much smaller than what may stay inline.
-fn preview_chars(limit: u64) -> u64 {
-    PREVIEW_CHARS_MAX.min(limit / 8)
+/// What may stay in a result.
+#[derive(Clone, Copy)]
+struct Inline {
+    bytes_max: u64,
+    /// Of what the tool said: the text of a block, and the JSON text of structured output.
+    chars_max: Option<u64>,
+    /// The data of the tool is secret: none of it stays.
+    is_none: bool,
+}
+
+impl Inline {
+    /// The lower one of what the host and the tool say.
+    fn of(journey: &Journey<'_>) -> Self {
+        let (tool, host) = (journey.tool.as_deref(), journey.services.inline_bytes_max);
+        Self {
+            bytes_max: tool.and_then(Tool::max_inline_bytes).unwrap_or(u64::MAX).min(host),
+            chars_max: tool.and_then(Tool::max_inline_chars),
+            is_none: tool.is_some_and(|tool| tool.permission_profile().is_secret()) && guard!("secret_results"),
+        }
+    }
+
+    fn holds(self, mapped: &Mapped) -> bool {
+        if self.is_none {
+            return mapped.structured_content.is_none() && mapped.content.iter().all(Content::is_persisted);
+        }
+        size(mapped) <= self.bytes_max && self.chars_max.is_none_or(|max| chars(mapped) <= max)
+    }
+
+    /// How the record says it.
+    fn threshold(self) -> Value {
+        let mut threshold = json!({ "inline_bytes_max": if self.is_none { 0 } else { self.bytes_max } });
+        if let Some(chars) = self.chars_max {
+            threshold["inline_chars_max"] = chars.into();
+        }
+        threshold
+    }
+
+    /// A preview is much smaller than what may stay inline.
+    fn preview_chars(self) -> u64 {
+        if self.is_none {
+            return 0;
+        }
+        PREVIEW_CHARS_MAX.min(self.bytes_max.min(self.chars_max.unwrap_or(u64::MAX)) / 8)
+    }
 }
 
 /// What stays in the result of something sensitive is the reference alone (AT-STRAT-03).
-fn preview(journey: &Journey<'_>, text: &str, limit: u64) -> String {
+fn preview(journey: &Journey<'_>, text: &str, limit: Inline) -> String {
     if journey.redaction.is_silent() {
         return String::new();
     }
-    text.chars().take(usize::try_from(preview_chars(limit)).unwrap_or(usize::MAX)).collect()
+    text.chars().take(usize::try_from(limit.preview_chars()).unwrap_or(usize::MAX)).collect()
+}
+
+/// Characters of what the tool said: texts as they are, everything else as JSON.
+fn chars(mapped: &Mapped) -> u64 {
+    let of_field = |value: &Value| match value {
+        Value::String(text) => text.chars().count() as u64,
+        value => json_chars(value),
+    };
+    let blocks = mapped.content.iter().flat_map(|block| block.fields.values()).map(of_field).sum::<u64>();
+    blocks + mapped.structured_content.as_ref().map_or(0, json_chars)
+}
+
+fn json_chars(value: &Value) -> u64 {
+    struct Chars(u64);
+    impl std::io::Write for Chars {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            // In UTF-8, all bytes of a character but its first begin with the bits 10.
+            self.0 += bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut chars = Chars(0);
+    // A value is always written, and counting never fails.
+    let _ = serde_json::to_writer(&mut chars, value);
+    chars.0
 }
 
 /// Bytes of an answer as JSON text, near enough.
@@ -229,7 +326,7 @@ fn decision(
     journey: &Journey<'_>,
     result_id: ResultId,
     strategy: Strategy,
-    limit: u64,
+    limit: Inline,
     original_size_bytes: u64,
     preview_size_bytes: u64,
     persisted_ref: Option<PersistedRef>,
@@ -238,8 +335,10 @@ fn decision(
         Strategy::Inline => "small enough to stay in the result",
         Strategy::NeverPersist => "a hook keeps it from being stored",
         Strategy::Redact => "a hook redacted it; small enough to stay in the result",
+        Strategy::RefOnly if limit.is_none => "the tool's data is secret: no result holds it",
         Strategy::PreviewAndPersist => "larger than a result may be",
         Strategy::RefOnly => "larger than a result may be, and sensitive",
+        _ if limit.is_none => "secret, and not stored",
         _ => "too large, and not stored",
     };
     ResultPersistence {
@@ -248,7 +347,7 @@ fn decision(
         invocation_id: journey.invocation.invocation_id,
         result_id,
         strategy,
-        threshold: json!({ "inline_bytes_max": limit }),
+        threshold: limit.threshold(),
         original_size_bytes,
         preview_size_bytes,
         persisted_ref,

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::record::{
-    CallRecord, ErrorClass, EventType, Extra, ResultId, ResultStatus, SchemaVersion, Status, Timestamp, ToolResult,
+    CallRecord, ErrorClass, EventType, Extra, Refusal, ResultId, ResultProvenance, ResultStatus, SchemaVersion, Status,
+    Timestamp, ToolError, ToolResult, Trust, Writer,
 };
 
 use super::journey::Journey;
@@ -85,6 +86,28 @@ fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
     journey.trail.emit(listed, data);
 }
 
+/// Where the result comes from. Whatever a guest says of that is data inside of it.
+fn provenance(journey: &Journey<'_>, mapped: &Mapped) -> ResultProvenance {
+    let said = !mapped.content.is_empty() || mapped.structured_content.is_some() || mapped.ui_facing_summary.is_some();
+    // A tool's own failure and an empty answer are the tool's, too.
+    let by_tool = said || mapped.error.as_ref().map_or(mapped.ran, Refusal::is_guests);
+    let tool = journey.tool.as_deref();
+    ResultProvenance {
+        trust: Trust::Untrusted,
+        written_by: if by_tool { Writer::Tool } else { Writer::Host },
+        tool_id: tool.map(|tool| tool.declaration().tool_id.clone()),
+        component: tool.map(|tool| tool.component().to_string()),
+        hooks: journey.mappings.hooks.clone(),
+    }
+}
+
+/// The record of an error. A call that could have changed something is not safe to repeat (AT-ERR-09).
+fn error_of(journey: &Journey<'_>, refusal: &Refusal) -> ToolError {
+    let mut error = refusal.to_error();
+    error.retry.safe &= !journey.changes;
+    error
+}
+
 /// The result as it stands.
 pub(super) fn envelope(journey: &Journey<'_>, mapped: Mapped) -> ToolResult {
     let status = match &mapped.error {
@@ -93,6 +116,7 @@ pub(super) fn envelope(journey: &Journey<'_>, mapped: Mapped) -> ToolResult {
         Some(error) if error.class == ErrorClass::PartialFailure => ResultStatus::PartialSucceeded,
         Some(error) => error.class.result_status(),
     };
+    let provenance = provenance(journey, &mapped);
     ToolResult {
         schema_version: SchemaVersion::default(),
         result_id: ResultId::new(),
@@ -109,7 +133,8 @@ pub(super) fn envelope(journey: &Journey<'_>, mapped: Mapped) -> ToolResult {
         policy_refs: Vec::new(),
         persistence_refs: journey.persistence.iter().map(|decision| decision.decision_id).collect(),
         redaction_state: journey.redaction.state().to_owned(),
-        error: mapped.error.as_ref().map(|error| error.to_error()),
+        error: mapped.error.as_ref().map(|error| error_of(journey, error)),
+        provenance,
         input_mutations: journey.mutations.clone(),
         additional_context: journey.additional_context.clone(),
         usage: mapped.usage,

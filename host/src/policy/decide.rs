@@ -46,7 +46,8 @@ pub fn decide(case: Case<'_>) -> Verdict {
         rule_refs: ruling.rule_refs,
         touches: Touches::of(&world),
     });
-    let permit = Permit::mint(case.subject, case.input, world, case.limits);
+    let changes_nothing = facts::changes_nothing(case.declared.profile, &world);
+    let permit = Permit::mint(case.subject, case.input, world, case.limits, changes_nothing);
     let outcome = match brief {
         Some(brief) => Outcome::Ask(Box::new(Question::new(permit, brief))),
         None => Outcome::Allow(permit),
@@ -257,7 +258,11 @@ fn rule(call: &Call<'_>, looks: &[Look], world: &Capability) -> Ruling {
         return ask(case, Ruling::new(Behavior::Ask, ReasonType::Hook, message));
     }
     let named = looks.iter().any(|look| look.matched && look.behavior == Behavior::Allow && look.names_tool);
-    if let Some(reason) = asks(case, call.risk, named) {
+    if let Some(mut reason) = asks(case, call.risk, named) {
+        if looks.iter().any(|look| look.unbound) {
+            let component = &case.subject.component;
+            reason.push_str(&format!("; a rule that allows it by name counts only with component = \"{component}\""));
+        }
         return ask(case, Ruling::new(Behavior::Ask, ReasonType::SafetyCheck, reason));
     }
     allow(case, looks, world)
@@ -279,7 +284,8 @@ fn effect(case: &Case<'_>, world: &Capability) -> Option<&'static str> {
     }
 }
 
-/// Why the tool's own profile wants somebody to be asked (AT-PERM-03, 05, 10). `named`: a rule allows the tool by name.
+/// Why the tool's own profile wants somebody to be asked (AT-PERM-03, 05, 10). `named`: a rule allows the tool by a name
+/// that is bound to its bytes, or by its bytes.
 fn asks(case: &Case<'_>, risk: RiskLevel, named: bool) -> Option<String> {
     let profile = case.declared.profile;
     if profile.has_effect(&WriteEffect::Irreversible) {

@@ -1,16 +1,14 @@
 use serde_json::json;
 
-use crate::record::{AccessKind, Extra, SafetyFacts, WriteEffect};
+use crate::record::{AccessKind, Extra, PermissionProfile, SafetyFacts, WriteEffect};
 
 use super::{Capability, Case};
 
 /// What is true of the call, because the host sees to it; a claim that the host cannot hold the tool to counts for
 /// nothing, unless it asks for more care.
 pub(super) fn effective(case: &Case<'_>, capability: &Capability) -> SafetyFacts {
-    let profile = case.declared.profile;
-    let remote = profile.wants(&AccessKind::Network);
-    let mutates = remote && profile.has_effect(&WriteEffect::RemoteMutation);
-    let read_only = !capability.is_writable() && !mutates && !profile.has_effect(&WriteEffect::Irreversible);
+    let remote = case.declared.profile.wants(&AccessKind::Network);
+    let read_only = changes_nothing(case.declared.profile, capability);
     let claims = [Some(case.declared.facts), case.classified];
     let says = |fact: fn(&SafetyFacts) -> Option<bool>, answer| {
         claims.iter().flatten().any(|facts| fact(facts) == Some(answer))
@@ -23,6 +21,12 @@ pub(super) fn effective(case: &Case<'_>, capability: &Capability) -> SafetyFacts
         is_destructive: Some(!read_only),
         is_open_world: Some(remote),
     }
+}
+
+/// Whether a call in this world can change nothing that lasts, here or elsewhere.
+pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capability) -> bool {
+    let mutates = profile.wants(&AccessKind::Network) && profile.has_effect(&WriteEffect::RemoteMutation);
+    !capability.is_writable() && !mutates && !profile.has_effect(&WriteEffect::Irreversible)
 }
 
 /// The facts for the record, where they differ from what the tool says of itself, or the tool was asked.

@@ -19,6 +19,9 @@ pub struct Look {
     pub subject: Option<String>,
     /// Why it matched, or the first reason why not.
     pub why: String,
+    /// The rule would match, but that it allows the tool by a name that is not bound to bytes. How to bind it is in
+    /// `why`.
+    pub unbound: bool,
     pub(super) names_tool: bool,
     pub(super) reason: Option<String>,
     pub(super) blocked: Option<PathBuf>,
@@ -38,7 +41,15 @@ type Miss = String;
 
 impl Call<'_> {
     pub(super) fn look(&self, rule: &Rule) -> Look {
-        let found = self.compare(rule);
+        let mut found = self.compare(rule);
+        let component = &self.case.subject.component;
+        let unbound = found.is_ok() && !rule.may_name(self.case.policy, component);
+        if unbound {
+            found = Err(format!(
+                "it allows the tool by name, and the name is the tool's own claim; to mean these bytes, add component = \
+                 \"{component}\" to the rule, or name the component as a [[tool]] of the same file"
+            ));
+        }
         let (subject, blocked, why) = match &found {
             Ok(hit) => (hit.subject.clone(), hit.blocked.clone(), "every subject of the rule matches".to_owned()),
             Err(miss) => (None, None, miss.clone()),
@@ -50,7 +61,8 @@ impl Call<'_> {
             matched: found.is_ok(),
             subject,
             why,
-            names_tool: rule.tool.is_some(),
+            unbound,
+            names_tool: rule.tool.is_some() || rule.component.is_some(),
             reason: rule.reason.clone(),
             blocked,
         }

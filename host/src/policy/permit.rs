@@ -24,11 +24,19 @@ pub struct Permit {
     call_input: Input,
     capability: Capability,
     limits: Limits,
+    changes_nothing: bool,
 }
 
 impl Permit {
-    pub(super) fn mint(subject: Subject, call_input: Input, capability: Capability, limits: Limits) -> Self {
-        Self { subject, call_input, capability, limits }
+    /// `changes_nothing`: see [`Self::changes_nothing`].
+    pub(super) fn mint(
+        subject: Subject,
+        call_input: Input,
+        capability: Capability,
+        limits: Limits,
+        changes_nothing: bool,
+    ) -> Self {
+        Self { subject, call_input, capability, limits, changes_nothing }
     }
 
     pub fn subject(&self) -> &Subject {
@@ -45,5 +53,10 @@ impl Permit {
 
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Whether nothing that lasts can be changed with this, here or elsewhere: such a call can be repeated.
+    pub fn changes_nothing(&self) -> bool {
+        self.changes_nothing
     }
 }

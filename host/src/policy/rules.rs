@@ -1,3 +1,5 @@
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context, ensure};
 
 use crate::record::{Behavior, Mode, RiskLevel, RuleSource};
@@ -10,11 +12,13 @@ use super::{PathPattern, Provenance, UrlPattern};
 pub struct Policy {
     pub mode: Mode,
     rules: Vec<Rule>,
+    /// Which file names which component, by its digest, as one of its tools.
+    named: Vec<(PathBuf, String)>,
 }
 
 impl Policy {
     pub fn new(mode: Mode, rules: Vec<Rule>) -> Self {
-        let mut policy = Self { mode, rules };
+        let mut policy = Self { mode, rules, named: Vec::new() };
         policy.rules.sort_by_key(|rule| rule.authority());
         policy
     }
@@ -23,6 +27,12 @@ impl Policy {
     pub fn add(&mut self, rule: Rule) {
         self.rules.push(rule);
         self.rules.sort_by_key(|rule| rule.authority());
+    }
+
+    /// Says that a `[[tool]]` of `file` is the component of this digest: a rule of the same file that allows one of its
+    /// tools by name means these bytes.
+    pub fn name(&mut self, file: &Path, component: &str) {
+        self.named.push((file.to_owned(), component.to_owned()));
     }
 
     /// The rules, those of the highest authority first.
@@ -63,6 +73,8 @@ pub struct Rule {
     pub(super) resource: Option<WordPattern>,
     pub(super) risk: Option<RiskLevel>,
     pub(super) reason: Option<String>,
+    /// Where the rule stands, if in a file.
+    file: Option<PathBuf>,
 }
 
 impl Rule {
@@ -103,7 +115,21 @@ impl Rule {
             resource: word("resource", words.resource)?,
             risk,
             reason: words.reason.map(str::to_owned),
+            file: said.file.map(Path::to_owned),
         })
+    }
+
+    /// Whether the rule may say by a name what it is about. What a tool calls itself is its own claim, and may be that of
+    /// another one: an allowance counts for a name only where it is bound to bytes, by `component` in the rule, or by a
+    /// `[[tool]]` of the same file. Denials and questions count for every bearer of the name.
+    pub(super) fn may_name(&self, policy: &Policy, component: &str) -> bool {
+        let names = self.tool.is_some() || self.namespace.is_some();
+        let bound = |file: &PathBuf| policy.named.iter().any(|(named, digest)| named == file && digest == component);
+        self.behavior != Behavior::Allow
+            || !names
+            || self.component.is_some()
+            || self.file.as_ref().is_some_and(bound)
+            || !guard!("bound_names")
     }
 
     pub fn behavior(&self) -> Behavior {

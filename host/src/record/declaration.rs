@@ -16,6 +16,14 @@ pub enum Lifecycle {
     Retired,
 }
 
+impl Lifecycle {
+    /// Whether somebody who looks for a tool is shown this one. A deprecated tool still runs for those who know its name
+    /// (AT-LIFE-06), and a deferred one is found by a search.
+    pub fn is_offered(self) -> bool {
+        self == Self::Available
+    }
+}
+
 /// `tool_kind` (AT-KIND-01..17): an open word; the known ones carry careful defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

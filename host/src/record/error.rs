@@ -51,6 +51,28 @@ impl ErrorClass {
         }
     }
 
+    /// Whether the same call can be repeated without harm, as long as its guest changed nothing (requirements 1.17.3).
+    /// `false` also where something has to be done first: a grant, an approval, a set-up.
+    fn is_repeatable(self) -> bool {
+        use ErrorClass::*;
+        match self {
+            UnknownTool
+            | InvalidArguments
+            | SchemaValidationFailed
+            | SchemaNotLoaded
+            | Timeout
+            | RateLimited
+            | DependencyUnavailable
+            | ExecutionFailed
+            | ResultTooLarge
+            | SiblingCanceled
+            | StreamingFallbackDiscarded
+            | Canceled => true,
+            PermissionDenied | ApprovalRejected | PolicyBlocked | HookBlocked | CapabilityGap | SetupRequired
+            | CredentialMissing | SandboxViolation | PartialFailure | ResultRedacted => false,
+        }
+    }
+
     /// The terminal status of an invocation that ends with this class before its guest ran.
     pub fn refused_status(self) -> Status {
         use ErrorClass::*;
@@ -108,6 +130,7 @@ pub enum Recoverability {
 /// The six facets of retry guidance (AT-ERR-09).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Retry {
+    /// Repeating the same call does no harm: its guest never ran, or could change nothing that lasts.
     pub safe: bool,
     pub arguments_must_change: bool,
     pub discovery_first: bool,
@@ -175,6 +198,14 @@ impl Refusal {
             .detail(detail)
     }
 
+    /// The code of a failure that its guest gave none.
+    pub const TOOL_FAILED: &'static str = "tool_failed";
+
+    /// Whether the words are a guest's: it failed by its own account.
+    pub fn is_guests(&self) -> bool {
+        self.guest_code.is_some() || self.code == Self::TOOL_FAILED
+    }
+
     /// The code of [`Self::host_fault`].
     pub const HOST_FAULT: &'static str = "host_fault";
 
@@ -190,7 +221,7 @@ impl Refusal {
         self
     }
 
-    /// The record of it.
+    /// The record of it, for a call whose guest never ran, or could change nothing that lasts.
     pub fn to_error(&self) -> ToolError {
         let recoverability = self.class.recoverability();
         ToolError {
@@ -203,7 +234,7 @@ impl Refusal {
             policy_refs: self.policy_refs.clone(),
             evidence_refs: Vec::new(),
             retry: Retry {
-                safe: matches!(recoverability, Recoverability::RetrySame | Recoverability::RetryAfter),
+                safe: self.class.is_repeatable(),
                 arguments_must_change: matches!(
                     recoverability,
                     Recoverability::ChangeArguments | Recoverability::ChangeArgumentsOrPolicy

@@ -27,6 +27,7 @@ mod mutation;
 mod permission_profile;
 mod persistence;
 mod progress;
+mod provenance;
 mod result;
 mod status;
 mod time;
@@ -61,6 +62,7 @@ pub use permission_profile::{
 };
 pub use persistence::{PersistedRef, ResultPersistence, Strategy};
 pub use progress::{ProgressStatus, ToolProgress};
+pub use provenance::{ResultProvenance, Trust, Writer};
 pub use result::{ResultStatus, ToolResult};
 pub use status::Status;
 pub use time::Timestamp;

@@ -122,7 +122,8 @@ pub struct PermissionProfile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub non_interactive: Option<NonInteractive>,
     /// How sensitive what the tool takes and gives is (AT-PERM-14). `public` and `internal` are ordinary; any other word
-    /// means as much as `redaction_required`, and that a large result is kept by reference, without a preview.
+    /// means as much as `redaction_required`, and that a large result is kept by reference, without a preview; `secret`
+    /// that every result is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_sensitivity: Option<String>,
     /// No argument is recorded, and nothing that the tool says while it runs (AT-PERM-16).
@@ -163,6 +164,17 @@ impl PermissionProfile {
     pub fn is_sensitive(&self) -> bool {
         let word = self.data_sensitivity.as_deref().unwrap_or("public");
         self.redaction_required == Some(true) || !matches!(word, "public" | "internal")
+    }
+
+    /// Whether every answer of the tool is kept by reference, whatever its size (AT-PERM-14).
+    pub fn is_secret(&self) -> bool {
+        self.data_sensitivity.as_deref() == Some("secret")
+    }
+
+    /// Whether the tool declares anything that leaves this machine.
+    pub fn reaches_out(&self) -> bool {
+        let outward = [AccessKind::Network, AccessKind::Browser, AccessKind::ExternalSend, AccessKind::Payment];
+        outward.iter().any(|kind| self.wants(kind))
     }
 
     pub fn wants(&self, kind: &AccessKind) -> bool {

@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Content, ErrorClass, Extra, InputMutation, InvocationId, PersistenceId, ResultId, SchemaVersion, Timestamp,
-    ToolError, Usage,
+    Content, ErrorClass, Extra, InputMutation, InvocationId, PersistenceId, ResultId, ResultProvenance, SchemaVersion,
+    Timestamp, ToolError, Usage,
 };
 
 /// `tool_result.status` (AT-RST-01..11).
@@ -51,6 +51,8 @@ pub struct ToolResult {
     pub redaction_state: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolError>,
+    /// Where the result comes from, as the host saw it.
+    pub provenance: ResultProvenance,
     /// Who changed the input on its way, if anyone did (AT-N-11).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub input_mutations: Vec<InputMutation>,

@@ -413,7 +413,7 @@ fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
         wit::ErrorClass::ExecutionFailed => ErrorClass::ExecutionFailed,
         wit::ErrorClass::Other(_) => otherwise,
     };
-    let mut refusal = Refusal::new(class, "tool_failed", cut(error.message, MESSAGE_CHARS_MAX));
+    let mut refusal = Refusal::new(class, Refusal::TOOL_FAILED, cut(error.message, MESSAGE_CHARS_MAX));
     refusal.guest_code = Some(plain(&error.code)).filter(|code| !code.is_empty());
     refusal.detail = error.detail.map(|detail| cut(detail, MESSAGE_CHARS_MAX));
     #[allow(clippy::cast_precision_loss, reason = "seconds with a fraction; nobody waits 2^53 ms")]

@@ -75,8 +75,13 @@ impl Offers {
     /// The tool that `name` means here.
     pub(super) fn find(&self, name: &str) -> Result<&Arc<Offer>, Refusal> {
         self.by_name.get(name).or_else(|| self.by_other_name.get(name)).ok_or_else(|| {
-            let names: Vec<&str> = self.offers.iter().map(|offer| offer.name.as_str()).take(CANDIDATES_MAX).collect();
-            let message = format!("there is no tool `{name}` here; there are: {}", names.join(", "));
+            let names: Vec<&str> = self.offered().map(|offer| offer.name.as_str()).take(CANDIDATES_MAX).collect();
+            let known = if names.is_empty() {
+                "none is offered".to_owned()
+            } else {
+                format!("there are: {}", names.join(", "))
+            };
+            let message = format!("there is no tool `{name}` here; {known}");
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
         })
     }
@@ -88,22 +93,30 @@ impl Offers {
 
     /// What `tools/list` answers.
     pub(super) fn listed(&self) -> Vec<Described> {
-        let listed =
-            self.offers.iter().filter(|offer| mcp::is_listed(offer.tool.declaration(), offer.tool.interface()));
-        listed.map(|offer| offer.described.clone()).collect()
+        self.offered().map(|offer| offer.described.clone()).collect()
+    }
+
+    /// What a client may choose from: all others are there for those who know their names, or not at all.
+    fn offered(&self) -> impl Iterator<Item = &Arc<Offer>> {
+        self.offers.iter().filter(|offer| offer.tool.is_offered())
     }
 }
 
 impl Offer {
     fn new(name: String, offered: &Offered) -> Self {
         let Offered { tool, wall, origin } = offered;
+        let (declaration, contract) = (tool.declaration(), tool.contract());
+        let title = declaration.title.as_deref().map(|title| contract.shown(title));
         let described = mcp::tool(mcp::Listed {
             name: &name,
-            declaration: tool.declaration(),
+            title: title.as_deref(),
+            description: &contract.shown(&declaration.description),
+            declaration,
             interface: tool.interface(),
             permission: tool.permission_profile(),
-            input_schema: tool.contract().model_schema(),
-            output_schema: tool.contract().output_schema(),
+            input_schema: contract.model_schema(),
+            // What is kept by reference is not there to be held against a schema.
+            output_schema: contract.output_schema().filter(|_| !tool.permission_profile().is_secret()),
             component: tool.component(),
         });
         let profile = tool.execution_profile();
@@ -114,7 +127,7 @@ impl Offer {
             .any(|import| import.as_str().is_some_and(|import| import.starts_with("toolcell:tool/log")));
         Self {
             qualified_name: tool.declaration().qualified_name(),
-            speaks: profile.supports_progress || logs,
+            speaks: profile.supports_progress == Some(true) || logs,
             tool: Arc::clone(tool),
             name,
             described,

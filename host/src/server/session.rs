@@ -24,7 +24,7 @@ use super::held::Words;
 use super::notices::Wanted;
 use super::offer::Offer;
 use super::sent::Sent;
-use super::shelf::Shelf;
+use super::shelf::{Shelf, Shelved};
 use super::{Offering, Server};
 
 /// Bytes of a payload that one answer may carry.
@@ -168,7 +168,7 @@ impl Session {
     ) -> Result<CallToolResponse, ErrorData> {
         let mut result = record.result;
         let Ok(offer) = offering.offers.find(tool) else { return Err(mcp::protocol_error(&result)) };
-        self.identity.shelf.put(&record.persistence);
+        self.identity.shelf.put(&record.persistence, &result.provenance);
         fill_structured(offering, offer, &mut result).await;
         Ok(mcp::call_result(&result, &revision(seen.context)).into())
     }
@@ -292,10 +292,10 @@ impl ServerHandler for Session {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let missing =
             || ErrorData::resource_not_found("there is no such resource here", Some(json!({ "uri": params.uri })));
-        let (link, digest) = self.identity.shelf.find(&params.uri).ok_or_else(missing)?;
+        let Shelved { link, digest, provenance } = self.identity.shelf.find(&params.uri).ok_or_else(missing)?;
         let offering = self.server.offering();
         match offering.host.payload(&digest, PAYLOAD_BYTES_MAX).await {
-            Ok(bytes) => Ok(ReadResourceResult::new(vec![mcp::payload(&link, bytes)]).into()),
+            Ok(bytes) => Ok(ReadResourceResult::new(vec![mcp::payload(&link, bytes, &provenance)]).into()),
             Err(error) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
         }
     }

@@ -16,7 +16,7 @@ pub use question::{
     question, response, said,
 };
 pub use result::{call_result, hint, payload, payload_link, protocol_error, structured_at};
-pub use tool::{Listed, is_listed, tool};
+pub use tool::{Listed, tool};
 
 /// Takes out of a text that a model reads before anybody calls a tool what no person would see there: control,
 /// bidirectional, zero-width and tag characters. Instructions hide in them.

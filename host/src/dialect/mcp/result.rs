@@ -4,7 +4,7 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use crate::record::{ErrorClass, PersistedRef, ToolError, ToolResult};
+use crate::record::{ErrorClass, PersistedRef, ResultProvenance, ToolError, ToolResult};
 
 use super::content::blocks;
 
@@ -51,23 +51,27 @@ pub fn payload_link(reference: &PersistedRef) -> Resource {
     link
 }
 
-/// The bytes of a payload as the contents of its resource.
-pub fn payload(link: &Resource, bytes: Vec<u8>) -> ResourceContents {
+/// The bytes of a payload as the contents of its resource, with where they come from.
+pub fn payload(link: &Resource, bytes: Vec<u8>, provenance: &ResultProvenance) -> ResourceContents {
     let (uri, mime_type) = (link.uri.clone(), link.mime_type.clone());
+    let meta = Some(MetaObject(JsonObject::from_iter([(PROVENANCE_KEY.to_owned(), json!(provenance))])));
     match String::from_utf8(bytes) {
-        Ok(text) => ResourceContents::TextResourceContents { uri, mime_type, text, meta: None },
+        Ok(text) => ResourceContents::TextResourceContents { uri, mime_type, text, meta },
         Err(error) => {
             let blob = BASE64.encode(error.as_bytes());
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, meta: None }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, meta }
         }
     }
 }
+
+const PROVENANCE_KEY: &str = "toolcell/provenance";
 
 fn meta(result: &ToolResult) -> MetaObject {
     let mut meta = JsonObject::new();
     let mut say = |key: &str, value: Value| _ = meta.insert(format!("toolcell/{key}"), value);
     say("invocation_id", json!(result.invocation_id));
     say("status", json!(result.status));
+    say("provenance", json!(result.provenance));
     if let Some(usage) = &result.usage {
         say(
             "usage",
@@ -93,6 +97,7 @@ fn error_facts(error: &ToolError) -> Value {
         "hint": hint(error.error_class),
         "recoverability": error.recoverability,
         "retry_after": error.retry_after,
+        "retry_safe": error.retry.safe,
         "policy_refs": error.policy_refs,
     })
 }
@@ -139,7 +144,7 @@ mod tests {
             "schema_version": "0.2.0", "result_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV",
             "invocation_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "status": "succeeded", "is_error": false, "content": [],
             "model_facing_content": [{ "type": "text", "text": "t" }], "redaction_state": "none",
-            "created_at": "2026-01-01T00:00:00Z",
+            "provenance": { "trust": "untrusted", "written_by": "tool" }, "created_at": "2026-01-01T00:00:00Z",
         });
         whole.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         serde_json::from_value(whole).unwrap()
@@ -218,8 +223,10 @@ mod tests {
             media_type: "text/plain".to_owned(),
             size_bytes: 2,
         });
-        let read = |bytes: &[u8]| serde_json::to_value(payload(&link, bytes.to_vec())).unwrap();
+        let provenance = result(json!({})).provenance;
+        let read = |bytes: &[u8]| serde_json::to_value(payload(&link, bytes.to_vec(), &provenance)).unwrap();
         assert_eq!(read(b"ab")["text"], "ab");
+        assert_eq!(read(b"ab")["_meta"]["toolcell/provenance"]["trust"], "untrusted");
         assert_eq!(read(&[0xff, 0xfe])["blob"], "//4=");
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use crate::record::{AccessKind, Lifecycle, PermissionProfile, ToolDeclaration, ToolInterface, WriteEffect};
+use crate::record::{AccessKind, PermissionProfile, ToolDeclaration, ToolInterface, WriteEffect};
 
 use super::visible;
 
@@ -12,6 +12,9 @@ use super::visible;
 pub struct Listed<'a> {
     /// The name in this server.
     pub name: &'a str,
+    /// Title and description, as a model may see them.
+    pub title: Option<&'a str>,
+    pub description: &'a str,
     pub declaration: &'a ToolDeclaration,
     pub interface: Option<&'a ToolInterface>,
     pub permission: &'a PermissionProfile,
@@ -21,21 +24,11 @@ pub struct Listed<'a> {
     pub component: &'a str,
 }
 
-/// Whether a tool stands in `tools/list`: drafts, deferred, disabled and retired tools do not.
-pub fn is_listed(declaration: &ToolDeclaration, interface: Option<&ToolInterface>) -> bool {
-    let selectable = matches!(declaration.lifecycle, Lifecycle::Available | Lifecycle::Deprecated);
-    selectable && interface.is_none_or(ToolInterface::is_enabled)
-}
-
 /// The tool as a client sees it (requirements 3.1).
 pub fn tool(listed: Listed<'_>) -> Tool {
-    let declaration = listed.declaration;
-    let mut description = visible(&declaration.description);
-    if declaration.lifecycle == Lifecycle::Deprecated {
-        description.push_str("\n\n(deprecated)");
-    }
+    let description = visible(listed.description);
     let mut tool = Tool::new(listed.name.to_owned(), description, Arc::new(input_schema(listed.input_schema)));
-    tool.title = declaration.title.as_deref().map(visible);
+    tool.title = listed.title.map(visible);
     // Clients of 2025-11-25 refuse a whole list for one output schema that does not describe an object.
     tool.output_schema =
         listed.output_schema.and_then(Value::as_object).filter(|schema| is_object(schema)).cloned().map(Arc::new);
@@ -63,20 +56,15 @@ fn annotations(listed: &Listed<'_>) -> ToolAnnotations {
     let claim = |fact: Option<&Value>| fact.and_then(Value::as_bool);
     let interface = listed.interface;
     let reaches_out =
-        reaches_out(listed.permission) || claim(interface.and_then(|i| i.is_open_world.as_ref())) == Some(true);
+        listed.permission.reaches_out() || claim(interface.and_then(|i| i.is_open_world.as_ref())) == Some(true);
     let changes = changes(listed.permission) || claim(interface.and_then(|i| i.is_destructive.as_ref())) == Some(true);
     let read_only = !changes && claim(interface.and_then(|i| i.is_read_only.as_ref())) != Some(false);
     let mut annotations = ToolAnnotations::new().read_only(read_only).open_world(reaches_out);
     if !read_only {
         annotations = annotations.destructive(changes);
     }
-    annotations.title = listed.declaration.title.as_deref().map(visible);
+    annotations.title = listed.title.map(visible);
     annotations
-}
-
-fn reaches_out(profile: &PermissionProfile) -> bool {
-    let outward = [AccessKind::Network, AccessKind::Browser, AccessKind::ExternalSend, AccessKind::Payment];
-    outward.iter().any(|kind| profile.wants(kind))
 }
 
 /// Whether a call may leave a trace, here or elsewhere: a request can change what it reaches, unless the profile rules
@@ -87,7 +75,7 @@ fn changes(profile: &PermissionProfile) -> bool {
     let acts = [AccessKind::ExternalSend, AccessKind::Payment, AccessKind::CodeExecution];
     profile.wants_file_write()
         || acts.iter().any(|kind| profile.wants(kind))
-        || (reaches_out(profile) && !only_reads_out)
+        || (profile.reaches_out() && !only_reads_out)
 }
 
 fn meta(listed: &Listed<'_>) -> MetaObject {
@@ -124,6 +112,8 @@ mod tests {
         let permission: PermissionProfile = serde_json::from_value(profile).unwrap();
         let described = tool(Listed {
             name: "b",
+            title: declaration.title.as_deref(),
+            description: &declaration.description,
             declaration: &declaration,
             interface: Some(&interface),
             permission: &permission,
@@ -144,8 +134,6 @@ mod tests {
         assert_eq!(tool["_meta"]["toolcell/tool"]["tool_id"], "a.b");
         let list = described(json!({}), json!({}), json!({}), Some(json!({ "type": "array" })));
         assert!(list.get("outputSchema").is_none());
-        let old = described(json!({ "lifecycle": "deprecated" }), json!({}), json!({}), None);
-        assert!(old["description"].as_str().unwrap().ends_with("(deprecated)"));
     }
 
     #[test]

@@ -1,0 +1,487 @@
+//! What of a contract a model may see: a schema without the fields that are internal only, wherever it names them
+//! (AT-N-10).
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use anyhow::ensure;
+use serde_json::{Map, Value};
+
+use super::fields;
+
+/// Stands in a text for the name of an internal-only field.
+const INTERNAL: &str = "[internal]";
+
+/// The names that no text for a model may hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names(Vec<String>);
+
+impl Names {
+    /// `text` without the names, where they are words of their own.
+    pub(super) fn hidden_in<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut shown = Cow::Borrowed(text);
+        for name in &self.0 {
+            if let Some(replaced) = replaced(&shown, name) {
+                shown = Cow::Owned(replaced);
+            }
+        }
+        shown
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+        self.0.sort();
+        self.0.dedup();
+    }
+}
+
+/// Takes the fields `internal` out of `schema`, and answers the names that texts beside it must not hold either. Fails
+/// where one cannot be taken out, because the schema needs its name.
+pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Names> {
+    let mut names = Vec::new();
+    for field in internal {
+        let steps: Vec<String> = field.strip_prefix('/').map(fields::steps).unwrap_or_default();
+        let (what, name) = match steps.last() {
+            None => (Field::Anywhere(field), Some(field)),
+            Some(_) => (Field::At(&steps), steps.iter().rev().find(|step| !is_item(step))),
+        };
+        let referred = take(schema, what);
+        let Some(name) = name else { continue };
+        let shown = shows(schema, name);
+        ensure!(
+            !(referred && shown),
+            "internal_only_fields: {field:?} may lie behind a $ref, which a pointer does not follow; name the field \
+             without a pointer, or write the schema out in its place"
+        );
+        // The same name at another place is a field like any other: texts may speak of that.
+        if !shown {
+            names.push(name.clone());
+        }
+    }
+    if internal.is_empty() {
+        return Ok(Names::default());
+    }
+    prune(schema);
+    let names = Names(names);
+    hide_texts(schema, &names);
+    for name in &names.0 {
+        let left = remains(schema, name, "");
+        ensure!(
+            left.is_none(),
+            "internal_only_fields: the schema still names {name:?}, at {}; call that otherwise",
+            left.unwrap_or_default()
+        );
+    }
+    Ok(names)
+}
+
+/// A field, as seen from one place of a schema.
+#[derive(Clone, Copy)]
+enum Field<'a> {
+    /// By its name, at any depth.
+    Anywhere(&'a str),
+    /// By the steps that are left of a pointer, at least one.
+    At(&'a [String]),
+}
+
+impl<'a> Field<'a> {
+    /// The name, if it is a property right here.
+    fn here(self) -> Option<&'a str> {
+        match self {
+            Self::Anywhere(name) => Some(name),
+            Self::At([step]) => Some(step),
+            Self::At(_) => None,
+        }
+    }
+
+    /// The field as seen from a value below that the step leads to, if `leads` says so.
+    fn below(self, leads: impl Fn(&str) -> bool) -> Option<Self> {
+        match self {
+            Self::Anywhere(_) => Some(self),
+            Self::At([step, rest @ ..]) if !rest.is_empty() && leads(step) => Some(Self::At(rest)),
+            Self::At(_) => None,
+        }
+    }
+
+    fn remove_from(self, value: &mut Value) {
+        match self {
+            Self::Anywhere(name) => fields::remove_name(value, name),
+            Self::At(steps) => fields::remove_pointer(value, steps),
+        }
+    }
+}
+
+/// Whether a step of a pointer means an item of an array.
+fn is_item(step: &str) -> bool {
+    step == "*" || step.parse::<usize>().is_ok()
+}
+
+/// Takes `field` out of `schema`, and answers whether a reference leads on to where the rest of its pointer may be.
+fn take(schema: &mut Value, field: Field<'_>) -> bool {
+    let Value::Object(words) = schema else { return false };
+    let mut referred = false;
+    for (word, value) in words.iter_mut() {
+        let mut go_on = |inner: &mut Value, field: Option<Field<'_>>| {
+            referred |= field.is_some_and(|field| take(inner, field));
+        };
+        match (word.as_str(), &mut *value) {
+            ("properties", Value::Object(properties)) => {
+                forget(properties, field);
+                properties.iter_mut().for_each(|(name, inner)| go_on(inner, field.below(|step| step == name)));
+            }
+            ("patternProperties", Value::Object(patterns)) => {
+                patterns.retain(|pattern, _| field.here().is_none_or(|name| replaced(pattern, name).is_none()));
+                patterns.values_mut().for_each(|inner| go_on(inner, field.below(|_| true)));
+            }
+            ("additionalProperties" | "unevaluatedProperties", inner) => go_on(inner, field.below(|_| true)),
+            ("items" | "prefixItems", Value::Array(items)) => {
+                items.iter_mut().for_each(|inner| go_on(inner, field.below(is_item)));
+            }
+            ("items" | "contains" | "additionalItems" | "unevaluatedItems", inner) => {
+                go_on(inner, field.below(is_item));
+            }
+            ("allOf" | "anyOf" | "oneOf", Value::Array(all)) => {
+                all.iter_mut().for_each(|inner| go_on(inner, Some(field)));
+            }
+            ("not" | "if" | "then" | "else" | "contentSchema", inner) => go_on(inner, Some(field)),
+            ("$defs" | "definitions", Value::Object(named)) => {
+                let field = matches!(field, Field::Anywhere(_)).then_some(field);
+                named.values_mut().for_each(|inner| go_on(inner, field));
+            }
+            ("required", Value::Array(names)) => forget_name(names, field),
+            ("dependentRequired" | "dependentSchemas" | "dependencies", Value::Object(dependent)) => {
+                forget(dependent, field);
+                for inner in dependent.values_mut() {
+                    match inner {
+                        Value::Array(names) => forget_name(names, field),
+                        inner => go_on(inner, Some(field)),
+                    }
+                }
+            }
+            ("propertyNames", Value::Object(names)) => {
+                if let Some(Value::Array(names)) = names.get_mut("enum") {
+                    forget_name(names, field);
+                }
+            }
+            ("default" | "const", value) => field.remove_from(value),
+            ("enum" | "examples", Value::Array(values)) => {
+                values.iter_mut().for_each(|value| field.remove_from(value));
+            }
+            ("$ref" | "$dynamicRef", _) => referred |= matches!(field, Field::At(_)),
+            _ => {}
+        }
+    }
+    referred
+}
+
+fn forget(named: &mut Map<String, Value>, field: Field<'_>) {
+    if let Some(name) = field.here() {
+        named.shift_remove(name);
+    }
+}
+
+fn forget_name(names: &mut Vec<Value>, field: Field<'_>) {
+    names.retain(|known| field.here().is_none_or(|name| known != name));
+}
+
+/// What of a schema stands under one of its words.
+#[derive(PartialEq)]
+enum Below {
+    /// Schemas by the names of properties or definitions.
+    Named,
+    /// Schemas, one after the other.
+    Listed,
+    One,
+    /// No schema.
+    Other,
+}
+
+fn below(word: &str, value: &Value) -> Below {
+    match (word, value) {
+        (
+            "properties" | "patternProperties" | "dependentSchemas" | "dependentRequired" | "dependencies" | "$defs"
+            | "definitions",
+            Value::Object(_),
+        ) => Below::Named,
+        ("items" | "prefixItems" | "allOf" | "anyOf" | "oneOf", Value::Array(_)) => Below::Listed,
+        (
+            "additionalProperties"
+            | "unevaluatedProperties"
+            | "items"
+            | "contains"
+            | "additionalItems"
+            | "unevaluatedItems"
+            | "not"
+            | "if"
+            | "then"
+            | "else"
+            | "contentSchema"
+            | "propertyNames",
+            _,
+        ) => Below::One,
+        _ => Below::Other,
+    }
+}
+
+/// Shows `see` every schema that stands directly under `word` in another schema, and answers whether that holds any.
+fn each_below(word: &str, value: &mut Value, see: &mut dyn FnMut(&mut Value)) -> bool {
+    let below = below(word, value);
+    match (&below, value) {
+        (Below::Named, Value::Object(named)) => named.values_mut().for_each(see),
+        (Below::Listed, Value::Array(all)) => all.iter_mut().for_each(see),
+        (Below::One, inner) => see(inner),
+        _ => {}
+    }
+    below != Below::Other
+}
+
+/// Whether `schema` has a property of this name, anywhere.
+fn shows(schema: &mut Value, name: &str) -> bool {
+    let Value::Object(words) = schema else { return false };
+    let mut found = words.get("properties").and_then(Value::as_object).is_some_and(|named| named.contains_key(name));
+    for (word, value) in words.iter_mut() {
+        each_below(word, value, &mut |inner| found |= shows(inner, name));
+    }
+    found
+}
+
+/// Takes `names` out of all that is said about the schema, and drops examples that speak of them. What is compared with
+/// values stays as it is.
+fn hide_texts(schema: &mut Value, names: &Names) {
+    const COMPARED: [&str; 27] = [
+        "type",
+        "format",
+        "pattern",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "minContains",
+        "maxContains",
+        "minProperties",
+        "maxProperties",
+        "enum",
+        "const",
+        "default",
+        "$ref",
+        "$dynamicRef",
+        "$anchor",
+        "$dynamicAnchor",
+        "$id",
+        "$schema",
+        "required",
+    ];
+    let Value::Object(words) = schema else { return };
+    for (word, value) in words.iter_mut() {
+        match (word.as_str(), &mut *value) {
+            ("examples", Value::Array(examples)) => examples.retain(|example| !speaks(example, names)),
+            (word, _) if COMPARED.contains(&word) => {}
+            (word, value) => {
+                if !each_below(word, value, &mut |inner| hide_texts(inner, names)) {
+                    hide_in(value, names);
+                }
+            }
+        }
+    }
+}
+
+fn hide_in(said: &mut Value, names: &Names) {
+    match said {
+        Value::String(text) => {
+            if let Cow::Owned(hidden) = names.hidden_in(text) {
+                *text = hidden;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| hide_in(item, names)),
+        Value::Object(fields) => {
+            fields.retain(|key, _| !names.0.iter().any(|name| name == key));
+            fields.values_mut().for_each(|field| hide_in(field, names));
+        }
+        _ => {}
+    }
+}
+
+fn speaks(value: &Value, names: &Names) -> bool {
+    match value {
+        Value::String(text) => matches!(names.hidden_in(text), Cow::Owned(_)),
+        Value::Array(items) => items.iter().any(|item| speaks(item, names)),
+        Value::Object(fields) => fields.values().any(|field| speaks(field, names)),
+        _ => false,
+    }
+}
+
+/// Drops definitions that nothing refers to any more: they describe what was taken out.
+fn prune(schema: &mut Value) {
+    for word in ["$defs", "definitions"] {
+        let Some(Value::Object(mut named)) = schema.as_object_mut().and_then(|words| words.shift_remove(word)) else {
+            continue;
+        };
+        let mut open = BTreeSet::new();
+        let mut plain = references(schema, word, &mut open);
+        let mut kept = BTreeSet::new();
+        while let Some(name) = open.pop_first() {
+            if let Some(inner) = named.get(&name).filter(|_| kept.insert(name.clone())) {
+                let mut more = BTreeSet::new();
+                plain &= references(inner, word, &mut more);
+                open.extend(more.into_iter().filter(|name| !kept.contains(name)));
+            }
+        }
+        // Anchors and foreign spellings can lead anywhere: then everything stays.
+        plain &= named.values().all(|inner| references(inner, word, &mut BTreeSet::new()));
+        if plain {
+            named.retain(|name, _| kept.contains(name));
+        }
+        if let (false, Some(words)) = (named.is_empty(), schema.as_object_mut()) {
+            words.insert(word.to_owned(), Value::Object(named));
+        }
+    }
+}
+
+/// Collects the definitions of `word` that `value` refers to. `false` where a reference or a name for one is not plain.
+fn references(value: &Value, word: &str, found: &mut BTreeSet<String>) -> bool {
+    match value {
+        Value::Array(items) => items.iter().fold(true, |plain, item| references(item, word, found) & plain),
+        Value::Object(fields) => fields.iter().fold(true, |plain, (key, field)| {
+            let here = match (key.as_str(), field) {
+                ("$ref" | "$dynamicRef", Value::String(target)) => refers(target, word, found),
+                ("$id" | "$anchor" | "$dynamicAnchor", Value::String(_)) => false,
+                (_, field) => references(field, word, found),
+            };
+            here & plain
+        }),
+        _ => true,
+    }
+}
+
+fn refers(target: &str, word: &str, found: &mut BTreeSet<String>) -> bool {
+    let Some(pointer) = target.strip_prefix('#').filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+        return false;
+    };
+    let steps = fields::steps(pointer.strip_prefix('/').unwrap_or_default());
+    if let [first, name, ..] = steps.as_slice()
+        && first == word
+    {
+        found.insert(name.clone());
+    }
+    !pointer.contains('%')
+}
+
+/// Where `schema` still names a property or a definition so, or refers to it.
+fn remains(schema: &Value, name: &str, at: &str) -> Option<String> {
+    schema.as_object()?.iter().find_map(|(word, value)| {
+        let at = format!("{at}/{word}");
+        match (below(word, value), value) {
+            (Below::Named, Value::Object(named)) => named.iter().find_map(|(key, inner)| {
+                let at = format!("{at}/{key}");
+                if key == name { Some(at) } else { remains(inner, name, &at) }
+            }),
+            (Below::Listed, Value::Array(all)) => {
+                all.iter().enumerate().find_map(|(index, inner)| remains(inner, name, &format!("{at}/{index}")))
+            }
+            (Below::One, inner) => remains(inner, name, &at),
+            (_, Value::String(text)) if word.starts_with('$') => replaced(text, name).map(|_| at),
+            _ => None,
+        }
+    })
+}
+
+/// `text` with something else in the place of `name`; `None` where it is no word of the text.
+fn replaced(text: &str, name: &str) -> Option<String> {
+    let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut shown = String::new();
+    let (mut from, mut done) = (0, 0);
+    while let Some(at) = text.get(from..).filter(|_| !name.is_empty()).and_then(|rest| rest.find(name)) {
+        let (start, end) = (from + at, from + at + name.len());
+        let before = text.get(..start).and_then(|before| before.chars().next_back());
+        let after = text.get(end..).and_then(|after| after.chars().next());
+        if !before.is_some_and(part_of_word) && !after.is_some_and(part_of_word) {
+            shown.push_str(text.get(done..start).unwrap_or_default());
+            shown.push_str(INTERNAL);
+            done = end;
+        }
+        from = end;
+    }
+    if done == 0 {
+        return None;
+    }
+    shown.push_str(text.get(done..).unwrap_or_default());
+    Some(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::list;
+
+    fn listed(mut schema: Value, internal: &[&str]) -> Result<Value, String> {
+        let internal: Vec<String> = internal.iter().map(|&name| name.to_owned()).collect();
+        list(&mut schema, &internal).map(|_| schema).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn no_keyword_names_an_internal_field() {
+        let schema = json!({
+            "type": "object",
+            "title": "With zz_top",
+            "description": "Hooks set zz_top, not zz_topping.",
+            "properties": { "a": { "description": "`zz_top` of a", "x-note": { "zz_top": 1, "b": ["zz_top"] } },
+                "zz_top": { "$ref": "#/$defs/Kind" } },
+            "required": ["a", "zz_top"],
+            "default": { "a": 1, "zz_top": 2 },
+            "examples": [{ "a": 1, "zz_top": 2 }, { "a": "zz_top: 2" }],
+            "enum": [{ "a": 1, "zz_top": 2 }],
+            "dependentRequired": { "zz_top": ["a"], "a": ["zz_top"] },
+            "dependentSchemas": { "zz_top": {}, "a": { "required": ["zz_top"] } },
+            "patternProperties": { "^zz_top$": {} },
+            "propertyNames": { "enum": ["a", "zz_top"] },
+            "if": { "properties": { "zz_top": { "const": 1 } }, "required": ["zz_top"] },
+            "allOf": [{ "not": { "required": ["zz_top"] } }],
+            "$defs": { "Kind": { "properties": { "inner_secret": { "$ref": "#/$defs/Deep" } } }, "Deep": {} },
+        });
+        let shown = listed(schema, &["zz_top"]).unwrap();
+        let text = shown.to_string();
+        assert!(!text.replace("zz_topping", "").contains("zz_top") && !text.contains("inner_secret"), "{text}");
+        assert_eq!(shown["description"], "Hooks set [internal], not zz_topping.");
+        assert_eq!(shown["examples"], json!([{ "a": 1 }]));
+        assert!(shown.get("$defs").is_none(), "{text}");
+    }
+
+    #[test]
+    fn a_pointer_takes_out_its_own_place_and_no_other() {
+        let item =
+            |rest: &str| json!({ "properties": { "id": {}, rest: {} }, "required": ["id"], "default": { "id": 1 } });
+        let schema = json!({ "description": "the id", "properties": {
+            "list": { "items": item("a") }, "one": item("b"),
+        }, "default": { "list": [{ "id": 1 }], "one": { "id": 1 } } });
+        let shown = listed(schema, &["/list/*/id"]).unwrap();
+        let list = &shown["properties"]["list"]["items"];
+        assert_eq!(list, &json!({ "properties": { "a": {} }, "required": [], "default": {} }));
+        assert_eq!(shown["properties"]["one"], item("b"));
+        assert_eq!(shown["default"], json!({ "list": [{}], "one": { "id": 1 } }));
+        assert_eq!(shown["description"], "the id", "there is one that is not internal");
+    }
+
+    #[test]
+    fn a_field_may_be_named_like_a_word_of_schemas() {
+        let schema = json!({ "title": "A", "type": "object", "properties": { "title": {}, "type": {}, "a": { "type": "null" } } });
+        let shown = listed(schema, &["title", "type"]).unwrap();
+        assert_eq!(shown, json!({ "title": "A", "type": "object", "properties": { "a": { "type": "null" } } }));
+    }
+
+    #[test]
+    fn what_cannot_be_taken_out_is_refused_with_its_place() {
+        let behind =
+            json!({ "properties": { "a": { "$ref": "#/$defs/A" } }, "$defs": { "A": { "properties": { "zz": {} } } } });
+        assert!(listed(behind, &["/a/zz"]).unwrap_err().contains("behind a $ref"));
+        let named = json!({ "properties": { "a": { "$ref": "#/$defs/zz" } }, "$defs": { "zz": { "type": "string" } } });
+        let refused = listed(named, &["zz"]).unwrap_err();
+        assert!(refused.contains("/properties/a/$ref"), "{refused}");
+    }
+}
