@@ -61,7 +61,7 @@ impl Eq for PathPattern {}
 impl PathPattern {
     /// The pattern `text`, relative to `base`. `*` stays within one name, `**` goes through folders, and a pattern that
     /// names a folder covers what is in it.
-    pub(super) fn compile(text: &str, base: &Path) -> anyhow::Result<Self> {
+    pub fn compile(text: &str, base: &Path) -> anyhow::Result<Self> {
         ensure!(!text.is_empty(), "an empty path matches nothing");
         let full = rooted(text, base)?;
         let mut literal = PathBuf::new();
@@ -194,7 +194,7 @@ enum Port {
 impl UrlPattern {
     /// `[SCHEME://]HOST[:PORT][/PATH]`. `HOST` may be `*` or `*.suffix`; `PORT` may be `*`; a path covers what is below
     /// it, and may hold wildcards.
-    pub(super) fn compile(text: &str) -> anyhow::Result<Self> {
+    pub fn compile(text: &str) -> anyhow::Result<Self> {
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()).filter(|scheme| scheme != "*"), rest),
             None => (None, text),

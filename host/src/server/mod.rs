@@ -36,7 +36,7 @@ pub use http::{Gate, HttpLimits, HttpSettings, Tokens, serve_http};
 pub use offer::{Offered, Offers};
 pub use offering::{ApprovalSettings, Offering};
 pub use recorder::Recorder;
-pub use stdio::serve_stdio;
+pub use stdio::{Reader, Writer, serve_stdio, serve_streams};
 
 /// Bytes of memory for the arguments of all calls that are on their way through one door.
 const ARGUMENT_BYTES_MAX: usize = 256 << 20;

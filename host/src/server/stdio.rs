@@ -22,17 +22,35 @@ const LINGER: Duration = Duration::from_millis(100);
 /// How long a stopped server waits for its calls to end, and for a client to take what is left.
 const STOP: Duration = Duration::from_millis(600);
 
-pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;
-pub(super) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
+pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Serves the client at standard input and output until it goes away, or `interrupted` comes to its end.
+///
+/// # Errors
+///
+/// Where the standard streams cannot be opened, or the client breaks the protocol before the two have greeted each other.
 pub async fn serve_stdio(
     server: &Arc<Server>,
     actor: Option<String>,
     interrupted: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    serve_streams(server, actor, (standard_input()?, standard_output()?), interrupted).await
+}
+
+/// Serves the client at the other ends of two streams until it goes away, or `interrupted` comes to its end.
+///
+/// # Errors
+///
+/// Where the client breaks the protocol before the two have greeted each other.
+pub async fn serve_streams(
+    server: &Arc<Server>,
+    actor: Option<String>,
+    (reader, writer): (Reader, Writer),
+    interrupted: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
     let closed = CancellationToken::new();
-    let frames = Frames::new(standard_input()?, standard_output()?, closed.clone());
+    let frames = Frames::new(reader, writer, closed.clone());
     let session = Session::new(
         Arc::clone(server),
         Identity { actor: actor.map(Into::into), owner: "stdio".into(), lasts: true, shelf: Arc::default() },

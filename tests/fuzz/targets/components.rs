@@ -1,0 +1,24 @@
+//! Components that are valid or nearly so: loading one ends in a tool or in a refusal, and never in a fault of the host.
+
+#![no_main]
+
+use std::sync::{Arc, OnceLock};
+
+use arbitrary::Unstructured;
+use toolcell::host::Host;
+use toolcell_fuzz::{host, runtime};
+use wasm_smith::{Component, Config};
+
+fn parts() -> &'static (tokio::runtime::Runtime, Arc<Host>) {
+    static PARTS: OnceLock<(tokio::runtime::Runtime, Arc<Host>)> = OnceLock::new();
+    PARTS.get_or_init(|| (runtime(), host()))
+}
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let mut input = Unstructured::new(data);
+    let Ok(component) = Component::new(Config::default(), &mut input) else { return };
+    let (runtime, host) = parts();
+    if let Err(refusal) = runtime.block_on(host.load(&component.to_bytes())) {
+        assert_ne!(refusal.code, "host_fault", "{refusal:?}");
+    }
+});

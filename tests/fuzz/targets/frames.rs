@@ -1,0 +1,89 @@
+//! Frames of MCP: whatever a client sends, the server goes on, and answers the ping that comes after it.
+
+#![no_main]
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use toolcell::host::{Host, Limits};
+use toolcell::server::{ApprovalSettings, Away, Offered, Offering, Offers, Server, Settings, serve_streams};
+use toolcell_fuzz::{host, runtime};
+
+/// Bytes of a pipe between client and server.
+const PIPE_BYTES: usize = 64 << 10;
+/// How long the server may take for one input.
+const PATIENCE: Duration = Duration::from_secs(5);
+const GREETING: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":"greeting","method":"initialize","params":{"protocolVersion":"2025-11-25","#,
+    r#""capabilities":{},"clientInfo":{"name":"fuzz","version":"1"}}}"#,
+    "\n",
+    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+    "\n"
+);
+const PING: &str = "\n{\"jsonrpc\":\"2.0\",\"id\":\"the last one\",\"method\":\"ping\"}\n";
+
+struct Parts {
+    runtime: tokio::runtime::Runtime,
+    host: Arc<Host>,
+    tools: Vec<Arc<toolcell::catalog::Tool>>,
+}
+
+fn parts() -> &'static Parts {
+    static PARTS: OnceLock<Parts> = OnceLock::new();
+    PARTS.get_or_init(|| {
+        let (runtime, host) = (runtime(), host());
+        let component = wat::parse_str(include_str!("../../guests/wat/echo.wat")).expect("parse the tool");
+        let tools = runtime.block_on(host.load(&component)).expect("load the tool").tools;
+        Parts { runtime, host, tools }
+    })
+}
+
+fn server(parts: &Parts) -> Arc<Server> {
+    let offered = |tool| Offered { tool: Arc::clone(tool), wall: Some(Duration::from_secs(1)), origin: None };
+    let approvals =
+        ApprovalSettings { expire: Duration::from_secs(1), session: None, elicitation: true, away: Away::Wait };
+    let offering = Offering::new(
+        Arc::clone(&parts.host),
+        Offers::new(parts.tools.iter().map(offered).collect()),
+        Arc::default(),
+        Arc::default(),
+        Limits::default(),
+        approvals,
+    );
+    Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}) }, offering)
+}
+
+/// Sends everything, and reads until the server answers the last request.
+async fn converse(server: &Arc<Server>, data: &[u8]) {
+    let (client, served) = tokio::io::duplex(PIPE_BYTES);
+    let (reader, writer) = tokio::io::split(served);
+    let (answers, mut requests) = tokio::io::split(client);
+    let mut answers = BufReader::new(answers).lines();
+    let serving = serve_streams(server, None, (Box::new(reader), Box::new(writer)), std::future::pending());
+    let client = async {
+        for part in [GREETING.as_bytes(), data, PING.as_bytes()] {
+            if requests.write_all(part).await.is_err() {
+                return;
+            }
+        }
+        while let Ok(Some(line)) = answers.next_line().await {
+            if line.contains("\"the last one\"") {
+                return;
+            }
+        }
+        panic!("the server went away");
+    };
+    tokio::select! {
+        served = serving => panic!("the server ended: {served:?}"),
+        () = client => {}
+        () = tokio::time::sleep(PATIENCE) => panic!("no answer in {PATIENCE:?}"),
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let parts = parts();
+    let server = server(parts);
+    parts.runtime.block_on(converse(&server, data));
+    server.stop();
+});

@@ -1,0 +1,29 @@
+//! Lifting of results: a guest whose memory, and so every pointer, length and discriminant of its answer, is the input.
+
+#![no_main]
+
+use std::sync::{Arc, OnceLock};
+
+use toolcell::host::Host;
+use toolcell_fuzz::{host, request, runtime};
+
+/// Bytes of the guest's memory that an input fills.
+const FILLED_MAX: usize = 16 << 10;
+
+fn guest() -> &'static (tokio::runtime::Runtime, Arc<Host>) {
+    static GUEST: OnceLock<(tokio::runtime::Runtime, Arc<Host>)> = OnceLock::new();
+    GUEST.get_or_init(|| {
+        let (runtime, host) = (runtime(), host());
+        let component = wat::parse_str(include_str!("lifting.wat")).expect("parse the guest");
+        runtime.block_on(host.load(&component)).expect("load the guest");
+        (runtime, host)
+    })
+}
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let (runtime, host) = guest();
+    let filled: String = data.iter().take(FILLED_MAX).map(|byte| format!("{byte:02x}")).collect();
+    let record = runtime.block_on(host.call(request("fuzz.lift", &format!("{{\"m\":\"{filled}\"}}"))));
+    let fault = record.result.error.as_ref().is_some_and(|error| error.error_code == "host_fault");
+    assert!(!fault, "{:?}", record.result.error);
+});

@@ -1,0 +1,26 @@
+//! Rules about URLs and paths, and grants for the network: what is compiled from any words answers for any URL and path,
+//! and a URL that is written out and read again is treated alike.
+
+#![no_main]
+
+use std::path::Path;
+
+use toolcell::host::Grants;
+use toolcell::policy::{PathPattern, UrlPattern};
+use toolcell_fuzz::halves;
+use url::Url;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let Some((words, subject)) = halves(data) else { return };
+    let mut grants = Grants::default();
+    let _ = (grants.allow_net(words), grants.allow_secret(words));
+    if let Ok(pattern) = PathPattern::compile(words, Path::new("/project")) {
+        let path = Path::new("/").join(subject);
+        let _ = (pattern.covers(&path), pattern.reaches_into(&path), pattern.survives_move(&path, Path::new("/other")));
+    }
+    let (Ok(pattern), Ok(url)) = (UrlPattern::compile(words), Url::parse(subject)) else { return };
+    let Ok(again) = Url::parse(url.as_str()) else { panic!("{url} cannot be read again") };
+    for plain in [false, true] {
+        assert_eq!(pattern.touches(&url, plain), pattern.touches(&again, plain), "{url}");
+    }
+});
