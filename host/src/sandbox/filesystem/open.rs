@@ -85,7 +85,7 @@ impl Guarded<'_> {
         for _ in 0..=LINKS_MAX {
             let Some((folder, name)) = folder_and_name(&path) else {
                 let (follow, flags) = (PathFlags::SYMLINK_FOLLOW, DescriptorFlags::READ);
-                return Ok(self.plain.open_at(again(fd), follow, path, OpenFlags::DIRECTORY, flags).await?);
+                return self.plain.open_at(again(fd), follow, path, OpenFlags::DIRECTORY, flags).await;
             };
             let parent = self.open_folder(fd, folder).await?;
             let (inside, asked) = (Arc::clone(&parent), name.to_owned());
