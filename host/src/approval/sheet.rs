@@ -235,7 +235,7 @@ mod tests {
     fn nothing_in_a_value_makes_room() {
         assert_eq!(legible("a   b"), "a   b");
         assert_eq!(legible(&format!("a{}b", " ".repeat(60))), "a[60 blanks]b");
-        assert_eq!(legible("a \u{a0}\u{3000} b"), "a[5 blanks]b");
+        assert_eq!(legible("a \u{a0}\u{3000} b"), "a[4 blanks]b");
         assert_eq!(legible("a\u{a0}b"), "a\\u{a0}b");
         assert_eq!(legible("a\nb\tc"), "a\\u{a}b\\u{9}c");
         assert_eq!(legible("e\u{301}\u{302}\u{303}"), "e\u{301}\u{302}\\u{303}");
