@@ -14,6 +14,7 @@ lint:
     cargo fmt --manifest-path benches/peers/toolcell/Cargo.toml
     cargo fmt --manifest-path benches/peers/act/Cargo.toml
     cargo clippy --workspace --all-targets -- -D warnings
+    cargo deny check bans licenses sources
 
 # The tests of the product, and of the example tools on this machine
 test *ARGS:
@@ -38,6 +39,10 @@ hostile-without-openat2:
 # Leaves out one guard of the sandbox at a time: some test must notice each. Takes minutes
 mutants:
     cargo test -p toolcell --features mutants --test toolcell -- hostile::mutants --nocapture
+
+# Fuzzes what the host does with foreign data: each target for so long, from tests/fuzz/corpus
+fuzz MINUTES="1" *TARGETS:
+    tests/fuzz/run $(({{MINUTES}} * 60)) {{TARGETS}}
 
 # The official MCP conformance suite against the server, in both revisions (npm fetches it once)
 conformance:
