@@ -248,11 +248,11 @@ impl Inline {
 
     /// How the record says it.
     fn threshold(self) -> Value {
-        let mut threshold = json!({ "inline_bytes_max": if self.is_none { 0 } else { self.bytes_max } });
-        if let Some(chars) = self.chars_max {
-            threshold["inline_chars_max"] = chars.into();
+        let bytes_max = if self.is_none { 0 } else { self.bytes_max };
+        match self.chars_max {
+            None => json!({ "inline_bytes_max": bytes_max }),
+            Some(chars_max) => json!({ "inline_bytes_max": bytes_max, "inline_chars_max": chars_max }),
         }
-        threshold
     }
 
     /// A preview is much smaller than what may stay inline.
