@@ -163,7 +163,9 @@ pub(super) async fn display(arena: &Arena) {
             let named = |words: &str| shown.lines().filter(|line| line.starts_with(words)).count();
             let own = (named("| caller "), named("| arguments "), named("May this tool run?"));
             arena.holds(own == (1, 1, 1), format!("L: {deceit:?} makes lines of its own: {shown}"));
-            let host = shown.lines().filter(|line| !line.starts_with("| ")).count();
+            // A long deceit is cut, which is said in one more line of the host's.
+            let foreign = |line: &&str| line.starts_with("| ") || line.starts_with("NOT ALL IS SHOWN");
+            let host = shown.lines().filter(|line| !foreign(line)).count();
             arena.holds(host == 2, format!("L: {deceit:?} begins a line at the first column: {shown}"));
             arena.holds(
                 shown.lines().all(|line| line.chars().count() <= 78),
