@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::sync::Semaphore;
@@ -60,13 +61,16 @@ impl Shared {
     }
 }
 
-/// A pool of threads for one kind of blocking work. Threads start when they are needed, and end after ten idle seconds.
+/// A pool of threads for one kind of blocking work. Threads start when they are needed, and end after [`IDLE`].
 pub(crate) struct Pool {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     /// Work that runs or waits.
     places: Arc<Semaphore>,
 }
+
+/// How long a thread waits for more work. Short, so that a flood of work leaves no threads behind.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// The pool already has as much work as it takes.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +97,7 @@ impl Pool {
             .max_blocking_threads(threads)
             .thread_stack_size(stack)
             .thread_name(name)
+            .thread_keep_alive(IDLE)
             .build()?;
         Ok(Self { runtime: Some(runtime), places: Arc::new(Semaphore::new(threads + waiting)) })
     }
@@ -143,7 +148,6 @@ impl Drop for AbortOnDrop {
 mod tests {
     use super::*;
     use std::sync::mpsc;
-    use std::time::Duration;
 
     const STACK: usize = 256 << 10;
 

@@ -142,7 +142,8 @@ fn the_toolcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
 #[test]
 fn the_tools_of_the_readme_are_served() {
     let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let text = markdown.split("```toml\n").find(|part| part.contains("[[tool]]")).unwrap().split("```").next().unwrap();
+    let text =
+        markdown.split("```toml\n").find(|part| part.contains("\n[[tool]]")).unwrap().split("```").next().unwrap();
     let (_guard, folder) = scratch();
     std::fs::create_dir(folder.join("src")).unwrap();
     std::fs::copy(component("example-tools/jq"), folder.join("jq.wasm")).unwrap();

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use toolcell::config::Home;
 use toolcell::host::Host;
 
-use crate::support::{Test, host, scratch};
+use crate::support::{Test, host, scratch, wat};
 
 /// A home of its own, with two components compiled into it.
 struct Cached {
@@ -130,14 +130,13 @@ async fn an_entry_that_somebody_else_wrote_is_not_loaded() {
     cached.echo_is_not_taken_from_disk().await;
 }
 
-/// Why a host does not start.
-fn refused(home: &Home) -> String {
+/// Why a host loads nothing.
+async fn refused(home: &Home) -> String {
     let mut settings = toolcell::host::HostSettings::new(home.clone(), env!("CARGO_BIN_EXE_toolcell"));
     settings.pooled = false;
-    match Host::new(settings) {
-        Ok(_) => panic!("the host started"),
-        Err(error) => format!("{error:#}"),
-    }
+    let refusal = Host::new(settings).unwrap().load(&wat("echo")).await.err().unwrap();
+    assert_eq!(refusal.code, "component_key_unreadable", "{refusal:?}");
+    refusal.message
 }
 
 #[tokio::test]
@@ -146,18 +145,18 @@ async fn a_key_that_is_not_private_whole_and_a_file_is_refused() {
     let key = cached.home.component_key();
     for open in [0o640, 0o604, 0o620] {
         fs::set_permissions(&key, fs::Permissions::from_mode(open)).unwrap();
-        let why = refused(&cached.home);
+        let why = refused(&cached.home).await;
         assert!(why.contains("can be read by others") && why.contains(super::text(&key)), "{open:o}: {why}");
     }
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     for bad in [&[][..], &[1; 31], &[1; 33]] {
         fs::write(&key, bad).unwrap();
-        assert!(refused(&cached.home).contains("damaged"));
+        assert!(refused(&cached.home).await.contains("damaged"));
     }
     let elsewhere = key.with_file_name("elsewhere");
     fs::rename(&key, &elsewhere).unwrap();
     symlink(&elsewhere, &key).unwrap();
-    assert!(refused(&cached.home).contains("open the key file"));
+    assert!(refused(&cached.home).await.contains("open the key file"));
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ async fn a_core_module_is_refused_with_a_hint() {
 /// What toolcell itself makes of a component: code that must not come in from outside.
 fn native_code() -> Vec<u8> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_toolcell"))
-        .args(["compile-component", "60", "4294967296"])
+        .args(["compile-component", "60", "4294967296", &std::process::id().to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -235,7 +235,7 @@ fn read(
     let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
-        Err(Errno::NOENT) if !path.is_symlink() => return Ok(None),
+        Err(Errno::NOENT | Errno::NOTDIR) if !path.is_symlink() => return Ok(None),
         Err(error) => return Err(error).with_context(place),
     };
     let metadata = file.metadata().with_context(place)?;
