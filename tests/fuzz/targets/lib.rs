@@ -19,7 +19,6 @@ pub fn halves(data: &[u8]) -> Option<(&str, &str)> {
 ///
 /// Where there is no folder, no program to compile with (`TOOLCELL`), or no sandbox: nothing can be fuzzed then.
 #[must_use]
-#[allow(clippy::expect_used, reason = "nothing can be fuzzed without it")]
 pub fn host() -> Arc<Host> {
     let home = tempfile::tempdir().expect("make a folder").keep();
     let program = PathBuf::from(std::env::var_os("TOOLCELL").expect("TOOLCELL names the program that compiles"));
@@ -35,7 +34,6 @@ pub fn host() -> Arc<Host> {
 ///
 /// Where the system has no resources for one.
 #[must_use]
-#[allow(clippy::expect_used, reason = "nothing can be fuzzed without it")]
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("start a runtime")
 }

@@ -16,9 +16,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         Ok(schema) if schema.get("declarations").is_none() => around(schema).to_string(),
         _ => first.to_owned(),
     };
-    let Ok(toolkit) = agent_tool::toolkit(&text) else { return };
+    let Ok(described) = agent_tool::toolkit(&text) else { return };
     let facts = Facts { component: "sha256:0".into(), imports: Vec::new(), validates: false, classifies: false };
-    let Ok(tools) = Tool::from_toolkit(toolkit, &facts) else { return };
+    let Ok(tools) = Tool::from_toolkit(described.toolkit, &described.notes, &facts) else { return };
     let Ok(value) = serde_json::from_str::<Value>(second) else { return };
     for tool in tools {
         let contract = tool.contract();
