@@ -114,7 +114,8 @@ impl Sheet {
 
 /// `text` on one line, with nothing in it that acts on a display, is not seen, passes for something else, or makes room.
 pub fn legible(text: &str) -> String {
-    folded(&marked(&visible(text, Whitespace::WrittenOut)))
+    let plain = if guard!("prompt_escapes") { visible(text, Whitespace::WrittenOut) } else { text.to_owned() };
+    folded(&marked(&plain))
 }
 
 /// Long runs of blanks as their number, blanks that are none of ASCII written out, and no stacks of marks.
