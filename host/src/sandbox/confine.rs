@@ -21,7 +21,7 @@ mod linux {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
     /// The kernel kills this process when the thread that started it ends. Without that, a compilation goes on for its whole
-    /// limit after its host was killed, because nobody is left to kill it.
+    /// limit after its host was killed, because no process is left to kill it.
     pub(in crate::sandbox) fn die_with(parent: u32) -> anyhow::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL)).context("ask for a signal at the parent's end")?;
         // The parent may have ended before the request, and then nothing sends the signal.
