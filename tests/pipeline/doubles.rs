@@ -11,7 +11,7 @@ use toolcell::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
 use toolcell::host::{Host, HostSettings, Listener};
 use toolcell::record::{AbortReason, HookEvent, ToolEvent, ToolResult};
 
-use crate::support::{Called, Test, host, kept, root};
+use crate::support::{Called, Test, host, root, share_compiled};
 
 /// The component text `echo.wat` with a toolkit of one's own: one tool `<namespace>.echo` that answers its input.
 pub(crate) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
@@ -97,11 +97,7 @@ pub(super) async fn canceled_while_running(tool: &str, input: Value, reason: Abo
 
 /// A home whose payloads are apart from those of all other tests, while compiled components are shared with them.
 pub(crate) fn home_with_own_payloads(folder: &Path) -> Home {
-    let shared = kept("home");
-    for part in ["cache", "keys"] {
-        std::fs::create_dir_all(shared.join(part)).unwrap();
-        std::os::unix::fs::symlink(shared.join(part), folder.join(part)).unwrap();
-    }
+    share_compiled(folder);
     Home::at(folder)
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Ran, Toolcell, Web, fixture, frame, kept, records, scratch};
+use crate::support::{Client, Ran, Toolcell, Web, fixture, frame, records, scratch, share_compiled};
 
 /// A folder to write to, and a journal of its own; compiled components are shared with all tests.
 struct Place {
@@ -19,10 +19,7 @@ impl Place {
         let (home, folder) = (path.join("home"), path.join("work"));
         std::fs::create_dir(&folder).unwrap();
         std::fs::create_dir(&home).unwrap();
-        for part in ["cache", "keys"] {
-            std::fs::create_dir_all(kept("home").join(part)).unwrap();
-            std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
-        }
+        share_compiled(&home);
         Self { _guard: guard, home, folder }
     }
 

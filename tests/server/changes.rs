@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Toolcell, Web, fixture, frame, kept, root, scratch, wat};
+use crate::support::{Client, Toolcell, Web, fixture, frame, root, scratch, share_compiled, wat};
 
 /// A folder with a configuration of its own, whose tools can be replaced.
 struct Shop {
@@ -19,10 +19,7 @@ impl Shop {
         let (folder, home) = (path.join("shop"), path.join("home"));
         std::fs::create_dir(&folder).unwrap();
         std::fs::create_dir(&home).unwrap();
-        for part in ["cache", "keys"] {
-            std::fs::create_dir_all(kept("home").join(part)).unwrap();
-            std::os::unix::fs::symlink(kept("home").join(part), home.join(part)).unwrap();
-        }
+        share_compiled(&home);
         let shop = Self { _guard: guard, folder, home };
         shop.put("probe", "tool.wasm");
         shop.configure(config);
