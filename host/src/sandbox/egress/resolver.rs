@@ -1,24 +1,33 @@
 //! Looking names up without a thread that waits: what the C library does blocks until its name servers answer or its own
 //! patience ends, and cannot be stopped. Here a look-up is a future, and dropping it closes its sockets.
 
-mod ask;
-mod message;
-mod system;
-
-use std::fmt::Debug;
-use std::io;
+use std::fmt::{self, Debug, Formatter};
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::{Hosts, TokioResolver, system_conf};
 use tokio::sync::Semaphore;
 
 use crate::executor::BoxFuture;
+use crate::file_state::FileState;
 use crate::pool::NAMES;
 
-use system::System;
-
-/// Look-ups at once, of all calls: each has two sockets of its own.
+/// Look-ups at once, of all calls: each has sockets of its own.
 const LOOK_UPS_MAX: usize = 256;
+/// Addresses of one answer that are read. Few are ever tried.
+const ADDRESSES_MAX: usize = 32;
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+const HOSTS: &str = "/etc/hosts";
+/// Larger files are cut: lists of hosts that block advertisements have a few megabytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Looks names up.
 pub trait Resolver: Debug + Send + Sync {
@@ -29,11 +38,18 @@ pub trait Resolver: Debug + Send + Sync {
 /// Looks names up in `/etc/hosts`, then asks the name servers of `/etc/resolv.conf`, with its search list and options. Both
 /// files are read again when they change. Other sources of `nsswitch.conf` (mDNS, LDAP) are not asked. Nothing is cached,
 /// so that no call learns of another's look-ups.
-#[derive(Debug)]
 pub struct SystemResolver {
     servers: Vec<SocketAddr>,
     system: Mutex<Option<Arc<System>>>,
     at_once: Semaphore,
+}
+
+/// What the files said when they were read.
+struct System {
+    states: [Option<FileState>; 2],
+    config: ResolverConfig,
+    options: ResolverOpts,
+    hosts: Hosts,
 }
 
 impl Default for SystemResolver {
@@ -42,8 +58,14 @@ impl Default for SystemResolver {
     }
 }
 
+impl Debug for SystemResolver {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SystemResolver").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
 impl SystemResolver {
-    /// Asks these name servers instead of those of `/etc/resolv.conf`; none are no change.
+    /// Asks these name servers instead of those of `/etc/resolv.conf`; an empty list changes nothing.
     pub fn asking(servers: Vec<SocketAddr>) -> Self {
         Self { servers, system: Mutex::default(), at_once: Semaphore::new(LOOK_UPS_MAX) }
     }
@@ -54,6 +76,21 @@ impl SystemResolver {
         *self.system.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&now));
         Ok(now)
     }
+
+    /// Asks the name servers. The resolver lives as long as the look-up, because its sockets are closed with it.
+    async fn ask(&self, name: Name, system: &System) -> io::Result<Vec<IpAddr>> {
+        let mut config = system.config.clone();
+        if !self.servers.is_empty() {
+            let (domain, search, _) = config.into_parts();
+            config = ResolverConfig::from_parts(domain, search, self.servers.iter().map(name_server).collect());
+        }
+        let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::new())
+            .with_options(system.options.clone())
+            .build()
+            .map_err(io::Error::other)?;
+        let found = resolver.lookup_ip(name).await.map_err(io::Error::other)?;
+        Ok(found.iter().take(ADDRESSES_MAX).collect())
+    }
 }
 
 impl Resolver for SystemResolver {
@@ -61,19 +98,60 @@ impl Resolver for SystemResolver {
         Box::pin(async move {
             let _place = self.at_once.acquire().await.map_err(io::Error::other)?;
             let system = self.system().await?;
-            if let Some(addresses) = system.hosts.get(name) {
-                return Ok(addresses.clone());
+            let name = Name::from_ascii(name).map_err(io::Error::other)?;
+            match system.hosts(&name) {
+                known if !known.is_empty() => Ok(known),
+                _ => self.ask(name, &system).await,
             }
-            let servers = if self.servers.is_empty() { &system.servers } else { &self.servers };
-            let mut last = io::Error::from(io::ErrorKind::NotFound);
-            for candidate in system.candidates(name) {
-                match ask::addresses(&candidate, servers, &system.patience).await {
-                    Ok(addresses) if !addresses.is_empty() => return Ok(addresses),
-                    Ok(_) => {}
-                    Err(error) => last = error,
-                }
-            }
-            Err(last)
         })
     }
+}
+
+impl System {
+    /// What the files say now; `before`, if they did not change since.
+    fn read(before: Option<Arc<Self>>) -> Arc<Self> {
+        let states = [RESOLV_CONF, HOSTS].map(|file| FileState::of(&File::open(file).ok()?));
+        before.filter(|before| before.states == states).unwrap_or_else(|| Arc::new(Self::parse(states)))
+    }
+
+    fn parse(states: [Option<FileState>; 2]) -> Self {
+        let (config, mut options) = system_conf::parse_resolv_conf(bytes(RESOLV_CONF)).unwrap_or_else(|_| {
+            // As the C library does where no name server is named.
+            let here = NameServerConfig::udp_and_tcp(IpAddr::from([127, 0, 0, 1]));
+            (ResolverConfig::from_name_servers(vec![here]), ResolverOpts::default())
+        });
+        options.cache_size = 0;
+        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        // They are read here, once for each change.
+        options.use_hosts_file = ResolveHosts::Never;
+        let mut hosts = Hosts::default();
+        // What was read before an unreadable line counts.
+        let _ = hosts.read_hosts_conf(bytes(HOSTS).as_slice());
+        Self { states, config, options, hosts }
+    }
+
+    /// The addresses that `/etc/hosts` has for `name`.
+    fn hosts(&self, name: &Name) -> Vec<IpAddr> {
+        let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
+        let found = [RecordType::A, RecordType::AAAA].into_iter().filter_map(of);
+        found
+            .flat_map(|lookup| lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect::<Vec<_>>())
+            .collect()
+    }
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = address.port();
+        connection
+    });
+    NameServerConfig::new(address.ip(), true, connections.into())
+}
+
+fn bytes(file: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(file) {
+        let _ = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
+    }
+    bytes
 }
