@@ -36,8 +36,9 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn run(self) -> anyhow::Result<Exit> {
+    pub(super) fn run(mut self) -> anyhow::Result<Exit> {
         let (tokens, generated) = self.tokens()?;
+        self.serving.callers = tokens.principals().len();
         let runtime = serving::runtime()?;
         let served = match self.serving.server(&runtime)? {
             Ready::Server(served) => served,

@@ -22,7 +22,8 @@ const RETRY_AFTER: f64 = 1.0;
 pub(super) async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Scheduled, Refusal> {
     journey.heed_cancellation()?;
     let limits = permitted.permit.limits();
-    if let Some(place) = journey.services.scheduler.try_place(limits.host_bytes()) {
+    let caller = journey.request.actor_ref.as_deref();
+    if let Some(place) = journey.services.scheduler.try_place(caller, limits.host_bytes()) {
         return Ok(Scheduled { permitted, place });
     }
     journey.advance(Status::Queued)?;
@@ -34,12 +35,13 @@ pub(super) async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Res
 /// The next place that is free. A call waits for the host's memory as long as it may run.
 pub(super) async fn place(journey: &Journey<'_>, limits: &Limits) -> Result<Place, Refusal> {
     let cancellation = journey.request.cancellation.clone();
+    let caller = journey.request.actor_ref.as_deref();
     tokio::select! {
         biased;
         () = cancellation.cancelled() => {
             Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
         }
-        place = journey.services.scheduler.place(limits.host_bytes(), limits.wall) => match place {
+        place = journey.services.scheduler.place(caller, limits.host_bytes(), limits.wall) => match place {
             Ok(place) => Ok(place),
             Err(NoPlace::Memory { total }) => Err(no_memory(limits, total)),
             Err(NoPlace::Gone) => Err(canceled(AbortReason::RuntimeShutdown)),

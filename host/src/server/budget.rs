@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::host::share;
+
 /// What one permit stands for: a semaphore counts in 32 bits.
 const UNIT: usize = 1 << 10;
 /// What takes less is not counted: the bounds on connections and calls are enough, and a small request must not wait for
@@ -98,18 +100,12 @@ pub(super) fn give_back_soon() {
     });
 }
 
-/// What one of `principals` may have of `total`: up to eight of them never come into each other's way.
-pub(super) fn share(total: usize, principals: usize) -> usize {
-    (total / principals.max(1)).max(total / 8).max(1)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Budget, UNIT, share};
+    use super::{Budget, UNIT};
 
     #[test]
     fn one_principal_leaves_the_others_their_share() {
-        assert_eq!((share(192, 1), share(192, 2), share(192, 100), share(1, 2)), (192, 96, 24, 1));
         let budgets = Budget::each(400 * UNIT, 2);
         let [anna, bert] = budgets.as_slice() else { panic!() };
         let all_of_hers = anna.try_take(1_000 * UNIT).unwrap();

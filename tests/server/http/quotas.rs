@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::server::contracts::heavy;
 use crate::support::{Web, scratch};
 
 /// Longer than anything takes on a busy machine.
@@ -16,14 +17,70 @@ fn works(web: &Web) {
     assert_eq!(reply.answer()["result"]["isError"], json!(false), "{reply:?}");
 }
 
-#[test]
-fn all_the_streams_of_one_principal_leave_room_for_another() {
+const ANNA: &str = "0123456789abcdef0";
+const BERT: &str = "fedcba98765432100";
+
+/// A server of two principals; it is Anna who speaks first.
+fn of_two(tools: &[&str], options: &[&str]) -> Web {
     let (_guard, path) = scratch();
     let tokens = path.join("tokens");
-    std::fs::write(&tokens, "anna 0123456789abcdef0\nbert fedcba98765432100\n").unwrap();
+    std::fs::write(&tokens, format!("anna {ANNA}\nbert {BERT}\n")).unwrap();
     std::fs::set_permissions(&tokens, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let mut web = Web::with(&["probe#invocation"], [format!("--token-file={}", tokens.display())]);
-    web.token = "0123456789abcdef0".to_owned();
+    let file = format!("--token-file={}", tokens.display());
+    let mut web = Web::with(tools, options.iter().copied().chain([file.as_str()]));
+    web.token = ANNA.to_owned();
+    web
+}
+
+/// Whether the stream of a call has said something of its tool by now.
+fn speaks(mut stream: &TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    let mut bytes = [0; 4 << 10];
+    let read = stream.read(&mut bytes).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..read]).contains("notifications/progress")
+}
+
+#[test]
+fn all_the_places_of_one_principal_leave_some_for_another() {
+    let mut web = of_two(&["probe#progress", "probe#invocation"], &["--timeout=2m"]);
+    let call = || {
+        let arguments = json!({ "count": 10_000, "interval_ms": 100 });
+        let params = json!({ "name": "progress", "arguments": arguments, "_meta": { "progressToken": 1 } });
+        web.begin_stateless("tools/call", params, json!({}))
+    };
+    // More than there are places.
+    let running: Vec<TcpStream> = (0..80).map(|_| call()).collect();
+    // Those of hers that run say so: no more than her share.
+    let mut silent: Vec<&TcpStream> = running.iter().collect();
+    let began = Instant::now();
+    while silent.len() > 48 {
+        assert!(began.elapsed() < SOON * 4, "{} of hers run", 80 - silent.len());
+        silent.retain(|stream| !speaks(stream));
+    }
+    web.token = BERT.to_owned();
+    let began = Instant::now();
+    works(&web);
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+#[test]
+fn the_checks_of_one_principal_do_not_hold_up_those_of_another() {
+    let (_guard, path) = scratch();
+    let heavy = heavy(&path).display().to_string();
+    let mut web = of_two(&[], &["--timeout=2m", &heavy]);
+    let call = || json!({ "name": "echo", "arguments": { "list": vec![json!({}); 60] } });
+    let waiting: Vec<TcpStream> = (0..90).map(|_| web.begin_stateless("tools/call", call(), json!({}))).collect();
+    web.token = BERT.to_owned();
+    let began = Instant::now();
+    let reply = web.stateless("tools/call", call(), json!({}));
+    assert_eq!(reply.answer()["result"]["isError"], json!(false), "{reply:?}");
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    drop(waiting);
+}
+
+#[test]
+fn all_the_streams_of_one_principal_leave_room_for_another() {
+    let mut web = of_two(&["probe#invocation"], &[]);
     let session = web.session(json!({}));
     let headers = web.changed(&web.in_session(&session));
     let streams: Vec<TcpStream> = (0..256).map(|_| web.begin("GET /mcp", &headers, "")).collect();
@@ -31,12 +88,12 @@ fn all_the_streams_of_one_principal_leave_room_for_another() {
     let mut status = [0; 12];
     (&streams[0]).read_exact(&mut status).unwrap();
     assert_eq!(&status, b"HTTP/1.1 200");
-    web.token = "fedcba98765432100".to_owned();
+    web.token = BERT.to_owned();
     let began = Instant::now();
     works(&web);
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     drop(streams);
-    web.token = "0123456789abcdef0".to_owned();
+    web.token = ANNA.to_owned();
     works(&web);
 }
 

@@ -64,7 +64,7 @@ impl Tokens {
     }
 
     /// The names of all principals.
-    pub(super) fn principals(&self) -> Vec<Arc<str>> {
+    pub fn principals(&self) -> Vec<Arc<str>> {
         match self.0.as_slice() {
             [] => vec!["anybody".into()],
             tokens => tokens.iter().map(|(_, name)| Arc::clone(name)).collect(),

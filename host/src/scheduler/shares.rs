@@ -1,0 +1,68 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What one of `callers` may have of `total`: up to eight of them never come into each other's way.
+pub fn share(total: usize, callers: usize) -> usize {
+    (total / callers.max(1)).max(total / 8).max(1)
+}
+
+/// The places that each caller may have of those that all of them share, so that one caller leaves some to the others.
+#[derive(Debug)]
+pub struct Shares {
+    each: usize,
+    /// By caller.
+    of: Mutex<HashMap<Box<str>, Arc<Semaphore>>>,
+}
+
+impl Shares {
+    /// Each caller has `each` places.
+    pub fn new(each: usize) -> Self {
+        Self { each, of: Mutex::default() }
+    }
+
+    fn of(&self, caller: &str) -> Arc<Semaphore> {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = of.get(caller) {
+            return Arc::clone(places);
+        }
+        // Whoever has no call leaves nothing behind: the callers of a library are not counted.
+        of.retain(|_, places| Arc::strong_count(places) > 1);
+        let places = Arc::new(Semaphore::new(self.each));
+        of.insert(caller.into(), Arc::clone(&places));
+        places
+    }
+
+    /// One of the places of `caller`, if one is free.
+    pub(super) fn try_take(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
+        self.of(caller).try_acquire_owned().ok()
+    }
+
+    /// Waits for one of the places of `caller`. `None` only when there are no places any more.
+    pub async fn take(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
+        self.of(caller).acquire_owned().await.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Shares, share};
+
+    #[test]
+    fn up_to_eight_callers_have_places_of_their_own() {
+        assert_eq!((share(192, 1), share(192, 2), share(192, 100), share(1, 2)), (192, 96, 24, 1));
+    }
+
+    #[test]
+    fn one_caller_takes_no_place_of_another_and_leaves_nothing_behind() {
+        let shares = Shares::new(2);
+        let of_anna = [(); 2].map(|()| shares.try_take("anna").unwrap());
+        assert!(shares.try_take("anna").is_none());
+        assert!(shares.try_take("bert").is_some());
+        drop(of_anna);
+        assert!(shares.try_take("anna").is_some());
+        (0..100).for_each(|n| drop(shares.try_take(&n.to_string())));
+        assert!(shares.of.lock().unwrap().len() <= 2);
+    }
+}
