@@ -34,8 +34,8 @@ use crate::record::{Approval, CallRecord, ErrorClass, Finding, Refusal, digest};
 use crate::sandbox::{COMPONENT_BYTES_MAX, CompilerSettings, LoadedComponent, Sandbox, SandboxSettings};
 pub use crate::sandbox::{ENGINE_VERSION, FEATURES_OFF, cached_bytes, compile_worker};
 pub use crate::sandbox::{Listening, NetworkSettings, Resolver, SystemResolver};
-pub use crate::scheduler::MemoryBudget;
 use crate::scheduler::Scheduler;
+pub use crate::scheduler::{MemoryBudget, share};
 pub use crate::secret::{SecretEntry, SecretStore, SecretValue, VALUE_BYTES_MAX};
 pub use hooks::{ConfiguredHook, hook_digests};
 pub use layers::{Layer, LayerOptions, Layers, configured_cache_bytes};
@@ -55,6 +55,8 @@ pub struct HostSettings {
     pub home: Home,
     /// Calls that run at once; others wait.
     pub calls_at_once: u32,
+    /// How many callers there are, told apart by `actor_ref`: with several, each has at most its [`share`] of the places.
+    pub callers: usize,
     /// Keep instances ready for reuse of their memory: fast for many calls, slower to start. Otherwise each call
     /// allocates its own.
     pub pooled: bool,
@@ -95,6 +97,7 @@ impl HostSettings {
         Self {
             home,
             calls_at_once: CALLS_AT_ONCE,
+            callers: 1,
             pooled: true,
             memory_bytes_max: Limits::default().memory_bytes.max(1 << 30),
             memory: None,
@@ -148,7 +151,7 @@ impl Host {
         let services = Services {
             catalog: Catalog::default(),
             executor,
-            scheduler: Scheduler::new(usize::try_from(settings.calls_at_once).unwrap_or(1), memory),
+            scheduler: Scheduler::new(usize::try_from(settings.calls_at_once).unwrap_or(1), settings.callers, memory),
             hooks,
             payloads: PayloadStore::new(settings.home.payloads()),
             desk: settings.approvals.then(|| Desk {
@@ -195,7 +198,7 @@ impl Host {
         // Its schemas are a guest's: compiling them takes time, and stack.
         let tools = {
             let (digest, component) = (Arc::clone(&digest), Arc::clone(&component));
-            pipeline::aside(move || tools(&digest, &component)).await?
+            pipeline::load(move || tools(&digest, &component)).await?
         };
         let tools = tools.map_err(|errors| unusable(&errors))?;
         imports::check(component.imports(), &tools)?;
@@ -290,7 +293,7 @@ fn tools(digest: &Arc<str>, component: &LoadedComponent) -> Result<Vec<Arc<Tool>
         classifies: component.exports().classification,
     };
     let described = agent_tool::toolkit(component.toolkit())?;
-    Tool::from_toolkit(described.toolkit, &described.notes, &facts)
+    Tool::from_toolkit(described.toolkit, &described.notes, &facts, Limits::default().wall)
 }
 
 /// Lists everything that keeps a component from being loaded, each on a line of its own.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::pipeline::doubles::declaring;
+use crate::pipeline::doubles::{declaring, echoing};
 use crate::support::{Canary, Ran, Toolcell, scratch};
 
 /// A component in `folder` whose declaration is changed by `change`.
@@ -95,6 +95,80 @@ fn a_pattern_whose_automaton_is_too_large_is_refused_at_load_with_its_place() {
 }
 
 #[test]
+fn a_schema_of_several_resources_is_refused_at_load_with_the_resource() {
+    let (_guard, folder) = scratch();
+    // Each refers to all others: compiled once for each way through them.
+    let resource = |n: u32| {
+        let all: serde_json::Map<String, Value> =
+            (0..3).map(|to| (to.to_string(), json!({ "$ref": format!("http://x/r{to}") }))).collect();
+        (format!("r{n}"), json!({ "$id": format!("http://x/r{n}"), "properties": all }))
+    };
+    let all: serde_json::Map<String, Value> = (0..3).map(resource).collect();
+    let schema = json!({ "properties": { "a": { "$ref": "http://x/r0" } }, "$defs": all });
+    let resources = with_schema(&folder, "resources", schema);
+    does_not_load(&resources, &["`$id` \"http://x/r0\" inside of a schema", "#/$defs/"]);
+    let named = json!({ "$dynamicAnchor": "node", "items": { "$dynamicRef": "#node" } });
+    let schema = json!({ "properties": { "a": named, "b": named } });
+    does_not_load(&with_schema(&folder, "anchors", schema), &["two subschemas the name \"node\""]);
+    // A property may have any name.
+    let schema = json!({ "properties": { "$id": { "type": "string" } }, "required": ["$id"] });
+    let tool = with_schema(&folder, "identified", schema);
+    Toolcell::new(["call", &tool, &json!({ "$id": "http://x/r0" }).to_string(), "--json"]).run().exits(0);
+}
+
+#[test]
+fn a_name_of_a_megabyte_above_many_others_is_refused_at_load() {
+    let (_guard, folder) = scratch();
+    let many: serde_json::Map<String, Value> = (0..200).map(|n| (format!("p{n}"), json!({}))).collect();
+    let schema = json!({ "properties": { "a".repeat(1 << 20): { "properties": many } } });
+    does_not_load(&with_schema(&folder, "placed", schema), &["places of its keywords", "shorter names"]);
+}
+
+#[test]
+fn a_long_name_that_many_references_share_is_refused_at_load() {
+    let (_guard, folder) = scratch();
+    let all = vec![json!({ "$ref": "#/$defs/d" }); 400];
+    let schema = json!({ "allOf": all, "$defs": { "d": { "properties": { "a".repeat(1 << 20): true } } } });
+    does_not_load(&with_schema(&folder, "shared", schema), &["larger than 200000"]);
+}
+
+#[test]
+fn many_tools_whose_patterns_together_are_too_large_are_refused_at_load() {
+    let (_guard, folder) = scratch();
+    let rules = vec![json!({ "pattern": "[a-d]{3000}" }); 32];
+    let bytes = echoing("patterns", |toolkit| {
+        let one = toolkit["declarations"][0].clone();
+        let tool = |n: u32| {
+            let mut tool = one.clone();
+            tool["name"] = json!(format!("echo{n}"));
+            tool["output_contract"] = json!({ "redaction_rules": rules });
+            tool
+        };
+        toolkit["declarations"] = (0..14).map(tool).collect();
+    });
+    let file = folder.join("patterns.wasm");
+    std::fs::write(&file, bytes).unwrap();
+    does_not_load(&file.display().to_string(), &["all patterns of the component", "1000000 states"]);
+}
+
+#[test]
+fn an_internal_field_that_the_schema_of_names_still_names_is_refused_at_load() {
+    let (_guard, folder) = scratch();
+    for (name, names) in [
+        ("pattern", json!({ "pattern": "^(a|zz_top)$" })),
+        ("choices", json!({ "anyOf": [{ "const": "a" }, { "const": "zz_top" }] })),
+    ] {
+        let tool = component(&folder, name, |declaration| {
+            declaration["input_contract"] = json!({
+                "model_input_schema": { "properties": { "a": {}, "zz_top": {} }, "propertyNames": names },
+                "internal_only_fields": ["zz_top"],
+            });
+        });
+        does_not_load(&tool, &["internal_only_fields", "/propertyNames/"]);
+    }
+}
+
+#[test]
 fn schemas_as_people_write_them_load_and_check() {
     let (_guard, folder) = scratch();
     let node = json!({
@@ -155,6 +229,42 @@ fn recursion_that_multiplies_with_the_depth_of_the_arguments_is_refused_and_not_
     assert_eq!(code(&ran), "arguments_too_costly", "{ran:?}");
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert_eq!(code(&timed(&tool, &json!({ "c": { "c": {} } })).0), "schema_mismatch");
+}
+
+#[test]
+fn long_texts_and_names_that_many_keywords_read_are_refused_and_not_read() {
+    let (_guard, folder) = scratch();
+    let text = "a".repeat(2 << 20);
+    let measured = vec![json!({ "minLength": 0, "maxLength": 9_000_000_000_u64 }); 20_000];
+    let named = vec![json!({ "properties": { "a": true } }); 15_000];
+    let copied = vec![json!({ "propertyNames": { "type": "string" } }); 15_000];
+    for (name, schema, arguments) in [
+        ("measured", json!({ "properties": { "a": { "allOf": measured } } }), json!({ "a": text })),
+        ("looked_up", json!({ "allOf": named }), json!({ text.as_str(): 1 })),
+        ("copied", json!({ "allOf": copied }), json!({ text.as_str(): 1 })),
+    ] {
+        let tool = with_schema(&folder, name, schema);
+        let (ran, took) = timed(&tool, &arguments);
+        assert_eq!(code(&ran), "arguments_too_costly", "{name}: {:.2000}", ran.stdout);
+        assert!(took < Duration::from_secs(10), "{name}: {took:?}");
+    }
+}
+
+#[test]
+fn items_that_have_one_hash_are_refused_where_all_must_differ() {
+    let (_guard, folder) = scratch();
+    let schema = json!({ "properties": { "list": { "type": "array", "uniqueItems": true } } });
+    let tool = with_schema(&folder, "differing", schema);
+    let list = |one: &Value, other: &Value| -> Vec<Value> {
+        let bit = |n: u32, bit: u32| if (n >> bit) & 1 == 0 { one.clone() } else { other.clone() };
+        (0..3_000).map(|n| (0..12).map(|at| bit(n, at)).collect()).collect()
+    };
+    for (one, other) in [(json!([]), json!([[]])), (json!(0), json!(false))] {
+        let (ran, took) = timed(&tool, &json!({ "list": list(&one, &other) }));
+        assert_eq!(code(&ran), "arguments_too_costly", "{:.2000}", ran.stdout);
+        assert!(took < Duration::from_secs(10), "{took:?}");
+    }
+    timed(&tool, &json!({ "list": list(&json!(0), &json!(1)) })).0.exits(0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Contracts and values that cost a server much, while others want an answer.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -13,8 +14,8 @@ const SLOWEST: Duration = Duration::from_millis(50);
 /// Calls of a neighbour.
 const CALLS: usize = 100;
 
-/// A server with the probe's `invocation`, and a tool `heavy.echo` whose schema is as large as one may be.
-fn server(folder: &std::path::Path) -> Client {
+/// A component with the tool `heavy.echo`, whose schema is as large as one may be.
+pub(crate) fn heavy(folder: &Path) -> PathBuf {
     let file = folder.join("heavy.wasm");
     let schema = json!({
         "properties": { "list": { "type": "array", "items": { "$ref": "#/$defs/d0" } } },
@@ -24,9 +25,15 @@ fn server(folder: &std::path::Path) -> Client {
         declaration["input_contract"] = json!({ "model_input_schema": schema });
     });
     std::fs::write(&file, bytes).unwrap();
+    file
+}
+
+/// A server with the probe's `invocation`, and `heavy.echo`.
+fn server(folder: &Path) -> Client {
     let mut probe = fixture("probe").into_os_string();
     probe.push("#invocation");
-    let mut client = Client::run(Toolcell::new(["mcp".into(), file.into_os_string(), probe, "--timeout=20s".into()]));
+    let heavy = heavy(folder).into_os_string();
+    let mut client = Client::run(Toolcell::new(["mcp".into(), heavy, probe, "--timeout=20s".into()]));
     client.initialize("2025-11-25");
     client
 }
@@ -35,7 +42,7 @@ fn server(folder: &std::path::Path) -> Client {
 fn attacks() -> [Value; 3] {
     let list = |count: usize, item: Value| json!({ "list": vec![item; count] });
     // Valid, just within the budget; not valid; and over the budget.
-    [list(100, json!({})), list(100, json!({ "a": [] })), list(20_000, json!({ "a": { "b": 1 } }))]
+    [list(60, json!({})), list(60, json!({ "a": [] })), list(20_000, json!({ "a": { "b": 1 } }))]
 }
 
 /// How long a neighbour's call took, the slowest hundredth left out.
@@ -84,6 +91,34 @@ fn three_calls_that_cost_the_most_delay_no_neighbour_and_take_little_memory() {
     }
     let grown = peak_kib(&client).saturating_sub(before);
     assert!(grown < 512 << 10, "{grown} KiB more than before");
+}
+
+#[test]
+fn an_ordinary_call_does_not_wait_for_costly_checks() {
+    let (_guard, folder) = scratch();
+    let file = folder.join("plain.wasm");
+    let bytes = declaring("plain", |declaration| {
+        declaration["name"] = json!("plain");
+        declaration["input_contract"] = json!({ "model_input_schema": {
+            "properties": { "list": { "type": "array", "items": { "type": "string" }, "uniqueItems": true } },
+        } });
+    });
+    std::fs::write(&file, bytes).unwrap();
+    let heavy = heavy(&folder).into_os_string();
+    let mut client = Client::run(Toolcell::new(["mcp".into(), heavy, file.into_os_string(), "--timeout=2m".into()]));
+    client.initialize("2025-11-25");
+    let plain = json!({ "list": (0..100).map(|n| n.to_string()).collect::<Vec<_>>() });
+    client.call("plain", plain.clone());
+    let began = Instant::now();
+    let costly: Vec<Value> =
+        (0..40).map(|_| client.begin_call("echo", json!({ "list": vec![json!({}); 60] }))).collect();
+    assert_eq!(client.call("plain", plain.clone())["structuredContent"], plain);
+    let took = began.elapsed();
+    for id in costly {
+        assert_ne!(client.answer(&id)["result"]["isError"], json!(true));
+    }
+    let all = began.elapsed();
+    assert!(took < all / 4, "{took:?} beside checks that took {all:?}");
 }
 
 #[test]

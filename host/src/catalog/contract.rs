@@ -7,14 +7,17 @@ use crate::record::{RedactionRule, ToolDeclaration, ToolInterface};
 
 use super::fields;
 use super::listing::{self, Names};
+use super::load::LoadBudget;
 use super::schema::{Schema, Unsatisfied};
-use crate::search::Pattern;
+use crate::search::{Pattern, states};
 
 /// Fields of one kind that a contract names: each is looked for in every value.
 const FIELDS_MAX: usize = 256;
 /// Examples of one tool, and how many of them may take long to check.
 const EXAMPLES_MAX: usize = 100;
 const HEAVY_EXAMPLES_MAX: usize = 4;
+/// Bytes of JSON text times fields that are looked for in it, for which that takes a millisecond at the most.
+const LOOKED_FOR_LIGHT_MAX: usize = 256 << 10;
 
 /// Redaction rules of one tool.
 const REDACTION_RULES_MAX: usize = 32;
@@ -40,8 +43,12 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// Compiles the contracts of `declaration`; schemas that it lacks come from `interface`.
-    pub(super) fn compile(declaration: &ToolDeclaration, interface: Option<&ToolInterface>) -> anyhow::Result<Self> {
+    /// Compiles the contracts of `declaration`, with what is left of `budget`; schemas that it lacks come from `interface`.
+    pub(super) fn compile(
+        declaration: &ToolDeclaration,
+        interface: Option<&ToolInterface>,
+        budget: &mut LoadBudget,
+    ) -> anyhow::Result<Self> {
         let input = declaration.input_contract.clone().unwrap_or_default();
         for (what, fields) in
             [("internal_only_fields", &input.internal_only_fields), ("sensitive_fields", &input.sensitive_fields)]
@@ -54,9 +61,10 @@ impl Contract {
         let mut internal_names =
             listing::list(&mut model_schema, &input.internal_only_fields).context("model_input_schema")?;
         let strict = input.strict || interface.is_some_and(|interface| interface.strict == Some(true));
-        let model = Schema::compile(&closed(&model_schema, strict)).context("model_input_schema")?;
+        let model = Schema::compile(&closed(&model_schema, strict), budget).context("model_input_schema")?;
         let runtime = input.runtime_input_schema.or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
-        let runtime = runtime.map(|schema| Schema::compile(&schema)).transpose().context("runtime_input_schema")?;
+        let mut compile = |schema: Value| Schema::compile(&schema, budget);
+        let runtime = runtime.map(&mut compile).transpose().context("runtime_input_schema")?;
         let output = declaration.output_contract.as_ref().and_then(|contract| contract.structured_schema.clone());
         let output = output.or_else(|| interface.and_then(|i| i.output_schema.clone()));
         let mut output_schema = output.clone();
@@ -64,8 +72,8 @@ impl Contract {
             let names = listing::list(schema, &input.internal_only_fields).context("structured_schema")?;
             internal_names.extend(names);
         }
-        let output = output.map(|schema| Schema::compile(&schema)).transpose().context("structured_schema")?;
-        let (redacted_fields, redacted_patterns) = redaction(declaration).context("redaction_rules")?;
+        let output = output.map(&mut compile).transpose().context("structured_schema")?;
+        let (redacted_fields, redacted_patterns) = redaction(declaration, budget).context("redaction_rules")?;
         let contract = Self {
             model_schema,
             model,
@@ -79,16 +87,20 @@ impl Contract {
             redacted_patterns,
             defaults: input.defaults,
         };
-        contract.check_examples(&input.examples)?;
+        contract.check_examples(&input.examples, budget)?;
         Ok(contract)
     }
 
-    fn check_examples(&self, examples: &[Value]) -> anyhow::Result<()> {
+    fn check_examples(&self, examples: &[Value], budget: &mut LoadBudget) -> anyhow::Result<()> {
         ensure!(examples.len() <= EXAMPLES_MAX, "examples has {} entries, more than {EXAMPLES_MAX}", examples.len());
         let mut heavy = 0;
         for (at, example) in examples.iter().enumerate() {
+            budget.in_time()?;
             let bytes = example.to_string().len();
-            heavy += usize::from(!self.model_is_light(bytes));
+            if !self.model_is_light(example, bytes) {
+                heavy += 1;
+                budget.take_heavy_example()?;
+            }
             ensure!(
                 heavy <= HEAVY_EXAMPLES_MAX,
                 "examples[{at}] and those before it are too large for model_input_schema"
@@ -110,9 +122,15 @@ impl Contract {
         self.output_schema.as_ref()
     }
 
-    /// Whether [`Self::check_model_input`] takes a millisecond at the most, for JSON text of `bytes` bytes.
-    pub fn model_is_light(&self, bytes: usize) -> bool {
-        self.model.is_light(bytes)
+    /// Whether [`Self::check_model_input`] takes a millisecond at the most, and little stack, for `input` of at most `bytes`
+    /// bytes of JSON text. Finding that out takes no longer.
+    pub fn model_is_light(&self, input: &Value, bytes: usize) -> bool {
+        self.looks_quickly(bytes) && self.model.is_light(input, bytes)
+    }
+
+    /// Whether looking for the internal-only fields in `bytes` bytes of JSON text takes a millisecond at the most.
+    fn looks_quickly(&self, bytes: usize) -> bool {
+        bytes.saturating_mul(self.internal_only_fields.len()) <= LOOKED_FOR_LIGHT_MAX
     }
 
     /// What is wrong with `input` as a model's arguments, which are at most `bytes` bytes of JSON text. Where it is not
@@ -129,8 +147,11 @@ impl Contract {
     }
 
     /// As [`Self::model_is_light`], for [`Self::check_call_input`].
-    pub fn call_is_light(&self, bytes: usize) -> bool {
-        self.runtime.as_ref().unwrap_or(&self.model).is_light(bytes)
+    pub fn call_is_light(&self, input: &Value, bytes: usize) -> bool {
+        match &self.runtime {
+            Some(runtime) => runtime.is_light(input, bytes),
+            None => self.model_is_light(input, bytes),
+        }
     }
 
     /// What is wrong with `input` as what the tool is about to get, with what hooks and approvers changed. They may fill
@@ -164,8 +185,8 @@ impl Contract {
     }
 
     /// As [`Self::model_is_light`], for [`Self::check_output`].
-    pub fn output_is_light(&self, bytes: usize) -> bool {
-        self.output.as_ref().is_none_or(|output| output.is_light(bytes))
+    pub fn output_is_light(&self, output: &Value, bytes: usize) -> bool {
+        self.output.as_ref().is_none_or(|schema| schema.is_light(output, bytes))
     }
 
     /// What is wrong with the structured output of the tool. As costly as [`Self::check_model_input`].
@@ -222,7 +243,7 @@ impl Contract {
 }
 
 /// The rules of the output contract: fields, and patterns that take linear time and bounded memory.
-fn redaction(declaration: &ToolDeclaration) -> anyhow::Result<(Vec<String>, Vec<Pattern>)> {
+fn redaction(declaration: &ToolDeclaration, budget: &mut LoadBudget) -> anyhow::Result<(Vec<String>, Vec<Pattern>)> {
     let rules = declaration.output_contract.as_ref().map_or(&[][..], |contract| &contract.redaction_rules);
     if rules.len() > REDACTION_RULES_MAX {
         bail!("more than {REDACTION_RULES_MAX} rules");
@@ -233,11 +254,18 @@ fn redaction(declaration: &ToolDeclaration) -> anyhow::Result<(Vec<String>, Vec<
             RedactionRule::Field(field) => fields.push(field.clone()),
             RedactionRule::Pattern { pattern, .. } => {
                 let shown: String = pattern.chars().take(100).collect();
-                patterns.push(Pattern::compile(pattern).with_context(|| format!("the pattern {shown:?}"))?);
+                let compiled = compile_pattern(pattern, budget).with_context(|| format!("the pattern {shown:?}"))?;
+                patterns.push(compiled);
             }
         }
     }
     Ok((fields, patterns))
+}
+
+/// Counts before it compiles: the engines of a pattern take several times the memory of what was counted.
+fn compile_pattern(pattern: &str, budget: &mut LoadBudget) -> anyhow::Result<Pattern> {
+    budget.take_pattern_states(states(pattern)?)?;
+    Pattern::compile(pattern)
 }
 
 /// `strict` refuses properties that the schema does not name, even where it forgot to say so (AT-IN-03).

@@ -1,9 +1,11 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use crate::record::read_json;
 
+use super::load::LoadBudget;
 use super::schema::Schema;
 
 /// Fields of one form.
@@ -12,6 +14,8 @@ const FIELDS_MAX: usize = 32;
 const VALUES_MAX: usize = 2_000;
 /// Bytes of the answers to one form, as JSON text.
 const CONTENT_BYTES_MAX: usize = 64 << 10;
+/// Units of work that a check of the answers to one form may take: up to ten milliseconds.
+const CHECK_WORK_MAX: u64 = 200_000;
 /// What describes a field, as MCP elicitation has it. Other words of JSON Schema would mean more than a form can show.
 const WORDS: [&str; 19] = [
     "type",
@@ -62,7 +66,10 @@ impl Form {
         if let Some(word) = shape.and_then(|shape| shape.keys().find(|word| !words.contains(&word.as_str()))) {
             return Err(format!("its schema says {word:?}, which no form can"));
         }
-        let compiled = Schema::compile(&schema).map_err(|error| format!("its schema is none: {error:#}"))?;
+        // A form is small, and compiled once: nothing else shares the budget.
+        let mut budget = LoadBudget::new(Duration::MAX);
+        let compiled =
+            Schema::compile(&schema, &mut budget).map_err(|error| format!("its schema is none: {error:#}"))?;
         Ok(Self { schema, compiled: Arc::new(compiled) })
     }
 
@@ -75,9 +82,13 @@ impl Form {
     pub fn check(&self, content: &Map<String, Value>) -> Result<(), String> {
         let content = Value::Object(content.clone());
         let bytes = content.to_string().len();
-        // A person's answers are short; there is no thread for others.
-        if bytes > CONTENT_BYTES_MAX || !self.compiled.is_light(bytes) {
-            return Err(format!("the answers are too large: {bytes} bytes; give shorter ones"));
+        if bytes > CONTENT_BYTES_MAX {
+            let most = CONTENT_BYTES_MAX;
+            return Err(format!("the answers are too large: {bytes} bytes, more than {most}; give shorter ones"));
+        }
+        // There is no thread for it, but people answer seldom.
+        if !self.compiled.takes_at_most(&content, CHECK_WORK_MAX) {
+            return Err("checking the answers takes too long; give shorter ones".to_owned());
         }
         self.compiled.check(&content, bytes).map_err(|problem| problem.to_string())
     }
@@ -122,6 +133,27 @@ mod tests {
         filled(json!({ "age": 3, "colours": ["green"] })).unwrap_err();
         filled(json!({ "age": -1 })).unwrap_err();
         filled(json!({})).unwrap_err();
+    }
+
+    #[test]
+    fn answers_are_as_long_as_a_form_may_hold_whatever_it_asks_of_them() {
+        let form = Form::read(
+            &json!({ "type": "object", "properties": {
+                "text": { "type": "string", "minLength": 1, "maxLength": 100_000 },
+                "colours": { "type": "array", "uniqueItems": true, "items": { "enum": ["red", "blue"] } },
+                "key": { "type": "string", "pattern": "^[a-c]*[a-b][a-d]{800}$" },
+            } })
+            .to_string(),
+        )
+        .unwrap();
+        let filled = |value: serde_json::Value| form.check(value.as_object().unwrap());
+        filled(json!({ "colours": ["red", "blue"], "text": "a".repeat(60_000) })).unwrap();
+        let twice = filled(json!({ "colours": ["red", "red"] })).unwrap_err();
+        assert!(twice.contains("/colours"), "{twice}");
+        let long = filled(json!({ "text": "a".repeat(70_000) })).unwrap_err();
+        assert!(long.contains("more than 65536"), "{long}");
+        let slow = filled(json!({ "key": "a".repeat(60_000) })).unwrap_err();
+        assert!(slow.contains("takes too long"), "{slow}");
     }
 
     #[test]

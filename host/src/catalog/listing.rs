@@ -8,6 +8,10 @@ use anyhow::ensure;
 use serde_json::{Map, Value};
 
 use super::fields;
+use super::words::{Below, below};
+
+/// Characters of a place in an error.
+const PLACE_CHARS_MAX: usize = 300;
 
 /// Stands in a text for the name of an internal-only field.
 const INTERNAL: &str = "[internal]";
@@ -64,12 +68,14 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Na
     prune(schema);
     let names = Names(names);
     hide_texts(schema, &names);
+    let elsewhere = refers_for_names(schema);
     for name in &names.0 {
-        let left = remains(schema, name, "");
+        // What describes names may be anywhere then: any text that holds this one counts.
+        let left = remains(schema, name).or_else(|| if elsewhere { spoken(schema, name) } else { None });
         ensure!(
             left.is_none(),
             "internal_only_fields: the schema still names {name:?}, at {}; call that otherwise",
-            left.unwrap_or_default()
+            left.as_deref().map(place).unwrap_or_default()
         );
     }
     Ok(names)
@@ -182,45 +188,6 @@ fn forget(named: &mut Map<String, Value>, field: Field<'_>) {
 
 fn forget_name(names: &mut Vec<Value>, field: Field<'_>) {
     names.retain(|known| field.here().is_none_or(|name| known != name));
-}
-
-/// What of a schema stands under one of its words.
-#[derive(PartialEq)]
-enum Below {
-    /// Schemas by the names of properties or definitions.
-    Named,
-    /// Schemas, one after the other.
-    Listed,
-    One,
-    /// No schema.
-    Other,
-}
-
-fn below(word: &str, value: &Value) -> Below {
-    match (word, value) {
-        (
-            "properties" | "patternProperties" | "dependentSchemas" | "dependentRequired" | "dependencies" | "$defs"
-            | "definitions",
-            Value::Object(_),
-        ) => Below::Named,
-        ("items" | "prefixItems" | "allOf" | "anyOf" | "oneOf", Value::Array(_)) => Below::Listed,
-        (
-            "additionalProperties"
-            | "unevaluatedProperties"
-            | "items"
-            | "contains"
-            | "additionalItems"
-            | "unevaluatedItems"
-            | "not"
-            | "if"
-            | "then"
-            | "else"
-            | "contentSchema"
-            | "propertyNames",
-            _,
-        ) => Below::One,
-        _ => Below::Other,
-    }
 }
 
 /// Shows `see` every schema that stands directly under `word` in another schema, and answers whether that holds any.
@@ -372,23 +339,77 @@ fn refers(target: &str, word: &str, found: &mut BTreeSet<String>) -> bool {
     !pointer.contains('%')
 }
 
+/// The steps from a place to the top. They are collected once the place is found: a name may take megabytes, and stand above
+/// everything else.
+type Steps<'s> = Vec<Cow<'s, str>>;
+
+fn below_step<'s>(mut steps: Steps<'s>, step: impl Into<Cow<'s, str>>) -> Steps<'s> {
+    steps.push(step.into());
+    steps
+}
+
+/// `steps` as a JSON Pointer, cut.
+fn place(steps: &[Cow<'_, str>]) -> String {
+    let whole = steps.iter().rev().flat_map(|step| std::iter::once('/').chain(step.chars()));
+    whole.take(PLACE_CHARS_MAX).collect()
+}
+
 /// Where `schema` still names a property or a definition so, or refers to it.
-fn remains(schema: &Value, name: &str, at: &str) -> Option<String> {
+fn remains<'s>(schema: &'s Value, name: &str) -> Option<Steps<'s>> {
     schema.as_object()?.iter().find_map(|(word, value)| {
-        let at = format!("{at}/{word}");
-        match (below(word, value), value) {
+        let found = match (below(word, value), value) {
+            (_, names) if word == "propertyNames" && guard!("listed_names") => spoken(names, name),
             (Below::Named, Value::Object(named)) => named.iter().find_map(|(key, inner)| {
-                let at = format!("{at}/{key}");
-                if key == name { Some(at) } else { remains(inner, name, &at) }
+                let found = if key == name { Some(Steps::new()) } else { remains(inner, name) };
+                found.map(|steps| below_step(steps, key))
             }),
-            (Below::Listed, Value::Array(all)) => {
-                all.iter().enumerate().find_map(|(index, inner)| remains(inner, name, &format!("{at}/{index}")))
-            }
-            (Below::One, inner) => remains(inner, name, &at),
-            (_, Value::String(text)) if word.starts_with('$') => replaced(text, name).map(|_| at),
+            (Below::Listed, Value::Array(all)) => all
+                .iter()
+                .enumerate()
+                .find_map(|(index, inner)| remains(inner, name).map(|steps| below_step(steps, index.to_string()))),
+            (Below::One, inner) => remains(inner, name),
+            (_, Value::String(text)) if word.starts_with('$') => replaced(text, name).map(|_| Steps::new()),
             _ => None,
-        }
+        };
+        found.map(|steps| below_step(steps, word))
     })
+}
+
+/// Where a text in `value` holds `name`.
+fn spoken<'s>(value: &'s Value, name: &str) -> Option<Steps<'s>> {
+    match value {
+        Value::String(text) => replaced(text, name).map(|_| Steps::new()),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(index, item)| spoken(item, name).map(|steps| below_step(steps, index.to_string()))),
+        Value::Object(fields) => {
+            fields.iter().find_map(|(key, field)| spoken(field, name).map(|steps| below_step(steps, key)))
+        }
+        _ => None,
+    }
+}
+
+/// Whether what `schema` says of the names of properties stands elsewhere, behind a reference.
+fn refers_for_names(schema: &Value) -> bool {
+    let Value::Object(words) = schema else { return false };
+    words.iter().any(|(word, value)| match (below(word, value), value) {
+        (_, names) if word == "propertyNames" => holds_reference(names),
+        (Below::Named, Value::Object(named)) => named.values().any(refers_for_names),
+        (Below::Listed, Value::Array(all)) => all.iter().any(refers_for_names),
+        (Below::One, inner) => refers_for_names(inner),
+        _ => false,
+    })
+}
+
+fn holds_reference(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(holds_reference),
+        Value::Object(fields) => {
+            fields.contains_key("$ref") || fields.contains_key("$dynamicRef") || fields.values().any(holds_reference)
+        }
+        _ => false,
+    }
 }
 
 /// `text` with something else in the place of `name`; `None` where it is no word of the text.
@@ -473,6 +494,34 @@ mod tests {
         let schema = json!({ "title": "A", "type": "object", "properties": { "title": {}, "type": {}, "a": { "type": "null" } } });
         let shown = listed(schema, &["title", "type"]).unwrap();
         assert_eq!(shown, json!({ "title": "A", "type": "object", "properties": { "a": { "type": "null" } } }));
+    }
+
+    #[test]
+    fn what_is_said_of_names_does_not_say_that_of_an_internal_field() {
+        for (names, place) in [
+            (json!({ "pattern": "^(a|zz_top)$" }), "/propertyNames/pattern"),
+            (json!({ "anyOf": [{ "const": "a" }, { "const": "zz_top" }] }), "/propertyNames/anyOf/1/const"),
+            (json!({ "not": { "enum": ["zz_top"] } }), "/propertyNames/not/enum/0"),
+            (json!({ "$ref": "#/$defs/names" }), "/$defs/names/enum/1"),
+        ] {
+            let schema = json!({
+                "properties": { "a": { "propertyNames": names }, "zz_top": {} },
+                "$defs": { "names": { "enum": ["a", "zz_top"] }, "more": { "$ref": "#/$defs/names" } },
+            });
+            let refused = listed(schema, &["zz_top"]).unwrap_err();
+            assert!(refused.contains(place), "{refused}");
+        }
+        let other = json!({ "properties": { "zz_top": {} }, "propertyNames": { "pattern": "^[a-z_]*$" } });
+        listed(other, &["zz_top"]).unwrap();
+    }
+
+    #[test]
+    fn a_long_name_above_many_others_is_not_copied_for_each() {
+        let many: serde_json::Map<String, Value> = (0..20_000).map(|n| (format!("p{n}"), json!({}))).collect();
+        let schema = json!({ "properties": { "a".repeat(2 << 20): { "properties": many }, "zz_top": {} } });
+        let began = std::time::Instant::now();
+        listed(schema, &["zz_top"]).unwrap();
+        assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
     }
 
     #[test]

@@ -4,9 +4,11 @@ mod contract;
 mod fields;
 mod form;
 mod listing;
+mod load;
 mod records;
 mod schema;
 mod tool;
+mod words;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -8,6 +9,7 @@ use crate::record::{
 };
 
 use super::Contract;
+use super::load::LoadBudget;
 use super::records::Records;
 
 /// Tools with a bad contract that are named.
@@ -44,11 +46,20 @@ pub struct Tool {
 
 impl Tool {
     /// The tools of `toolkit`, whose references are known to resolve; `notes` are about all of it. One bad contract refuses
-    /// all of them, and every bad one is named.
-    pub fn from_toolkit(toolkit: Toolkit, notes: &[Finding], facts: &Facts) -> Result<Vec<Arc<Self>>, Vec<Finding>> {
+    /// all of them, and every bad one is named, up to the one with which all together take too much, or longer than `wall`.
+    pub fn from_toolkit(
+        toolkit: Toolkit,
+        notes: &[Finding],
+        facts: &Facts,
+        wall: Duration,
+    ) -> Result<Vec<Arc<Self>>, Vec<Finding>> {
+        let mut budget = LoadBudget::new(wall);
         let (mut tools, mut errors) = (Vec::with_capacity(toolkit.declarations.len()), Vec::new());
         for (at, declaration) in toolkit.declarations.iter().enumerate() {
-            match Self::new(declaration, &Records::of(at, declaration, &toolkit), notes, facts) {
+            if budget.is_exceeded() {
+                break;
+            }
+            match Self::new(declaration, &Records::of(at, declaration, &toolkit), notes, facts, &mut budget) {
                 Ok(tool) => tools.push(Arc::new(tool)),
                 Err(_) if errors.len() == ERRORS_MAX => {}
                 Err(error) => {
@@ -65,7 +76,9 @@ impl Tool {
         records: &Records<'_>,
         notes: &[Finding],
         facts: &Facts,
+        budget: &mut LoadBudget,
     ) -> anyhow::Result<Self> {
+        budget.in_time()?;
         let interface = records.interface.cloned();
         let permission_profile =
             records.permission_profile.cloned().unwrap_or_else(|| PermissionProfile::none(&declaration.tool_id));
@@ -73,7 +86,7 @@ impl Tool {
             execution_profile_id: format!("{}.execution", declaration.tool_id),
             ..ExecutionProfile::default()
         });
-        let contract = Contract::compile(declaration, interface.as_ref())?;
+        let contract = Contract::compile(declaration, interface.as_ref(), budget)?;
         let mut notes: Vec<Finding> = notes.iter().filter(|note| records.hold(note)).cloned().collect();
         let execution_profile = seen(asked.clone(), &permission_profile, facts);
         notes.extend(records.overruled(&asked, &execution_profile));

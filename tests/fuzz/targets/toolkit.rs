@@ -3,6 +3,8 @@
 
 #![no_main]
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use toolcell::catalog::{Facts, Tool};
 use toolcell::dialect::agent_tool;
@@ -18,7 +20,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     };
     let Ok(described) = agent_tool::toolkit(&text) else { return };
     let facts = Facts { component: "sha256:0".into(), imports: Vec::new(), validates: false, classifies: false };
-    let Ok(tools) = Tool::from_toolkit(described.toolkit, &described.notes, &facts) else { return };
+    let wall = Duration::from_secs(60);
+    let Ok(tools) = Tool::from_toolkit(described.toolkit, &described.notes, &facts, wall) else { return };
     let Ok(value) = serde_json::from_str::<Value>(second) else { return };
     for tool in tools {
         let contract = tool.contract();

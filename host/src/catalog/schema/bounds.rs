@@ -18,6 +18,8 @@ pub(super) struct Bounds {
     pub(super) per_value: Option<u64>,
     /// Units of work for each byte.
     pub(super) per_byte: u64,
+    /// Units of work for each [`TEXT_BYTES_PER_UNIT`](super::graph::TEXT_BYTES_PER_UNIT) of text.
+    pub(super) per_text: u64,
     pub(super) depth: usize,
 }
 
@@ -48,10 +50,12 @@ pub(super) fn measure(graph: &Graph) -> anyhow::Result<Bounds> {
         );
     }
     let bytes = expanded(graph, &components, &|node| node.per_byte.saturating_add(node.per_name_byte));
+    let texts = expanded(graph, &components, &|node| node.text_words.saturating_add(node.name_words()));
     let root = |list: &[u64]| list.first().copied().unwrap_or_default();
     Ok(Bounds {
         per_value: (!recursive && !graph.nodes.iter().any(|node| node.unique_items)).then(|| root(&weights)),
         per_byte: root(&bytes),
+        per_text: root(&texts),
         depth: depths.first().copied().unwrap_or_default(),
     })
 }

@@ -3,20 +3,27 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::graph::{Graph, Node, NodeId, type_of};
+use super::differ;
+use super::graph::{Graph, Node, NodeId, TEXT_BYTES_PER_UNIT, type_of};
 
-/// Steps that a count takes.
-const STEPS_MAX: u64 = 4_000_000;
 /// Pairs of a subschema and a value that a count remembers.
 const PAIRS_MAX: usize = 400_000;
 /// Subschemas that lie in each other while a value is checked. The threads for checks have stack for this many.
-const DEPTH_MAX: u32 = 1_000;
-/// Integers that are this far from zero may have the same hash as others.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
-/// Integers beyond [`EXACT_MAX`] that have the same hash, halved.
-const SAME_HASH: u64 = 1_024;
+pub(super) const DEPTH_MAX: u32 = 1_000;
+
+/// What one check may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    /// Units of work of the check, and steps of the count itself: none takes more steps than it finds work.
+    pub(super) units: u64,
+    /// Subschemas that lie in each other.
+    pub(super) depth: u32,
+    /// Whether a subschema of another type costs nothing more: that is how validity is checked, and not how errors are
+    /// collected.
+    pub(super) fail_fast: bool,
+}
 
 /// What an estimate exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +32,10 @@ pub(super) enum Over {
     Depth,
 }
 
-/// Whether a check of `value` by the whole of `graph` takes at most `units` of work. With `fail_fast` a subschema of
-/// another type costs nothing more: that is how validity is checked, and not how errors are collected.
-pub(super) fn within(graph: &Graph, value: &Value, units: u64, fail_fast: bool) -> Result<(), Over> {
-    let mut count = Count { graph, known: HashMap::new(), steps: 0, units, fail_fast };
-    count.of(0, value, 0).map(|_| ())
+/// The units of work that a check of `value` by the whole of `graph` takes, if `budget` has them.
+pub(super) fn within(graph: &Graph, value: &Value, budget: Budget) -> Result<u64, Over> {
+    let mut count = Count { graph, known: HashMap::new(), steps: 0, budget };
+    count.of(0, value, 0).map(|work| work.check)
 }
 
 #[derive(Clone, Copy, Default)]
@@ -45,38 +51,38 @@ struct Count<'s> {
     /// By subschema, and by the address of the value.
     known: HashMap<(NodeId, *const Value), Work>,
     steps: u64,
-    units: u64,
-    fail_fast: bool,
+    budget: Budget,
 }
 
 impl Count<'_> {
     fn of(&mut self, id: NodeId, value: &Value, depth: u32) -> Result<Work, Over> {
         let Some(node) = self.graph.get(id) else { return Ok(Work::default()) };
-        self.steps += 1;
-        if self.steps > STEPS_MAX {
-            return Err(Over::Work);
-        }
-        let own = self.own(node, value);
-        if own > self.units {
-            return Err(Over::Work);
-        }
+        self.step(1)?;
         let applies = node.types.is_none_or(|types| types & type_of(value) != 0);
-        if node.is_leaf() || (self.fail_fast && !applies) {
+        let alone = node.is_leaf() || (self.budget.fail_fast && !applies);
+        let key = (id, std::ptr::from_ref(value));
+        let known = if alone { None } else { self.known.get(&key).copied() };
+        if let Some(known) = known {
+            return if depth + known.height > self.budget.depth { Err(Over::Depth) } else { Ok(known) };
+        }
+        let own = self.own(node, value)?;
+        if alone {
             return Ok(Work { check: own, mark: 0, height: 1 });
         }
-        if depth >= DEPTH_MAX {
+        if depth >= self.budget.depth {
             return Err(Over::Depth);
         }
-        let key = (id, std::ptr::from_ref(value));
-        if let Some(known) = self.known.get(&key) {
-            return if depth + known.height > DEPTH_MAX { Err(Over::Depth) } else { Ok(*known) };
-        }
         let work = self.whole(node, own, value, depth + 1)?;
-        if work.check > self.units || self.known.len() >= PAIRS_MAX {
+        if work.check > self.budget.units || self.known.len() >= PAIRS_MAX {
             return Err(Over::Work);
         }
         self.known.insert(key, work);
         Ok(work)
+    }
+
+    fn step(&mut self, steps: u64) -> Result<(), Over> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps > self.budget.units { Err(Over::Work) } else { Ok(()) }
     }
 
     /// The work of `node` with everything that it applies.
@@ -87,7 +93,7 @@ impl Count<'_> {
             work.height = work.height.max(inner.height + 1);
             work.check = work.check.saturating_add(inner.check);
             work.mark = work.mark.saturating_add(inner.check).saturating_add(inner.mark);
-            if work.check > self.units {
+            if work.check > self.budget.units {
                 return Err(Over::Work);
             }
         }
@@ -111,68 +117,74 @@ impl Count<'_> {
             height = height.max(inner.height);
         };
         match value {
-            Value::Object(fields) => {
+            // The names were counted as the node's own work.
+            Value::Object(fields) if node.name_words() > 0 => {
                 for (name, inner) in fields {
                     let named = node.properties.get(name);
                     for id in named.into_iter().chain(&node.every_property) {
                         add(self.of(*id, inner, depth)?);
                     }
                     for id in &node.names {
-                        add(self.name(*id, name)?);
+                        add(self.name(*id, name, depth)?);
                     }
-                    self.steps += 1;
                 }
             }
             Value::Array(items) => {
-                for (at, inner) in items.iter().enumerate() {
-                    for id in node.prefix.get(at).into_iter().chain(&node.every_item) {
+                for (id, inner) in node.prefix.iter().zip(items) {
+                    add(self.of(*id, inner, depth)?);
+                }
+                for id in &node.every_item {
+                    for inner in items {
                         add(self.of(*id, inner, depth)?);
                     }
-                    self.steps += 1;
                 }
             }
             _ => {}
         }
-        if work > self.units { Err(Over::Work) } else { Ok((work, height)) }
+        if work > self.budget.units { Err(Over::Work) } else { Ok((work, height)) }
     }
 
     /// The work of a subschema for the name of a property. Not remembered: the name has no place of its own.
-    fn name(&mut self, id: NodeId, name: &str) -> Result<Work, Over> {
-        let mut count =
-            Count { graph: self.graph, known: HashMap::new(), steps: self.steps, units: self.units, fail_fast: false };
-        let work = count.of(id, &Value::String(name.to_owned()), DEPTH_MAX / 2)?;
+    fn name(&mut self, id: NodeId, name: &str, depth: u32) -> Result<Work, Over> {
+        let budget = Budget { fail_fast: false, ..self.budget };
+        let mut count = Count { graph: self.graph, known: HashMap::new(), steps: self.steps, budget };
+        let work = count.of(id, &Value::String(name.to_owned()), depth)?;
         self.steps = count.steps;
         Ok(work)
     }
 
     /// The work of `node` alone.
-    fn own(&mut self, node: &Node, value: &Value) -> u64 {
-        let bytes = match value {
-            Value::String(text) => node.per_byte.saturating_mul(text.len() as u64),
-            Value::Object(fields) if node.per_name_byte > 0 => {
-                let bytes: usize = fields.keys().map(String::len).sum();
-                node.per_name_byte.saturating_mul((bytes + fields.len()) as u64)
+    fn own(&mut self, node: &Node, value: &Value) -> Result<u64, Over> {
+        let more = match value {
+            Value::String(text) => {
+                let bytes = text.len() as u64;
+                let measured = if guard!("schema_texts") { node.text_words.saturating_mul(units(bytes)) } else { 0 };
+                node.per_byte.saturating_mul(bytes).saturating_add(measured)
             }
+            Value::Object(fields) if node.name_words() > 0 => self.names(node, fields)?,
             Value::Array(items) if node.unique_items => {
-                let (values, far) = items.iter().fold((0, false), |so_far, item| sized(item, so_far));
-                self.steps += values / 8;
-                // Items that have the same hash are compared with each other.
-                let each = if far { SAME_HASH.min(items.len() as u64) } else { 8 };
-                values.saturating_mul(each) / 8
+                let work = differ::work(items, self.budget.units);
+                self.step(work)?;
+                work
             }
             _ => 0,
         };
-        node.weight.saturating_add(bytes)
+        let own = node.weight.saturating_add(more);
+        if own > self.budget.units { Err(Over::Work) } else { Ok(own) }
+    }
+
+    /// The work of looking up the names of `fields`, each as long as it may be, before any is.
+    fn names(&mut self, node: &Node, fields: &Map<String, Value>) -> Result<u64, Over> {
+        let bytes: u64 = fields.keys().map(|name| name.len() as u64).sum();
+        let count = fields.len() as u64;
+        let read = if guard!("schema_texts") { units(bytes).saturating_mul(node.name_words()) } else { 0 };
+        let read = read.saturating_add(count);
+        self.step(read)?;
+        Ok(node.per_name_byte.saturating_mul(bytes + count).saturating_add(read))
     }
 }
 
-/// How many values lie in `value`, and whether a far integer is among them.
-fn sized(value: &Value, (values, far): (u64, bool)) -> (u64, bool) {
-    match value {
-        Value::Array(items) => items.iter().fold((values + 1, far), |so_far, item| sized(item, so_far)),
-        Value::Object(fields) => fields.values().fold((values + 1, far), |so_far, item| sized(item, so_far)),
-        Value::Number(number) => (values + 1, far || number.as_f64().is_none_or(|number| number.abs() >= EXACT_MAX)),
-        Value::String(text) => (values + 1 + (text.len() / 64) as u64, far),
-        _ => (values + 1, far),
-    }
+/// Units of work for reading so many bytes of text once.
+fn units(bytes: u64) -> u64 {
+    bytes / TEXT_BYTES_PER_UNIT as u64
 }

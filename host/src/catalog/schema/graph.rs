@@ -1,13 +1,14 @@
-//! The subschemas of one JSON Schema, and which of them is applied to what. It is an upper bound: where the specification
-//! applies one of several targets, the graph has an edge to each.
+//! The subschemas of one JSON Schema, and which of them is applied to what. A schema is one resource: the evaluator compiles
+//! a subschema once for each way through other resources, and there are more ways than could be counted.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use anyhow::{Context, bail, ensure};
 use jsonschema_regex::to_rust_regex;
 use referencing::{Draft, Registry, Resolver, Retrieve, Uri};
 use serde_json::{Map, Value};
 
+use super::survey::{Survey, same_resource};
 use crate::search;
 
 /// Subschemas of one schema.
@@ -16,8 +17,8 @@ const NODES_MAX: usize = 50_000;
 const PATTERN_STATES_MAX: usize = 200_000;
 /// States that one unit of work steps through, for one byte of text.
 const STATES_PER_UNIT: usize = 8;
-/// Bytes of an `enum` that one unit of work compares.
-const ENUM_BYTES_PER_UNIT: usize = 64;
+/// Bytes of text that one unit of work measures, compares, hashes or copies.
+pub(super) const TEXT_BYTES_PER_UNIT: usize = 64;
 
 /// Where a schema that names no address of its own lies.
 const BASE: &str = "json-schema:///";
@@ -42,6 +43,10 @@ pub(super) type NodeId = usize;
 #[derive(Debug)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
+    /// States of the automata of all patterns.
+    pub(super) pattern_states: usize,
+    /// Bytes of the places of all keywords.
+    pub(super) place_bytes: usize,
 }
 
 /// One subschema. Weights are in units of work, of which each takes some 50 ns at the most.
@@ -56,6 +61,8 @@ pub(super) struct Node {
     pub(super) per_byte: u64,
     /// Work for each byte of a property's name.
     pub(super) per_name_byte: u64,
+    /// Keywords that measure or compare a whole string: work for each [`TEXT_BYTES_PER_UNIT`] of it.
+    pub(super) text_words: u64,
     /// The only types that pass, if `type` says so. It is looked at before everything else.
     pub(super) types: Option<u8>,
     pub(super) unique_items: bool,
@@ -80,6 +87,12 @@ impl Node {
     /// Whether it applies nothing but itself.
     pub(super) fn is_leaf(&self) -> bool {
         self.children().next().is_none() && self.in_place.is_empty()
+    }
+
+    /// How often the names of an object's properties are looked up or copied: work for each [`TEXT_BYTES_PER_UNIT`] of
+    /// them.
+    pub(super) fn name_words(&self) -> u64 {
+        u64::from(!self.properties.is_empty() || !self.every_property.is_empty()) + u64::from(!self.names.is_empty())
     }
 
     /// What it applies to parts of the value.
@@ -120,19 +133,20 @@ fn types(value: &Value) -> Option<u8> {
 impl Graph {
     /// Reads `schema`. An error names the place of what cannot be read, or of what is too large.
     pub(super) fn read(schema: &Value) -> anyhow::Result<Self> {
+        let survey = Survey::of(schema)?;
         let id = schema.get("$id").and_then(Value::as_str).unwrap_or(BASE);
         let base = referencing::uri::resolve_against(&referencing::uri::from_str(BASE)?.borrow(), id)?;
         let registry = Registry::new().retriever(NoOther).draft(Draft::Draft202012).add(base.as_str(), schema)?;
         let registry = registry.prepare()?;
         let root = registry.resolver(base).lookup("#")?;
-        let mut reader = Reader::default();
-        reader.survey(schema);
+        let place_bytes = survey.place_bytes();
+        let mut reader = Reader { survey, nodes: Vec::new(), known: HashMap::new(), open: Vec::new(), states: 0 };
         let (contents, resolver, _) = root.into_inner();
         reader.node(None, String::new(), contents, resolver)?;
         while let Some((id, contents, resolver)) = reader.open.pop() {
             reader.keywords(id, contents, &resolver).with_context(|| format!("at {}", place(&reader.nodes, id)))?;
         }
-        Ok(Self { nodes: reader.nodes })
+        Ok(Self { nodes: reader.nodes, pattern_states: reader.states, place_bytes })
     }
 
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
@@ -171,37 +185,17 @@ impl Retrieve for NoOther {
     }
 }
 
-#[derive(Default)]
 struct Reader<'s> {
+    survey: Survey<'s>,
     nodes: Vec<Node>,
-    /// The address of every value of the document.
-    own: HashSet<*const Value>,
     /// By the address of the subschema.
     known: HashMap<*const Value, NodeId>,
     open: Vec<(NodeId, &'s Value, Resolver<'s>)>,
-    /// References to everything that `$dynamicRef` can mean.
-    anchors: Vec<String>,
     /// Of all patterns so far.
     states: usize,
 }
 
 impl<'s> Reader<'s> {
-    /// Looks at every value of the document once.
-    fn survey(&mut self, value: &'s Value) {
-        self.own.insert(std::ptr::from_ref(value));
-        match value {
-            Value::Object(fields) => {
-                if let Some(name) = fields.get("$dynamicAnchor").and_then(Value::as_str) {
-                    let base = fields.get("$id").and_then(Value::as_str).unwrap_or_default();
-                    self.anchors.push(format!("{base}#{name}"));
-                }
-                fields.values().for_each(|inner| self.survey(inner));
-            }
-            Value::Array(items) => items.iter().for_each(|inner| self.survey(inner)),
-            _ => {}
-        }
-    }
-
     fn node(
         &mut self,
         parent: Option<NodeId>,
@@ -223,6 +217,10 @@ impl<'s> Reader<'s> {
     fn keywords(&mut self, id: NodeId, contents: &'s Value, resolver: &Resolver<'s>) -> anyhow::Result<()> {
         let Value::Object(fields) = contents else { return Ok(()) };
         ensure!(!fields.contains_key("$recursiveRef"), "`$recursiveRef` is of an older draft; use `$dynamicRef`");
+        if id > 0 {
+            // A reference also leads to where the survey sees data.
+            same_resource(fields)?;
+        }
         let resolver = resolver.in_subresource(Draft::Draft202012.create_resource_ref(contents))?;
         let mut node = self.asserted(fields)?;
         for word in IN_PLACE {
@@ -236,7 +234,7 @@ impl<'s> Reader<'s> {
         }
         for word in REFERENCES {
             if let Some(reference) = fields.get(word).and_then(Value::as_str) {
-                node.in_place.extend(self.targets(id, word, reference, &resolver)?);
+                node.in_place.push(self.target(id, word, reference, &resolver)?);
             }
         }
         node.properties = self.named(id, fields, "properties", &resolver)?;
@@ -269,6 +267,13 @@ impl<'s> Reader<'s> {
         for word in ["enum", "const", "required", "dependentRequired", "dependencies"] {
             node.weight = node.weight.saturating_add(fields.get(word).map_or(0, compared));
         }
+        // A value that lacks the name is asked for it, too.
+        for word in ["properties", "patternProperties", "dependentSchemas"] {
+            let names = fields.get(word).and_then(Value::as_object).into_iter().flat_map(Map::keys);
+            node.weight = node.weight.saturating_add(names.map(|name| text_units(name)).sum());
+        }
+        let measured = ["minLength", "maxLength", "enum", "const"].iter().filter(|word| fields.contains_key(**word));
+        node.text_words = measured.count() as u64;
         if let Some(pattern) = fields.get("pattern").and_then(Value::as_str) {
             node.per_byte = self.pattern(pattern)?;
         }
@@ -323,34 +328,15 @@ impl<'s> Reader<'s> {
         Ok(named)
     }
 
-    /// What a reference leads to. A dynamic one may lead to each anchor of its name.
-    fn targets(
-        &mut self,
-        id: NodeId,
-        word: &str,
-        reference: &str,
-        resolver: &Resolver<'s>,
-    ) -> anyhow::Result<Vec<NodeId>> {
+    /// What a reference leads to. A dynamic one leads where a plain one does, because the schema is one resource.
+    fn target(&mut self, id: NodeId, word: &str, reference: &str, resolver: &Resolver<'s>) -> anyhow::Result<NodeId> {
         let shown: String = reference.chars().take(100).collect();
         let found = resolver.lookup(reference).with_context(|| format!("{word} {shown:?} leads nowhere"))?;
         let (contents, target, _) = found.into_inner();
         // The schemas of JSON Schema itself are at hand, and recursive in a way that cannot be bounded well.
-        let own = self.own.contains(&std::ptr::from_ref(contents));
+        let own = self.survey.holds(contents);
         ensure!(own, "{word} {shown:?} leads out of the schema; copy what it refers to into `$defs`");
-        let mut ids = vec![self.node(Some(id), format!("/{word}"), contents, target)?];
-        if word == "$dynamicRef" {
-            // Which one is meant depends on the way that led here: count each.
-            let name = reference.rsplit_once('#').map_or("", |(_, name)| name);
-            let meant = |anchor: &&String| anchor.rsplit_once('#').is_some_and(|(_, of)| of == name);
-            for anchor in self.anchors.iter().filter(meant).cloned().collect::<Vec<_>>() {
-                let found = resolver.lookup(&anchor).with_context(|| format!("{word} {shown:?} cannot be followed"))?;
-                let (contents, target, _) = found.into_inner();
-                ids.push(self.node(Some(id), format!("/{word}"), contents, target)?);
-            }
-        }
-        ids.sort_unstable();
-        ids.dedup();
-        Ok(ids)
+        self.node(Some(id), format!("/{word}"), contents, target)
     }
 
     /// Units of work for each byte that `pattern` is looked for in.
@@ -368,17 +354,17 @@ impl<'s> Reader<'s> {
     }
 }
 
+/// Units of work that it takes to read `text` once.
+fn text_units(text: &str) -> u64 {
+    (text.len() / TEXT_BYTES_PER_UNIT) as u64
+}
+
 /// Units of work that it takes to compare a value with `options`.
 fn compared(options: &Value) -> u64 {
     match options {
-        Value::String(text) => 1 + (text.len() / ENUM_BYTES_PER_UNIT) as u64,
+        Value::String(text) => 1 + text_units(text),
         Value::Array(items) => 1 + items.iter().map(compared).sum::<u64>(),
-        Value::Object(fields) => {
-            1 + fields
-                .iter()
-                .map(|(name, value)| (name.len() / ENUM_BYTES_PER_UNIT) as u64 + compared(value))
-                .sum::<u64>()
-        }
+        Value::Object(fields) => 1 + fields.iter().map(|(name, value)| text_units(name) + compared(value)).sum::<u64>(),
         _ => 1,
     }
 }

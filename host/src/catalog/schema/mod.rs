@@ -3,8 +3,10 @@
 //! work is counted before it is done.
 
 mod bounds;
+mod differ;
 mod estimate;
 mod graph;
+mod survey;
 
 use std::fmt;
 
@@ -12,9 +14,10 @@ use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
 use bounds::Bounds;
-use estimate::Over;
-use graph::Graph;
+use estimate::{Budget, DEPTH_MAX, Over};
+use graph::{Graph, TEXT_BYTES_PER_UNIT};
 
+use super::load::LoadBudget;
 use crate::search::PATTERN_BYTES_MAX;
 
 /// Violations that one error names at the most.
@@ -23,10 +26,14 @@ const VIOLATIONS_MAX: usize = 5;
 const WORK_MAX: u64 = 4_000_000;
 /// Units of work up to which all violations are collected: each takes memory.
 const COLLECTED_MAX: u64 = 50_000;
+/// Bytes of the places of all violations: each holds the names of everything that it lies in.
+const PLACES_BYTES_MAX: u64 = 32 << 20;
+/// Characters of a violation in words, and of its place.
+const SHOWN_MAX: usize = 300;
 /// Units of work that a caller may wait for in place: a millisecond.
 const LIGHT_MAX: u64 = 20_000;
 /// Subschemas that lie in each other in a check that is done in place.
-const LIGHT_DEPTH_MAX: usize = 48;
+const LIGHT_DEPTH_MAX: u32 = 48;
 
 /// A schema that was accepted.
 #[derive(Debug)]
@@ -54,10 +61,14 @@ impl fmt::Display for Unsatisfied {
 }
 
 impl Schema {
-    /// Compiles `schema`. An error names the place of what is wrong, or the bound that it exceeds.
-    pub(super) fn compile(schema: &Value) -> anyhow::Result<Self> {
+    /// Compiles `schema`, with what is left of `budget`. An error names the place of what is wrong, or the bound that it
+    /// exceeds.
+    pub(super) fn compile(schema: &Value, budget: &mut LoadBudget) -> anyhow::Result<Self> {
         // First, because compiling a schema without bounds has none either.
         let graph = Graph::read(schema)?;
+        budget.take_subschemas(graph.nodes.len())?;
+        budget.take_pattern_states(graph.pattern_states)?;
+        budget.take_place_bytes(graph.place_bytes)?;
         let bounds = bounds::measure(&graph)?;
         let validator = jsonschema::options()
             .with_draft(Draft::Draft202012)
@@ -65,34 +76,57 @@ impl Schema {
             .should_validate_formats(false)
             .offline()
             .build(schema)
-            .map_err(|error| anyhow::anyhow!("{error}, at {}", pointer(error.instance_path().as_str())))?;
+            .map_err(|error| anyhow::anyhow!("{error}, at {}", cut(pointer(error.instance_path().as_str()))))?;
         Ok(Self { validator, graph, bounds })
     }
 
-    /// Whether any value of at most `bytes` bytes of JSON text is checked in a millisecond, and with little stack.
-    pub(super) fn is_light(&self, bytes: usize) -> bool {
-        let Bounds { per_value, per_byte, depth } = self.bounds;
+    /// Whether a check of `value`, whose JSON text has at most `bytes` bytes, takes a millisecond at the most, and little
+    /// stack. Finding that out takes no longer.
+    pub(super) fn is_light(&self, value: &Value, bytes: usize) -> bool {
+        self.is_always_light(bytes) || self.takes_at_most(value, LIGHT_MAX)
+    }
+
+    /// Whether a check of `value` takes at most `units` of work, and little stack.
+    pub(super) fn takes_at_most(&self, value: &Value, units: u64) -> bool {
+        let budget = Budget { units, depth: LIGHT_DEPTH_MAX, fail_fast: false };
+        estimate::within(&self.graph, value, budget).is_ok()
+    }
+
+    /// Whether any value of at most `bytes` bytes of JSON text is light.
+    fn is_always_light(&self, bytes: usize) -> bool {
+        let Bounds { per_value, per_byte, per_text, depth } = self.bounds;
+        let texts = (bytes / TEXT_BYTES_PER_UNIT) as u64;
         let bytes = bytes as u64;
-        let work =
-            per_value.map(|work| work.saturating_mul(bytes / 2 + 2).saturating_add(per_byte.saturating_mul(bytes)));
-        depth <= LIGHT_DEPTH_MAX && work.is_some_and(|work| work <= LIGHT_MAX)
+        let work = per_value.map(|work| {
+            let values = work.saturating_mul(bytes / 2 + 2);
+            values.saturating_add(per_byte.saturating_mul(bytes)).saturating_add(per_text.saturating_mul(texts))
+        });
+        depth <= LIGHT_DEPTH_MAX as usize && work.is_some_and(|work| work <= LIGHT_MAX)
     }
 
     /// What is wrong with `value`, whose JSON text has at most `bytes` bytes. Where it is not light, this takes up to
     /// a quarter of a second and the stack of a thread for checks.
     pub(super) fn check(&self, value: &Value, bytes: usize) -> Result<(), Unsatisfied> {
-        let light = self.is_light(bytes);
+        let light = self.is_always_light(bytes);
         if !light && guard!("schema_work") {
-            estimate::within(&self.graph, value, WORK_MAX, true).map_err(costly)?;
+            let budget = Budget { units: WORK_MAX, depth: DEPTH_MAX, fail_fast: true };
+            estimate::within(&self.graph, value, budget).map_err(costly)?;
         }
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        if !light && guard!("schema_errors") && estimate::within(&self.graph, value, COLLECTED_MAX, false).is_err() {
+        if !light && guard!("schema_errors") && !self.may_collect(value) {
             let message = "the value does not satisfy its schema; both are too large to say where";
             return Err(Unsatisfied::Mismatch(message.to_owned()));
         }
         Err(Unsatisfied::Mismatch(self.violations(value)))
+    }
+
+    /// Whether all violations of `value` take little memory. The evaluator writes out the place of each.
+    fn may_collect(&self, value: &Value) -> bool {
+        let budget = Budget { units: COLLECTED_MAX, depth: DEPTH_MAX, fail_fast: false };
+        estimate::within(&self.graph, value, budget)
+            .is_ok_and(|work| work.saturating_mul(longest_place(value)) <= PLACES_BYTES_MAX)
     }
 
     /// The first violations, in words.
@@ -102,7 +136,7 @@ impl Schema {
             .iter_errors(value)
             .take(VIOLATIONS_MAX)
             .map(|error| {
-                let at = pointer(error.instance_path().as_str()).to_owned();
+                let at = cut(pointer(error.instance_path().as_str()));
                 format!("{} (at {at})", cut(&error.masked_with("the value").to_string()))
             })
             .collect();
@@ -128,7 +162,22 @@ fn pointer(path: &str) -> &str {
 }
 
 fn cut(text: &str) -> String {
-    text.chars().take(300).collect()
+    text.chars().take(SHOWN_MAX).collect()
+}
+
+/// Bytes of the longest JSON Pointer to a value in `value`, or a few more.
+fn longest_place(value: &Value) -> u64 {
+    // An index has at most six digits: there are not more values.
+    const INDEX_BYTES: u64 = 8;
+    match value {
+        Value::Array(items) => items.iter().map(|item| INDEX_BYTES + longest_place(item)).max().unwrap_or(0),
+        Value::Object(fields) => {
+            // A `~` or a `/` in a name takes two bytes.
+            let below = fields.iter().map(|(name, inner)| 1 + 2 * name.len() as u64 + longest_place(inner));
+            below.max().unwrap_or(0)
+        }
+        _ => 0,
+    }
 }
 
 #[cfg(test)]

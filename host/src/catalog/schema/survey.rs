@@ -1,0 +1,131 @@
+//! The whole document of one JSON Schema, before anything resolves its references: that it is one resource, and that its
+//! places are short enough to be kept.
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::{bail, ensure};
+use referencing::Draft;
+use serde_json::{Map, Value};
+
+use crate::catalog::words::{Below, below};
+
+/// Bytes of the places of all keywords of one schema. The evaluator keeps a JSON Pointer for each, and a name of a megabyte
+/// stands in those of everything below it.
+const PLACE_BYTES_MAX: usize = 64 << 20;
+
+/// What was seen of a document.
+#[derive(Debug, Default)]
+pub(super) struct Survey<'s> {
+    /// The address of every value.
+    values: HashSet<*const Value>,
+    /// The subschemas that have a name, by that.
+    named: HashMap<&'s str, *const Value>,
+    /// Bytes of the places of all keywords.
+    place_bytes: usize,
+}
+
+/// Where a value stands in a schema.
+#[derive(Clone, Copy, PartialEq)]
+enum Position {
+    Schema,
+    /// Where names or indexes lead to schemas.
+    Schemas,
+    /// Where nothing is a schema, whatever it looks like: in `const`, `enum`, `default`, `examples`, unknown words.
+    Data,
+}
+
+impl<'s> Survey<'s> {
+    /// Looks at every value of `schema` once.
+    pub(super) fn of(schema: &'s Value) -> anyhow::Result<Self> {
+        let mut survey = Self::default();
+        survey.value(schema, Position::Schema, 0)?;
+        Ok(survey)
+    }
+
+    /// Whether `value` is a part of the document.
+    pub(super) fn holds(&self, value: &Value) -> bool {
+        self.values.contains(&std::ptr::from_ref(value))
+    }
+
+    /// Bytes of the places of all keywords.
+    pub(super) fn place_bytes(&self) -> usize {
+        self.place_bytes
+    }
+
+    /// `path`: the bytes of the JSON Pointer to `value`, 0 for the whole document.
+    fn value(&mut self, value: &'s Value, position: Position, path: usize) -> anyhow::Result<()> {
+        self.values.insert(std::ptr::from_ref(value));
+        let keywords = value.as_object().map_or(0, Map::len);
+        self.place_bytes = self.place_bytes.saturating_add(path.saturating_mul(keywords + 1));
+        ensure!(
+            self.place_bytes <= PLACE_BYTES_MAX || !guard!("schema_places"),
+            "the places of its keywords together take more than {PLACE_BYTES_MAX} bytes; use shorter names of properties"
+        );
+        match value {
+            Value::Object(fields) => {
+                if position == Position::Schema {
+                    if path > 0 {
+                        same_resource(fields)?;
+                    }
+                    self.names(value, fields)?;
+                }
+                for (name, inner) in fields {
+                    let position = match position {
+                        Position::Schema => match below(name, inner) {
+                            Below::Named | Below::Listed => Position::Schemas,
+                            Below::One => Position::Schema,
+                            Below::Other => Position::Data,
+                        },
+                        Position::Schemas => Position::Schema,
+                        Position::Data => Position::Data,
+                    };
+                    self.value(inner, position, path + 1 + name.len())?;
+                }
+            }
+            Value::Array(items) => {
+                let position = if position == Position::Schemas { Position::Schema } else { Position::Data };
+                for (at, inner) in items.iter().enumerate() {
+                    let digits = at.checked_ilog10().map_or(1, |more| 1 + more as usize);
+                    self.value(inner, position, path + 1 + digits)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Each name stands for one subschema, so that a dynamic reference has one target.
+    fn names(&mut self, schema: &'s Value, fields: &'s Map<String, Value>) -> anyhow::Result<()> {
+        let address = std::ptr::from_ref(schema);
+        for word in ["$anchor", "$dynamicAnchor"] {
+            let Some(name) = fields.get(word).and_then(Value::as_str) else { continue };
+            let other = self.named.insert(name, address).is_some_and(|other| other != address);
+            if other && guard!("schema_resources") {
+                let shown: String = name.chars().take(100).collect();
+                bail!("`{word}` gives two subschemas the name {shown:?}; give each a name of its own");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses `fields` of a subschema that begins a resource of its own. The evaluator compiles a subschema once for each way
+/// that leads to it through other resources, and a few resources have more ways than could be counted. Older drafts begin
+/// one with another word.
+pub(super) fn same_resource(fields: &Map<String, Value>) -> anyhow::Result<()> {
+    if !guard!("schema_resources") {
+        return Ok(());
+    }
+    let shown = |text: &str| text.chars().take(100).collect::<String>();
+    if let Some(id) = fields.get("$id").and_then(Value::as_str) {
+        bail!("`$id` {:?} inside of a schema is not supported; leave it out, and refer to `#/$defs/..`", shown(id));
+    }
+    if let Some(draft) = fields.get("$schema").and_then(Value::as_str) {
+        ensure!(
+            Draft::from_schema_uri(draft) == Draft::Draft202012,
+            "`$schema` {:?} inside of a schema is not supported; leave it out: all of a schema is read as draft 2020-12",
+            shown(draft)
+        );
+    }
+    Ok(())
+}
