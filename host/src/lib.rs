@@ -27,6 +27,7 @@ pub mod cli;
 pub mod config;
 pub mod dialect;
 pub mod executor;
+mod file_state;
 pub mod hook;
 pub mod host;
 pub mod journal;

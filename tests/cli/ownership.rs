@@ -101,6 +101,38 @@ fn a_file_of_another_user_or_of_a_group_of_several_does_not_count() {
     refused(echo(&place, &[]), &file, "chmod o-w");
 }
 
+/// Gives the user with the number 1 the rights to read and write `path`, and to search it, as `setfacl -m u:1:rwx` does.
+#[cfg(target_os = "linux")]
+fn share(path: &Path) {
+    // Version 2, then tag, rights and id of each entry: the owner, that user, the group, the mask, all others.
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    let none = u32::MAX;
+    for (tag, rights, id) in [(1_u16, 7_u16, none), (2, 7, 1), (4, 5, none), (0x10, 7, none), (0x20, 5, none)] {
+        list.extend(tag.to_le_bytes().into_iter().chain(rights.to_le_bytes()).chain(id.to_le_bytes()));
+    }
+    let set = rustix::fs::setxattr(path, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty());
+    set.unwrap_or_else(|error| panic!("TMPDIR must lie in a file system with access control lists: {error}"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_access_list_by_which_another_user_may_write_counts_as_one_who_may() {
+    let place = Place::new().user("mode = \"plan\"\n").project("mode = \"plan\"\n").trusted();
+    let (file, user) = (place.file(), place.home.join("toolcell.toml"));
+    for listed in [&file, &user, &place.project] {
+        echo(&place, &[]).exits(0);
+        let mode = listed.metadata().unwrap().mode();
+        share(listed);
+        refused(echo(&place, &[]), listed, "setfacl -b");
+        // The mask says what those who are named may do at the most.
+        set(listed, 0o755);
+        echo(&place, &[]).exits(0);
+        set(listed, mode);
+    }
+    share(&file);
+    refused(echo(&place, &["--config=toolcell.toml"]), Path::new("toolcell.toml"), "setfacl -b");
+}
+
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }

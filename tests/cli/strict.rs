@@ -342,6 +342,34 @@ fn records_that_contradict_each_other_are_errors() {
 }
 
 #[test]
+fn a_subject_below_an_argument_leads_where_the_schema_has_something() {
+    let with = |pointer: &str| {
+        changed(|kit| {
+            let target = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+            let schema = &mut kit["declarations"][0]["input_contract"]["model_input_schema"];
+            schema["properties"] = json!({
+                "target": target,
+                "list": {"type": "array", "items": target},
+                "linked": {"$ref": "#/$defs/target"},
+            });
+            schema["$defs"] = json!({ "target": target });
+            kit["interfaces"][0]["permission_subjects"] = json!({ pointer: "path" });
+        })
+    };
+    for pointer in ["/target/path", "/list/*/path", "/list/0/path"] {
+        described(&with(pointer)).exits(0);
+    }
+    for (pointer, why) in [
+        ("/target/pahth", "leads to no argument"),
+        ("/list/path", "leads to no argument"),
+        ("/linked/path", "write the schema out"),
+    ] {
+        let errors = errors(&with(pointer));
+        assert!(errors.len() == 1 && errors[0].contains(pointer) && errors[0].contains(why), "{errors:?}");
+    }
+}
+
+#[test]
 fn a_field_that_is_named_twice_is_an_error() {
     let mut text = String::new();
     echoing("strict", |toolkit| {

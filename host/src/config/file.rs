@@ -228,7 +228,7 @@ fn named_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
 fn read(
     path: &Path,
     flags: OFlags,
-    check: fn(&Path, &Metadata) -> anyhow::Result<()>,
+    check: fn(&Path, &File, &Metadata) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<Vec<u8>>> {
     let place = || format!("read {}", path.display());
     // A pipe, say, would keep the reader waiting.
@@ -242,7 +242,7 @@ fn read(
     if !metadata.is_file() {
         bail!("{} is not a regular file", path.display());
     }
-    check(path, &metadata)?;
+    check(path, &file, &metadata)?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(place)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {

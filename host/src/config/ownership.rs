@@ -1,36 +1,43 @@
 //! Whether somebody else could have written a file that decides what is allowed: as `sudo` and `ssh` look at theirs.
 
 use std::collections::HashSet;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 
 use crate::way::Way;
 
 /// The part of a list of users or groups that is looked at, in bytes.
 const LIST_BYTES_MAX: u64 = 1 << 20;
 
-/// Fails where another user than this one and root could have written the file `path`, which is open and has `metadata`,
+/// Fails where another user than this one and root could have written `file`, which was opened at `path` and has `metadata`,
 /// or could put another in its place: in any folder above it, or above a link that leads to it.
-pub(super) fn check_with_folders(path: &Path, metadata: &Metadata) -> anyhow::Result<()> {
-    check(path, metadata)?;
+pub(super) fn check_with_folders(path: &Path, file: &File, metadata: &Metadata) -> anyhow::Result<()> {
+    check(path, file, metadata)?;
     let full = std::path::absolute(path).with_context(|| format!("find {}", path.display()))?;
     let way = Way::of(&full)?;
     let mut seen = HashSet::new();
     for place in way.links.iter().chain([&way.end]).flat_map(|place| place.ancestors()) {
         if seen.insert(place) {
             let metadata = place.symlink_metadata().with_context(|| format!("look at {}", place.display()))?;
-            check(place, &metadata)?;
+            check_place(place, None, &metadata)?;
         }
     }
     Ok(())
 }
 
-/// Fails where another user than this one and root owns `path`, or may write to it.
-pub(super) fn check(path: &Path, metadata: &Metadata) -> anyhow::Result<()> {
+/// Fails where another user than this one and root owns `file`, which was opened at `path`, or may write to it.
+pub(super) fn check(path: &Path, file: &File, metadata: &Metadata) -> anyhow::Result<()> {
+    check_place(path, Some(file), metadata)
+}
+
+/// [`check`] for any place; it is looked at through `file` where that is open.
+fn check_place(path: &Path, file: Option<&File>, metadata: &Metadata) -> anyhow::Result<()> {
     if !guard!("file_owner") {
         return Ok(());
     }
@@ -49,11 +56,38 @@ pub(super) fn check(path: &Path, metadata: &Metadata) -> anyhow::Result<()> {
     if metadata.mode() & 0o002 != 0 {
         bail!("{shown} can be changed by every user, and so could what is allowed: chmod o-w {shown}");
     }
-    if metadata.mode() & 0o020 != 0 && !is_private(metadata.gid(), me) {
+    if metadata.mode() & 0o020 == 0 {
+        return Ok(());
+    }
+    if guard!("access_lists") && has_access_list(path, file) {
+        bail!(
+            "{shown} has an access control list, by which other users could change what is allowed: setfacl -b {shown}, \
+             or chmod g-w {shown}"
+        );
+    }
+    if !is_private(metadata.gid(), me) {
         let group = metadata.gid();
         bail!("{shown} can be changed by the group {group}, and so could what is allowed: chmod g-w {shown}");
     }
     Ok(())
+}
+
+/// Whether there is a POSIX access control list. With one, the mode shows in place of the group's rights the most that any
+/// named user or group may have: the group says nothing then.
+#[cfg(target_os = "linux")]
+fn has_access_list(path: &Path, file: Option<&File>) -> bool {
+    const NAME: &str = "system.posix_acl_access";
+    let bytes = match file {
+        Some(file) => rustix::fs::fgetxattr_query(file, NAME),
+        None => rustix::fs::lgetxattr_query(path, NAME),
+    };
+    // Where it cannot be looked at there may be one. The second error is that of a file system that has none.
+    !matches!(bytes, Err(Errno::NODATA | Errno::NOTSUP))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_access_list(_path: &Path, _file: Option<&File>) -> bool {
+    false
 }
 
 /// Whether `group` has one user alone: many systems give each user a group of their own, and files that it may write.
@@ -89,6 +123,33 @@ fn has_one_user(group: u32, user: u32, users: &str, groups: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::has_one_user;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_group_that_may_write_says_nothing_beside_an_access_list() {
+        use std::fs::File;
+        use std::os::unix::fs::MetadataExt;
+
+        use rustix::fs::XattrFlags;
+
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (path, open) = (file.path(), File::open(file.path()).unwrap());
+        assert!(!super::has_access_list(path, None) && !super::has_access_list(path, Some(&open)));
+        // Version 2, then tag, rights and id of each entry: the owner, this user by name, the group, the mask, all others.
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        let me = rustix::process::geteuid().as_raw();
+        let none = u32::MAX;
+        for (tag, rights, id) in [(1_u16, 6_u16, none), (2, 6, me), (4, 4, none), (0x10, 6, none), (0x20, 4, none)] {
+            list.extend(tag.to_le_bytes().into_iter().chain(rights.to_le_bytes()).chain(id.to_le_bytes()));
+        }
+        let set = rustix::fs::setxattr(path, "system.posix_acl_access", &list, XattrFlags::empty());
+        set.expect("the folder for temporary files has to be in a file system with access control lists: set TMPDIR");
+        assert!(super::has_access_list(path, None) && super::has_access_list(path, Some(&open)));
+        let metadata = open.metadata().unwrap();
+        assert_eq!(metadata.mode() & 0o777, 0o664, "the mask stands in place of the group");
+        let refused = super::check(path, &open, &metadata).unwrap_err().to_string();
+        assert!(refused.contains("setfacl -b") && super::check_place(path, None, &metadata).is_err(), "{refused}");
+    }
 
     #[test]
     fn a_group_is_private_if_its_user_alone_is_listed() {

@@ -24,7 +24,7 @@ pub enum Mode {
 }
 
 /// `source`: where the rule that decided came from (AT-DEC-05).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleSource {
     UserSettings,

@@ -1,97 +1,115 @@
 //! Numbers as they were written. A value holds about 16 digits of a number; a text that is made of it again would have
 //! others in the place of the rest.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::{Number, Value};
 
-/// The numbers of `text`, by the path to each, that a value does not hold as they are written.
-pub(super) fn numbers(text: &str) -> HashMap<String, &str> {
-    let mut found = HashMap::new();
+/// The numbers in a part of a text that a value does not hold as they are written, each at its place. Only what leads to one
+/// is here, and each name once: a client may send 4 MiB with 90,000 numbers below one name of 3 MiB.
+#[derive(Debug)]
+pub(super) enum Exact<'a> {
+    Number(&'a str),
+    Object(HashMap<Cow<'a, str>, Exact<'a>>),
+    /// Each item with its index, in order.
+    Array(Vec<(usize, Exact<'a>)>),
+}
+
+/// The numbers of `text` that a value does not hold as they are written; `None` where there are none.
+pub(super) fn numbers(text: &str) -> Option<Exact<'_>> {
     // Shorter ones are held exactly.
-    if text.as_bytes().windows(16).any(|digits| digits.iter().all(u8::is_ascii_digit)) {
-        let mut reader = Reader { text, at: 0 };
-        // What is no JSON has no numbers.
-        if reader.value(&mut String::new(), &mut found).is_none() {
-            found.clear();
-        }
+    if !text.as_bytes().windows(16).any(|digits| digits.iter().all(u8::is_ascii_digit)) {
+        return None;
     }
-    found
+    // What is no JSON has no numbers.
+    Reader { text, at: 0 }.value().flatten()
 }
 
 /// `value` as a text in which each of `numbers` that is still there is written as it was.
-pub(super) fn write(value: &Value, numbers: &HashMap<String, &str>) -> String {
+pub(super) fn write(value: &Value, numbers: &Exact<'_>) -> String {
     let mut text = String::new();
-    put(value, &mut String::new(), numbers, &mut text);
+    put(value, Some(numbers), &mut text);
     text
 }
 
-fn put(value: &Value, path: &mut String, numbers: &HashMap<String, &str>, text: &mut String) {
-    match value {
-        Value::Object(fields) => {
+/// As deep as both are nested.
+fn put(value: &Value, numbers: Option<&Exact<'_>>, text: &mut String) {
+    match (value, numbers) {
+        (Value::Object(fields), Some(Exact::Object(numbers))) => {
             text.push('{');
             for (at, (name, value)) in fields.iter().enumerate() {
                 text.push_str(if at == 0 { "" } else { "," });
                 text.push_str(&Value::from(name.as_str()).to_string());
                 text.push(':');
-                below(path, name, |path| put(value, path, numbers, text));
+                put(value, numbers.get(name.as_str()), text);
             }
             text.push('}');
         }
-        Value::Array(items) => {
+        (Value::Array(items), Some(Exact::Array(numbers))) => {
+            let mut numbers = numbers.iter().peekable();
             text.push('[');
             for (at, value) in items.iter().enumerate() {
                 text.push_str(if at == 0 { "" } else { "," });
-                below(path, &at.to_string(), |path| put(value, path, numbers, text));
+                let numbers = numbers.next_if(|(index, _)| *index == at).map(|(_, numbers)| numbers);
+                put(value, numbers, text);
             }
             text.push(']');
         }
-        Value::Number(number) => {
-            let same = |written: &&&str| written.parse::<Number>().is_ok_and(|written| written == *number);
-            match numbers.get(path.as_str()).filter(same) {
-                Some(written) => text.push_str(written),
-                None => text.push_str(&number.to_string()),
-            }
+        (Value::Number(number), Some(Exact::Number(written)))
+            if written.parse::<Number>().is_ok_and(|written| written == *number) =>
+        {
+            text.push_str(written);
         }
-        Value::Null | Value::Bool(_) | Value::String(_) => text.push_str(&value.to_string()),
+        _ => text.push_str(&value.to_string()),
     }
 }
 
-/// The path of a part, one name below `path`. Lengths keep two paths apart, whatever the names hold.
-fn below<T>(path: &mut String, name: &str, then: impl FnOnce(&mut String) -> T) -> T {
-    let before = path.len();
-    path.push_str(&name.len().to_string());
-    path.push('/');
-    path.push_str(name);
-    let done = then(path);
-    path.truncate(before);
-    done
-}
-
-/// Goes through a text that was parsed before, and so is not nested deeper than a parser goes.
+/// Goes through a text that was parsed before, and so is not nested deeper than a parser goes: 128 levels.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn value(&mut self, path: &mut String, found: &mut HashMap<String, &'a str>) -> Option<()> {
+    /// Reads one value. `None` if it is no JSON, `Some(None)` if a value holds all of its numbers as they are written.
+    fn value(&mut self) -> Option<Option<Exact<'a>>> {
         match self.next()? {
-            b'{' => self.members(b'}', |reader, _| {
-                let name: String = serde_json::from_str(reader.token()?).ok()?;
-                reader.take(b':')?;
-                below(path, &name, |path| reader.value(path, found))
-            }),
-            b'[' => self.members(b']', |reader, at| below(path, &at.to_string(), |path| reader.value(path, found))),
+            b'{' => {
+                let mut fields = HashMap::new();
+                self.members(b'}', |reader, _| {
+                    let name = reader.name()?;
+                    reader.take(b':')?;
+                    if let Some(numbers) = reader.value()? {
+                        fields.insert(name, numbers);
+                    }
+                    Some(())
+                })?;
+                Some((!fields.is_empty()).then_some(Exact::Object(fields)))
+            }
+            b'[' => {
+                let mut items = Vec::new();
+                self.members(b']', |reader, at| {
+                    items.extend(reader.value()?.map(|numbers| (at, numbers)));
+                    Some(())
+                })?;
+                Some((!items.is_empty()).then_some(Exact::Array(items)))
+            }
             b'-' | b'0'..=b'9' => {
                 let written = self.token()?;
                 let number: Number = written.parse().ok()?;
-                if number.to_string() != written {
-                    found.insert(path.clone(), written);
-                }
-                Some(())
+                Some((number.to_string() != written).then_some(Exact::Number(written)))
             }
-            _ => self.token().map(drop),
+            _ => self.token().map(|_| None),
+        }
+    }
+
+    /// The name of a field: copied only if it is written with escapes.
+    fn name(&mut self) -> Option<Cow<'a, str>> {
+        let token = self.token()?;
+        match serde_json::from_str::<&'a str>(token) {
+            Ok(name) => Some(Cow::Borrowed(name)),
+            Err(_) => serde_json::from_str(token).ok().map(Cow::Owned),
         }
     }
 
@@ -149,20 +167,38 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use serde_json::{Value, json};
 
-    use super::{numbers, write};
+    use super::{Exact, numbers, write};
 
     #[test]
     fn numbers_that_are_still_there_are_written_as_they_were() {
         let text = r#" { "a/b" : [ 1, 12345678901234567890123 , {"c\u0022": -0.10000000000000000001 } ], "d":1e2, "e": "12345678901234567890" } "#;
         let mut value: Value = serde_json::from_str(text).unwrap();
         value["limit"] = json!(10);
-        let written = write(&value, &numbers(text));
+        let write = |value: &Value| write(value, &numbers(text).unwrap());
+        let written = write(&value);
         let expected = r#"{"a/b":[1,12345678901234567890123,{"c\"":-0.10000000000000000001}],"d":1e2,"e":"12345678901234567890","limit":10}"#;
         assert_eq!(written, expected);
         value["a/b"][1] = json!(7);
-        assert!(write(&value, &numbers(text)).contains("[1,7,{"));
-        assert!(numbers("[1.50, 2]").is_empty() && numbers("[12345678901234567890123").is_empty());
+        assert!(write(&value).contains("[1,7,{"));
+        value["a/b"][1] = json!("other");
+        value["a/b"][2] = json!([-0.5]);
+        assert!(write(&value).contains("[1,\"other\",[-0.5]]"));
+        assert!(numbers("[1.50, 2]").is_none() && numbers("[12345678901234567890123").is_none());
+    }
+
+    #[test]
+    fn a_name_is_held_once_however_many_numbers_are_below_it() {
+        let name = "long".repeat(100);
+        let text = format!(r#"{{"{name}":[1e2,1,1e2],"e\u0073c":{{"n":1e2}},"all":[1,2],"n":1234567890123456}}"#);
+        let Some(Exact::Object(fields)) = numbers(&text) else { panic!("{text}") };
+        assert_eq!(fields.len(), 2, "only what leads to a number is kept: {fields:?}");
+        let (held, items) = fields.get_key_value(name.as_str()).unwrap();
+        assert!(matches!(held, Cow::Borrowed(_)), "the name is copied");
+        assert!(matches!(items, Exact::Array(items) if items.len() == 2 && items[1].0 == 2), "{items:?}");
+        assert!(fields.contains_key("esc"));
     }
 }

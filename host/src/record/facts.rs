@@ -24,16 +24,70 @@ pub struct SubjectField {
     pub default: Option<String>,
 }
 
+const NO_ARGUMENT: &str = "leads to no argument; name it as in the properties of model_input_schema";
+const REFERENCE: &str =
+    "leads through a `$ref`, which is not followed here: write the schema out in its place in model_input_schema";
+
 impl SubjectField {
-    /// The schema of the argument that `pointer` leads to in the schema of all arguments, or why there is none.
+    /// The schema of the argument that the first step of `pointer` names; `schema` is that of all arguments.
+    ///
+    /// # Errors
+    ///
+    /// A step that leads nowhere in `schema`, or through a `$ref`: such a subject could narrow nothing, unnoticed. A deeper
+    /// step passes where the schema says nothing of it.
     pub fn argument<'a>(pointer: &str, schema: &'a Value) -> Result<&'a Value, String> {
+        let fail = |why: &str| format!("permission_subjects: {pointer:?} {why}");
         let mut steps = pointer.split('/');
         if steps.next() != Some("") {
-            return Err(format!("permission_subjects: {pointer:?} is no JSON Pointer"));
+            return Err(fail("is no JSON Pointer"));
         }
-        let name = steps.next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
-        let argument = schema.get("properties").and_then(|properties| properties.get(&name));
-        argument.ok_or_else(|| format!("permission_subjects: {pointer:?} leads to no argument"))
+        let argument = steps.next().and_then(|name| field(schema, name)).ok_or_else(|| fail(NO_ARGUMENT))?;
+        let mut schema = argument;
+        for step in steps {
+            match inner(schema, step).map_err(fail)? {
+                Some(inner) => schema = inner,
+                None => break,
+            }
+        }
+        Ok(argument)
+    }
+}
+
+/// What `properties` says of the field that a step names.
+fn field<'a>(schema: &'a Value, step: &str) -> Option<&'a Value> {
+    let name = step.replace("~1", "/").replace("~0", "~");
+    schema.get("properties")?.get(&name)
+}
+
+/// The schema of what `step` leads to; `None` where `schema` says nothing of it. Fails where a value of `schema` has nothing
+/// there.
+fn inner<'a>(schema: &'a Value, step: &str) -> Result<Option<&'a Value>, &'static str> {
+    let has = |name: &str| schema.get(name).is_some();
+    let may_be = |kind: &str| match schema.get("type") {
+        Some(Value::String(known)) => known == kind,
+        Some(Value::Array(known)) => known.iter().any(|known| known == kind),
+        _ => true,
+    };
+    let tuple = schema.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let items = schema.get("items");
+    let index = step.parse::<usize>().ok();
+    let item = match index {
+        Some(index) => tuple.get(index).or(items),
+        // The first item of a closed tuple stands for the others.
+        None if step == "*" => items.filter(|items| items.as_bool() != Some(false)).or_else(|| tuple.first()),
+        None => None,
+    };
+    let fits = match index {
+        Some(_) => may_be("array") || may_be("object"),
+        None if step == "*" => may_be("array"),
+        None => may_be("object") && !has("items") && !has("prefixItems"),
+    };
+    match field(schema, step).or(item) {
+        Some(Value::Bool(false)) => Err(NO_ARGUMENT),
+        Some(inner) => Ok(Some(inner)),
+        None if has("$ref") || has("$dynamicRef") => Err(REFERENCE),
+        None if !fits || has("properties") => Err(NO_ARGUMENT),
+        None => Ok(None),
     }
 }
 
@@ -44,4 +98,75 @@ pub struct SafetyFacts {
     pub is_concurrency_safe: Option<bool>,
     pub is_destructive: Option<bool>,
     pub is_open_world: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SubjectField;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn every_step_of_a_subject_is_held_against_the_schema() {
+        let text = json!({"type": "string"});
+        let target =
+            json!({"type": ["object", "null"], "properties": {"path": text, "a/b": {"properties": {"*": text}}}});
+        let schema = json!({"properties": {
+            "target": target,
+            "list": {"type": "array", "items": target},
+            "pair": {"prefixItems": [target, text], "items": false},
+            "open": {},
+            "any": true,
+            "never": {"properties": {"path": false}},
+            "map": {"type": "object"},
+            "text": text,
+            "linked": {"$ref": "#/$defs/target"},
+            "both": {"$ref": "#/$defs/target", "properties": {"path": text}},
+            "one": {"anyOf": [target, text]},
+        }});
+        let outcome = |pointer| SubjectField::argument(pointer, &schema);
+        for pointer in [
+            "/target",
+            "/target/path",
+            "/target/a~1b/*",
+            "/list/*/path",
+            "/list/0/path",
+            "/pair/0/path",
+            "/pair/*/path",
+            "/open/x/*/y",
+            "/any/x",
+            "/map/x",
+            "/map/0",
+            "/linked",
+            "/both/path",
+            "/one/x",
+        ] {
+            let argument = pointer.split('/').nth(1).unwrap();
+            assert_eq!(outcome(pointer), Ok(&schema["properties"][argument]), "{pointer}");
+        }
+        for pointer in [
+            "",
+            "/",
+            "//path",
+            "/pahth",
+            "/target/pahth",
+            "/target/path/x",
+            "/target/*",
+            "/target/a~1b/x",
+            "/list/path",
+            "/list/*/pahth",
+            "/pair/1/path",
+            "/pair/2",
+            "/never/path",
+            "/map/*",
+            "/text/x",
+            "/text/0",
+        ] {
+            let error = outcome(pointer).unwrap_err();
+            assert!(error.contains("leads to no argument"), "{pointer}: {error}");
+        }
+        for pointer in ["/linked/path", "/both/pahth"] {
+            assert!(outcome(pointer).unwrap_err().contains("`$ref`"), "{pointer}");
+        }
+        assert!(SubjectField::argument("/x", &Value::Null).is_err());
+    }
 }

@@ -44,10 +44,7 @@ impl Input {
 
     /// An input with `value`, made of this one: numbers that are still at their places are written as they are here.
     pub fn with_value(&self, value: Value) -> Self {
-        let numbers = exact::numbers(&self.0.text);
-        if numbers.is_empty() {
-            return Self::from_value(value);
-        }
+        let Some(numbers) = exact::numbers(&self.0.text) else { return Self::from_value(value) };
         let text = exact::write(&value, &numbers);
         Self(Arc::new(Inner { text, value: Ok(value), reference: OnceLock::new() }))
     }
@@ -74,10 +71,55 @@ impl Input {
         self.0.reference.get_or_init(|| digest(self.0.text.as_bytes()))
     }
 
+    /// Whether both have the same value, each number with all of its digits. The order of an object's fields says nothing,
+    /// and a text that is not JSON is the same as no other.
+    pub fn same(&self, other: &Self) -> bool {
+        let (Ok(value), Ok(of_other)) = (self.value(), other.value()) else { return false };
+        if value != of_other || self.0.text == other.0.text {
+            return value == of_other;
+        }
+        // Two numbers that differ in their last digits can have one value.
+        let written = |input: &Self| exact::numbers(&input.0.text).map(|numbers| exact::write(value, &numbers));
+        match (written(self), written(other)) {
+            (None, None) => true,
+            (one, other) => one.unwrap_or_else(|| value.to_string()) == other.unwrap_or_else(|| value.to_string()),
+        }
+    }
+
+    /// Each number of the text as it is written; none of a text that is not JSON.
+    pub fn numbers(&self) -> impl Iterator<Item = &str> {
+        let mut rest = if self.value().is_ok() { self.text() } else { "" };
+        std::iter::from_fn(move || {
+            loop {
+                let from = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit())?;
+                rest = rest.get(from..)?;
+                if let Some(string) = rest.strip_prefix('"') {
+                    rest = after_string(string)?;
+                    continue;
+                }
+                let end = rest.find(|c: char| !matches!(c, '-' | '+' | '.' | 'e' | 'E' | '0'..='9'));
+                let (number, after) = rest.split_at(end.unwrap_or(rest.len()));
+                rest = after;
+                return Some(number);
+            }
+        })
+    }
+
     /// Whether both are the very same input, not merely equal ones.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+}
+
+/// What follows a JSON string whose first quote was taken.
+fn after_string(text: &str) -> Option<&str> {
+    let mut escaped = false;
+    let end = text.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })?;
+    text.get(end + 1..)
 }
 
 /// A JSON value in which no object has the same name twice.
@@ -149,6 +191,22 @@ impl<'de> Visitor<'de> for UniqueVisitor {
 #[cfg(test)]
 mod tests {
     use super::Input;
+
+    #[test]
+    fn inputs_are_the_same_only_if_their_numbers_are() {
+        let same = |one: &str, other: &str| Input::from_text(one).same(&Input::from_text(other));
+        assert!(same(r#"{"a":1, "b":[]}"#, r#"{"b":[],"a":1}"#));
+        assert!(same("[12345678901234567890123]", "[ 12345678901234567890123 ]"));
+        assert!(!same("[12345678901234567890123]", "[12345678901234567890124]"));
+        assert!(!same("[1]", "[2]") && !same("[", "["));
+    }
+
+    #[test]
+    fn numbers_are_given_as_they_are_written() {
+        let input = Input::from_text(r#"{"a-1\"2": [-1.50, 12345678901234567890123,1e2], "\\": "7", "b":true,"c":3}"#);
+        assert_eq!(input.numbers().collect::<Vec<_>>(), ["-1.50", "12345678901234567890123", "1e2", "3"]);
+        assert_eq!(Input::from_text("[1").numbers().count(), 0);
+    }
 
     #[test]
     fn an_object_names_each_field_once() {

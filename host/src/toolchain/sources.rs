@@ -6,20 +6,22 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
-/// Files that are digested at most for one tool.
+use crate::file_state::FileState;
+
+/// Files and folders that are looked at for one tool, and entries of one folder.
 const FILES_MAX: usize = 100_000;
+/// Links that lead from one to the next: Linux follows no more.
+const LINKS_MAX: usize = 40;
 /// Bytes of one file. Reading a larger one, or a file that never ends, would hold up every command.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Configuration files of cargo that include one another.
 const INCLUDES_MAX: u32 = 8;
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
-/// A file that changed less than this ago could change again and show the same time: it is read again.
-const SETTLED: Duration = Duration::from_secs(1);
 
 /// Files that steer cargo and rustup, looked for in the folder of a tool and in every folder above it. A manifest above it
 /// can make it part of a workspace.
@@ -97,29 +99,6 @@ fn plain_file(path: &Path) -> Option<File> {
     file.metadata().ok()?.is_file().then_some(file)
 }
 
-/// Which file it is, and in which state: device, inode, size, and the times of its last change of content and of state.
-type State = [u64; 7];
-
-fn state(metadata: &Metadata) -> State {
-    [
-        metadata.dev(),
-        metadata.ino(),
-        metadata.size(),
-        metadata.mtime().cast_unsigned(),
-        metadata.mtime_nsec().cast_unsigned(),
-        metadata.ctime().cast_unsigned(),
-        metadata.ctime_nsec().cast_unsigned(),
-    ]
-}
-
-/// Whether a change from now on cannot be mistaken for this state.
-fn is_settled(metadata: &Metadata) -> bool {
-    let seconds = u64::try_from(metadata.ctime()).unwrap_or(u64::MAX);
-    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
-    let changed = UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds));
-    changed.and_then(|changed| SystemTime::now().duration_since(changed).ok()).is_some_and(|age| age >= SETTLED)
-}
-
 /// What lies at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -137,7 +116,7 @@ struct Seen {
     #[serde(flatten)]
     content: Content,
     /// While a file is in this state it has this content. `None` where it has to be read again.
-    state: Option<State>,
+    state: Option<FileState>,
 }
 
 /// Every file of a scope, by its path. A file that is not there has no entry.
@@ -149,9 +128,10 @@ impl Listing {
     ///
     /// # Errors
     ///
-    /// More than [`FILES_MAX`] files, one of more than [`FILE_BYTES_MAX`] bytes, or one that cannot be read.
+    /// More than [`FILES_MAX`] files and folders, a file of more than [`FILE_BYTES_MAX`] bytes, one that cannot be read, and
+    /// more than [`LINKS_MAX`] links in a row.
     pub(super) fn of(scope: &Scope, known: &Self) -> Result<Self> {
-        let mut walk = Walk { known, found: BTreeMap::new(), walked: BTreeSet::new() };
+        let mut walk = Walk { known, found: BTreeMap::new(), walked: BTreeSet::new(), folders: 0 };
         for folder in &scope.folders {
             walk.folder(folder)?;
         }
@@ -201,6 +181,8 @@ struct Walk<'a> {
     found: BTreeMap<PathBuf, Seen>,
     /// Folders by device and inode: a link may lead back to where it came from.
     walked: BTreeSet<(u64, u64)>,
+    /// Folders that were found, those that still have to be walked included.
+    folders: usize,
 }
 
 impl Walk<'_> {
@@ -212,8 +194,11 @@ impl Walk<'_> {
                 continue;
             }
             let entries = std::fs::read_dir(&folder).with_context(|| format!("look into {}", folder.display()))?;
-            let entries = entries.collect::<std::io::Result<Vec<_>>>();
+            let entries = entries.take(FILES_MAX + 1).collect::<std::io::Result<Vec<_>>>();
             let entries = entries.with_context(|| format!("look into {}", folder.display()))?;
+            if entries.len() > FILES_MAX {
+                return Err(too_many());
+            }
             let has_manifest = entries.iter().any(|entry| entry.file_name() == "Cargo.toml");
             for entry in entries {
                 let name = entry.file_name();
@@ -222,6 +207,7 @@ impl Walk<'_> {
                     continue;
                 }
                 if let Some(inner) = self.one(&entry.path(), true)? {
+                    self.folders += 1;
                     folders.push(inner);
                 }
             }
@@ -232,48 +218,63 @@ impl Walk<'_> {
     /// Looks at one path. Answers a folder that has to be walked: it, or one that it leads to; that of a single file's
     /// path is not, so `within` says which of them this is.
     fn one(&mut self, path: &Path, within: bool) -> Result<Option<PathBuf>> {
-        let Some(metadata) = there(std::fs::symlink_metadata(path), path)? else { return Ok(None) };
-        if metadata.is_dir() && within {
-            return Ok(Some(path.to_owned()));
-        }
-        if self.found.len() >= FILES_MAX {
-            bail!("more than {FILES_MAX} files lie in the workspace of the tool: give the tool a folder of its own");
-        }
-        if metadata.is_symlink() {
-            let target = std::fs::read_link(path).with_context(|| format!("read the link {}", path.display()))?;
-            let led_to = path.parent().unwrap_or(Path::new("/")).join(&target);
-            let first =
-                self.found.insert(path.to_owned(), Seen { content: Content::Link(target), state: None }).is_none();
+        let mut at = path.to_owned();
+        for _ in 0..=LINKS_MAX {
+            let Some(metadata) = there(std::fs::symlink_metadata(&at), &at)? else { return Ok(None) };
+            // Empty folders count as well: walking them takes time and memory, too.
+            if self.found.len() + self.folders >= FILES_MAX {
+                return Err(too_many());
+            }
+            if metadata.is_dir() && within {
+                return Ok(Some(at));
+            }
+            if !metadata.is_symlink() {
+                if !self.found.contains_key(&at) {
+                    let seen = self.seen(&at, &metadata)?;
+                    self.found.insert(at, seen);
+                }
+                return Ok(None);
+            }
+            let target = std::fs::read_link(&at).with_context(|| format!("read the link {}", at.display()))?;
+            let led_to = at.parent().unwrap_or(Path::new("/")).join(&target);
             // A link to a link is followed one step at a time; one that was seen before ends the way.
-            return if first { self.one(&led_to, within) } else { Ok(None) };
+            if self.found.insert(at, Seen { content: Content::Link(target), state: None }).is_some() {
+                return Ok(None);
+            }
+            at = led_to;
         }
-        if !self.found.contains_key(path) {
-            let seen = self.seen(path, &metadata)?;
-            self.found.insert(path.to_owned(), seen);
-        }
-        Ok(None)
+        bail!(
+            "{} leads through more than {LINKS_MAX} links, so that no file can be opened by it: remove it",
+            path.display()
+        )
     }
 
     fn seen(&self, path: &Path, metadata: &Metadata) -> Result<Seen> {
         if !metadata.is_file() {
             return Ok(Seen { content: Content::Other, state: None });
         }
-        let now = state(metadata);
+        let now = FileState::from(metadata);
         if let Some(known) = self.known.0.get(path).filter(|known| known.state == Some(now)) {
             return Ok(known.clone());
         }
         let context = || format!("read {}", path.display());
         let file = plain_file(path).with_context(context)?;
         // Before it is read: a change after this shows in its state.
-        let metadata = file.metadata().with_context(context)?;
+        let (began, state) = (SystemTime::now(), FileState::of(&file).with_context(context)?);
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(file.take(FILE_BYTES_MAX + 1)).with_context(context)?;
         if hasher.count() > FILE_BYTES_MAX {
             bail!("{}, in the workspace of the tool, has more than {FILE_BYTES_MAX} bytes", path.display());
         }
-        let state = is_settled(&metadata).then(|| state(&metadata));
+        let state = Some(state).filter(|state| state.is_settled(began));
         Ok(Seen { content: Content::File(hasher.finalize().to_hex().to_string()), state })
     }
+}
+
+fn too_many() -> anyhow::Error {
+    anyhow!(
+        "more than {FILES_MAX} files and folders lie in the workspace of the tool: give the tool a folder of its own"
+    )
 }
 
 /// `None` for what is not there.
@@ -287,6 +288,8 @@ fn there(metadata: std::io::Result<Metadata>, path: &Path) -> Result<Option<Meta
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     struct Project(tempfile::TempDir);
@@ -376,6 +379,42 @@ mod tests {
         let changes = project.listing(&before).changes(&before);
         assert_eq!(changes.len(), 1, "{changes:?}");
         assert!(changes[0].0.ends_with("mod.rs"), "{changes:?}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn links_are_followed_as_far_as_the_kernel_does() {
+        let (project, elsewhere) = (Project::new(), tempfile::tempdir().unwrap());
+        let link = |to: usize, name: usize| {
+            std::os::unix::fs::symlink(to.to_string(), elsewhere.path().join(name.to_string())).unwrap();
+        };
+        std::fs::write(elsewhere.path().join("0"), "one").unwrap();
+        (1..20_000).for_each(|name| link(name - 1, name));
+        let enter = |name: usize| {
+            let entrance = project.0.path().join("src/entrance");
+            let _ = std::fs::remove_file(&entrance);
+            std::os::unix::fs::symlink(elsewhere.path().join(name.to_string()), &entrance).unwrap();
+            (std::fs::read_to_string(entrance).is_ok(), Listing::of(&project.scope(), &Listing::default()))
+        };
+        // The entrance is a link as well.
+        let (is_open, listing) = enter(LINKS_MAX - 1);
+        assert!(is_open && listing.unwrap().0.contains_key(&elsewhere.path().join("0")));
+        for name in [LINKS_MAX, 19_999] {
+            let (is_open, listing) = enter(name);
+            let error = listing.unwrap_err().to_string();
+            assert!(!is_open && error.contains("src/entrance leads through more than 40 links"), "{error}");
+        }
+    }
+
+    #[test]
+    fn folders_count_as_files_do() {
+        let (folder, known) = (tempfile::tempdir().unwrap(), Listing::default());
+        std::fs::create_dir_all(folder.path().join("one/two")).unwrap();
+        let walked = |folders: usize| {
+            Walk { known: &known, found: BTreeMap::new(), walked: BTreeSet::new(), folders }.folder(folder.path())
+        };
+        walked(FILES_MAX - 2).unwrap();
+        assert!(walked(FILES_MAX - 1).unwrap_err().to_string().contains("more than 100000 files and folders"));
     }
 
     #[test]

@@ -1,0 +1,103 @@
+//! The state of a file, which tells without reading it whether it is still as it was when it was read.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// A file that changed less than this ago could change again and show the same time.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// Which file it is, and in which state: whoever writes to it, replaces it or gives it other times makes another state,
+/// because the kernel alone sets the time of a change. Taken *before* the file is read, it stands for what was read.
+///
+/// A write through a mapping of the file changes that time too, but only the first one to a page since that page was
+/// written to the disk, and only in file systems that hear of it: see [`FileState::lasting`].
+///
+/// Device, inode, size, and the times of the last change of content and of state, each in seconds and nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct FileState([u64; 7]);
+
+impl FileState {
+    /// The state of an open file; `None` if it cannot be looked at.
+    pub(crate) fn of(file: &File) -> Option<Self> {
+        file.metadata().ok().map(|metadata| Self::from(&metadata))
+    }
+
+    /// The bytes that identify this state.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|field| field.to_le_bytes()).collect()
+    }
+
+    /// The state of `file`, if every later change shows in it: no page of it is still written to unseen through a mapping,
+    /// and its last change is long enough ago. May wait for the disk.
+    pub(crate) fn lasting(file: &File) -> Option<Self> {
+        let began = SystemTime::now();
+        if guard!("mapped_writes") {
+            if !dates_mapped_writes(file) {
+                return None;
+            }
+            // From here on the first write to each page is one that the kernel dates.
+            file.sync_data().ok()?;
+        }
+        Self::of(file).filter(|state| state.is_settled(began))
+    }
+
+    /// Whether a change after `at` cannot be mistaken for this state.
+    pub(crate) fn is_settled(&self, at: SystemTime) -> bool {
+        let [.., seconds, nanoseconds] = self.0;
+        // Seconds before 1970 are too many here.
+        let since = Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanoseconds));
+        let changed = since.and_then(|since| UNIX_EPOCH.checked_add(since));
+        changed.and_then(|changed| at.duration_since(changed).ok()).is_some_and(|age| age >= SETTLED)
+    }
+}
+
+impl From<&Metadata> for FileState {
+    fn from(metadata: &Metadata) -> Self {
+        Self([
+            metadata.dev(),
+            metadata.ino(),
+            metadata.size(),
+            metadata.mtime().cast_unsigned(),
+            metadata.mtime_nsec().cast_unsigned(),
+            metadata.ctime().cast_unsigned(),
+            metadata.ctime_nsec().cast_unsigned(),
+        ])
+    }
+}
+
+/// Whether the file system gives a file another time of change when a page of it is written to through a mapping for the first
+/// time since it was on the disk. Those on a disk of this machine do; memory (tmpfs), FUSE and the network may not.
+#[cfg(target_os = "linux")]
+fn dates_mapped_writes(file: &File) -> bool {
+    const EXT4: u64 = 0xEF53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683E;
+    const F2FS: u64 = 0xF2F5_2010;
+    // It hands pages and times over to the file system of its upper layer, and containers are made of it.
+    const OVERLAY: u64 = 0x794C_7630;
+    // The type is an `i64` or a `u32`, as the platform has it.
+    rustix::fs::fstatfs(file).is_ok_and(|found| [EXT4, XFS, BTRFS, F2FS, OVERLAY].contains(&(found.f_type as u64)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn dates_mapped_writes(_file: &File) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_could_happen_again_at_the_same_time_is_not_settled() {
+        let at = |seconds: i64, nanoseconds: u64| FileState([1, 2, 3, 4, 5, seconds.cast_unsigned(), nanoseconds]);
+        let now = UNIX_EPOCH + Duration::from_secs(100);
+        assert!(at(99, 0).is_settled(now) && !at(99, 1).is_settled(now));
+        assert!(!at(101, 0).is_settled(now), "it is in the future");
+        assert!(!at(-1, 0).is_settled(now) && !at(0, u64::MAX).is_settled(now));
+    }
+}
