@@ -15,8 +15,10 @@ pub(crate) const PATTERN_BYTES_MAX: usize = 256 << 10;
 /// States of the automaton of one pattern.
 const STATES_MAX: usize = 10_000;
 
-/// Texts that are shorter are searched without a lazy automaton, which has to be set up.
+/// A lazy automaton has to be set up, once for each meter. Shorter texts are searched without one, until the searches of the
+/// meter together come to so many steps: some 250 us, which the set-up may take as well.
 const LAZY_BYTES_MIN: usize = 1 << 10;
+const LAZY_STEPS_MIN: u64 = 50_000;
 /// How often a lazy automaton may begin again before it gives up, and how many bytes each of its states must be good for.
 const LAZY_RESTARTS_MAX: usize = 3;
 const LAZY_BYTES_PER_STATE_MIN: usize = 10;
@@ -48,7 +50,9 @@ pub struct Pattern {
 /// What a search may still cost.
 pub struct Meter {
     steps: u64,
+    spent: u64,
     until: Instant,
+    paused: Option<Instant>,
     caches: Vec<(usize, Cache)>,
 }
 
@@ -68,11 +72,24 @@ impl Meter {
     }
 
     fn new((steps, time): (u64, Duration)) -> Self {
-        Self { steps, until: Instant::now() + time, caches: Vec::new() }
+        Self { steps, spent: 0, until: Instant::now() + time, paused: None, caches: Vec::new() }
+    }
+
+    /// Time that passes from now on does not count, up to [`Self::go_on`].
+    pub(crate) fn pause(&mut self) {
+        self.paused = Some(Instant::now());
+    }
+
+    /// Time counts again.
+    pub(crate) fn go_on(&mut self) {
+        if let Some(since) = self.paused.take() {
+            self.until += since.elapsed();
+        }
     }
 
     fn spend(&mut self, steps: u64) -> Result<(), Exhausted> {
         self.steps = self.steps.checked_sub(steps).ok_or(Exhausted)?;
+        self.spent = self.spent.saturating_add(steps);
         if Instant::now() > self.until { Err(Exhausted) } else { Ok(()) }
     }
 }
@@ -101,7 +118,7 @@ impl Pattern {
     /// `text` with `label` for every match; `None` where nothing matches.
     pub(crate) fn replace(&self, text: &str, label: &str, meter: &mut Meter) -> Result<Option<String>, Exhausted> {
         let (mut replaced, mut kept, mut at) = (None::<String>, 0, 0);
-        let mut lazy = self.lazy.as_deref().filter(|_| text.len() >= LAZY_BYTES_MIN);
+        let mut lazy = self.lazy.as_deref();
         while at <= text.len() {
             let Some((start, end)) = self.find(text, at, &mut lazy, meter)? else { break };
             if start < end {
@@ -127,7 +144,10 @@ impl Pattern {
         lazy: &mut Option<&Lazy>,
         meter: &mut Meter,
     ) -> Result<Option<(usize, usize)>, Exhausted> {
-        if let Some(engine) = lazy {
+        let cost = self.states.saturating_mul((text.len() - at) as u64);
+        // Short texts cost little, and a result has many of them: it is their sum that exhausts a budget.
+        let pays_off = text.len() >= LAZY_BYTES_MIN || meter.spent.saturating_add(cost) > LAZY_STEPS_MIN;
+        if pays_off && let Some(engine) = lazy {
             meter.spend(0)?;
             let found = engine.try_search(meter.cache(engine), &Input::new(text).range(at..));
             match found {
@@ -137,7 +157,7 @@ impl Pattern {
             }
         }
         if guard!("pattern_work") {
-            meter.spend(self.states.saturating_mul((text.len() - at) as u64))?;
+            meter.spend(cost)?;
         }
         Ok(self.regex.find_at(text, at).map(|found| (found.start(), found.end())))
     }
@@ -157,7 +177,8 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exhausted, Meter, Pattern};
+    use super::{Exhausted, INLINE, LAZY_STEPS_MIN, Meter, Pattern};
+    use std::time::Duration;
 
     fn replaced(pattern: &str, text: &str) -> Option<String> {
         Pattern::compile(pattern).unwrap().replace(text, "_", &mut Meter::aside()).unwrap()
@@ -183,6 +204,21 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn many_short_texts_are_searched_within_the_budget_of_one_small_result() {
+        let pattern = Pattern::compile(r"\w+@\w+").unwrap();
+        let (steps, _) = INLINE;
+        // The budget is for steps: a machine that is busy must not end it before.
+        let mut meter = Meter::new((steps, Duration::from_secs(60)));
+        let each = "sixteen letters!";
+        let texts = (4_096 / each.len() as u64).max(2 * steps / (pattern.states * each.len() as u64));
+        for n in 0..texts {
+            assert_eq!(pattern.replace(each, "_", &mut meter), Ok(None), "{n} of {texts}");
+        }
+        assert_eq!(pattern.replace("to me@example or", "_", &mut meter), Ok(Some("to _ or".to_owned())));
+        assert!(meter.spent <= LAZY_STEPS_MIN, "{}", meter.spent);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where a path leads, one name after the other: what each link on the way is called, so that others can judge who may
 //! change it.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
@@ -8,9 +9,14 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, bail};
 
 /// Links that lead from one to the next: no more than Linux itself follows.
-const LINKS_MAX: usize = 40;
+pub(crate) const LINKS_MAX: usize = 40;
 /// Names that are looked at for one path, those in the targets of links included. Each costs a system call.
 const STEPS_MAX: usize = 4_096;
+
+/// A path leads on with `..` from a folder that does not exist. The kernel does not open such a path.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: the path may not lead through a missing folder with `..`", .0.display())]
+pub(crate) struct ThroughMissing(PathBuf);
 
 /// Where a path leads, and the places that decided it: whoever can change one of them can lead the path elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,29 +41,57 @@ impl Way {
     ///
     /// # Errors
     ///
-    /// A folder that may not be entered, a loop of links, `..` behind what does not exist, and more than 4,096 names.
+    /// A folder that may not be entered (an [`std::io::Error`]), `..` behind what does not exist ([`ThroughMissing`]), a
+    /// loop of links, and more than 4,096 names.
     pub(crate) fn of(full: &Path) -> anyhow::Result<Self> {
+        let mut steps = STEPS_MAX;
+        Self::within(full, &mut steps)
+    }
+
+    /// Follows `full` as [`Self::of`] does, and takes each name that is looked at from `steps`, which several paths share.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::of`], and more names than `steps` has left, which is 0 then.
+    pub(crate) fn within(full: &Path, steps: &mut usize) -> anyhow::Result<Self> {
         let mut way = Self::default();
+        way.walk(full, steps)?;
+        way.end = spelled(way.end);
+        Ok(way)
+    }
+
+    /// Follows `full` as far as possible: where [`Self::of`] fails, `end` is the place that cannot be passed.
+    pub(crate) fn so_far(full: &Path) -> Self {
+        let (mut way, mut steps) = (Self::default(), STEPS_MAX);
+        // An error says why the way ends where it ends.
+        let _ = way.walk(full, &mut steps);
+        way.end = spelled(way.end);
+        way
+    }
+
+    fn walk(&mut self, full: &Path, budget: &mut usize) -> anyhow::Result<()> {
         let (mut ahead, mut exists) = (steps(full), true);
-        for _ in 0..STEPS_MAX {
+        // A list would be searched once for each `..`.
+        let mut left = HashSet::new();
+        for _ in 0..STEPS_MAX.min(*budget) {
+            *budget = budget.saturating_sub(1);
+            // 40 links of 4 KiB each would put 80,000 names here.
+            if ahead.len() > STEPS_MAX {
+                break;
+            }
             match ahead.pop() {
-                None => {
-                    way.end = spelled(way.end);
-                    return Ok(way);
-                }
-                Some(Step::Root) => way.end = PathBuf::from("/"),
-                Some(Step::Up) if !exists => {
-                    bail!("{}: the path may not lead through a missing folder with `..`", full.display());
-                }
+                None => return Ok(()),
+                Some(Step::Root) => self.end = PathBuf::from("/"),
+                Some(Step::Up) if !exists => return Err(ThroughMissing(full.to_owned()).into()),
                 Some(Step::Up) => {
-                    let folder = way.end.clone();
-                    if way.end.pop() && !way.left.contains(&folder) {
-                        way.left.push(folder);
+                    let folder = self.end.clone();
+                    if self.end.pop() && left.insert(folder.clone()) {
+                        self.left.push(folder);
                     }
                 }
                 Some(Step::Name(name)) => {
-                    way.end.push(name);
-                    exists = exists && way.follow(&mut ahead).with_context(|| format!("find {}", full.display()))?;
+                    self.end.push(name);
+                    exists = exists && self.follow(&mut ahead).with_context(|| format!("find {}", full.display()))?;
                 }
             }
         }
@@ -85,7 +119,7 @@ impl Way {
     }
 }
 
-/// The parts of `path`, the last one first.
+/// The parts of `path`, the last one first; of a path with more than can be followed, [`STEPS_MAX`] and one.
 fn steps(path: &Path) -> Vec<Step> {
     let steps = path.components().rev().filter_map(|part| match part {
         Component::RootDir => Some(Step::Root),
@@ -93,7 +127,7 @@ fn steps(path: &Path) -> Vec<Step> {
         Component::Normal(name) => Some(Step::Name(name.to_owned())),
         Component::CurDir | Component::Prefix(_) => None,
     });
-    steps.collect()
+    steps.take(STEPS_MAX + 1).collect()
 }
 
 /// `path` with the letters that the file system has: elsewhere than on Linux small and capital ones can name the same file.
@@ -111,9 +145,9 @@ fn spelled(path: PathBuf) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::Way;
+    use super::{STEPS_MAX, ThroughMissing, Way, steps};
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     #[test]
     fn every_link_on_the_way_has_a_name_and_so_has_every_folder_that_is_left() {
@@ -139,11 +173,30 @@ mod tests {
         assert_eq!(found("one/not/there"), ("real/not/there".into(), vec!["one".into()], no.clone()));
         assert_eq!(found("nowhere"), ("missing/x".into(), vec!["nowhere".into()], no));
         assert_eq!(found("one/../real/deep"), ("real/deep".into(), vec!["one".into()], vec!["real".into()]));
-        assert!(Way::of(&root.join("missing/../real")).is_err());
+        assert!(Way::of(&root.join("missing/../real")).unwrap_err().is::<ThroughMissing>());
         symlink("round", root.join("round")).unwrap();
         assert!(Way::of(&root.join("round")).is_err());
         let long = "deep/../".repeat(5_000);
         assert!(Way::of(&root.join("real").join(long)).is_err());
+        // A loop of links ends at one of them, with the names of all.
+        symlink("there", root.join("back")).unwrap();
+        symlink("back", root.join("there")).unwrap();
+        let way = Way::so_far(&root.join("there/x"));
+        assert!(way.links.contains(&root.join("back")) && way.links.contains(&root.join("there")));
+        assert!([root.join("back"), root.join("there")].contains(&way.end));
+        let depth = root.components().count();
+        let mut steps = 2 * depth + 5;
+        assert!(Way::within(&root.join("real"), &mut steps).is_ok() && Way::within(&root, &mut steps).is_ok());
+        assert!(Way::within(&root, &mut steps).is_err());
+        assert_eq!(steps, 0);
         std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn of_a_path_with_too_many_names_no_more_are_kept_than_are_looked_at() {
+        let names = |count: usize| "n/".repeat(count);
+        assert_eq!(steps(Path::new(&names(STEPS_MAX))).len(), STEPS_MAX);
+        assert_eq!(steps(Path::new(&names(1 << 20))).len(), STEPS_MAX + 1);
+        assert!(Way::of(Path::new(&format!("/{}", names(1 << 20)))).is_err());
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -221,7 +222,9 @@ async fn a_denied_path_that_does_not_exist_cannot_be_made() {
 #[tokio::test]
 async fn what_is_missing_is_missing_also_where_something_is_denied() {
     let granted = Granted::new("sub/folder", false);
-    for name in ["missing.txt", "missing/missing.txt", "open.txt/missing.txt", "sub/missing/missing.txt"] {
+    for name in
+        ["missing.txt", "missing/missing.txt", "open.txt/missing.txt", "sub/missing/missing.txt", "missing/../open.txt"]
+    {
         let seen = [granted.run("probe#read", json!({ "path": granted.path(name) })).await.succeeded(), {
             let test = Test::new("probe#read").read(&granted.root);
             test.call(json!({ "path": granted.path(name) })).await.succeeded()
@@ -270,13 +273,31 @@ async fn a_path_of_any_length_is_looked_at_safely() {
     let granted = Granted::new("sub/folder", false);
     for path in ["a/", "../", "./", "sub/../", "to-folder/../"] {
         let long = path.repeat(20_000);
-        // A kernel without openat2 looks at one name after the other, and may well find the first of the two.
         granted.run("probe#stat", json!({ "path": granted.path(&format!("{long}open.txt")) })).await.succeeded();
         let closed = format!("{long}sub/folder/secret.txt");
         let called = granted.run("probe#stat", json!({ "path": granted.path(&closed) })).await;
         assert_eq!(called.succeeded()["ok"], false, "{closed:.40}");
     }
     assert!(granted.at("probe#read", "open.txt").await);
+}
+
+#[tokio::test]
+async fn a_path_that_the_kernel_would_not_take_is_refused_before_it_is_followed() {
+    // The guest's number for "file name too long".
+    const ENAMETOOLONG: u64 = 37;
+    let granted = Granted::new("sub/folder", false);
+    assert!(granted.at("probe#stat", "open.txt").await);
+    // Names that lead back and forth, and many that do not exist: looking for each of these goes along all of those.
+    let winding = |there: usize, missing: usize| format!("{}{}x", "sub/../".repeat(there), "m/".repeat(missing));
+    for tool in ["probe#stat", "probe#read", "probe#mkdir", "probe#remove"] {
+        let began = Instant::now();
+        let told = granted.run(tool, json!({ "path": granted.path(&winding(4_000, 1_000)) })).await.succeeded();
+        assert_eq!((&told["ok"], &told["errno"]), (&json!(false), &json!(ENAMETOOLONG)), "{tool}: {told}");
+        assert!(began.elapsed() < Duration::from_secs(3), "{tool}: {:?}", began.elapsed());
+    }
+    // As long as a path may be, and said to be what it is.
+    let told = granted.run("probe#stat", json!({ "path": granted.path(&winding(400, 400)) })).await.succeeded();
+    assert_eq!(told["kind"], "NotFound", "{told}");
 }
 
 #[tokio::test]

@@ -15,10 +15,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
+use crate::file_state::FileState;
 use crate::record::{ErrorClass, Refusal};
 use crate::secret::private_file::{self, KEY_BYTES};
-
-use super::file_state::FileState;
 
 /// What follows the code and the description in an entry: the length of the description, the authentication code. They
 /// come last, so that the code can be mapped as it lies in the file.
@@ -162,7 +161,8 @@ impl Cache {
     /// Authenticates a note. The entry's path holds the engine's settings.
     fn note(&self, path: &Path, component: &FileState, name: &blake3::Hash, entry: &FileState) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.note_key);
-        for part in [component.identity(), entry.identity(), name.as_bytes(), self.compatibility.as_bytes()] {
+        let (component, entry) = (component.bytes(), entry.bytes());
+        for part in [&component[..], &entry[..], name.as_bytes(), self.compatibility.as_bytes()] {
             hasher.update(part);
         }
         hasher.update(path.as_os_str().as_encoded_bytes());

@@ -25,6 +25,8 @@ use super::trap::{self, Circumstances, Denied, Stop};
 /// What a guest may say of an error, in characters.
 const CODE_CHARS_MAX: usize = 64;
 pub(super) const MESSAGE_CHARS_MAX: usize = 4_000;
+/// What a result says of a file system that hangs.
+pub(super) const UNFINISHED: &str = "its last file operation has not ended, and may still change a file";
 /// What a host call may lift beyond the output itself, in bytes: paths, messages, a chunk of a file.
 const HOST_CALL_BYTES: u64 = 2 << 20;
 
@@ -69,15 +71,37 @@ pub(super) async fn invoke(
         };
         bounded(work, limits.wall, &run.cancellation, grace).await
     };
-    let rules = Arc::clone(&store.data().file_rules);
+    let unsettled = store.data_mut().unsettled();
     let mut execution = close(store, result, permit.limits(), limits, &run);
     // What the guest began to write is written before anybody hears that its call is over.
-    if !rules.quota.settled().await
-        && let Err(refusal) = &mut execution.outcome
-    {
-        refusal.message.push_str("; its last file operation has not ended, and may still change a file");
+    if !unsettled.settle().await {
+        execution.outcome = unfinished(execution.outcome);
     }
     execution
+}
+
+/// The outcome of a call whose last file operation has not ended. It is no success: a guest need not wait for what it
+/// writes, and may tell of a file that is not written yet. What it answered is kept.
+fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Refusal> {
+    let told = |mut refusal: Refusal| {
+        refusal.message.push_str("; ");
+        refusal.message.push_str(UNFINISHED);
+        refusal
+    };
+    let refused = |class, what: &str| {
+        let next = "check the file system of the granted folders, and the files that the tool writes";
+        Refusal::new(class, "file_operation_unfinished", format!("the tool {what}, but {UNFINISHED}; {next}"))
+    };
+    match outcome {
+        Ok(GuestOutcome::Success(output)) => {
+            Ok(GuestOutcome::Partial(output, refused(ErrorClass::PartialFailure, "answered")))
+        }
+        Ok(GuestOutcome::Partial(output, refusal)) => Ok(GuestOutcome::Partial(output, told(refusal))),
+        Ok(GuestOutcome::Failure(refusal)) => Ok(GuestOutcome::Failure(told(refusal))),
+        // Going on would be a second run beside an operation of the first.
+        Ok(GuestOutcome::NeedsInput(_)) => Err(refused(ErrorClass::DependencyUnavailable, "asked its user something")),
+        Err(refusal) => Err(told(refusal)),
+    }
 }
 
 /// What stands between this call and the network.
@@ -442,4 +466,35 @@ impl Observer for Unheard {
     fn log(&self, _: &str, _: &str, _: Option<&str>) {}
     fn cancel_acknowledged(&self) {}
     fn denied(&self, _: SandboxDenial) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::NeededInput;
+
+    #[test]
+    fn no_call_succeeds_whose_last_file_operation_has_not_ended() {
+        let output = || GuestOutput { content: "[]".to_owned(), structured: Some("1".to_owned()), ui_summary: None };
+        let failure = || Refusal::new(ErrorClass::Timeout, "deadline_exceeded", "too slow");
+        let Ok(GuestOutcome::Partial(kept, refusal)) = unfinished(Ok(GuestOutcome::Success(output()))) else {
+            panic!()
+        };
+        assert_eq!(kept.structured.as_deref(), Some("1"));
+        assert_eq!((refusal.class, refusal.code), (ErrorClass::PartialFailure, "file_operation_unfinished"));
+        assert!(refusal.message.contains(UNFINISHED), "{}", refusal.message);
+        let question = NeededInput { requests: Vec::new(), resume_state: Vec::new() };
+        let refusal = unfinished(Ok(GuestOutcome::NeedsInput(question))).unwrap_err();
+        assert_eq!(refusal.code, "file_operation_unfinished");
+        for failed in
+            [Err(failure()), Ok(GuestOutcome::Failure(failure())), Ok(GuestOutcome::Partial(output(), failure()))]
+        {
+            let (Err(refusal) | Ok(GuestOutcome::Failure(refusal) | GuestOutcome::Partial(_, refusal))) =
+                unfinished(failed)
+            else {
+                panic!()
+            };
+            assert_eq!((refusal.code, refusal.message), ("deadline_exceeded", format!("too slow; {UNFINISHED}")));
+        }
+    }
 }

@@ -16,9 +16,13 @@ pub(super) fn only_compute() -> anyhow::Result<()> {
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::collections::BTreeMap;
+
     use anyhow::Context;
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};
-    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    };
 
     /// The kernel kills this process when the thread that started it ends. Without that, a compilation goes on for its whole
     /// limit after its host was killed, because no process is left to kill it.
@@ -30,7 +34,8 @@ mod linux {
         Ok(())
     }
 
-    /// What Cranelift and the allocator need to compute, and what it takes to read, to answer and to end.
+    /// What Cranelift and the allocator need to compute, and what it takes to read, to answer and to end. `tgkill` is
+    /// allowed as well: see [`rules`].
     const NEEDED: &[libc::c_long] = &[
         libc::SYS_read,
         libc::SYS_write,
@@ -47,7 +52,6 @@ mod linux {
         libc::SYS_getrandom,
         libc::SYS_getpid,
         libc::SYS_gettid,
-        libc::SYS_tgkill,
         libc::SYS_rt_sigaction,
         libc::SYS_rt_sigprocmask,
         libc::SYS_rt_sigreturn,
@@ -57,15 +61,54 @@ mod linux {
         libc::SYS_exit_group,
     ];
 
+    /// What is allowed, for the process that calls this. `abort` sends its signal with `tgkill`, which could end any other
+    /// process of this user: its first argument, the process, has to be this one.
+    fn rules() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
+        let own = u64::from(std::process::id());
+        let only_own = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
+        let signals = if guard!("compile_signals") { vec![SeccompRule::new(vec![only_own])?] } else { Vec::new() };
+        let mut rules: BTreeMap<_, _> = NEEDED.iter().map(|call| (*call, Vec::new())).collect();
+        rules.insert(libc::SYS_tgkill, signals);
+        Ok(rules)
+    }
+
     /// From here on the kernel refuses every other call: no file can be opened, no process started, no socket made. A refused
     /// call fails with `EPERM` instead of ending the process, because allocators and the C library try calls that they can
     /// do without, and which ones differs between their releases.
     pub(in crate::sandbox) fn only_compute() -> anyhow::Result<()> {
-        let rules = NEEDED.iter().map(|call| (*call, Vec::new())).collect();
+        let rules = rules().context("say what is allowed")?;
         let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
         let machine = std::env::consts::ARCH.try_into().context("find the filter's instruction set")?;
         let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, machine).context("make a filter")?;
         let program: BpfProgram = filter.try_into().context("compile the filter")?;
         seccompiler::apply_filter(&program).context("put the filter in place")
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    /// Whether a signal could be sent to the first thread of `process`.
+    #[allow(unsafe_code, reason = "no safe function makes this system call")]
+    fn reaches(process: u32) -> bool {
+        // SAFETY: the system call takes numbers only, and signal 0 is never delivered.
+        unsafe { libc::syscall(libc::SYS_tgkill, process, process, 0) == 0 }
+    }
+
+    #[test]
+    fn under_the_filter_a_process_signals_itself_and_no_other() {
+        let mut other = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
+        let (own, id) = (std::process::id(), other.id());
+        // The filter holds for the thread that asks for it, until that ends.
+        let thread = std::thread::spawn(move || {
+            let before = (reaches(own), reaches(id));
+            super::only_compute().unwrap();
+            (before, (reaches(own), reaches(id)))
+        });
+        let reached = thread.join();
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(reached.unwrap(), ((true, true), (true, false)));
     }
 }

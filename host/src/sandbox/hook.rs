@@ -98,10 +98,10 @@ impl SandboxedHook {
                 Err([Some(refusal.message), refusal.detail].into_iter().flatten().collect::<Vec<_>>().join(": "))
             }
         };
-        let rules = Arc::clone(&store.data().file_rules);
+        let unsettled = store.data_mut().unsettled();
         let logs = store.into_data().logs.into_content();
-        rules.quota.settled().await;
-        HookAnswer { outputs, logs }
+        let settled = unsettled.settle().await;
+        HookAnswer { outputs: if settled { outputs } else { Err(unfinished(outputs)) }, logs }
     }
 }
 
@@ -116,6 +116,14 @@ impl Hook for SandboxedHook {
 
     fn handle<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a> {
         Box::pin(self.run(lowered(call)))
+    }
+}
+
+/// What failed of a hook whose last file operation has not ended: it may answer for a file that is not written yet.
+fn unfinished(outputs: Result<Vec<HookOutput>, String>) -> String {
+    match outputs {
+        Ok(_) => format!("the hook answered, but {}", call::UNFINISHED),
+        Err(why) => format!("{why}; {}", call::UNFINISHED),
     }
 }
 
@@ -251,4 +259,16 @@ fn size(output: &wit::HookOutput) -> u64 {
         }
     };
     bytes as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_fails_whose_last_file_operation_has_not_ended() {
+        let said = unfinished(Ok(vec![HookOutput::Message("done".to_owned())]));
+        assert_eq!(said, format!("the hook answered, but {}", call::UNFINISHED));
+        assert_eq!(unfinished(Err("it crashed".to_owned())), format!("it crashed; {}", call::UNFINISHED));
+    }
 }

@@ -11,7 +11,6 @@ mod component;
 mod confine;
 mod egress;
 mod engine;
-mod file_state;
 mod filesystem;
 mod folder;
 mod hook;
@@ -35,6 +34,7 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use crate::executor::{self, BoxFuture, Cancellation, Check, Execution, Executor, Run};
+use crate::file_state::FileState;
 use crate::policy::{Limits, Permit};
 use crate::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
 
@@ -51,7 +51,6 @@ use compile::Compiler;
 use component::Description;
 use egress::Uplink;
 use engine::Engine;
-use file_state::FileState;
 
 /// How a sandbox is set up.
 #[derive(Clone, Debug)]

@@ -32,8 +32,25 @@ pub(super) struct State {
     /// What the call goes on with, and what it asked: each there at most once.
     pub(super) resumed: Option<Arc<Resumed>>,
     pub(super) needed: Option<NeededInput>,
-    /// Gone with the call.
-    _scratch: Option<Scratch>,
+    /// The folder for drafts, gone with the call: see [`Unsettled`].
+    scratch: Option<Scratch>,
+}
+
+/// What outlives the store of a call: a thread of the pool may still work on its files, and in its folder for drafts.
+pub(super) struct Unsettled {
+    rules: Arc<Rules>,
+    scratch: Option<Scratch>,
+}
+
+impl Unsettled {
+    /// Waits, once the store is gone, until no thread works on the call's files any more, and removes the folder for drafts.
+    /// Not before: what a thread still made in it would stay. `false` where an operation takes too long, on a file system
+    /// that hangs.
+    pub(super) async fn settle(self) -> bool {
+        let settled = self.rules.quota.settled().await;
+        drop(self.scratch);
+        settled
+    }
 }
 
 impl State {
@@ -65,8 +82,13 @@ impl State {
             started: Instant::now(),
             resumed: None,
             needed: None,
-            _scratch: scratch,
+            scratch,
         })
+    }
+
+    /// What is left to wait for when the store is dropped.
+    pub(super) fn unsettled(&mut self) -> Unsettled {
+        Unsettled { rules: Arc::clone(&self.file_rules), scratch: self.scratch.take() }
     }
 }
 
@@ -100,5 +122,35 @@ impl ProgressGate {
     /// The update that waits, once the call is over.
     pub(super) fn finish(&mut self) -> Option<GuestProgress> {
         self.waiting.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::call::Unheard;
+    use crate::sandbox::never;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn the_folder_for_drafts_stays_while_a_thread_works_in_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let drafts = || {
+            let names = std::fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            names.filter(|name| name.to_string_lossy().starts_with("call-")).count()
+        };
+        let capability = Capability { scratch: Some("/scratch".to_owned()), ..Capability::default() };
+        let (limits, observer) = (Limits::default(), Arc::new(Unheard));
+        let mut state = State::new(&capability, parent.path(), &limits, never(), observer, Egress::new(None)).unwrap();
+        let at_work = Arc::new(std::fs::File::open(parent.path()).unwrap());
+        state.file_rules.quota.changes(&at_work);
+        let unsettled = state.unsettled();
+        drop(state);
+        let mut settling = Box::pin(unsettled.settle());
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut settling).await.is_err());
+        assert_eq!(drafts(), 1, "a thread is still at work");
+        drop(at_work);
+        assert!(settling.await);
+        assert_eq!(drafts(), 0);
     }
 }

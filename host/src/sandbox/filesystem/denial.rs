@@ -1,10 +1,10 @@
-//! Where a path leads on the host, and whether that is closed.
+//! What is closed in the mounts of a call, and by which names.
 
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -12,9 +12,8 @@ use tokio::sync::OnceCell;
 
 use crate::policy::{Denial, PathPattern};
 use crate::pool::Pool;
+use crate::way::Way;
 
-/// Links that lead from one to the next: no more than Linux itself follows.
-pub(super) const LINKS_MAX: u32 = 40;
 /// Names in closed folders that are looked at for files with further names, for one call: about a second's work. Where
 /// there are more, no file that has several names is opened at all.
 const CLOSED_NAMES_MAX: usize = 100_000;
@@ -57,6 +56,13 @@ impl Denials {
     /// Whether `host` is closed; `write` also heeds what is closed for writing only.
     pub(super) fn cover(&self, host: &Path, write: bool) -> bool {
         self.paths.iter().any(|denial| (denial.read || write) && denial.what.covers(host))
+    }
+
+    /// Whether `way` ends in what is closed, or a link on it is closed by its own name, wherever it leads: `.env` is, under
+    /// a denial of `**/.env`, although what it points to has another name.
+    pub(super) fn close(&self, way: &Way, write: bool) -> bool {
+        let by_a_link = || way.links.iter().any(|link| self.cover(link, write));
+        self.cover(&way.end, write) || (guard!("denied_names") && by_a_link())
     }
 
     /// Whether moving or replacing `host` would move or replace something closed.
@@ -187,37 +193,6 @@ pub(super) fn real_path(file: &File) -> io::Result<PathBuf> {
     {
         let _ = file;
         Err(ErrorKind::Unsupported.into())
-    }
-}
-
-/// Follows the links of `path`, the last one only if `follow`; what does not exist yet stays as it is named.
-pub(super) fn resolve(path: &Path, follow: bool) -> io::Result<PathBuf> {
-    let (mut path, last) = match (path.parent(), path.components().next_back()) {
-        (Some(parent), Some(Component::Normal(name))) if !follow => (parent.to_owned(), Some(name)),
-        _ => (path.to_owned(), None),
-    };
-    for _ in 0..=LINKS_MAX {
-        let (known, rest) = split(&path)?;
-        let mut names = rest.components();
-        let link = names.next().and_then(|name| std::fs::read_link(known.join(name)).ok());
-        let Some(target) = link else { return Ok(known.iter().chain(rest).chain(last).collect()) };
-        // A link to what is not there: a file that is made through it is made where it points.
-        path = known.join(target).join(names.as_path());
-    }
-    Err(io::Error::other("too many links"))
-}
-
-/// The part of `path` that exists, with its links followed, and the rest.
-fn split(path: &Path) -> io::Result<(PathBuf, &Path)> {
-    let mut known = path;
-    loop {
-        match (std::fs::canonicalize(known), known.parent()) {
-            (Ok(found), _) => return Ok((found, path.strip_prefix(known).unwrap_or(Path::new("")))),
-            (Err(error), Some(parent)) if error.kind() == ErrorKind::NotFound && known.file_name().is_some() => {
-                known = parent;
-            }
-            (Err(error), _) => return Err(error),
-        }
     }
 }
 

@@ -92,6 +92,21 @@ impl Guarded<'_> {
         &self.rules.denials
     }
 
+    /// What a descriptor keeps open, a file or a folder.
+    fn handle(&self, fd: &Fd) -> FsResult<&Arc<std::fs::File>> {
+        Ok(match self.plain.table.get(fd)? {
+            Descriptor::File(file) => &file.file,
+            Descriptor::Dir(dir) => &dir.dir,
+        })
+    }
+
+    /// Remembers what an operation is about to change, for the end of a call in the middle of it.
+    fn changes(&self, fd: &Fd) {
+        if let Ok(file) = self.handle(fd) {
+            self.rules.quota.changes(file);
+        }
+    }
+
     /// The file behind a descriptor that can be written to.
     fn file(&self, fd: &Fd) -> FsResult<Arc<std::fs::File>> {
         match self.plain.table.get(fd)? {
@@ -154,11 +169,7 @@ impl HostDescriptor for Guarded<'_> {
         } else {
             self.open_among_denials(fd, path_flags, path, open, flags).await?
         };
-        let file = match self.plain.table.get(&opened)? {
-            Descriptor::File(file) => &file.file,
-            Descriptor::Dir(dir) => &dir.dir,
-        };
-        self.rules.quota.opened(file);
+        self.rules.quota.opened(self.handle(&opened)?);
         Ok(opened)
     }
 
@@ -167,7 +178,7 @@ impl HostDescriptor for Guarded<'_> {
             return self.plain.stat_at(fd, path_flags, path).await;
         }
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
-        self.check(&fd, &path, follow, false)?;
+        self.check(&fd, &path, follow, false).await?;
         match self.find(&fd, &path, follow, false).await? {
             Found::Place(place) => {
                 if self.denials().cover(&place.host, false) {
@@ -197,9 +208,9 @@ impl HostDescriptor for Guarded<'_> {
         }
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
         // Whoever lists a folder asks this of every name in it. The hash is of the inode number, and tells nothing.
-        let listed = !follow && self.resolve(&fd, &path, false)?.is_some_and(|host| self.denials().show(&host));
+        let listed = !follow && self.way_is(&fd, &path, false, |denials, way| denials.show(&way.end)).await?;
         if !listed {
-            self.check(&fd, &path, follow, false)?;
+            self.check(&fd, &path, follow, false).await?;
         }
         match self.find(&fd, &path, follow, false).await? {
             Found::Place(place) => {
@@ -235,7 +246,7 @@ impl HostDescriptor for Guarded<'_> {
             self.plain.table.delete(opened)?;
             return set;
         }
-        self.check(&fd, &path, follow, true)?;
+        self.check(&fd, &path, follow, true).await?;
         match self.find(&fd, &path, follow, true).await? {
             Found::Place(place) => {
                 let (folder, flags) = (again(&place.folder), PathFlags::empty());
@@ -264,7 +275,7 @@ impl HostDescriptor for Guarded<'_> {
             return self.plain.link_at(fd, path_flags, old_path, new_fd, new_path).await;
         }
         // A second name would be a way around: what is closed for writing cannot be linked either.
-        self.check(&fd, &old_path, true, true)?;
+        self.check(&fd, &old_path, true, true).await?;
         let old = self.place_to_change(&fd, &old_path).await?;
         let new = match self.place_to_change(&new_fd, &new_path).await {
             Ok(new) => new,
@@ -318,7 +329,7 @@ impl HostDescriptor for Guarded<'_> {
         if self.denials().is_empty() {
             return self.plain.readlink_at(fd, path).await;
         }
-        self.check(&fd, &path, false, false)?;
+        self.check(&fd, &path, false, false).await?;
         let place = self.place(&fd, &path).await?;
         let target = match self.denials().cover(&place.host, false) {
             true => Err(ErrorCode::Access.into()),
@@ -333,7 +344,7 @@ impl HostDescriptor for Guarded<'_> {
         if self.denials().is_empty() {
             return self.plain.create_directory_at(fd, path).await;
         }
-        self.check(&fd, &path, false, true)?;
+        self.check(&fd, &path, false, true).await?;
         let place = self.place(&fd, &path).await?;
         // A folder around what is closed may be made: nothing takes the place of anything.
         let made = match guard!("denial_races") && self.denials().cover(&place.host, true) {

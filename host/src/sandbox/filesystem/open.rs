@@ -12,10 +12,10 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 use super::beneath::{self, Opened, Unopened, Wish};
-use super::denial::LINKS_MAX;
 use super::place::{Place, folder_and_name};
 use super::{Fd, Guarded, again};
 use crate::pool::GUEST_FILES;
+use crate::way::LINKS_MAX;
 
 impl Guarded<'_> {
     /// Opens `path` below `fd` as wasmtime-wasi would, but for one thing: what is neither a regular file nor a folder is
@@ -35,14 +35,17 @@ impl Guarded<'_> {
         }
         let named = path.clone();
         let opened = GUEST_FILES.run(move || beneath::open(&folder, &named, &wish)).await;
-        match opened.map_err(|_| ErrorCode::Busy)? {
+        let opened = match opened.map_err(|_| ErrorCode::Busy)? {
             Err(Unopened::StepByStep) if folder_and_name(&path).is_some() => {
-                self.open_step_by_step(&fd, path, wish, perms).await
+                self.open_step_by_step(&fd, path, wish, perms).await?
             }
             // The path ends in a folder, or in nothing: neither can keep a thread waiting.
-            Err(Unopened::StepByStep) => Ok(self.plain.open_at(fd, path_flags, path, open, flags).await?),
-            opened => self.push(opened, &wish, perms),
-        }
+            Err(Unopened::StepByStep) => self.plain.open_at(fd, path_flags, path, open, flags).await?,
+            opened => self.push(opened, &wish, perms)?,
+        };
+        // Among denials the host itself works with this handle next, and the guest never gets it.
+        self.changes(&opened);
+        Ok(opened)
     }
 
     /// Opens what is at `path`, for a change that needs no rights to its content: with those that there are.
@@ -57,7 +60,8 @@ impl Guarded<'_> {
         }
     }
 
-    fn folder(&self, fd: &Fd) -> FsResult<(Arc<File>, FsPerms)> {
+    /// An open folder, and what may be done in it.
+    pub(super) fn folder(&self, fd: &Fd) -> FsResult<(Arc<File>, FsPerms)> {
         match self.plain.table.get(fd)? {
             Descriptor::Dir(dir) => Ok((Arc::clone(&dir.dir), dir.perms)),
             Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
@@ -88,6 +92,7 @@ impl Guarded<'_> {
                 return self.plain.open_at(again(fd), follow, path, OpenFlags::DIRECTORY, flags).await;
             };
             let parent = self.open_folder(fd, folder).await?;
+            self.rules.quota.changes(&parent);
             let (inside, asked) = (Arc::clone(&parent), name.to_owned());
             let follows = wish.follow && !wish.flags.contains(OFlags::EXCL);
             let done =
@@ -134,7 +139,7 @@ impl Guarded<'_> {
         let makes = open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
         let write = makes || flags.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY);
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
-        self.check(&fd, &path, follow, write)?;
+        self.check(&fd, &path, follow, write).await?;
         if !makes {
             let opened = self.open_only_files(fd, path_flags, path, open, flags).await?;
             return self.settle(opened).await;
@@ -181,5 +186,39 @@ impl Guarded<'_> {
         let open = open & (OpenFlags::CREATE | OpenFlags::EXCLUSIVE);
         let flags = flags | DescriptorFlags::WRITE;
         self.open_only_files(again(&place.folder), PathFlags::empty(), place.name.clone(), open, flags).await.map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Capability, Limits};
+    use crate::sandbox::filesystem::Rules;
+    use crate::sandbox::limiter::Limiter;
+    use wasmtime::component::ResourceTable;
+    use wasmtime_wasi::WasiCtxBuilder;
+    use wasmtime_wasi::filesystem::{OpenMode, WasiFilesystemCtxView};
+
+    #[tokio::test]
+    async fn a_call_is_not_over_while_a_thread_works_in_a_folder_that_the_host_opened_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        let limits = Limits::default();
+        let rules = Arc::new(Rules::new(&Capability::default(), &limits));
+        let at_work = {
+            let (mut wasi, mut table) = (WasiCtxBuilder::new().build(), ResourceTable::new());
+            let root = File::open(dir.path()).unwrap();
+            let root = filesystem::Dir::new(root, FsPerms::ReadWrite, OpenMode::READ, false);
+            let root = table.push(Descriptor::Dir(root)).unwrap();
+            let plain = WasiFilesystemCtxView { ctx: wasi.filesystem(), table: &mut table };
+            let mut limiter = Limiter::new(&limits);
+            let mut guarded = Guarded { rules: Arc::clone(&rules), plain, limiter: &mut limiter };
+            // What a thread holds that makes `new`.
+            let place = guarded.place(&root, "sub/new").await.unwrap();
+            Arc::clone(guarded.handle(&place.folder).unwrap())
+        };
+        assert!(!rules.quota.settled().await, "the thread is still at work");
+        drop(at_work);
+        assert!(rules.quota.settled().await);
     }
 }

@@ -1,5 +1,7 @@
 //! Where a path of the guest's really leads, found so that nobody can lead it elsewhere meanwhile.
 
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,10 +12,14 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
 };
 
-use crate::way::Way;
+use crate::pool::GUEST_FILES;
+use crate::way::{ThroughMissing, Way};
 
-use super::denial::{Closed, real_path, resolve};
+use super::denial::{Closed, Denials, real_path};
 use super::{Fd, Guarded, again};
+
+/// The longest path of a guest's that is followed where something is closed, in bytes: the kernel takes no longer one.
+const PATH_BYTES_MAX: usize = 4_096;
 
 /// A name in a folder that was opened and found to be open to the guest.
 pub(super) struct Place {
@@ -39,54 +45,70 @@ pub(super) fn folder_and_name(path: &str) -> Option<(&str, &str)> {
     (!matches!(name, "" | "." | "..")).then_some((folder, name))
 }
 
+/// Where `path` below `folder` leads, with the last name unfollowed unless `follow`. `None` where it leads through a
+/// missing folder, or one that may not be entered: the kernel goes no further than this process either. Any other way that
+/// is not followed to its end counts as closed, because the kernel may follow it: it counts no names.
+fn way(folder: &File, path: &str, follow: bool) -> Result<Option<Way>, ErrorCode> {
+    let base = real_path(folder).map_err(|_| ErrorCode::Access)?;
+    // A slash or a dot at the end follows a link, whoever says otherwise.
+    let unfollowed = folder_and_name(path).filter(|_| !follow && !path.ends_with('/'));
+    let (walked, last) = match unfollowed {
+        Some((folder, name)) => (base.join(folder), Some(name)),
+        None => (base.join(path), None),
+    };
+    let not_entered = |error: &io::Error| error.kind() == ErrorKind::PermissionDenied;
+    let ends = |error: &anyhow::Error| {
+        error.is::<ThroughMissing>() || error.downcast_ref::<io::Error>().is_some_and(not_entered)
+    };
+    match Way::of(&walked) {
+        Ok(mut way) => {
+            way.end.extend(last);
+            Ok(Some(way))
+        }
+        Err(error) if ends(&error) => Ok(None),
+        Err(_) => Err(ErrorCode::Access),
+    }
+}
+
 impl Guarded<'_> {
     /// Fails when `path` below `fd` leads to what is closed, whether that exists or not. `write` also heeds what is closed
     /// for writing only.
-    pub(super) fn check(&self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<()> {
-        let Some(host) = self.resolve(fd, path, follow)? else { return Ok(()) };
-        if self.denials().cover(&host, write) || self.leads_through_closed(fd, path, follow, write)? {
-            return Err(ErrorCode::Access.into());
+    pub(super) async fn check(&mut self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<()> {
+        match self.way_is(fd, path, follow, move |denials, way| denials.close(way, write)).await? {
+            true => Err(ErrorCode::Access.into()),
+            false => Ok(()),
         }
-        Ok(())
-    }
-
-    /// Whether a link on the way of `path` is closed by its own name, wherever it leads: `.env` is, under a denial of
-    /// `**/.env`, although what it points to has another name.
-    fn leads_through_closed(&self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<bool> {
-        let Descriptor::Dir(dir) = self.plain.table.get(fd)? else {
-            return Err(ErrorCode::NotDirectory.into());
-        };
-        let full = real_path(&dir.dir).map_err(|_| ErrorCode::Access)?.join(path);
-        // A name that is not followed has been looked at already.
-        let walked = if follow || path.ends_with('/') { Some(full.as_path()) } else { full.parent() };
-        // What cannot be followed, nobody can open.
-        let way = walked.filter(|_| guard!("denied_names")).and_then(|path| Way::of(path).ok()).unwrap_or_default();
-        Ok(way.links.iter().any(|link| self.denials().cover(link, write)))
     }
 
     /// Fails also when something closed lies below `path`: moved along, it would be open at its new place, and what
     /// takes its place would be taken for it.
-    fn check_move(&self, fd: &Fd, path: &str) -> FsResult<()> {
-        let Some(host) = self.resolve(fd, path, false)? else { return Ok(()) };
-        if self.denials().hold_in_place(&host) { Err(ErrorCode::Access.into()) } else { Ok(()) }
+    async fn check_move(&mut self, fd: &Fd, path: &str) -> FsResult<()> {
+        match self.way_is(fd, path, false, |denials, way| denials.hold_in_place(&way.end)).await? {
+            true => Err(ErrorCode::Access.into()),
+            false => Ok(()),
+        }
     }
 
-    /// Where `path` below `fd` leads on the host. `None` where it leads through what is not there: wasmtime-wasi then
-    /// says the same as without denials, and tells nothing of what lies outside.
-    pub(super) fn resolve(&self, fd: &Fd, path: &str, follow: bool) -> FsResult<Option<PathBuf>> {
-        use std::io::ErrorKind;
-        let Descriptor::Dir(dir) = self.plain.table.get(fd)? else {
-            return Err(ErrorCode::NotDirectory.into());
-        };
-        let full = real_path(&dir.dir).map_err(|_| ErrorCode::Access)?.join(path);
-        // A slash at the end follows a link, whoever says otherwise.
-        match resolve(&full, follow || path.ends_with('/')) {
-            Ok(path) => Ok(Some(path)),
-            Err(error) => match error.kind() {
-                ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied => Ok(None),
-                _ => Err(ErrorCode::Access.into()),
-            },
+    /// What `question` answers of where `path` below `fd` leads on the host. `false` where it leads through what is not
+    /// there: wasmtime-wasi then says the same as without denials, and tells nothing of what lies outside.
+    ///
+    /// A way takes thousands of system calls, and each of its names is held against each denial: a thread for guests'
+    /// files does that, so that the call can be stopped meanwhile, and no other call waits.
+    pub(super) async fn way_is(
+        &mut self,
+        fd: &Fd,
+        path: &str,
+        follow: bool,
+        question: impl FnOnce(&Denials, &Way) -> bool + Send + 'static,
+    ) -> FsResult<bool> {
+        if path.len() > PATH_BYTES_MAX && guard!("path_bytes") {
+            return Err(ErrorCode::NameTooLong.into());
         }
+        let (folder, _) = self.folder(fd)?;
+        let (rules, path) = (Arc::clone(&self.rules), path.to_owned());
+        let work = move || way(&folder, &path, follow).map(|way| way.is_some_and(|way| question(&rules.denials, &way)));
+        let answer = GUEST_FILES.run(work).await.map_err(|_| ErrorCode::Busy)?;
+        Ok(answer?)
     }
 
     /// Opens the folder of `path` and looks where it really is. What is then done to the name in it stays there.
@@ -110,7 +132,7 @@ impl Guarded<'_> {
 
     /// A place that may be changed: neither closed itself, nor around something closed.
     pub(super) async fn place_to_change(&mut self, fd: &Fd, path: &str) -> FsResult<Place> {
-        self.check_move(fd, path)?;
+        self.check_move(fd, path).await?;
         let place = self.place(fd, path).await?;
         if guard!("denial_races") && self.denials().hold_in_place(&place.host) {
             self.leave(place)?;
@@ -173,10 +195,7 @@ impl Guarded<'_> {
     /// Looks at what was really opened: takes it away again if it is closed, and the right to write if only that is.
     pub(super) async fn settle(&mut self, fd: Fd) -> FsResult<Fd> {
         let rules = Arc::clone(&self.rules);
-        let file = match self.plain.table.get(&fd)? {
-            Descriptor::File(file) => Arc::clone(&file.file),
-            Descriptor::Dir(dir) => Arc::clone(&dir.dir),
-        };
+        let file = Arc::clone(self.handle(&fd)?);
         let closed = match (real_path(&file), file.metadata()) {
             (Ok(path), Ok(metadata)) if guard!("denial_races") => {
                 let by_name = if rules.denials.cover(&path, false) {

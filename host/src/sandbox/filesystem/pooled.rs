@@ -2,7 +2,6 @@
 //! polls it, whose threads the host needs itself.
 
 use wasmtime::component::Resource;
-use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     self, Advice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode,
     HostDescriptor, HostDirectoryEntryStream, MetadataHashValue, NewTimestamp, OpenFlags, PathFlags,
@@ -15,18 +14,6 @@ use crate::pool::GUEST_FILES;
 /// The interface, in the pool.
 pub(super) struct Pooled<'a>(pub(super) Guarded<'a>);
 
-impl Pooled<'_> {
-    /// Remembers what an operation is about to change, for the end of a call in the middle of it.
-    fn changes(&self, fd: &Fd) {
-        if let Ok(descriptor) = self.0.plain.table.get(fd) {
-            self.0.rules.quota.changes(match descriptor {
-                Descriptor::File(file) => &file.file,
-                Descriptor::Dir(dir) => &dir.dir,
-            });
-        }
-    }
-}
-
 /// Methods that do nothing but call the same ones of [`Guarded`], in the pool.
 macro_rules! in_pool {
     (looks { $($look:ident($($a:ident: $t:ty),*) -> $r:ty;)* } changes { $($change:ident($($b:ident: $u:ty),*) -> $s:ty;)* }) => {
@@ -34,7 +21,7 @@ macro_rules! in_pool {
             GUEST_FILES.within(HostDescriptor::$look(&mut self.0, fd, $($a),*)).await
         })*
         $(async fn $change(&mut self, fd: Fd, $($b: $u),*) -> $s {
-            self.changes(&fd);
+            self.0.changes(&fd);
             GUEST_FILES.within(HostDescriptor::$change(&mut self.0, fd, $($b),*)).await
         })*
     };

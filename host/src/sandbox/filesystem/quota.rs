@@ -131,7 +131,7 @@ impl Quota {
     }
 
     /// An operation begins that changes something in or of `file`. A guest waits for it before it begins another.
-    pub(super) fn changes(&self, file: &Arc<File>) {
+    pub(in crate::sandbox) fn changes(&self, file: &Arc<File>) {
         *self.changing.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(file);
     }
 
