@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::approvals::waiting;
 use super::echo_in;
 use crate::support::{Client, Toolcell, fixture, kept, scratch, wat};
 
@@ -271,4 +272,21 @@ fn a_tool_that_crashes_while_it_describes_itself_says_why_and_is_compiled_once()
         kept = compiled(&home);
         assert_eq!(kept.len(), 1);
     }
+}
+
+#[test]
+fn checking_the_edit_of_an_approver_keeps_no_more_than_the_user_allows() {
+    let (_guard, folder) = scratch();
+    let (home, tool) = (folder.join("home"), echo_in(&folder));
+    std::fs::create_dir(&home).unwrap();
+    let asks = "[cache]\nmax = \"1KiB\"\n[[rule]]\nbehavior = \"ask\"\ntool = \"*\"\n";
+    std::fs::write(home.join("toolcell.toml"), asks).unwrap();
+    let run = |arguments: &[&str]| {
+        Toolcell::at(&home, arguments).dir(&folder).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "")
+    };
+    let (call, id) = waiting(run(&["call", &tool]));
+    assert!(compiled_if_any(&home).is_empty());
+    run(&["approvals", "approve", &id, "--edit", "{\"n\": 1}"]).run().exits(0);
+    assert!(call.wait_with_output().unwrap().status.success());
+    assert!(compiled_if_any(&home).is_empty(), "what would never fit was kept");
 }

@@ -166,3 +166,25 @@ fn doctor_starts_no_other_program_and_no_other_command_that_a_clients_file_names
     let tool = format!("{}#echo", fixture("probe").display());
     assert_eq!(looks(json!({ "command": copy, "args": ["mcp", tool] }), &[]).1, "");
 }
+
+#[test]
+fn doctor_starts_no_server_with_its_state_in_another_folder() {
+    let (_guard, folder) = scratch();
+    let (home, other) = (folder.join("home"), folder.join("other"));
+    let tool = format!("{}#echo", fixture("probe").display());
+    let looks = |said: &Value| {
+        let own = env!("CARGO_BIN_EXE_toolcell");
+        let entry = json!({ "command": own, "args": ["mcp", tool], "env": { "TOOLCELL_HOME": said } });
+        std::fs::write(folder.join("mcp.json"), json!({ "mcpServers": { "it": entry } }).to_string()).unwrap();
+        wrong(&checks(&home, &folder, &["--client=mcp.json"]).1, "server").concat()
+    };
+    assert_eq!(looks(&json!(home)), "");
+    std::os::unix::fs::symlink(&home, folder.join("link")).unwrap();
+    assert_eq!(looks(&json!(folder.join("link"))), "");
+    // The key that vouches for native code would be that of whoever wrote the file.
+    for said in [json!(other), json!("home"), json!(""), json!(7)] {
+        let told = looks(&said);
+        assert!(told.contains("TOOLCELL_HOME=") && told.contains("was not started"), "{said}: {told}");
+    }
+    assert!(!other.exists());
+}

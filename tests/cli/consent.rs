@@ -1,6 +1,7 @@
 //! Building is consent: a source folder is native code of whoever could write to it.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -126,6 +127,16 @@ fn what_a_tool_writes_into_sources_does_not_run_before_the_user_agrees() {
         std::fs::remove_file(place.folder.join(name)).unwrap();
         place.is_built();
     }
+    // Links that lead to one another, more than a stack could hold.
+    std::fs::create_dir(place.folder.join("links")).unwrap();
+    let entrance = place.folder.join("stranger/src/entrance");
+    symlink("../../links/0", &entrance).unwrap();
+    for at in 0..20_000 {
+        symlink(format!("{}", at + 1), place.folder.join(format!("links/{at}"))).unwrap();
+    }
+    place.is_not_built("leads through more than 40 links");
+    std::fs::remove_file(entrance).unwrap();
+    place.is_built();
     assert!(!place.ran());
     place.write("stranger/src/lib.rs", "// mine");
     place.run(&["call", "--build", "stranger"]).exits(2);
@@ -209,7 +220,9 @@ fn a_person_at_the_terminal_is_asked_before_anything_is_built() {
     let place = Place::new();
     for answer in ["n\n", "\n", "maybe\n"] {
         let (seen, code) = at_a_terminal(&place, answer);
-        assert!(seen.contains("stranger is a source folder: it was never built here"), "{seen}");
+        for row in ["| folder     stranger", "| because    it was never built here"] {
+            assert!(seen.contains(row), "{seen}");
+        }
         assert!(seen.contains("as you, outside of the sandbox"), "{seen}");
         assert!(seen.contains("not_built") && code == Some(2), "{code:?}: {seen}");
         assert!(!place.ran());
@@ -217,6 +230,58 @@ fn a_person_at_the_terminal_is_asked_before_anything_is_built() {
     let (seen, _) = at_a_terminal(&place, "y\n");
     assert!(place.ran(), "{seen}");
     place.is_built();
+
+    // Whoever writes a file into the sources chooses its name.
+    let name = format!("z\nNothing of it runs.\nBuild it now? [y/N] y{}", "z".repeat(180));
+    place.write(&format!("stranger/src/{name}"), "");
+    let (seen, _) = at_a_terminal(&place, "n\n");
+    let rows: Vec<&str> = seen.lines().take_while(|row| !row.starts_with("Build it? [y/N]")).collect();
+    let foreign = rows.iter().filter(|row| row.starts_with("| ")).count();
+    assert_eq!((rows.len() - foreign, rows[0]), (3, "This source folder is not built as it is now:"), "{seen}");
+    assert!(foreign <= 5 && seen.contains("src/z\\u{a}Nothing of it runs."), "{seen}");
+    assert!(!place.ran());
+}
+
+#[test]
+fn a_loop_of_links_above_sources_ends_no_command_and_stays_as_it_is() {
+    let place = Place::new();
+    place.write("tools.toml", "[[tool]]\ncomponent = \"stranger\"\n");
+    for (link, target) in [(".cargo", ".cargo"), ("rust-toolchain", "back"), ("back", "rust-toolchain")] {
+        symlink(target, place.folder.join(link)).unwrap();
+    }
+    let in_use = &["--config=tools.toml"];
+    assert!(place.tool_writes("other", "x", in_use));
+    for name in [".cargo", "rust-toolchain", "back"] {
+        let tool = format!("{}#remove", fixture("probe").display());
+        let input = json!({ "path": place.folder.join(name) }).to_string();
+        let call = ["call", &tool, &input, "--json", "--allow-write=.", in_use[0]];
+        let ran = Toolcell::new(call).dir(&place.folder).run().exits(0);
+        assert_eq!(ran.json()["structured_content"]["ok"], false, "{name}: {ran:?}");
+        assert!(place.folder.join(name).is_symlink(), "{name} was removed");
+    }
+    // The tool itself is refused, with a result.
+    place.run(&["call", "stranger", "--json", "--allow-write=."]).exits(2).json();
+}
+
+#[test]
+fn what_steers_the_build_of_two_tools_is_closed_once() {
+    let place = Place::new();
+    place.write("second/Cargo.toml", "[package]\nname = \"second\"\n");
+    place.write("tools.toml", "[[tool]]\ncomponent = \"stranger\"\n[[tool]]\ncomponent = \"second\"\n");
+    let tool = format!("{}#write", fixture("probe").display());
+    let input = json!({ "path": place.folder.join("other"), "text": "x" }).to_string();
+    let explain = ["policy", "explain", &tool, &input, "--json", "--allow-write=.", "--config=tools.toml"];
+    let explained = Toolcell::new(explain).dir(&place.folder).run().json();
+    let closed = explained["capability"]["closed"].as_array().unwrap().iter();
+    let closed: Vec<&str> = closed.map(|closed| closed["what"].as_str().unwrap()).collect();
+    let times = |name: &str| {
+        let place = place.folder.join(name);
+        closed.iter().filter(|closed| **closed == place.to_str().unwrap()).count()
+    };
+    for name in ["stranger", "second", "Cargo.toml", ".cargo/config.toml"] {
+        assert_eq!(times(name), 1, "{name}: {closed:?}");
+    }
+    assert_eq!(times("stranger/Cargo.toml"), 0, "it lies in a folder that is closed: {closed:?}");
 }
 
 #[test]

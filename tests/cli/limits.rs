@@ -57,3 +57,35 @@ fn the_same_call_costs_the_same_fuel() {
     assert!(first["used"].as_u64().unwrap() > 0);
     assert!((0..5).all(|_| fuel() == first));
 }
+
+#[test]
+fn a_call_names_at_most_a_thousand_paths_and_urls_with_twenty_thousand_names_on_the_way() {
+    let (_guard, folder) = scratch();
+    let ends = |tool: &str, input: &serde_json::Value| {
+        std::fs::write(folder.join("input"), input.to_string()).unwrap();
+        let input = format!("@{}", folder.join("input").display());
+        let grant = format!("--allow-write={}", folder.display());
+        let ran = Toolcell::new(["call", &guest(tool), &input, &grant, "--json"]).run();
+        let error = ran.json()["error"].clone();
+        assert_eq!(ran.code, Some(if error.is_null() { 0 } else { 3 }), "{ran:?}");
+        (error["error_code"].as_str().unwrap_or("none").to_owned(), error["message"].to_string())
+    };
+    let urls = |count: usize| (0..count).map(|n| format!("https://n{n}.example.com/")).collect::<Vec<_>>();
+    assert_eq!(ends("probe#about_url", &json!({ "subject": urls(1_000) })).0, "none");
+    for (tool, subjects) in [("probe#about_url", urls(1_001)), ("probe#about_path", vec!["here".to_owned(); 1_001])] {
+        let (code, message) = ends(tool, &json!({ "subject": subjects }));
+        assert_eq!(code, "too_many_subjects", "{message}");
+        assert!(message.contains("more than 1000") && message.contains("name fewer"), "{message}");
+    }
+    // Names that are not there cost as much as others.
+    let long = |count: usize| json!({ "subject": vec!["n/".repeat(2_000); count] });
+    assert_eq!(ends("probe#about_path", &long(9)).0, "none");
+    let (code, message) = ends("probe#about_path", &long(10));
+    assert!(code == "subjects_too_long" && message.contains("20000 names"), "{code}: {message}");
+    // Each of many missing folders below a deep one would be looked for from the top.
+    let deep = folder.join("d/".repeat(100));
+    std::fs::create_dir_all(&deep).unwrap();
+    let missing = |count: usize| json!({ "path": deep.join("m/".repeat(count)).join("file") });
+    assert_eq!(ends("probe#write_named", &missing(3)).0, "none");
+    assert_eq!(ends("probe#write_named", &missing(300)).0, "subjects_too_long");
+}

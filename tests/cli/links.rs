@@ -201,6 +201,27 @@ fn a_link_that_is_closed_by_its_name_is_closed_wherever_it_leads() {
 }
 
 #[test]
+fn a_closed_link_behind_more_names_than_toolcell_counts_is_closed_as_well() {
+    const LINKS: usize = 12;
+    let beside = Beside::new();
+    fs::create_dir_all(beside.root.join("work/d")).unwrap();
+    symlink("real/key", beside.root.join("work/.env")).unwrap();
+    // 390 names in each link: the kernel counts links, not names.
+    for at in 1..=LINKS {
+        let next = if at == LINKS { ".env".to_owned() } else { format!("link-{}", at + 1) };
+        symlink(format!("{}{next}", "d/../".repeat(195)), beside.root.join(format!("work/link-{at}"))).unwrap();
+    }
+    fs::write(beside.root.join("rules.toml"), "[[rule]]\nbehavior = \"deny\"\npath = \"**/.env\"\n").unwrap();
+    let path = beside.path("work/link-1");
+    assert_eq!(fs::read_to_string(&path).unwrap(), SECRET, "the kernel follows them all");
+    let (tool, input) = (guest("probe#read"), json!({ "path": path }).to_string());
+    let arguments = ["call", &tool, &input, "--allow-write=work", "--config=rules.toml", "--json"];
+    let ran = Toolcell::at(&kept("home"), arguments).dir(&beside.root).run().exits(0);
+    assert_eq!(ran.json()["structured_content"]["ok"], false);
+    assert!(!ran.stdout.contains(SECRET), "{}", ran.stdout);
+}
+
+#[test]
 fn a_hook_and_a_tool_cannot_widen_each_others_grants() {
     let beside = Beside::new();
     let hook = crate::support::fixture("hooks");

@@ -23,6 +23,7 @@ mod interrupts;
 mod json;
 mod limits;
 mod links;
+mod names;
 mod ownership;
 mod people;
 mod pipes;

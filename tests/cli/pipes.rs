@@ -1,9 +1,9 @@
 //! A reader that goes away early is no reason to panic.
 
-use std::process::Child;
+use std::process::{Child, Command};
 
 use super::{echo_in, guest};
-use crate::support::{Ran, Toolcell, scratch};
+use crate::support::{Ran, Toolcell, kept, scratch};
 
 /// The program with a standard output that is closed before anything is written.
 fn closed(mut child: Child) -> Ran {
@@ -43,4 +43,19 @@ fn standard_input_is_not_read_unless_asked_for() {
     assert_eq!(ran.json()["structured_content"], serde_json::json!({"a": 1}));
     let ran = Toolcell::new(["call", &guest("probe#stdin"), "--json"]).stdin("not for the tool").run().exits(0);
     assert_eq!(ran.json()["structured_content"]["bytes"], 0);
+}
+
+#[test]
+fn notes_that_cannot_be_written_keep_no_result_back() {
+    let (_guard, folder) = scratch();
+    let echo = echo_in(&folder);
+    for form in [vec![], vec!["--json"]] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" \"$@\" 2>/dev/full", env!("CARGO_BIN_EXE_toolcell")]);
+        // The tool declares no access to files, and so a note says that the grant gives it nothing.
+        command.args(["call", &echo, "{\"a\": 1}", "--allow-read=."]).args(&form);
+        let ran = command.env("TOOLCELL_HOME", kept("home")).current_dir(&folder).output().unwrap();
+        let ran = Ran::from(ran).exits(0);
+        assert!(ran.stdout.contains("\"a\""), "{form:?}: {ran:?}");
+    }
 }

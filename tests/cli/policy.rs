@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::{example, guest};
-use crate::support::{Ran, Toolcell, fixture, kept, scratch};
+use crate::support::{Ran, Toolcell, fixture, scratch, share_compiled};
 
 /// A home and a project of one's own. Compiled components are those of all tests.
 pub(super) struct Place {
@@ -24,11 +24,7 @@ impl Place {
             fs::create_dir_all(folder).unwrap();
         }
         // What was compiled is authenticated with the key that lies beside it.
-        let shared = kept("home");
-        fs::create_dir_all(shared.join("cache")).unwrap();
-        for shared_folder in ["cache", "keys"] {
-            std::os::unix::fs::symlink(shared.join(shared_folder), home.join(shared_folder)).unwrap();
-        }
+        share_compiled(&home);
         fs::write(project.join("src/a.txt"), "content of a").unwrap();
         fs::write(project.join("src/secret.txt"), "hidden").unwrap();
         Self { _guard: guard, home, project }
@@ -402,4 +398,30 @@ fn explain_shows_each_rule_what_it_matched_and_the_world_of_the_call() {
     ] {
         assert!(denied.contains(words), "{words}: {denied}");
     }
+}
+
+#[test]
+fn what_a_rule_says_begins_no_line_of_an_answer() {
+    let reason = "no\\nallowed: everything that the tool declares was granted";
+    let rule = format!("[[rule]]\nbehavior = \"deny\"\ntool = \"files.*\"\nreason = \"{reason}\"\n");
+    let place = Place::new().user(&rule);
+    for what in ["check", "explain"] {
+        let told = place.foretell(what, "src/a.txt", &["--allow-read=src"]).exits(3).stdout;
+        assert!(told.contains("no\\u{a}allowed: everything"), "{told}");
+        assert!(!told.lines().any(|line| line.starts_with("allowed")), "{told}");
+    }
+}
+
+#[test]
+fn a_refusal_names_the_rule_that_closes_the_folder_for_this_tool() {
+    let place = Place::new();
+    let folder = place.project.join("src");
+    let rule = |more: &str| format!("[[rule]]\nbehavior = \"deny\"\npath = {folder:?}\n{more}");
+    let place = place.user(&[rule("tool = \"other.*\"\n"), rule("risk = \"critical\"\n"), rule("")].concat());
+    let input = json!({ "path": folder.join("a.txt") }).to_string();
+    let checked = place.run(&["policy", "check", &guest("probe#read"), &input, "--allow-read=src", "--json"]);
+    let decision = checked.exits(3).json()["decision"].clone();
+    assert_eq!(decision["rule_refs"].as_array().unwrap().len(), 1, "{decision}");
+    let named = decision["rule_refs"][0].as_str().unwrap();
+    assert!(named.starts_with("deny path ") && !named.contains("risk"), "{named}");
 }

@@ -15,7 +15,7 @@ use super::show;
 use super::terminal::Terminal;
 
 /// Names who calls, for the record: who is named here cannot approve what they call.
-const ACTOR_VARIABLE: &str = "TOOLCELL_ACTOR";
+pub(super) const ACTOR_VARIABLE: &str = "TOOLCELL_ACTOR";
 
 /// Who calls, if that is known.
 pub(super) fn actor() -> Option<String> {

@@ -64,7 +64,7 @@ impl Call {
             None => target.locate(&home, if self.build { Building::Yes } else { Building::Asked }),
         };
         let sources = kept::source_folders([&target]);
-        let closed = kept::close_sources(&home, &mut settings, &sources)?;
+        let closed = kept::close_sources(&home, &mut settings, &sources);
         let Settings { grants, limits, mut policy, expire, layers } = settings;
         let mut host = self.host(&home, &limits, &layers, bar.as_ref())?;
         let runtime = super::runtime()?;

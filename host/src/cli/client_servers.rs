@@ -10,8 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
+use crate::config::{HOME_VARIABLE, Home};
+
+use super::ask::ACTOR_VARIABLE;
 use super::doctor::Check;
 use super::exit::BadRequest;
+use super::options::SESSION_VARIABLE;
 
 /// Maximum size of a client's configuration, in bytes.
 const CLIENT_BYTES_MAX: u64 = 4 << 20;
@@ -21,12 +25,14 @@ const START: Duration = Duration::from_secs(120);
 const SAID_BYTES_MAX: u64 = 16 << 10;
 /// Options of `toolcell mcp` that do more than to load and offer tools.
 const ACTING: [&str; 2] = ["--build", "--record"];
-/// Variables that a file may set for a server. Others could make the loader or the toolchain run what the file names.
-const VARIABLES: &str = "TOOLCELL_";
+/// Variables that a file may set for a server: names for the record. Others could make the loader, the toolchain or this
+/// program run what the file names.
+const VARIABLES: [&str; 2] = [SESSION_VARIABLE, ACTOR_VARIABLE];
 
 /// Starts every server of toolcell that the configuration in `file` names, as the client would, and looks whether it
-/// offers its tools. A program that is not this one is refused, unless it is `named`.
-pub(super) fn look(file: &Path, named: Option<&Path>) -> anyhow::Result<Vec<Check>> {
+/// offers its tools. A program that is not this one is refused, unless it is `named`; so is one with its state elsewhere than
+/// in `home`, because compiled code and the key that vouches for it lie there.
+pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Result<Vec<Check>> {
     let servers = servers(file).map_err(|error| BadRequest(format!("{error:#}")))?;
     let mut checks = Vec::new();
     for (name, server) in &servers {
@@ -40,7 +46,7 @@ pub(super) fn look(file: &Path, named: Option<&Path>) -> anyhow::Result<Vec<Chec
                 let mend = mend("look at it; then: toolcell doctor --client=FILE --client-program=PROGRAM");
                 Check::missing("server", format!("{name}: {error:#}"), mend)
             }
-            Ok(program) => match start(&program, server) {
+            Ok(program) => match start(&program, server, home) {
                 Ok(()) => Check::ready("server", format!("{name} starts and offers its tools ({})", program.display())),
                 Err(error) => {
                     let mend = mend("make the entry anew: toolcell mcp --print-config=CLIENT TOOL...");
@@ -106,17 +112,37 @@ fn same_bytes(one: &Path, other: &Path) -> anyhow::Result<bool> {
     Ok(digest(one)? == digest(other)?)
 }
 
+/// Refuses a server whose state lies in another folder than `home`: native code that it finds there would run.
+fn check_home(said: Option<&Value>, home: &Home) -> anyhow::Result<()> {
+    let Some(said) = said else { return Ok(()) };
+    let said = Path::new(said.as_str().unwrap_or_default());
+    // A folder that is not there yet has no other name.
+    let real = |folder: &Path| folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    if said.is_absolute() && real(said) == real(home.folder()) || !guard!("client_home") {
+        return Ok(());
+    }
+    bail!(
+        "the client would start it with {HOME_VARIABLE}={}, and this toolcell keeps its state in {}; it was not started. If \
+         you know that folder: {HOME_VARIABLE}=DIR toolcell doctor --client=FILE",
+        said.display(),
+        home.folder().display()
+    )
+}
+
 /// A server whose input ends at once has loaded its tools before it ends well.
-fn start(program: &Path, server: &Value) -> anyhow::Result<()> {
+fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let arguments = server.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(text);
     let arguments: Vec<String> = arguments.collect();
     check_arguments(&arguments)?;
-    let environment = server.get("env").and_then(Value::as_object).into_iter().flatten();
-    let environment = environment.filter_map(|(name, value)| Some((name, text(value)?)));
+    let environment = server.get("env").and_then(Value::as_object);
+    check_home(environment.and_then(|environment| environment.get(HOME_VARIABLE)), home)?;
+    let environment = environment.into_iter().flatten().filter_map(|(name, value)| Some((name, text(value)?)));
     let mut child = Command::new(program)
         .args(arguments)
-        .envs(environment.filter(|(name, _)| name.starts_with(VARIABLES)))
+        .envs(environment.filter(|(name, _)| VARIABLES.contains(&name.as_str())))
+        // Not what the file says: by now that could lead elsewhere.
+        .env(HOME_VARIABLE, home.folder())
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::null())

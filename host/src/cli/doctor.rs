@@ -77,7 +77,7 @@ impl Doctor {
         }));
         checks.extend(configuration::of_files(&home, &self.policy)?);
         if let Some(file) = &self.client {
-            checks.extend(client_servers::look(file, self.client_program.as_deref())?);
+            checks.extend(client_servers::look(file, self.client_program.as_deref(), &home)?);
         }
         let sound = checks.iter().all(|check| check.state != "missing" || check.subject.starts_with("the "));
         self.print(&checks).or_else(show::closed)?;

@@ -1,6 +1,7 @@
 //! What no tool and no hook of a command may change: the components of hooks, and the sources of every tool that the command
 //! names. Whoever could write there would decide what the next build runs as the user.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::config::Home;
@@ -14,23 +15,29 @@ use super::target::Target;
 
 /// Closes for writing, in the grants of `settings`, the folders `sources`, and the source folders of the tools and hooks that
 /// its files name. Answers all that hooks may not change either.
-pub(super) fn close_sources(home: &Home, settings: &mut Settings, sources: &[PathBuf]) -> anyhow::Result<Grants> {
+pub(super) fn close_sources(home: &Home, settings: &mut Settings, sources: &[PathBuf]) -> Grants {
     let mut kept = settings.layers.kept().clone();
     let own_grants = settings.layers.files().iter().flat_map(|layer| &layer.file.hooks);
     let writes = !settings.grants.write.is_empty() || own_grants.into_iter().any(|hook| !hook.grants.write.is_empty());
     // Where nothing may be written, nothing has to be closed.
     if !writes || !guard!("sources_closed") {
-        return Ok(kept);
+        return kept;
     }
+    // What steers cargo above one tool steers it above its neighbours, too: each place is followed once. Folders come before
+    // what lies in them.
+    let mut places = BTreeMap::new();
     for folder in all(&settings.layers, sources) {
         let rule = format!("sources of the tool {}", folder.display());
         for place in toolchain::source_places(&folder, &home.builds()) {
-            for grants in [&mut settings.grants, &mut kept] {
-                grants.keep(&place, &rule, RuleSource::PolicySettings)?;
-            }
+            places.entry(place).or_insert_with(|| rule.clone());
         }
     }
-    Ok(kept)
+    for (place, rule) in &places {
+        for grants in [&mut settings.grants, &mut kept] {
+            grants.keep_so_far(place, rule, RuleSource::PolicySettings);
+        }
+    }
+    kept
 }
 
 /// The source folders among `targets`, absolute: they are told to another process, too.

@@ -7,7 +7,9 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::config::{self, Home, Trust};
-use crate::host::{Cancellation, Capability, Explanation, Foretold, Layers, Placement, Request, SecretUse};
+use crate::host::{
+    Cancellation, Capability, Explanation, Foretold, Layers, Placement, Request, SecretUse, Whitespace, visible,
+};
 use crate::record::{Behavior, Refusal};
 
 use super::exit::{self, BadRequest, Exit};
@@ -96,7 +98,7 @@ impl Foretell {
     ) -> anyhow::Result<Result<Foretold, Refusal>> {
         let target = Target::parse(&self.tool);
         let component = target.locate(home, Building::No);
-        let closed = kept::close_sources(home, &mut settings, &kept::source_folders([&target]))?;
+        let closed = kept::close_sources(home, &mut settings, &kept::source_folders([&target]));
         let Settings { grants, limits, mut policy, layers, .. } = settings;
         let mut host = target::host(home, |host| {
             host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
@@ -242,7 +244,8 @@ fn for_people(told: &Foretold, in_full: bool) -> String {
         for look in &explained.looks {
             let subject = look.subject.as_deref().map(|subject| format!(" ({subject})")).unwrap_or_default();
             let mark = if look.matched { "matches" } else { "does not match" };
-            lines.push(format!("  rule: {}\n    {mark}{subject}: {}", look.rule, look.why));
+            lines.push(format!("  rule: {}", look.rule));
+            lines.push(format!("    {mark}{subject}: {}", look.why));
         }
         for hook in &told.hooks {
             let events: Vec<&str> = hook.events.iter().map(|event| event.as_str()).collect();
@@ -250,8 +253,8 @@ fn for_people(told: &Foretold, in_full: bool) -> String {
         }
         lines.extend(world(&explained.capability));
     }
-    lines.push(String::new());
-    lines.join("\n")
+    // What a tool or a file says is a part of a line: with breaks of its own it could pass for a verdict.
+    lines.iter().map(|line| visible(line, Whitespace::WrittenOut) + "\n").collect()
 }
 
 /// What the call would get, a line for each.

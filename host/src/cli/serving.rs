@@ -22,6 +22,9 @@ use super::target::{self, Building, Target};
 use super::watching::Watched;
 use super::{hooks, kept, show};
 
+/// How long a change waits that could not be loaded because the host was busy.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// Which tools a server offers, and with what.
 #[derive(Debug, Args)]
 pub(super) struct Serving {
@@ -43,6 +46,9 @@ pub(super) struct Serving {
     /// What the calls of this process share, also those of a configuration that was replaced.
     #[arg(skip)]
     memory: Mutex<Option<MemoryBudget>>,
+    /// Those that hold a token of their own.
+    #[arg(skip = 1_usize)]
+    pub(super) callers: usize,
     #[command(flatten)]
     policy: PolicyOptions,
     #[command(flatten)]
@@ -127,11 +133,12 @@ impl Serving {
             Err(refusal) => return Ok(Err(refusal)),
         };
         let sources = kept::source_folders(named.iter().map(|tool| &tool.target));
-        let closed = kept::close_sources(home, &mut settings, &sources)?;
+        let closed = kept::close_sources(home, &mut settings, &sources);
         let Settings { grants, limits, mut policy, layers, .. } = settings;
         let mut host = target::host(home, |host| {
             host.pooled = true;
             host.calls_at_once = crate::host::CALLS_AT_ONCE;
+            host.callers = self.callers;
             host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
             self.grants.reach(&mut host.network);
             host.memory = Some(memory.clone());
@@ -258,7 +265,14 @@ impl Served {
     pub(super) async fn follow(mut self) {
         loop {
             self.watched.changed().await;
-            match self.serving.assemble(&self.home, &mut self.components).await {
+            let assembled = loop {
+                match self.serving.assemble(&self.home, &mut self.components).await {
+                    // The change counts as seen: it must not be forgotten because the host was busy.
+                    Ok(Err(refusal)) if refusal.class == ErrorClass::RateLimited => tokio::time::sleep(RETRY).await,
+                    assembled => break assembled,
+                }
+            };
+            match assembled {
                 Ok(Ok((offering, watched))) => {
                     self.watched = watched;
                     self.server.replace(offering);

@@ -56,9 +56,14 @@ pub(super) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
     let exit = exit::of_result(&record.result);
     let printed = match form {
         Form::People => {
-            aside_notes(&record.decisions).and_then(|()| hooks(&record.hooks)).and_then(|()| result(&record.result))
+            aside_notes(&record.decisions);
+            hooks(&record.hooks);
+            result(&record.result)
         }
-        Form::Result => aside_notes(&record.decisions).and_then(|()| json(&record.result)),
+        Form::Result => {
+            aside_notes(&record.decisions);
+            json(&record.result)
+        }
         Form::Record => json(record),
     };
     // Whoever closed the pipe still gets the exit code of the call.
@@ -71,13 +76,13 @@ pub(super) fn notes(decision: &PermissionDecision) -> impl Iterator<Item = &str>
     notes.into_iter().flatten().filter_map(|note| note.as_str())
 }
 
-/// On standard error, also where standard output is for programs: whoever granted something reads it.
-fn aside_notes(decisions: &[PermissionDecision]) -> io::Result<()> {
+/// On standard error, also where standard output is for programs: whoever granted something reads it. Where that cannot be
+/// written, the result is printed all the same.
+fn aside_notes(decisions: &[PermissionDecision]) {
     let mut err = io::stderr().lock();
     for note in decisions.first().into_iter().flat_map(notes) {
-        writeln!(err, "note: {}", visible(note, Whitespace::WrittenOut))?;
+        let _ = writeln!(err, "note: {}", visible(note, Whitespace::WrittenOut));
     }
-    Ok(())
 }
 
 /// Prints one line of JSON.
@@ -129,8 +134,9 @@ fn aside(result: &ToolResult) -> io::Result<()> {
     Ok(())
 }
 
-/// What hooks have to say to people, and why one failed: its words are not in the error, which a model may read.
-fn hooks(runs: &[ToolHook]) -> io::Result<()> {
+/// What hooks have to say to people, and why one failed: its words are not in the error, which a model may read. As with
+/// [`aside_notes`], the result does not depend on it.
+fn hooks(runs: &[ToolHook]) {
     let mut err = io::stderr().lock();
     let terminal = err.is_terminal();
     for run in runs {
@@ -139,10 +145,9 @@ fn hooks(runs: &[ToolHook]) -> io::Result<()> {
         // One that was not loaded was said to be so before the call.
         let failure = run.error.as_deref().filter(|_| run.outcome != HookOutcome::NotLoaded);
         for line in messages.chain(failure).flat_map(str::lines) {
-            writeln!(err, "hook {}| {}", run.hook_id, printable(line, terminal))?;
+            let _ = writeln!(err, "hook {}| {}", run.hook_id, printable(line, terminal));
         }
     }
-    Ok(())
 }
 
 fn error_line(error: &ToolError) -> String {

@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use crate::catalog::Tool;
 use crate::config::Home;
-use crate::host::{Host, HostSettings, Layer, Layers, Loaded, Policy};
+use crate::host::{Host, HostSettings, Layer, Layers, Loaded, Policy, legible};
 use crate::record::{ErrorClass, Refusal};
 use crate::toolchain::{self, BuildSettings, Built, Preference, Search, Standing};
 
@@ -138,6 +138,10 @@ impl Target {
     }
 }
 
+/// Rows of the folder, and of why it has to be built, in the question whether to build it.
+const FOLDER_ROWS_MAX: usize = 2;
+const WHY_ROWS_MAX: usize = 4;
+
 /// Whether a source folder may be built, which runs code of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Building {
@@ -154,11 +158,14 @@ impl Building {
         match self {
             Self::No => !guard!("building_is_consent"),
             Self::Yes => true,
-            Self::Asked => terminal::agrees(&format!(
-                "{} is a source folder: {why}.\nBuilding it runs its code as you, outside of the sandbox: build scripts \
-                 and macros, its own and those of everything that it depends on.",
-                folder.display()
-            )),
+            Self::Asked => terminal::agrees("Build it?", |sheet| {
+                sheet.host("This source folder is not built as it is now:");
+                sheet.value("folder", &folder.display().to_string(), FOLDER_ROWS_MAX);
+                // It names a file that changed, and whoever changed it chose the name.
+                sheet.value("because", why, WHY_ROWS_MAX);
+                sheet.host("Building runs its code as you, outside of the sandbox: build scripts and");
+                sheet.host("macros, its own and those of everything that it depends on.");
+            }),
         }
     }
 }
@@ -168,7 +175,7 @@ pub(super) const NOT_BUILT: &str = "not_built";
 
 /// Why a source folder is not used as it is, and what to do.
 fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
-    let folder = folder.display();
+    let (folder, why) = (folder.display(), legible(why));
     let or = if building == Building::No { "" } else { ", or add --build" };
     let message = format!(
         "{folder} is a source folder that is not built as it is now: {why}. Building runs its code as you: look at it, \

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use crate::record::{
     Behavior, DecisionId, ErrorClass, Mode, PermissionChannel, PermissionDecision, Reason, ReasonType, Refusal,
     RiskLevel, RuleSource, SchemaVersion, Timestamp, WriteEffect,
@@ -193,17 +195,19 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Cap
         named = &again;
     }
     wide.closed_urls = urls;
-    let origins: Vec<Origin> = named.urls.iter().filter_map(|named| Origin::of_url(&named.url)).collect();
+    let mut known = HashSet::new();
+    let origins = named.urls.iter().filter_map(|named| Origin::of_url(&named.url));
+    let origins: Vec<Origin> = origins.filter(|origin| known.insert(origin.clone())).collect();
     wide.reach(case.declared.profile, case.grants, &origins);
     for kind in &case.declared.profile.access_kinds {
-        if let Some(ruling) = missing(case, kind, &wide, &origins) {
+        if let Some(ruling) = missing(call, kind, &wide, &origins) {
             return Err(ruling.into());
         }
     }
     if let Some(ruling) = named.urls.iter().find_map(|url| unreachable(case, &wide, url)) {
         return Err(ruling.into());
     }
-    if let Some(ruling) = named.paths.iter().find_map(|path| closed_grant(case, path)) {
+    if let Some(ruling) = named.paths.iter().find_map(|path| closed_grant(call, path)) {
         return Err(ruling.into());
     }
     super::sandbox_profile::apply(case.declared, &mut wide)

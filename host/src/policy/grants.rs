@@ -177,6 +177,19 @@ impl Grants {
         Ok(())
     }
 
+    /// Keeps `path` as [`Self::keep`] does, and never fails: where it cannot be followed to its end (a loop of links, a
+    /// folder that may not be entered), every link on the way and the place that cannot be passed are closed, so that nothing
+    /// can come to lie at `path`. A place that is closed already is not added.
+    pub fn keep_so_far(&mut self, path: &Path, rule: &str, source: RuleSource) {
+        // Fails for a relative path in a current folder that is gone, where the path leads to nothing.
+        let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let way = Way::so_far(&full);
+        let is_closed = |place: &PathBuf| self.deny_write.iter().any(|closed| place.starts_with(&closed.host));
+        if !way.links.iter().chain([&way.end]).all(is_closed) || !way.left.is_empty() {
+            self.close(way, false, rule, source);
+        }
+    }
+
     /// Closes where `way` leads, and every place on it: a tool that replaced one of them would undo the denial.
     fn close(&mut self, way: Way, read: bool, rule: &str, source: RuleSource) {
         let Way { end, links, left } = way;

@@ -92,6 +92,22 @@ impl Call<'_> {
         found.cloned().map(Some).ok_or_else(|| "no argument names such a resource".to_owned())
     }
 
+    /// Whether `rule` closes its places in the sandbox: it denies them, or would have to be asked about and was not named,
+    /// so that nobody is asked. Whether a URL that it names besides a path is named says [`Self::closes_path`].
+    fn closes(&self, rule: &Rule) -> bool {
+        let closes = match rule.behavior {
+            Behavior::Deny => true,
+            Behavior::Ask => self.compare(rule).is_err(),
+            Behavior::Allow | Behavior::Passthrough => false,
+        };
+        closes && self.names(rule).is_ok()
+    }
+
+    /// Whether `rule` closes the path that it is about. A rule about a URL as well does so only where that is named.
+    pub(super) fn closes_path(&self, rule: &Rule) -> bool {
+        self.closes(rule) && rule.url.as_ref().is_none_or(|url| self.url(rule.behavior, url).is_ok())
+    }
+
     fn url(&self, behavior: Behavior, pattern: &UrlPattern) -> Result<String, Miss> {
         let about = |named: &NamedUrl| match behavior {
             Behavior::Allow => pattern.covers(&named.url),
@@ -177,21 +193,11 @@ fn names_match(rule: &Rule, case: &Case<'_>) -> Result<(), Miss> {
 pub(super) fn closed_places(call: &Call<'_>) -> (Vec<Denial>, Vec<UrlPattern>) {
     let (mut paths, mut urls) = (Vec::new(), Vec::new());
     for rule in call.case.policy.rules() {
-        let closes = match rule.behavior {
-            Behavior::Deny => true,
-            Behavior::Ask => call.compare(rule).is_err(),
-            Behavior::Allow | Behavior::Passthrough => false,
-        };
-        if !closes || call.names(rule).is_err() {
-            continue;
-        }
         match (&rule.path, &rule.url) {
-            (Some(what), None) => paths.extend(what.with_way().map(|what| Denial { what, read: true })),
-            (None, Some(url)) => urls.push(url.clone()),
-            // A rule about both is about a place only where the URL is named.
-            (Some(what), Some(url)) if call.url(rule.behavior, url).is_ok() => {
+            (Some(what), _) if call.closes_path(rule) => {
                 paths.extend(what.with_way().map(|what| Denial { what, read: true }));
             }
+            (None, Some(url)) if call.closes(rule) => urls.push(url.clone()),
             _ => {}
         }
     }

@@ -1,14 +1,16 @@
 use std::path::Path;
 
-use crate::record::{AccessKind, Behavior, ErrorClass, ReasonType, Refusal, RuleSource};
+use crate::record::{AccessKind, ErrorClass, ReasonType, Refusal, RuleSource};
 
 use super::decide::Ruling;
+use super::look::Call;
 use super::named::{NamedPath, NamedUrl, below};
 use super::network::{self, Origin};
-use super::{Capability, Case};
+use super::{Capability, Case, PathPattern};
 
 /// Why `kind` is not covered by what was granted; nothing when it is. `named` are the origins in the arguments.
-pub(super) fn missing(case: &Case<'_>, kind: &AccessKind, capability: &Capability, named: &[Origin]) -> Option<Ruling> {
+pub(super) fn missing(call: &Call<'_>, kind: &AccessKind, capability: &Capability, named: &[Origin]) -> Option<Ruling> {
+    let case = call.case;
     let profile = case.declared.profile;
     let (covered, write) = match kind {
         AccessKind::FileRead => (!capability.mounts.is_empty() || capability.scratch.is_some(), false),
@@ -17,10 +19,11 @@ pub(super) fn missing(case: &Case<'_>, kind: &AccessKind, capability: &Capabilit
         AccessKind::Credential => return missing_secret(case, capability),
         other => return Some(not_grantable(case.declared.tool_id, other)),
     };
-    (!covered).then(|| not_granted(case, capability, write))
+    (!covered).then(|| not_granted(call, capability, write))
 }
 
-fn not_granted(case: &Case<'_>, capability: &Capability, write: bool) -> Ruling {
+fn not_granted(call: &Call<'_>, capability: &Capability, write: bool) -> Ruling {
+    let case = call.case;
     let tool_id = case.declared.tool_id;
     let (verb, flag) = if write { ("write files", "--allow-write=DIR") } else { ("read files", "--allow-read=DIR") };
     let granted = if write { case.grants.write.first() } else { case.grants.folders().next() };
@@ -32,7 +35,7 @@ fn not_granted(case: &Case<'_>, capability: &Capability, write: bool) -> Ruling 
     let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
     let mut ruling = Ruling::deny(ReasonType::Rule, refusal);
     let closes = |read: bool| read || (write && capability.mounts.iter().any(|mount| mount.host == grant.host));
-    if let Some((words, source, blocked)) = closing(case, &grant.host, closes) {
+    if let Some((words, source, blocked)) = closing(call, &grant.host, closes) {
         ruling.blocked_path = Some(blocked);
         ruling.source = Some(source);
         ruling.rule_refs = vec![words];
@@ -40,25 +43,27 @@ fn not_granted(case: &Case<'_>, capability: &Capability, write: bool) -> Ruling 
     ruling
 }
 
-/// The denial that closes the granted folder `host`: its words, where they come from, and the place.
-fn closing(case: &Case<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> Option<(String, RuleSource, String)> {
+/// The denial that closes the granted folder `host` for this call: its words, where they come from, and the place.
+fn closing(call: &Call<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> Option<(String, RuleSource, String)> {
+    let case = call.case;
     let mut closed = case.grants.closed().filter(|(closed, read)| closes(*read) && host.starts_with(&closed.host));
     if let Some((closed, _)) = closed.next() {
         return Some((closed.rule.clone(), closed.source, closed.host.display().to_string()));
     }
-    let mut rules = case.policy.rules().iter().filter(|rule| rule.behavior != Behavior::Allow);
-    let rule = rules.find(|rule| rule.path.as_ref().is_some_and(|path| path.covers(host)))?;
+    let covers = |path: &PathPattern| path.covers(host);
+    let mut rules = case.policy.rules().iter();
+    let rule = rules.find(|rule| rule.path.as_ref().is_some_and(covers) && call.closes_path(rule))?;
     Some((rule.words.clone(), rule.source, host.display().to_string()))
 }
 
 /// Why a path that lies in no mount is out of reach, where a denial is the reason: to grant another folder would not help.
-pub(super) fn closed_grant(case: &Case<'_>, path: &NamedPath) -> Option<Ruling> {
+pub(super) fn closed_grant(call: &Call<'_>, path: &NamedPath) -> Option<Ruling> {
     if path.mount.is_some() {
         return None;
     }
-    let grants = case.grants.folders().filter(|grant| below(&path.guest, &grant.guest).is_some());
+    let grants = call.case.grants.folders().filter(|grant| below(&path.guest, &grant.guest).is_some());
     let (grant, (words, source, blocked)) =
-        grants.filter_map(|grant| Some((grant, closing(case, &grant.host, |read| read)?))).next()?;
+        grants.filter_map(|grant| Some((grant, closing(call, &grant.host, |read| read)?))).next()?;
     let message = format!("{} is closed by a denial: {words} overrules {}", path.typed, grant.rule);
     let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
     Some(Ruling {

@@ -35,6 +35,7 @@ pub use grants::{ClosedPath, FolderGrant, GrantWord, Grants, VariableGrant};
 pub use hook_permit::HookPermit;
 pub use limits::{Limits, NetworkLimits};
 pub use look::Look;
+pub use named::names_much;
 pub use network::{Network, NetworkGrants};
 pub use opinion::Opinion;
 pub use pattern::{PathPattern, UrlPattern};

@@ -12,6 +12,15 @@ use crate::way::Way;
 use super::network::is_plain;
 use super::{Capability, Mount, PathPattern};
 
+/// Paths and URLs of one call. Each is compared with every grant and every rule.
+const SUBJECTS_MAX: usize = 1_000;
+/// Names that are looked at for all paths of one call, those in the targets of links included. Each costs a system call.
+pub(super) const STEPS_MAX: usize = 20_000;
+/// Subjects of a call that is decided on in place.
+const QUICK_SUBJECTS_MAX: usize = 16;
+/// Bytes of all subjects of a call that is decided on in place.
+const QUICK_BYTES_MAX: usize = 4 << 10;
+
 /// What the arguments of one call name.
 #[derive(Debug, Default)]
 pub(super) struct Named {
@@ -44,22 +53,40 @@ pub(super) struct NamedPath {
 }
 
 /// Reads the arguments that `fields` speak of, and finds where the paths lead in the world of `capability`.
+///
+/// # Errors
+///
+/// `subject_unreadable`, `too_many_subjects` and `subjects_too_long`.
 pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capability) -> Result<Named, Refusal> {
     let mut named = Named::default();
+    let mut steps = STEPS_MAX;
     let Ok(value) = input.value() else { return Ok(named) };
     for field in fields {
         let mut found = Vec::new();
-        collect(value, field.pointer.trim_start_matches('/').split('/'), &mut found);
+        let pointer = field.pointer.strip_prefix('/').unwrap_or(&field.pointer);
+        collect(value, pointer.split('/'), &mut found);
         let given = found.iter().any(|value| !value.is_null());
         for value in found.into_iter().filter(|value| !value.is_null()) {
             let text = value.as_str().ok_or_else(|| unreadable(field, "is no text"))?;
-            named.add(field, text, capability)?;
+            named.add(field, text, capability, &mut steps)?;
         }
         if let (false, Some(default)) = (given, &field.default) {
-            named.add(field, default, capability)?;
+            named.add(field, default, capability, &mut steps)?;
         }
     }
     Ok(named)
+}
+
+/// Whether deciding on `input` may take so long that other calls would wait: its arguments name many subjects, or long ones.
+pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
+    let Ok(value) = input.value() else { return false };
+    let mut found = Vec::new();
+    for field in fields {
+        let steps = field.pointer.strip_prefix('/').unwrap_or(&field.pointer);
+        collect(value, steps.split('/'), &mut found);
+    }
+    let bytes = found.iter().filter_map(|value| value.as_str()).map(str::len).sum::<usize>();
+    found.len() > QUICK_SUBJECTS_MAX || bytes > QUICK_BYTES_MAX
 }
 
 impl NamedPath {
@@ -71,13 +98,30 @@ impl NamedPath {
 }
 
 impl Named {
-    fn add(&mut self, field: &SubjectField, text: &str, capability: &Capability) -> Result<(), Refusal> {
+    /// Adds the subject `text`. A path takes the names on its way from `steps`.
+    fn add(
+        &mut self,
+        field: &SubjectField,
+        text: &str,
+        capability: &Capability,
+        steps: &mut usize,
+    ) -> Result<(), Refusal> {
+        let full = self.paths.len() + self.urls.len() >= SUBJECTS_MAX && guard!("subject_count");
+        if full && field.kind != SubjectKind::Resource {
+            let message = format!(
+                "the arguments name more than {SUBJECTS_MAX} paths and URLs; name fewer, in several calls if need be"
+            );
+            return Err(Refusal::new(ErrorClass::PermissionDenied, "too_many_subjects", message));
+        }
         match field.kind {
             SubjectKind::Path => {
                 if text.is_empty() || text.contains('\0') {
                     return Err(unreadable(field, "is no path"));
                 }
-                self.paths.push(locate(text, capability));
+                self.paths.push(locate(text, capability, steps));
+                if *steps == 0 && guard!("subject_steps") {
+                    return Err(too_long());
+                }
             }
             SubjectKind::Url => {
                 let url = Url::parse(text).ok().filter(Url::has_host);
@@ -95,6 +139,15 @@ fn is_plain_url(typed: &str) -> bool {
     let Some((_, rest)) = typed.split_once("://") else { return false };
     let path = rest.split(['?', '#']).next().unwrap_or_default();
     is_plain(path) && !typed.contains(|c: char| c.is_control() || c.is_whitespace())
+}
+
+/// The refusal of paths that lead through too many names.
+pub(super) fn too_long() -> Refusal {
+    let message = format!(
+        "the paths among the arguments lead through more than {STEPS_MAX} names, those in links included; name fewer or \
+         shorter paths, in several calls if need be"
+    );
+    Refusal::new(ErrorClass::PermissionDenied, "subjects_too_long", message)
 }
 
 fn unreadable(field: &SubjectField, what: &str) -> Refusal {
@@ -131,7 +184,7 @@ fn collect<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + 
 
 /// Where `typed` leads: the mount as the guest would choose it, by whole names, and the host's own resolution below it.
 /// What cannot be resolved counts as out of reach, like what lies outside: a caller must not learn which it is.
-fn locate(typed: &str, capability: &Capability) -> NamedPath {
+fn locate(typed: &str, capability: &Capability, steps: &mut usize) -> NamedPath {
     let guest = match typed.starts_with('/') {
         true => typed.to_owned(),
         false => format!("{}/{typed}", capability.cwd.as_deref().unwrap_or_default().trim_end_matches('/')),
@@ -141,7 +194,7 @@ fn locate(typed: &str, capability: &Capability) -> NamedPath {
         Some(mount) => below(&guest, &mount.guest).map(|rest| mount.host.join(rest)).unwrap_or_default(),
         None => PathBuf::from(&guest),
     };
-    match Way::of(&full) {
+    match Way::within(&full, steps) {
         Ok(Way { end: host, links, .. }) => NamedPath { typed: typed.to_owned(), host, links, guest, mount },
         Err(_) => NamedPath { typed: typed.to_owned(), host: full, links: Vec::new(), guest, mount: None },
     }
@@ -177,10 +230,10 @@ mod tests {
 
     #[test]
     fn arguments_are_found_at_their_places_and_in_lists() {
-        let fields = [field("/a~1b/*/to", SubjectKind::Resource, None), field("/all", SubjectKind::Resource, None)];
-        let input = Input::from_value(json!({"a/b": [{"to": "x"}, {"to": "y"}, {}], "all": ["z", null]}));
-        let named = named(&fields, &input, &Capability::default()).unwrap();
-        assert_eq!(named.resources, ["x", "y", "z"]);
+        let fields = ["/a~1b/*/to", "/all", "//all"].map(|pointer| field(pointer, SubjectKind::Resource, None));
+        let input = json!({"a/b": [{"to": "x"}, {"to": "y"}, {}], "all": ["z", null], "": {"all": "nameless"}});
+        let named = named(&fields, &Input::from_value(input), &Capability::default()).unwrap();
+        assert_eq!(named.resources, ["x", "y", "z", "nameless"]);
     }
 
     #[test]

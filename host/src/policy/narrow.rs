@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::record::{ErrorClass, Refusal};
 
-use super::named::{NamedPath, below};
+use super::named::{NamedPath, STEPS_MAX, below, too_long};
 use super::{Capability, Mount};
 
 /// A call that names a place which it may not, or cannot safely, be given.
@@ -17,6 +17,7 @@ pub(super) struct OutOfReach {
 /// as they were, and so do the names that the guest uses.
 pub(super) fn narrow(capability: &Capability, paths: &[NamedPath]) -> Result<Capability, OutOfReach> {
     let mut narrowed = Capability { mounts: Vec::new(), ..capability.clone() };
+    let mut steps = STEPS_MAX;
     for path in paths {
         let refuse = |code, why: &str| OutOfReach {
             refusal: Refusal::new(ErrorClass::PermissionDenied, code, format!("{} {why}", path.typed)),
@@ -30,7 +31,11 @@ pub(super) fn narrow(capability: &Capability, paths: &[NamedPath]) -> Result<Cap
         if capability.denials.iter().any(|denial| denial.read && path.touches(&denial.what)) {
             return Err(refuse("denied_by_rule", "is closed by a denial"));
         }
-        match folder_of(path, mount) {
+        let folder = folder_of(path, mount, &mut steps);
+        if steps == 0 && guard!("subject_steps") {
+            return Err(OutOfReach { refusal: too_long(), path: path.host.clone() });
+        }
+        match folder {
             Folder::Found { host, guest } => admit(&mut narrowed.mounts, capability, mount, host, guest),
             Folder::None => {}
             Folder::Elsewhere => {
@@ -57,16 +62,21 @@ enum Folder {
     Elsewhere,
 }
 
-/// The folder that has to be there for `path` to be opened, or made.
-fn folder_of(path: &NamedPath, mount: &Mount) -> Folder {
+/// The folder that has to be there for `path` to be opened, or made. Takes the names that it looks at from `steps`: below a
+/// deep folder, each of many missing ones would be looked for from the mount on.
+fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> Folder {
     let guest = Path::new(&path.guest);
     if path.host.is_dir() {
         return Folder::Found { host: path.host.clone(), guest: guest.to_owned() };
     }
     let mut ancestors = guest.ancestors().skip(1).take_while(|folder| folder.starts_with(&mount.guest));
     let Some(parent) = ancestors.next() else { return Folder::None };
-    let exists = |guest: &Path| {
+    let mut exists = |guest: &Path| {
         let rest = guest.strip_prefix(&mount.guest).ok()?;
+        *steps = steps.saturating_sub(rest.components().count() + 1);
+        if *steps == 0 && guard!("subject_steps") {
+            return None;
+        }
         std::fs::canonicalize(mount.host.join(rest)).ok().filter(|host| host.is_dir() && host.starts_with(&mount.host))
     };
     match exists(parent) {

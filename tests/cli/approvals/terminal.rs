@@ -397,15 +397,16 @@ fn what_a_tool_asks_is_answered_line_by_line() {
     });
     let input = |key: &str| json!({ "rounds": [[{ "key": key, "message": "Who are you?", "schema": schema }]] });
     let mut terminal = Terminal::call(&place, &input("a").to_string(), "--json");
-    let asked = terminal.shows("age (integer; required): ");
-    assert!(asked.contains("The tool probe.ask asks, in its own words:"), "{asked}");
+    let asked = terminal.shows("\r\n  answer (integer; required): ");
+    assert!(asked.contains("The tool probe.ask asks, in its own words:") && asked.contains("\n| age\r\n"), "{asked}");
     terminal.types("many\n");
-    terminal.shows("name (string; empty: \"Ada\"): ");
+    let asked = terminal.shows("\r\n  answer (string; empty means the default): ");
+    assert!(asked.contains("\n| name\r\n| default: \"Ada\"\r\n"), "{asked}");
     terminal.types("\n");
-    let again = terminal.shows("age (integer; required): ");
+    let again = terminal.shows("answer (integer; required): ");
     assert!(again.contains("these answers cannot be used:") && again.contains("once more"), "{again}");
     terminal.types("36\n");
-    terminal.shows("name (string; empty: \"Ada\"): ");
+    terminal.shows("answer (string; empty means the default): ");
     terminal.types("\n");
     let (code, rest) = terminal.ends();
     assert_eq!(code, Some(0), "{rest}");
@@ -414,13 +415,27 @@ fn what_a_tool_asks_is_answered_line_by_line() {
 
     for (typed, action) in [("/decline\n", "decline"), ("\u{4}", "cancel")] {
         let mut terminal = Terminal::call(&place, &input("b").to_string(), "--json");
-        terminal.shows("age (integer; required): ");
+        terminal.shows("answer (integer; required): ");
         terminal.types(typed);
         let (code, rest) = terminal.ends();
         assert!(code == Some(0) && rest.contains(action), "{code:?} {rest}");
     }
     let mut terminal = Terminal::call(&place, &input("c").to_string(), "");
-    terminal.shows("age (integer; required): ");
+    terminal.shows("answer (integer; required): ");
     terminal.types("\u{3}");
     assert_eq!(terminal.ends().0, Some(5), "a canceled call");
+}
+
+#[test]
+fn a_stored_question_keeps_its_gutter_on_a_narrower_display() {
+    let place = Place::new();
+    let id = place.orphan(&format!("{}May this tool run? no", "forged ".repeat(60)), &[]);
+    let show = format!("stty cols 50 rows 60; exec $TOOLCELL approvals show {id}");
+    let (code, seen) = Terminal::run(&place, &show).ends();
+    assert_eq!(code, Some(0), "{seen}");
+    // A terminal breaks a wider row itself, and puts no gutter before the rest.
+    assert!(seen.lines().all(|row| row.trim_end().chars().count() < 50), "{seen}");
+    let forged: Vec<&str> = seen.lines().filter(|row| row.contains("forged")).collect();
+    assert!(forged.len() > 5 && forged.iter().all(|row| row.starts_with("| ")), "{seen}");
+    assert_eq!(seen.lines().filter(|row| row.starts_with("May this tool run?")).count(), 1, "{seen}");
 }

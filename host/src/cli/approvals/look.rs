@@ -106,9 +106,9 @@ fn for_people(kept: &Kept, full: bool) -> String {
         sheet.host("All of the arguments:");
         sheet.value("in full", &approval(kept).plan.permission_input, usize::MAX);
     }
-    // It is in rows with a gutter already, as it was shown.
+    // It is in rows with a gutter already, as it was shown; this display may be narrower.
     let prompt: String = kept.approval.prompt.iter().filter_map(|block| block.as_text()).collect();
-    sheet.host(visible(&prompt, Whitespace::Kept).trim_end());
+    sheet.rows_of(visible(&prompt, Whitespace::Kept).trim_end());
     sheet.host(&format!("now: {}, {}", kept.state, kept.invocation.status().as_str()));
     if let Some(answer) = &answer(kept) {
         let verb = if answer.approved { "approved" } else { "denied" };

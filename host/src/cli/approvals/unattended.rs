@@ -48,7 +48,7 @@ impl Desk {
         // The words of the call and the files as they are now: what they deny by now stays denied.
         let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy)?;
         let mut settings = settings.map_err(|refusal| anyhow::anyhow!("{} [{}]", refusal.message, refusal.code))?;
-        let closed = close_sources(&self.home, &mut settings, &origin.sources)?;
+        let closed = close_sources(&self.home, &mut settings, &origin.sources);
         let Settings { grants, limits, policy, layers, .. } = settings;
         request.grants = Arc::new(grants);
         request.policy = Arc::new(policy);
@@ -79,7 +79,17 @@ impl Desk {
     pub(super) fn check_edit(&self, kept: &Kept, edit: &str) -> Result<(), String> {
         let origin = kept.approval.plan.origin.clone().and_then(|origin| serde_json::from_value::<Origin>(origin).ok());
         let Some(origin) = origin else { return Ok(()) };
-        let (Ok(host), Ok(runtime)) = (target::host(&self.home, |_| {}), runtime()) else { return Ok(()) };
+        // Files and relative paths are those of the call's folder, as where it goes on.
+        if std::env::set_current_dir(&origin.cwd).is_err() {
+            return Ok(());
+        }
+        let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
+        let Ok(Ok(Settings { limits, layers, .. })) = settings else { return Ok(()) };
+        let host = target::host(&self.home, |settings| {
+            settings.cache_bytes_max = layers.cache_bytes_max();
+            settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
+        });
+        let (Ok(host), Ok(runtime)) = (host, runtime()) else { return Ok(()) };
         runtime.block_on(async {
             match load(&host, &origin).await {
                 Ok(()) => host.check_edit(&kept.approval, edit).await,

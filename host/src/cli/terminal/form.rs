@@ -1,14 +1,14 @@
 use serde_json::{Map, Value, json};
 
-use crate::host::{Inquiry, Requested, Sheet, legible};
+use crate::host::{Inquiry, Requested, Sheet};
 use crate::record::{InputResponse, InputResponses};
 
 use super::{Display, Keyboard, write};
 
 /// Rows of what a tool says of one field.
 const FIELD_ROWS_MAX: usize = 6;
-/// Characters of a field's name, and of its default, in the row that is answered.
-const NAME_CHARS_MAX: usize = 30;
+/// Rows of its default.
+const DEFAULT_ROWS_MAX: usize = 2;
 
 /// What a person types who does not want to say.
 const DECLINE: &str = "/decline";
@@ -78,7 +78,7 @@ fn fields(schema: &Value) -> Vec<Field<'_>> {
 }
 
 impl Field<'_> {
-    /// What the tool says of the field, and what can be chosen.
+    /// What the tool says of the field: its name, what can be chosen, what an empty answer means.
     fn about(&self, columns: usize) -> String {
         let mut sheet = Sheet::new(columns);
         let word = |key: &str| self.schema[key].as_str().map(str::to_owned);
@@ -88,30 +88,30 @@ impl Field<'_> {
             let how = if several { "some of, with commas between" } else { "one of" };
             said.push(format!("{how}: {}", self.choices().join(", ")));
         }
-        if !said.is_empty() {
-            sheet.lines(&format!("{}: {}", self.name, said.join("; ")), FIELD_ROWS_MAX);
+        let colon = if said.is_empty() { "" } else { ": " };
+        sheet.lines(&format!("{}{colon}{}", self.name, said.join("; ")), FIELD_ROWS_MAX);
+        if let Some(default) = self.schema.get("default") {
+            sheet.lines(&format!("default: {default}"), DEFAULT_ROWS_MAX);
         }
         sheet.into_text()
     }
 
-    /// The row that is answered: the host's words, but for names that are too short to say anything else.
+    /// The row that is answered: the host's words alone, because it has no gutter.
     fn question(&self) -> String {
-        let short = |text: &str| {
-            let cut: String = text.chars().take(NAME_CHARS_MAX).collect();
-            legible(&if cut.len() < text.len() { format!("{cut}..") } else { cut })
-        };
         let kind = match self.schema["type"].as_str() {
             Some("boolean") => "yes or no",
             Some("array") => "a list",
             Some(_) if !self.choices().is_empty() => "a choice",
-            kind => kind.unwrap_or("string"),
+            Some("number") => "number",
+            Some("integer") => "integer",
+            _ => "string",
         };
         let empty = match (self.schema.get("default"), self.required) {
-            (Some(default), _) => format!("empty: {}", short(&default.to_string())),
-            (None, true) => "required".to_owned(),
-            (None, false) => "may be empty".to_owned(),
+            (Some(_), _) => "empty means the default",
+            (None, true) => "required",
+            (None, false) => "may be empty",
         };
-        format!("  {} ({kind}; {empty}): ", short(self.name))
+        format!("  answer ({kind}; {empty}): ")
     }
 
     fn choices(&self) -> Vec<String> {
@@ -161,8 +161,22 @@ mod tests {
         let empty: Vec<Option<Value>> = fields(&schema).iter().map(|field| field.value("")).collect();
         assert_eq!(empty.iter().flatten().collect::<Vec<_>>(), [&json!(["s"])]);
         let questions: Vec<String> = fields(&schema).iter().map(super::Field::question).collect();
-        assert_eq!(questions[1], "  colour (a choice; may be empty): ");
-        assert_eq!(questions[3], "  sizes (a list; empty: [\"s\"]): ");
-        assert_eq!(fields(&schema)[3].about(80), "| sizes: some of, with commas between: s, m\n");
+        assert_eq!(questions[1], "  answer (a choice; may be empty): ");
+        assert_eq!(questions[3], "  answer (a list; empty means the default): ");
+        let sizes = "| sizes: some of, with commas between: s, m\n| default: [\"s\"]\n";
+        assert_eq!(fields(&schema)[3].about(80), sizes);
+    }
+
+    #[test]
+    fn no_row_without_a_gutter_holds_words_of_the_tool() {
+        let wide = "\u{65e5}".repeat(30);
+        let field = json!({ "type": "string", "title": "y/N\n  answer (string; required):", "default": wide });
+        let mut properties = serde_json::Map::new();
+        properties.insert(wide.clone(), field);
+        let schema = json!({ "properties": properties });
+        let fields = fields(&schema);
+        assert_eq!(fields[0].question(), "  answer (string; empty means the default): ");
+        let about = fields[0].about(40);
+        assert!(about.lines().count() >= 5 && about.lines().all(|row| row.starts_with("| ")), "{about}");
     }
 }

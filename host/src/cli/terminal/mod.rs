@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, tcgetwinsize};
 
-use crate::host::{Approver, COLUMNS, COLUMNS_MIN, Inquiry, Prompt, ROWS, Reply, Respondent};
+use crate::host::{Approver, COLUMNS, COLUMNS_MIN, Inquiry, Prompt, ROWS, Reply, Respondent, Sheet};
 use crate::record::InputResponses;
 
 /// How often a read of the terminal looks whether the answer came from elsewhere.
@@ -62,14 +62,18 @@ impl Respondent for Terminal {
     }
 }
 
-/// Asks whoever sits at the terminal a question that only a clear yes answers with yes. Without a terminal nobody agrees.
-pub(super) fn agrees(text: &str) -> bool {
-    if Terminal::if_there(String::new()).is_none() {
+/// Asks whoever sits at the terminal a question that only a clear yes answers with yes: `question`, after the rows that `fill`
+/// adds. Without a terminal, or at one that is too narrow, nobody agrees.
+pub(super) fn agrees(question: &str, fill: impl FnOnce(&mut Sheet)) -> bool {
+    let display = Display::of_terminal();
+    if Terminal::if_there(String::new()).is_none() || !display.is_wide_enough() {
         return false;
     }
+    let mut sheet = Sheet::new(display.columns);
+    fill(&mut sheet);
     let keyboard = Keyboard(Arc::default());
-    let question = format!("{}\nBuild it? [y/N] ", super::show::printable(text, true));
-    let answer = keyboard.answer(&question).ok().flatten().unwrap_or_default();
+    let asked = format!("{}{question} [y/N] ", sheet.into_text());
+    let answer = keyboard.answer(&asked).ok().flatten().unwrap_or_default();
     matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes")
 }
 

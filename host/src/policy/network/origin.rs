@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use url::Url;
 
 /// How a server is spoken to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     Http,
     Https,
@@ -35,7 +35,7 @@ impl Scheme {
 }
 
 /// A host in its one spelling: a name in lower case without a final dot, or an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostName {
     Name(String),
     Address(IpAddr),
@@ -77,7 +77,7 @@ impl fmt::Display for HostName {
 }
 
 /// Scheme, host and port: what a request goes to, and what a call's argument can name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub scheme: Scheme,
     pub host: HostName,

@@ -16,7 +16,7 @@ const METHOD_CHARS_MAX: usize = 20;
 /// `HOST` is a name, `*.NAME` (any name below it, not itself), `*`, or an address. In a grant and in a scope a missing
 /// scheme means `https` and a missing port the scheme's own; in a denial they mean every scheme and every port. `PATH`
 /// covers itself and what is below it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// `None`: either.
     scheme: Option<Scheme>,
@@ -33,7 +33,7 @@ pub struct Rule {
     pub(super) source: RuleSource,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum HostPattern {
     Any,
     /// Any name below this one.
@@ -41,7 +41,7 @@ enum HostPattern {
     Is(HostName),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Methods {
     All,
     /// Sorted.

@@ -41,6 +41,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         touch("read_default", Access::ReadsFiles, "Reads what its argument names, `sub` unless it says so")
             .input(json!({ "path": { "type": "string", "default": "sub" } }), &[])
             .claims("permission_subjects", named),
+        about("about_path", "path"),
         about("about_url", "url"),
         about("about_resource", "resource"),
     ]
@@ -48,7 +49,7 @@ pub(crate) fn tools() -> Vec<Tool> {
 
 pub(crate) fn handler(tool: &str) -> Option<Handler> {
     Some(match tool {
-        "about_url" | "about_resource" => |_, _| answer(json!({ "ran": true })),
+        "about_path" | "about_url" | "about_resource" => |_, _| answer(json!({ "ran": true })),
         name if name.starts_with("touch_") || name.ends_with("_named") || name == "read_default" => touch,
         _ => return None,
     })
