@@ -11,10 +11,10 @@ use toolcell::config::Home;
 use toolcell::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
 use toolcell::host::Host;
 use toolcell::policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell::record::{Behavior, HookEvent, Mode, PermissionResult};
+use toolcell::record::{Behavior, HookEvent, Mode, PermissionResult, digest};
 
 use super::approvals::{again, appending, approved, asked, asked_with, input, lines, place, resume};
-use super::doubles::{RecordingHook, own_host};
+use super::doubles::{RecordingHook, declaring, own_host};
 use crate::support::{Canary, Test, fixture};
 
 const CANARY: Canary = Canary::new("seam-7f3/Qz+tT\"x0~long-enough");
@@ -163,6 +163,62 @@ async fn whoever_is_asked_sees_no_sensitive_argument_and_an_edit_keeps_what_they
     let files = std::fs::read_dir(journal).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file());
     for bytes in files.map(|file| std::fs::read(file).unwrap()) {
         CANARY.is_not_in("the journal", &String::from_utf8_lossy(&bytes));
+    }
+}
+
+/// A tool `long.echo` that answers its input, with a field `token` that nobody is shown.
+fn asking_about_numbers(host: &Arc<Host>, sensitive: Value) -> Test {
+    let bytes = declaring("long", |declaration| {
+        declaration["input_contract"] =
+            json!({"model_input_schema": {"type": "object"}, "strict": false, "sensitive_fields": sensitive});
+    });
+    let words = RuleWords { behavior: "ask", tool: Some("long.*"), ..RuleWords::default() };
+    let rule = Rule::compile(&words, &Provenance::COMMAND_LINE).unwrap();
+    Test::of_bytes(bytes, None).on(host).policy(|policy| *policy = Policy::new(Mode::Default, vec![rule]))
+}
+
+fn saying(edit: &str) -> Option<Reply> {
+    Some(Reply { approved: true, edit: Some(edit.to_owned()), ..Reply::default() })
+}
+
+#[tokio::test]
+async fn whoever_is_asked_sees_every_digit_and_the_last_one_can_be_edited() {
+    let sent = r#"{"n": 12345678901234567890123}"#;
+    for (edit, runs) in [(sent.replace(' ', ""), sent), (sent.replace("0123}", "0124}"), "")] {
+        let (_guard, folder) = place();
+        let (host, sayer) = asked(&folder, saying(&edit));
+        let called = asking_about_numbers(&host, json!([])).call_text(sent).await;
+        called.succeeded();
+        assert!(sayer.asked.lock().unwrap()[0].0.text().contains("12345678901234567890123"));
+        let runs = if runs.is_empty() { edit.as_str() } else { runs };
+        assert_eq!(called.0.invocation.call_input_ref, Some(digest(runs.as_bytes())), "{edit}");
+    }
+}
+
+#[tokio::test]
+async fn digits_stay_beside_what_is_hidden_and_are_not_lost_in_an_edit() {
+    let sent = r#"{"token":"hidden-from-all","n":12345678901234567890123,"m":1}"#.to_owned();
+    let shown = sent.replace("hidden-from-all", "[redacted]");
+    for (edit, runs) in [
+        (shown.clone(), Some(sent.clone())),
+        (shown.replace("1}", "2}"), Some(sent.replace("1}", "2}"))),
+        (shown.replace("0123,", "0124,"), None),
+    ] {
+        let (_guard, folder) = place();
+        let (host, sayer) = asked(&folder, saying(&edit));
+        let called = asking_about_numbers(&host, json!(["token"])).call_text(&sent).await;
+        assert_eq!(sayer.asked.lock().unwrap()[0].0.arguments().text(), shown);
+        match runs {
+            Some(runs) => {
+                called.succeeded();
+                // As many bytes as the guest got: what is shown of them is rounded.
+                let usage = called.0.result.usage.as_ref().unwrap();
+                assert_eq!(usage.output_bytes.used, "[]".len() as u64 + runs.len() as u64, "{edit}");
+            }
+            None => {
+                called.failed("approval_rejected", "edit_invalid").never_ran();
+            }
+        }
     }
 }
 

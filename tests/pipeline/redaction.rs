@@ -1,6 +1,7 @@
 //! What a contract calls sensitive reaches the tool, and nothing that is stored or shown.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcell::hook::HookOutput;
@@ -185,6 +186,17 @@ async fn rules_of_the_output_contract_hold_in_every_representation() {
 }
 
 #[tokio::test]
+async fn a_small_answer_of_many_short_strings_is_searched_for_letters_of_all_alphabets() {
+    let rules = ['@', '#', '%', '~'].map(|sign| json!({"pattern": format!(r"\w+{sign}\w+")}));
+    let bytes = tool("listed", json!({"output_contract": {"redaction_rules": rules}}), json!({}));
+    let mut lines: Vec<String> = (0..150).map(|n| format!("item number {n:>4}")).collect();
+    lines.push("to me@example or".to_owned());
+    let called = Test::of_bytes(bytes, None).call(json!({"lines": lines})).await;
+    lines[150] = "to [redacted] or".to_owned();
+    assert_eq!(called.succeeded(), json!({"lines": lines}));
+}
+
+#[tokio::test]
 async fn a_contract_can_keep_all_of_an_answer_back() {
     let bytes = tool("mute", json!({"output_contract": {"redaction_rules": [""]}}), json!({}));
     let called = Test::of_bytes(bytes, None).call(json!({"a": CANARY.value()})).await;
@@ -262,6 +274,62 @@ async fn a_long_sensitive_text_is_found_in_what_the_tool_says() {
     let called = Test::new("probe#leak").call(json!({"secret": long})).await;
     let record = called.record().to_string();
     assert!(!record.contains("1200,1201,1202") && !record.contains("29000,29001"), "{} bytes", record.len());
+}
+
+/// A tool that answers its input, and keeps these fields of it back.
+fn keeping_back(name: &str, fields: Value) -> Vec<u8> {
+    let contract = json!({"model_input_schema": {"type": "object"}, "strict": false, "sensitive_fields": fields});
+    tool(name, json!({"input_contract": contract}), json!({}))
+}
+
+#[tokio::test]
+async fn a_sensitive_number_is_found_as_it_was_written() {
+    let number = "12345678901234567890123";
+    let text = format!(r#"{{"n": {number}, "note": "it is {number}", "deep": [1.50000000, "1.50000000"]}}"#);
+    let called = Test::of_bytes(keeping_back("exact", json!(["n", "deep"])), None).call_text(&text).await;
+    assert_eq!(called.succeeded()["note"], "it is [redacted]");
+    let record = called.record().to_string();
+    assert!(!record.contains("123456789012345") && !record.contains("1.50000000"), "{record}");
+}
+
+#[tokio::test]
+async fn what_was_redacted_is_not_redacted_again() {
+    let rules = json!([{"pattern": "redacted"}]);
+    let bytes = tool("twice", json!({"output_contract": {"redaction_rules": rules}}), json!({}));
+    let called = Test::of_bytes(bytes, None).call(json!({"note": "it is redacted"})).await;
+    assert_eq!(called.succeeded()["note"], "it is [redacted]");
+}
+
+#[tokio::test]
+async fn many_long_sensitive_values_hold_up_no_other_call() {
+    let value = |n: usize| {
+        let digits = (0..8).flat_map(|part| digest(format!("{n} {part}").as_bytes()).into_bytes());
+        // Letters that programs escape, each in its way: these make the most states.
+        let written = digits.map(|digit| " /~(*'\"<".chars().nth(usize::from(digit) % 16).unwrap_or(char::from(digit)));
+        written.take(500).collect::<String>()
+    };
+    let values: Vec<String> = (0..6).map(value).collect();
+    let bytes = keeping_back("lengthy", json!(["values"]));
+    let host = own_host(|_| {});
+    // Loads the tool.
+    Test::of_bytes(bytes.clone(), None).on(&host).call(json!({})).await.succeeded();
+    let (mut longest, began) = (Duration::ZERO, Instant::now());
+    let called = tokio::select! {
+        called = Test::of_bytes(bytes, None).on(&host).call(json!({ "values": values })) => called,
+        () = others(&mut longest) => unreachable!(),
+    };
+    let took = began.elapsed();
+    assert_eq!(called.succeeded(), json!({ "values": vec!["[redacted]"; 6] }));
+    assert!(longest < (took / 3).max(Duration::from_millis(200)), "{longest:?} of {took:?}");
+}
+
+/// What else the thread has to do: for ever, and how long it waited at the most.
+async fn others(longest: &mut Duration) {
+    loop {
+        let began = Instant::now();
+        tokio::task::yield_now().await;
+        *longest = began.elapsed().max(*longest);
+    }
 }
 
 #[tokio::test]

@@ -87,6 +87,42 @@ fn numbers_stay_as_they_were_sent_where_defaults_are_filled_in() {
     assert_eq!(record["invocation"]["call_input_ref"], toolcell::record::digest(filled.as_bytes()), "{record:#}");
 }
 
+/// Params of the tool `echo` by their places, as some readers take a structure.
+const BY_PLACE: &str = r#"[null,"echo",{"a":1},null,null]"#;
+
+#[test]
+fn params_that_are_no_object_call_no_tool_without_its_arguments() {
+    let call = format!(r#"{{"jsonrpc":"2.0","id":71,"method":"tools/call","params":{BY_PLACE}}}"#);
+    let mut client = Client::of(&["probe#echo"]);
+    client.send_text(&call);
+    let answer = client.answer(&json!(71));
+    assert_eq!(answer["error"]["code"], json!(-32602), "{answer}");
+    let web = Web::of(&["probe#echo"]);
+    let session = web.session(json!({}));
+    let reply = web.request("POST /mcp", &web.in_session(&session), &call);
+    assert_eq!(reply.status, 415, "{reply:?}");
+}
+
+#[test]
+fn a_message_in_an_array_is_refused() {
+    let mut client = Client::of(&["probe#echo"]);
+    client.send_text("[INFO] a line of a log is let be");
+    let params = r#"{"name":"echo","arguments":{"a":1}}"#;
+    let message = format!(r#"["2.0",71,"tools/call",{params}]"#);
+    for array in [message.clone(), format!(" [{}]", call(71, r#"{"a":1}"#, ""))] {
+        client.send_text(&array);
+        let (_, answer) = client.until(|frame| frame.get("error").is_some() || frame["id"] == 71);
+        assert!(answer["id"].is_null() && answer["error"]["code"] == json!(-32600), "{answer}");
+        client.forget();
+    }
+    client.call("echo", json!({}));
+    assert!(client.close().3.iter().all(|frame| frame.get("error").is_none()), "something was called");
+    let web = Web::of(&["probe#echo"]);
+    let session = web.session(json!({}));
+    let reply = web.request("POST /mcp", &web.in_session(&session), &message);
+    assert_eq!((reply.status, reply.answer()["error"]["code"].clone()), (400, json!(-32600)), "{reply:?}");
+}
+
 #[test]
 fn a_frame_that_names_its_params_twice_is_refused() {
     let twice =

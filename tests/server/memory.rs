@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Client, NEW, Web};
+use crate::pipeline::doubles::declaring;
+use crate::support::{Client, NEW, Toolcell, Web, scratch};
 
 const MIB: u64 = 1 << 10;
 
@@ -100,6 +101,7 @@ fn a_body_of_many_values_beside_the_arguments_is_not_parsed() {
     let values = vec!["0"; 1_900_000].join(",");
     for body in [
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"x":[{values}]}}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{{"name":"x","arguments":[{values}]}}}}"#),
         format!(r#"{{"jsonrpc":"2.0","id":1,"result":[{values}]}}"#),
         format!("[{values}]"),
     ] {
@@ -123,6 +125,10 @@ fn a_long_line_of_values_takes_little_memory() {
     assert_eq!(answer["result"]["_meta"]["toolcell/error"]["class"], "invalid_arguments", "{answer}");
     client.send_text(&format!(r#"{{"jsonrpc":"2.0","id":72,"method":"tools/list","params":{arguments}}}"#));
     assert_eq!(client.answer(&json!(72))["error"]["code"], json!(-32600));
+    // Only a call's arguments are taken out of the frame before it is parsed.
+    let params = format!(r#"{{"name":"x","arguments":{arguments}}}"#);
+    client.send_text(&format!(r#"{{"jsonrpc":"2.0","id":73,"method":"prompts/get","params":{params}}}"#));
+    assert_eq!(client.answer(&json!(73))["error"]["code"], json!(-32600));
     let peak = kib(client.pid(), "VmHWM");
     assert!(peak < start + 250 * MIB, "{} MiB", peak / MIB);
     gives_back(client.pid(), start);
@@ -142,4 +148,29 @@ fn calls_that_would_take_too_much_memory_together_are_refused_and_the_others_go_
     assert_eq!(answer["error"]["code"], json!(-32600), "{answer}");
     assert!(answer["error"]["message"].as_str().unwrap().contains("wait for answers"), "{answer}");
     client.call("invocation", json!({}));
+}
+
+#[test]
+fn many_numbers_below_a_long_name_take_little_memory_where_defaults_are_filled_in() {
+    let (_guard, folder) = scratch();
+    let file = folder.join("numbers.wasm");
+    let bytes = declaring("numbers", |declaration| {
+        declaration["input_contract"] =
+            json!({ "model_input_schema": { "type": "object" }, "strict": false, "defaults": { "limit": 1 } });
+    });
+    std::fs::write(&file, bytes).unwrap();
+    let mut client = Client::run(Toolcell::new(["mcp".into(), file.into_os_string()]));
+    client.initialize("2025-11-25");
+    client.call("echo", json!({}));
+    let start = kib(client.pid(), "VmRSS");
+    // Each number is written otherwise than a value holds it: with its whole path, all of them take 2 GB.
+    let (name, numbers) = ("x".repeat(200_000), vec!["1e2"; 10_000].join(","));
+    let arguments = format!(r#"{{"{name}":[{numbers}],"n":1234567890123456}}"#);
+    client.send_text(&format!(
+        r#"{{"jsonrpc":"2.0","id":71,"method":"tools/call","params":{{"name":"echo","arguments":{arguments}}}}}"#
+    ));
+    let answer = client.answer(&json!(71));
+    assert_eq!(answer["result"]["isError"], json!(false), "the call failed");
+    let peak = kib(client.pid(), "VmHWM");
+    assert!(peak < start + 300 * MIB, "{} MiB", peak / MIB);
 }

@@ -1,8 +1,10 @@
 //! What the host does for guests is bounded and apart: threads that wait, lists, memory, slots. Seen by the other calls of
 //! the same server.
 
+use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -24,6 +26,14 @@ fn status(client: &Client, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", client.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// The sockets that the server has open.
+fn sockets(client: &Client) -> usize {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", client.pid())).unwrap();
+    // One that was closed meanwhile leads nowhere.
+    let targets = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    targets.filter(|target| target.to_str().is_some_and(|target| target.starts_with("socket:"))).count()
 }
 
 fn code(answer: &Value) -> &Value {
@@ -78,8 +88,11 @@ fn what_is_no_regular_file_is_not_opened_whatever_leads_to_it() {
     std::os::unix::fs::symlink("fifo", path.join("link")).unwrap();
     let mut client = initialized(serving(&["hostile#open_again"], &path, &["--timeout=30s", "--deny-read=nothing"]));
     for name in ["fifo", "socket", "link"] {
-        let ends = client.call("open_again", json!({ "name": name, "times": 18 }))["structuredContent"].clone();
-        assert!(ends.get("opened").is_none(), "{name}: {ends}");
+        let answer = client.call("open_again", json!({ "name": name, "times": 18 }));
+        assert_eq!(answer["isError"], json!(false), "{name}: {answer:#}");
+        let ends = answer["structuredContent"].as_object().unwrap();
+        let tries: u64 = ends.values().filter_map(Value::as_u64).sum();
+        assert!(tries == 18 && !ends.contains_key("opened"), "{name}: {ends:?}");
     }
 }
 
@@ -88,11 +101,12 @@ fn calls_against_a_silent_name_server_keep_no_thread_and_stop_when_they_are_canc
     let (_guard, path) = scratch();
     std::fs::write(path.join("file"), "read me").unwrap();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let server = format!("--name-server={}", silent.local_addr().unwrap());
     let options = [server.as_str(), "--allow-net=http://*.example.com", "--timeout=10m"];
     let mut client = initialized(serving(&["egress#ask", "probe#read"], &path, &options));
     client.call("read", json!({ "path": path.join("file") }));
-    let threads = status(&client, "Threads");
+    let (threads, before) = (status(&client, "Threads"), sockets(&client));
     let request = |n: usize| json!({ "requests": [{ "authority": format!("n{n}.example.com") }] });
     let waiting: Vec<Value> = (0..64).map(|n| client.begin_call("ask", request(n))).collect();
     // All of them have asked before any of them is canceled.
@@ -106,6 +120,7 @@ fn calls_against_a_silent_name_server_keep_no_thread_and_stop_when_they_are_canc
         asked.insert(packet[13..13 + label].to_ascii_lowercase());
     }
     assert!(status(&client, "Threads") < threads + 16, "{threads} threads before, now {}", status(&client, "Threads"));
+    assert!(sockets(&client) > before, "nothing waits for an answer");
     let read = client.call("read", json!({ "path": path.join("file") }));
     assert_eq!(read["isError"], json!(false));
     for id in &waiting {
@@ -114,6 +129,11 @@ fn calls_against_a_silent_name_server_keep_no_thread_and_stop_when_they_are_canc
     // Their places are free again long before the name server's time is up.
     let read = client.call("read", json!({ "path": path.join("file") }));
     assert_eq!(read["isError"], json!(false));
+    let began = Instant::now();
+    while sockets(&client) > before {
+        assert!(began.elapsed() < Duration::from_secs(5), "{before} sockets before, now {}", sockets(&client));
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -156,7 +176,8 @@ fn sixty_calls_of_a_guest_with_as_many_instances_as_python_run_at_once() {
             ),
         )
     });
-    let mut client = offering(&[&spin, "--memory=8MiB", "--timeout=2s"]);
+    // All at once, however little memory this machine has.
+    let mut client = offering(&[&spin, "--memory=8MiB", "--memory-total=4GiB", "--timeout=2s"]);
     let ids: Vec<Value> = (0..60).map(|_| client.begin_call("spin", json!({}))).collect();
     for id in &ids {
         let answer = client.answer(id);
@@ -216,6 +237,7 @@ fn a_file_does_not_grow_after_the_verdict() {
         initialized(serving(&["hostile#fill_disk", "hostile#sleep"], &path, &["--timeout=150ms", "--max-disk=4GiB"]));
     let fill = path.join("fill");
     let size = || std::fs::metadata(&fill).map_or(0, |file| file.len());
+    let mut wrote = false;
     for round in 0..12 {
         let ended = client.begin_call("fill_disk", json!({ "path": path, "how": "slabs" }));
         let answer = client.answer(&ended);
@@ -224,8 +246,14 @@ fn a_file_does_not_grow_after_the_verdict() {
         // Long enough for a write that was under way.
         client.call("sleep", json!({ "ms": 40 }));
         assert_eq!(size(), at_verdict, "grew after the verdict, in round {round}");
-        std::fs::remove_file(&fill).unwrap();
+        wrote |= at_verdict > 0;
+        match std::fs::remove_file(&fill) {
+            // On a busy machine the time can be up before the tool begins.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            removed => removed.unwrap(),
+        }
     }
+    assert!(wrote, "no round wrote anything");
 }
 
 #[test]

@@ -100,10 +100,41 @@ fn many_requests_that_are_piped_in_are_all_taken_before_the_end() {
         let (_, _, _, frames) = client.close();
         for id in ids {
             let answer = frames.iter().find(|frame| frame["id"] == id);
-            let code = answer.map(|answer| answer["result"]["_meta"]["toolcell/error"]["code"].clone());
-            assert_ne!(code, Some(json!("too_many_calls")), "{answer:?}");
+            let answer = answer.unwrap_or_else(|| panic!("nothing answers {id}: {frames:#?}"));
+            assert_ne!(answer["result"]["_meta"]["toolcell/error"]["code"], "too_many_calls", "{answer:?}");
         }
     }
+}
+
+#[test]
+fn one_request_that_is_piped_in_has_its_result() {
+    for _ in 0..20 {
+        let mut client = Client::of(&["probe#invocation"]);
+        // The first call of a server takes longer.
+        client.call("invocation", json!({}));
+        let id = client.begin_call("invocation", json!({}));
+        let (_, _, _, frames) = client.close();
+        let answer = frames.iter().find(|frame| frame["id"] == id).unwrap_or_else(|| panic!("{frames:#?}"));
+        assert_eq!(answer["result"]["isError"], json!(false), "{answer:#}");
+    }
+}
+
+#[test]
+fn an_id_that_was_canceled_is_not_that_of_a_second_request() {
+    let mut client = Client::with(&["hostile#spin", "probe#counter"], ["--timeout", "50s"]);
+    let id = client.begin_call("spin", json!({}));
+    client.request("tools/list", json!({}));
+    client.notify("notifications/cancelled", json!({ "requestId": id }));
+    let params = json!({ "name": "counter", "arguments": {} });
+    client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
+    let answers_it = |frame: &Value| frame["id"] == id && frame.get("method").is_none();
+    let (_, answer) = client.until(|frame| answers_it(frame) || frame.get("error").is_some());
+    assert_eq!(answer["error"]["code"], json!(-32600), "{answer:#}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("was canceled"), "{answer:#}");
+    assert!(answer["id"].is_null(), "{answer:#}");
+    assert_eq!(client.call("counter", json!({}))["structuredContent"]["count"], json!(1));
+    let (.., frames) = client.close();
+    assert!(!frames.iter().any(answers_it), "{frames:#?}");
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub struct Facts<'a> {
 
 impl Prompt {
     /// `hide` takes out of each value what must not be shown, before it is wrapped: afterwards it might not be found.
-    pub fn new(facts: Facts<'_>, hide: impl Fn(&mut String)) -> Self {
+    pub fn new(facts: Facts<'_>, mut hide: impl FnMut(&mut String)) -> Self {
         let mut entries = entries(&facts);
         entries.iter_mut().for_each(|entry| hide(&mut entry.value));
         let (text, cut) = rendered(&entries, None, COLUMNS, false);

@@ -96,6 +96,17 @@ impl Sheet {
         let _ = writeln!(self.text, "{words}");
     }
 
+    /// Adds the rows of another sheet. Those that are wider than this one are wrapped again, each behind the gutter that it
+    /// has: a display that wraps them itself puts none before the rest.
+    pub fn rows_of(&mut self, sheet: &str) {
+        for row in sheet.lines() {
+            let (gutter, words) = row.strip_prefix(GUTTER).map_or(("", row), |words| (GUTTER, words));
+            for part in wrap(words, self.columns.saturating_sub(gutter.len())) {
+                let _ = writeln!(self.text, "{gutter}{part}");
+            }
+        }
+    }
+
     /// Whether something was left out.
     pub fn is_cut(&self) -> bool {
         self.cut
@@ -191,7 +202,7 @@ fn columns_of(c: char) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{COLUMNS_MIN, GUTTER, Sheet, columns_of, legible, wrap};
+    use super::{COLUMNS, COLUMNS_MIN, GUTTER, Sheet, columns_of, legible, wrap};
 
     #[test]
     fn every_row_has_the_gutter_and_none_is_wider_than_the_display() {
@@ -206,6 +217,23 @@ mod tests {
                 assert!(row.chars().map(columns_of).sum::<usize>() <= COLUMNS_MIN, "{row:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_rows_of_a_wider_sheet_keep_their_gutter() {
+        let mut wide = Sheet::new(COLUMNS);
+        wide.host("The words of the host, in a row that is wider than forty columns.");
+        wide.value("name", &"word ".repeat(50), 100);
+        let wide = wide.into_text();
+        let mut narrow = Sheet::new(COLUMNS_MIN);
+        narrow.rows_of(&wide);
+        let narrow = narrow.into_text();
+        assert!(narrow.lines().all(|row| row.chars().count() <= COLUMNS_MIN), "{narrow}");
+        let foreign = narrow.lines().filter(|row| row.contains("word ")).all(|row| row.starts_with(GUTTER));
+        assert!(foreign && narrow.starts_with("The words of the host"), "{narrow}");
+        let mut same = Sheet::new(COLUMNS);
+        same.rows_of(&wide);
+        assert_eq!(same.into_text(), wide);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::record::{
     AbortReason, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX, ProgressId, ProgressStatus, SchemaVersion,
     Timestamp, ToolEvent, ToolProgress, digest, read_json,
 };
-use crate::secret::{REDACTED, Redactor};
+use crate::secret::{REDACTED, Redactor, SpokenMeter};
 
 /// What the host says in its own words: a caller whose sensitive argument is one of them must not take it away. Progress
 /// is redacted before it becomes an event.
@@ -71,6 +71,7 @@ pub struct Trailed {
     cancel_requested: bool,
     cancel_acknowledged: bool,
     redactor: Redactor,
+    meter: SpokenMeter,
 }
 
 impl Trail {
@@ -165,7 +166,8 @@ impl Trail {
         progress.elapsed_ms = progress.timestamp.millis_since(self.0.began);
         {
             let mut kept = self.kept();
-            hide(&kept.redactor, &mut progress);
+            let Trailed { redactor, meter, .. } = &mut *kept;
+            hide(redactor, meter, &mut progress);
             progress.sequence = kept.progress.len() as u64 + 1;
             kept.progress.push(progress.clone());
         }
@@ -182,20 +184,21 @@ impl Trail {
         if self.0.listeners.is_empty() {
             return;
         }
-        let (redactor, tool_id) = {
-            let kept = self.kept();
-            (kept.redactor.clone(), kept.tool_id.clone())
+        let (redactor, tool_id, mut meter) = {
+            let mut kept = self.kept();
+            (kept.redactor.clone(), kept.tool_id.clone(), std::mem::take(&mut kept.meter))
         };
         let (message, fields) = match redactor.is_silent() {
             true => (REDACTED.to_owned(), None),
             false => {
                 let mut fields: Option<Value> = fields.and_then(|fields| read_json(fields, JSON_VALUES_MAX).ok());
-                fields.as_mut().map(|fields| redactor.redact(fields));
+                fields.as_mut().map(|fields| redactor.redact_spoken(fields, &mut meter));
                 let mut message = message.to_owned();
-                redactor.redact_text(&mut message);
+                redactor.redact_spoken_text(&mut message, &mut meter);
                 (message, fields)
             }
         };
+        self.kept().meter = meter;
         let event = ToolEvent {
             schema_version: SchemaVersion::default(),
             event_id: EventId::new(),
@@ -242,17 +245,17 @@ impl Trail {
 }
 
 /// Takes out of `progress` what must not be shown.
-fn hide(redactor: &Redactor, progress: &mut ToolProgress) {
+fn hide(redactor: &Redactor, meter: &mut SpokenMeter, progress: &mut ToolProgress) {
     for text in [&mut progress.message, &mut progress.current_step].into_iter().flatten() {
         match redactor.is_silent() {
             true => REDACTED.clone_into(text),
-            false => _ = redactor.redact_text(text),
+            false => _ = redactor.redact_spoken_text(text, meter),
         }
     }
     let Some(content) = &mut progress.partial_content else { return };
     if redactor.is_silent() {
         *content = Value::Array(Vec::new());
-    } else if !redactor.redact(content) {
+    } else if !redactor.redact_spoken(content, meter) {
         return;
     }
     // The guest's reference is the digest of all that it said.

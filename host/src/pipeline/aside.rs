@@ -2,9 +2,10 @@
 //! and cancellation. A check of a contract cannot be interrupted; one that was given up goes on to its end, which its
 //! budget bounds, and nobody waits for it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -12,12 +13,15 @@ use crate::catalog::{Contract, Unsatisfied};
 use crate::executor::canceled;
 use crate::pool::{Pool, Unfinished};
 use crate::record::{AbortReason, ErrorClass, Input, Refusal};
-use crate::scheduler::Cancellation;
+use crate::scheduler::Shares;
 
-use super::Request;
+use super::journey::Journey;
 
-/// Pieces of work that wait for a thread.
-const WAITING_MAX: usize = 64;
+/// Pieces of work that wait for a thread, of all callers.
+const WAITING_MAX: usize = 4_096;
+/// Pieces of work of one caller that run or wait for a thread: as many as there are threads at the most. A caller with more
+/// of it waits for itself.
+const OF_CALLER_MAX: usize = 8;
 /// Bytes of stack of each thread: a schema and a value may be nested a thousand deep. Only what is used takes memory.
 const STACK_BYTES: usize = 64 << 20;
 /// Seconds until another attempt makes sense.
@@ -25,17 +29,36 @@ const RETRY_SECONDS: f64 = 1.0;
 
 /// Half of the processors, so that the other half answers other calls.
 static POOL: LazyLock<Option<Pool>> = LazyLock::new(|| {
-    let threads = available_parallelism().map_or(1, |all| all.get() / 2).clamp(1, 8);
+    let threads = available_parallelism().map_or(1, |all| all.get() / 2).clamp(1, OF_CALLER_MAX);
     Pool::new("checks", threads, WAITING_MAX, STACK_BYTES).ok()
 });
+
+/// For contracts that are loaded, apart from what clients send: a denial that is written takes effect however many of their
+/// checks wait.
+static LOADING: LazyLock<Option<Pool>> = LazyLock::new(|| Pool::new("loading", 1, WAITING_MAX, STACK_BYTES).ok());
+
+static SHARES: LazyLock<Shares> = LazyLock::new(|| Shares::new(OF_CALLER_MAX));
 
 /// Runs `work` on a thread for checks.
 ///
 /// # Errors
 ///
 /// `rate_limited` where too much of it waits already.
-pub async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    let Some(pool) = POOL.as_ref() else { return Err(Refusal::host_fault("no threads for checks")) };
+pub(super) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    on(POOL.as_ref(), work).await
+}
+
+/// Runs `work` on the thread for contracts that are loaded.
+///
+/// # Errors
+///
+/// Those of [`run`].
+pub async fn load<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    on(LOADING.as_ref(), work).await
+}
+
+async fn on<T: Send + 'static>(pool: Option<&Pool>, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    let Some(pool) = pool else { return Err(Refusal::host_fault("no threads for checks")) };
     pool.run(work).await.map_err(|unfinished| match unfinished {
         Unfinished::Busy(_) => {
             let message = "too many large values are being checked at once; try again later";
@@ -47,28 +70,61 @@ pub async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     })
 }
 
-/// Runs `work` on a thread for checks, until `wall` is over or the call is canceled.
+/// What the checks of one call took so far, their waits for a thread included. Neither the tool's own time counts, nor that
+/// of people who are asked.
+#[derive(Debug, Default)]
+pub(super) struct CheckTime {
+    micros: AtomicU64,
+}
+
+impl CheckTime {
+    /// Does `work` in what is left of `wall`. `None` if that was too short.
+    async fn spend<T>(&self, wall: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let left = wall.saturating_sub(Duration::from_micros(self.micros.load(Ordering::Relaxed)));
+        let began = Instant::now();
+        let done = tokio::time::timeout(left, work).await.ok();
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.micros.fetch_add(took, Ordering::Relaxed);
+        done
+    }
+}
+
+/// Runs `work` on a thread for checks when it is the caller's turn, until the time for all checks of the call is over or the
+/// call is canceled.
 ///
 /// # Errors
 ///
 /// Those of [`run`], `timeout`, and what a canceled call ends with.
 pub(super) async fn within<T: Send + 'static>(
-    wall: Duration,
-    cancellation: &Cancellation,
+    journey: &Journey<'_>,
     what: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
+    let request = &journey.request;
+    let (wall, cancellation) = (request.limits.wall, &request.cancellation);
+    let in_turn = async {
+        let _place = match request.actor_ref.as_deref().filter(|_| guard!("caller_checks")) {
+            Some(caller) => SHARES.take(caller).await,
+            None => None,
+        };
+        run(work).await
+    };
     tokio::select! {
         biased;
         () = cancellation.cancelled() => Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption))),
-        done = tokio::time::timeout(wall, run(work)) => done.unwrap_or_else(|_| {
-            let message = format!("{what} took longer than {} ms; pass less, or allow more with --timeout", wall.as_millis());
+        done = journey.check_time.spend(wall, in_turn) => done.unwrap_or_else(|| {
+            let message = format!(
+                "the checks of the call took longer than {} ms together, the last of them {what}; pass less, or allow more \
+                 with --timeout",
+                wall.as_millis()
+            );
             Err(Refusal::new(ErrorClass::Timeout, "check_timeout", message))
         }),
     }
 }
 
 type Check = fn(&Contract, &Value, usize) -> Result<(), Unsatisfied>;
+type IsLight = fn(&Contract, &Value, usize) -> bool;
 
 /// Which check of a contract.
 #[derive(Clone, Copy)]
@@ -80,24 +136,63 @@ pub(super) enum Against {
 /// Holds an input against a contract: in place where that is quick, else on a thread for checks. The outer error ends the
 /// call whatever the input says.
 pub(super) async fn check_input(
-    request: &Request,
+    journey: &Journey<'_>,
     contract: &Arc<Contract>,
     input: &Input,
     against: Against,
 ) -> Result<Result<(), Unsatisfied>, Refusal> {
     let bytes = input.text().len();
-    let (light, check): (_, Check) = match against {
-        Against::Model => (contract.model_is_light(bytes), Contract::check_model_input),
-        Against::Call => (contract.call_is_light(bytes), Contract::check_call_input),
+    let (is_light, check): (IsLight, Check) = match against {
+        Against::Model => (Contract::model_is_light, Contract::check_model_input),
+        Against::Call => (Contract::call_is_light, Contract::check_call_input),
     };
     let checked = move |contract: &Contract, input: &Input| match input.value() {
         Ok(value) => check(contract, value, bytes),
         Err(error) => Err(Unsatisfied::Mismatch(format!("arguments cannot be read as JSON: {error}"))),
     };
-    if light || input.value().is_err() || !guard!("checks_aside") {
+    let heavy = input.value().is_ok_and(|value| !is_light(contract, value, bytes));
+    if !heavy || !guard!("checks_aside") {
         return Ok(checked(contract, input));
     }
     let (contract, input) = (Arc::clone(contract), input.clone());
     let work = move || checked(&contract, &input);
-    within(request.limits.wall, &request.cancellation, "checking the arguments", work).await
+    within(journey, "checking the arguments", work).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex, mpsc};
+    use std::time::Duration;
+
+    use tokio::time::{sleep, timeout};
+
+    use super::{CheckTime, OF_CALLER_MAX, load, run};
+
+    #[tokio::test]
+    async fn the_checks_of_a_call_have_one_time_together() {
+        let (time, wall) = (CheckTime::default(), Duration::from_millis(100));
+        let takes = |millis| time.spend(wall, sleep(Duration::from_millis(millis)));
+        assert_eq!(takes(1).await, Some(()));
+        assert_eq!(takes(60_000).await, None);
+        assert_eq!(takes(1).await, None, "nothing is left");
+    }
+
+    #[tokio::test]
+    async fn what_is_loaded_waits_for_no_check() {
+        let (checked, check) = mpsc::channel::<()>();
+        let check = Arc::new(Mutex::new(check));
+        let checks: Vec<_> = (0..OF_CALLER_MAX)
+            .map(|_| {
+                let check = Arc::clone(&check);
+                tokio::spawn(run(move || _ = check.lock().unwrap().recv()))
+            })
+            .collect();
+        // Their turn comes before this one's.
+        tokio::task::yield_now().await;
+        assert_eq!(timeout(Duration::from_secs(60), load(|| 7)).await.unwrap().unwrap(), 7);
+        drop(checked);
+        for check in checks {
+            check.await.unwrap().unwrap();
+        }
+    }
 }

@@ -12,6 +12,7 @@ use crate::policy::Permit;
 use crate::record::{
     AbortReason, ErrorClass, EventType, InputResponse, InputResponses, Mode, Refusal, Status, Timestamp,
 };
+use crate::search::Meter;
 
 use super::journey::Journey;
 use super::{aside, schedule};
@@ -124,20 +125,20 @@ async fn read(journey: &Journey<'_>, needed: NeededInput) -> Result<Vec<Requeste
         let message = format!("the tool asked its user what cannot be asked: {why}");
         Refusal::new(ErrorClass::ExecutionFailed, "question_invalid", message)
     };
-    let mut requests = needed.requests;
-    for request in &mut requests {
-        // Before the words are made visible: afterwards a value may look different.
-        for text in [&mut request.key, &mut request.message, &mut request.schema] {
-            journey.redaction.hide_in(text);
-        }
-    }
-    // Compiling the patterns of a form takes long enough for others to notice.
+    let (requests, redactor) = (needed.requests, journey.redaction.redactor());
+    // Looking for the tool's own patterns, and compiling those of a form, take long enough for others to notice.
     let work = move || {
-        let read = |request: InputRequest| Requested::read(&request.key, &request.message, &request.schema);
+        let mut meter = Meter::aside();
+        let read = |mut request: InputRequest| {
+            // Before the words are made visible: afterwards a value may look different.
+            for text in [&mut request.key, &mut request.message, &mut request.schema] {
+                redactor.redact_text_within(text, &mut meter);
+            }
+            Requested::read(&request.key, &request.message, &request.schema)
+        };
         requests.into_iter().map(read).collect::<Result<Vec<Requested>, String>>()
     };
-    let request = &journey.request;
-    let read = aside::within(request.limits.wall, &request.cancellation, "reading the tool's questions", work).await?;
+    let read = aside::within(journey, "reading the tool's questions", work).await?;
     let read = read.map_err(invalid)?;
     let keys: BTreeSet<&str> = read.iter().map(Requested::key).collect();
     if keys.len() < read.len() {

@@ -12,6 +12,7 @@ use crate::record::{
 };
 
 use super::approval::{Asked, Desk};
+use super::aside::CheckTime;
 use super::redaction::Redaction;
 use super::{Request, Services};
 
@@ -30,6 +31,7 @@ pub(super) struct Journey<'a> {
     pub(super) opinion: Option<Opinion>,
     /// What stays out of all of this.
     pub(super) redaction: Redaction,
+    pub(super) check_time: CheckTime,
     /// What hooks have to say to the model.
     pub(super) additional_context: Vec<Value>,
     pub(super) mappings: ResultMappings,
@@ -74,6 +76,7 @@ impl<'a> Journey<'a> {
             hook_runs: Vec::new(),
             opinion: None,
             redaction: Redaction::default(),
+            check_time: CheckTime::default(),
             additional_context: Vec::new(),
             mappings: ResultMappings::default(),
             changes: false,
@@ -97,6 +100,7 @@ impl<'a> Journey<'a> {
             mutations: kept.history.mutations.clone(),
             persistence: Vec::new(),
             redaction: Redaction::default(),
+            check_time: CheckTime::default(),
             hook_runs: kept.history.hook_runs.clone(),
             opinion: None,
             additional_context: Vec::new(),

@@ -9,10 +9,10 @@ use crate::executor::{GuestOutcome, GuestOutput};
 use crate::hook::UpdatedOutput;
 use crate::record::{Content, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, Refusal, Status, Usage, read_json};
 
+use super::aside;
 use super::execute::Executed;
 use super::journey::Journey;
 use super::persist::length;
-use super::{Request, aside};
 
 /// Blocks of one result.
 const BLOCKS_MAX: usize = 1_000;
@@ -30,6 +30,8 @@ pub(super) struct Mapped {
     pub(super) empty_result: bool,
     pub(super) ui_facing_summary: Option<String>,
     pub(super) usage: Option<Usage>,
+    /// Nothing was put into it since it was redacted.
+    pub(super) redacted: bool,
 }
 
 /// Maps what the guest returned, once: JSON text becomes blocks, and the output contract is enforced.
@@ -53,7 +55,7 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
         Ok(GuestOutcome::NeedsInput(_)) => (None, Some(Refusal::host_fault("a question of the tool was not asked"))),
     };
     let read = match output {
-        Some(output) => Some(read(&journey.request, &tool, output, error.is_none()).await),
+        Some(output) => Some(read(journey, &tool, output, error.is_none()).await),
         None => None,
     };
     let mut mapped = match read {
@@ -73,7 +75,7 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
 }
 
 /// `whole` output must satisfy the contract; a partial one only what it does say.
-async fn read(request: &Request, tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal> {
+async fn read(journey: &Journey<'_>, tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
     let content: Vec<Content> = read_json(&output.content, JSON_VALUES_MAX)
         .map_err(|error| broken("content_invalid", format!("the tool's content is no array of blocks: {error}")))?;
@@ -81,13 +83,13 @@ async fn read(request: &Request, tool: &Tool, output: GuestOutput, whole: bool) 
         output.structured.map(|text| read_json::<Value>(&text, JSON_VALUES_MAX)).transpose().map_err(|error| {
             broken("output_schema_mismatch", format!("the tool's structured output is not JSON: {error}"))
         })?;
-    let mapped = accept(request, tool, content, structured, whole).await?;
+    let mapped = accept(journey, tool, content, structured, whole).await?;
     Ok(Mapped { ui_facing_summary: output.ui_summary, ..mapped })
 }
 
 /// Holds an output against the tool's contract, whoever it comes from.
 async fn accept(
-    request: &Request,
+    journey: &Journey<'_>,
     tool: &Tool,
     content: Vec<Content>,
     structured: Option<Value>,
@@ -114,7 +116,7 @@ async fn accept(
         }
     }
     let structured = match structured {
-        Some(value) => Some(check_output(request, tool, value).await?),
+        Some(value) => Some(check_output(journey, tool, value).await?),
         None if whole && tool.contract().promises_structured_output() => {
             return Err(broken(
                 "output_schema_mismatch",
@@ -133,9 +135,9 @@ async fn accept(
 
 /// Holds structured output against the contract, and gives it back: in place where that is quick, else on a thread for
 /// checks.
-async fn check_output(request: &Request, tool: &Tool, value: Value) -> Result<Value, Refusal> {
+async fn check_output(journey: &Journey<'_>, tool: &Tool, value: Value) -> Result<Value, Refusal> {
     let (contract, bytes) = (tool.contract(), length(&value));
-    let (value, checked) = if contract.output_is_light(bytes) {
+    let (value, checked) = if contract.output_is_light(&value, bytes) {
         let checked = contract.check_output(&value, bytes);
         (value, checked)
     } else {
@@ -144,7 +146,7 @@ async fn check_output(request: &Request, tool: &Tool, value: Value) -> Result<Va
             let checked = contract.check_output(&value, bytes);
             (value, checked)
         };
-        aside::within(request.limits.wall, &request.cancellation, "checking the answer", work).await?
+        aside::within(journey, "checking the answer", work).await?
     };
     checked.map(|()| value).map_err(|unsatisfied| {
         let code = match unsatisfied {
@@ -167,7 +169,7 @@ pub(super) async fn remap(
 ) {
     // The host put the logs there: no tool has to declare them.
     let (content, logs): (Vec<_>, Vec<_>) = updated.content.into_iter().partition(Content::is_model_facing);
-    match accept(&journey.request, tool, content, updated.structured, mapped.error.is_none()).await {
+    match accept(journey, tool, content, updated.structured, mapped.error.is_none()).await {
         Ok(new) => {
             journey.mappings.hooks.push(hook_id.to_owned());
             *mapped = Mapped { ran: mapped.ran, error: mapped.error.take(), usage: mapped.usage.take(), ..new };

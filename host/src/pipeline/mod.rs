@@ -36,7 +36,7 @@ use crate::secret::SecretStore;
 
 use approval::Asked;
 pub use approval::Desk;
-pub use aside::run as aside;
+pub use aside::load;
 use execute::Executed;
 pub use foretell::{Foretold, Hearing, explain};
 use journey::Journey;

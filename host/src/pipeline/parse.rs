@@ -18,7 +18,7 @@ pub(super) struct Parsed {
 
 /// Reads `model_input`, and holds it against the tool's model schema.
 pub(super) async fn parse(journey: &Journey<'_>, resolved: Resolved) -> Result<Parsed, Refusal> {
-    let (request, tool) = (&journey.request, resolved.tool);
-    let mismatch = aside::check_input(request, tool.contract(), &request.input, Against::Model).await?;
+    let tool = resolved.tool;
+    let mismatch = aside::check_input(journey, tool.contract(), &journey.request.input, Against::Model).await?;
     Ok(Parsed { tool, mismatch })
 }

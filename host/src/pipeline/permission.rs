@@ -1,4 +1,5 @@
-//! Phase 7: permission_denied, credential_missing, capability_gap, schema_validation_failed, hook_blocked.
+//! Phase 7: permission_denied, credential_missing, capability_gap, schema_validation_failed, hook_blocked, timeout,
+//! rate_limited.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use serde_json::json;
 
 use crate::catalog::Tool;
 use crate::hook::HookOutput;
-use crate::policy::{self, Case, Declared, Explanation, Outcome, Permit, Subject, Verdict};
+use crate::policy::{self, Case, Declared, Explanation, Limits, Outcome, Permit, Subject, Verdict};
 use crate::record::{
     ErrorClass, EventType, HookEvent, Input, InputMutation, MutationSource, PermissionDecision, Refusal, SafetyFacts,
     Status,
@@ -31,7 +32,7 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     // Nobody decides on a call that could not run.
     journey.redaction.check_secrets()?;
     request_hooks(journey, &tool, &input).await?;
-    let Verdict { decision, outcome } = verdict(journey, &tool, &input).await;
+    let Verdict { decision, outcome } = verdict(journey, &tool, &input).await?;
     let permit = match outcome {
         // On the heap: a call that nobody is asked about must not carry the room for it.
         Outcome::Ask(question) => return Box::pin(approval::ask(journey, tool, decision, question)).await,
@@ -113,10 +114,35 @@ async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -
     stopped
 }
 
-/// What policy says of `input`, under the grants and rules of the request.
-pub(super) async fn verdict(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Verdict {
+/// What policy says of `input`, under the grants and rules of the request. In place where that is quick, else on a thread
+/// for checks: each path among the arguments is followed on the disk, and each URL compared with every rule.
+///
+/// # Errors
+///
+/// Those of [`aside::within`].
+pub(super) async fn verdict(journey: &Journey<'_>, tool: &Arc<Tool>, input: &Input) -> Result<Verdict, Refusal> {
     let classified = classify(journey, tool, input).await;
-    policy::decide(case(journey, tool, input, classified))
+    if !policy::names_much(tool.subjects(), input) {
+        return Ok(policy::decide(case(journey, tool, input, classified)));
+    }
+    let (request, tool, input) = (&journey.request, Arc::clone(tool), input.clone());
+    let (grants, rules) = (Arc::clone(&request.grants), Arc::clone(&request.policy));
+    let (opinion, protected) = (journey.opinion.clone(), journey.services.protected.clone());
+    let (subject, limits) = (subject(journey, &tool), limits(journey, &tool));
+    let decide = move || {
+        policy::decide(Case {
+            subject,
+            input,
+            limits,
+            declared: declared(&tool),
+            classified,
+            grants: &grants,
+            policy: &rules,
+            opinion: opinion.as_ref(),
+            protected: &protected,
+        })
+    };
+    aside::within(journey, "deciding on the call", decide).await
 }
 
 /// Why policy would say what it would say, without a permit at its end.
@@ -130,14 +156,9 @@ pub(super) async fn explain(journey: &Journey<'_>, prepared: &Prepared) -> Resul
 
 fn case<'a>(journey: &'a Journey<'_>, tool: &'a Tool, input: &Input, classified: Option<SafetyFacts>) -> Case<'a> {
     Case {
-        subject: Subject {
-            invocation_id: journey.invocation.invocation_id,
-            component: Arc::clone(tool.component()),
-            tool: Arc::clone(tool.name()),
-            attempt: 1,
-        },
+        subject: subject(journey, tool),
         input: input.clone(),
-        limits: journey.request.limits.clone().with_timeout_ms(tool.timeout_ms()),
+        limits: limits(journey, tool),
         declared: declared(tool),
         classified,
         grants: &journey.request.grants,
@@ -145,6 +166,19 @@ fn case<'a>(journey: &'a Journey<'_>, tool: &'a Tool, input: &Input, classified:
         opinion: journey.opinion.as_ref(),
         protected: &journey.services.protected,
     }
+}
+
+fn subject(journey: &Journey<'_>, tool: &Tool) -> Subject {
+    Subject {
+        invocation_id: journey.invocation.invocation_id,
+        component: Arc::clone(tool.component()),
+        tool: Arc::clone(tool.name()),
+        attempt: 1,
+    }
+}
+
+fn limits(journey: &Journey<'_>, tool: &Tool) -> Limits {
+    journey.request.limits.clone().with_timeout_ms(tool.timeout_ms())
 }
 
 fn declared(tool: &Tool) -> Declared<'_> {
@@ -174,7 +208,7 @@ async fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> 
         return Ok(());
     }
     input.value().map_err(Refusal::host_fault)?;
-    let checked = aside::check_input(&journey.request, tool.contract(), input, Against::Call).await?;
+    let checked = aside::check_input(journey, tool.contract(), input, Against::Call).await?;
     checked.map_err(|mismatch| {
         let mismatch = mismatch.to_string();
         let (class, code, message) = blame(&journey.mutations);

@@ -29,8 +29,10 @@ pub(super) async fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persis
     let (mapped, stop) = hooked(journey, mapped).await;
     let result_id = ResultId::new();
     let mut mapped = mapped;
-    // Hooks may have changed it since the tool answered.
-    journey.redact(&mut mapped).await;
+    // A hook changed it since the tool answered.
+    if !mapped.redacted {
+        journey.redact(&mut mapped).await;
+    }
     journey.tell_redaction();
     let limit = Inline::of(journey);
     if limit.is_none {

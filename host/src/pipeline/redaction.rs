@@ -1,10 +1,10 @@
 //! What stays out of everything that is stored or shown, gathered on the way of one call: the secrets that its requests
 //! carry, its sensitive arguments, and what the output contract keeps back. Only the executor gets the values.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 use crate::catalog::{Contract, Tool};
 use crate::record::{AccessKind, Content, ErrorClass, EventType, Input, PermissionDecision, Refusal, ToolHook};
@@ -17,7 +17,10 @@ use super::persist::size;
 use super::{Request, aside};
 
 /// Bytes that are redacted in place; more on a thread of its own.
-const INLINE_BYTES_MAX: usize = 4 << 10;
+pub(super) const INLINE_BYTES_MAX: usize = 4 << 10;
+/// Bytes of values for which a redactor is made in place: each takes some 70 states of its automaton. For more it is made on
+/// a thread of its own.
+const VALUE_BYTES_INLINE_MAX: usize = 256;
 /// Places of a result that are named as redacted.
 const PLACES_MAX: usize = 256;
 
@@ -28,6 +31,8 @@ pub(super) struct Redaction {
     active: bool,
     redactor: Redactor,
     terms: Arc<Terms>,
+    /// The redactor is not made of these terms yet.
+    stale: bool,
     secrets: Secrets,
     /// Secrets that were granted, and are not set.
     missing: Vec<String>,
@@ -101,11 +106,9 @@ impl Redaction {
         Ok(())
     }
 
-    /// Takes what must not be shown out of `text`.
-    pub(super) fn hide_in(&self, text: &mut String) {
-        if !self.is_idle() {
-            self.redactor.redact_text(text);
-        }
+    /// What takes out of texts what must not be shown; for a thread of its own.
+    pub(super) fn redactor(&self) -> Redactor {
+        self.redactor.clone()
     }
 
     fn is_idle(&self) -> bool {
@@ -144,9 +147,8 @@ pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), 
         journey.redaction.secrets = Secrets::new(known);
         Arc::make_mut(&mut journey.redaction.terms).add(terms);
     }
-    let redaction = &journey.redaction;
-    let redactor = Redactor::new(&redaction.terms, tool.contract().redacted_patterns(), redaction.whole);
-    journey.use_redactor(redactor);
+    // The redactor is made with the first input that is shown, which is the next that happens.
+    journey.redaction.stale = true;
     let input = journey.request.input.clone();
     // Whatever stops the call from here on: nothing of the input was looked at yet.
     journey.invocation.model_input = Value::String(REDACTED.to_owned());
@@ -186,15 +188,33 @@ struct Concealer {
     whole: bool,
     /// Whether fields of inputs are sensitive at all.
     inputs: bool,
+    /// The redactor is not made of these terms yet.
+    stale: bool,
+    /// The redactor was made anew.
+    renewed: bool,
+}
+
+/// Numbers of an input as they are written, where a value writes them otherwise; by what the value writes.
+type Written<'a> = HashMap<String, Vec<&'a str>>;
+
+fn written(input: &Input) -> Written<'_> {
+    let mut found = Written::new();
+    for number in input.numbers() {
+        let held = number.parse::<Number>().map(|held| held.to_string()).unwrap_or_default();
+        if held != number {
+            found.entry(held).or_default().push(number);
+        }
+    }
+    found
 }
 
 impl Concealer {
-    /// `input` as it may be shown. What is sensitive in it is a term from now on.
-    fn input(&mut self, input: &Input, meter: &mut Meter) -> Value {
+    /// `input` without its sensitive fields. What is sensitive in it is a term from now on.
+    fn hide_input(&mut self, input: &Input) -> Value {
         let mut value = input.to_value();
         if self.inputs {
-            let mut terms = Vec::new();
-            let mut hide = |_: &str, place: &mut Value| hide(place, &mut terms);
+            let (mut terms, mut written) = (Vec::new(), written(input));
+            let mut hide = |_: &str, place: &mut Value| hide(place, &mut written, &mut terms);
             match &mut value {
                 // Nobody can say where in this the sensitive fields are.
                 value if input.value().is_err() => hide("", value),
@@ -203,29 +223,29 @@ impl Concealer {
             }
             self.keep_back(terms);
         }
-        self.redactor.redact_within(&mut value, meter);
         value
     }
 
-    /// Takes out of `mapped` what must not be shown, and answers the places.
-    fn mapped(&mut self, mapped: &mut Mapped, meter: &mut Meter) -> BTreeSet<String> {
+    /// Takes out of `mapped` what its contract keeps back, and answers the places. It is a term from now on.
+    fn hide_output(&mut self, mapped: &mut Mapped) -> BTreeSet<String> {
         let (mut places, mut terms) = (BTreeSet::new(), Vec::new());
-        let mut name = |place: String| {
-            if places.len() < PLACES_MAX {
-                places.insert(place);
-            }
-        };
         if let Some(structured) = &mut mapped.structured_content {
             self.contract.each_redacted(structured, &mut |at, place| {
-                name(format!("/structured_content{at}"));
-                hide(place, &mut terms);
+                name(&mut places, format!("/structured_content{at}"));
+                hide(place, &mut Written::new(), &mut terms);
             });
         }
         self.keep_back(terms);
+        places
+    }
+
+    /// Takes every term out of `mapped`, and adds where.
+    fn redact_output(&mut self, mapped: &mut Mapped, places: &mut BTreeSet<String>, meter: &mut Meter) {
+        self.renew();
         let redactor = &self.redactor;
         let mut found = |place: &str, found: bool| {
             if found {
-                name(place.to_owned());
+                name(places, place.to_owned());
             }
         };
         for (at, block) in mapped.content.iter_mut().enumerate() {
@@ -240,14 +260,37 @@ impl Concealer {
         if let Some(error) = &mut mapped.error {
             found("/error", redact_error(redactor, error, meter));
         }
-        places
+    }
+
+    /// Takes every term out of `value`.
+    fn redact(&mut self, value: &mut Value, meter: &mut Meter) {
+        self.renew();
+        self.redactor.redact_within(value, meter);
     }
 
     /// From now on `terms` are kept back, too.
     fn keep_back(&mut self, terms: Vec<Term>) {
-        if !terms.is_empty() && Arc::make_mut(&mut self.terms).add(terms) {
-            self.redactor = Redactor::new(&self.terms, self.contract.redacted_patterns(), self.whole);
+        if !terms.is_empty() {
+            self.stale |= Arc::make_mut(&mut self.terms).add(terms);
         }
+    }
+
+    /// Whether the redactor is ready, or soon made.
+    fn is_light(&self) -> bool {
+        !self.stale || self.terms.bytes() <= VALUE_BYTES_INLINE_MAX || !guard!("redactor_aside")
+    }
+
+    fn renew(&mut self) {
+        if std::mem::take(&mut self.stale) {
+            self.redactor = Redactor::new(&self.terms, self.contract.redacted_patterns(), self.whole);
+            self.renewed = true;
+        }
+    }
+}
+
+fn name(places: &mut BTreeSet<String>, place: String) {
+    if places.len() < PLACES_MAX {
+        places.insert(place);
     }
 }
 
@@ -261,11 +304,13 @@ impl Journey<'_> {
             redactor: redaction.redactor.clone(),
             whole: redaction.whole,
             inputs: redaction.references.is_some(),
+            stale: redaction.stale,
+            renewed: false,
         })
     }
 
     fn learn(&mut self, concealer: Concealer) {
-        if !Arc::ptr_eq(&concealer.terms, &self.redaction.terms) {
+        if concealer.renewed {
             self.redaction.terms = concealer.terms;
             self.use_redactor(concealer.redactor);
         }
@@ -274,22 +319,29 @@ impl Journey<'_> {
     fn use_redactor(&mut self, redactor: Redactor) {
         self.trail.redact(redactor.clone());
         self.redaction.redactor = redactor;
+        self.redaction.stale = false;
     }
 
     /// `input` as records, events, hooks and people may see it. What is sensitive in it is kept out of everything else
     /// from now on. An error ends the call: there was no time, or no place, to find that out.
     pub(super) async fn shown(&mut self, input: &Input) -> Result<Value, Refusal> {
         let Some(mut concealer) = self.concealer() else { return Ok(input.to_value()) };
-        if input.text().len() <= INLINE_BYTES_MAX {
-            let value = concealer.input(input, &mut Meter::inline());
-            self.learn(concealer);
-            return Ok(value);
-        }
+        let hidden = (input.text().len() <= INLINE_BYTES_MAX).then(|| concealer.hide_input(input));
+        let hidden = match hidden {
+            Some(mut value) if concealer.is_light() => {
+                concealer.redact(&mut value, &mut Meter::inline());
+                self.learn(concealer);
+                return Ok(value);
+            }
+            hidden => hidden,
+        };
         let input = input.clone();
-        let work = move || (concealer.input(&input, &mut Meter::aside()), concealer);
-        let request = &self.request;
-        let what = "keeping sensitive arguments out of the record";
-        match aside::within(request.limits.wall, &request.cancellation, what, work).await {
+        let work = move || {
+            let mut value = hidden.unwrap_or_else(|| concealer.hide_input(&input));
+            concealer.redact(&mut value, &mut Meter::aside());
+            (value, concealer)
+        };
+        match aside::within(self, "keeping sensitive arguments out of the record", work).await {
             Ok((value, concealer)) => {
                 self.learn(concealer);
                 Ok(value)
@@ -301,12 +353,18 @@ impl Journey<'_> {
         }
     }
 
-    /// `input` as somebody who is asked about it may see it.
+    /// `input` as somebody who is asked about it may see it: with all digits of its numbers, because those run.
     pub(super) async fn shown_input(&mut self, input: &Input) -> Result<Input, Refusal> {
-        match self.redaction.is_idle() {
-            true => Ok(input.clone()),
-            false => Ok(Input::from_value(self.shown(input).await?)),
+        if self.redaction.is_idle() {
+            return Ok(input.clone());
         }
+        let rounded = Input::from_value(self.shown(input).await?);
+        let exact = input.with_value(rounded.to_value());
+        // What is looked for may match a number as it is written, and not as a value holds it.
+        let mut meter = Meter::inline();
+        let redactor = &self.redaction.redactor;
+        let matches = exact.numbers().any(|number| redactor.redact_text_within(&mut number.to_owned(), &mut meter));
+        Ok(if matches { rounded } else { exact })
     }
 
     /// The reference of `input` for records and events.
@@ -360,20 +418,24 @@ impl Journey<'_> {
         }
         let bytes = size(mapped) + mapped.ui_facing_summary.as_ref().map_or(0, String::len) as u64;
         let mut taken = std::mem::take(mapped);
-        if bytes <= INLINE_BYTES_MAX as u64 {
-            let places = concealer.mapped(&mut taken, &mut Meter::inline());
-            *mapped = taken;
-            self.redacted(concealer, mapped, places);
-            return;
-        }
+        let places = (bytes <= INLINE_BYTES_MAX as u64).then(|| concealer.hide_output(&mut taken));
+        let places = match places {
+            Some(mut places) if concealer.is_light() => {
+                concealer.redact_output(&mut taken, &mut places, &mut Meter::inline());
+                *mapped = taken;
+                self.redacted(concealer, mapped, places);
+                return;
+            }
+            places => places,
+        };
         let (ran, usage) = (taken.ran, taken.usage.clone());
         let work = move || {
-            let places = concealer.mapped(&mut taken, &mut Meter::aside());
+            let mut places = places.unwrap_or_else(|| concealer.hide_output(&mut taken));
+            concealer.redact_output(&mut taken, &mut places, &mut Meter::aside());
             (taken, places, concealer)
         };
-        let request = &self.request;
         // A call that is canceled while this lasts has no answer: what was not redacted is not shown.
-        match aside::within(request.limits.wall, &request.cancellation, "redacting the answer", work).await {
+        match aside::within(self, "redacting the answer", work).await {
             Ok((redacted, places, concealer)) => {
                 *mapped = redacted;
                 self.redacted(concealer, mapped, places);
@@ -386,6 +448,7 @@ impl Journey<'_> {
     }
 
     fn redacted(&mut self, concealer: Concealer, mapped: &mut Mapped, places: BTreeSet<String>) {
+        mapped.redacted = true;
         self.learn(concealer);
         self.redaction.places.extend(places);
         if let Some(why) = self.redaction.terms.too_many().filter(|_| has_output(mapped)) {
@@ -449,21 +512,25 @@ impl Journey<'_> {
     }
 }
 
-/// Takes a value out of its place; all that it holds is gathered in `terms`.
-fn hide(place: &mut Value, terms: &mut Vec<Term>) {
-    gather(place, terms);
+/// Takes a value out of its place; all that it holds is gathered in `terms`, numbers also as they are written.
+fn hide(place: &mut Value, written: &mut Written<'_>, terms: &mut Vec<Term>) {
+    gather(place, written, terms);
     if !place.is_null() {
         *place = Value::String(REDACTED.to_owned());
     }
 }
 
-fn gather(value: &Value, terms: &mut Vec<Term>) {
+fn gather(value: &Value, written: &mut Written<'_>, terms: &mut Vec<Term>) {
     match value {
         // What was taken out before is no value.
         Value::String(text) if text != REDACTED => terms.push(Term::sensitive(text)),
-        Value::Number(number) => terms.push(Term::sensitive(&number.to_string())),
-        Value::Array(items) => items.iter().for_each(|item| gather(item, terms)),
-        Value::Object(fields) => fields.values().for_each(|field| gather(field, terms)),
+        Value::Number(number) => {
+            let held = number.to_string();
+            terms.extend(written.remove(&held).unwrap_or_default().into_iter().map(Term::sensitive));
+            terms.push(Term::sensitive(&held));
+        }
+        Value::Array(items) => items.iter().for_each(|item| gather(item, written, terms)),
+        Value::Object(fields) => fields.values().for_each(|field| gather(field, written, terms)),
         Value::String(_) | Value::Null | Value::Bool(_) => {}
     }
 }

@@ -20,7 +20,7 @@ const ALONE_BYTES_MIN: usize = 4;
 /// Sensitive values longer than this are looked for as they are, not in encoded forms.
 const ENCODED_BYTES_MAX: usize = 4 << 10;
 /// Sensitive values, and bytes of them, that one call looks for in encoded forms, the shortest first: each byte takes some
-/// 50 states of the automaton. Values of secrets are always looked for in all forms.
+/// 70 states of the automaton, pieces of the values included. Values of secrets are always looked for in all forms.
 const ENCODED_VALUES_MAX: usize = 64;
 const ENCODED_BYTES_TOTAL: usize = 8 << 10;
 /// Sensitive values, and bytes of them, that one call can keep back: with more, every text of the tool is withheld.
@@ -77,6 +77,11 @@ impl Terms {
         self.0.len() > known
     }
 
+    /// Bytes of all values.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|term| term.value.len()).sum()
+    }
+
     /// How many sensitive values can be looked for at all: those that are too short are taken out at their place only.
     fn sensitive(&self) -> impl Iterator<Item = &Term> {
         self.0.iter().filter(|term| term.kind == Kind::Sensitive && term.value.len() >= ALONE_BYTES_MIN)
@@ -93,6 +98,21 @@ impl Terms {
                  values of {VALUE_BYTES_TOTAL} bytes can; pass fewer"
             )
         })
+    }
+}
+
+/// What looking for patterns in all that the guest of one call says while it runs may cost together, because it is done
+/// where other calls wait. What passes between two texts does not count.
+#[derive(Default)]
+pub struct SpokenMeter(Option<Meter>);
+
+impl SpokenMeter {
+    fn search<T>(&mut self, search: impl FnOnce(&mut Meter) -> T) -> T {
+        let meter = self.0.get_or_insert_with(Meter::inline);
+        meter.go_on();
+        let done = search(meter);
+        meter.pause();
+        done
     }
 }
 
@@ -171,6 +191,16 @@ impl Redactor {
     /// Takes out of `text` what must not be shown, and answers whether there was any. For small texts.
     pub fn redact_text(&self, text: &mut String) -> bool {
         !self.is_idle() && self.redact_text_within(text, &mut Meter::inline())
+    }
+
+    /// As [`Self::redact_text`], for what a guest says while it runs.
+    pub fn redact_spoken_text(&self, text: &mut String, meter: &mut SpokenMeter) -> bool {
+        !self.is_idle() && meter.search(|meter| self.redact_text_within(text, meter))
+    }
+
+    /// As [`Self::redact`], for what a guest says while it runs.
+    pub fn redact_spoken(&self, value: &mut Value, meter: &mut SpokenMeter) -> bool {
+        !self.is_idle() && meter.search(|meter| self.redact_within(value, meter))
     }
 
     /// As [`Self::redact_text`], within `meter`.
@@ -259,7 +289,8 @@ fn lossy(bytes: Vec<u8>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Redactor, Term, Terms};
+    use super::{REDACTED, Redactor, SpokenMeter, Term, Terms};
+    use crate::search::Pattern;
     use crate::secret::SecretValue;
     use serde_json::json;
 
@@ -285,6 +316,22 @@ mod tests {
         });
         assert_eq!(value, expected);
         assert!(!redactor.redact(&mut json!({"a": ["b", 1]})));
+    }
+
+    #[test]
+    fn all_that_a_guest_says_has_one_budget() {
+        // Each `a` matches, and each search reads to the end of the text first.
+        let pattern = Pattern::compile(".*z|a").unwrap();
+        let redactor = Redactor::new(&Terms::default(), &[pattern], false);
+        let mut meter = SpokenMeter::default();
+        let mut said = ["soon".to_owned(), "a".repeat(4 << 20), "late".to_owned()];
+        for text in &mut said {
+            redactor.redact_spoken_text(text, &mut meter);
+        }
+        assert_eq!(said, ["soon", REDACTED, REDACTED]);
+        let mut fields = json!(["too late"]);
+        assert!(redactor.redact_spoken(&mut fields, &mut meter));
+        assert_eq!(fields, json!([REDACTED]));
     }
 
     #[test]

@@ -11,7 +11,9 @@ use super::{Secrets, encodings};
 /// A piece of a value is taken out too, if it has this many bytes and half of the value: so a value that was split
 /// into two messages is gone from at least one of them, mostly from both.
 const PIECE_BYTES_MIN: usize = 8;
-/// Of values longer than this no pieces are looked for: the automaton grows with the square of it.
+/// Every half of a value of so many bytes is looked for: the automaton grows with the square of it.
+const HALVES_OF_BYTES_MAX: usize = 64;
+/// Of values longer than this no pieces are looked for.
 const PIECES_OF_BYTES_MAX: usize = 512;
 
 /// Long texts are looked for in chunks of these many bytes, the largest that fits, and in no other form. Chunks of few
@@ -331,11 +333,20 @@ pub(super) fn label(name: &str) -> String {
 
 fn all_forms(value: &[u8]) -> Vec<Vec<u8>> {
     let mut forms = encodings::forms(value);
-    let piece = (value.len() / 2).max(PIECE_BYTES_MIN);
     if value.len() <= PIECES_OF_BYTES_MAX {
-        forms.extend(value.windows(piece).map(<[u8]>::to_vec));
+        forms.extend(pieces(value).map(<[u8]>::to_vec));
     }
     forms
+}
+
+/// Every half of a short value. Of a longer one a quarter from each eighth on: of any half less than an eighth is left at
+/// each end, and all pieces together have less than twice the bytes of the value.
+fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (piece, step) = match value.len() <= HALVES_OF_BYTES_MAX {
+        true => ((value.len() / 2).max(PIECE_BYTES_MIN), 1),
+        false => (value.len() / 4, value.len() / 8),
+    };
+    value.windows(piece).step_by(step)
 }
 
 /// The last chunk overlaps the one before it, so that no end is left.
@@ -348,7 +359,7 @@ fn chunks(value: &[u8]) -> Vec<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Look, Needle, ScrubStream, Scrubber};
+    use super::{Look, Needle, PIECES_OF_BYTES_MAX, ScrubStream, Scrubber, pieces};
     use std::sync::Arc;
 
     const VALUE: &str = "sk-live-4f9/aB+cD~eF0123";
@@ -378,6 +389,28 @@ mod tests {
         assert_eq!(scrubbed(&format!("one {first}.")), "one [secret KEY].");
         assert_eq!(scrubbed(&format!("two {second}.")), "two [secret KEY].");
         assert_eq!(scrubbed(&format!("most {}.", &VALUE[3..])), "most [secret KEY].");
+    }
+
+    #[test]
+    fn of_any_half_of_a_long_value_little_is_left() {
+        for length in [65, 100, 255, PIECES_OF_BYTES_MAX] {
+            let numbers: String = (0..length as u64).map(|n| format!("{:x},", n * 0x9e37_79b9)).collect();
+            let value = &numbers[..length];
+            let scrubber = Scrubber::new([Needle { value: value.as_bytes(), label: "", look: Look::Forms }]).unwrap();
+            for from in 0..=length / 2 {
+                let half = &value.as_bytes()[from..from + length / 2];
+                let left = scrubber.scrub(half).unwrap_or_else(|| half.to_vec());
+                assert!(left.len() <= 2 * (length / 8), "{length} bytes, {} are left", left.len());
+            }
+        }
+    }
+
+    #[test]
+    fn the_pieces_of_a_value_grow_with_its_bytes() {
+        for length in [0, 7, 8, 64, 65, PIECES_OF_BYTES_MAX] {
+            let bytes: usize = pieces(&vec![0; length]).map(<[u8]>::len).sum();
+            assert!(bytes <= 20 * length, "{bytes} of {length}");
+        }
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Frames of the protocol over two streams, a line each.
 
-use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 use rmcp::RoleServer;
@@ -20,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::ARGUMENT_BYTES_MAX;
 use super::budget::{Budget, give_back_soon};
-use super::outline::{Outline, Unread};
+use super::outline::{ARRAY, Outline, Unread, is_array};
+use super::pending::{Pending, Taken};
 use super::sent::{Sent, weight};
 use super::stdio::{Reader, Writer};
 
@@ -39,36 +39,40 @@ pub(super) struct Frames {
     /// Nothing once it is closed.
     output: Arc<tokio::sync::Mutex<Option<Output>>>,
     closed: CancellationToken,
-    pending: Arc<Mutex<HashSet<RequestId>>>,
+    pending: Arc<Pending>,
+    /// A refusal that is not yet handed to the output.
+    refusal: Option<Outgoing>,
+    /// A refusal is not yet written to its end.
+    owes: bool,
 }
 
 impl Frames {
     pub(super) fn new(reader: Reader, writer: Writer, closed: CancellationToken) -> Self {
         let output = Output { writer, left: BytesMut::new() };
         let output = Arc::new(tokio::sync::Mutex::new(Some(output)));
-        Self { reader, lines: Lines::default(), output, closed, pending: Arc::default() }
+        let lines = Lines::default();
+        Self { reader, lines, output, closed, pending: Arc::default(), refusal: None, owes: false }
     }
 
-    /// Notes a request that came in. Whether its id is free.
-    fn begins(&self, message: &Incoming) -> Result<(), RequestId> {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The requests that have no answer yet.
+    pub(super) fn pending(&self) -> Arc<Pending> {
+        Arc::clone(&self.pending)
+    }
+
+    /// Notes a request that came in, or the end of one that is canceled. An error where the id is not free.
+    fn begins(&self, message: &Incoming) -> Result<(), Taken> {
         match message {
-            JsonRpcMessage::Request(request) if !pending.insert(request.id.clone()) => Err(request.id.clone()),
+            JsonRpcMessage::Request(request) => self.pending.begin(&request.id),
             JsonRpcMessage::Notification(notification) => {
-                // Nobody answers a request that was canceled.
                 if let ClientNotification::CancelledNotification(canceled) = &notification.notification
                     && let Some(id) = &canceled.params.request_id
                 {
-                    pending.remove(id);
+                    self.pending.cancel(id);
                 }
                 Ok(())
             }
             _ => Ok(()),
         }
-    }
-
-    fn is_pending(&self, id: &RequestId) -> bool {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
     fn ends(&self, message: &Outgoing) {
@@ -78,25 +82,47 @@ impl Frames {
             _ => None,
         };
         if let Some(id) = id {
-            self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+            self.pending.end(id);
         }
     }
 
     /// The next message; nothing once the client closed its end. May be dropped: what was read by then is kept.
     async fn next(&mut self) -> io::Result<Option<Incoming>> {
         loop {
+            self.settle().await?;
             match self.lines.next() {
                 Some(Line::Message(message)) => return Ok(Some(*message)),
-                Some(Line::Invalid) => refuse(&self.output, "Invalid request").await?,
+                Some(Line::Invalid) => self.refuse("Invalid request".to_owned(), None),
                 Some(Line::Refused(refused)) => {
-                    let id = refused.id.filter(|id| !self.is_pending(id));
-                    send(&self.output, &JsonRpcMessage::error(ErrorData::invalid_request(refused.why, None), id))
-                        .await?;
+                    let id = refused.id.filter(|id| self.pending.is_free(id));
+                    self.refuse(refused.why, id);
                 }
                 None if self.reader.read_buf(&mut self.lines.read).await? == 0 => return Ok(None),
                 None => {}
             }
         }
+    }
+
+    /// Answers what is no request. What has no id, or one that is taken, has none in its answer either: the answer to the
+    /// first request keeps its own.
+    fn refuse(&mut self, why: String, id: Option<RequestId>) {
+        self.refusal = Some(JsonRpcMessage::error(ErrorData::invalid_request(why, None), id));
+        self.owes = true;
+    }
+
+    /// Writes the refusal, if there is one. May be dropped: what is not written by then is written at the next turn.
+    async fn settle(&mut self) -> io::Result<()> {
+        if !self.owes {
+            return Ok(());
+        }
+        let mut output = self.output.lock().await;
+        let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        if let Some(refusal) = self.refusal.take() {
+            output.put(&refusal)?;
+        }
+        output.drain().await?;
+        self.owes = false;
+        Ok(())
     }
 }
 
@@ -113,11 +139,8 @@ impl Transport<RoleServer> for Frames {
         loop {
             // A stream that fails is a stream that ended.
             let Ok(Some(message)) = self.next().await else { break };
-            let Err(id) = self.begins(&message) else { return Some(message) };
-            let why = format!("the id {id} is that of a request that still runs");
-            if refuse(&self.output, &why).await.is_err() {
-                break;
-            }
+            let Err(taken) = self.begins(&message) else { return Some(message) };
+            self.refuse(taken.to_string(), None);
         }
         self.closed.cancel();
         None
@@ -129,32 +152,34 @@ impl Transport<RoleServer> for Frames {
     }
 }
 
-/// Answers what has no id, or one that is taken: the answer to the first request keeps its own.
-async fn refuse(output: &tokio::sync::Mutex<Option<Output>>, why: &str) -> io::Result<()> {
-    send(output, &JsonRpcMessage::error(ErrorData::invalid_request(why.to_owned(), None), None)).await
-}
-
 async fn send(output: &tokio::sync::Mutex<Option<Output>>, item: &Outgoing) -> io::Result<()> {
     match &mut *output.lock().await {
-        Some(output) => output.write(item).await,
+        Some(output) => {
+            output.put(item)?;
+            output.drain().await
+        }
         None => Err(io::ErrorKind::NotConnected.into()),
     }
 }
 
 struct Output {
     writer: Writer,
-    /// Of a line that was not written to its end: it has to be, before another one begins.
+    /// What is not yet written: a line has to be written to its end, before another one begins.
     left: BytesMut,
 }
 
 impl Output {
-    async fn write(&mut self, item: &Outgoing) -> io::Result<()> {
+    fn put(&mut self, item: &Outgoing) -> io::Result<()> {
         let whole = self.left.len();
         if let Err(error) = serde_json::to_writer((&mut self.left).writer(), item) {
             self.left.truncate(whole);
             return Err(error.into());
         }
         self.left.put_u8(b'\n');
+        Ok(())
+    }
+
+    async fn drain(&mut self) -> io::Result<()> {
         while !self.left.is_empty() {
             if self.writer.write_buf(&mut self.left).await? == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
@@ -232,6 +257,9 @@ fn parse(line: &[u8], budget: &Budget) -> Option<Line> {
         Ok(outline) => outline,
         Err(refused) => return Some(Line::Refused(refused)),
     };
+    if is_array(line) {
+        return Some(Line::Refused(Unread { id: None, why: ARRAY.to_owned() }));
+    }
     let called = outline.and_then(|outline| Some((outline.arguments()?, outline)));
     let Some((arguments, outline)) = called else { return message(line, None) };
     let Ok(lease) = budget.try_take(weight(arguments)) else {

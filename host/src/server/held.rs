@@ -1,7 +1,7 @@
 //! Calls that wait for an answer while their client was answered already: it comes back for them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
@@ -17,6 +17,8 @@ use super::call::Running;
 const HELD_MAX: usize = 32;
 /// How long the result of a call is kept for a client that does not come back for it.
 const KEPT: Duration = Duration::from_secs(600);
+/// How often calls that were kept so long are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// What tells a caller's call from any other: the same words from the same caller.
 #[derive(Clone, Debug)]
@@ -31,17 +33,12 @@ pub(super) struct Words {
 
 impl Words {
     fn are(&self, other: &Self) -> bool {
-        self.owner == other.owner && self.tool == other.tool && same(&self.arguments, &other.arguments)
+        self.are_of(other) && self.arguments.same(&other.arguments)
     }
-}
 
-/// Whether both are the same value, however it is written. Values hold numbers with 15 digits exactly: with more of them,
-/// two different texts can have one value.
-fn same(one: &Input, other: &Input) -> bool {
-    let long = |input: &Input| input.text().as_bytes().windows(16).any(|digits| digits.iter().all(u8::is_ascii_digit));
-    match (one.value(), other.value()) {
-        (Ok(value), Ok(of_other)) if value == of_other => one.text() == other.text() || !long(one) && !long(other),
-        _ => false,
+    /// Whether both are of one caller and for one tool.
+    fn are_of(&self, other: &Self) -> bool {
+        self.owner == other.owner && self.tool == other.tool
     }
 }
 
@@ -54,20 +51,53 @@ pub(super) struct HeldCall {
     since: Instant,
 }
 
+impl HeldCall {
+    /// Whether its client had long enough to come back for the result.
+    fn is_over(&self) -> bool {
+        self.running.has_ended() && self.since.elapsed() > KEPT
+    }
+}
+
 /// All of them, each under a name that cannot be guessed.
 #[derive(Default)]
-pub(super) struct HeldCalls(Mutex<HashMap<String, HeldCall>>);
+pub(super) struct HeldCalls(Arc<Mutex<Held<HeldCall>>>);
+
+struct Held<C> {
+    calls: HashMap<String, C>,
+    /// Whether a task looks for what is over.
+    swept: bool,
+}
+
+impl<C> Default for Held<C> {
+    fn default() -> Self {
+        Self { calls: HashMap::new(), swept: false }
+    }
+}
+
+/// Takes out what is over, until nothing is held: a client that does not come back must not keep the memory of its call.
+async fn sweep<C>(held: Weak<Mutex<Held<C>>>, every: Duration, is_over: fn(&C) -> bool) {
+    loop {
+        tokio::time::sleep(every).await;
+        let Some(held) = held.upgrade() else { return };
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.calls.retain(|_, call| !is_over(call));
+        if held.calls.is_empty() {
+            held.swept = false;
+            return;
+        }
+    }
+}
 
 impl HeldCalls {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, HeldCall>> {
+    fn lock(&self) -> MutexGuard<'_, Held<HeldCall>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this caller may have one more call held.
     pub(super) fn has_room(&self, owner: &str) -> Result<(), Refusal> {
         let mut held = self.lock();
-        held.retain(|_, call| !(call.running.has_ended() && call.since.elapsed() > KEPT));
-        if held.values().filter(|call| *call.words.owner == *owner).count() < HELD_MAX {
+        held.calls.retain(|_, call| !call.is_over());
+        if held.calls.values().filter(|call| *call.words.owner == *owner).count() < HELD_MAX {
             return Ok(());
         }
         let message = format!("{HELD_MAX} calls wait for an approval already; answer those first");
@@ -80,35 +110,57 @@ impl HeldCalls {
         getrandom(&mut bytes, GetRandomFlags::empty())
             .map_err(|error| Refusal::host_fault(format!("draw a random name: {error}")))?;
         let name = HEXLOWER.encode(&bytes);
-        self.lock().insert(name.clone(), HeldCall { running, ask, words, since: Instant::now() });
+        let mut held = self.lock();
+        held.calls.insert(name.clone(), HeldCall { running, ask, words, since: Instant::now() });
+        if !std::mem::replace(&mut held.swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(&self.0), SWEEP_EVERY, HeldCall::is_over));
+        }
         Ok(name)
     }
 
     /// Takes the call `name`, if it is one of these words: nobody else's name means anything, and no name is for two.
     pub(super) fn take(&self, name: &str, words: &Words) -> Option<HeldCall> {
-        let mut held = self.lock();
-        held.get(name).is_some_and(|call| call.words.are(words)).then(|| held.remove(name)).flatten()
+        // Large arguments are compared while others may take and hold calls.
+        let known = self.lock().calls.get(name).map(|call| call.words.clone())?;
+        known.are(words).then(|| self.lock().calls.remove(name)).flatten()
     }
 
     /// Takes the call of these words.
     pub(super) fn take_same(&self, words: &Words) -> Option<HeldCall> {
-        let mut held = self.lock();
-        let name = held.iter().find(|(_, call)| call.words.are(words)).map(|(name, _)| name.clone())?;
-        held.remove(&name)
+        let of_caller: Vec<(String, Words)> = {
+            let held = self.lock();
+            let calls = held.calls.iter().filter(|(_, call)| call.words.are_of(words));
+            calls.map(|(name, call)| (name.clone(), call.words.clone())).collect()
+        };
+        let mut same = of_caller.iter().filter(|(_, known)| known.are(words));
+        // Another request may have taken one of them by now.
+        same.find_map(|(name, _)| self.lock().calls.remove(name))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::same;
-    use crate::record::Input;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
-    #[test]
-    fn words_are_the_same_only_if_their_numbers_are() {
-        let same = |one: &str, other: &str| same(&Input::from_text(one), &Input::from_text(other));
-        assert!(same(r#"{"a":1, "b":[]}"#, r#"{"b":[],"a":1}"#));
-        assert!(same("[12345678901234567890123]", "[12345678901234567890123]"));
-        assert!(!same("[12345678901234567890123]", "[12345678901234567890124]"));
-        assert!(!same("[1]", "[2]") && !same("[", "["));
+    use super::{Held, sweep};
+
+    #[tokio::test]
+    async fn what_is_over_is_given_up_although_nobody_comes_back() {
+        let over = Arc::new(AtomicBool::new(false));
+        let known = [("first", Arc::new(AtomicBool::new(true))), ("second", Arc::clone(&over))];
+        let calls = known.into_iter().map(|(name, over)| (name.to_owned(), over)).collect();
+        let held = Arc::new(Mutex::new(Held { calls, swept: true }));
+        let is_over = |over: &Arc<AtomicBool>| over.load(Ordering::SeqCst);
+        let swept = tokio::spawn(sweep(Arc::downgrade(&held), Duration::from_millis(1), is_over));
+        while held.lock().unwrap().calls.len() > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(held.lock().unwrap().calls.contains_key("second"));
+        over.store(true, Ordering::SeqCst);
+        swept.await.unwrap();
+        let held = held.lock().unwrap();
+        assert!(held.calls.is_empty() && !held.swept);
     }
 }

@@ -15,6 +15,7 @@ mod notices;
 mod offer;
 mod offering;
 mod outline;
+mod pending;
 mod recorder;
 mod sent;
 mod session;

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use rmcp::model::RequestId;
+use serde::de::IgnoredAny;
 
 use crate::record::JSON_VALUES_MAX;
 
@@ -30,7 +31,7 @@ impl<'a> Outline<'a> {
     ///
     /// # Errors
     ///
-    /// A frame with more than 100,000 values beside the arguments, or with a member twice of which one counts.
+    /// A frame with more than 100,000 values beside the arguments of a call, or with a member twice of which one counts.
     pub(super) fn of(text: &'a [u8]) -> Result<Option<Self>, Unread> {
         let mut cursor = Cursor { text, at: 0, values: 1 };
         let mut outline = Self { text, id: None, method: None, arguments: None };
@@ -40,7 +41,7 @@ impl<'a> Outline<'a> {
                 repeated = Some(name);
             }
         };
-        let mut params = None;
+        let (mut params, mut argument_values) = (None, 0);
         let whole = cursor.members(|cursor, name| {
             if is(name, "id") {
                 set(&mut outline.id, "id", cursor.value()?);
@@ -55,7 +56,7 @@ impl<'a> Outline<'a> {
                         }
                         let before = cursor.values;
                         set(&mut outline.arguments, "arguments", cursor.value()?);
-                        // They are counted apart, and refused with a record.
+                        argument_values += cursor.values - before;
                         cursor.values = before;
                         Some(())
                     })?;
@@ -69,7 +70,9 @@ impl<'a> Outline<'a> {
             Some(())
         });
         let values = match whole {
-            Some(()) => cursor.values,
+            // They are taken out before the frame is parsed; too many of them are refused with a record.
+            Some(()) if outline.arguments().is_some() => cursor.values,
+            Some(()) => cursor.values + argument_values,
             None => values(text),
         };
         let unread = |why| Err(Unread { id: whole.and_then(|()| outline.request_id()), why });
@@ -107,6 +110,15 @@ impl<'a> Outline<'a> {
         let instead: &[u8] = if self.text.get(range.start) == Some(&b'{') { b"{}" } else { b"0" };
         [before.unwrap_or_default(), instead, after.unwrap_or_default()].concat()
     }
+}
+
+/// Why an array is refused.
+pub(super) const ARRAY: &str = "a message is a JSON object: send each message by itself, not in an array";
+
+/// Whether `text` is a JSON array. The protocol has no batches since 2025-06-18. Its reader takes some arrays for a request
+/// all the same, each item for a member by its place; the outline does not.
+pub(super) fn is_array(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
 /// How many values `text` holds, or more, whatever it is.
@@ -217,7 +229,7 @@ impl<'a> Cursor<'a> {
 mod tests {
     use rmcp::model::RequestId;
 
-    use super::Outline;
+    use super::{Outline, is_array};
 
     fn of(text: &str) -> Outline<'_> {
         Outline::of(text.as_bytes()).unwrap().unwrap()
@@ -257,7 +269,8 @@ mod tests {
     #[test]
     fn values_are_counted_before_they_are_parsed() {
         let commas = ",".repeat(100_000);
-        for text in [format!("[{commas}"), format!(r#"{{"id":7,"method":"x","params":{{"a":[{commas}]}}}}"#)] {
+        let in_params = |name: &str| format!(r#"{{"id":7,"method":"x","params":{{"{name}":[{commas}]}}}}"#);
+        for text in [format!("[{commas}"), in_params("a"), in_params("arguments")] {
             let unread = Outline::of(text.as_bytes()).unwrap_err();
             assert!(unread.why.contains("100000"), "{}", unread.why);
             assert_eq!(unread.id.is_some(), text.starts_with('{'));
@@ -265,6 +278,15 @@ mod tests {
         assert!(Outline::of(format!(r#"{{"a":"{commas}"}}"#).as_bytes()).is_ok());
         let arguments = format!(r#"{{"method":"tools/call","params":{{"arguments":{{"a":[{commas}]}}}}}}"#);
         assert!(of(&arguments).arguments().is_some(), "the call is refused with a record");
+        let mut no_text = arguments.into_bytes();
+        drop(no_text.splice(no_text.len() - 4..no_text.len() - 4, *b",\"\xff\""));
+        assert!(Outline::of(&no_text).is_err(), "arguments that are not taken out count");
+    }
+
+    #[test]
+    fn an_array_is_told_from_what_only_begins_like_one() {
+        assert!(is_array(b"[]") && is_array(b" [\"2.0\", 7, {}] "));
+        assert!(!is_array(b"[INFO] a line of a log") && !is_array(b"{}") && !is_array(b""));
     }
 
     #[test]

@@ -94,7 +94,15 @@ impl Session {
         params: CallToolRequestParams,
         seen: &Seen<'_>,
     ) -> Result<(Running, Words, Option<Ask>), ErrorData> {
-        let Sent { arguments, lease } = Sent::with(seen.context).unwrap_or_else(|| Sent::new("{}", None));
+        let Sent { arguments, lease } = match (Sent::with(seen.context), &params.arguments) {
+            (Some(sent), _) => sent,
+            (None, None) => Sent::new("{}", None),
+            // The protocol's reader takes arguments where the outline sees none: in params that are an array.
+            (None, Some(_)) => {
+                let why = "the arguments cannot be read: send params as a JSON object with a name and arguments";
+                return Err(ErrorData::invalid_params(why, None));
+            }
+        };
         let words = Words { owner: Arc::clone(&self.identity.owner), tool: params.name.into_owned(), arguments, lease };
         if let Some(state) = &params.request_state {
             let unknown = || ErrorData::invalid_params("this requestState is not that of such a call of yours", None);

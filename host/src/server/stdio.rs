@@ -51,6 +51,7 @@ pub async fn serve_streams(
 ) -> anyhow::Result<()> {
     let closed = CancellationToken::new();
     let frames = Frames::new(reader, writer, closed.clone());
+    let pending = frames.pending();
     let session = Session::new(
         Arc::clone(server),
         Identity { actor: actor.map(Into::into), owner: "stdio".into(), lasts: true, shelf: Arc::default() },
@@ -58,7 +59,14 @@ pub async fn serve_streams(
     let ends = async {
         tokio::select! {
             () = interrupted => {}
-            () = closed.cancelled() => { let _ = tokio::time::timeout(LINGER, server.idle()).await; }
+            () = closed.cancelled() => {
+                // A request that was read may not have become a call yet; a call may outlast its request.
+                let answered = async {
+                    pending.empty().await;
+                    server.idle().await;
+                };
+                let _ = tokio::time::timeout(LINGER, answered).await;
+            }
         }
         server.stop();
     };

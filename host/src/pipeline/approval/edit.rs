@@ -9,17 +9,31 @@ use crate::record::{Approval, Input};
 use super::super::aside;
 use super::super::journey::Journey;
 
+/// Why a number that was changed in more digits than a value holds is refused beside values that the approver does not see.
+const LONG_NUMBER: &str =
+    "a number has more digits than can be kept beside hidden values: write it with 15 digits or fewer";
+
 /// What `text` means as the input that should run instead of `asked`, of which the approver saw `shown`; `None` where it is
-/// the same. What they were not shown stays as it was. An error says why it is no input.
+/// the same, every digit of a number included. What they were not shown stays as it was. An error says why it is no input.
 pub(super) fn read(asked: &Input, shown: &Input, text: &str) -> Result<Option<Input>, String> {
     let input = Input::from_text(text);
     let value = input.value().map_err(|error| format!("it is not JSON: {error}"))?;
-    let (Ok(original), Ok(shown)) = (asked.value(), shown.value()) else { return Ok(Some(input)) };
-    let restored = Journey::restored(value.clone(), shown, original);
-    if restored == *original {
+    let (Ok(original), Ok(seen)) = (asked.value(), shown.value()) else { return Ok(Some(input)) };
+    if input.same(shown) {
         return Ok(None);
     }
-    Ok(Some(if restored == *value { input } else { Input::from_value(restored) }))
+    let restored = Journey::restored(value.clone(), seen, original);
+    if restored == *value {
+        return Ok((!input.same(asked)).then_some(input));
+    }
+    let restored = asked.with_value(restored);
+    // With the numbers of the one input, those that the approver wrote into the other may lose digits.
+    let digits = |of: &Input| of.with_value(value.clone());
+    let written = digits(&input);
+    if written.text() != digits(&restored).text() && written.text() != digits(shown).text() {
+        return Err(LONG_NUMBER.to_owned());
+    }
+    Ok((!restored.same(asked)).then_some(restored))
 }
 
 /// The check of edits for whoever is asked about `asked`: an edit that cannot run is no answer yet.

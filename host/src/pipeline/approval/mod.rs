@@ -22,9 +22,12 @@ use crate::record::{
     Approval, Behavior, Binding, CallRecord, ErrorClass, EventType, PermissionDecision, Plan, ReasonType, Refusal,
     RuleSource, SessionRule, Status, Timestamp, WriteEffect, digest,
 };
+use crate::search::Meter;
 
+use super::aside;
 use super::journey::Journey;
 use super::permission::{self, Permitted};
+use super::redaction::INLINE_BYTES_MAX;
 
 pub(super) use edit::check_stored;
 pub(super) use resume::{closing, re_enter};
@@ -83,11 +86,8 @@ pub(super) async fn ask(
         can_remember: session.is_some(),
         expires_at,
     };
-    let prompt = Prompt::new(facts, |text| journey.redaction.hide_in(text)).checking(edit::check(
-        Arc::clone(&tool),
-        question.call_input().clone(),
-        shown.clone(),
-    ));
+    let check = edit::check(Arc::clone(&tool), question.call_input().clone(), shown.clone());
+    let prompt = draw(journey, facts).await?.checking(check);
     let approval = Approval {
         invocation_id: id,
         tool_id: journey.invocation.tool_id.clone(),
@@ -119,6 +119,35 @@ pub(super) async fn ask(
     store(journey, &desk.journal, approval).await?;
     let answer = wait::wait(journey, &desk, &prompt).await?;
     settle::settle(journey, tool, question.approved(), answer).await
+}
+
+/// The question without what must not be shown: in place where that is quick, else on a thread for checks, because the
+/// patterns that are looked for are the tool's.
+async fn draw(journey: &Journey<'_>, facts: Facts<'_>) -> Result<Prompt, Refusal> {
+    let redactor = journey.redaction.redactor();
+    let new = move |facts: Facts<'_>, mut meter: Meter| {
+        Prompt::new(facts, |text| _ = redactor.redact_text_within(text, &mut meter))
+    };
+    if facts.arguments.text().len() <= INLINE_BYTES_MAX {
+        return Ok(new(facts, Meter::inline()));
+    }
+    let Facts { invocation_id, can_remember, expires_at, .. } = facts;
+    let (component, actor) = (facts.component.to_owned(), facts.actor.map(str::to_owned));
+    let (brief, capability, arguments) = (facts.brief.clone(), facts.capability.clone(), facts.arguments.clone());
+    let work = move || {
+        let facts = Facts {
+            invocation_id,
+            component: &component,
+            brief: &brief,
+            capability: &capability,
+            arguments: &arguments,
+            actor: actor.as_deref(),
+            can_remember,
+            expires_at,
+        };
+        new(facts, Meter::aside())
+    };
+    aside::within(journey, "writing the question", work).await
 }
 
 /// Puts the question on disk; only then does anybody hear of it.

@@ -25,7 +25,7 @@ pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -
     let input = again(journey, &tool, kept).await?;
     journey.invocation.permission_input = Some(journey.shown(&input).await?);
     permission::request_hooks(journey, &tool, &input).await?;
-    let verdict = permission::verdict(journey, &tool, &input).await;
+    let verdict = permission::verdict(journey, &tool, &input).await?;
     if verdict.decision.behavior == Behavior::Deny {
         let _ = permission::announce(journey, &tool, &input, verdict.decision).await;
     }

@@ -60,7 +60,7 @@ fn edit_invalid(why: &str) -> Refusal {
 /// Holds the approver's input against everything that the caller's had to pass. Denials still deny.
 async fn edit(
     journey: &mut Journey<'_>,
-    tool: &Tool,
+    tool: &Arc<Tool>,
     asked: Permit,
     input: Input,
     answer: &Answer,
@@ -76,7 +76,7 @@ async fn edit(
     let input = pre_hooks::shape(journey, tool, input, true).await?;
     check(journey, tool, &input).await?;
     permission::request_hooks(journey, tool, &input).await?;
-    let verdict = permission::verdict(journey, tool, &input).await;
+    let verdict = permission::verdict(journey, tool, &input).await?;
     if verdict.decision.behavior == Behavior::Deny {
         let _ = permission::announce(journey, tool, &input, verdict.decision).await;
     }
@@ -84,7 +84,7 @@ async fn edit(
 }
 
 async fn check(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
-    let checked = aside::check_input(&journey.request, tool.contract(), input, Against::Call).await?;
+    let checked = aside::check_input(journey, tool.contract(), input, Against::Call).await?;
     checked.map_err(|why| edit_invalid(&why.to_string()))
 }
 

@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::server::budget::{Budget, Lease};
-use crate::server::outline::Outline;
+use crate::server::outline::{ARRAY, Outline, is_array};
 use crate::server::sent::{Sent, weight};
 use crate::server::session::{Identity, Session};
 use crate::server::shelf::Shelf;
@@ -219,6 +219,9 @@ impl Routes {
         body: Lent,
     ) -> Result<(Parts, Bytes, Option<RequestId>), Refused> {
         let outline = Outline::of(&body.bytes).map_err(|unread| rpc_error(unread.id.as_ref(), &unread.why))?;
+        if is_array(&body.bytes) {
+            return Err(rpc_error(None, ARRAY));
+        }
         let Some(outline) = outline else { return Ok((head, body.bytes, None)) };
         let id = outline.request_id();
         let Some(arguments) = outline.arguments() else { return Ok((head, body.bytes, id)) };

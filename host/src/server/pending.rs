@@ -1,0 +1,165 @@
+//! Which ids of one connection are taken: those of requests that have no answer yet, and of requests that were canceled.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt::{self, Display, Formatter};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::RequestId;
+use tokio::sync::Notify;
+
+/// Canceled requests whose ids stay taken, the oldest out first. Only their hashes are kept: an id may be 16 MiB long.
+const CANCELED_MAX: usize = 4_096;
+
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    ids: Mutex<Ids>,
+    none: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Ids {
+    unanswered: HashSet<RequestId>,
+    /// What a canceled call still answers would be taken for the answer to a second request of its id.
+    canceled: VecDeque<u64>,
+    hasher: RandomState,
+}
+
+/// Why an id is not free.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Unanswered(RequestId),
+    Canceled(RequestId),
+}
+
+impl Display for Taken {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (id, whose) = match self {
+            Self::Unanswered(id) => (id, "still runs"),
+            Self::Canceled(id) => (id, "was canceled"),
+        };
+        write!(f, "the id {id} is that of a request that {whose}: take another one")
+    }
+}
+
+impl Ids {
+    fn is_canceled(&self, id: &RequestId) -> bool {
+        self.canceled.contains(&self.hasher.hash_one(id)) && guard!("canceled_ids")
+    }
+}
+
+impl Pending {
+    fn ids(&self) -> MutexGuard<'_, Ids> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the id of a request.
+    pub(super) fn begin(&self, id: &RequestId) -> Result<(), Taken> {
+        let mut ids = self.ids();
+        if ids.is_canceled(id) {
+            return Err(Taken::Canceled(id.clone()));
+        }
+        match ids.unanswered.insert(id.clone()) {
+            true => Ok(()),
+            false => Err(Taken::Unanswered(id.clone())),
+        }
+    }
+
+    pub(super) fn is_free(&self, id: &RequestId) -> bool {
+        let ids = self.ids();
+        !ids.unanswered.contains(id) && !ids.is_canceled(id)
+    }
+
+    /// A request that is canceled has no answer, and its id is not free: the call behind it may take a while to stop.
+    pub(super) fn cancel(&self, id: &RequestId) {
+        let mut ids = self.ids();
+        if !ids.unanswered.remove(id) {
+            return;
+        }
+        if ids.canceled.len() >= CANCELED_MAX {
+            ids.canceled.pop_front();
+        }
+        let hash = ids.hasher.hash_one(id);
+        ids.canceled.push_back(hash);
+        self.notify(&ids);
+    }
+
+    /// The request has its answer.
+    pub(super) fn end(&self, id: &RequestId) {
+        let mut ids = self.ids();
+        ids.unanswered.remove(id);
+        self.notify(&ids);
+    }
+
+    fn notify(&self, ids: &Ids) {
+        if ids.unanswered.is_empty() {
+            self.none.notify_waiters();
+        }
+    }
+
+    /// Waits until every request has its answer, or is canceled.
+    pub(super) async fn empty(&self) {
+        loop {
+            let none = self.none.notified();
+            let mut none = std::pin::pin!(none);
+            // Before the look: the last answer may come between the two.
+            none.as_mut().enable();
+            if self.ids().unanswered.is_empty() {
+                return;
+            }
+            none.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::RequestId;
+
+    use super::{CANCELED_MAX, Pending, Taken};
+
+    fn id(number: usize) -> RequestId {
+        RequestId::Number(i64::try_from(number).unwrap())
+    }
+
+    #[test]
+    fn an_id_is_free_once_its_request_is_answered_and_not_when_it_is_canceled() {
+        let pending = Pending::default();
+        pending.begin(&id(1)).unwrap();
+        assert_eq!(pending.begin(&id(1)), Err(Taken::Unanswered(id(1))));
+        pending.end(&id(1));
+        pending.begin(&id(1)).unwrap();
+        pending.cancel(&id(1));
+        assert_eq!(pending.begin(&id(1)), Err(Taken::Canceled(id(1))));
+        assert!(!pending.is_free(&id(1)) && pending.is_free(&id(2)));
+        // Only requests are canceled.
+        pending.cancel(&id(2));
+        assert!(pending.is_free(&id(2)));
+        for number in 2..CANCELED_MAX + 2 {
+            pending.begin(&id(number)).unwrap();
+            pending.cancel(&id(number));
+        }
+        assert!(pending.is_free(&id(1)), "the oldest is out");
+    }
+
+    #[tokio::test]
+    async fn what_is_canceled_is_not_waited_for() {
+        let pending = Pending::default();
+        pending.begin(&id(1)).unwrap();
+        pending.begin(&id(2)).unwrap();
+        let mut empty = Box::pin(pending.empty());
+        assert!(futures_now(&mut empty).is_none());
+        pending.end(&id(1));
+        assert!(futures_now(&mut empty).is_none());
+        pending.cancel(&id(2));
+        empty.await;
+    }
+
+    fn futures_now<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        match std::pin::Pin::new(future).poll(&mut cx) {
+            std::task::Poll::Ready(done) => Some(done),
+            std::task::Poll::Pending => None,
+        }
+    }
+}
