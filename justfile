@@ -21,6 +21,18 @@ test *ARGS:
     cargo test {{ARGS}}
     cargo test --manifest-path example-tools/Cargo.toml
 
+# The integration tests whose path contains NAME, such as sandbox::limits
+test-one NAME:
+    cargo test -p toolcell --test toolcell -- {{NAME}}
+
+# The unit tests of one room of host/src, such as policy
+test-room ROOM:
+    cargo test -p toolcell --lib -- {{ROOM}}::
+
+# The API documentation of the library and the guest SDK, with warnings as errors
+docs:
+    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+
 # What a call costs, beside bare wasmtime in the same run. CI runs each bench in a short form, which measures nothing
 bench:
     cargo bench -p toolcell --bench call
