@@ -1,4 +1,4 @@
-//! Calls that wait for an answer while their client was answered already: it comes back for them.
+//! Calls that wait for an answer after their client already got a response; the client comes back for them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,21 +13,21 @@ use super::asking::Ask;
 use super::budget::Lease;
 use super::call::Running;
 
-/// Calls of one caller that are held at once: nobody reads more questions.
+/// Maximum number of held calls of one caller, because a person would not read more questions.
 const HELD_MAX: usize = 32;
-/// How long the result of a call is kept for a client that does not come back for it.
+/// How long an ended call stays held if its client does not come back for the result.
 const KEPT: Duration = Duration::from_secs(600);
-/// How often calls that were kept so long are looked for.
+/// How often ended calls that have been held for too long are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// What tells a caller's call from any other: the same words from the same caller.
+/// The identity of a held call: a request with the same owner, tool and arguments refers to the same call.
 #[derive(Clone, Debug)]
 pub(super) struct Words {
-    /// Who called: the principal, or the connection where there is only one.
+    /// The caller: the principal, or the connection if there is only one.
     pub(super) owner: Arc<str>,
     pub(super) tool: String,
     pub(super) arguments: Input,
-    /// The memory that was set aside for them.
+    /// The memory that is reserved for the arguments.
     pub(super) lease: Option<Arc<Lease>>,
 }
 
@@ -36,35 +36,36 @@ impl Words {
         self.are_of(other) && self.arguments.same(&other.arguments)
     }
 
-    /// Whether both are of one caller and for one tool.
+    /// Whether both have the same owner and tool.
     fn are_of(&self, other: &Self) -> bool {
         self.owner == other.owner && self.tool == other.tool
     }
 }
 
-/// A call that waits, or has ended meanwhile.
+/// A call that waits, or that has ended in the meantime.
 pub(super) struct HeldCall {
     pub(super) running: Running,
     /// The question, until it is answered.
     pub(super) ask: Ask,
     words: Words,
-    since: Instant,
+    /// When the call was first seen to have ended.
+    ended: Option<Instant>,
 }
 
 impl HeldCall {
-    /// Whether its client had long enough to come back for the result.
-    fn is_over(&self) -> bool {
-        self.running.has_ended() && self.since.elapsed() > KEPT
+    /// Whether the call was seen to have ended more than [`KEPT`] ago.
+    fn is_over(&mut self) -> bool {
+        self.running.has_ended() && self.ended.get_or_insert_with(Instant::now).elapsed() > KEPT
     }
 }
 
-/// All of them, each under a name that cannot be guessed.
+/// All held calls, each under an unguessable name.
 #[derive(Default)]
 pub(super) struct HeldCalls(Arc<Mutex<Held<HeldCall>>>);
 
 struct Held<C> {
     calls: HashMap<String, C>,
-    /// Whether a task looks for what is over.
+    /// Whether a task sweeps the expired calls.
     swept: bool,
 }
 
@@ -74,8 +75,8 @@ impl<C> Default for Held<C> {
     }
 }
 
-/// Takes out what is over, until nothing is held: a client that does not come back must not keep the memory of its call.
-async fn sweep<C>(held: Weak<Mutex<Held<C>>>, every: Duration, is_over: fn(&C) -> bool) {
+/// Removes expired calls until none is held, so that clients that do not come back leave no memory in use.
+async fn sweep<C>(held: Weak<Mutex<Held<C>>>, every: Duration, is_over: fn(&mut C) -> bool) {
     loop {
         tokio::time::sleep(every).await;
         let Some(held) = held.upgrade() else { return };
@@ -93,7 +94,7 @@ impl HeldCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this caller may have one more call held.
+    /// Checks that one more call of `owner` can be held. Fails with `too_many_approvals`.
     pub(super) fn has_room(&self, owner: &str) -> Result<(), Refusal> {
         let mut held = self.lock();
         held.calls.retain(|_, call| !call.is_over());
@@ -104,28 +105,28 @@ impl HeldCalls {
         Err(Refusal::new(ErrorClass::RateLimited, "too_many_approvals", message))
     }
 
-    /// Keeps a call, and answers the name that it has from now on.
+    /// Holds a call, and returns its new name.
     pub(super) fn hold(&self, running: Running, ask: Ask, words: Words) -> Result<String, Refusal> {
         let mut bytes = [0; 24];
         getrandom(&mut bytes, GetRandomFlags::empty())
             .map_err(|error| Refusal::host_fault(format!("draw a random name: {error}")))?;
         let name = HEXLOWER.encode(&bytes);
         let mut held = self.lock();
-        held.calls.insert(name.clone(), HeldCall { running, ask, words, since: Instant::now() });
+        held.calls.insert(name.clone(), HeldCall { running, ask, words, ended: None });
         if !std::mem::replace(&mut held.swept, true) {
             tokio::spawn(sweep(Arc::downgrade(&self.0), SWEEP_EVERY, HeldCall::is_over));
         }
         Ok(name)
     }
 
-    /// Takes the call `name`, if it is one of these words: nobody else's name means anything, and no name is for two.
+    /// Takes the call `name`, once, if it matches `words`: the name is useless to other callers and for other calls.
     pub(super) fn take(&self, name: &str, words: &Words) -> Option<HeldCall> {
-        // Large arguments are compared while others may take and hold calls.
+        // Large arguments are compared without the lock, so that other requests are not blocked.
         let known = self.lock().calls.get(name).map(|call| call.words.clone())?;
         known.are(words).then(|| self.lock().calls.remove(name)).flatten()
     }
 
-    /// Takes the call of these words.
+    /// Takes a held call that matches `words`.
     pub(super) fn take_same(&self, words: &Words) -> Option<HeldCall> {
         let of_caller: Vec<(String, Words)> = {
             let held = self.lock();
@@ -152,7 +153,7 @@ mod tests {
         let known = [("first", Arc::new(AtomicBool::new(true))), ("second", Arc::clone(&over))];
         let calls = known.into_iter().map(|(name, over)| (name.to_owned(), over)).collect();
         let held = Arc::new(Mutex::new(Held { calls, swept: true }));
-        let is_over = |over: &Arc<AtomicBool>| over.load(Ordering::SeqCst);
+        let is_over = |over: &mut Arc<AtomicBool>| over.load(Ordering::SeqCst);
         let swept = tokio::spawn(sweep(Arc::downgrade(&held), Duration::from_millis(1), is_over));
         while held.lock().unwrap().calls.len() > 1 {
             tokio::task::yield_now().await;
