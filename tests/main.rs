@@ -1,4 +1,4 @@
-//! The product's tests: real components in a real sandbox, met where a user meets them.
+//! The product's tests: real components in a real sandbox, through the interfaces that users have.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on has failed")]
 

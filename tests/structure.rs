@@ -1,11 +1,11 @@
-//! The doors between the rooms: which may import which, and which names belong to one room alone.
+//! The module boundaries: which module may import which, and which names belong to one module alone.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::support::root;
 
-/// A room, and the rooms it may import. `ARCHITECTURE.md` says why.
+/// A module, and the modules that it may import. `ARCHITECTURE.md` gives the reasons.
 const DOORS: [(&str, &[&str]); 22] = [
     ("guard", &[]),
     ("file_state", &[]),
@@ -64,7 +64,7 @@ const DOORS: [(&str, &[&str]); 22] = [
     ("cli", &["host", "server", "catalog", "toolchain", "record", "config"]),
 ];
 
-/// A crate that only one room may name.
+/// A crate that only one module may name.
 const KEPT: [(&str, &[&str]); 18] = [
     ("wasmtime", &["sandbox"]),
     ("wasmtime_wasi", &["sandbox"]),
@@ -116,7 +116,7 @@ fn every_room_of_the_tree_has_a_door() {
     assert_eq!(rooms, doors);
 }
 
-/// The name that the product had before anything was released: another sandbox for agents has it.
+/// The product's former name, from before the first release, belongs to another sandbox for agents.
 #[test]
 fn the_old_name_is_nowhere() {
     let old = ["hot", "cell"].concat();
@@ -138,7 +138,7 @@ pub(crate) fn sources() -> Vec<PathBuf> {
     rooms().into_iter().flat_map(|(_, files)| files).collect()
 }
 
-/// Each room with its files. `lib.rs` and `main.rs` only name the rooms.
+/// Each module with its files. `lib.rs` and `main.rs` only name the modules.
 fn rooms() -> Vec<(String, Vec<PathBuf>)> {
     let entries = std::fs::read_dir(root().join("host/src")).unwrap().map(|entry| entry.unwrap().path());
     entries

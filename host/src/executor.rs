@@ -1,4 +1,5 @@
-//! The trait between deciding and running. The pipeline knows this file; what is behind it knows nothing of the pipeline.
+//! The trait between deciding and running. The pipeline depends on this file; the executor knows nothing of the
+//! pipeline.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,27 +10,27 @@ use crate::record::{AbortReason, Content, ErrorClass, ProgressStatus, Refusal, S
 pub use crate::scheduler::Cancellation;
 use crate::secret::Secrets;
 
-/// A future that can be stored: the trait is used through a pointer.
+/// A boxed future, because the trait is used as a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Runs guests. Only [`Executor::invoke`] gives capabilities, and only for a [`Permit`].
 pub trait Executor: Send + Sync {
-    /// Value validation and preflight (phase 4) in an empty world. `Ok` where the component exports no such thing.
+    /// Runs value validation and preflight (phase 4) in an empty world. `Ok` if the component does not export them.
     fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
 
-    /// What the component says of one input, in an empty world. Nothing where it exports no such thing, or does not
-    /// answer: then the careful facts count.
+    /// Returns the component's claims about one input, from an empty world. `None` if it does not export the interface,
+    /// or does not answer; the conservative facts then apply.
     fn classify<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Option<SafetyFacts>>;
 
-    /// Runs the tool that `permit` names, with what `permit` carries, and reports usage also when it fails. A call that
+    /// Runs the tool that `permit` names, with what `permit` carries, and reports usage even if it fails. A call that
     /// needs input is run again with the same permit.
     fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Execution>;
 }
 
-/// A look at an input without capabilities.
+/// A check of an input, without capabilities.
 #[derive(Clone, Copy)]
 pub struct Check<'a> {
-    /// `sha256:<hex>`.
+    /// `sha256:<hex>` of the component.
     pub component: &'a str,
     pub tool: &'a str,
     pub input: &'a str,
@@ -37,53 +38,53 @@ pub struct Check<'a> {
     pub cancellation: &'a Cancellation,
 }
 
-/// What accompanies a run.
+/// What a run gets besides its permit.
 #[derive(Clone)]
 pub struct Run {
     pub cancellation: Cancellation,
-    /// The values of the secrets that the permit names: for requests to their origins, never for the guest.
+    /// Values of the secrets that the permit names, for requests to their origins. The guest never gets them.
     pub secrets: Secrets,
     pub observer: Arc<dyn Observer>,
-    /// What went before, if the tool was called before in the same call.
+    /// `Some` if the tool was called before in the same call.
     pub resumed: Option<Arc<Resumed>>,
 }
 
-/// What a call that was answered goes on with.
+/// What a call continues with after its questions were answered.
 #[derive(Clone, Debug)]
 pub struct Resumed {
     /// JSON text of an object: every answer so far by its key.
     pub responses: String,
     pub resume_state: Vec<u8>,
-    /// What the instances before this one consumed: only the rest of each limit is left.
+    /// Usage of the instances before this one: only the rest of each limit is left.
     pub spent: Usage,
 }
 
-/// Hears what a guest says while it runs. Called from within the run: it must not block.
+/// Receives what a guest reports while it runs. It is called from within the run, so it must not block.
 pub trait Observer: Send + Sync {
     /// A progress update, or a partial result.
     fn progress(&self, update: GuestProgress);
     /// A line of the `log` interface; `fields` is the JSON text of an object, if the guest gave one.
     fn log(&self, level: &str, message: &str, fields: Option<&str>);
-    /// The guest has seen that it should stop.
+    /// The guest acknowledged a cancellation.
     fn cancel_acknowledged(&self);
-    /// The sandbox kept the guest from something. The guest was told, and may go on.
+    /// The sandbox denied the guest something. The guest got an error, and may continue.
     fn denied(&self, denial: SandboxDenial);
 }
 
-/// Something that the sandbox kept a guest from.
+/// A denial of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxDenial {
-    /// `network`.
+    /// `network` or `file_read`.
     pub capability: &'static str,
     /// What the guest wanted, bounded and printable: method and origin of a request.
     pub target: String,
     /// `public`, `loopback address`, `malformed`, ..
     pub target_class: String,
-    /// The rule that it met.
+    /// The rule that denied it.
     pub rule: String,
 }
 
-/// A progress update as far as a guest may author it.
+/// The fields of a progress update that a guest may set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GuestProgress {
     pub status: ProgressStatus,
@@ -99,29 +100,29 @@ pub struct GuestProgress {
     pub partial: Option<(String, serde_json::Value)>,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Execution {
     pub outcome: Result<GuestOutcome, Refusal>,
     pub usage: Usage,
     /// What the guest printed and logged, bounded.
     pub logs: Vec<Content>,
-    /// Whether a secret was taken out of what the guest received.
+    /// Whether a secret was removed from what the guest received.
     pub redacted: bool,
 }
 
-/// What the guest returned, before anybody looked at it.
+/// What the guest returned, before it is checked.
 #[derive(Debug)]
 pub enum GuestOutcome {
     Success(GuestOutput),
-    /// Something usable, and what failed.
+    /// Usable output, and what failed.
     Partial(GuestOutput, Refusal),
     Failure(Refusal),
-    /// The guest ended itself, and wants to be called again with answers.
+    /// The guest stopped, and must be called again with answers.
     NeedsInput(NeededInput),
 }
 
-/// What a guest wants to know from its caller's user, as it said it.
+/// Questions of a guest to its caller's user, as it wrote them.
 #[derive(Clone, Debug)]
 pub struct NeededInput {
     pub requests: Vec<InputRequest>,
@@ -137,7 +138,7 @@ pub struct InputRequest {
     pub schema: String,
 }
 
-/// JSON texts of a guest.
+/// Output of a guest, as JSON texts.
 #[derive(Debug, Default)]
 pub struct GuestOutput {
     pub content: String,
@@ -145,7 +146,7 @@ pub struct GuestOutput {
     pub ui_summary: Option<String>,
 }
 
-/// A call that somebody stopped.
+/// Returns the refusal of a call that was stopped for `reason`.
 pub fn canceled(reason: AbortReason) -> Refusal {
     let (class, code, why) = match reason {
         AbortReason::SiblingError => {

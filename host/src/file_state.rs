@@ -1,4 +1,4 @@
-//! The state of a file, which tells without reading it whether it is still as it was when it was read.
+//! The state of a file, which shows whether the file has changed since it was read, without reading it again.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 /// A file that changed less than this ago could change again and show the same time.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Which file it is, and in which state: whoever writes to it, replaces it or gives it other times makes another state,
-/// because the kernel alone sets the time of a change. Taken *before* the file is read, it stands for what was read.
+/// Identity and state of a file. Writing to the file, replacing it or setting its times changes the state, because only
+/// the kernel sets the time of a change. A state that is taken *before* the file is read stands for what was read.
 ///
-/// A write through a mapping of the file changes that time too, but only the first one to a page since that page was
-/// written to the disk, and only in file systems that hear of it: see [`FileState::lasting`].
+/// A write through a memory mapping changes that time too, but only if it is the first to a page since that page was
+/// written to the disk, and only in some file systems: see [`FileState::lasting`].
 ///
 /// Device, inode, size, and the times of the last change of content and of state, each in seconds and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 pub(crate) struct FileState([u64; 7]);
 
 impl FileState {
-    /// The state of an open file; `None` if it cannot be looked at.
+    /// Returns the state of an open file; `None` if its metadata cannot be read.
     pub(crate) fn of(file: &File) -> Option<Self> {
         file.metadata().ok().map(|metadata| Self::from(&metadata))
     }
@@ -31,15 +31,15 @@ impl FileState {
         self.0.iter().flat_map(|field| field.to_le_bytes()).collect()
     }
 
-    /// The state of `file`, if every later change shows in it: no page of it is still written to unseen through a mapping,
-    /// and its last change is long enough ago. May wait for the disk.
+    /// Returns the state of `file`, if every later change will show in it: no write through a mapping goes unnoticed,
+    /// and its last change is long enough ago. May block on the disk.
     pub(crate) fn lasting(file: &File) -> Option<Self> {
         let began = SystemTime::now();
         if guard!("mapped_writes") {
             if !dates_mapped_writes(file) {
                 return None;
             }
-            // From here on the first write to each page is one that the kernel dates.
+            // From here on, the first write to each page gets a time from the kernel.
             file.sync_data().ok()?;
         }
         Self::of(file).filter(|state| state.is_settled(began))
@@ -48,7 +48,7 @@ impl FileState {
     /// Whether a change after `at` cannot be mistaken for this state.
     pub(crate) fn is_settled(&self, at: SystemTime) -> bool {
         let [.., seconds, nanoseconds] = self.0;
-        // Seconds before 1970 are too many here.
+        // A time before 1970 is a huge number here, and the addition fails.
         let since = Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanoseconds));
         let changed = since.and_then(|since| UNIX_EPOCH.checked_add(since));
         changed.and_then(|changed| at.duration_since(changed).ok()).is_some_and(|age| age >= SETTLED)
@@ -69,17 +69,18 @@ impl From<&Metadata> for FileState {
     }
 }
 
-/// Whether the file system gives a file another time of change when a page of it is written to through a mapping for the first
-/// time since it was on the disk. Those on a disk of this machine do; memory (tmpfs), FUSE and the network may not.
+/// Whether the file system gives a file a new time of change at the first write to a page through a mapping since that
+/// page was written to the disk. File systems on a disk of this machine do; memory (tmpfs), FUSE and network file
+/// systems may not.
 #[cfg(target_os = "linux")]
 fn dates_mapped_writes(file: &File) -> bool {
     const EXT4: u64 = 0xEF53;
     const XFS: u64 = 0x5846_5342;
     const BTRFS: u64 = 0x9123_683E;
     const F2FS: u64 = 0xF2F5_2010;
-    // It hands pages and times over to the file system of its upper layer, and containers are made of it.
+    // It leaves pages and times to the file system of its upper layer, and containers use it.
     const OVERLAY: u64 = 0x794C_7630;
-    // The type is an `i64` or a `u32`, as the platform has it.
+    // The type is `i64` or `u32`, depending on the platform.
     rustix::fs::fstatfs(file).is_ok_and(|found| [EXT4, XFS, BTRFS, F2FS, OVERLAY].contains(&(found.f_type as u64)))
 }
 

@@ -1,4 +1,4 @@
-//! Wires the rooms: a catalog, a sandbox and a pipeline that belong together.
+//! Wires a catalog, a sandbox and a pipeline together.
 
 mod hooks;
 mod imports;
@@ -44,50 +44,49 @@ pub use machine::share_bytes as memory_share_bytes;
 /// The hidden subcommand of the `toolcell` program that compiles one component.
 pub const COMPILE_COMMAND: &str = "compile-component";
 
-/// Calls that run at once in a host that serves many.
+/// Default number of calls that run at once in a host that serves many.
 pub const CALLS_AT_ONCE: u32 = 64;
 
-/// Bytes of compiled components that are kept on disk, unless settings say otherwise: a large tool takes 30 MiB.
+/// Default maximum size of the cache of compiled components, in bytes: a large tool takes 30 MiB.
 pub const CACHE_BYTES: u64 = 2 << 30;
 
-/// How a host is set up. Begin with [`HostSettings::new`].
+/// Configuration of a host. Begin with [`HostSettings::new`].
 pub struct HostSettings {
     pub home: Home,
-    /// Calls that run at once; others wait.
+    /// Maximum number of calls that run at once; others wait.
     pub calls_at_once: u32,
-    /// How many callers there are, told apart by `actor_ref`: with several, each has at most its [`share`] of the places.
+    /// Number of callers, distinguished by `actor_ref`: with several, each has at most its [`share`] of the places.
     pub callers: usize,
-    /// Keep instances ready for reuse of their memory: fast for many calls, slower to start. Otherwise each call
-    /// allocates its own.
+    /// Reuse the memory of instances: fast for many calls, slower to start. Otherwise each call allocates its own.
     pub pooled: bool,
-    /// The most memory that any call may be allowed, in bytes.
+    /// Highest memory limit that a call may have, in bytes.
     pub memory_bytes_max: u64,
-    /// The memory that all calls together may have, also those of other hosts with the same budget; a call that finds none
-    /// free waits as long as it may run, and is then refused as `rate_limited`. `None`: [`memory_share_bytes`] for a pooled host, and no limit for one that makes
-    /// one call after another.
+    /// The memory that all calls together may have, including those of other hosts with the same budget. A call that
+    /// finds none free waits as long as it may run, and is then refused as `rate_limited`. `None`:
+    /// [`memory_share_bytes`] for a pooled host, and no limit for one that makes one call after another.
     pub memory: Option<MemoryBudget>,
     /// The program that compiles components: `toolcell`.
     pub compiler: PathBuf,
     /// Keep compiled components on disk.
     pub cached: bool,
-    /// Bytes of compiled components on disk; what was not used for the longest time goes first.
+    /// Maximum size of the cache of compiled components, in bytes; the least recently used entry is evicted first.
     pub cache_bytes_max: u64,
-    /// Seconds of CPU that compiling one component may take.
+    /// CPU time limit of one compilation, in seconds.
     pub compile_cpu_seconds: u64,
-    /// Bytes of address space that compiling one component may take.
+    /// Address space limit of one compilation, in bytes.
     pub compile_memory_bytes: u64,
-    /// How long a canceled tool that listens to cancellation may still run.
+    /// Time that a canceled tool may still run if it imports the cancellation interface.
     pub cancel_grace: Duration,
-    /// Bytes of output that stay inside a result.
+    /// Maximum bytes of output that stay inside a result; more is kept as a payload.
     pub inline_bytes_max: u64,
-    /// How tools reach the network, where they may.
+    /// How tools that may use the network reach it.
     pub network: NetworkSettings,
-    /// What runs around every call; hook components are added with [`Host::add_hook`].
+    /// Hooks that run around every call; hook components are added with [`Host::add_hook`].
     pub hooks: Vec<Registration>,
     pub listeners: Vec<Arc<dyn Listener>>,
-    /// Calls that somebody has to approve wait for it, stored in the journal. Otherwise they are refused.
+    /// Whether calls that need approval wait for it, stored in the journal. Otherwise they are refused.
     pub approvals: bool,
-    /// Who is asked in this process. Without one, answers come from other processes.
+    /// The approver in this process. Without one, answers come from other processes.
     pub approver: Option<Arc<dyn Approver>>,
 }
 
@@ -174,8 +173,8 @@ impl Host {
         self.declare(component, &digest).await
     }
 
-    /// Loads the component in `file`. One that is in the cache is not read into memory, and not
-    /// read at all if that was done before and nothing changed since.
+    /// Loads the component in `file`. A cached component is not read into memory, and not read at all if it was read
+    /// before and has not changed since.
     pub async fn load_file(&self, file: &Path) -> Result<Loaded, Refusal> {
         let (mut open, _) = open_component(file)?;
         let path = std::path::absolute(file).map_err(|error| unreadable(file, &error))?;
@@ -189,13 +188,13 @@ impl Host {
         self.declare(component, &path.display().to_string()).await
     }
 
-    /// `from`: where the component was found, for messages.
+    /// Adds the component's tools to the catalog; `from` says where it was found, for messages.
     async fn declare(&self, component: Arc<LoadedComponent>, from: &str) -> Result<Loaded, Refusal> {
         let digest: Arc<str> = component.digest().into();
         if let Some(tools) = self.services.catalog.of_component(&digest) {
             return Ok(Loaded { tools, component });
         }
-        // Its schemas are a guest's: compiling them takes time, and stack.
+        // The schemas come from a guest: compiling them takes time, and stack.
         let tools = {
             let (digest, component) = (Arc::clone(&digest), Arc::clone(&component));
             pipeline::load(move || tools(&digest, &component)).await?
@@ -215,37 +214,36 @@ impl Host {
         &self.services.catalog
     }
 
-    /// The bytes of a payload that a result refers to by its digest, if there are at most `bytes_max`.
+    /// Returns the payload that a result refers to by its digest, if it has at most `bytes_max` bytes.
     pub async fn payload(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
         self.services.payloads.fetch(digest, bytes_max).await
     }
 
-    /// What would be decided on a call, and why, without running anything but what describes the tool and checks its
-    /// arguments.
+    /// Returns what would be decided on a call, and why. It runs only what describes the tool and checks its arguments.
     pub async fn explain(&self, request: Request) -> Result<Foretold, Refusal> {
         pipeline::explain(&self.services, request).await
     }
 
-    /// Calls a tool. Whatever happens, there is one terminal result.
+    /// Calls a tool. Every call ends in one terminal result.
     pub async fn call(&self, request: Request) -> CallRecord {
         pipeline::call(&self.services, request).await
     }
 
-    /// Runs a call that was approved while no process saw to it; `held` is the role of its runner. `request` is made
-    /// anew of the words that `kept` holds: if it is not for the same call in every respect, nothing runs.
+    /// Runs an orphaned call that was approved; `held` is the role of its runner. `request` is rebuilt from what `kept`
+    /// stores: if it is not for the same call in every respect, nothing runs. `None` on a host without approvals.
     pub async fn resume(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
         Some(pipeline::resume(&self.services, desk, request, kept, held).await)
     }
 
-    /// What is wrong with `edit` as the arguments that should run instead of those that were asked about. Nothing where the
-    /// tool was not loaded, or is another one by now: such a call does not run anyway.
+    /// Fails with what is wrong with `edit`, the arguments that should run instead of those that were asked about. `Ok`
+    /// if the tool was not loaded, or has another component by now, because such a call does not run anyway.
     pub async fn check_edit(&self, approval: &Approval, edit: &str) -> Result<(), String> {
         pipeline::check_edit(&self.services, approval, edit).await
     }
 
-    /// Ends a call that no process sees to and that cannot go on, so that it has a result; `held` is the role of its
-    /// runner. Nothing where it can go on, or has ended.
+    /// Ends an orphaned call that cannot be resumed, so that it has a result; `held` is the role of its runner. `None`
+    /// if it can be resumed, or has ended.
     pub async fn close(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
         pipeline::close(&self.services, desk, request, kept, held).await
@@ -259,7 +257,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// What of the records of `tools` has no effect on this host, each once.
+    /// Returns what of the records of `tools` has no effect on this host, without duplicates.
     pub fn notes(tools: &[Arc<Tool>]) -> Vec<&Finding> {
         let mut notes: Vec<&Finding> = Vec::new();
         for note in tools.iter().flat_map(|tool| tool.notes()) {
@@ -303,9 +301,9 @@ fn unusable(errors: &[Finding]) -> Refusal {
     Refusal::new(ErrorClass::SetupRequired, "description_invalid", message.trim_end())
 }
 
-/// Opens the file of a component, and answers its size, if that is one that toolcell accepts.
+/// Opens the file of a component, and returns its size. Fails if it is not a regular file, or too large.
 fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
-    // A pipe, say, would keep the reader waiting.
+    // Opening a FIFO, for example, would block.
     if !std::fs::metadata(file).map_err(|error| unreadable(file, &error))?.is_file() {
         return Err(unreadable(file, &std::io::Error::other("it is no file")));
     }

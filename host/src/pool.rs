@@ -1,4 +1,4 @@
-//! Bounded pools of threads for blocking work, one for each kind of it, so that work that waits in one pool delays no
+//! Bounded thread pools for blocking work, one for each kind of it, so that work that blocks in one pool delays no
 //! other kind: a name server that does not answer must not keep the journal from its disk.
 
 use std::io;
@@ -11,15 +11,16 @@ use tokio::sync::Semaphore;
 /// Stack of a thread that reads and writes files, in bytes. SQLite and the file system calls of WASI need a part of it.
 const STACK_BYTES: usize = 1 << 20;
 
-/// File operations of guests. Enough threads that a few calls on file systems that hang (a dead network mount) do not take
-/// all of them; a guest waits for each of its operations, so that few wait for a thread at the same time.
+/// File operations of guests. There are enough threads that a few calls on file systems that hang (a dead network
+/// mount) do not take all of them. Few operations wait for a thread at the same time, because a guest waits for each of
+/// its operations.
 pub(crate) static GUEST_FILES: Shared = Shared::new("guest-files", 128, 4_096);
 /// The host's own store: the journal, payloads.
 pub(crate) static STORE: Shared = Shared::new("store", 8, 4_096);
-/// The system's configuration of names. Names themselves are looked up without a thread.
+/// Reads of the system's resolver configuration. Names themselves are looked up without a thread.
 pub(crate) static NAMES: Shared = Shared::new("names", 2, 1_024);
 
-/// A pool that all hosts of this process share, made when it is first needed.
+/// A pool that all hosts of this process share, created when it is first needed.
 pub(crate) struct Shared {
     name: &'static str,
     threads: usize,
@@ -32,7 +33,7 @@ impl Shared {
         Self { name, threads, waiting, pool: OnceLock::new() }
     }
 
-    /// `None` where the operating system gives no resources for it.
+    /// Returns the pool; `None` if the operating system has no resources for it.
     fn pool(&self) -> Option<&Pool> {
         self.pool.get_or_init(|| Pool::new(self.name, self.threads, self.waiting, STACK_BYTES).ok()).as_ref()
     }
@@ -65,19 +66,19 @@ impl Shared {
 pub(crate) struct Pool {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
-    /// Work that runs or waits.
+    /// Permits for work that runs or waits.
     places: Arc<Semaphore>,
 }
 
-/// How long a thread waits for more work. Short, so that a flood of work leaves no threads behind.
+/// How long an idle thread waits for more work. Short, so that a burst of work leaves no threads behind.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The pool already has as much work as it takes.
+/// The pool already has as much work as it accepts.
 #[derive(Debug, thiserror::Error)]
 #[error("too much work of this kind is waiting")]
 pub(crate) struct Busy;
 
-/// The work panicked.
+/// Why work has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfinished {
     #[error(transparent)]
@@ -87,11 +88,12 @@ pub(crate) enum Unfinished {
 }
 
 impl Pool {
-    /// A pool with at most `threads` threads of `stack` bytes each, in which at most `waiting` pieces of work wait for one.
+    /// Creates a pool with at most `threads` threads with stacks of `stack` bytes, in which at most `waiting` pieces of
+    /// work wait for a thread.
     ///
     /// # Errors
     ///
-    /// The operating system's, when it gives no resources for a runtime.
+    /// The operating system's error, if it has no resources for a runtime.
     pub(crate) fn new(name: &'static str, threads: usize, waiting: usize, stack: usize) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(threads)
@@ -102,8 +104,8 @@ impl Pool {
         Ok(Self { runtime: Some(runtime), places: Arc::new(Semaphore::new(threads + waiting)) })
     }
 
-    /// Runs `work` on a thread of this pool. Dropping the future takes work that has not begun out of the queue; work that
-    /// has begun goes on to its end, and keeps its thread until then.
+    /// Runs `work` on a thread of this pool. Dropping the future removes work that has not begun from the queue; work
+    /// that has begun goes on to its end, and keeps its thread until then.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -120,7 +122,7 @@ impl Pool {
         done
     }
 
-    /// Until the guard is dropped, blocking work that this thread hands to its runtime goes to this pool, also where a
+    /// Directs blocking work that this thread gives to its runtime to this pool until the guard is dropped, even if a
     /// library does it. Neither timers nor sockets work meanwhile. Such work is not counted as waiting.
     fn enter(&self) -> Option<EnterGuard<'_>> {
         self.runtime.as_ref().map(Runtime::enter)
@@ -129,7 +131,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Waiting for work that blocks would block whoever drops the host.
+        // Waiting for blocked work would block the thread that drops the pool.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,5 +1,6 @@
-//! Regular expressions of foreign authors on foreign text, with a budget. A search is linear in the text, but each byte may
-//! cost as much as the automaton has states, and looking for all matches may look at the rest of the text for each.
+//! Searches untrusted text with untrusted regular expressions, within a budget. A search is linear in the text, but
+//! each byte may cost as much as the automaton has states, and a search for all matches may scan the rest of the text
+//! for each.
 
 use std::time::{Duration, Instant};
 
@@ -10,44 +11,44 @@ use regex_automata::hybrid::regex::{Cache, Regex as Lazy};
 use regex_automata::nfa::thompson::NFA;
 use regex_automata::{Input, Match};
 
-/// Bytes that the automaton of one pattern may take: about 10,000 states.
+/// Maximum size of the automaton of one pattern, in bytes: about 10,000 states.
 pub(crate) const PATTERN_BYTES_MAX: usize = 256 << 10;
-/// States of the automaton of one pattern.
+/// Maximum number of states of the automaton of one pattern.
 const STATES_MAX: usize = 10_000;
 
-/// A lazy automaton has to be set up, once for each meter. Shorter texts are searched without one, until the searches of the
-/// meter together come to so many steps: some 250 us, which the set-up may take as well.
+/// A lazy automaton has to be set up, once for each meter. Shorter texts are searched without one, until the searches
+/// of the meter together take this many steps: some 250 us, which the set-up may take as well.
 const LAZY_BYTES_MIN: usize = 1 << 10;
 const LAZY_STEPS_MIN: u64 = 50_000;
-/// How often a lazy automaton may begin again before it gives up, and how many bytes each of its states must be good for.
+/// How often a lazy automaton may restart before it gives up, and how many bytes it must search for each of its states.
 const LAZY_RESTARTS_MAX: usize = 3;
 const LAZY_BYTES_PER_STATE_MIN: usize = 10;
 
-/// Steps (states times bytes) and time for a small text that is searched in place, and for a whole result on a thread of
-/// its own. A step takes some 5 ns.
+/// Maximum steps (states times bytes) and time, for a small text that is searched in place, and for a whole result on a
+/// thread of its own. A step takes some 5 ns.
 const INLINE: (u64, Duration) = (2_000_000, Duration::from_millis(100));
 const ASIDE: (u64, Duration) = (200_000_000, Duration::from_secs(2));
 
-/// The number of states of the automaton of `pattern`.
+/// Returns the number of states of the automaton of `pattern`.
 ///
 /// # Errors
 ///
-/// Where the pattern is none, or its automaton takes more than [`PATTERN_BYTES_MAX`].
+/// An invalid pattern, or an automaton that takes more than [`PATTERN_BYTES_MAX`].
 pub(crate) fn states(pattern: &str) -> anyhow::Result<usize> {
     let config = NFA::config().nfa_size_limit(Some(PATTERN_BYTES_MAX));
     Ok(NFA::compiler().configure(config).build(pattern)?.states().len())
 }
 
-/// A pattern whose matches are taken out of texts.
+/// A pattern whose matches are replaced in texts.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
-    /// Searches fast, and stops where it is not. Not every pattern can be searched like that.
+    /// A faster engine, which gives up where it would be slow. `None` for a pattern that it does not support.
     lazy: Option<std::sync::Arc<Lazy>>,
     states: u64,
 }
 
-/// What a search may still cost.
+/// The remaining budget of searches.
 pub struct Meter {
     steps: u64,
     spent: u64,
@@ -56,17 +57,17 @@ pub struct Meter {
     caches: Vec<(usize, Cache)>,
 }
 
-/// A search would have cost more than it may.
+/// A search would have exceeded its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
 impl Meter {
-    /// For text that is searched where other calls wait.
+    /// The budget for text that is searched while other calls wait.
     pub(crate) fn inline() -> Self {
         Self::new(INLINE)
     }
 
-    /// For a thread of its own.
+    /// The budget on a thread of its own.
     pub(crate) fn aside() -> Self {
         Self::new(ASIDE)
     }
@@ -75,12 +76,12 @@ impl Meter {
         Self { steps, spent: 0, until: Instant::now() + time, paused: None, caches: Vec::new() }
     }
 
-    /// Time that passes from now on does not count, up to [`Self::go_on`].
+    /// Stops the clock until [`Self::go_on`].
     pub(crate) fn pause(&mut self) {
         self.paused = Some(Instant::now());
     }
 
-    /// Time counts again.
+    /// Starts the clock again.
     pub(crate) fn go_on(&mut self) {
         if let Some(since) = self.paused.take() {
             self.until += since.elapsed();
@@ -99,7 +100,7 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// Where it is none, or its automaton is too large.
+    /// An invalid pattern, or an automaton that is too large.
     pub(crate) fn compile(pattern: &str) -> anyhow::Result<Self> {
         let states = states(pattern)?;
         ensure!(
@@ -115,7 +116,7 @@ impl Pattern {
         Ok(Self { regex, lazy, states: states as u64 })
     }
 
-    /// `text` with `label` for every match; `None` where nothing matches.
+    /// Returns `text` with `label` for every match; `None` if nothing is replaced.
     pub(crate) fn replace(&self, text: &str, label: &str, meter: &mut Meter) -> Result<Option<String>, Exhausted> {
         let (mut replaced, mut kept, mut at) = (None::<String>, 0, 0);
         let mut lazy = self.lazy.as_deref();
@@ -127,7 +128,7 @@ impl Pattern {
                 out.push_str(label);
                 (kept, at) = (end, end);
             } else {
-                // An empty match takes nothing out.
+                // An empty match replaces nothing.
                 at = end + text.get(end..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8);
             }
         }
@@ -145,14 +146,14 @@ impl Pattern {
         meter: &mut Meter,
     ) -> Result<Option<(usize, usize)>, Exhausted> {
         let cost = self.states.saturating_mul((text.len() - at) as u64);
-        // Short texts cost little, and a result has many of them: it is their sum that exhausts a budget.
+        // Short texts cost little, but a result has many of them, and their sum can exhaust a budget.
         let pays_off = text.len() >= LAZY_BYTES_MIN || meter.spent.saturating_add(cost) > LAZY_STEPS_MIN;
         if pays_off && let Some(engine) = lazy {
             meter.spend(0)?;
             let found = engine.try_search(meter.cache(engine), &Input::new(text).range(at..));
             match found {
                 Ok(found) => return Ok(found.map(|found: Match| (found.start(), found.end()))),
-                // It gave up, or cannot tell: the slow way can, within the budget.
+                // The lazy automaton gave up; the slower engine can search, within the budget.
                 Err(_) => *lazy = None,
             }
         }
@@ -210,7 +211,7 @@ mod tests {
     fn many_short_texts_are_searched_within_the_budget_of_one_small_result() {
         let pattern = Pattern::compile(r"\w+@\w+").unwrap();
         let (steps, _) = INLINE;
-        // The budget is for steps: a machine that is busy must not end it before.
+        // A long time limit, so that only the steps count on a busy machine.
         let mut meter = Meter::new((steps, Duration::from_secs(60)));
         let each = "sixteen letters!";
         let texts = (4_096 / each.len() as u64).max(2 * steps / (pattern.states * each.len() as u64));

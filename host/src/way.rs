@@ -1,4 +1,4 @@
-//! Where a path leads, one name after the other: what each link on the way is called, so that others can judge who may
+//! Resolves a path name by name, and records each link on the way by its own name, so that callers can judge who may
 //! change it.
 
 use std::collections::HashSet;
@@ -8,21 +8,22 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// Links that lead from one to the next: no more than Linux itself follows.
+/// Maximum number of links on one path: no more than Linux itself follows.
 pub(crate) const LINKS_MAX: usize = 40;
-/// Names that are looked at for one path, those in the targets of links included. Each costs a system call.
+/// Maximum number of names that are looked up for one path, including those in the targets of links. Each costs a
+/// system call.
 const STEPS_MAX: usize = 4_096;
 
-/// A path leads on with `..` from a folder that does not exist. The kernel does not open such a path.
+/// A path continues with `..` from a folder that does not exist. The kernel does not open such a path.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: the path may not lead through a missing folder with `..`", .0.display())]
 pub(crate) struct ThroughMissing(PathBuf);
 
-/// Where a path leads, and the places that decided it: whoever can change one of them can lead the path elsewhere.
+/// Where a path leads, and the places that determine it: a process that can change one of them can redirect the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Way {
-    /// Absolute and without links, so far as it exists. Another process may put a link there at any moment, so that
-    /// whoever opens it follows none.
+    /// Absolute and without links, as far as it exists. Another process may put a link there at any moment, so it must
+    /// be opened without following links.
     pub(crate) end: PathBuf,
     /// Every link on the way, by its own name.
     pub(crate) links: Vec<PathBuf>,
@@ -41,14 +42,15 @@ impl Way {
     ///
     /// # Errors
     ///
-    /// A folder that may not be entered (an [`std::io::Error`]), `..` behind what does not exist ([`ThroughMissing`]), a
+    /// A folder that may not be entered (an [`std::io::Error`]), `..` after a missing folder ([`ThroughMissing`]), a
     /// loop of links, and more than 4,096 names.
     pub(crate) fn of(full: &Path) -> anyhow::Result<Self> {
         let mut steps = STEPS_MAX;
         Self::within(full, &mut steps)
     }
 
-    /// Follows `full` as [`Self::of`] does, and takes each name that is looked at from `steps`, which several paths share.
+    /// Follows `full` as [`Self::of`] does, and counts each name that is looked up against `steps`, which several paths
+    /// share.
     ///
     /// # Errors
     ///
@@ -63,7 +65,7 @@ impl Way {
     /// Follows `full` as far as possible: where [`Self::of`] fails, `end` is the place that cannot be passed.
     pub(crate) fn so_far(full: &Path) -> Self {
         let (mut way, mut steps) = (Self::default(), STEPS_MAX);
-        // An error says why the way ends where it ends.
+        // The error is ignored, because it only says why the way ends where it ends.
         let _ = way.walk(full, &mut steps);
         way.end = spelled(way.end);
         way
@@ -71,7 +73,7 @@ impl Way {
 
     fn walk(&mut self, full: &Path, budget: &mut usize) -> anyhow::Result<()> {
         let (mut ahead, mut exists) = (steps(full), true);
-        // A list would be searched once for each `..`.
+        // A set, because a list would be searched once for each `..`.
         let mut left = HashSet::new();
         for _ in 0..STEPS_MAX.min(*budget) {
             *budget = budget.saturating_sub(1);
@@ -98,7 +100,7 @@ impl Way {
         bail!("{}: too many names, those in links included", full.display())
     }
 
-    /// Looks at the name that was entered, and puts the target `ahead` where it is a link. Answers whether it exists.
+    /// Looks up the name that was entered, and puts its target `ahead` if it is a link. Returns whether it exists.
     fn follow(&mut self, ahead: &mut Vec<Step>) -> anyhow::Result<bool> {
         match std::fs::read_link(&self.end) {
             Ok(target) => {
@@ -111,7 +113,7 @@ impl Way {
                 ahead.extend(steps(&target));
                 Ok(true)
             }
-            // No link.
+            // Not a link.
             Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(true),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
             Err(error) => Err(error).with_context(|| format!("look at {}", self.end.display())),
@@ -119,7 +121,8 @@ impl Way {
     }
 }
 
-/// The parts of `path`, the last one first; of a path with more than can be followed, [`STEPS_MAX`] and one.
+/// Returns the parts of `path`, the last one first, and at most [`STEPS_MAX`] + 1 of them, which is more than can be
+/// followed.
 fn steps(path: &Path) -> Vec<Step> {
     let steps = path.components().rev().filter_map(|part| match part {
         Component::RootDir => Some(Step::Root),
@@ -130,7 +133,8 @@ fn steps(path: &Path) -> Vec<Step> {
     steps.take(STEPS_MAX + 1).collect()
 }
 
-/// `path` with the letters that the file system has: elsewhere than on Linux small and capital ones can name the same file.
+/// Returns `path` as the file system spells it, because on systems other than Linux upper and lower case can name the
+/// same file.
 fn spelled(path: PathBuf) -> PathBuf {
     if cfg!(target_os = "linux") {
         return path;

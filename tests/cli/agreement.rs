@@ -1,5 +1,5 @@
-//! What `policy check`, `policy explain`, `call` and an MCP client hear of one call: one verdict, one class, one cause, and
-//! the exit code that goes with it.
+//! `policy check`, `policy explain`, `call` and an MCP client must agree on one call: one verdict, one class, one
+//! cause, and the matching exit code.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::policy::Place;
 use super::{example, guest};
 use crate::support::{Client, Ran, Server};
 
-/// One call, and what everybody has to hear of it.
+/// One call, and the verdict that every interface must report.
 struct Row {
     what: &'static str,
     tool: String,
@@ -22,7 +22,7 @@ enum Heard {
     Allowed,
     /// Class, code, exit code, and words of the cause.
     Refused(&'static str, &'static str, i32, &'static str),
-    /// Somebody has to say yes; nobody does.
+    /// The call needs an approval, and no approver answers.
     Asked(&'static str),
 }
 
@@ -310,7 +310,7 @@ fn a_grant_that_gives_a_call_nothing_is_named() {
         &["--allow-secret=API_KEY@https://other.test is not sent by this call"],
     );
     said("courier#bearer", &input, &[&net, &right], &[]).exits(0);
-    // Files grant to many tools: what one of them does not use is nothing to tell.
+    // Files grant to many tools, so an unused grant from a file gets no note.
     let place = Place::new().user("[grants]\nnet = [\"example.com\"]\n");
     let called = place.run(&["call", &guest("probe#echo"), "{}"]).exits(0);
     assert!(!called.stderr.contains("note:"), "{}", called.stderr);
@@ -320,7 +320,7 @@ fn a_grant_that_gives_a_call_nothing_is_named() {
 fn a_request_that_the_sandbox_did_not_send_is_a_refusal_and_no_limit() {
     let (granted, other) = (Server::hello(), Server::hello());
     let place = Place::new();
-    // This tool does not say which of its arguments are URLs: nobody knows before.
+    // This tool does not declare which of its arguments are URLs, so the host cannot know them before the call.
     let input = json!({ "url": other.url("/"), "then": "fail" }).to_string();
     let net = format!("--allow-net={}", granted.url(""));
     let called = place.run(&["call", &guest("courier#plain"), &input, &net, "--json"]);

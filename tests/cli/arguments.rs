@@ -1,4 +1,4 @@
-//! The forms in which arguments come, and the forms in which a tool is named.
+//! The forms of arguments, and the forms of tool names.
 
 use serde_json::{Value, json};
 

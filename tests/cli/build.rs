@@ -1,4 +1,4 @@
-//! From `toolcell new` to a call: the one test here that builds from nothing. What it compiles of others is kept.
+//! From `toolcell new` to a call. This is the only test here that builds from scratch; compiled dependencies are kept.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::clients::started;
 use super::{BUILDING, example};
 use crate::support::{Toolcell, root, scratch};
 
-/// The program with the state of the user: there the toolchain for guests was set up.
+/// The program with the user's state, in which the guest toolchain is installed.
 pub(super) fn with_toolchain(dir: &Path, arguments: &[&str]) -> Toolcell {
     Toolcell::at(Home::find().unwrap().folder(), arguments).dir(dir)
 }
@@ -37,13 +37,13 @@ fn a_new_tool_builds_is_described_and_runs() {
         with_toolchain(&place, &[&call, options].concat()).run()
     };
     assert_eq!(call(&[]).exits(0).stdout, "3 words\n");
-    // A client gets what was built, and finds no compiler.
+    // A client gets the built component, and runs no compiler.
     let printed = with_toolchain(&place, &["mcp", "word-count", "--print-config=cursor"]).run().exits(0);
     let whole: serde_json::Value = serde_json::from_str(&printed.stdout).unwrap();
     let mut client = started(&whole["mcpServers"]["toolcell"]);
     assert_eq!(client.call("count", serde_json::json!({ "text": "one two" }))["content"][0]["text"], "2 words");
 
-    // A change of the source is a change of the tool once somebody says that it may be built.
+    // A changed source changes the tool only after the user agrees to a build.
     let source = project.join("src/lib.rs");
     let text = std::fs::read_to_string(&source).unwrap();
     std::fs::write(&source, text.replace("{} words", "{} words here")).unwrap();
@@ -52,7 +52,7 @@ fn a_new_tool_builds_is_described_and_runs() {
     assert_eq!(call(&["--build"]).exits(0).stdout, "3 words here\n");
     assert_eq!(call(&[]).exits(0).stdout, "3 words here\n");
 
-    // What does not compile is told as a refusal, with the compiler's words.
+    // A compilation error is a refusal that contains the compiler's message.
     std::fs::write(&source, "fn broken(").unwrap();
     let broken = call(&["--build", "--json"]).exits(2).json();
     assert_eq!(broken["error"]["error_code"], "build_failed");

@@ -7,7 +7,7 @@ use super::approvals::waiting;
 use super::echo_in;
 use crate::support::{Client, Toolcell, fixture, kept, scratch, wat};
 
-/// The compiled components of `home`, with the time at which each was written.
+/// The compiled components of `home` with their modification times.
 fn compiled(home: &Path) -> Vec<(String, SystemTime)> {
     let entries = std::fs::read_dir(home.join("cache/components")).unwrap().map(Result::unwrap);
     entries
@@ -26,7 +26,7 @@ fn a_second_run_compiles_nothing() {
         assert_eq!(after.len(), 1);
         assert!(before.is_empty() || before == after, "{before:?} {after:?}");
     }
-    // The same bytes elsewhere are the same component.
+    // The same bytes at another path are the same component.
     let copy = folder.join("copy.wasm");
     std::fs::copy(&tool, &copy).unwrap();
     let before = compiled(&home);
@@ -53,14 +53,14 @@ fn a_compiled_component_that_was_tampered_with_is_not_run() {
     assert_eq!(std::fs::read(&file).unwrap(), good, "it was compiled anew");
 }
 
-/// A folder on the disk that the tests were built on: notes are not kept in memory.
+/// A folder on the file system of the build folder, because no notes are written for files on a tmpfs.
 fn on_disk() -> (tempfile::TempDir, PathBuf) {
     let guard = tempfile::tempdir_in(kept("").canonicalize().unwrap()).unwrap();
     let path = guard.path().to_owned();
     (guard, path)
 }
 
-/// Calls `tool` until toolcell has noted that its files were read and settled.
+/// Calls `tool` until toolcell has noted that its files are unchanged. Returns the file of notes.
 fn call_until_noted(home: &Path, tool: &str) -> PathBuf {
     let notes = home.join("cache/components.notes");
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -73,7 +73,7 @@ fn call_until_noted(home: &Path, tool: &str) -> PathBuf {
     panic!("no note was kept");
 }
 
-/// Changes bytes of a file, and makes it look as if it had not been touched: its size and its times are the same.
+/// Changes bytes of a file, but keeps its size and restores its times.
 fn change_unseen(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let modified = std::fs::metadata(file).unwrap().modified().unwrap();
     let mut bytes = std::fs::read(file).unwrap();
@@ -87,13 +87,13 @@ fn a_file_that_changed_under_the_same_size_and_times_is_read_again() {
     let (_guard, folder) = on_disk();
     let (home, tool) = (folder.join("home"), echo_in(&folder));
     call_until_noted(&home, &tool);
-    // The compiled code: it is authenticated again, found wanting, and compiled anew.
+    // The compiled code: authentication fails, and it is compiled again.
     let entry = home.join("cache/components").join(&compiled(&home)[0].0);
     let good = std::fs::read(&entry).unwrap();
     change_unseen(&entry, |bytes| bytes[good.len() / 2] ^= 1);
     Toolcell::at(&home, ["call", &tool]).run().exits(0);
     assert_eq!(std::fs::read(&entry).unwrap(), good, "it was compiled anew");
-    // The component: it is another one now, and no component at all.
+    // The component: its changed bytes are not a component any more.
     call_until_noted(&home, &tool);
     change_unseen(Path::new(&tool), |bytes| bytes[0] ^= 1);
     Toolcell::at(&home, ["call", &tool]).run().exits(2);
@@ -106,7 +106,7 @@ fn a_note_that_toolcell_did_not_write_counts_for_nothing() {
     let note = call_until_noted(&home, &tool);
     let entry = home.join("cache/components").join(&compiled(&home)[0].0);
     let good = std::fs::read(&entry).unwrap();
-    // Neither changed, nor cut, nor as it was does it vouch for code that was tampered with.
+    // A note that is changed, truncated or unchanged does not vouch for code that was tampered with.
     let noted = std::fs::read(&note).unwrap();
     let flipped = |at: usize| {
         let mut bytes = noted.clone();
@@ -133,14 +133,14 @@ fn what_toolcell_keeps_is_for_its_owner_alone() {
     }
 }
 
-/// The component `echo.wat` with a custom section: other bytes, and the same tool.
+/// The component `echo.wat` with a custom section: the same tool in other bytes.
 fn variant(folder: &Path, name: u8) -> String {
     let file = folder.join(format!("{}.wasm", char::from(name)));
     std::fs::write(&file, [wat("echo"), vec![0, 3, 1, b'n', name]].concat()).unwrap();
     file.display().to_string()
 }
 
-/// Makes every entry look as if it had not been used for so many hours more.
+/// Sets back the times of every entry, so that it looks unused for `hours` more.
 fn age(home: &Path, hours: u64) {
     for (entry, _) in compiled(home) {
         let file = std::fs::File::open(home.join("cache/components").join(entry)).unwrap();
@@ -164,12 +164,12 @@ fn compiled_code_stays_within_what_the_user_allows_and_the_longest_unused_goes_f
     call(&tools[1]);
     let second = names().into_iter().find(|name| *name != first).unwrap();
     age(&home, 2);
-    // The first one is used again, and so the second one is the one that was not used for longest.
+    // The first one is used again, so that the second one is the least recently used.
     call(&tools[0]);
     call(&tools[2]);
     let left = names();
     assert!(left.len() == 2 && left.contains(&first) && !left.contains(&second), "{left:?}");
-    // What is gone is compiled again, and what would never fit is not kept.
+    // An evicted component is compiled again, and one larger than the cache is not kept.
     call(&tools[1]);
     assert_eq!(names().len(), 2);
     std::fs::write(home.join("toolcell.toml"), "[cache]\nmax = \"1KiB\"\n").unwrap();
@@ -177,7 +177,7 @@ fn compiled_code_stays_within_what_the_user_allows_and_the_longest_unused_goes_f
     assert_eq!(names().len(), 2);
     let doctor = Toolcell::at(&home, ["doctor"]).dir(&folder).run();
     assert!(doctor.stdout.contains("cache: 1 MiB of at most 1 MiB of compiled code in "), "{}", doctor.stdout);
-    // Only the user's own file says it: all projects share the cache.
+    // Only the user's own file can set the limit, because all projects share the cache.
     let project = folder.join("named.toml");
     std::fs::write(&project, "[cache]\nmax = \"1KiB\"\n").unwrap();
     let refused = Toolcell::at(&home, ["call", &tools[0], "--config", project.to_str().unwrap()]).run().exits(3);
@@ -202,7 +202,7 @@ fn a_server_keeps_what_another_process_removes_from_the_cache() {
     assert_eq!(answer["isError"], serde_json::json!(false), "{answer:#}");
 }
 
-/// A file that is mapped for writing, as a linker maps what it writes.
+/// A file that is mapped for writing, as linkers map their output.
 struct Mapped(*mut u8, usize);
 
 #[allow(unsafe_code, reason = "only a mapping changes a file without a system call")]
@@ -212,7 +212,7 @@ impl Mapped {
         let open = std::fs::File::options().read(true).write(true).open(file).unwrap();
         let length = usize::try_from(open.metadata().unwrap().len()).unwrap();
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, of a file that this test alone has.
+        // SAFETY: a new mapping, of a file that only this test uses.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, open.as_raw_fd(), 0) };
         assert_ne!(at, libc::MAP_FAILED);
         Self(at.cast(), length)
@@ -220,7 +220,7 @@ impl Mapped {
 
     /// Writes to the first byte.
     fn change(&self, change: impl FnOnce(u8) -> u8) {
-        // SAFETY: the mapping is there as long as `self`, and holds one byte at least.
+        // SAFETY: the mapping lives as long as `self`, and has at least one byte.
         unsafe { self.0.write_volatile(change(self.0.read_volatile())) }
     }
 }
@@ -228,7 +228,7 @@ impl Mapped {
 #[allow(unsafe_code, reason = "as above")]
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody uses it any more.
+        // SAFETY: the mapping has this length, and no reference to it is left.
         unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }
@@ -238,12 +238,12 @@ fn a_component_that_changes_through_a_mapping_loses_its_old_code() {
     let (_guard, folder) = on_disk();
     let (home, tool) = (folder.join("home"), echo_in(&folder));
     let mapped = Mapped::of(Path::new(&tool));
-    // From here on the page can be written to, and its file keeps the time of this write.
+    // From here on the page is writable, and the file keeps the time of this write.
     mapped.change(|byte| byte);
     call_until_noted(&home, &tool);
     mapped.change(|byte| byte ^ 1);
     Toolcell::at(&home, ["call", &tool]).run().exits(2);
-    // Where the file system says nothing of such writes, nothing is noted.
+    // On a file system that does not report such writes, nothing is noted.
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
     let tool = echo_in(memory.path());
     let mapped = Mapped::of(Path::new(&tool));

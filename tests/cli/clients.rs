@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Client, Toolcell, fixture, kept, scratch};
 
-/// Starts exactly what `entry` says, as a client would: from another folder, and with hardly anything of the environment
-/// in which it was printed.
+/// Starts exactly the program of `entry`, as a client would: from another folder, with almost none of the environment
+/// in which the configuration was printed.
 pub(super) fn started(entry: &Value) -> Client {
     let program = entry["command"].as_str().unwrap();
     assert!(Path::new(program).is_absolute(), "{program}");
@@ -27,7 +27,7 @@ pub(super) fn tools(client: &mut Client) -> Vec<String> {
     listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Where the configuration of each client has its servers.
+/// The key under which each client's configuration lists its servers.
 pub(super) const CLIENTS: [(&str, &str); 4] =
     [("claude-desktop", "mcpServers"), ("claude-code", "mcpServers"), ("vscode", "servers"), ("cursor", "mcpServers")];
 
@@ -146,12 +146,12 @@ fn doctor_starts_no_other_program_and_no_other_command_that_a_clients_file_names
     assert_eq!(code, Some(1));
     assert!(told.contains(program.to_str().unwrap()) && told.contains("was not started"), "{told}");
     assert!(!marker.exists(), "a program that a file names was started");
-    // Somebody who looked at it may say so; what the file sets for its loader stays behind all the same.
+    // A user who has inspected the program may allow it; variables for the dynamic loader are dropped even then.
     looks(evil, &[&format!("--client-program={}", program.display())]);
     let seen = std::fs::read_to_string(&marker).unwrap();
     assert!(seen.contains("TOOLCELL_SESSION=y") && !seen.contains("LD_EVIL"), "{seen}");
 
-    // This program, but not to offer tools: it would trust a folder, or build one.
+    // The toolcell program itself, but with arguments that would trust a folder or build one.
     let own = env!("CARGO_BIN_EXE_toolcell");
     for (arguments, what) in
         [(json!(["policy", "trust", folder]), "policy"), (json!(["mcp", "x", "--build"]), "--build")]
@@ -159,7 +159,7 @@ fn doctor_starts_no_other_program_and_no_other_command_that_a_clients_file_names
         let (_, told) = looks(json!({ "command": own, "args": arguments }), &[]);
         assert!(told.contains(what) && told.contains("was not started"), "{told}");
     }
-    // A copy of it is as good as itself.
+    // A copy of the program is accepted, too.
     let copy = folder.join("evil/copy/toolcell");
     std::fs::create_dir(folder.join("evil/copy")).unwrap();
     std::fs::copy(own, &copy).unwrap();
@@ -181,7 +181,7 @@ fn doctor_starts_no_server_with_its_state_in_another_folder() {
     assert_eq!(looks(&json!(home)), "");
     std::os::unix::fs::symlink(&home, folder.join("link")).unwrap();
     assert_eq!(looks(&json!(folder.join("link"))), "");
-    // The key that vouches for native code would be that of whoever wrote the file.
+    // The key that authenticates native code would be the key of the file's author.
     for said in [json!(other), json!("home"), json!(""), json!(7)] {
         let told = looks(&said);
         assert!(told.contains("TOOLCELL_HOME=") && told.contains("was not started"), "{said}: {told}");

@@ -1,4 +1,4 @@
-//! The process that compiles a component: what it may do, and that it does not outlive its host.
+//! The process that compiles a component: its rights, and that it does not outlive its host.
 
 use std::process::{Child, Command, Stdio};
 
@@ -6,7 +6,7 @@ use super::interrupts::wait_until;
 use crate::sandbox::compiling::bomb::compile_bomb;
 use crate::support::scratch;
 
-/// A `toolcell` that compiles for as long as it is let, and the process that does it for it.
+/// A `toolcell` that compiles until it is stopped, and the PID of its compiler process.
 fn compiling(folder: &std::path::Path) -> (Child, u32) {
     let bomb = folder.join("bomb.wasm");
     std::fs::write(&bomb, wat::parse_str(compile_bomb()).unwrap()).unwrap();
@@ -28,14 +28,14 @@ fn compiling(folder: &std::path::Path) -> (Child, u32) {
     (host, worker.unwrap())
 }
 
-/// What the kernel says of a process; `None` where there is none, or only its remains.
+/// A field of `/proc/PID/status`; `None` if the process does not exist or is a zombie.
 fn status(process: u32, field: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let of = |field: &str| Some(text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?.trim());
     (!of("State")?.starts_with('Z')).then(|| of(field).map(str::to_owned))?
 }
 
-/// The filter of a process says what it may do: 2 means that the kernel holds it to a list. It also cannot gain rights.
+/// `compiling` waits until the field `Seccomp` is 2, a filter. The process also cannot gain privileges.
 #[test]
 fn the_compiler_runs_under_a_filter_of_system_calls() {
     let (_kept, folder) = scratch();

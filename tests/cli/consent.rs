@@ -1,4 +1,4 @@
-//! Building is consent: a source folder is native code of whoever could write to it.
+//! Building requires consent, because a source folder is native code of everyone who can write to it.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use super::build::with_toolchain;
 use super::hooks::{configured, scripted};
 use crate::support::{Ran, Toolcell, fixture, scratch};
 
-/// A folder of the user's with the source folder `stranger` in it, whose build script says that it ran.
+/// A folder of the user with the source folder `stranger`, whose build script leaves a mark that it ran.
 struct Place {
     _guard: tempfile::TempDir,
     folder: PathBuf,
@@ -40,17 +40,17 @@ impl Place {
         std::fs::write(file, text).unwrap();
     }
 
-    /// With the user's own toolchain, so that a build would work.
+    /// Uses the user's own toolchain, so that a build would work.
     fn run(&self, arguments: &[&str]) -> Ran {
         with_toolchain(&self.folder, arguments).run()
     }
 
-    /// Whether the build script ran since this was asked last.
+    /// Whether the build script ran since the last call of this function.
     fn ran(&self) -> bool {
         std::fs::remove_file(self.folder.join("ran")).is_ok()
     }
 
-    /// What a tool met that wrote `name` with a grant for the whole place.
+    /// Whether a tool with a grant for the whole place can write `name`.
     fn tool_writes(&self, name: &str, text: &str, options: &[&str]) -> bool {
         let tool = format!("{}#write", fixture("probe").display());
         let input = json!({ "path": self.folder.join(name), "text": text }).to_string();
@@ -85,7 +85,7 @@ impl Place {
         assert!(!self.ran(), "doctor ran the build script");
     }
 
-    /// The stranger is no tool, but that is found out of its component alone.
+    /// The stranger is not a tool, which only its built component shows.
     #[track_caller]
     fn is_built(&self) {
         let refused = self.run(&["describe", "stranger", "--json"]).exits(2).json();
@@ -106,7 +106,7 @@ fn what_a_tool_writes_into_sources_does_not_run_before_the_user_agrees() {
     place.run(&["build", "stranger"]).exits(0);
     assert!(place.ran());
     place.is_built();
-    // What cargo makes lies where no tool can exchange it, and what is run does, too.
+    // Cargo's output, and the component that runs, lie where no tool can replace them.
     let made = std::fs::read_dir(place.folder.join("stranger/target/toolcell")).unwrap();
     let mut made: Vec<_> = made.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     made.sort();
@@ -119,7 +119,7 @@ fn what_a_tool_writes_into_sources_does_not_run_before_the_user_agrees() {
     place.is_not_built("build.rs has changed");
     assert!(place.tool_writes("stranger/build.rs", BUILD_SCRIPT, &[]));
     place.is_built();
-    // Cargo looks for its configuration, and for a workspace, in the folders above as well.
+    // Cargo also searches the parent folders for its configuration and for a workspace.
     std::fs::create_dir(place.folder.join(".cargo")).unwrap();
     for name in [".cargo/config.toml", "Cargo.toml", "rust-toolchain"] {
         assert!(place.tool_writes(name, "", &[]));
@@ -127,7 +127,7 @@ fn what_a_tool_writes_into_sources_does_not_run_before_the_user_agrees() {
         std::fs::remove_file(place.folder.join(name)).unwrap();
         place.is_built();
     }
-    // Links that lead to one another, more than a stack could hold.
+    // A chain of links too long for a recursive resolver's stack.
     std::fs::create_dir(place.folder.join("links")).unwrap();
     let entrance = place.folder.join("stranger/src/entrance");
     symlink("../../links/0", &entrance).unwrap();
@@ -167,7 +167,7 @@ fn no_tool_and_no_hook_changes_the_sources_of_a_tool_in_use() {
     }
     assert!(place.tool_writes("other", "x", in_use));
     assert_eq!(std::fs::read_to_string(place.folder.join("stranger/build.rs")).unwrap(), BUILD_SCRIPT);
-    // The first hook writes `mark` into what it was granted.
+    // The first hook writes `mark` into its granted folder.
     let hook = scripted("events = [\"pre_tool_use\"]\ngrants = { write = [\"stranger\"] }\n");
     let config = configured(&place.folder, &format!("{hook}[[tool]]\ncomponent = \"stranger\"\n"));
     let tool = format!("{}#echo", fixture("probe").display());
@@ -185,13 +185,13 @@ fn agreeing_to_one_tool_builds_no_hook() {
     let ran = place.run(&["call", "--build", &tool, "--config", config.to_str().unwrap()]).exits(3);
     assert!(ran.stderr.contains("toolcell build "), "{}", ran.stderr);
     assert!(!place.ran());
-    // Nor does a file say it.
+    // A file cannot consent to a build, either.
     let config = configured(&place.folder, "[[tool]]\ncomponent = \"stranger\"\nbuild = true\n");
     place.run(&["call", &tool, "--config", config.to_str().unwrap()]).exits(3);
     assert!(!place.ran());
 }
 
-/// What the program says at a terminal at which somebody types `answer`, and its exit code.
+/// Runs the program at a terminal at which the user types `answer`. Returns its output and exit code.
 fn at_a_terminal(place: &Place, answer: &str) -> (String, Option<i32>) {
     let home = toolcell::config::Home::find().unwrap();
     let mut child = Command::new("script")
@@ -231,7 +231,7 @@ fn a_person_at_the_terminal_is_asked_before_anything_is_built() {
     assert!(place.ran(), "{seen}");
     place.is_built();
 
-    // Whoever writes a file into the sources chooses its name.
+    // The author of a file in the sources chooses its name.
     let name = format!("z\nNothing of it runs.\nBuild it now? [y/N] y{}", "z".repeat(180));
     place.write(&format!("stranger/src/{name}"), "");
     let (seen, _) = at_a_terminal(&place, "n\n");
@@ -286,7 +286,7 @@ fn what_steers_the_build_of_two_tools_is_closed_once() {
 
 #[test]
 fn doctor_asks_no_compiler_in_the_current_folder() {
-    // rustup's `rustc` runs whatever the rust-toolchain file of its folder names.
+    // rustup's `rustc` runs the program that the rust-toolchain file of its folder names.
     use std::os::unix::fs::PermissionsExt;
     let (place, programs) = (Place::new(), tempfile::tempdir().unwrap());
     let rustc = programs.path().join("rustc");

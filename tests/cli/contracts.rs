@@ -1,4 +1,4 @@
-//! Contracts that cost more than a host can afford, and values that do. All of it is a component's, or a caller's.
+//! Contracts and values that cost more than a host can afford, from a component or a caller.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::pipeline::doubles::{declaring, echoing};
 use crate::support::{Canary, Ran, Toolcell, scratch};
 
-/// A component in `folder` whose declaration is changed by `change`.
+/// A component in `folder` with a declaration changed by `change`.
 fn component(folder: &Path, name: &str, change: impl FnOnce(&mut Value)) -> String {
     let file = folder.join(format!("{name}.wasm"));
     std::fs::write(&file, declaring(name, change)).unwrap();
@@ -19,7 +19,7 @@ fn with_schema(folder: &Path, name: &str, schema: Value) -> String {
     component(folder, name, |declaration| declaration["input_contract"] = json!({ "model_input_schema": schema }))
 }
 
-/// `count` definitions, of which each refers to the next one as `refer` says.
+/// `count` definitions, each of which refers to the next one in the way of `refer`.
 pub(crate) fn chain(count: usize, refer: impl Fn(Value) -> Value) -> Value {
     let mut definitions: serde_json::Map<String, Value> =
         (0..count).map(|n| (format!("d{n}"), refer(json!({ "$ref": format!("#/$defs/d{}", n + 1) })))).collect();
@@ -32,7 +32,7 @@ pub(crate) fn doubled(count: usize) -> Value {
     chain(count, |next| json!({ "allOf": [next, next] }))
 }
 
-/// Describes and calls `component`: each refuses it, in time.
+/// `describe` and `call` of `component` must both refuse it in time.
 fn does_not_load(component: &str, says: &[&str]) {
     for arguments in [&["describe", component][..], &["call", component, "{}", "--timeout=5s"]] {
         let began = Instant::now();
@@ -54,7 +54,7 @@ fn a_chain_of_references_that_is_too_long_is_refused_at_load_with_its_place() {
         declaration["input_contract"] = json!({ "model_input_schema": long, "examples": [{}] });
     });
     does_not_load(&example, &["256 subschemas deep"]);
-    // Also where each step goes into the value.
+    // Also if each step descends into the value.
     let deep = chain(8_000, |next| json!({ "properties": { "a": next } }));
     does_not_load(&with_schema(&folder, "deepening", deep), &["256 subschemas deep"]);
 }
@@ -66,7 +66,7 @@ fn a_small_schema_that_is_large_with_its_references_written_out_is_refused_at_lo
         ("doubled", doubled(40), "larger than 200000 subschemas"),
         ("doubled_less", doubled(24), "larger than 200000 subschemas"),
         ("not_nested", chain(40, |next| json!({ "anyOf": [next, { "not": next }] })), "larger than 200000"),
-        // What was evaluated has to be found out again at each level.
+        // `unevaluatedProperties` needs the evaluated properties again at each level.
         (
             "unevaluated",
             chain(30, |next| json!({ "allOf": [next], "unevaluatedProperties": false })),
@@ -97,7 +97,7 @@ fn a_pattern_whose_automaton_is_too_large_is_refused_at_load_with_its_place() {
 #[test]
 fn a_schema_of_several_resources_is_refused_at_load_with_the_resource() {
     let (_guard, folder) = scratch();
-    // Each refers to all others: compiled once for each way through them.
+    // Each resource refers to all others, and would be compiled once for each path through them.
     let resource = |n: u32| {
         let all: serde_json::Map<String, Value> =
             (0..3).map(|to| (to.to_string(), json!({ "$ref": format!("http://x/r{to}") }))).collect();
@@ -110,7 +110,7 @@ fn a_schema_of_several_resources_is_refused_at_load_with_the_resource() {
     let named = json!({ "$dynamicAnchor": "node", "items": { "$dynamicRef": "#node" } });
     let schema = json!({ "properties": { "a": named, "b": named } });
     does_not_load(&with_schema(&folder, "anchors", schema), &["two subschemas the name \"node\""]);
-    // A property may have any name.
+    // A property may have any name, even `$id`.
     let schema = json!({ "properties": { "$id": { "type": "string" } }, "required": ["$id"] });
     let tool = with_schema(&folder, "identified", schema);
     Toolcell::new(["call", &tool, &json!({ "$id": "http://x/r0" }).to_string(), "--json"]).run().exits(0);
@@ -205,7 +205,7 @@ fn code(ran: &Ran) -> String {
     ran.json()["error"]["error_code"].as_str().unwrap().to_owned()
 }
 
-/// Calls `tool` with arguments on standard input, and answers how long that took.
+/// Calls `tool` with arguments on standard input. Returns the run and its duration.
 fn timed(tool: &str, arguments: &Value) -> (Ran, Duration) {
     let began = Instant::now();
     let ran = Toolcell::new(["call", tool, "-", "--json", "--timeout=2s"]).stdin(&arguments.to_string()).run();
@@ -291,7 +291,7 @@ fn a_redaction_pattern_that_costs_too_much_withholds_the_answer_in_time() {
     let tool = component(&folder, "expensive", |declaration| {
         declaration["output_contract"] = json!({ "redaction_rules": [{ "pattern": "[a-c]*[a-b][a-d]{800}[e-g]" }] });
     });
-    // Letters in no order: an automaton that is made as it is needed needs another state for nearly each.
+    // Random letters, so that a lazy automaton needs a new state for nearly each.
     let mut state = 1u64;
     let mut letter = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -303,7 +303,7 @@ fn a_redaction_pattern_that_costs_too_much_withholds_the_answer_in_time() {
     let result = ran.exits(0).json();
     assert_eq!(result["structured_content"]["text"], "[redacted]", "withheld whole: {:.2000}", result.to_string());
     assert_eq!(result["redaction_state"], "partial");
-    // A pattern that people write is looked for in all of a large answer.
+    // A common pattern is searched for in all of a large answer.
     let tool = component(&folder, "cheap", |declaration| {
         declaration["output_contract"] = json!({ "redaction_rules": [{ "pattern": "AKIA[0-9A-Z]{16}" }] });
     });
@@ -358,7 +358,7 @@ fn a_sensitive_value_does_not_come_back_as_programs_write_it() {
         let result = ran.exits(0).json();
         let copy = result["structured_content"]["copy"].as_str().unwrap();
         assert!(copy.starts_with("before ") && copy.contains("[redacted]"), "{what}: {copy:?}");
-        // Of base64, what stands before and after the value stays.
+        // In base64, the text before and after the value stays.
         let left = copy.len() < 60 || what.starts_with("base64") && copy.len() < written.len() / 2;
         assert!(left && !copy.contains(&written), "{what}: {copy:?}");
     }

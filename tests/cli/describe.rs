@@ -28,7 +28,7 @@ fn all_tools_of_a_component_are_shown_unless_one_is_named() {
 
 #[test]
 fn every_line_belongs_to_its_tool() {
-    // A description of several lines stays under what it describes.
+    // A description of several lines stays below its heading.
     let ran = Toolcell::new(["describe", &example("files")]).run().exits(0);
     let heads: Vec<&str> = ran.stdout.lines().filter(|line| !line.is_empty() && !line.starts_with(' ')).collect();
     assert_eq!(heads, ["files.list", "files.read", "files.search"]);
@@ -115,7 +115,7 @@ fn what_a_profile_says_of_the_network_credentials_and_canceling_is_no_constant()
     check_one("execution-profile", &profile);
     let seen = ["supports_cancel", "cancel_mode", "offline"].map(|fact| profile[fact].clone());
     assert_eq!(seen, [json!(true), json!("forced"), json!(true)]);
-    // What a tool claims otherwise is named, to programs and to people.
+    // A contrary claim of the tool is reported, to programs and to people.
     assert!(described(&tool)["notes"].to_string().contains("/execution_profiles/0/supports_cancel"));
     let shown = Toolcell::new(["describe", &tool]).run().exits(0).stdout;
     assert!(shown.lines().any(|line| line.contains("supports_cancel") && line.contains("here true")), "{shown}");

@@ -23,7 +23,7 @@ fn doctor_says_of_everything_whether_it_is_there() {
     assert!(version.contains(env!("CARGO_PKG_VERSION")) && version.contains("wasmtime"), "{version}");
     assert_eq!(check(&checks, "state")["state"], "ready");
     check(&checks, "building tools");
-    // For people it is the same, a line each.
+    // The output for people has the same checks, one per line.
     let people = Toolcell::at(&folder, ["doctor"]).run();
     for found in &checks {
         assert!(people.stdout.contains(&format!("{}:", found["subject"].as_str().unwrap())), "{}", people.stdout);
@@ -49,7 +49,7 @@ fn doctor_tells_the_engine_what_is_off_and_what_the_kernel_offers() {
 
 #[test]
 fn doctor_asks_the_kernel_itself_for_openat2() {
-    // A filter, or a kernel that never had it: strace answers in its place. Where there is no strace nothing is shown.
+    // strace answers in place of a seccomp filter or an old kernel. Without strace this test shows nothing.
     let strace = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=openat2", "-e", "inject=openat2:error=ENOSYS"];
     let toolcell = env!("CARGO_BIN_EXE_toolcell");
     let ran = std::process::Command::new("strace").args(strace).args([toolcell, "doctor", "--json"]).output();
@@ -106,7 +106,7 @@ fn control_sequences_of_a_file_reach_no_terminal() {
         format!("{}{}", ran.stdout, ran.stderr)
     };
     let run = |arguments: &[&str]| Toolcell::at(&home, arguments).dir(&project).run();
-    // A key, a value, and what is no TOML at all: messages repeat each.
+    // In a key, in a value, and in text that is not TOML, because error messages quote each.
     for text in [
         format!("\"{evil}\" = 1\n"),
         format!("mode = \"{}\"\n", evil.replace('\u{1b}', "\\u001b").replace('\u{7}', "\\u0007")),

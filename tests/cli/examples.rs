@@ -1,4 +1,4 @@
-//! The example tools, called as a person calls them.
+//! The example tools, called as a user calls them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn everything_answers_in_every_way() {
     assert_eq!(percents, [&json!(0.0), &json!(50.0), &json!(100.0)]);
     let failed = call("test_error_handling", "{}");
     assert!(failed.stdout.contains("intentional"), "{failed:?}");
-    // `if`, `then` and `anyOf` of its schema are checked before it runs.
+    // `if`, `then` and `anyOf` of the schema are checked before the tool runs.
     call("json_schema_2020_12_tool", "{\"contactMethod\": \"phone\", \"email\": \"a@b.example\"}").exits(2);
     call("json_schema_2020_12_tool", "{\"contactMethod\": \"phone\", \"phone\": \"1\"}").exits(0);
 }
@@ -103,7 +103,7 @@ fn patch_needs_the_right_to_write_and_changes_no_byte_without_it() {
     let ran = patch(&folder, DIFF, "--allow-read=.").exits(3);
     assert_eq!(ran.json()["error"]["error_class"], "permission_denied");
     assert_eq!(digests(&folder), before);
-    // Writing where it is denied again leaves it closed, too.
+    // A write that is denied leaves the file unchanged, too.
     let input = json!({ "diff": DIFF }).to_string();
     let ran = Toolcell::new(["call", &example("patch"), &input, "--allow-write=.", "--deny-write=hello.txt"])
         .dir(&folder)

@@ -77,7 +77,7 @@ fn a_fault_of_toolcell_itself_is_70_and_is_told_with_its_cause() {
         assert!(ran.stdout.is_empty() && ran.stderr.contains("error: "), "{ran:?}");
         assert!(ran.stderr.contains(home.to_str().unwrap()), "{}", ran.stderr);
     }
-    // A call has a result all the same.
+    // The call has a result even so.
     let result = Toolcell::at(&home, ["call", &tool, "{}", "--json", "--no-config"]).run().exits(70).json();
     assert_eq!(result["error"]["error_code"], "host_fault", "{result:#}");
 }

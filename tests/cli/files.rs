@@ -1,4 +1,4 @@
-//! What a call leaves behind, and how long it may look for the names of a file.
+//! Files that a call leaves behind, and the limit on the search for all names of a file.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -28,7 +28,7 @@ fn drafts_are_removed_however_deep_they_are_nested() {
     let left =
         || fs::read_dir(home.join("scratch")).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
     assert!(left().iter().all(|name| !name.to_string_lossy().starts_with("call-")), "{:?}", left());
-    // What a host that was killed left behind, the next call removes.
+    // The next call removes the leftovers of a host that was killed.
     fs::create_dir_all(home.join("scratch/call-dead").join("n/".repeat(1_000))).unwrap();
     call(&json!({ "path": "x" })).exits(0);
     assert!(left().iter().all(|name| !name.to_string_lossy().starts_with("call-")), "{:?}", left());
@@ -50,7 +50,7 @@ fn a_file_whose_names_cannot_all_be_looked_for_is_not_opened_and_the_call_says_w
         Toolcell::new(arguments).dir(&folder).run()
     };
     assert!(read(&["--deny-read=closed"]).exits(0).stdout.contains("what is in it"));
-    // More names than a call looks at.
+    // More names than the limit of one call.
     for part in 0..10 {
         fs::create_dir(folder.join(format!("closed/part{part}"))).unwrap();
         for name in 0..10_001 {
@@ -64,7 +64,7 @@ fn a_file_whose_names_cannot_all_be_looked_for_is_not_opened_and_the_call_says_w
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("several names") && message.contains("closed: more than 100000 names"), "{message}");
     assert!(refused.stdout.contains("sandbox.denied"), "the denial is recorded");
-    // A file that has one name needs no look.
+    // A file with one name needs no search.
     fs::remove_file(folder.join("two")).unwrap();
     read(&["--deny-read=closed"]).exits(0);
 }

@@ -1,4 +1,4 @@
-//! `toolcell policy check` and `explain` say what `toolcell call` would do, and no more than that.
+//! `toolcell policy check` and `explain` predict exactly the outcome of `toolcell call`.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::guest;
 use super::policy::Place;
 use crate::support::{Ran, Server, fixture};
 
-/// `tool` with `input`, as a call and as a question what a call would be.
+/// Runs `tool` with `input` as a call and as a prediction of it.
 fn both(place: &Place, tool: &str, input: &Value, options: &[&str]) -> (Ran, Ran) {
     let (tool, input) = (guest(tool), input.to_string());
     let run = |command: &[&str]| place.run(&[command, &[&tool, &input, "--json"], options].concat());

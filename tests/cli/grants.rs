@@ -1,4 +1,4 @@
-//! What a tool may reach is what the command line grants.
+//! A tool can reach only what the command line grants.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{example, guest};
 use crate::support::{Toolcell, scratch};
 
-/// `probe#read` of `path`: what the tool got, or the error number that it met.
+/// Calls `probe#read` with `path`. Returns the text, or the error number.
 fn read(dir: &Path, options: &[&str], path: &str) -> Result<String, String> {
     let input = json!({ "path": path }).to_string();
     let tool = guest("probe#read");
@@ -58,7 +58,7 @@ fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
     ] {
         assert_eq!(call(&dir, path, grant).exits(0).json()["content"][0]["text"], "below/a.txt");
     }
-    // The same name from elsewhere is another file.
+    // The same path from another folder is another file.
     call(Path::new("/"), "below/a.txt", &format!("--allow-read={}", folder.display())).exits(3);
 }
 

@@ -1,4 +1,4 @@
-//! The components of hooks: what a user trusted with a project, and what nothing that runs may change.
+//! The components of hooks: a user trusts them with a project, and no tool or hook may change them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::hooks::{configured, echo, home, scripted};
 use crate::support::{Ran, Toolcell, component, fixture, scratch};
 
-/// A project whose one hook stops every call that says so, and a home that trusts it.
+/// A project whose only hook stops every call that asks for it, and a home that trusts the project.
 struct Guarded {
     _guards: (tempfile::TempDir, tempfile::TempDir),
     home: PathBuf,
@@ -67,7 +67,7 @@ fn a_project_is_trusted_with_the_bytes_of_its_hooks() {
     assert!(project.trust().exits(2).stderr.contains("hooks/guard.wasm"));
     std::fs::copy(fixture("hooks"), project.component()).unwrap();
     project.stopped();
-    // Another hook is one that the user has to look at, and can then trust.
+    // The user has to trust a changed hook again.
     std::fs::copy(component("example-tools/redact-paths"), project.component()).unwrap();
     project.trust().exits(0);
     project.call("echo", &json!({}), &[]).exits(0);
@@ -83,7 +83,7 @@ fn a_component_that_is_no_file_is_not_waited_for() {
     project.trust().exits(2);
 }
 
-/// What a tool met that tried to change the hook at `component` in every way; `folder` is around it.
+/// Tries to change the hook at `component` in every way, in its folder `folder`. Returns the attempts that succeeded.
 fn changes(call: impl Fn(&str, Value) -> Ran, component: &Path) -> Vec<String> {
     let (at, folder) = (component.display().to_string(), component.parent().unwrap());
     let (aside, moved) = (folder.join("aside").display().to_string(), folder.with_file_name("moved"));
@@ -121,7 +121,7 @@ fn no_tool_changes_a_hook_whoevers_file_names_it() {
     };
     assert_eq!(changes(call(&[]), &project.component()), Vec::<String>::new());
     assert_eq!(changes(call(&["--config=toolcell.toml"]), &project.component()), Vec::<String>::new());
-    // The hook of the user's own file, by way of a link that could be replaced.
+    // The hook of the user's own file, through a link that could be replaced.
     let own = project.project.join("own");
     std::fs::create_dir(&own).unwrap();
     std::fs::copy(fixture("hooks"), own.join("real.wasm")).unwrap();
@@ -130,7 +130,7 @@ fn no_tool_changes_a_hook_whoevers_file_names_it() {
     configured(&project.home, &text);
     assert_eq!(changes(call(&[]), &own.join("link.wasm")), Vec::<String>::new());
     assert_eq!(changes(call(&[]), &own.join("real.wasm")), Vec::<String>::new());
-    // One that is not there yet is not made by a tool either.
+    // A tool cannot create a configured hook that does not exist yet.
     let text = "[[hook]]\ncomponent = \"hooks/later.wasm\"\non_failure = \"warn\"\n";
     let config = project.project.join("later.toml");
     std::fs::write(&config, text).unwrap();
@@ -146,7 +146,7 @@ fn no_tool_changes_a_hook_whoevers_file_names_it() {
 fn no_hook_changes_a_hook() {
     let (_guard, folder) = scratch();
     std::fs::create_dir(folder.join("hooks")).unwrap();
-    // The first hook writes `mark` into what it was granted.
+    // The first hook writes `mark` into its granted folder.
     std::fs::copy(fixture("hooks"), folder.join("hooks/mark")).unwrap();
     let before = std::fs::read(folder.join("hooks/mark")).unwrap();
     let text = format!(

@@ -1,4 +1,4 @@
-//! Hooks as a person configures them: `[[hook]]` in a `toolcell.toml`.
+//! Hooks as a user configures them: `[[hook]]` in a `toolcell.toml`.
 
 use std::path::{Path, PathBuf};
 
@@ -106,7 +106,7 @@ fn a_hook_of_a_project_runs_only_once_the_project_is_trusted() {
     assert!(call().stderr.contains("toolcell policy trust"));
     Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(0);
     assert!(call().stderr.contains("the project says no"));
-    // Its sources are not built: that would run its code on this machine.
+    // The hook's sources are not built, because that would run their code on this machine.
     configured(&folder, "[[hook]]\ncomponent = \"source\"");
     std::fs::create_dir(folder.join("source")).unwrap();
     let stderr = Toolcell::at(&home, ["policy", "trust", folder.to_str().unwrap()]).run().exits(2).stderr;
@@ -132,7 +132,7 @@ fn a_source_folder_is_a_hook_too() {
     assert_eq!(ran["structured_content"]["input"], json!({"at": "~/x"}));
 }
 
-/// A home of one's own that shares what was compiled.
+/// A separate home that shares the compiled components.
 pub(super) fn home() -> (tempfile::TempDir, PathBuf) {
     let (guard, home) = scratch();
     for part in ["cache", "keys"] {

@@ -1,4 +1,4 @@
-//! An interrupt cancels a call; the call still ends in a result, and the program soon after it.
+//! An interrupt cancels a call; the call still ends with a result, and the program exits soon after.
 
 use std::path::Path;
 use std::process::Child;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{example, guest};
 use crate::support::{Ran, Toolcell, scratch};
 
-/// Far more than the grace of a call, far less than what the tools would take.
+/// Far more than the grace period of a call, far less than the tools would take.
 const BOUND: Duration = Duration::from_secs(10);
 
 #[track_caller]
@@ -22,20 +22,20 @@ pub(super) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// What the kernel says of a process: a field of `/proc/PID/status`.
+/// A field of `/proc/PID/status`.
 fn status(child: &Child, field: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim_start_matches(':').trim().to_owned()
 }
 
-/// Whether the program listens to both signals yet: until then one would just end it.
+/// Whether the program handles both signals yet; until then, a signal would kill it.
 fn listens(child: &Child) -> bool {
     let caught = u64::from_str_radix(&status(child, "SigCgt"), 16).unwrap();
     [Signal::INT, Signal::TERM].iter().all(|signal| caught & (1 << (signal.as_raw() - 1)) != 0)
 }
 
-/// CPU time of the process so far, in ticks of the kernel.
+/// CPU time of the process so far, in clock ticks.
 fn ticks(child: &Child) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let fields: Vec<&str> = text.rsplit_once(") ").unwrap().1.split(' ').collect();
@@ -84,7 +84,7 @@ fn ctrl_c_cancels_a_tool_that_spins() {
     let child = Toolcell::new(["call", &guest("hostile#spin"), "--record"]).spawn();
     wait_until("starting", || listens(&child));
     let begun = ticks(&child);
-    // The compiled component comes from the cache: this much work is the guest's.
+    // The compiled component comes from the cache, so this much CPU time is the guest's.
     wait_until("spinning", || ticks(&child) > begun + 50);
     let record = canceled(interrupt(child, Signal::INT), "the call was canceled");
     assert!(record["result"]["usage"]["fuel"]["used"].as_u64().is_some());
@@ -107,7 +107,7 @@ fn a_tool_that_listens_stops_in_good_order_and_its_answer_is_printed() {
     let input = "{\"ticks\": 10000, \"interval_ms\": 50}";
     let child = Toolcell::new(["call", &example("ticker"), input, "--record"]).spawn();
     wait_until("starting", || listens(&child));
-    // Idle for a while means asleep between two ticks.
+    // No CPU time for a while means that the tool sleeps between two ticks.
     let mut seen = (u64::MAX, Instant::now());
     wait_until("ticking", || {
         let now = ticks(&child);

@@ -1,11 +1,11 @@
-//! `--json` is for programs: one `tool_result` on standard output, whatever happens to the call.
+//! `--json` is for programs: one `tool_result` on standard output, whatever the outcome of the call.
 
 use serde_json::{Value, json};
 
 use super::{echo_in, example, guest};
 use crate::support::{Ran, Toolcell, scratch};
 
-/// The one record on standard output, and nothing beside it.
+/// The only record on standard output.
 #[track_caller]
 fn result(ran: &Ran) -> Value {
     let result = ran.json();

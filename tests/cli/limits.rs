@@ -49,7 +49,7 @@ fn a_limit_can_be_raised_over_the_default() {
 #[test]
 fn the_same_call_costs_the_same_fuel() {
     let (_guard, folder) = scratch();
-    // It imports nothing: not even randomness, which would make a difference.
+    // The tool imports nothing, not even randomness, which would make a difference.
     let tool = echo_in(&folder);
     let fuel = || Toolcell::new(["call", &tool, "{\"a\": 1}", "--json"]).run().exits(0).json()["usage"]["fuel"].clone();
     let first = fuel();
@@ -77,12 +77,12 @@ fn a_call_names_at_most_a_thousand_paths_and_urls_with_twenty_thousand_names_on_
         assert_eq!(code, "too_many_subjects", "{message}");
         assert!(message.contains("more than 1000") && message.contains("name fewer"), "{message}");
     }
-    // Names that are not there cost as much as others.
+    // Names that do not exist count as well.
     let long = |count: usize| json!({ "subject": vec!["n/".repeat(2_000); count] });
     assert_eq!(ends("probe#about_path", &long(9)).0, "none");
     let (code, message) = ends("probe#about_path", &long(10));
     assert!(code == "subjects_too_long" && message.contains("20000 names"), "{code}: {message}");
-    // Each of many missing folders below a deep one would be looked for from the top.
+    // Each of many missing folders below a deep one would be looked up from the root.
     let deep = folder.join("d/".repeat(100));
     std::fs::create_dir_all(&deep).unwrap();
     let missing = |count: usize| json!({ "path": deep.join("m/".repeat(count)).join("file") });

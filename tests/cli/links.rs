@@ -1,4 +1,4 @@
-//! Links where a tool may write: what a call grants or closes means the same when its words are said again.
+//! Symbolic links in folders that tools may write: a grant or a denial means the same at the next call.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -34,7 +34,7 @@ impl Beside {
         self.root.join(name).display().to_string()
     }
 
-    /// Calls `probe#tool`, always with the same words.
+    /// Calls `probe#tool`, always with the same arguments.
     fn call(&self, options: &[&str], tool: &str, input: &Value) -> Ran {
         let (tool, input) = (guest(&format!("probe#{tool}")), input.to_string());
         let mut arguments = vec!["call", &tool, &input, "--no-config", "--json"];
@@ -42,15 +42,15 @@ impl Beside {
         Toolcell::at(&kept("home"), arguments).dir(&self.root).run()
     }
 
-    /// Whether a call that ran did what it was to do.
+    /// Whether the tool succeeded; the call itself must succeed.
     fn does(&self, options: &[&str], tool: &str, input: &Value) -> bool {
         let ran = self.call(options, tool, input).exits(0);
         assert!(!ran.stdout.contains(SECRET), "{}", ran.stdout);
         ran.json()["structured_content"]["ok"] == true
     }
 
-    /// Puts a link to `to` where `name` was, as a tool can that may write there. It takes two calls of this tool, and the
-    /// folder is missing between them, so that they are made without the other grants.
+    /// Replaces `name` with a link to `to`, as a tool with write access can. The calls have no other grants, because
+    /// the folder is missing between the two.
     fn swap(&self, name: &str, to: &str) {
         let (from, aside) = (self.path(name), self.path(&format!("{name}-aside")));
         let options = ["--allow-write=work"];
@@ -82,12 +82,12 @@ fn a_tool_that_puts_a_link_in_place_of_a_granted_folder_gets_no_more_at_the_next
         let link = beside.path("work/input");
         beside.is_refused(options, "read", "work/input/key", &[&link, "--allow-write=work", &beside.path("private")]);
         beside.is_refused(options, "read", "work/real/key", &[]);
-        // A link on the way is no better than one at the end.
+        // A link in the middle of a path is refused like one at the end.
         let deeper = beside.path("work/input/deeper");
         fs::create_dir(beside.root.join("private/deeper")).unwrap();
         let options = ["--allow-write=work", &format!("--allow-read={deeper}")];
         beside.is_refused(&options, "read", "work/input/deeper/key", &[&link]);
-        // What it leads to can be granted by its own name.
+        // The link's target can be granted by its own path.
         let named = format!("--allow-read={}", beside.path("private"));
         let ran = beside.call(&["--allow-write=work", &named], "read", &json!({ "path": beside.path("private/key") }));
         assert!(ran.exits(0).stdout.contains(SECRET));
@@ -159,7 +159,7 @@ fn a_rule_over_a_path_cannot_be_led_elsewhere_either() {
     assert_eq!(call("remove", &link).exits(0).json()["structured_content"]["ok"], false);
     let read = call("read", &json!({ "path": beside.path("work/real/key") })).exits(0);
     assert!(!read.stdout.contains(SECRET), "{}", read.stdout);
-    // An allowance through a link that tools may change allows nothing.
+    // An allow rule through a link that tools can change allows nothing.
     fs::write(beside.root.join("rules.toml"), rule("allow")).unwrap();
     let tool = guest("probe#read");
     let input = json!({ "path": beside.path("work/real/key") }).to_string();
@@ -191,7 +191,7 @@ fn a_link_that_is_closed_by_its_name_is_closed_wherever_it_leads() {
             let ran = call(&guest(&format!("probe#{tool}")), name).exits(0);
             assert_eq!(ran.json()["structured_content"]["ok"], false, "{tool} {name}");
         }
-        // A tool that says which argument is a path is not even started.
+        // A tool that declares which argument is a path is not even started.
         let named = call(&guest("probe#read_named"), name).exits(3);
         assert_eq!(named.json()["error"]["error_code"], "denied_by_rule");
     }
@@ -206,7 +206,7 @@ fn a_closed_link_behind_more_names_than_toolcell_counts_is_closed_as_well() {
     let beside = Beside::new();
     fs::create_dir_all(beside.root.join("work/d")).unwrap();
     symlink("real/key", beside.root.join("work/.env")).unwrap();
-    // 390 names in each link: the kernel counts links, not names.
+    // Each link holds 390 path components, because the kernel limits links, not components.
     for at in 1..=LINKS {
         let next = if at == LINKS { ".env".to_owned() } else { format!("link-{}", at + 1) };
         symlink(format!("{}{next}", "d/../".repeat(195)), beside.root.join(format!("work/link-{at}"))).unwrap();
@@ -246,7 +246,7 @@ fn a_hook_and_a_tool_cannot_widen_each_others_grants() {
     call("--allow-read=work").exits(0);
 }
 
-/// Reads `data/open` of a project with `files#read`.
+/// Reads `path` with `files#read`.
 fn read(place: &Place, path: &str) -> Ran {
     let (tool, input) = (format!("{}#read", super::example("files")), json!({ "path": path }).to_string());
     place.run(&["call", &tool, &input, "--json"])
@@ -278,7 +278,7 @@ fn a_trusted_project_that_puts_a_link_in_place_of_its_folder_is_refused() {
     let link = place.project.join("src").display().to_string();
     assert!(message.contains(&link) && message.contains(&private.display().to_string()), "{message}");
     assert!(message.contains("line 2"), "{message}");
-    // Nor can it be trusted like that.
+    // The project cannot be trusted in this state, either.
     assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains(&link));
 }
 

@@ -1,4 +1,4 @@
-//! The `toolcell` program, as a person and a script meet it.
+//! The `toolcell` program, as people and scripts use it.
 
 mod agreement;
 pub(crate) mod approvals;
@@ -38,16 +38,16 @@ use std::sync::Mutex;
 
 use crate::support::{component, fixture, wat};
 
-/// Held by a test that builds a project of its own: such tests share compiled dependencies, which are kept.
+/// Locked by tests that build a project, because they share compiled dependencies, which are kept.
 static BUILDING: Mutex<()> = Mutex::new(());
 
-/// A tool of a test guest as TOOL: `probe#echo`.
+/// The TOOL argument for a tool of a test guest: `probe#echo`.
 fn guest(tool: &str) -> String {
     let (name, tool) = tool.split_once('#').unwrap();
     format!("{}#{tool}", fixture(name).display())
 }
 
-/// The component of an example tool as TOOL.
+/// The TOOL argument for the component of an example tool.
 fn example(name: &str) -> String {
     component(&format!("example-tools/{name}")).display().to_string()
 }

@@ -1,4 +1,4 @@
-//! Names are looked up at the name server that the command line names.
+//! Names are looked up at the name server of the command line.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -10,13 +10,13 @@ use super::guest;
 use crate::support::{Server, Toolcell};
 
 const HEADER: usize = 12;
-/// "Response, recursion available"; with a name that does not exist, and with an answer that was cut.
+/// DNS flags of a response with recursion available; with NXDOMAIN; and with a truncated answer.
 const ANSWER: [u8; 2] = [0x81, 0x80];
 const NO_NAME: [u8; 2] = [0x81, 0x83];
 const CUT: [u8; 2] = [0x83, 0x80];
 
-/// A name server on the loopback interface. Every name is that of this machine, but `none..`; those that begin with `long`
-/// do not fit into UDP.
+/// A name server on the loopback interface. Every name but `none..` resolves to 127.0.0.1; answers to names that begin
+/// with `long` do not fit into UDP.
 fn name_server() -> SocketAddr {
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = tcp.local_addr().unwrap();
@@ -59,7 +59,7 @@ fn answer(message: &[u8], over_udp: bool) -> Vec<u8> {
     let answers = u8::from(is_v4 && flags == ANSWER);
     let mut reply = [&message[..2], &flags, &[0, 1, 0, answers, 0, 0, 0, 0], question].concat();
     if answers == 1 {
-        // The name of the question, of the class Internet, for nine seconds.
+        // A pointer to the name of the question, type A, class IN, TTL 9 s.
         reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 127, 0, 0, 1]);
     }
     reply

@@ -1,4 +1,4 @@
-//! Files that decide what is allowed are their owner's alone to write.
+//! Only their owner may be able to write the files that decide what is allowed.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -19,7 +19,7 @@ fn set(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// The call is refused, and the message says of which path it is and what to do.
+/// The call is refused, and the message names the path and the remedy.
 fn refused(ran: Ran, path: &Path, advice: &str) {
     let error = ran.exits(3).json()["error"].clone();
     assert_eq!(error["error_code"], "policy_unreadable", "{error}");
@@ -59,7 +59,7 @@ fn a_file_in_a_folder_that_others_may_write_does_not_count_unless_the_folder_is_
         echo(&place, &[]).exits(0);
         set(folder, mode);
     }
-    // Who names a file says where it lies.
+    // A file named on the command line is not refused because of its folder.
     set(&place.project, 0o777);
     echo(&place, &["--config=toolcell.toml"]).exits(0);
 }
@@ -79,7 +79,7 @@ fn the_folder_of_a_link_to_the_users_own_file_counts_too() {
     refused(echo(&place, &[]), &place.home, "chmod o-w");
 }
 
-/// The group of the machine's mail, say: it has a number that no user has as a group of their own.
+/// A user and group number that no user has as a group of their own, such as the group of the mail system.
 const STRANGER: u32 = 54_321;
 
 #[test]
@@ -96,15 +96,15 @@ fn a_file_of_another_user_or_of_a_group_of_several_does_not_count() {
         echo(&place, &[]).exits(0);
         return;
     }
-    // Only root gives files away; every user can be refused root's file that all may write.
+    // Only root can change the owner of a file; any user can test with a file that all may write.
     set(&file, 0o646);
     refused(echo(&place, &[]), &file, "chmod o-w");
 }
 
-/// Gives the user with the number 1 the rights to read and write `path`, and to search it, as `setfacl -m u:1:rwx` does.
+/// Grants the user with number 1 read, write and search rights to `path`, as `setfacl -m u:1:rwx` does.
 #[cfg(target_os = "linux")]
 fn share(path: &Path) {
-    // Version 2, then tag, rights and id of each entry: the owner, that user, the group, the mask, all others.
+    // Version 2, then tag, rights and id of each entry: owner, that user, group, mask, others.
     let mut list = 2_u32.to_le_bytes().to_vec();
     let none = u32::MAX;
     for (tag, rights, id) in [(1_u16, 7_u16, none), (2, 7, 1), (4, 5, none), (0x10, 7, none), (0x20, 5, none)] {
@@ -124,7 +124,7 @@ fn an_access_list_by_which_another_user_may_write_counts_as_one_who_may() {
         let mode = listed.metadata().unwrap().mode();
         share(listed);
         refused(echo(&place, &[]), listed, "setfacl -b");
-        // The mask says what those who are named may do at the most.
+        // The mask limits the rights of named users.
         set(listed, 0o755);
         echo(&place, &[]).exits(0);
         set(listed, mode);

@@ -1,4 +1,4 @@
-//! What a person sees: content on standard output, everything else on standard error.
+//! Output for people: content on standard output, everything else on standard error.
 
 use serde_json::json;
 
@@ -71,7 +71,7 @@ fn a_large_output_is_shown_as_a_preview_and_where_the_rest_is() {
 
 #[test]
 fn what_a_tool_says_cannot_act_on_a_terminal_but_reaches_a_pipe_as_it_is() {
-    // Standard output of a test is a pipe; the escaping for terminals has a test of its own beside the code.
+    // Standard output of a test is a pipe; the escaping for terminals has its own test beside the code.
     let ran = Toolcell::new(["call", &guest("hostile#control_chars"), "{\"where\": \"content\"}"]).run().exits(0);
     assert!(ran.stdout.contains('\u{1b}'));
 }

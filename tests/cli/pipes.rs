@@ -1,11 +1,11 @@
-//! A reader that goes away early is no reason to panic.
+//! A reader that closes its pipe early must not cause a panic.
 
 use std::process::{Child, Command};
 
 use super::{echo_in, guest};
 use crate::support::{Ran, Toolcell, kept, scratch};
 
-/// The program with a standard output that is closed before anything is written.
+/// Closes standard output before the program writes to it.
 fn closed(mut child: Child) -> Ran {
     drop(child.stdout.take());
     Ran::from(child.wait_with_output().unwrap())
@@ -27,7 +27,7 @@ fn a_closed_pipe_is_met_in_silence_and_the_exit_code_stays_that_of_the_call() {
         let ran = closed(Toolcell::new(&arguments).spawn());
         assert!(!ran.stderr.contains("panicked"), "{arguments:?}: {}", ran.stderr);
         if arguments[0] == "doctor" {
-            // Whether this machine has everything is not the question here.
+            // This test does not check whether the machine has everything.
             assert!(ran.code.is_some_and(|code| code < 2), "{ran:?}");
         } else {
             ran.exits(code);
@@ -52,7 +52,7 @@ fn notes_that_cannot_be_written_keep_no_result_back() {
     for form in [vec![], vec!["--json"]] {
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" 2>/dev/full", env!("CARGO_BIN_EXE_toolcell")]);
-        // The tool declares no access to files, and so a note says that the grant gives it nothing.
+        // The tool declares no access to files, so a note reports the unused grant.
         command.args(["call", &echo, "{\"a\": 1}", "--allow-read=."]).args(&form);
         let ran = command.env("TOOLCELL_HOME", kept("home")).current_dir(&folder).output().unwrap();
         let ran = Ran::from(ran).exits(0);

@@ -1,4 +1,4 @@
-//! `toolcell.toml`: layers, trust, what is wrong in it; and what `toolcell policy` says of a call that is not made.
+//! `toolcell.toml`: its layers, trust and errors; and the predictions of `toolcell policy`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{example, guest};
 use crate::support::{Ran, Toolcell, fixture, scratch, share_compiled};
 
-/// A home and a project of one's own. Compiled components are those of all tests.
+/// A separate home and project. Compiled components are shared with all tests.
 pub(super) struct Place {
     _guard: tempfile::TempDir,
     pub(super) home: PathBuf,
@@ -23,7 +23,7 @@ impl Place {
         for folder in [&home, &project.join("src/deep")] {
             fs::create_dir_all(folder).unwrap();
         }
-        // What was compiled is authenticated with the key that lies beside it.
+        // Compiled components are authenticated with the key beside them.
         share_compiled(&home);
         fs::write(project.join("src/a.txt"), "content of a").unwrap();
         fs::write(project.join("src/secret.txt"), "hidden").unwrap();
@@ -117,7 +117,7 @@ fn a_projects_file_counts_once_it_is_trusted_and_again_when_it_has_changed() {
     assert_eq!(error_of(&place.read("src/a.txt", &[]).exits(3)).0, "policy_blocked/project_not_trusted");
     place.run(&["policy", "trust", "."]).exits(0);
     place.read("src/a.txt", &["--mode=plan"]).exits(0);
-    // What was trusted before is not any more: an older version may be the one with the hole.
+    // The old trust is gone, because an older version of the file may be the insecure one.
     let place = place.project("[grants]\nread = [\"src\"]\n");
     assert_eq!(error_of(&place.read("src/a.txt", &[]).exits(3)).0, "policy_blocked/project_not_trusted");
     let mode = fs::metadata(place.home.join("trusted")).unwrap().permissions().mode();
@@ -134,7 +134,7 @@ fn the_nearest_projects_file_counts_and_its_paths_start_at_its_folder() {
     fs::write(deep.join("toolcell.toml"), "").unwrap();
     assert_eq!(error_of(&call().exits(3)).0, "policy_blocked/project_not_trusted");
     place.run(&["policy", "trust", "src/deep"]).exits(0);
-    // Now this file counts, which grants nothing.
+    // Now the nearest file counts, which grants nothing.
     assert_eq!(error_of(&call().exits(3)).0, "permission_denied/not_granted");
 }
 
@@ -165,7 +165,7 @@ fn a_denial_of_any_layer_holds_against_every_grant() {
     assert_eq!((&decided["behavior"], &decided["source"]), (&json!("deny"), &json!("project_settings")));
     assert_eq!(decided["blocked_path"], json!(place.project.join("src/secret.txt")));
     assert!(error_of(&denied).1.contains("not for tools"));
-    // The search of the whole folder runs, and does not see it.
+    // The search of the whole folder runs, and does not see the closed file.
     let search = format!("{}#search", example("files"));
     let found = place.run(&["call", &search, "{\"pattern\": \"hidden|content\"}", "--allow-read=."]).exits(0);
     assert!(found.stdout.contains("content of a") && !found.stdout.contains("hidden"), "{}", found.stdout);
@@ -267,7 +267,7 @@ fn a_file_that_cannot_be_read_denies() {
     fs::File::create(&user).unwrap().set_len(2 << 20).unwrap();
     assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
     fs::remove_file(&user).unwrap();
-    // Absent files allow nothing more than what a tool without access needs.
+    // Absent files allow only what a tool without access needs.
     place.run(&["call", &echo, "{}"]).exits(0);
     named_pipe(&place.file());
     assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
@@ -303,7 +303,7 @@ fn in_a_folder_that_is_gone_the_files_above_it_are_not_passed_over() {
     call(&["--no-config"]).exits(0);
 }
 
-/// A named pipe that nobody writes to: whoever opened it would wait.
+/// A named pipe without a writer, which blocks every reader.
 fn named_pipe(path: &Path) {
     assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
 }
@@ -355,13 +355,13 @@ fn check_answers_with_its_exit_code_and_runs_nothing() {
     let denied = place.foretell("check", "src/secret.txt", &["--allow-read=.", "--mode=non_interactive", "--json"]);
     assert_eq!(denied.exits(3).json()["error"]["error_code"], "approval_not_possible");
     assert!(place.foretell("check", "src/a.txt", &[]).exits(3).stdout.starts_with("refused:"));
-    // What would stop the call before anybody decides.
+    // An error that stops the call before the decision.
     let wrong = place.run(&["policy", "check", &format!("{}#read", example("files")), "{}", "--json"]).exits(2);
     assert_eq!(wrong.json()["error"]["error_class"], "schema_validation_failed");
     let place = place.project("# changed\n");
     let untrusted = place.foretell("check", "src/a.txt", &["--json"]).exits(3);
     assert_eq!(untrusted.json()["error"]["error_code"], "project_not_trusted");
-    // The tool would have written.
+    // A real call of this tool would write.
     let write = guest("probe#touch_writes");
     let input = json!({ "path": place.project.join("src/a.txt") }).to_string();
     place.run(&["policy", "check", &write, &input, "--allow-write=.", "--no-config"]).exits(0);

@@ -1,4 +1,4 @@
-//! The README does what it says: every command in its `sh` blocks is run as it stands.
+//! Every command in the `sh` blocks of the README is run as it stands.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,15 +11,15 @@ use super::clients::{CLIENTS, started, tools};
 use crate::support::{Client, Toolcell, build_in, component, root, scratch};
 
 const CARGO_RUN: &str = "cargo run --release -- ";
-/// Lines that are not run here, by their beginning: they set up, or they run these very tests.
+/// Prefixes of lines that are not run here: they set up, or they run these tests.
 const SKIPPED: [&str; 4] = ["cargo test", "cargo install", "git clone", "export "];
 
 struct Line {
-    /// As it stands in the README.
+    /// The line in the README.
     text: String,
-    /// What a shell is given: the program by its name, wherever it comes from.
+    /// The line for the shell, with the program's bare name, whatever its path.
     command: String,
-    /// What a comment promises: `# refused, exit 3`.
+    /// The exit code that a comment promises: `# refused, exit 3`.
     exit: i32,
 }
 
@@ -63,7 +63,7 @@ fn blocks(markdown: &str) -> Vec<Vec<Line>> {
     parts.map(|part| part.split("```").next().unwrap().lines().filter_map(Line::parse).collect()).collect()
 }
 
-/// Runs one line in a shell that finds the program of this build as `toolcell`, and answers what it printed.
+/// Runs one line in a shell in which `toolcell` is the program of this build. Returns its output.
 fn run(line: &Line, dir: &Path) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_toolcell")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
@@ -81,7 +81,7 @@ fn run(line: &Line, dir: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A block that starts a tool runs in a place of its own, every other one in the checkout.
+/// A block that creates a tool runs in a separate folder, every other one in the checkout.
 fn run_block(lines: &[Line]) -> usize {
     let starts = lines.iter().any(|line| line.command.starts_with("toolcell new "));
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -101,7 +101,7 @@ fn run_block(lines: &[Line]) -> usize {
     commands
 }
 
-/// Builds example tools beforehand, in turn with the other tests, for the state that the commands run with.
+/// Builds example tools beforehand, with the user's state, and not at the same time as other tests.
 fn built_by_the_user(examples: &[&str]) {
     for example in examples.iter().map(|example| format!("example-tools/{example}")) {
         component(&example);

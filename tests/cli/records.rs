@@ -1,4 +1,4 @@
-//! What the records of the program say is true: of names, limits, secrets, defaults, retries, and where a result comes from.
+//! The records of the program are true: names, limits, secrets, defaults, retries, and the origin of a result.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::policy::Place;
 use crate::pipeline::doubles::{declaring, echoing};
 use crate::support::{Ran, Toolcell, scratch};
 
-/// A tool of high risk that accepts a rule in place of an approval, in `folder`.
+/// A high-risk tool in `folder` that accepts a rule in place of an approval.
 fn risky(folder: &Path, file: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
     let component = echoing("risky", |toolkit| {
         let profile = json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "high" });
@@ -30,7 +30,7 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Calls the one tool of `component` with `input`, and answers its whole record.
+/// Calls the only tool of `component` with `input`. Returns its whole record.
 fn record(component: &Path, input: &Value, options: &[&str]) -> Ran {
     let (tool, input) = (text(component), input.to_string());
     let mut arguments = vec!["call", &tool, &input, "--record"];
@@ -57,7 +57,7 @@ fn an_allow_rule_by_name_lets_no_impostor_run_and_says_how_to_mean_one() {
         assert_eq!(refused["error"]["error_code"], "approval_not_possible");
         let message = refused["error"]["message"].as_str().unwrap();
         assert!(message.contains(&format!("component = \"{}\"", digest(component))), "{message}");
-        // Whoever looks is told which rule it is, why it does not count, and what to do.
+        // `policy check` names the rule, the reason why it does not count, and the remedy.
         let checked = place.run(&["policy", "check", &text(component)]).exits(6).stdout;
         let line = checked.lines().find(|line| line.contains("does not count")).unwrap_or_else(|| panic!("{checked}"));
         let words = ["allow tool \"risky.echo\" in ", "own claim", &digest(component), "[[tool]]"];
@@ -87,10 +87,10 @@ fn an_allow_rule_by_name_counts_for_the_tools_of_its_own_file_and_of_no_other() 
     let rule = allowed["decisions"][0]["rule_refs"][0].as_str().unwrap().to_owned();
     assert!(rule.starts_with("allow tool \"risky.echo\""), "{rule}");
     call(&place, &twin, 3);
-    // The rule in one file, the tool in another one.
+    // The rule is in one file, the tool in another.
     let place = place.project(tool).trusted().user(ALLOW);
     call(&place, &honest, 3);
-    // A denial counts for every bearer of the name.
+    // A denial applies to every tool of that name.
     let place = place.user("").project("[[rule]]\nbehavior = \"deny\"\ntool = \"risky.*\"\n").trusted();
     for component in [&honest, &twin] {
         assert_eq!(call(&place, component, 3)["result"]["error"]["error_code"], "denied_by_rule");
@@ -147,7 +147,7 @@ fn a_call_that_could_have_changed_something_is_not_safe_to_repeat() {
     assert_eq!((&spun["error_class"], &spun["retry"]["safe"]), (&json!("timeout"), &json!(true)));
     let wrote = retry("hostile#busy_write", &[&format!("--allow-write={}", folder.display())]);
     assert_eq!((&wrote["error_class"], &wrote["retry"]["safe"]), (&json!("timeout"), &json!(false)));
-    // One that was refused before it ran changed nothing.
+    // A call that was refused before it ran changed nothing.
     let input = json!({ "path": 1 }).to_string();
     let refused = Toolcell::new(["call", &guest("hostile#busy_write"), &input, "--json"]).run().exits(2).json();
     assert_eq!(refused["error"]["retry"]["safe"], json!(true));
@@ -162,7 +162,7 @@ fn a_limit_in_characters_counts_characters() {
         declaration["output_contract"] = json!({ "max_inline_chars": 100 });
     });
     let limited = put(&folder, "limited.wasm", &limited);
-    // `{"text":""}` around it.
+    // `{"text":""}` around the text, 11 characters.
     let kept = |chars: usize| {
         let called = record(&limited, &json!({ "text": "\u{1f980}".repeat(chars - 11) }), &[]).exits(0).json();
         let kept = called["persistence"][0].clone();
@@ -189,7 +189,7 @@ fn a_secret_result_stays_in_no_record_however_small_it_is() {
         toolkit["declarations"][0]["permission_profile_ref"] = json!("p");
     });
     let secret = put(&place.project, "secret.wasm", &secret);
-    // Too short to be taken for a copy of the argument.
+    // Too short to be recognized as a copy of the argument.
     let called = place.run(&["call", &text(&secret), "{\"a\":\"q7\"}", "--record"]).exits(0).json();
     let (kept, result) = (&called["persistence"][0], &called["result"]);
     assert_eq!((&kept["strategy"], &kept["preview_size_bytes"]), (&json!("ref_only"), &json!(0)));
@@ -197,7 +197,7 @@ fn a_secret_result_stays_in_no_record_however_small_it_is() {
     assert!(result.get("structured_content").is_none() && result["content"][0]["preview"] == "", "{result}");
     let shown = place.run(&["call", &text(&secret), "{\"a\":\"q7\"}"]).exits(0);
     assert!(!shown.stdout.contains("q7") && shown.stdout.contains("kept as"), "{}", shown.stdout);
-    // What cannot be kept is not shown in its place.
+    // A result that cannot be stored is withheld.
     let payloads = place.home().join("payloads");
     std::fs::remove_dir_all(&payloads).unwrap();
     std::fs::write(&payloads, "in the way").unwrap();

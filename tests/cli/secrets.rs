@@ -1,4 +1,4 @@
-//! Secrets: set once, never shown again, carried by requests to one origin, and found nowhere else.
+//! Secrets: stored once, never shown again, sent in requests to one origin, and found nowhere else.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ fn listed(home: &Path) -> Vec<String> {
     names.map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Calls a tool of `courier` with all that it takes to send a request to `mirror`.
+/// Calls a tool of `courier` with the grants for a request to `mirror`.
 fn send(home: &Path, tool: &str, mirror: &Mirror, then: &str, options: &[&str]) -> Ran {
     let tool = guest(&format!("courier#{tool}"));
     let input = json!({ "url": format!("{}/path?a=b", mirror.origin()), "then": then }).to_string();

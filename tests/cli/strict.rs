@@ -1,4 +1,4 @@
-//! What a component says of itself is honoured, or it does not load, or `describe`, `build` and `doctor` name it.
+//! A claim of a component is honoured, or the component does not load, or `describe`, `build` and `doctor` report it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::{BUILDING, build, example, guest};
 use crate::pipeline::doubles::{describing, echoing};
 use crate::support::{Client, Ran, Toolcell, root, scratch};
 
-/// Every record that a tool can have, linked: `strict.echo`, which takes one path.
+/// A toolkit with every record that a tool can have, linked: `strict.echo`, which takes one path.
 fn whole(toolkit: &mut Value) {
     let declaration = &mut toolkit["declarations"][0];
     declaration["namespace"] = json!("strict");
@@ -32,7 +32,7 @@ fn whole(toolkit: &mut Value) {
     }]);
 }
 
-/// The places of the objects in [`whole`], and their fields that limit a call.
+/// The JSON pointers of the objects in [`whole`], and their fields that limit a call.
 const LIMITING: [(&str, &[&str]); 8] = [
     ("", &["interfaces", "execution_profiles", "permission_profiles"]),
     (
@@ -120,7 +120,7 @@ fn described(component: &[u8]) -> Ran {
     Toolcell::new(["describe", &write(&folder, component)]).run()
 }
 
-/// The lines of the list with which a component is refused.
+/// The lines of the error list with which a component is refused.
 #[track_caller]
 fn errors(component: &[u8]) -> Vec<String> {
     let ran = described(component).exits(2);
@@ -146,7 +146,7 @@ fn set(toolkit: &mut Value, object: &str, field: &str, value: Value) {
     object.insert(field.to_owned(), value);
 }
 
-/// Each of `places` has exactly one error, and nothing else has one.
+/// Each of `places` has exactly one error, and no other place has one.
 #[track_caller]
 fn all_named(places: &[String], errors: &[String]) {
     for place in places {
@@ -166,7 +166,7 @@ fn a_toolkit_with_every_record_loads() {
 fn a_misspelt_field_that_limits_a_call_is_an_error_wherever_it_stands() {
     type Misspelling = fn(&str) -> String;
     let misspellings: [Misspelling; 4] = [
-        // A letter too few, two letters changed about, camel case, other separators.
+        // A missing letter, swapped letters, camel case, other separators.
         |name| format!("{}{}", &name[..2], &name[3..]),
         |name| format!("{}{}{}{}", &name[..2], &name[3..4], &name[2..3], &name[4..]),
         |name| {
@@ -193,7 +193,7 @@ fn a_misspelt_field_that_limits_a_call_is_an_error_wherever_it_stands() {
 fn a_field_that_limits_a_call_and_stands_in_the_wrong_place_is_an_error() {
     for (object, fields) in LIMITING.iter().filter(|(object, _)| !object.contains("credential_uses")) {
         for (elsewhere, known) in LIMITING.iter().chain(&[("/declarations/0/annotations", &[][..])]) {
-            // The schemas, `strict` and the references to profiles belong in more than one place.
+            // The schemas, `strict` and the references to profiles are valid in more than one place.
             let shared = |name: &str| {
                 name.ends_with("_schema") || name.ends_with("profile_ref") || ["strict", "timeout_ms"].contains(&name)
             };
@@ -266,7 +266,7 @@ fn a_setting_that_this_host_does_not_honour_keeps_the_component_from_loading() {
         settings.iter().for_each(|(object, field, value)| set(toolkit, object, field, value.clone()));
     });
     all_named(&settings.clone().map(|(object, field, _)| format!("{object}/{field}")), &errors);
-    // What says nothing takes nothing away.
+    // Neutral values do not limit the call, and are accepted.
     let neutral = changed(|toolkit| {
         for (object, field, value) in settings {
             let value = match value {
@@ -435,7 +435,7 @@ fn what_an_interface_says_of_strictness_and_profiles_counts() {
         toolkit["interfaces"][0]["strict"] = json!(true);
     });
     assert_eq!(call(&strict, "{\"more\": 1}", &[]).json()["error"]["error_class"], "schema_validation_failed");
-    // The profile that only the interface refers to is the tool's.
+    // A profile that only the interface refers to applies to the tool.
     let asking = changed(|toolkit| {
         without_secret(toolkit);
         toolkit["declarations"][0].as_object_mut().unwrap().remove("permission_profile_ref");
@@ -446,7 +446,7 @@ fn what_an_interface_says_of_strictness_and_profiles_counts() {
     assert_eq!(denied["error"]["error_code"], "approval_not_possible");
 }
 
-/// A toolkit that loads, with what has no effect, and where.
+/// A toolkit that loads, and the pointers to its fields without effect.
 fn with_notes() -> (Vec<u8>, Vec<&'static str>) {
     let component = changed(|toolkit| {
         toolkit["a_field_of_tomorrow"] = json!([1]);
@@ -534,7 +534,7 @@ fn one_tool_of_a_component_is_described_with_its_own_notes() {
         let described = Toolcell::new(["describe", &guest(tool), "--json"]).run().exits(0).json();
         described["notes"].as_array().unwrap().clone()
     };
-    // A shared profile claims nothing that is not so; the other tool's kind of subject is not in its interface.
+    // The shared profile makes no false claim; the other tool's kind of subject is not in this tool's interface.
     let read = notes("probe#read");
     assert!(read.iter().any(|note| note["path"].as_str().unwrap().ends_with("/rule_matching_fields/0")), "{read:?}");
     let named = notes("probe#read_named");

@@ -1,11 +1,11 @@
-//! A component that is small to send and slow to compile. Compilation cannot be interrupted, so a host has to bound it
-//! from outside. `#[path]`-included by the tests, which turn the text into bytes with the crate `wat`.
+//! A component that is small to send and slow to compile. Compilation cannot be interrupted, so a host has to limit it
+//! from outside. The tests include this file with `#[path]` and turn the text into bytes with the crate `wat`.
 
 const LOCALS: usize = 5_000;
 const BRANCHES: usize = 5_000;
 
-/// The echo tool with one more function, which nobody calls: every one of its locals lives across all of its branches,
-/// so the work of the register allocator grows with the product of the two.
+/// The echo tool with one more function, which is never called. All its locals live across all its branches, so the
+/// work of the register allocator grows with the product of the two.
 pub(crate) fn compile_bomb() -> String {
     let module = "(core module $main";
     let armed = format!("{module}\n{}", slow_function());

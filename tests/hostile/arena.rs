@@ -1,4 +1,4 @@
-//! Where one attack takes place, and what is measured around it.
+//! The setting of one attack, and the measurements around it.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -22,21 +22,21 @@ use crate::support::{Called, ScriptedResolver, Test, kept, root, wat};
 pub(super) type Fight<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 const KIB: u64 = 1 << 10;
-/// What the host may take for itself on top of what its guests have.
+/// What the host may use on top of the memory of its guests.
 const HOST_KIB: u64 = 64 * KIB;
 const BACK_KIB: u64 = 16 * KIB;
-/// By when a verdict must be there, after its deadline.
+/// Maximum delay of a verdict after its deadline.
 const PROMISE: Duration = Duration::from_millis(250);
-/// What is added where other tests take the processor at the same time.
+/// Added to that delay if other tests run at the same time.
 const ALLOWANCE: Duration = Duration::from_millis(1_500);
-/// How long idle takes to come back.
+/// Time for a return to the idle state.
 const BACK: Duration = Duration::from_secs(2);
-/// The longest that an echo may take in any run; what is promised is held against all runs together.
+/// The longest echo in any run; the promised latency is checked over all runs together.
 const ECHO_US_MAX: u64 = 1_000_000;
 const BEAT: Duration = Duration::from_millis(10);
 const IDLE_BEATS: usize = 60;
 
-/// Where the driver finds a guest that was built for it.
+/// The environment variable with the path of a guest that was built for the driver.
 pub(super) fn guest_variable(name: &str) -> String {
     format!("TOOLCELL_GUEST_{}", name.to_uppercase())
 }
@@ -47,12 +47,12 @@ pub(super) struct Arena {
     dir: tempfile::TempDir,
     canary: PathBuf,
     pub(super) listeners: Listeners,
-    /// What names mean.
+    /// The answers to look-ups of names.
     pub(super) names: Arc<ScriptedResolver>,
-    /// Who is asked.
+    /// The approver.
     pub(super) person: Arc<Person>,
     pub(super) secret: String,
-    /// The machine is ours alone: what is promised is held to the letter.
+    /// Runs alone on the machine: the promises are checked without allowance.
     strict: bool,
     verdicts: Mutex<Vec<String>>,
     wrong: Mutex<Vec<String>>,
@@ -81,7 +81,7 @@ impl Arena {
         }
     }
 
-    /// A new folder to be granted, beside the canary.
+    /// A new folder for a grant, beside the canary.
     pub(super) fn folder(&self, name: &str) -> PathBuf {
         let folder = self.root().join(name);
         std::fs::create_dir_all(&folder).unwrap();
@@ -92,12 +92,12 @@ impl Arena {
         std::fs::canonicalize(self.dir.path()).unwrap()
     }
 
-    /// The file that nobody may read.
+    /// The file that no guest may read.
     pub(super) fn canary(&self) -> &Path {
         &self.canary
     }
 
-    /// A host that knows what this one's home keeps, as the next process would.
+    /// A host with the same home, like the next process would be.
     pub(super) fn next_host(&self) -> Arc<Host> {
         host(|settings| {
             at_home(settings, &self.home, &self.names, &self.person);
@@ -110,7 +110,7 @@ impl Arena {
         std::env::var_os(guest_variable(name)).unwrap().into()
     }
 
-    /// `hostile#spin`, `probe#net`, `wat:echo`: on the host that the neighbour uses, too.
+    /// The tool `hostile#spin`, `probe#net` or `wat:echo`, on the host that the neighbour uses.
     pub(super) fn test(&self, tool: &str) -> Test {
         let test = match tool.split_once('#') {
             Some((guest, name)) => Test::of_file(&Self::guest(guest), Some(name)),
@@ -123,7 +123,7 @@ impl Arena {
         Test::of_bytes(component.to_vec(), None).on(&self.host)
     }
 
-    /// Calls, and notes the verdict.
+    /// Calls the tool, and notes the verdict.
     pub(super) async fn call(&self, test: Test, input: Value) -> Called {
         self.call_text(test, &input.to_string()).await
     }
@@ -142,7 +142,7 @@ impl Arena {
         called
     }
 
-    /// Loads, and notes the verdict, which has to be there `within` so long.
+    /// Loads the component, and notes the verdict, which must come `within` this time.
     pub(super) async fn load(&self, test: Test, within: Duration) {
         let begun = Instant::now();
         let loaded = test.load().await;
@@ -162,14 +162,14 @@ impl Arena {
         self.verdicts.lock().unwrap().push(verdict);
     }
 
-    /// Something that must hold of this attack alone.
+    /// Notes `said` as a failure if `what` is false.
     pub(super) fn holds(&self, what: bool, said: impl Into<String>) {
         if !what {
             self.wrong.lock().unwrap().push(said.into());
         }
     }
 
-    /// Text that left the host: the secret and the canary may not be in it.
+    /// Checks text that left the host: it may contain neither the secret nor the canary.
     pub(super) fn shown(&self, text: &str) {
         for spelling in canary::spellings(&self.secret) {
             self.holds(!text.contains(&spelling), format!("Z: the secret was shown, as {spelling}"));
@@ -177,7 +177,7 @@ impl Arena {
         self.holds(!text.contains(canary::CONTENT), "X: the canary was shown");
     }
 
-    /// How long a call may take that has `deadline`.
+    /// The maximum duration of a call with `deadline`.
     pub(super) fn allowed(&self, deadline: Duration) -> Duration {
         deadline + PROMISE + if self.strict { Duration::ZERO } else { ALLOWANCE }
     }
@@ -188,7 +188,7 @@ impl Arena {
     }
 }
 
-/// Somebody who is asked, and says what an attack makes them say: no, unless told otherwise.
+/// An approver who gives the reply that the attack sets, by default a no.
 #[derive(Default)]
 pub(super) struct Person {
     reply: Mutex<Reply>,
@@ -196,12 +196,12 @@ pub(super) struct Person {
 }
 
 impl Person {
-    /// Says so from now on.
+    /// Sets the reply.
     pub(super) fn says(&self, reply: Reply) {
         *self.reply.lock().unwrap() = reply;
     }
 
-    /// What was asked since this was called last.
+    /// The questions since the last call of this function.
     pub(super) fn asked(&self) -> Vec<Prompt> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
@@ -229,7 +229,7 @@ fn at_home(settings: &mut HostSettings, home: &Home, names: &Arc<ScriptedResolve
     settings.approver = Some(Arc::<Person>::clone(person));
 }
 
-/// A host like one that serves many calls.
+/// A host with the settings of a server.
 pub(super) fn host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
     let mut settings = HostSettings::new(Home::at(kept("home")), env!("CARGO_BIN_EXE_toolcell"));
     settings.calls_at_once = 16;
@@ -237,13 +237,13 @@ pub(super) fn host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
     Arc::new(Host::new(settings).unwrap())
 }
 
-/// The echo tool with more in its module, more memory, and something to do before it answers.
+/// The echo tool with more items in its module, more memory, and code that runs before it answers.
 pub(super) fn assembled(pages: u32, items: &str, locals: &str, body: &str) -> Vec<u8> {
     let text = std::fs::read_to_string(root().join("tests/guests/wat/echo.wat")).unwrap();
     let memory = "(memory (export \"memory\") 1)";
     let answer = "        ;; At 64, an outcome";
     assert!(text.contains(memory) && text.contains(answer));
-    // A name of its own: two components cannot both be the neighbour's echo.
+    // A unique name, because the neighbour's echo has the old one.
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = format!("m{:03}", NUMBER.fetch_add(1, Ordering::Relaxed));
     let text = text
@@ -258,7 +258,7 @@ fn word(class: impl serde::Serialize) -> String {
     serde_json::to_value(class).unwrap().as_str().unwrap().to_owned()
 }
 
-/// The neighbour: an echo every 10 ms, and how long each took from when it was due.
+/// The neighbour: an echo every 10 ms, and the duration of each from its due time.
 async fn beat(host: &Host, component: &[u8], beats: &mut Vec<u64>, failures: &AtomicU64) {
     let due = Instant::now();
     let called = neighbour(host, component).await;
@@ -291,11 +291,11 @@ async fn neighbour(host: &Host, component: &[u8]) -> Option<()> {
     (record.result.structured_content == Some(json!({ "beat": 1 }))).then_some(())
 }
 
-/// Runs `attack` in this process, and reports what was seen as JSON.
+/// Runs `attack` in this process. Returns the measurements as JSON.
 pub(super) fn run(attack: &Attack) -> Value {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        // Threads for blocking work go home soon, so that threads that stay are seen.
+        // Idle blocking threads exit soon, so that leaked threads are seen.
         .thread_keep_alive(Duration::from_millis(100))
         .enable_all()
         .build()
@@ -324,7 +324,7 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     for _ in 0..IDLE_BEATS {
         beat(&arena.host, &echo, &mut idle, &failures).await;
     }
-    // The first beats also fill what is filled once.
+    // The first beats also fill caches, and do not count.
     let idle = idle.split_off(10);
     let idle_us = meters::p99(&idle);
     settle(|| meters::threads() <= 8).await;
@@ -376,7 +376,7 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     })
 }
 
-/// Waits until something is so, but not longer than idle may take to come back.
+/// Waits until `is` returns true, for the time of a return to the idle state at most.
 async fn settle(is: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is() && begun.elapsed() < BACK {

@@ -1,4 +1,4 @@
-//! What no guest may touch, see, or reach: a folder, a value, listeners.
+//! What no guest may touch, see or reach: a folder, a secret, listeners.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,10 +13,10 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::inotify;
 use toolcell::record::digest;
 
-/// What stands in the canary file.
+/// The content of the canary file.
 pub(super) const CONTENT: &str = "canary-b7c9-nobody-may-read-this";
 
-/// A folder beside everything that is granted.
+/// A folder beside all granted folders.
 pub(super) struct Canary {
     dir: PathBuf,
     before: BTreeMap<PathBuf, (String, SystemTime)>,
@@ -41,7 +41,7 @@ impl Canary {
         self.dir.join("canary.txt")
     }
 
-    /// What happened to it.
+    /// Every access and change that was seen.
     pub(super) fn harmed(self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut buffer = [MaybeUninit::uninit(); 4096];
@@ -74,7 +74,7 @@ fn look(dir: &Path) -> BTreeMap<PathBuf, (String, SystemTime)> {
     found
 }
 
-/// The ways in which a secret might be spelled where somebody hides it, or forgets it.
+/// The spellings in which a guest might hide or leak a secret.
 pub(super) fn spellings(secret: &str) -> Vec<String> {
     let mut spellings = vec![secret.to_owned(), secret.chars().rev().collect()];
     let json = serde_json::to_string(secret).unwrap();
@@ -88,7 +88,7 @@ pub(super) fn spellings(secret: &str) -> Vec<String> {
             false => write!(percent, "%{byte:02X}").unwrap(),
         }
     }
-    // Of what stands before it in a text, base64 shows three forms; the ends of each depend on the neighbours.
+    // Base64 has three forms, by the position in the text; the first and last characters depend on the text around.
     for before in 0..3 {
         let encoded = base64(&[vec![b' '; before], secret.as_bytes().to_vec()].concat());
         spellings.push(encoded[4..encoded.len() - 4].to_owned());
@@ -110,7 +110,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Listeners on both loopback addresses that count whoever comes.
+/// Listeners on both loopback addresses that count connections and packets.
 pub(super) struct Listeners {
     pub(super) port: u16,
     hits: Arc<AtomicU64>,
@@ -122,7 +122,7 @@ impl Listeners {
         let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = first.local_addr().unwrap().port();
         listen(first, &hits);
-        // A machine may be without IPv6, and another program may have the port there: then there is one listener less.
+        // The machine may lack IPv6, or the port may be taken; then there is one listener less.
         if let Ok(second) = TcpListener::bind((Ipv6Addr::LOCALHOST, port)) {
             listen(second, &hits);
         }

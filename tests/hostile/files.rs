@@ -9,7 +9,7 @@ use serde_json::json;
 use super::arena::Arena;
 use super::canary::CONTENT;
 
-/// Dots, slashes, absolute paths, a zero byte, thousands of parts, backslashes, a sibling with the same beginning: as
+/// Dots, slashes, absolute paths, a NUL, thousands of components, backslashes, a sibling with the same prefix: as
 /// reader and as writer, with and without a denial in the folder.
 pub(super) async fn path_forms(arena: &Arena) {
     for (number, tool) in
@@ -25,7 +25,7 @@ pub(super) async fn path_forms(arena: &Arena) {
     }
 }
 
-/// Links that the operator's folder already holds: to a folder, in chains, in circles, into the process itself.
+/// Links that already exist in the operator's folder: to a folder, chains, loops, to the process itself.
 pub(super) async fn links(arena: &Arena) {
     let outside = arena.canary().parent().unwrap().to_owned();
     for (number, to) in [outside.as_path(), Path::new("../canary"), Path::new("chain-1"), Path::new("/proc/self/root")]
@@ -55,7 +55,7 @@ pub(super) async fn links(arena: &Arena) {
             let told = called.succeeded();
             arena.holds(told["ok"] == false, format!("X: {tool} {name}: {told}"));
         }
-        // A link may be moved, what it leads to may not: also with a slash at its end.
+        // A link may be moved, its target may not, not even by a path with a trailing slash.
         for (from, to) in [("link-out/", "moved"), ("link-out/canary.txt", "moved-file")] {
             let input = json!({ "from": folder.join(from), "to": folder.join(to) });
             arena.call(arena.test("probe#rename").write(&folder), input).await;
@@ -75,8 +75,8 @@ async fn escape(arena: &Arena, tool: &str, folder: &Path, denying: bool) {
     arena.holds(tried["succeeded"] == json!([]), format!("X: {}", tried["succeeded"]));
 }
 
-/// A folder that may only be read, beside one that may be written: nothing in the first changes, and no second name of it
-/// appears in the other.
+/// A read-only folder beside a writable one: nothing in the first changes, and no file of it gets a second name in the
+/// other.
 pub(super) async fn around_read_only(arena: &Arena) {
     let (closed, open) = (arena.folder("read-only"), arena.folder("writable"));
     fs::write(closed.join("file"), "as it was").unwrap();
@@ -107,7 +107,7 @@ pub(super) async fn around_read_only(arena: &Arena) {
         let told = arena.call(both(tool), input.clone()).await.succeeded();
         arena.holds(told["ok"] == false, format!("X: {tool} {input}: {told}"));
     }
-    // The other way round: something writable is moved over what is not.
+    // In the other direction: a writable file is moved over a read-only one.
     fs::write(open.join("own"), "own").unwrap();
     for tool in ["probe#rename", "probe#link"] {
         let told = arena.call(both(tool), json!({ "from": open.join("own"), "to": file })).await.succeeded();
@@ -118,7 +118,7 @@ pub(super) async fn around_read_only(arena: &Arena) {
     arena.holds(fs::read_to_string(&file).unwrap() == "as it was", "X: the read-only file was changed");
 }
 
-/// Every way of filling a disk ends at the quota, and what was made until then is within it.
+/// Every way of filling a disk ends at the quota, and the files up to then are within it.
 pub(super) async fn disk_fill(arena: &Arena) {
     const BYTES: u64 = 8 << 20;
     const FILES: u64 = 200;

@@ -1,4 +1,4 @@
-//! Attacks through what a host reads: arguments, declarations, components.
+//! Attacks through input that a host parses: arguments, declarations, components.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::pipeline::doubles::declaring;
 use crate::sandbox::compiling::bomb;
 use crate::support::{Test, wat};
 
-/// What is not plain JSON is refused; what is, the guest sees to the byte.
+/// Anything but plain JSON is refused; plain JSON reaches the guest unchanged, to the byte.
 pub(super) async fn argument_bombs(arena: &Arena) {
     let deep = 100_000;
     let mut keys = String::with_capacity(12 << 20);
@@ -46,7 +46,7 @@ pub(super) async fn argument_bombs(arena: &Arena) {
     }
 }
 
-/// A reference leads to nobody's server and to nobody's file.
+/// References in a schema are not resolved, neither from the network nor from files.
 pub(super) async fn schemas_from_elsewhere(arena: &Arena) {
     let port = arena.listeners.port;
     for reference in [
@@ -67,7 +67,7 @@ pub(super) async fn schemas_from_elsewhere(arena: &Arena) {
     }
 }
 
-/// Small to send, dear to compile: in time, then in memory.
+/// A component that is small to send and expensive to compile, first limited in time, then in memory.
 pub(super) async fn compile_bomb(arena: &Arena) {
     let bomb = wat::parse_str(bomb::compile_bomb()).unwrap();
     for (cpu_seconds, memory_bytes) in [(1, 4 << 30), (30, 160 << 20)] {
@@ -82,7 +82,7 @@ pub(super) async fn compile_bomb(arena: &Arena) {
     }
 }
 
-/// Bytes of every kind, and a good component that was cut or in which bits were turned: refused, or a tool like another.
+/// Random bytes, and a valid component with truncations and bit flips: each is refused, or loads as a tool.
 pub(super) async fn garbage(arena: &Arena) {
     let host = host(|settings| {
         settings.pooled = false;
@@ -98,7 +98,7 @@ pub(super) async fn garbage(arena: &Arena) {
         vec![0; 1 << 20],
     ];
     for length in (0..300).map(|number| number * 7) {
-        // Noise, bare and behind the header of a component: the second goes on to the compiler.
+        // Random bytes, first bare, then behind a component header, so that they reach the compiler.
         corpus.push((0..length).map(|_| random.next() as u8).collect());
     }
     for length in 1..20 {

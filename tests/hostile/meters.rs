@@ -1,4 +1,4 @@
-//! What the kernel says of this process.
+//! Measurements of this process, mostly by the kernel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,12 +10,12 @@ fn status(field: &str) -> u64 {
     line.trim_start_matches(':').split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Resident memory now.
+/// Resident memory now, in KiB.
 pub(super) fn resident_kib() -> u64 {
     status("VmRSS")
 }
 
-/// The most resident memory since [`forget_peak`].
+/// Peak resident memory since [`forget_peak`], in KiB.
 pub(super) fn peak_kib() -> u64 {
     status("VmHWM")
 }
@@ -24,10 +24,10 @@ pub(super) fn forget_peak() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
 }
 
-/// Processor time that this process has used.
+/// CPU time of this process, in seconds.
 pub(super) fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    // After the name of the program, which ends with the last parenthesis: in hundredths of a second.
+    // The fields after the program's name, which ends with the last parenthesis; times are in hundredths of a second.
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
     (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
 }
@@ -36,8 +36,8 @@ pub(super) fn threads() -> u64 {
     status("Threads")
 }
 
-/// Open files, without the one that looks, and without what belongs to components that stay loaded: their compiled code,
-/// and the image of their memory.
+/// Open files, without the one of this listing, and without those of loaded components: their compiled code and memory
+/// images.
 pub(super) fn descriptors() -> u64 {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let is_code = |link: &std::path::Path| {
@@ -46,7 +46,7 @@ pub(super) fn descriptors() -> u64 {
     files.filter(|file| file.as_ref().is_ok_and(|file| !is_code(&file.path()))).count() as u64 - 1
 }
 
-/// Looks at the open files every other millisecond: what matters is the most that there ever were.
+/// Samples the open files every 2 ms, and keeps the maximum.
 pub(super) struct DescriptorPeak {
     stop: Arc<AtomicBool>,
     peak: Arc<AtomicU64>,
@@ -77,7 +77,7 @@ pub(super) fn random() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The same numbers each time: a failure can be looked at again. (splitmix64)
+/// Random numbers with a fixed seed, so that failures can be reproduced (splitmix64).
 pub(super) struct Seeded(pub(super) u64);
 
 impl Seeded {
@@ -94,7 +94,7 @@ impl Seeded {
     }
 }
 
-/// The time that all processes share.
+/// Wall-clock time, which all processes share, in microseconds.
 pub(super) fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     u64::try_from(since.as_micros()).unwrap()
@@ -107,8 +107,8 @@ pub(super) fn p99(all: &[u64]) -> u64 {
     sorted.get(place).copied().unwrap_or(0)
 }
 
-/// Somebody on this machine who has nothing to do with the host: does a little every 10 ms, and notes when, and how long
-/// it took from when it was due. What an attack does to them, the machine does: there are only so many processors.
+/// A thread independent of the host that works a little every 10 ms, and notes the time and the delay from the due
+/// time. An attack can delay it only through the load of the machine, because processors are limited.
 pub(super) struct Bystander {
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Vec<(u64, u64)>>,
@@ -116,7 +116,7 @@ pub(super) struct Bystander {
 
 impl Bystander {
     const BEAT: Duration = Duration::from_millis(10);
-    /// About as much as an echo.
+    /// CPU time of one round, about that of an echo.
     const WORK: Duration = Duration::from_micros(500);
 
     pub(super) fn watch() -> Self {
@@ -139,7 +139,7 @@ impl Bystander {
         Self { stop, thread }
     }
 
-    /// When, and how long: both in microseconds.
+    /// Pairs of time and delay, both in microseconds.
     pub(super) fn end(self) -> Vec<(u64, u64)> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()

@@ -1,27 +1,27 @@
-//! The first set of attacks, each with what must come of it and what must still hold around it.
+//! The first set of attacks, each with its expected verdicts and the invariants around it.
 //!
-//! Every attack runs in a process of its own (this test binary, started again), so that memory, threads and open files
-//! are its own, and a host that dies is one attack that failed. [`table`] says what is expected; [`arena`] measures.
+//! Every attack runs in a separate process (this test binary, started again), so that it has its own memory, threads
+//! and open files, and a crash of the host fails only one attack. [`table`] holds the expectations; [`arena`] measures.
 //!
-//! | letter | what holds around every attack |
+//! | letter | invariant around every attack |
 //! |---|---|
 //! | verdict | every call ends with the class and code of the table |
-//! | A | the host lives: the driver ends in order, and an echo is answered afterwards |
-//! | D | each verdict is there 250 ms after the deadline at the latest (more is allowed where other tests run beside it) |
-//! | M | memory peaks at the profile's memory and 64 MiB over idle, and is back at idle and 16 MiB within 2 s |
-//! | F, T | open files and threads are back at idle within 2 s; files never exceed idle and the caps |
-//! | X | the canary folder is the same to the byte and the time, and the kernel saw nobody open its file |
-//! | E | no connection and no packet at listeners on 127.0.0.1 and ::1 |
-//! | Z | the canary secret of the host's environment is nowhere, in six spellings |
-//! | L | what was shown holds no character that acts on a terminal |
-//! | C | one terminal record for each call (held for every call of every test) |
-//! | N | an echo every 10 ms beside the attack never fails; its slowest hundredth is measured, and reported |
+//! | A | the host survives: the driver exits cleanly, and an echo is answered afterwards |
+//! | D | each verdict comes at most 250 ms after the deadline (more is allowed if other tests run at the same time) |
+//! | M | memory peaks at most at idle + the profile's memory + 64 MiB, and is back at idle + 16 MiB within 2 s |
+//! | F, T | open files and threads are back at idle within 2 s; files never exceed idle + the caps |
+//! | X | the canary folder keeps its bytes and times, and the kernel reports no access to its file |
+//! | E | listeners on 127.0.0.1 and ::1 receive no connection and no packet |
+//! | Z | the canary secret of the host's environment appears nowhere, in six spellings |
+//! | L | the output contains no character that controls a terminal |
+//! | C | one terminal record for each call (checked for every call of every test) |
+//! | N | an echo every 10 ms beside the attack never fails; its 99th percentile is measured and reported |
 //!
-//! A bystander, who shares only the machine with the host, is measured as well: what an attack does to both is not the
-//! host's doing.
+//! A bystander, which shares only the machine with the host, is measured as well: a delay that an attack causes for
+//! both is not the host's fault.
 //!
-//! `TOOLCELL_ATTACKS=CPU-1,MEM-2` runs some, `TOOLCELL_ATTACK_RUNS=20` each so often; `just hostile` does the latter,
-//! alone on the machine.
+//! `TOOLCELL_ATTACKS=CPU-1,MEM-2` selects attacks, `TOOLCELL_ATTACK_RUNS=20` repeats each; `just hostile` does the
+//! latter, alone on the machine.
 
 mod arena;
 mod canary;
@@ -49,19 +49,19 @@ use serde_json::Value;
 use crate::support::fixture;
 use table::{ATTACKS, Attack};
 
-/// Where the driver finds what it is to do.
+/// The environment variable that names the driver's attack.
 const ATTACK: &str = "TOOLCELL_ATTACK";
-/// The guests that are built for it.
+/// The guests that are built for the driver.
 const GUESTS: [&str; 4] = ["hostile", "probe", "egress", "courier"];
 /// A value in the environment of the host that no guest may ever see.
 const SECRET: &str = "TOOLCELL_CANARY_SECRET";
-/// The machine is ours alone: what is promised is held to the letter.
+/// Set if the attack runs alone on the machine: the promises are checked without allowance.
 const STRICT: &str = "TOOLCELL_ATTACKS_STRICT";
 const REPORT: &str = "HOSTILE-REPORT ";
-/// A driver that takes longer hangs. `TOOLCELL_ATTACK_WATCHDOG_SECONDS` says otherwise.
+/// Seconds after which a driver counts as hanging. `TOOLCELL_ATTACK_WATCHDOG_SECONDS` overrides it.
 const WATCHDOG_SECONDS: u64 = 60;
 
-/// All attacks of the first set, or those that `TOOLCELL_ATTACKS` names. Started by [`run`], it is one attack.
+/// Runs all attacks, or those in `TOOLCELL_ATTACKS`; in a process that [`run`] started, only its attack.
 #[test]
 fn the_first_set_ends_as_its_table_says() {
     if let Ok(id) = std::env::var(ATTACK) {
@@ -103,7 +103,7 @@ fn the_first_set_ends_as_its_table_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What one run of an attack was found to do.
+/// The findings of one run of an attack.
 struct Ran {
     verdicts: String,
     wrong: Vec<String>,
@@ -112,7 +112,7 @@ struct Ran {
     bystander: Waits,
 }
 
-/// How long somebody waited beside an attack, in microseconds.
+/// Delays beside an attack, in microseconds.
 #[derive(Default)]
 struct Waits {
     idle: Vec<u64>,
@@ -120,7 +120,7 @@ struct Waits {
 }
 
 impl Waits {
-    /// The slowest hundredth of all runs together, in milliseconds: a single run is too short to have one.
+    /// The 99th percentiles over all runs, in milliseconds, because a single run is too short for one.
     fn slowest<'a>(all: impl Iterator<Item = &'a Self>) -> (f64, f64) {
         let (mut idle, mut attacked) = (Vec::new(), Vec::new());
         for waits in all {
@@ -132,7 +132,7 @@ impl Waits {
     }
 }
 
-/// What the neighbour and the bystander noticed of an attack: the slowest hundredths of all runs, in milliseconds.
+/// The delays of the neighbour and the bystander: 99th percentiles over all runs, in milliseconds.
 struct Neighbours {
     idle: f64,
     attacked: f64,
@@ -147,7 +147,7 @@ impl Neighbours {
         Self { idle, attacked, before, beside }
     }
 
-    /// Whether the neighbour waits three times as long as ever at most, beside what the machine makes everybody wait.
+    /// Whether the neighbour waits at most three times as long as when idle, plus the bystander's delay.
     fn is_promised(&self) -> bool {
         self.attacked <= 3.0 * self.idle + (self.beside - self.before).max(0.0)
     }
@@ -165,7 +165,7 @@ impl std::fmt::Display for Neighbours {
     }
 }
 
-/// Runs `attack` once, in a process of its own.
+/// Runs `attack` once, in a separate process.
 fn run(attack: &Attack) -> Ran {
     let secret = format!("s3cr3t/{:016x}+\"quoted\"", meters::random());
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -173,7 +173,7 @@ fn run(attack: &Attack) -> Ran {
         .env(ATTACK, attack.id)
         .env(SECRET, &secret)
         .env("RUST_BACKTRACE", "1")
-        // What is measured is what is held, not what the allocator keeps in reserve.
+        // The allocator returns memory at once, so that the measurement shows memory in use, not its reserve.
         .env("MALLOC_MMAP_THRESHOLD_", "131072")
         .env("MALLOC_TRIM_THRESHOLD_", "131072")
         .envs(GUESTS.map(|guest| (arena::guest_variable(guest), fixture(guest))))
@@ -221,7 +221,7 @@ fn text(pipe: &mut impl Read) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Holds the verdicts of a report against the table. What was found around them is in the report already.
+/// Compares the verdicts of a report with the table. The report already contains the failed invariants.
 fn judge(attack: &Attack, report: Value, bystander: &[(u64, u64)]) -> Ran {
     let texts = |field: &str| -> Vec<String> {
         let list = report[field].as_array().cloned().unwrap_or_default();

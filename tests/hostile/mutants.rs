@@ -1,12 +1,11 @@
-//! Whether the tests would notice. Each guard of the sandbox is left out in turn, and something must fail: a guard that
-//! nothing notices is not tested, whatever else passes. `just mutants` runs this; the switches exist with the cargo
-//! feature `mutants` only.
+//! Mutation tests: each guard of the sandbox is left out in turn, and some test must fail. A guard whose absence no
+//! test notices is not tested. `just mutants` runs this; the switches exist only with the cargo feature `mutants`.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A guard by the name that the code gives it, and what has to notice that it is missing: attacks by their ids, tests by
-/// their names; `unit:` stands before those that lie beside the code.
+/// Each guard by its name in the code, with the attacks (by id) and the tests (by name) that must notice its absence;
+/// the prefix `unit:` means a unit test beside the code.
 const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("memory_limit", &["MEM-2"], &[]),
     ("table_limit", &["MEM-3"], &[]),
@@ -132,12 +131,12 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("description_changes", &[], &["sandbox::loading::a_component_that_describes_itself_differently"]),
 ];
 
-/// A mutant that hangs for so long was noticed.
+/// A mutant that hangs for this time counts as noticed.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 #[test]
 fn each_guard_that_is_missing_is_noticed() {
-    // A test that fails anyhow notices nothing.
+    // A test that fails without a mutant shows nothing.
     let chosen = std::env::var("TOOLCELL_MUTANTS").ok();
     let chosen = |name: &str| chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|one| one == name));
     let mut attacks: Vec<&str> = Vec::new();
@@ -161,7 +160,7 @@ fn each_guard_that_is_missing_is_noticed() {
     assert!(missed.is_empty(), "nothing notices that these guards are missing: {missed:?}");
 }
 
-/// Every guard that the code names is in the table above.
+/// Checks that the table contains every guard in the code.
 #[test]
 fn each_guard_has_a_mutant() {
     let mut named = Vec::new();
@@ -176,7 +175,7 @@ fn each_guard_has_a_mutant() {
     assert_eq!(named, known);
 }
 
-/// Runs attacks and tests with one guard left out.
+/// Runs attacks and tests, with `mutant` left out. Returns whether all pass.
 fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
     let run = |attacks: Option<String>, filters: &[&str], unit: bool| {
         let mut command = match unit {
@@ -190,7 +189,7 @@ fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
         command.args(filters).arg("--test-threads=2").stdin(Stdio::null());
         command.env("TOOLCELL_ATTACK_WATCHDOG_SECONDS", "15");
         if let Some(mutant) = mutant {
-            // What fails is expected to fail, and at length.
+            // The failures are expected, and verbose.
             command.env("TOOLCELL_MUTANT", mutant).stdout(Stdio::null()).stderr(Stdio::null());
         }
         if let Some(attacks) = attacks {

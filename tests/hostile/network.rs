@@ -1,4 +1,4 @@
-//! Attacks on the way out: other spellings, other names, redirects, names that change their address.
+//! Network attacks: other spellings, other names, redirects, names that change their address.
 
 use serde_json::{Value, json};
 use toolcell::host::{SecretStore, SecretValue};
@@ -6,10 +6,10 @@ use toolcell::host::{SecretStore, SecretValue};
 use super::arena::Arena;
 use crate::support::{Called, Mirror, SPECIAL_HOSTS, Server, Test};
 
-/// The one host of these that is a name, and that is looked up.
+/// The only one of these hosts that is a name, and is looked up.
 const METADATA: &str = "metadata.google.internal";
 
-/// Hosts that are not `api.ex.test`, whatever they begin, end, or look like.
+/// Hosts that only look like `api.ex.test`, or share a prefix or a suffix with it.
 const LOOKALIKES: &[&str] = &[
     "api.ex.test.evil.test",
     "evilapi.ex.test",
@@ -22,7 +22,7 @@ const LOOKALIKES: &[&str] = &[
     "*.ex.test",
 ];
 
-/// What is no authority at all: a guest has no way to ask for it.
+/// Not valid authorities: a guest cannot request them.
 const UNSPEAKABLE: &[&str] = &[
     "127.0.0.1#@api.ex.test",
     "\u{430}pi.ex.test",
@@ -38,13 +38,13 @@ async fn ask(arena: &Arena, test: Test, request: Value) -> Called {
     arena.call(test, json!({ "requests": [request], "fail": true })).await
 }
 
-/// The guest was told no by the host, and the record says what it wanted.
+/// Checks that the record has a denial, which says what the guest tried.
 fn denied(arena: &Arena, called: &Called, what: &str) {
     let denied = called.events().contains(&"tool.sandbox.denied");
     arena.holds(denied, format!("no record of what was denied: {what}"));
 }
 
-/// Under a grant for every host, no spelling leads to an address that is not public.
+/// Under a grant for every host, no spelling reaches an address that is not public.
 pub(super) async fn spellings(arena: &Arena) {
     arena.names.script(&[&["127.0.0.1"]]);
     for (host, scheme) in SPECIAL_HOSTS.iter().chain([&METADATA]).flat_map(|host| [(host, "http"), (host, "https")]) {
@@ -57,11 +57,11 @@ pub(super) async fn spellings(arena: &Arena) {
     arena.holds(asked.iter().all(|name| name == METADATA), format!("E: looked up: {asked:?}"));
 }
 
-/// Under a grant for one host, no other one is reached, or even looked up; every spelling of that one is.
+/// Under a grant for one host, no other host is reached or even looked up; every spelling of that host is reached.
 pub(super) async fn lookalikes(arena: &Arena) {
     let server = Server::hello();
     arena.names.script(&[&["127.0.0.1"]]);
-    // Each name would lead to the listener, or to the server.
+    // Each name would resolve to the listener, or to the server.
     let granted = || arena.test("egress#ask").net("http://api.ex.test:*").net(&server.url(""));
     for host in LOOKALIKES {
         let request = json!({ "authority": format!("{host}:{}", arena.listeners.port) });
@@ -95,7 +95,7 @@ pub(super) async fn lookalikes(arena: &Arena) {
     }
 }
 
-/// An allowed server sends a guest that follows to where it may not go, to where its secret may not, and in circles.
+/// A granted server redirects a guest to denied hosts, to hosts without a grant for its secret, and in loops.
 pub(super) async fn redirects(arena: &Arena) {
     let store = SecretStore::new(arena.home.secrets(), arena.home.secret_key());
     store.set("API_KEY", &SecretValue::new(arena.secret.clone())).unwrap();
@@ -116,14 +116,14 @@ pub(super) async fn redirects(arena: &Arena) {
         arena.holds(named.seen().len() == 1, format!("{location}: {} requests came", named.seen().len()));
         denied(arena, &called, &location);
     }
-    // Without a host it is no request at all.
+    // A URL without a host is not a request.
     let called = follow(arena, &redirecting(302, format!("file://{}", arena.canary().display())), "answer").await;
     let answer = &called.succeeded()["answer"];
     arena.holds(answer["error"].is_string(), format!("a file was fetched: {answer}"));
     let asked = arena.names.asked();
     arena.holds(asked.is_empty(), format!("E: looked up: {asked:?}"));
 
-    // To another server that was granted too: the secret is for the first.
+    // The redirect leads to another granted server; the secret is for the first.
     let other = Mirror::reflecting();
     let named = redirecting(302, format!("{}/", other.origin()));
     let test = carrying(arena, &named).net(&other.origin());
@@ -164,9 +164,9 @@ async fn follow(arena: &Arena, server: &Mirror, then: &str) -> Called {
     arena.call(carrying(arena, server), input).await
 }
 
-/// A name that has a good address when it is asked for, and a bad one right after, or both at once.
+/// DNS rebinding: a name resolves to a good address first and a bad one next, or to both at once.
 pub(super) async fn rebinding(arena: &Arena) {
-    // The good address is granted as one, and so stands for a public one; the bad one is no less this machine.
+    // The good address is granted, so it stands for a public one; the bad one is on this machine, too.
     let good = Server::hello();
     let bad = Server::hello_at(&format!("127.0.0.2:{}", good.port));
     let granted = || arena.test("egress#ask").net("http://api.ex.test:*").net(&good.url(""));

@@ -1,4 +1,4 @@
-//! Attacks on whoever reads: terminals, logs, and programs on the other end of a pipe.
+//! Attacks on the readers of output: terminals, logs, and programs at the other end of a pipe.
 
 use std::process::{Command, Output};
 
@@ -12,7 +12,7 @@ fn guest(tool: &str) -> String {
     format!("{}#{name}", std::env::var(guest_variable(guest)).unwrap())
 }
 
-/// Runs toolcell where `stream` is a terminal, and answers what that terminal was sent.
+/// Runs toolcell with a terminal as `stream`. Returns the output that the terminal received.
 fn on_a_terminal(arena: &Arena, stream: &str, arguments: &[&str]) -> String {
     let other = arena.root().join("other-stream");
     let quoted: Vec<String> = arguments.iter().map(|text| format!("'{}'", text.replace('\'', "'\\''"))).collect();
@@ -31,7 +31,7 @@ fn on_a_terminal(arena: &Arena, stream: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&stdout).into_owned()
 }
 
-/// The characters of a text that act on a terminal, or cannot be seen on one. A terminal ends lines with both characters.
+/// The characters of a text that control a terminal, or are invisible on one. A terminal ends lines with CR LF.
 fn acting(text: &str) -> Vec<char> {
     let text = text.replace("\r\n", "\n");
     let acts = |c: &char| {
@@ -43,7 +43,7 @@ fn acting(text: &str) -> Vec<char> {
     text.chars().filter(acts).collect()
 }
 
-/// Wherever a guest puts them, escapes reach a terminal as text.
+/// Wherever a guest puts escape sequences, they reach a terminal as text.
 pub(super) async fn terminal_escapes(arena: &Arena) {
     for (place, stream) in [
         ("content", "stdout"),
@@ -62,16 +62,16 @@ pub(super) async fn terminal_escapes(arena: &Arena) {
         arena.holds(acts.is_empty(), format!("L: {place} on a terminal: {acts:?} in {text:?}"));
         let is_shown = text.contains("red") || matches!(place, "code" | "class");
         arena.holds(is_shown, format!("{place} was not shown at all: {text:?}"));
-        // And to a program: one line of JSON, in which nothing acts.
+        // A program gets one line of JSON without control characters.
         let ran = Toolcell::new(["call", &guest("hostile#control_chars"), &input, "--json"]).run();
         let acts = acting(ran.stdout.trim_end_matches('\n'));
         arena.holds(acts.is_empty(), format!("L: {place} as JSON: {acts:?} in {:?}", ran.stdout));
-        // The code of a failure is the guest's own here.
+        // The guest chooses the code of this failure.
         arena.verdict(verdict(&ran).split('/').next().unwrap_or_default().to_owned());
     }
 }
 
-/// The names of functions, also long ones, in a component that crashes; with the settings that make programs talkative.
+/// Hostile and very long function names in a component that crashes, under settings that make programs verbose.
 pub(super) async fn hostile_names(arena: &Arena) {
     let long = format!("n{}\u{1b}[31m\nforged", "x".repeat(90_000));
     let named = super::arena::assembled(
@@ -107,7 +107,7 @@ pub(super) async fn hostile_names(arena: &Arena) {
     }
 }
 
-/// What a guest prints is never on the standard output that belongs to the protocol.
+/// Guest output never reaches standard output, which belongs to the protocol.
 pub(super) async fn stdout_hijack(arena: &Arena) {
     let print = json!({ "out": "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", "err": "{\"jsonrpc\":\"2.0\"}\n" });
     for (tool, input) in [("hostile#forged_record", json!({})), ("probe#stdio", print)] {

@@ -1,4 +1,4 @@
-//! Attacks on a secret that a request carries, by a guest and a server that work together.
+//! Attacks on a secret in a request, by a guest and a server that collude.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::support::{Mirror, response};
 
 type Spell = fn(&str) -> String;
 
-/// Spellings of what the server was sent, which is `Bearer ` and the secret.
+/// Encodings of the received header value, which is `Bearer ` and the secret.
 const ECHOES: &[(&str, Spell)] = &[
     ("raw", str::to_owned),
     ("in a sentence", |sent| format!("you said {sent}{sent}, I think")),
@@ -30,8 +30,8 @@ const ECHOES: &[(&str, Spell)] = &[
     ("far into the body", |sent| format!("{}{sent}{}", "x".repeat(70_000), "y".repeat(70_000))),
 ];
 
-/// The server says what it was sent, in head and body, and the guest repeats it wherever it can: in its answer, in its
-/// error, in its panic, on its streams, in logs and in progress.
+/// The server echoes the received header in head and body, and the guest repeats it everywhere: in its answer, its
+/// error, its panic, its streams, logs and progress.
 pub(super) async fn echoes(arena: &Arena) {
     let store = SecretStore::new(arena.home.secrets(), arena.home.secret_key());
     store.set("API_KEY", &SecretValue::new(arena.secret.clone())).unwrap();
@@ -54,12 +54,12 @@ pub(super) async fn echoes(arena: &Arena) {
             let redacted = called.events().contains(&"tool.result.redacted");
             arena.holds(redacted, format!("Z: {name}, {then}: nobody was told that something was taken out"));
             arena.shown(&format!("{:?}", called.0));
-            // Of what is too long to stand in the result itself there is no such copy.
+            // A result that is too large to be inline has no such copy.
             let told = called.0.result.structured_content.as_ref().and_then(|told| told["disguised"].as_str());
             if let Some(told) = told {
                 disguised += 1;
                 let known: Vec<u8> = told.chars().map(|c| u8::try_from(u32::from(c) - 0x100).unwrap()).collect();
-                // The guest itself knows nothing, or it could tell whoever listens in a way of its own.
+                // Even the guest must not know the secret, or it could leak it in an encoding of its own.
                 arena.shown(&String::from_utf8_lossy(&known));
             }
         }
@@ -72,7 +72,7 @@ pub(super) async fn echoes(arena: &Arena) {
     arena.holds(looked_at > 0, "nothing is stored at all");
 }
 
-/// No file of the host's holds the secret. Answers how many there are.
+/// Checks that no file of the host holds the secret. Returns the number of files.
 fn nowhere_below(arena: &Arena, folder: &Path) -> usize {
     let mut looked_at = 0;
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,4 +1,4 @@
-//! Attacks on memory, tables and the stack, and on what another call left behind.
+//! Attacks on memory, tables and the stack, and searches for data of another call.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::support::Test;
 
 const MIB: u64 = 1 << 20;
 
-/// Without a pool, whose own limits would come first.
+/// A host without a pool, whose limits would apply first.
 fn on_demand() -> Arc<Host> {
     host(|settings| settings.pooled = false)
 }
 
-/// Sixteen memories of 16 MiB: each alone is small.
+/// Sixteen memories of 16 MiB; each alone is below the limit.
 pub(super) async fn many_memories(arena: &Arena) {
     let test = Test::new("wat:many-memories").on(&on_demand()).limit(|limits| limits.memory_bytes = 128 * MIB);
     arena.call(test, json!({})).await;
 }
 
-/// Twice sixteen million elements of eight bytes, under a limit on memory that does not count them.
+/// Two tables of sixteen million elements of eight bytes, which the memory limit does not count.
 pub(super) async fn tables(arena: &Arena) {
     let grow = |table| {
         format!(
@@ -40,15 +40,15 @@ pub(super) async fn recursion(arena: &Arena) {
     arena.call(arena.test_of(&component), json!({})).await;
 }
 
-/// One text of 16 MiB, handed over three times.
+/// One string of 16 MiB, returned three times.
 pub(super) async fn aliased_strings(arena: &Arena) {
     for _ in 0..3 {
         arena.call(arena.test("wat:aliased-strings"), json!({})).await;
     }
 }
 
-/// Each call looks for what the one before it left in memory, also in memory that it takes later, in a global and in a
-/// table; then it leaves something there itself. It crashes if it finds anything.
+/// Each call searches for data of the call before it: in memory, in newly grown memory, in a global and in a table.
+/// Then it leaves data there itself. It crashes if it finds anything.
 pub(super) async fn residue(arena: &Arena) {
     let items =
         "(global $mark (mut i64) (i64.const 0)) (table $table 4 funcref) (func $left) (elem declare func $left)";

@@ -1,4 +1,4 @@
-//! Attacks on what a guest may call: descriptors, streams, odd arguments, the environment, the network.
+//! Attacks on host functions: descriptors, streams, odd arguments, the environment, the network.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::arena::Arena;
 use super::meters;
 
-/// Opens files and closes none, in a process that may not open many. The host can still open, connect and accept.
+/// The guest opens files and closes none, in a process with a low limit. The host can still open, connect and accept.
 pub(super) async fn descriptors(arena: &Arena) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let folder = arena.folder("open");
@@ -40,7 +40,7 @@ pub(super) async fn descriptors(arena: &Arena) {
     arena.holds(refused == 0, format!("F: the host itself could not open a file {refused} times"));
 }
 
-/// Answers that are too large are refused; what is printed and logged is counted and dropped.
+/// Answers that are too large are refused; output and logs are counted and dropped.
 pub(super) async fn output_flood(arena: &Arena) {
     for (tool, input, verdict) in [
         ("hostile#flood_output", json!({ "mib": 9 }), "result_too_large"),
@@ -63,12 +63,12 @@ pub(super) async fn output_flood(arena: &Arena) {
     }
 }
 
-/// Writes of nothing to a stream that is full: each once cost the host a buffer.
+/// Empty writes to a full stream, each of which once cost the host a buffer.
 pub(super) async fn empty_writes(arena: &Arena) {
     arena.call(arena.test("hostile#flood_empty_writes").timeout_ms(1_500), json!({ "count": 200_000_000 })).await;
 }
 
-/// Whatever the host makes of each, it lives.
+/// The host survives every poke, whatever its result.
 pub(super) async fn pokes(arena: &Arena) {
     let folder = arena.folder("poked");
     let names = arena.call(arena.test("hostile#pokes"), json!({})).await.succeeded();
@@ -95,7 +95,7 @@ pub(super) async fn exits(arena: &Arena) {
     }
 }
 
-/// Everything that a guest can ask about its surroundings. The secret of the host's environment is not among it.
+/// Everything that a guest can ask about its surroundings. It contains no secret of the host's environment.
 pub(super) async fn surroundings(arena: &Arena) {
     let called = arena.call(arena.test("probe#echo"), json!({ "a": 1 })).await;
     let told = called.succeeded();
@@ -107,7 +107,7 @@ pub(super) async fn surroundings(arena: &Arena) {
     let text = told.to_string();
     let home = std::env::var("HOME").unwrap_or_default();
     arena.holds(home.len() < 2 || !text.contains(&home), "Z: the host's home folder is known");
-    // Granted, but the tool does not say that it wants it: it gets nothing all the same.
+    // A variable is granted but not declared by the tool, so the tool does not get it.
     let granted = arena.test("probe#echo").grant(|grants| grants.allow_env(super::SECRET).unwrap());
     let told = arena.call(granted, json!({})).await.succeeded();
     arena.holds(!told.to_string().contains(super::SECRET), "Z: the guest knows the name of the secret");
@@ -115,7 +115,7 @@ pub(super) async fn surroundings(arena: &Arena) {
     arena.holds(named.succeeded()["value"].is_null(), "Z: the secret is in the guest's environment");
 }
 
-/// Sockets and names, with a profile that asks for them and with one that does not.
+/// Sockets and look-ups, with a profile that declares them and with one that does not.
 pub(super) async fn network_without_a_grant(arena: &Arena) {
     let input = json!({ "host": "127.0.0.1", "port": arena.listeners.port, "name": "localhost" });
     let asked = arena.call(arena.test("probe#net"), input.clone()).await;

@@ -5,11 +5,11 @@ const MIB: u64 = 1 << 20;
 
 /// One row of the first set.
 pub(super) struct Attack {
-    /// The id of the threat catalogue.
+    /// The id in the threat catalogue.
     pub(super) id: &'static str,
-    /// The verdicts with which its calls may end: `class/code`, or `ok`.
+    /// The verdicts that its calls may have: `class/code`, or `ok`.
     pub(super) verdicts: &'static [&'static str],
-    /// Bytes that the guests of the attack may have together: what the memory of the host is held against.
+    /// Memory that the guests of the attack may have together, in bytes; the limit of the host's memory depends on it.
     pub(super) memory: u64,
     pub(super) fight: fn(&Arena) -> Fight<'_>,
 }
@@ -28,7 +28,7 @@ const OR_OK: &[&str] = &["sandbox_violation/network_denied", "sandbox_violation/
 
 pub(super) const ATTACKS: &[Attack] = &[
     attack("CPU-1", &["timeout/deadline_exceeded"], MIB, |arena| Box::pin(time::spin(arena))),
-    // A description has little fuel as well: which of the two ends it first is the machine's business.
+    // Describing has little fuel as well, so the speed of the machine decides which limit is reached first.
     attack("CPU-2", &["timeout/deadline_exceeded", "timeout/fuel_exhausted"], MIB, |arena| {
         Box::pin(time::spin_at_the_start(arena))
     }),
@@ -71,9 +71,9 @@ pub(super) const ATTACKS: &[Attack] = &[
         Box::pin(surface::network_without_a_grant(arena))
     }),
     attack("NET-2", DENIED, 4 * MIB, |arena| Box::pin(network::spellings(arena))),
-    // What is the granted host in another spelling is reached.
+    // Other spellings of the granted host are reached.
     attack("NET-3", OR_OK, 4 * MIB, |arena| Box::pin(network::lookalikes(arena))),
-    // A redirect to another host that was granted is followed, without the secret; one in circles meets the limit.
+    // A redirect to another granted host is followed, without the secret; a loop reaches the limit.
     attack(
         "NET-4",
         &[
@@ -108,7 +108,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             "setup_required/description_invalid",
             "setup_required/contract_mismatch",
             "setup_required/not_a_tool",
-            // Bits of a description were turned, and it names the tool of another one in this heap.
+            // A bit flip changed the tool's name to one that another component has.
             "setup_required/tool_name_taken",
             "setup_required/tool_id_taken",
             "capability_gap/import_not_available",
@@ -139,12 +139,12 @@ pub(super) const ATTACKS: &[Attack] = &[
         4 * MIB,
         |arena| Box::pin(trust::inheritance(arena)),
     ),
-    // FE-1, a browser that was led to the door for HTTP, is in `tests/server/http/strangers.rs`.
+    // FE-1, a browser that is led to the HTTP port, is in `tests/server/http/strangers.rs`.
     attack("FE-3", &["ok", "execution_failed/content_invalid"], 4 * MIB, |arena| {
         Box::pin(output::stdout_hijack(arena))
     }),
     attack("APR-1", &["ok", "approval_rejected/approval_rejected"], 4 * MIB, |arena| Box::pin(trust::display(arena))),
-    // Trust is given first, and a call is denied by policy where a denial came meanwhile.
+    // `ok` is the trust that is given first; `denied_by_rule` is a call to which a denial was added meanwhile.
     attack(
         "APR-2",
         &[
@@ -157,6 +157,6 @@ pub(super) const ATTACKS: &[Attack] = &[
         4 * MIB,
         |arena| Box::pin(trust::swap(arena)),
     ),
-    // A run that was killed is known to be unknown, and never run again.
+    // The outcome of a killed run is recorded as unknown, and the call never runs again.
     attack("STO-1", &["ok", "canceled/interrupted"], 4 * MIB, |arena| Box::pin(trust::kill_nine(arena))),
 ];

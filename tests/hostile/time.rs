@@ -8,7 +8,7 @@ use super::arena::{Arena, assembled};
 use super::meters;
 use crate::support::wat;
 
-/// What checks and descriptions get at most.
+/// Time limit of checks and descriptions.
 const DESCRIBE: Duration = Duration::from_secs(2);
 
 pub(super) async fn spin(arena: &Arena) {
@@ -18,12 +18,12 @@ pub(super) async fn spin(arena: &Arena) {
     }
 }
 
-/// The start function runs before anything can be called: also before the tool says what it is.
+/// The start function runs before any call, even before the tool describes itself.
 pub(super) async fn spin_at_the_start(arena: &Arena) {
     arena.load(arena.test_of(&wat("spin-start")), DESCRIBE).await;
 }
 
-/// One instruction over all the memory that the profile allows. Epochs are not looked at inside of it.
+/// One instruction over all the memory that the profile allows; epochs are not checked during an instruction.
 pub(super) async fn bulk_operations(arena: &Arena) {
     let pages = 4_090_u32;
     let bytes = (pages - 2) * 65_536;
@@ -37,14 +37,14 @@ pub(super) async fn bulk_operations(arena: &Arena) {
 }
 
 pub(super) async fn more_spinners_than_cores(arena: &Arena) {
-    // Long enough for the neighbour to have a slowest hundredth that is not the first moment alone.
+    // Long enough for a 99th percentile of the neighbour that is not only the first moment.
     const DEADLINE_MS: u64 = 2_000;
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let spinners = (0..4 * cores).map(|number| {
         let tool = ["hostile#spin", "hostile#spin_fuel", "hostile#memcpy_loop", "hostile#clock_flood"][number % 4];
         arena.test(tool).limit(|limits| limits.memory_bytes = 16 << 20).timeout_ms(DEADLINE_MS)
     });
-    // The calls belong to this one task otherwise, and would take turns on one core.
+    // Without tasks of their own, the calls would share this task, and so one core.
     let calls: Vec<_> = spinners.map(|test| tokio::spawn(arena_free(test))).collect();
     let (begun, cpu) = (std::time::Instant::now(), meters::cpu_seconds());
     for call in calls {
@@ -53,7 +53,7 @@ pub(super) async fn more_spinners_than_cores(arena: &Arena) {
         arena.shown(&record);
     }
     arena.in_time(begun.elapsed(), arena.allowed(Duration::from_millis(DEADLINE_MS)));
-    // One processor is left to the neighbours, but for what guests may use before they wait for turns.
+    // One processor is left to the neighbours, except for the time that guests get before they queue for turns.
     let (used, had) = (meters::cpu_seconds() - cpu, begun.elapsed().as_secs_f64());
     let allowed = had * (cores as f64 - 0.4).max(1.0);
     arena.holds(used <= allowed, format!("N: the guests computed for {used:.2} s in {had:.2} s on {cores} processors"));
@@ -72,7 +72,7 @@ pub(super) async fn sleep_for_ever(arena: &Arena) {
     }
 }
 
-/// Canceled after 50 ms: spinning, blocked in the host's clock, and in the middle of writing.
+/// Canceled after 50 ms: in a spin loop, blocked in the host's clock, and during a write.
 pub(super) async fn deaf_to_cancellation(arena: &Arena) {
     let folder = arena.folder("canceled");
     let path = folder.join("lines");

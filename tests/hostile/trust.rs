@@ -1,5 +1,5 @@
-//! Attacks on what somebody agreed to: other words or other bytes under a known name, a question that lies, a call that
-//! is swapped after its answer, a process that dies between any two steps.
+//! Attacks on an approval: another description or other bytes under a known name, a misleading question, a call that is
+//! swapped after its approval, a process that is killed between any two steps.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use crate::cli::approvals::{Place, copy_of, error, kill, kills, waiting};
 use crate::pipeline::doubles::echoing;
 use crate::support::{Called, Test};
 
-/// A tool that somebody has to approve. It answers its arguments.
+/// A tool that needs an approval. It answers its arguments.
 fn asking(change: impl FnOnce(&mut Value)) -> Vec<u8> {
     echoing("trusted", |toolkit| {
         toolkit["declarations"][0]["permission_profile_ref"] = json!("asks");
@@ -37,7 +37,7 @@ fn in_session(host: &Arc<Host>, component: &[u8]) -> Test {
     test.asking(|terms| terms.session = Session::Named("s".to_owned()))
 }
 
-/// Somebody agrees to `component` for the whole session, and is not asked again.
+/// The approver trusts `component` for the whole session, and is not asked again.
 async fn trust(arena: &Arena, component: &[u8]) {
     arena.person.says(Reply { always: true, ..yes() });
     let host = arena.next_host();
@@ -48,17 +48,17 @@ async fn trust(arena: &Arena, component: &[u8]) {
     arena.person.says(Reply::default());
 }
 
-/// The next process finds something else under the name: it has to ask, and is told no.
+/// The next process finds a changed component under the name: the approver is asked again, and refuses.
 async fn is_asked_again(arena: &Arena, component: &[u8], what: &str) {
     let called = arena.call(in_session(&arena.next_host(), component), json!({ "n": 1 })).await;
     called.never_ran();
     arena.holds(arena.person.asked().len() == 1, format!("{what}: nobody was asked"));
 }
 
-/// What is another word in the description, and the change.
+/// The name of a change to the description, and the change.
 type Pull = (&'static str, fn(&mut Value));
 
-/// The same name and the same code, and one word of the description is another one.
+/// The name and the code stay, and one value of the description changes.
 pub(super) async fn rug_pull(arena: &Arena) {
     let honest = asking(|_| {});
     trust(arena, &honest).await;
@@ -80,21 +80,21 @@ pub(super) async fn rug_pull(arena: &Arena) {
         arena.holds(component != honest, format!("{what} is the same"));
         is_asked_again(arena, &component, what).await;
     }
-    // What was trusted is trusted still.
+    // The trusted component is still trusted.
     arena.call(in_session(&arena.next_host(), &honest), json!({ "n": 2 })).await.succeeded();
     arena.holds(arena.person.asked().is_empty(), "trust was lost");
 }
 
-/// The same declaration, word for word, and other code.
+/// The same declaration, with other code.
 pub(super) async fn inheritance(arena: &Arena) {
     let honest = asking(|_| {});
     let mut other = honest.clone();
-    // A custom section, which means nothing.
+    // A custom section without meaning.
     other.extend_from_slice(&[0, 3, 1, b'x', b'y']);
     trust(arena, &honest).await;
     is_asked_again(arena, &other, "other bytes").await;
 
-    // While the first is loaded, the name is taken; it goes on to mean the first.
+    // While the first component is loaded, the name is taken and keeps its meaning.
     let host = arena.next_host();
     let first = in_session(&host, &honest);
     first.load().await.unwrap();
@@ -104,7 +104,7 @@ pub(super) async fn inheritance(arena: &Arena) {
     let component = called.record()["invocation"].to_string();
     arena.holds(!component.contains(&digest(&other)), format!("the other bytes ran: {component}"));
 
-    // A rule that lets bytes run without an approval lets no others.
+    // A rule that allows a component by its digest allows no other bytes.
     let mild =
         |toolkit: &mut Value| toolkit["permission_profiles"][0]["non_interactive"] = json!("allow_if_preapproved");
     let (allowed, other) = (asking(mild), {
@@ -129,7 +129,7 @@ pub(super) async fn inheritance(arena: &Arena) {
     arena.person.asked();
 }
 
-/// What is not seen, reads backwards, moves the cursor, or looks like lines of the question.
+/// Text that is invisible, right-to-left, moves the cursor, or imitates lines of the question.
 const DECEITS: &[&str] = &[
     "a\u{1b}[2K\u{1b}[1A\u{1b}]0;approved\u{7}",
     "harmless\r  arguments  {} (2 bytes)",
@@ -147,7 +147,7 @@ const DECEITS: &[&str] = &[
     ),
 ];
 
-/// A question shows all of what would run, and nothing in it can look like the question itself.
+/// A question shows the complete call, and no text in it can imitate the question itself.
 pub(super) async fn display(arena: &Arena) {
     let honest = asking(|_| {});
     for deceit in DECEITS {
@@ -163,7 +163,7 @@ pub(super) async fn display(arena: &Arena) {
             let named = |words: &str| shown.lines().filter(|line| line.starts_with(words)).count();
             let own = (named("| caller "), named("| arguments "), named("May this tool run?"));
             arena.holds(own == (1, 1, 1), format!("L: {deceit:?} makes lines of its own: {shown}"));
-            // A long deceit is cut, which is said in one more line of the host's.
+            // A long text is cut, and one more line of the host says so.
             let foreign = |line: &&str| line.starts_with("| ") || line.starts_with("NOT ALL IS SHOWN");
             let host = shown.lines().filter(|line| !foreign(line)).count();
             arena.holds(host == 2, format!("L: {deceit:?} begins a line at the first column: {shown}"));
@@ -173,12 +173,12 @@ pub(super) async fn display(arena: &Arena) {
             );
         }
     }
-    // What is too long to show says so, in front of nobody's eyes the end is not.
+    // A question that is too long says that its end is not shown.
     let long = json!({ "text": format!("{}; rm -rf /", "a".repeat(100_000)) });
     let shown = question(arena, &honest, "agent:7", long).await;
     arena.holds(shown.contains("NOT ALL IS SHOWN"), format!("L: {shown}"));
 
-    // And what was shown is what runs, to the byte.
+    // The call that was shown is the call that runs, to the byte.
     arena.person.says(yes());
     for deceit in DECEITS {
         let input = json!({ "text": deceit });
@@ -190,7 +190,7 @@ pub(super) async fn display(arena: &Arena) {
     arena.person.says(Reply::default());
 }
 
-/// What somebody is asked, who says no.
+/// The text of the question; the approver refuses.
 async fn question(arena: &Arena, component: &[u8], actor: &str, input: Value) -> String {
     let host = arena.next_host();
     let called = arena.call(Test::of_bytes(component.to_vec(), None).on(&host).actor(actor), input.clone()).await;
@@ -209,17 +209,17 @@ fn names_bytes(asked: &Prompt, input: &Value) -> bool {
     asked.text().contains(&digest.replacen(':', "     ", 1))
 }
 
-/// Written anew here, apart from what the product looks for: what no honest question needs.
+/// Characters that no honest question needs. Written independently of the product's own search.
 fn acts(c: char) -> bool {
     c.is_control()
         || matches!(u32::from(c), 0xad | 0x115f | 0x3164 | 0xfeff | 0xfe0f)
         || matches!(u32::from(c), 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0xe0000..=0xe0fff)
 }
 
-/// A swap after the question was asked, and a name for it.
+/// The name of a swap after the question, and the swap.
 type Swap = (&'static str, fn(&Place));
 
-/// A call waits, something of it is swapped, and then somebody approves: nothing runs. Each is a process of its own.
+/// A call waits, part of it is swapped, and then it is approved: nothing runs. Each step is a separate process.
 pub(super) async fn swap(arena: &Arena) {
     let tool = format!("{}#append_approved", Arena::guest("probe").display());
     let swaps: &[Swap] = &[
@@ -255,7 +255,7 @@ pub(super) async fn swap(arena: &Arena) {
         arena.holds(ran.code == Some(3), format!("{what} was swapped: {ran:?}"));
         let shown = place.show(&id);
         arena.verdict(verdict(&shown));
-        // Once it is as it was, the answer is spent all the same.
+        // The approval stays void even after the swap is undone.
         let _ = std::fs::remove_file(place.folder.join("toolcell.toml"));
         place.run(&["approvals", "approve", &id]);
         let wrote = ["a", "b"].map(|folder| place.folder.join(folder).join("lines").exists());
@@ -265,13 +265,13 @@ pub(super) async fn swap(arena: &Arena) {
     another_session(arena).await;
 }
 
-/// The owner of the folder changes what is configured for it.
+/// The owner of the folder changes its configuration.
 fn configure(place: &Place, text: &str) {
     std::fs::write(place.folder.join("toolcell.toml"), text).unwrap();
     place.run(&["policy", "trust", place.folder.to_str().unwrap()]).exits(0);
 }
 
-/// How a call ended that the journal holds.
+/// The verdict of a call in the journal.
 fn verdict(shown: &Value) -> String {
     match (shown["result"].is_null(), shown["result"]["error"].is_null()) {
         (true, _) => format!("no result, {}", shown["state"]),
@@ -280,7 +280,7 @@ fn verdict(shown: &Value) -> String {
     }
 }
 
-/// What was agreed to for one session, one caller and one input is nothing in another.
+/// An approval for one session, one caller and one input is not valid for another.
 async fn another_session(arena: &Arena) {
     let component = asking(|_| {});
     trust(arena, &component).await;
@@ -295,7 +295,7 @@ async fn another_session(arena: &Arena) {
     refused(in_session(&host, &component).asking(|terms| terms.session = Session::None), "no session").await;
     refused(in_session(&host, &component).actor("agent:8"), "another caller").await;
     refused(in_session(&host, &component).limit(|limits| limits.fuel += 1), "other limits").await;
-    // Who asks does not answer.
+    // A caller cannot approve its own call.
     arena.person.says(yes());
     let own = in_session(&host, &component).asking(elsewhere).actor("user:person");
     arena.call(own, json!({ "n": 1 })).await.failed("permission_denied", "self_approval").never_ran();
@@ -306,7 +306,7 @@ async fn another_session(arena: &Arena) {
 /// Rounds of one run of the attack, each with up to three kills.
 const ROUNDS: u64 = 8;
 
-/// The processes that ask, approve and run are killed at moments by chance; see [`kills::round`] for what must be so.
+/// The asking, approving and running processes are killed at random moments; [`kills::round`] checks the invariants.
 pub(super) async fn kill_nine(arena: &Arena) {
     let tool = format!("{}#append_approved", Arena::guest("probe").display());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -318,7 +318,7 @@ pub(super) async fn kill_nine(arena: &Arena) {
         arena.shown(&shown.to_string());
         arena.verdict(verdict(&shown));
     }
-    // All of them may have been killed before they had said a word.
+    // Every round may have been killed before it stored anything.
     let place = Place::of(&tool);
     let id = place.orphan("last", &[]);
     place.run(&["approvals", "approve", &id]).exits(0);

@@ -1,5 +1,4 @@
-//! Where approvals meet hooks and redaction: a call that goes on later, or with another input, has to pass everything
-//! that a call has to pass.
+//! Approvals with hooks and redaction: a call that is resumed, or gets another input, must pass every check of a call.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::support::{Canary, Test, fixture};
 
 const CANARY: Canary = Canary::new("seam-7f3/Qz+tT\"x0~long-enough");
 
-/// A hook that decides by what it sees.
+/// A hook whose outputs depend on the call.
 struct Deciding<F>(&'static [HookEvent], F);
 
 impl<F: Fn(&HookCall) -> Vec<HookOutput> + Send + Sync> Hook for Deciding<F> {
@@ -41,7 +40,7 @@ fn stop() -> HookOutput {
     HookOutput::Stop { reason: "not this".to_owned() }
 }
 
-/// Another process with the journal of `folder`, and with these hooks beside the one that the call began with.
+/// Another process with the journal of `folder`, and with these hooks beside the one at the start of the call.
 async fn elsewhere(folder: &Path, hooks: Vec<Registration>) -> Arc<Host> {
     let rewriter = RecordingHook::new("rewriter").before([HookOutput::UpdatedInput(input(folder))]).shared();
     let host = own_host(|settings| {
@@ -113,7 +112,7 @@ async fn always_answers_the_question_that_was_asked_and_no_other() {
         test.asking(|terms| terms.session = Session::Named("a".to_owned())).call(json!({})).await.succeeded();
         assert_eq!(sayer.asked.lock().unwrap().len(), questions);
     }
-    // Two rules over one tool are two questions.
+    // Two rules about one tool are two questions.
     let (_guard, folder) = place();
     let (host, sayer) = asked(&folder, Some(always));
     let rule = |reason: &str| {
@@ -133,7 +132,7 @@ async fn always_answers_the_question_that_was_asked_and_no_other() {
     assert_eq!(sayer.asked.lock().unwrap().len(), 3, "what was forgotten is asked about again");
 }
 
-/// Asks about every call of the tool with sensitive arguments.
+/// A host rule asks about every call of the tool with sensitive arguments.
 fn asking_about_sensitive(host: &Arc<Host>) -> Test {
     let words = RuleWords { behavior: "ask", tool: Some("probe.*"), ..RuleWords::default() };
     let rule = Rule::compile(&words, &Provenance::COMMAND_LINE).unwrap();
@@ -166,7 +165,7 @@ async fn whoever_is_asked_sees_no_sensitive_argument_and_an_edit_keeps_what_they
     }
 }
 
-/// A tool `long.echo` that answers its input, with a field `token` that nobody is shown.
+/// A tool `long.echo` that answers its input, with a sensitive field `token`.
 fn asking_about_numbers(host: &Arc<Host>, sensitive: Value) -> Test {
     let bytes = declaring("long", |declaration| {
         declaration["input_contract"] =
@@ -211,7 +210,7 @@ async fn digits_stay_beside_what_is_hidden_and_are_not_lost_in_an_edit() {
         match runs {
             Some(runs) => {
                 called.succeeded();
-                // As many bytes as the guest got: what is shown of them is rounded.
+                // The size of the guest's answer, because the shown number is rounded.
                 let usage = called.0.result.usage.as_ref().unwrap();
                 assert_eq!(usage.output_bytes.used, "[]".len() as u64 + runs.len() as u64, "{edit}");
             }

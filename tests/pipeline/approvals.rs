@@ -1,4 +1,4 @@
-//! Phase 7 where somebody has to say yes: an approver in this process, and what an approval is bound to.
+//! Phase 7 with an approver in this process: what an approval is bound to.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use toolcell::record::{AbortReason, ApprovalState, Input, InvocationId};
 use super::doubles::{RecordingHook, RecordingListener, home_with_own_payloads, own_host};
 use crate::support::{Called, Test, scratch};
 
-/// Says what it was told to, and keeps what it was asked, with what the journal held at that moment.
+/// Gives a fixed reply, and keeps its questions with the state of the journal at that moment.
 pub(super) struct Sayer {
     reply: Option<Reply>,
     pub(super) journal: Journal,
@@ -45,14 +45,14 @@ fn kept(journal: &Journal, id: InvocationId) -> Kept {
     journal.with(|store| store.kept(id)).unwrap().unwrap()
 }
 
-/// A home of one's own, beside `folder`: no grant reaches what the host keeps.
+/// A separate home beside `folder`, so that no grant reaches the host's files.
 fn home_beside(folder: &Path) -> Home {
     let home = folder.with_file_name("home");
     std::fs::create_dir(&home).unwrap();
     home_with_own_payloads(&home)
 }
 
-/// A folder that tools may write to, with room beside it.
+/// A folder that tools may write to, inside a temporary folder.
 pub(super) fn place() -> (tempfile::TempDir, PathBuf) {
     let (guard, path) = scratch();
     let folder = path.join("work");
@@ -60,7 +60,7 @@ pub(super) fn place() -> (tempfile::TempDir, PathBuf) {
     (guard, folder)
 }
 
-/// A host whose approver says `reply`, with a journal of its own in `folder`.
+/// A host whose approver gives `reply`, with its own journal beside `folder`.
 pub(super) fn asked(folder: &Path, reply: Option<Reply>) -> (Arc<Host>, Arc<Sayer>) {
     asked_with(folder, reply, Vec::new())
 }
@@ -160,7 +160,7 @@ async fn an_edit_is_decided_again_and_a_denial_still_denies() {
     let mutation = &called.0.result.input_mutations[0];
     assert_eq!((mutation.source_ref.as_str(), &mutation.changed_fields[..]), ("user:test", &["/text".to_owned()][..]));
 
-    // The guest's own checks come before the decision, also for an edit.
+    // The guest's own checks run before the decision, also for an edited input.
     let (_guard, folder) = place();
     let (host, _sayer) = asked(&folder, edit(json!({ "path": "x", "text": 7 })));
     let called = appending(&host, &folder).call(input(&folder)).await;
@@ -210,7 +210,7 @@ async fn always_is_written_only_where_it_was_said_and_asks_again_for_more() {
     session(appending(&host, &folder), "a").limit(|limits| limits.fuel += 1).call(input(&folder)).await.succeeded();
     let (_more, wider) = scratch();
     session(appending(&host, &folder).read(&wider), "a").call(input(&folder)).await.succeeded();
-    // Without a session there is nothing to remember it for.
+    // Without a session, an `always` is not remembered.
     for _ in 0..2 {
         appending(&host, &folder).call(input(&folder)).await.succeeded();
     }
@@ -226,11 +226,11 @@ async fn a_question_has_an_end_even_where_nobody_looks() {
     called.failed("approval_rejected", "approval_expired").ended("rejected", "denied").never_ran();
 }
 
-/// A call that was approved while no process saw to it: what is stored of it, and a host to go on in.
+/// An orphaned call that was approved: its stored state, and a host to resume it in.
 pub(super) async fn approved(folder: &Path, actor: &str) -> (Arc<Host>, Journal, Kept) {
     let rewriter = RecordingHook::new("rewriter").before([HookOutput::UpdatedInput(input(folder))]).shared();
     let (host, sayer) = asked_with(folder, None, vec![rewriter]);
-    // The task is dropped at its question, as a process is when it is killed.
+    // The task is dropped at its question, as if its process were killed.
     let test = appending(&host, folder).actor(actor);
     let call = tokio::spawn(test.call(json!({ "path": "elsewhere", "text": "never" })));
     let asked = async {
@@ -296,7 +296,7 @@ async fn a_call_goes_on_where_it_was_with_what_hooks_made_of_its_input() {
     assert_eq!(invocation["model_input"]["text"], "never");
     assert_eq!(invocation["call_input"], input(&folder));
     assert_eq!(record["result"]["input_mutations"][0]["source_ref"], "rewriter");
-    // Once more, with the same stored state: the run was taken.
+    // The same stored state again: the run is already claimed.
     let called = resume(&host, &journal, &kept, again(&folder, "agent:7")).await;
     called.failed("approval_rejected", "approval_not_open").never_ran();
     assert_eq!(lines(&folder), 1);
@@ -308,7 +308,7 @@ async fn two_who_go_on_at_once_are_one_run() {
     let (host, journal, kept) = approved(&folder, "agent:7").await;
     let held = journal.hold(kept.invocation.invocation_id, Role::Runner).unwrap().unwrap();
     assert!(journal.hold(kept.invocation.invocation_id, Role::Runner).unwrap().is_none(), "one runner at a time");
-    // Even two that both believe to be the one.
+    // Even if both believe to hold the lock.
     let (_other, elsewhere) = scratch();
     let stray = Journal::new(elsewhere.clone(), elsewhere.join("key"))
         .hold(kept.invocation.invocation_id, Role::Runner)
@@ -373,6 +373,6 @@ async fn more_questions_than_somebody_could_answer_are_refused_unasked() {
     let called = appending(&host, &folder).call(input(&folder)).await;
     called.failed("rate_limited", "too_many_questions").never_ran();
     assert_eq!(passed(&called).last(), Some(&"denied"));
-    // Those that were asked before can still go on.
+    // Calls that were stored before can still be resumed.
     assert!(!resume(&host, &journal, &kept, again(&folder, "agent:7")).await.0.result.is_error);
 }

@@ -1,4 +1,4 @@
-//! Phases 2 and 3: what a caller sends, held against the model schema.
+//! Phases 2 and 3: the caller's arguments, validated against the model schema.
 
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ async fn a_check_that_spins_or_panics_ends_the_call_before_the_tool_runs() {
     }
     for tool in ["validated#check_spins", "validated#preflight_spins"] {
         let called = Test::new(tool).timeout_ms(100).call(json!({})).await;
-        // The graph leads from a failed validation to `failed` alone.
+        // The graph has only one transition from a failed validation, to `failed`.
         called.failed("timeout", "deadline_exceeded").ended("timed_out", "failed").never_ran();
     }
 }

@@ -1,4 +1,4 @@
-//! A request to stop is on record, in its order, wherever it meets the call.
+//! A cancellation is recorded in order, in whichever phase it reaches the call.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::support::{Called, Test};
 const REQUESTED: &str = "tool.invocation.cancel_requested";
 const ACKNOWLEDGED: &str = "tool.invocation.cancel_acknowledged";
 
-/// The events that tell of the cancellation, and who acknowledged it.
+/// The events about the cancellation, and who acknowledged it.
 fn story(called: &Called) -> (Vec<&'static str>, Vec<String>) {
     let events = called.events().into_iter().filter(|event| event.contains("cancel")).collect();
     let acknowledged = called.0.events.iter().filter(|event| event.event_type.as_str() == ACKNOWLEDGED);
@@ -112,7 +112,7 @@ async fn a_call_that_is_canceled_while_its_values_are_checked_is_no_failed_valid
     assert_eq!(story(&called).0, [REQUESTED, "tool.invocation.canceled"]);
 }
 
-/// Cancels a call when it hears an event of a type.
+/// Cancels a call at its first event of a type.
 struct CancelsAt(&'static str, std::sync::OnceLock<Cancellation>);
 
 impl Listener for CancelsAt {

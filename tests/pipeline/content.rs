@@ -1,4 +1,4 @@
-//! Phase 10: what a guest answers, held against what it may write and what it promised.
+//! Phase 10: the guest's answer, checked against the content types it may use and its output contract.
 
 use serde_json::{Value, json};
 

@@ -1,11 +1,11 @@
-//! Contracts that a host does not load, and what of a contract a model may see.
+//! Contracts that a host refuses to load, and the part of a contract that a model may see.
 
 use serde_json::{Value, json};
 
 use super::doubles::{declaring, echoing, own_host};
 use crate::support::{Test, fixture};
 
-/// Why a component with this declaration does not load.
+/// The reason why a component with this declaration does not load.
 async fn refused(change: impl FnOnce(&mut Value)) -> String {
     let host = own_host(|_| {});
     let refusal = Test::of_bytes(echoing("contracts", change), None).on(&host).load().await.unwrap_err();
@@ -118,7 +118,7 @@ async fn an_internal_field_is_taken_out_wherever_a_schema_names_it() {
     let loaded = host.load(&bytes).await.unwrap();
     let shown = loaded.tools[0].contract().model_schema().to_string();
     assert!(!shown.contains("zz_top"), "{shown}");
-    // A caller cannot slip it in at any depth.
+    // A caller cannot send the internal field at any depth.
     let tool = || Test::of_bytes(bytes.clone(), None).on(&host);
     let called = tool().call(json!({"list": [{"a": 1, "zz_top": 2}]})).await;
     called.failed("schema_validation_failed", "schema_mismatch").ended("failed", "failed").never_ran();

@@ -1,4 +1,4 @@
-//! Phase 7: the decision on a call, as the record shows it.
+//! Phase 7: the decision on a call, as it is recorded.
 
 use serde_json::{Value, json};
 use toolcell::record::Mode;

@@ -1,4 +1,4 @@
-//! Stand-ins of the pipeline's tests: a tool with records of one's own, a hook that does as it is told, and hosts.
+//! Test doubles for the pipeline: a tool with custom records, a scripted hook, and hosts.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -13,17 +13,17 @@ use toolcell::record::{AbortReason, HookEvent, ToolEvent, ToolResult};
 
 use crate::support::{Called, Test, host, root, share_compiled};
 
-/// The component text `echo.wat` with a toolkit of one's own: one tool `<namespace>.echo` that answers its input.
+/// The component text `echo.wat` with a changed toolkit: one tool `<namespace>.echo` that answers its input.
 pub(crate) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     wat::parse_str(echo_text(namespace, change)).unwrap()
 }
 
-/// The component text `echo.wat`, which answers `description` when it is asked what it is.
+/// The component text `echo.wat`, which describes itself with `description`.
 pub(crate) fn describing(description: &str) -> Vec<u8> {
     wat::parse_str(described_text(description)).unwrap()
 }
 
-/// [`echoing`] with one more import, of which it uses nothing.
+/// [`echoing`] with one more import, which it does not use.
 pub(crate) fn importing(import: &str, namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let import = format!("(component\n  (import \"{import}\" (instance))\n");
     wat::parse_str(echo_text(namespace, change).replacen("(component", &import, 1)).unwrap()
@@ -51,7 +51,7 @@ fn described_text(description: &str) -> String {
     let (_, after) = rest.split_once("\n\n").unwrap();
     let escaped: String = description.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     let text = format!("{before}(data (i32.const 1024) \"{escaped}\")\n\n{after}");
-    // What the guest hands out begins where the description ends.
+    // The guest's heap begins after the description.
     let free = (1024 + description.len()).next_multiple_of(8).max(8192);
     let text = text
         .replace("(global $free (mut i32) (i32.const 8192))", &format!("(global $free (mut i32) (i32.const {free}))"));
@@ -63,12 +63,12 @@ fn described_text(description: &str) -> String {
     text.replace("(i32.const 926)", &format!("(i32.const {})", description.len()))
 }
 
-/// [`echoing`] with a declaration of one's own.
+/// [`echoing`] with a changed declaration.
 pub(crate) fn declaring(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     echoing(namespace, |toolkit| change(&mut toolkit["declarations"][0]))
 }
 
-/// A host of one's own, without a pool: it costs little.
+/// A separate host without a pool, which is cheap.
 pub(crate) fn own_host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
     Arc::new(host(|settings| {
         settings.pooled = false;
@@ -95,13 +95,13 @@ pub(super) async fn canceled_while_running(tool: &str, input: Value, reason: Abo
     tokio::join!(test.call(input), cancel).0
 }
 
-/// A home whose payloads are apart from those of all other tests, while compiled components are shared with them.
+/// A home with its own payloads; compiled components are shared with all other tests.
 pub(crate) fn home_with_own_payloads(folder: &Path) -> Home {
     share_compiled(folder);
     Home::at(folder)
 }
 
-/// Answers what it was told to, and keeps what it saw.
+/// A hook that gives fixed answers, and records its calls.
 pub(super) struct RecordingHook {
     id: &'static str,
     events: Vec<HookEvent>,
@@ -118,18 +118,18 @@ pub(super) struct Seen {
 }
 
 impl RecordingHook {
-    /// Hears of what happens before and after the tool, and of what [`Self::at`] adds.
+    /// Runs before and after the tool, and at the events that [`Self::at`] adds.
     pub(super) fn new(id: &'static str) -> Self {
         let events = vec![HookEvent::PreToolUse, HookEvent::PostToolUse, HookEvent::PostToolUseFailure];
         Self { id, events, answers: Vec::new(), seen: Mutex::default() }
     }
 
-    /// Hears of these events only.
+    /// Runs at these events only.
     pub(super) fn hearing(id: &'static str, events: &[HookEvent]) -> Self {
         Self { events: events.to_vec(), ..Self::new(id) }
     }
 
-    /// Answers this at `event`.
+    /// Answers with `outputs` at `event`.
     pub(super) fn at(mut self, event: HookEvent, outputs: impl IntoIterator<Item = HookOutput>) -> Self {
         if !self.events.contains(&event) {
             self.events.push(event);
@@ -201,7 +201,7 @@ impl Hook for RecordingHook {
     }
 }
 
-/// Hears the events of a host as they happen, and lets a test wait for one.
+/// Records the events of a host as they happen, and lets a test wait for one.
 #[derive(Default)]
 pub(super) struct RecordingListener {
     heard: Mutex<Vec<(String, &'static str)>>,
@@ -209,12 +209,12 @@ pub(super) struct RecordingListener {
 }
 
 impl RecordingListener {
-    /// Tool and type of every event so far.
+    /// The tool and type of every event so far.
     pub(super) fn heard(&self) -> Vec<(String, &'static str)> {
         self.heard.lock().unwrap().clone()
     }
 
-    /// Waits until an event of `event_type` was heard of a tool whose id ends so.
+    /// Waits for an event of `event_type` of a tool whose id ends with `tool`.
     pub(super) async fn wait_for(&self, tool: &str, event_type: &str) {
         let heard = tokio::time::timeout(Duration::from_secs(30), self.hear(tool, event_type)).await;
         assert!(heard.is_ok(), "{tool} had no {event_type}: {:?}", self.heard());

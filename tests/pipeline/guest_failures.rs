@@ -1,4 +1,4 @@
-//! What a guest says of its own failure, and how much of it the host believes.
+//! A guest's account of its own failure, and the part of it that the host trusts.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The six hook events: when each fires, and what an answer there comes to.
+//! The six hook events: when each fires, and the effect of an answer there.
 
 use serde_json::{Value, json};
 use toolcell::hook::{HookOutput, HookProgress, Registration, UpdatedOutput};
@@ -123,7 +123,7 @@ async fn an_opinion_denies_and_asks_but_allows_nothing() {
     for event in [PreToolUse, PermissionRequest] {
         let decided = async |behavior, tool: &str, input: Value| {
             let hook = RecordingHook::new("judge").at(event, [opinion(behavior)]).shared();
-            // Where nobody may be asked, so that a question has an answer.
+            // A mode without an approver, so that a question ends at once.
             let test = Test::new(tool).on(&hooked([&hook]));
             test.policy(|policy| policy.mode = Mode::NonInteractive).call(input).await
         };
@@ -138,7 +138,7 @@ async fn an_opinion_denies_and_asks_but_allows_nothing() {
             "{}",
             called.message()
         );
-        // What nothing grants stays denied, whatever a hook says.
+        // A call without a grant stays denied, whatever a hook answers.
         let called = decided(Behavior::Allow, "probe#read", json!({"path": "/etc/hostname"})).await;
         called.failed("permission_denied", "not_granted").never_ran();
         decided(Behavior::Allow, "probe#counter", json!({})).await.succeeded();

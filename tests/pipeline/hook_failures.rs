@@ -1,4 +1,4 @@
-//! Hooks that fail, crash or never answer: what that means is the owner's to say, and a call always ends.
+//! Hooks that fail, crash or hang: the owner decides the consequence, and a call always ends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use toolcell::record::{AbortReason, HookEvent, HookOutcome};
 use super::doubles::{RecordingHook, own_host};
 use crate::support::{Called, Test};
 
-/// A hook that does not answer, in one way or another.
+/// A hook that never answers.
 struct Stuck {
     events: [HookEvent; 1],
     how: How,
@@ -22,7 +22,7 @@ struct Stuck {
 enum How {
     /// Its future is never ready.
     Pending,
-    /// It keeps its thread.
+    /// It blocks its thread.
     Blocking,
     Panicking,
 }
@@ -132,7 +132,7 @@ async fn a_hook_that_could_not_be_loaded_blocks_unless_its_owner_says_otherwise(
     assert_eq!(warned.0.hooks[0].outcome, HookOutcome::NotLoaded);
 }
 
-/// A call that is canceled once a hook at `event` runs; the hook has `wall` for it.
+/// A call that is canceled while a hook at `event` runs; `wall` is the hook's deadline.
 async fn canceled_in(event: HookEvent, how: How, wall: Duration, on_failure: OnFailure) -> Called {
     let hook = Stuck::at(event, how);
     let entered = Arc::clone(&hook.entered);

@@ -1,4 +1,4 @@
-//! What hooks make of an input: `model_input` stays as it was sent, and every change is on record as it is.
+//! Changes of the input by hooks: `model_input` stays as it was sent, and every change is recorded exactly.
 
 use serde_json::{Map, Value, json};
 use toolcell::hook::{HookOutput, Registration};
@@ -8,7 +8,7 @@ use toolcell::record::digest;
 use super::doubles::{RecordingHook, declaring, hooked, own_host};
 use crate::support::{Called, Test};
 
-/// Follows the chain of mutations from what was sent to what ran.
+/// Checks the chain of mutations from the sent input to the one that ran.
 #[track_caller]
 fn check_chain(called: &Called) {
     let record = called.record();
@@ -68,7 +68,7 @@ async fn an_update_that_changes_nothing_is_no_change() {
     check_chain(&called);
 }
 
-/// A value of some shape, different for each state.
+/// A random value, different for each state.
 fn any(random: &mut u64, depth: u32) -> Value {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let roll = (*random >> 33) % if depth == 0 { 4 } else { 6 };
@@ -88,7 +88,7 @@ fn any(random: &mut u64, depth: u32) -> Value {
     }
 }
 
-/// Sets what `pointer` leads to in `target` to what it leads to in `source`, or takes it away.
+/// Copies the value at `pointer` from `source` to `target`, or removes it if `source` has none.
 fn carry(pointer: &str, source: &Value, target: &mut Value) {
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     let key = name.replace("~1", "/").replace("~0", "~");
@@ -157,7 +157,7 @@ async fn a_hook_fills_an_internal_field_of_a_tool_without_a_runtime_schema() {
     assert_eq!((&mutation["source_type"], &mutation["source_ref"]), (&json!("hook"), &json!("filler")));
     assert_eq!(mutation["changed_fields"], json!(["/zz_internal_7f3"]));
 
-    // The caller may not, and what else a hook changes is still the model's input.
+    // A caller may not set the internal field, and a hook's other changes must still match the model schema.
     let called = with(filled, json!({"query": "x", "zz_internal_7f3": 1})).await;
     called.failed("schema_validation_failed", "schema_mismatch").never_ran();
     let called = with(json!({"query": 7, "zz_internal_7f3": 1}), json!({"query": "x"})).await;

@@ -1,4 +1,4 @@
-//! What a hook may answer, and what each answer does.
+//! The outputs of a hook, and the effect of each.
 
 use serde_json::{Value, json};
 use toolcell::hook::{HookOutput, UpdatedOutput};
@@ -11,7 +11,7 @@ fn updating(id: &'static str, input: Value) -> std::sync::Arc<RecordingHook> {
     RecordingHook::new(id).before([HookOutput::UpdatedInput(input)]).shared()
 }
 
-/// Every mutation leads on from where the one before it ended, from `model_input` to `call_input`.
+/// Checks that every mutation starts where the previous one ended, from `model_input` to `call_input`.
 #[track_caller]
 fn check_chain(called: &Called) {
     let record = called.record();
@@ -39,7 +39,7 @@ async fn an_updated_input_is_what_the_tool_gets_and_the_result_says_who_changed_
     let mutations = record["result"]["input_mutations"].as_array().unwrap();
     assert_eq!(mutations.len(), 2, "the defaults, and the hook");
     assert_eq!((&mutations[1]["source_type"], &mutations[1]["source_ref"]), (&json!("hook"), &json!("rewriter")));
-    // 3.0 and 3 are not the same text, and what is not the same is said to have changed.
+    // 3.0 and 3 differ as text, so the field counts as changed.
     assert_eq!(mutations[1]["changed_fields"], json!(["/limit", "/order", "/query"]));
     assert_eq!(called.events().iter().filter(|event| **event == "tool.input.mutated").count(), 2);
     check_chain(&called);
@@ -67,7 +67,7 @@ async fn an_updated_input_is_held_against_the_schema_again() {
             .await;
         called.failed("hook_blocked", "call_input_mismatch").ended("denied", "blocked").never_ran();
         assert!(called.0.decisions.is_empty(), "{bad}");
-        // Who changed it is on record although the tool never ran.
+        // The hook that changed the input is recorded although the tool never ran.
         assert_eq!(called.0.result.input_mutations.last().unwrap().source_ref, "rewriter");
     }
 }

@@ -1,4 +1,4 @@
-//! Phases 6 and 11: when hooks run, what they see, and what becomes of a call whose hook fails.
+//! Phases 6 and 11: when hooks run, their input, and the outcome of a call whose hook fails.
 
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ async fn a_hook_that_fails_after_a_tool_leaves_a_note_and_the_result_as_it_was()
 
 #[tokio::test]
 async fn a_hook_grants_nothing() {
-    // Whatever a hook answers, the decision comes after it, and by the same rules.
+    // The decision comes after the hook, by the same rules, whatever the hook answers.
     let hook = RecordingHook::new("generous").before([HookOutput::AdditionalContext(json!({"permission": "allow"}))]);
     let hook = hook.shared();
     let called = Test::new("probe#read").on(&hooked([&hook])).call(json!({"path": "/etc/hostname"})).await;

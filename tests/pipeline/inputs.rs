@@ -1,4 +1,4 @@
-//! The four inputs of a call: what was sent, what may be observed, what was decided on, what the tool got.
+//! The four inputs of a call: model input, observable input, permission input and call input.
 
 use serde_json::{Value, json};
 use toolcell::record::digest;
@@ -14,7 +14,7 @@ async fn what_was_sent_is_kept_byte_for_byte() {
     assert_eq!(invocation["model_input_ref"], digest(odd.as_bytes()));
     assert_eq!(invocation["model_input_text"], odd);
     assert_eq!(invocation["model_input"], json!({"b": 1.0, "a": "caf\u{e9} /", "n": 100.0}));
-    // Nobody changed anything: the tool got these very bytes.
+    // The input was not changed, so the tool got these very bytes.
     assert_eq!(guest["input_text"], odd);
     for input in ["observable", "permission", "call"] {
         assert_eq!(invocation[format!("{input}_input_ref")], invocation["model_input_ref"], "{input}");

@@ -1,4 +1,4 @@
-//! Calls in which the tool asks its caller's user, as the embedder meets them.
+//! Calls in which the tool asks its caller's user, through the embedder's interface.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::support::{Called, Canary, Test};
 
 const CANARY: Canary = Canary::new("ask-9c1/Qz+tT\"x0~long-enough");
 
-/// Gives one answer after the other, and keeps what was asked; after the last one it never answers.
+/// Gives its answers in order, and keeps the questions; after the last answer it never answers again.
 #[derive(Default)]
 struct Person {
     answers: Mutex<Vec<Option<Value>>>,

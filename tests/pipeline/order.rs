@@ -1,4 +1,4 @@
-//! The order of the pipeline, in one call for which everything is switched on.
+//! The order of the pipeline, in one call that uses every feature.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ async fn everything() -> (Called, Vec<&'static str>) {
         settings.listeners = vec![heard];
         settings.hooks = vec![Registration::new(first), Registration::new(second)];
     });
-    // It takes any object, so that the first hook does not break its input.
+    // The blocker accepts any object, so that the first hook's input is valid for it.
     let blocker = Test::new("wat:spin").on(&host);
     let end = blocker.cancellation();
     let ticker = Test::of_file(&component("example-tools/ticker"), Some("ticker")).on(&host);
@@ -84,7 +84,7 @@ async fn everything() -> (Called, Vec<&'static str>) {
 async fn a_call_with_everything_switched_on_passes_all_phases_in_order() {
     let (called, heard) = everything().await;
     assert_eq!(called.events(), EVENTS);
-    // The first event of the call names no tool yet: it is not known.
+    // The first event of the call does not name its tool, which is not known yet.
     assert_eq!((heard[0], &heard[1..]), ("tool.declared", &EVENTS[1..]), "a listener hears the same");
     let steps = called.0.invocation.status_transitions();
     let from: Vec<&str> = steps.iter().map(|step| step.from.as_str()).collect();

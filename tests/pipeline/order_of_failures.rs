@@ -1,4 +1,4 @@
-//! A failure in each phase: nothing of a later phase happens, but the end.
+//! A failure in each phase: no later phase runs, except for the end.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use toolcell::host::Host;
 use super::doubles::{RecordingHook, home_with_own_payloads, hooked, own_host};
 use crate::support::{Called, Test, scratch};
 
-/// Events up to the end of a phase, as they are in a call without failure on a host with one hook.
+/// The events up to the end of each phase, in a call without failures on a host with one hook.
 const RESOLVED: &[&str] = &["invocation.planned", "invocation.selected"];
 const PARSED: &[&str] = &["invocation.arguments_ready"];
 const PRE_HOOKED: &[&str] = &["hook.pre.started", "hook.pre.completed"];
@@ -84,7 +84,7 @@ async fn phase_7_permission() {
     happened(&called, &[RESOLVED, PARSED, PRE_HOOKED, DECIDED, DENIED], denied);
 }
 
-// Phase 8 fails by cancellation alone: see `cancellation.rs`.
+// Phase 8 fails only by cancellation: see `cancellation.rs`.
 
 const RAN: &str = "selected arguments_ready pre_hooks_running approved running";
 

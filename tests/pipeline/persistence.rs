@@ -1,4 +1,4 @@
-//! Phase 12: what is too large for a result becomes a payload, and stays reachable whole.
+//! Phase 12: content that is too large for a result becomes a payload, and stays completely readable.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::doubles::{declaring, home_with_own_payloads, own_host};
 use crate::support::{Called, Test, scratch};
 
 const LIMIT: u64 = 64 << 10;
-/// A text block counts its quotes.
+/// The size of a text block includes its quotes.
 const QUOTES: u64 = 2;
 
 fn storing_host(folder: &Path) -> Arc<Host> {
@@ -26,7 +26,7 @@ fn payloads(folder: &Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// The one payload of `folder`: the file is named by its digest, and the record says the same of it.
+/// The only payload in `folder`; checks that its file name and the record agree with its digest.
 #[track_caller]
 fn payload(folder: &Path, called: &Called) -> Vec<u8> {
     let names = payloads(folder);

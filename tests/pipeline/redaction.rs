@@ -1,4 +1,4 @@
-//! What a contract calls sensitive reaches the tool, and nothing that is stored or shown.
+//! Sensitive values reach the tool, and nothing that is stored or shown.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::support::{Called, Canary, Test, scratch};
 
 const CANARY: Canary = Canary::new("pw-7f3/Qz+tT\"x0~long-enough");
 
-/// A tool that answers its input, with fields of its declaration, its output contract and its permission profile.
+/// A tool that answers its input, with changed fields of its declaration, output contract and permission profile.
 fn tool(name: &str, declaration: Value, profile: Value) -> Vec<u8> {
     echoing(name, |toolkit| {
         let fields = toolkit["declarations"][0].as_object_mut().unwrap();
@@ -52,7 +52,7 @@ async fn a_tool_that_copies_a_sensitive_argument_everywhere_gives_it_to_nobody()
             assert_eq!(called.0.result.ui_facing_summary.as_deref(), Some("summary [redacted]"));
             assert_eq!(called.0.result.content[0].as_text(), Some("content [redacted]"));
         }
-        // Halves in two messages of their own: neither is there.
+        // The value is split over two messages; both halves are redacted.
         assert_eq!(called.0.progress[1].message.as_deref(), Some("progress [redacted]"));
         assert_eq!(called.0.progress[2].message.as_deref(), Some("progress [redacted]"));
     }
@@ -60,7 +60,7 @@ async fn a_tool_that_copies_a_sensitive_argument_everywhere_gives_it_to_nobody()
 
 #[tokio::test]
 async fn the_tool_itself_gets_what_was_sent() {
-    // `called.succeeded` would show the redacted copy: the tool's own measure of it does not lie.
+    // `called.succeeded` would show the redacted copy, so the test uses the measured size of the answer.
     let text = format!("{{\"text\": \"{}\"}}", "x".repeat(40));
     let bytes = tool(
         "told",
@@ -116,12 +116,12 @@ async fn a_text_that_is_not_what_it_would_be_written_as_is_not_kept_beside() {
     let called = Test::new("probe#sensitive").call_text(&text).await;
     CANARY.is_not_in("the record", &called.record().to_string());
     assert!(called.record()["invocation"].get("model_input_text").is_none());
-    // What is no JSON has no fields to find: all of it is taken out.
+    // Text that is not JSON has no fields to search, so all of it is redacted.
     let called = Test::new("probe#sensitive").call_text(&text.replace('}', "")).await;
     called.failed("invalid_arguments", "arguments_not_json");
     CANARY.is_not_in("the record", &called.record().to_string());
     assert_eq!(called.0.invocation.model_input, "[redacted]");
-    // A mismatch names no value.
+    // The error of a mismatch contains no value.
     let called = Test::new("probe#sensitive").call(json!({"user": 1, "token": CANARY.value()})).await;
     called.failed("schema_validation_failed", "schema_mismatch");
     CANARY.is_not_in("the record", &called.record().to_string());
@@ -137,7 +137,7 @@ async fn hooks_see_redacted_copies_and_what_they_leave_alone_returns() {
     let seen = hook.seen();
     assert_eq!(seen[0].call.input, shown);
     CANARY.is_not_in("what hooks saw", &format!("{seen:?}"));
-    // The guest got a token of the right length: what it answers is gone because it was the value.
+    // The guest got the real token, and its answer is redacted because it equals the value.
     let expected = json!({"user": "mallory", "token": "[redacted]", "nested": {"pin": "[redacted]"}});
     assert_eq!(called.succeeded()["input"], expected);
     assert_eq!(called.0.result.redaction_state, "partial", "the tool answered the values themselves");
@@ -276,7 +276,7 @@ async fn a_long_sensitive_text_is_found_in_what_the_tool_says() {
     assert!(!record.contains("1200,1201,1202") && !record.contains("29000,29001"), "{} bytes", record.len());
 }
 
-/// A tool that answers its input, and keeps these fields of it back.
+/// A tool that answers its input, with these sensitive fields.
 fn keeping_back(name: &str, fields: Value) -> Vec<u8> {
     let contract = json!({"model_input_schema": {"type": "object"}, "strict": false, "sensitive_fields": fields});
     tool(name, json!({"input_contract": contract}), json!({}))
@@ -304,14 +304,14 @@ async fn what_was_redacted_is_not_redacted_again() {
 async fn many_long_sensitive_values_hold_up_no_other_call() {
     let value = |n: usize| {
         let digits = (0..8).flat_map(|part| digest(format!("{n} {part}").as_bytes()).into_bytes());
-        // Letters that programs escape, each in its way: these make the most states.
+        // Characters that programs escape in different ways, which make the most automaton states.
         let written = digits.map(|digit| " /~(*'\"<".chars().nth(usize::from(digit) % 16).unwrap_or(char::from(digit)));
         written.take(500).collect::<String>()
     };
     let values: Vec<String> = (0..6).map(value).collect();
     let bytes = keeping_back("lengthy", json!(["values"]));
     let host = own_host(|_| {});
-    // Loads the tool.
+    // The first call loads the tool.
     Test::of_bytes(bytes.clone(), None).on(&host).call(json!({})).await.succeeded();
     let (mut longest, began) = (Duration::ZERO, Instant::now());
     let called = tokio::select! {
@@ -323,7 +323,7 @@ async fn many_long_sensitive_values_hold_up_no_other_call() {
     assert!(longest < (took / 3).max(Duration::from_millis(200)), "{longest:?} of {took:?}");
 }
 
-/// What else the thread has to do: for ever, and how long it waited at the most.
+/// Other work on the thread: runs forever, and measures its longest wait.
 async fn others(longest: &mut Duration) {
     loop {
         let began = Instant::now();

@@ -1,5 +1,5 @@
-//! One test for each way in which a host refuses or stops a call. Arguments, names, lifecycles, decisions and hooks have
-//! files of their own.
+//! One test for each way in which a host refuses or stops a call. Arguments, names, lifecycles, decisions and hooks
+//! have separate files.
 
 use std::sync::Arc;
 

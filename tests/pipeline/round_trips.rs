@@ -1,4 +1,4 @@
-//! What a record says that this version does not know survives being read and written (AT-N-31).
+//! Unknown fields of a record survive being read and written (AT-N-31).
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +12,7 @@ use toolcell::record::{
 use super::doubles::declaring;
 use crate::support::Test;
 
-/// `record` with an unknown field comes back with it, and with everything else that it said.
+/// Checks that `record` keeps an unknown field and all known ones.
 #[track_caller]
 fn survives<T: DeserializeOwned + Serialize>(mut record: Value) {
     let unknown = json!({"from": "0.9", "list": [1.5, null, "\u{e9}"]});

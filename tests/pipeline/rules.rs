@@ -1,4 +1,4 @@
-//! Rules: what they match, and which of several counts.
+//! Rules: their matches, and the precedence of several.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -23,7 +23,7 @@ fn decision(called: &Called) -> Value {
     serde_json::to_value(&called.0.decisions[0]).unwrap()
 }
 
-/// A folder with `a`, `sub/b` and `.env`, granted to a tool that says which path it is about.
+/// A folder with `a`, `sub/b` and `.env`, granted to a tool that declares its path argument.
 struct Project {
     _guard: tempfile::TempDir,
     root: PathBuf,
@@ -93,14 +93,14 @@ async fn a_path_rule_holds_in_the_sandbox_of_a_tool_that_does_not_say_what_it_is
         let rules = || vec![of_user(RuleWords { behavior, path: Some(&everywhere), ..Default::default() })];
         let called = project.call("probe#touch_reads", "a", ".env", rules()).await;
         if behavior == "ask" {
-            // It could be about anything in its grant, so somebody is asked.
+            // The tool could use any path in its grant, so an approval is needed.
             called.failed("permission_denied", "nobody_to_ask").never_ran();
             continue;
         }
         let touched = called.succeeded();
         assert_eq!((&touched["read"]["ok"], &touched["other"]["ok"]), (&json!("a"), &Value::Null), "{touched}");
     }
-    // A tool that says what it is about, and is about something else, runs, and finds it closed all the same.
+    // A tool that declares one path and uses another runs, and finds the other one closed.
     let rules = vec![of_user(RuleWords { behavior: "ask", path: Some(&everywhere), ..Default::default() })];
     let touched = project.call("probe#read_named", "a", ".env", rules).await.succeeded();
     assert_eq!((&touched["read"]["ok"], &touched["other"]["ok"]), (&json!("a"), &Value::Null), "{touched}");
@@ -187,7 +187,7 @@ async fn a_url_rule_meets_host_port_and_path_and_takes_no_user_for_a_host() {
         deny(url).await.succeeded();
     }
     deny("no url").await.failed("permission_denied", "subject_unreadable").never_ran();
-    // One of several is enough to deny; all of several have to be allowed.
+    // One denied URL of several denies the call; an allow rule must cover all of them.
     let both = json!(["https://good.example/", "https://evil.example/admin"]);
     denied(&about("probe#about_url", both.clone(), "deny", Some("evil.example/admin"), None).await);
     let allowed = about("probe#about_url", both.clone(), "allow", Some("*.example"), None).await;
@@ -205,7 +205,7 @@ async fn a_resource_rule_meets_what_the_argument_names() {
     assert_eq!(decision(&allowed)["rule_refs"], json!(["allow resource \"mailbox/*\""]));
 }
 
-/// A tool with this permission profile that answers its input.
+/// A tool that answers its input, with this permission profile.
 fn with_profile(namespace: &str, profile: Value) -> Vec<u8> {
     echoing(namespace, |toolkit| {
         let mut record = json!({"schema_version": "0.2.0", "permission_profile_id": "asks", "risk_level": "low"});
@@ -240,7 +240,7 @@ async fn a_risk_rule_meets_that_risk_and_more_and_a_rule_by_name_lets_a_risky_to
     let not_by_name = RuleWords { behavior: "allow", risk: Some("high"), ..Default::default() };
     let asked = under(&risky, Mode::Default, vec![of_user(not_by_name)]).await;
     asked.failed("permission_denied", "nobody_to_ask").never_ran();
-    // The risk that a tool claims is the least that counts: one that writes is no low risk.
+    // The host does not accept a lower risk than the tool's access implies: a tool that writes is not low risk.
     let project = Project::new();
     let words = RuleWords { behavior: "deny", risk: Some("medium"), ..Default::default() };
     let liar =
@@ -280,7 +280,7 @@ async fn a_denial_anywhere_wins_then_a_question_then_an_allowance() {
             assert_eq!((&decision(&called)["source"], &decision(&called)["behavior"]), (&word, &json!("ask")));
         }
     }
-    // Of several rules that say the same, the one of the highest authority is named first, whatever the order.
+    // Of several rules with the same behavior, the one with the highest authority comes first, whatever their order.
     let mut rules: Vec<Rule> = all.into_iter().rev().map(|source| say("deny", source)).collect();
     for _ in 0..all.len() {
         rules.rotate_left(1);
@@ -308,7 +308,7 @@ async fn where_nobody_is_asked_what_would_be_asked_is_denied() {
     assert_eq!((&decided["behavior"], &decided["mode"]), (&json!("deny"), &json!("non_interactive")));
     assert_eq!((&decided["source"], &decided["reason"]["type"]), (&json!("user_settings"), &json!("mode")));
     assert_eq!(under(&echo, Mode::NonInteractive, Vec::new()).await.succeeded(), json!({}));
-    // A tool that says itself that nobody can be asked on its behalf.
+    // The tool itself declares that no approver can be asked.
     let mute = with_profile("rules_mute", json!({"approval_required": true, "permission_channel": "none"}));
     let called = under(&mute, Mode::Default, Vec::new()).await;
     called.failed("permission_denied", "approval_not_possible").never_ran();
@@ -342,7 +342,7 @@ async fn in_plan_mode_what_only_looks_runs_and_what_has_effects_does_not() {
     let plan = |tool: &str| Test::new(tool).write(&project.root).policy(|policy| policy.mode = Mode::Plan);
     let input = || json!({ "path": project.at("a") });
     assert_eq!(plan("probe#touch_reads").call(input()).await.succeeded()["read"]["ok"], "a");
-    // Drafts are gone with the call, and what says that it only reads is held to it.
+    // Drafts are deleted with the call, and a tool that claims to be read-only cannot write.
     for tool in ["probe#touch_nothing", "probe#touch_drafts", "probe#touch_liar"] {
         plan(tool).call(input()).await.succeeded();
     }
@@ -401,7 +401,7 @@ async fn a_component_that_imports_more_than_its_tools_declare_is_refused_at_load
     assert_eq!(refusal.code, "imports_undeclared");
     assert!(refusal.message.contains(http), "{}", refusal.message);
     assert!(load(http, "rules_declared", json!(["network"])).await.is_ok());
-    // Runtimes of languages import sockets for pure code, too; nothing comes of it.
+    // Language runtimes import sockets even for pure code; the import has no effect.
     assert!(load(sockets, "rules_runtime", json!([])).await.is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! Phase 8: how many calls run at once, and what becomes of the others.
+//! Phase 8: how many calls run at once, and what happens to the others.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use toolcell::record::Status;
 
-/// Every status, and those from which it may be entered.
+/// Every status, and the statuses from which it can be reached.
 const ENTERED_FROM: [(&str, &str); 20] = [
     ("planned", ""),
     ("selected", "planned"),

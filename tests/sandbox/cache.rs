@@ -1,4 +1,4 @@
-//! Compiled components on disk. Loading one is running it, so only what toolcell itself wrote is ever loaded.
+//! Compiled components on disk. Loading one means running it, so toolcell loads only what it wrote itself.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,7 +12,7 @@ use toolcell::host::Host;
 
 use crate::support::{Test, host, scratch, wat};
 
-/// A home of its own, with two components compiled into it.
+/// A separate home, with two compiled components.
 struct Cached {
     _dir: TempDir,
     home: Home,
@@ -35,7 +35,7 @@ impl Cached {
         Self { _dir: guard, home, echo, spin }
     }
 
-    /// A host that cannot compile: what it loads, it found compiled.
+    /// A host that cannot compile, so that it loads only from the cache.
     fn without_compiler(&self) -> Arc<Host> {
         Arc::new(host(|settings| {
             settings.home = self.home.clone();
@@ -44,7 +44,7 @@ impl Cached {
         }))
     }
 
-    /// The echo tool must be compiled again; then it works as ever.
+    /// Checks that the echo tool is compiled again, and then works.
     async fn echo_is_not_taken_from_disk(&self) {
         let refusal = Test::new("wat:echo").on(&self.without_compiler()).load().await.unwrap_err();
         assert_eq!(refusal.code, "host_fault", "{refusal:?}");
@@ -53,7 +53,7 @@ impl Cached {
             settings.pooled = false;
         }));
         Test::new("wat:echo").on(&host).call(json!({ "n": 1 })).await.succeeded();
-        // And what was damaged was written anew.
+        // The damaged file has been replaced.
         Test::new("wat:echo").on(&self.without_compiler()).load().await.unwrap();
     }
 }
@@ -79,7 +79,7 @@ async fn a_compiled_component_is_loaded_without_compiling_it_again() {
 
 #[tokio::test]
 async fn an_entry_with_one_changed_bit_is_not_loaded() {
-    // In the authentication code, in the length, in the description, in the code, and in the very last byte.
+    // In the authentication code, the length, the description, the code, and the very last byte.
     let cached = Cached::new().await;
     let good = fs::read(&cached.echo).unwrap();
     for at in [0, 31, 32, 40, 100, good.len() / 2, good.len() - 1] {
@@ -130,7 +130,7 @@ async fn an_entry_that_somebody_else_wrote_is_not_loaded() {
     cached.echo_is_not_taken_from_disk().await;
 }
 
-/// Why a host loads nothing.
+/// The error of a host that loads nothing.
 async fn refused(home: &Home) -> String {
     let mut settings = toolcell::host::HostSettings::new(home.clone(), env!("CARGO_BIN_EXE_toolcell"));
     settings.pooled = false;

@@ -1,4 +1,4 @@
-//! A call that somebody stops: at once, or after a grace where the guest listens.
+//! A canceled call ends at once, or after a grace period if the guest imports `cancellation`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use super::Heard;
 use crate::support::{Called, Test, host};
 
 const SOON: Duration = Duration::from_millis(100);
-/// Far more than a grace, far less than any of these tools would run.
+/// Far more than a grace period, far less than these tools would run.
 const LONG: Duration = Duration::from_secs(3);
 
 async fn canceled(tool: &str, input: Value) -> Called {
-    // What is loaded already is not compiled while the clock runs.
+    // The tool is compiled before the clock starts.
     Test::new(tool).load().await.unwrap();
     let began = Instant::now();
     let called = Test::new(tool).cancel_after(SOON).call(input).await;
@@ -27,7 +27,7 @@ async fn canceled(tool: &str, input: Value) -> Called {
     called
 }
 
-/// Who saw that the call should stop: the guest, or the host alone.
+/// The party that acknowledged the cancellation: the guest, or only the host.
 fn acknowledged_by(called: &Called) -> Vec<Value> {
     let record = called.record();
     let events = record["events"].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! Checks that a component makes itself run in an empty world, before anything else happens.
+//! A component's own checks run in an empty world, before anything else.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Components that are small to send and dear to compile: the compiler is a process with limits of its own.
+//! Components that are small to send and expensive to compile: the compiler is a process with its own limits.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ async fn compile(cpu_seconds: u64, memory_bytes: u64) -> Refusal {
     let bomb = wat::parse_str(bomb::compile_bomb()).unwrap();
     assert!(bomb.len() < 1 << 20);
     let refusal = Test::of_bytes(bomb, None).on(&host).load().await.unwrap_err();
-    // The host that compiled is none the worse for it.
+    // The host that started the compiler still works.
     Test::new("wat:spin").on(&host).load().await.unwrap();
     refusal
 }

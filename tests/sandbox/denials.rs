@@ -1,4 +1,4 @@
-//! Paths that stay closed inside a granted folder: `--deny-read` and `--deny-write`.
+//! Paths inside a granted folder that `--deny-read` and `--deny-write` close.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use crate::support::{Called, Test, scratch};
 
 const SECRET: &str = "secret-90a2-nobody-may-read-this";
 
-/// A granted folder with an open part, and a closed one: `sub/folder/secret.txt` and `sub/file.txt`.
+/// A granted folder with an open part and a closed one: `sub/folder/secret.txt` and `sub/file.txt`.
 struct Granted {
     _dir: TempDir,
     root: PathBuf,
@@ -47,7 +47,7 @@ impl Granted {
         test.call(input).await
     }
 
-    /// Whether `tool` got what it wanted. What it was told must not hold the secret.
+    /// Whether `tool` succeeded. Its record must not contain the secret.
     async fn works(&self, tool: &str, input: Value) -> bool {
         let called = self.run(tool, input).await;
         assert!(self.write_only || !called.record().to_string().contains(SECRET), "{tool} read the secret");
@@ -68,7 +68,7 @@ impl Granted {
         self.works(tool, json!({ "from": self.path(from), "to": self.path(to) })).await
     }
 
-    /// Nothing that changes files works at any of `names`, and nothing that could give one of them another name.
+    /// Checks that no tool can change any of `names`, or give one of them another name.
     async fn is_unchangeable_at(&self, names: &[&str]) {
         let before = snapshot(&self.root);
         for name in names {
@@ -116,7 +116,7 @@ async fn a_folder_that_is_denied_for_reading_can_neither_be_listed_nor_looked_at
     for name in ["sub/folder", "sub/folder/secret.txt", "to-folder/", "to-folder/secret.txt"] {
         assert!(!granted.at("probe#stat", name).await, "stat {name}");
     }
-    // What lies around it can be listed, with its name.
+    // Its parent folders can be listed, and show its name.
     for (folder, names) in [("", 5), ("sub", 2)] {
         let listed = granted.run("probe#list", json!({ "path": granted.path(folder) })).await.succeeded();
         assert_eq!(listed["value"].as_array().map(Vec::len), Some(names), "{listed}");
@@ -191,7 +191,7 @@ async fn what_is_denied_for_writing_is_not_written_through_a_link() {
 #[tokio::test]
 async fn nothing_new_appears_where_writing_is_denied() {
     let granted = Granted::new("sub/folder", true);
-    // Made before the denial looks: a link to a file that is not there yet.
+    // A link from before the call, to a file that does not exist yet.
     symlink("sub/folder/new.txt", granted.root.join("dangling")).unwrap();
     let before = snapshot(&granted.root);
     for name in ["sub/folder/new.txt", "to-folder/new.txt", "dangling"] {
@@ -283,11 +283,11 @@ async fn a_path_of_any_length_is_looked_at_safely() {
 
 #[tokio::test]
 async fn a_path_that_the_kernel_would_not_take_is_refused_before_it_is_followed() {
-    // The guest's number for "file name too long".
+    // The WASI number of the error "file name too long".
     const ENAMETOOLONG: u64 = 37;
     let granted = Granted::new("sub/folder", false);
     assert!(granted.at("probe#stat", "open.txt").await);
-    // Names that lead back and forth, and many that do not exist: looking for each of these goes along all of those.
+    // Paths with many `..` and many missing names: each look-up of a missing name would walk the whole path.
     let winding = |there: usize, missing: usize| format!("{}{}x", "sub/../".repeat(there), "m/".repeat(missing));
     for tool in ["probe#stat", "probe#read", "probe#mkdir", "probe#remove"] {
         let began = Instant::now();
@@ -295,7 +295,7 @@ async fn a_path_that_the_kernel_would_not_take_is_refused_before_it_is_followed(
         assert_eq!((&told["ok"], &told["errno"]), (&json!(false), &json!(ENAMETOOLONG)), "{tool}: {told}");
         assert!(began.elapsed() < Duration::from_secs(3), "{tool}: {:?}", began.elapsed());
     }
-    // As long as a path may be, and said to be what it is.
+    // A path of the maximum length gets the ordinary error.
     let told = granted.run("probe#stat", json!({ "path": granted.path(&winding(400, 400)) })).await.succeeded();
     assert_eq!(told["kind"], "NotFound", "{told}");
 }
@@ -311,7 +311,7 @@ async fn links_that_lead_in_a_circle_end() {
     }
 }
 
-/// A granted folder in which files of the closed part have second names, from before the call.
+/// A granted folder in which files of the closed part have hard links from before the call.
 fn with_second_names(write_only: bool) -> Granted {
     let granted = Granted::new("sub/folder", write_only);
     fs::hard_link(granted.root.join("sub/folder/secret.txt"), granted.root.join("twin")).unwrap();
@@ -327,10 +327,10 @@ async fn a_second_name_of_a_closed_file_is_closed_as_well() {
         assert!(!granted.at(tool, "twin").await, "{tool}");
     }
     assert_eq!(snapshot(&granted.root), before);
-    // A third name is no way either.
+    // A third name does not work, either.
     granted.between("probe#link", "twin", "third").await;
     assert!(!granted.at("probe#read", "third").await);
-    // Other files may have as many names as they like.
+    // Other files may have any number of names.
     assert!(granted.at("probe#read", "open-twin").await);
     assert!(granted.at("probe#append", "open-twin").await);
 }

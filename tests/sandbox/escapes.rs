@@ -12,7 +12,7 @@ use crate::support::{Called, Test, scratch};
 
 const CANARY: &str = "canary-3b1f-nobody-may-read-this";
 
-/// A folder to be locked in, and what lies around it.
+/// A folder to confine a guest to, and its surroundings.
 struct Prison {
     _dir: TempDir,
     dir: PathBuf,
@@ -21,7 +21,7 @@ struct Prison {
 }
 
 impl Prison {
-    /// `link` makes the link that is in the folder before the call: to the file outside, or to its folder.
+    /// `link` creates the link that is in the folder before the call, to the file outside or to its folder.
     fn new(link: impl Fn(&Path, &Path)) -> Self {
         let (guard, dir) = scratch();
         let root = dir.join("root");
@@ -122,7 +122,7 @@ async fn a_link_within_the_folder_still_works() {
     assert_eq!(read["value"]["text"], "inside");
 }
 
-/// What a guest was told of each path, without the path itself.
+/// The errors that a guest got for each path, without the path itself.
 fn errors(tried: &Value) -> Vec<(String, String)> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let attempts = tried["attempts"].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! More of everything than anybody wants to keep: the host's memory stays flat, and what was dropped is told.
+//! Floods of output: the host's memory stays flat, and dropped output is reported.
 
 use serde_json::json;
 
@@ -6,12 +6,12 @@ use super::logged;
 use crate::support::{Called, Test};
 
 const MIB: u64 = 1 << 20;
-/// Small enough that logs stay in the result itself.
+/// Small enough for logs to stay inline in the result.
 const LOG_BYTES: u64 = 20_000;
 
 #[tokio::test]
 async fn an_answer_over_the_limit_is_refused() {
-    // Just over it, and so far over it that it is not even copied out of the guest.
+    // Slightly over the limit, and so far over it that the answer is not even copied out of the guest.
     for mib in [2, 12] {
         for tool in ["hostile#flood_output", "hostile#flood_structured"] {
             let called = Test::new(tool).limit(|limits| limits.output_bytes = MIB).call(json!({ "mib": mib })).await;
@@ -26,7 +26,7 @@ async fn an_answer_over_the_limit_is_not_copied_out_of_the_guest() {
     let called =
         Test::new("hostile#flood_output").limit(|limits| limits.output_bytes = MIB).call(json!({ "mib": 12 })).await;
     called.failed("result_too_large", "output_limit");
-    // Had the host taken it, it would know how much it was.
+    // If the host had copied the answer, its size would be recorded.
     assert_eq!(called.0.result.usage.as_ref().unwrap().output_bytes.used, 0);
 }
 

@@ -1,4 +1,4 @@
-//! Answers made to mislead or to break whoever reads them.
+//! Answers made to mislead or crash their readers.
 
 use serde_json::json;
 
@@ -38,7 +38,7 @@ async fn json_nested_too_deep_is_a_failure_and_not_a_host_out_of_stack() {
 async fn a_key_that_is_named_twice_has_one_value_for_everybody() {
     let called = Test::new("hostile#duplicate_keys").call(json!({})).await;
     let record = called.record();
-    // Either nobody accepts it, or the value is one and the same wherever it is read again.
+    // The host refuses the duplicate key, or every reader of the record gets the same value.
     if called.0.result.is_error {
         called.failed("execution_failed", "content_invalid");
     } else {

@@ -1,4 +1,4 @@
-//! Folders that were granted: a tool gets what it declares and what was granted, never one of them alone.
+//! Granted folders: a tool gets the intersection of its declaration and the grants.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ async fn a_tool_that_declares_to_read_cannot_write_where_writing_was_granted() {
     assert_eq!(snapshot(&dir), before);
     assert_eq!(file.metadata().unwrap().modified().unwrap(), modified);
 
-    // The same component, the same grant, and a tool that declares to write.
+    // The same component and the same grant, with a tool that declares writing.
     let wrote = answered(Test::new("probe#write").write(&dir), json!({ "path": text(&file), "text": "written" })).await;
     assert_eq!(wrote["ok"], true, "{wrote}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "written");
@@ -102,7 +102,7 @@ async fn two_folders_keep_their_own_rights() {
     fs::create_dir(dir.join("source/folder")).unwrap();
     let before = snapshot(&dir.join("source"));
     let both = |tool: &str| Test::new(tool).read(&dir.join("source")).write(&target);
-    // Moved or linked into the writable folder, a file would be writable.
+    // A file that is moved or linked into the writable folder would become writable.
     for tool in ["probe#link", "probe#rename"] {
         let input = json!({ "from": text(&source), "to": text(&target.join("mine")) });
         assert_eq!(answered(both(tool), input).await["ok"], false, "{tool}");
@@ -117,7 +117,7 @@ async fn two_folders_keep_their_own_rights() {
         assert_eq!(answered(both(tool), input).await["ok"], false, "{tool}");
     }
     assert_eq!(snapshot(&dir.join("source")), before);
-    // A symbolic link from the one to the other leads nowhere.
+    // A symbolic link from one folder to the other does not work.
     let link = json!({ "from": text(&source), "to": text(&target.join("link")) });
     answered(both("probe#symlink"), link).await;
     answered(both("probe#write"), json!({ "path": text(&target.join("link")), "text": "x" })).await;

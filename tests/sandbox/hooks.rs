@@ -1,4 +1,4 @@
-//! Hook components: what they can answer, and what a hostile one cannot do.
+//! Hook components: their answers, and the limits of a hostile one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use toolcell::record::{RuleSource, digest};
 
 use crate::support::{Called, Test, fixture, host, root, scratch};
 
-/// A host with the hooks of a `[[hook]]` text; `COMPONENT` stands for the scripted hook of the test guests.
+/// A host with the hooks of a `[[hook]]` text; `COMPONENT` is replaced by the scripted hook of the test guests.
 async fn host_with(text: &str, folder: &Path) -> (Arc<Host>, Vec<String>) {
     let component = fixture("hooks");
     let text = text.replace("COMPONENT", component.to_str().unwrap());
@@ -27,7 +27,7 @@ async fn host_with(text: &str, folder: &Path) -> (Arc<Host>, Vec<String>) {
     (Arc::new(host), problems)
 }
 
-/// A hook with time enough on a busy machine.
+/// A hook with enough time for a busy machine.
 const PATIENT: &str = "[[hook]]\nid = \"scripted\"\ncomponent = \"COMPONENT\"\ntimeout = \"60s\"\n";
 
 async fn scripted(options: &str) -> Arc<Host> {
@@ -36,7 +36,7 @@ async fn scripted(options: &str) -> Arc<Host> {
     host
 }
 
-/// Calls `probe#echo` with these steps for one event.
+/// Calls `probe#echo` with these hook steps for one event.
 async fn at(host: &Arc<Host>, event: &str, steps: Value) -> Called {
     Test::new("probe#echo").on(host).call(json!({"hook": {event: steps}})).await
 }
@@ -192,7 +192,7 @@ async fn every_event_gets_a_fresh_instance() {
 async fn a_hook_reaches_nothing_that_was_not_granted_to_it() {
     let (_guard, folder) = scratch();
     std::fs::write(folder.join("secret"), "the secret").unwrap();
-    // What the tool is granted is not the hook's.
+    // The tool's grants are not the hook's.
     let host = scripted("").await;
     let test = Test::new("probe#echo").on(&host).write(&folder).grant(|grants| grants.allow_env("PATH").unwrap());
     let called = test.call(json!({"hook": {"pre_tool_use": [{"attack": "look_around"}]}})).await;
@@ -269,7 +269,7 @@ async fn events_of_the_entry_narrow_those_of_the_component() {
 
 #[tokio::test]
 async fn the_code_of_a_hook_is_cached_apart_from_that_of_a_tool() {
-    // The same bytes, first as a tool: they are none, and that is not forgotten when they are a hook.
+    // The same bytes, first as a tool, which is refused; the caches of the two must not mix.
     let component = std::fs::read(fixture("hooks")).unwrap();
     let refusal = Test::of_bytes(component, None).load().await.unwrap_err();
     assert_eq!(refusal.code, "not_a_tool");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Called, Test};
 
-/// How late a deadline may be noticed here. The host promises much less; this machine may be busy.
+/// Maximum delay after a deadline, in milliseconds. The host promises much less; this machine may be busy.
 const SLACK_MS: u64 = 1_250;
 
 async fn called_for_200_ms(tool: &str) -> Called {

@@ -1,4 +1,4 @@
-//! What is refused before it becomes a tool, and in which words.
+//! Components that are refused before they become tools, and the error messages.
 
 use std::process::{Command, Stdio};
 
@@ -42,7 +42,7 @@ async fn a_core_module_is_refused_with_a_hint() {
     assert!(refusal.message.contains("wasm32-wasip2"), "{}", refusal.message);
 }
 
-/// What toolcell itself makes of a component: code that must not come in from outside.
+/// The native code that toolcell makes of a component, which must not be accepted from outside.
 fn native_code() -> Vec<u8> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_toolcell"))
         .args(["compile-component", "60", "4294967296", &std::process::id().to_string()])

@@ -1,4 +1,4 @@
-//! What the sandbox must withstand: hostile guests, and good ones under every limit and grant.
+//! Tests of the sandbox: hostile guests, and good ones under every limit and grant.
 
 mod cache;
 mod cancellation;
@@ -31,7 +31,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use toolcell::host::Listener;
 use toolcell::record::{EventType, ToolEvent};
 
-/// Every path below `dir` with what it holds: a file's bytes, a link's target, nothing for a folder.
+/// Every path below `dir` with its content: a file's bytes, a link's target, nothing for a folder.
 fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -63,7 +63,7 @@ fn logged(record: &Value, stream: &str) -> String {
         .collect()
 }
 
-/// A listener that lets a test wait for what happens in a host, instead of sleeping.
+/// A listener that lets a test wait for events of a host, instead of sleeping.
 struct Heard {
     send: UnboundedSender<EventType>,
     receive: Mutex<Option<UnboundedReceiver<EventType>>>,
@@ -75,7 +75,7 @@ impl Heard {
         Arc::new(Self { send, receive: Mutex::new(Some(receive)) })
     }
 
-    /// Everything that was heard, and will be. Can be taken once.
+    /// The past and future events. Can be taken once.
     fn events(&self) -> Events {
         Events(self.receive.lock().unwrap().take().unwrap())
     }

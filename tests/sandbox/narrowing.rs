@@ -1,4 +1,4 @@
-//! The world of one call holds what its own arguments name, and no more of what was granted.
+//! The sandbox of a call contains only the part of the grants that its arguments name.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -50,7 +50,7 @@ async fn a_file_brings_its_own_folder_and_nothing_else_of_the_grant() {
         let touched = tree.read(&tree.at("a/b.txt"), &tree.at(above)).await.succeeded();
         assert_eq!(text(&touched, "other"), None, "{above}");
     }
-    // The same call of a tool that does not say what it is about sees all of the grant.
+    // The same call of a tool that does not declare its path argument sees the whole grant.
     let input = json!({ "path": tree.at("a/b.txt"), "other": tree.at("other/d.txt") });
     let wide = Test::new("probe#touch_reads").read(&tree.root).call(input).await.succeeded();
     assert_eq!(text(&wide, "other"), Some("other/d.txt"));
@@ -76,7 +76,7 @@ async fn names_keep_the_meaning_that_they_had_in_the_wide_grant() {
         let touched = tree.read(&tree.at(path), &tree.at("other/d.txt")).await.succeeded();
         assert_eq!((text(&touched, "read"), text(&touched, "other")), (Some(content), None), "{path}: {touched}");
     }
-    // A mapped folder keeps its other name; a relative path starts where the caller is.
+    // A mapped folder keeps its guest path; a relative path starts at the caller's working directory.
     let spec = format!("{}=/w", tree.root.display());
     let mapped = Test::new("probe#read_named").grant(move |grants| grants.allow_read(&spec).unwrap());
     let touched = mapped.call(json!({ "path": "/w/a/b.txt", "other": "/w/top.txt" })).await.succeeded();
@@ -107,7 +107,7 @@ async fn what_leads_out_of_the_grant_is_refused_before_the_tool_runs() {
         called.failed("permission_denied", "path_not_granted").ended("denied", "denied").never_ran();
         assert!(!called.record().to_string().contains("\"secret\""), "{path}");
     }
-    // Nobody learns what is there outside: the refusals are the same.
+    // The refusals are the same, so that the guest cannot learn which files exist outside.
     symlink("/", tree.root.join("a/root")).unwrap();
     let mut refusals = ["etc/passwd", "none", "none/../x", "etc/../none", "etc/passwd/x"]
         .map(|path| tree.at(&format!("a/root/{path}")));
@@ -153,7 +153,7 @@ async fn a_writer_gets_the_folder_of_its_file_to_write_and_a_new_one_the_nearest
     let touched = write(tree.at("a/inner/new/deep/file"), tree.at("a/b.txt")).await.succeeded();
     assert_eq!(touched["preopens"], json!([tree.at("a/inner")]));
     assert_eq!(text(&touched, "other"), None);
-    // Reading was granted here, writing there: the rights stay what they were.
+    // Reading is granted for one folder, writing for another; the rights stay as they are.
     let read_only = Test::new("probe#write_named").read(&tree.root).write(&tree.root.join("other"));
     let touched = read_only.call(json!({ "path": tree.at("a/b.txt") })).await.succeeded();
     assert!(touched["read"].get("ok").is_some() && touched["wrote"].get("error").is_some(), "{touched}");
@@ -187,7 +187,7 @@ async fn an_absent_argument_means_the_default_of_its_schema() {
     let touched = test.call(json!({})).await.succeeded();
     let preopens: Vec<&str> = touched["preopens"].as_array().unwrap().iter().map(|p| p.as_str().unwrap()).collect();
     assert!(preopens.contains(&tree.at("sub").as_str()), "{preopens:?}");
-    // The working directory can be entered, and is empty.
+    // The working directory can be opened, and is empty.
     assert!(preopens.contains(&tree.root.to_str().unwrap()), "{preopens:?}");
     assert!(!preopens.contains(&tree.at("a").as_str()), "{preopens:?}");
     assert_eq!(touched["listed"].get("ok").map_or(0, |names| names.as_array().unwrap().len()), 0, "{touched}");

@@ -1,4 +1,4 @@
-//! What one guest does to the others: nothing that they notice.
+//! The effect of a hostile guest on the others: none that they notice.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ async fn a_small_call_is_answered_while_more_guests_spin_than_there_are_threads(
         settings.calls_at_once = 8;
         settings.listeners = vec![heard];
     }));
-    // Loaded beforehand: what is measured is the call.
+    // Loaded beforehand, so that the test measures only the call.
     Test::new("probe#counter").on(&host).load().await.unwrap();
     let spinners: Vec<_> = ["hostile#spin", "hostile#memcpy_loop", "hostile#clock_flood", "hostile#spin_fuel"]
         .map(|tool| {
@@ -31,7 +31,7 @@ async fn a_small_call_is_answered_while_more_guests_spin_than_there_are_threads(
     for _ in 0..10 {
         Test::new("probe#counter").on(&host).call(json!({})).await.succeeded();
     }
-    // Had the calls waited for the spinners, these would be over.
+    // The spinners are still running, so the calls did not wait for them.
     for (cancellation, spinner) in spinners {
         cancellation.cancel(AbortReason::UserInterruption);
         spinner.await.unwrap().failed("canceled", "canceled");

@@ -1,5 +1,5 @@
-//! One piece of code under many profiles: the world is what the profile declares and what was granted, and a claim only
-//! makes it smaller.
+//! The same code under many profiles: the sandbox is the intersection of the profile and the grants, and a claim can
+//! only narrow it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use toolcell::host::Host;
 
 use crate::support::{Called, Test, host, scratch};
 
-/// A file to touch, in a folder that is granted for everything.
+/// A file in a folder that is granted for reading and writing.
 struct Granted {
     _guard: tempfile::TempDir,
     dir: PathBuf,
@@ -89,7 +89,7 @@ async fn a_liar_that_says_it_only_reads_is_held_to_it_and_the_record_shows_both(
     assert_eq!(decision["declared_facts"]["is_read_only"], true);
     assert_eq!(decision["effective_facts"]["is_read_only"], true, "because the host sees to it");
     assert_eq!(called.record()["declaration"]["permission_profile_ref"], "probe.touch_liar.permissions");
-    // A writer that says nothing of the kind is recorded as what it is.
+    // A writer that makes no such claim is recorded as a writer.
     let written = granted.call("probe#touch_writes", json!({})).await;
     let decision = serde_json::to_value(&written.0.decisions[0]).unwrap();
     assert!(decision.get("effective_facts").is_none(), "it said no other: {decision}");
@@ -107,7 +107,7 @@ async fn a_sandbox_profile_takes_away_and_an_unknown_one_is_refused() {
     unknown.failed("capability_gap", "sandbox_profile_unknown").ended("failed", "blocked").never_ran();
 }
 
-/// A host of one's own, whose drafts nobody else makes.
+/// A separate host, in which only the test makes drafts.
 fn drafting() -> (tempfile::TempDir, PathBuf, Arc<Host>) {
     let (guard, home) = scratch();
     let host = Arc::new(host(|settings| {
@@ -156,7 +156,7 @@ async fn a_canceled_call_leaves_no_draft() {
     let seen = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let watch = {
         let (drafts, seen) = (drafts.clone(), Arc::clone(&seen));
-        // Cancels as soon as there is a draft.
+        // Cancels the call once a draft exists.
         std::thread::spawn(move || {
             let is_drafted = |folder: &PathBuf| folder.join("draft").exists();
             while !left_in(&drafts).iter().any(is_drafted) {

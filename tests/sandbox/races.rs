@@ -1,4 +1,4 @@
-//! Two calls in one folder: one swaps a folder for a link to what is closed, over and over, the other uses names in it.
+//! A TOCTOU race of two calls: one keeps swapping a folder for a link to a closed one, the other uses names in it.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::support::{Test, scratch};
 const SECRET: &str = "secret-4e51-nobody-may-read-this";
 const MS: u64 = 1_500;
 
-/// Runs the two against each other. `to` is where the link leads; it holds names like those of the open folder.
+/// Runs the two calls at the same time. The link leads to `to`, which has the same names as the open folder.
 async fn race(deny: impl Fn(&mut toolcell::policy::Grants, &str)) {
     let (_guard, root) = scratch();
     for folder in ["closed/empty", "swapped/empty", "closed/movable", "swapped/movable"] {

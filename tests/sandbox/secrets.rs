@@ -1,4 +1,4 @@
-//! What a hostile tool, and a server that gives away what it was sent, learn of a secret: nothing.
+//! A hostile tool with a server that echoes its requests must not learn a secret.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +16,7 @@ use crate::support::{Called, Canary, Mirror, Test, response, scratch};
 
 const CANARY: Canary = Canary::new("sk-live/4f9+aB~cD\"eF0123=xyz");
 
-/// Every name is this machine.
+/// A resolver for which every name is this machine.
 #[derive(Debug)]
 struct Here;
 
@@ -48,7 +48,7 @@ impl World {
         Self { _guard: guard, folder, host, mirror }
     }
 
-    /// Calls a tool of `courier`; the secret is granted for `origin`, the network for this machine under any name.
+    /// Calls a tool of `courier`; the secret is granted for `origin`, and the network for this machine under any name.
     async fn send(&self, tool: &str, origin: &str, url: &str, input: Value) -> Called {
         let mut arguments = json!({ "url": url });
         arguments.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
@@ -95,7 +95,7 @@ async fn a_secret_goes_to_its_very_origin_and_to_nothing_that_looks_like_it() {
     ] {
         let before = world.mirror.seen().len();
         let called = world.send("bearer", &granted, &url, json!({})).await;
-        // Some of these names are not reached at all: they have an address that was not granted for them.
+        // Some of these names are not reached at all, because their address is not granted for them.
         for request in &world.mirror.seen()[before..] {
             assert!(!request.to_lowercase().contains("authorization"), "{granted} for {url}: {request}");
             CANARY.is_not_in("a request to elsewhere", request);
@@ -184,7 +184,7 @@ async fn a_body_in_which_no_value_could_be_found_is_refused() {
         let error = answer(&called)["error"].as_str().unwrap().to_owned();
         assert!(error.contains("ContentCoding"), "{coding}: {error}");
     }
-    // And it was not asked for, whatever the tool wrote.
+    // The host did not request a content coding, whatever header the tool set.
     let world = World::new(Mirror::reflecting());
     let asked = json!({ "headers": [["accept-encoding", "gzip"], ["range", "bytes=0-3"], ["x-mine", "1"]] });
     world.send_home("bearer", asked).await.succeeded();

@@ -1,4 +1,4 @@
-//! Limits on space: memory, tables, stack, handles of the host, instances.
+//! Limits on space: memory, tables, stack, host handles, instances.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::support::{Test, host, root, scratch};
 
 const MIB: u64 = 1 << 20;
 
-/// A host that allocates on demand: here the limits of a call stand alone, without those of the pool.
+/// A host that allocates on demand, so that only the limits of the call apply, not those of the pool.
 fn without_pool() -> Arc<Host> {
     Arc::new(host(|settings| settings.pooled = false))
 }
@@ -114,7 +114,7 @@ async fn endless_recursion_is_a_trap_on_either_stack() {
     engine.failed("execution_failed", "stack_overflow");
     let memory = Test::new("hostile#recurse").call(json!({ "stack": "memory" })).await;
     memory.failed("execution_failed", "memory_fault");
-    // The host's own stack is whole: the same thread answers the next call.
+    // The host's own stack is intact: the same thread answers the next call.
     Test::new("probe#counter").call(json!({})).await.succeeded();
 }
 

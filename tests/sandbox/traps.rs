@@ -8,7 +8,7 @@ async fn ended(tool: &str, input: Value) -> Called {
     let called = Test::new(tool).call(input).await;
     assert_eq!(called.statuses(), ("failed".into(), "failed".into()), "{tool}");
     assert!(called.0.result.structured_content.is_none(), "{tool}");
-    // Whatever the guest did to itself, the host answers the next call.
+    // The host answers the next call, whatever the guest did to itself.
     assert_eq!(Test::new("probe#counter").call(json!({})).await.succeeded()["count"], 1);
     called
 }

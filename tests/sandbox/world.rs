@@ -1,4 +1,4 @@
-//! What a guest finds around itself: nothing that was not granted.
+//! A guest finds nothing around itself that was not granted.
 
 use std::net::{TcpListener, UdpSocket};
 
@@ -100,7 +100,7 @@ async fn the_working_directory_of_the_caller_is_known_only_where_it_was_granted(
     let cwd = |grants: &mut toolcell::policy::Grants| grants.cwd = Some(std::env::temp_dir());
     let seen = Test::new("probe#echo").grant(cwd).call(json!({})).await.succeeded();
     assert!(!seen["context_text"].as_str().unwrap().contains(text(&std::env::temp_dir())), "{seen}");
-    // Granted, but a tool that declares no access to files is not told either.
+    // A tool that declares no access to files is not told of a granted folder, either.
     let seen = Test::new("probe#echo").read(&dir).grant(cwd).call(json!({})).await.succeeded();
     assert_eq!(seen["context"], json!({}));
 }

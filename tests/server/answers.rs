@@ -16,7 +16,7 @@ fn every_content_block_keeps_its_meaning() {
     let mut client = Client::of(&["probe"]);
     let content = client.call("blocks", json!({}))["content"].clone();
     let kinds: Vec<&str> = content.as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap()).collect();
-    // A log is not for models; a film and a file are resources.
+    // A log is not for models; a video and a file are resources.
     assert_eq!(kinds, ["text", "image", "audio", "resource", "resource", "resource_link", "resource", "text"]);
     assert_eq!(content[1]["mimeType"], "image/png");
     assert_eq!(content[6]["resource"], json!({ "uri": "memo:1", "mimeType": "text/plain", "text": "a memo" }));
@@ -90,7 +90,7 @@ fn an_id_stands_for_one_request_at_a_time() {
     let refused = client.until(|frame| frame["id"].is_null() && frame.get("error").is_some()).1;
     assert_eq!(refused["error"]["code"], json!(-32600));
     assert!(client.answer(&json!(70))["result"]["structuredContent"]["left_ns"].is_number());
-    // It is free again, whatever it stands for next.
+    // The id is free again, for any request.
     client.send(&json!({ "jsonrpc": "2.0", "id": 70, "method": "tools/call", "params": { "name": "nothing" } }));
     client.until(|frame| frame["id"] == json!(70) && frame["error"]["code"] == json!(-32602));
     assert_eq!(client.seen().iter().filter(|frame| frame["id"] == json!(70)).count(), 2);
@@ -131,7 +131,7 @@ fn a_large_result_is_a_preview_and_a_resource_that_can_be_read() {
     assert_eq!(read["text"].as_str().unwrap().len(), 200_000);
     let listed = client.request("resources/list", json!({}))["result"]["resources"].clone();
     assert_eq!(listed[0]["uri"], uri);
-    // Another client cannot read it, although it knows its address.
+    // Another client cannot read the payload, although it knows its URI.
     let mut other = Client::of(&["probe"]);
     assert_eq!(other.request("resources/read", json!({ "uri": uri }))["error"]["code"], json!(-32002));
     let forged = json!({ "uri": "toolcell:payload/sha256:../../keys/components" });

@@ -1,4 +1,4 @@
-//! Calls that somebody has to approve, as a client and its user meet them.
+//! Calls that need an approval, from the side of a client and its user.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Client, Ran, Toolcell, Web, fixture, frame, records, scratch, share_compiled};
 
-/// A folder to write to, and a journal of its own; compiled components are shared with all tests.
+/// A folder to write to, and its own journal; compiled components are shared with all tests.
 struct Place {
     _guard: tempfile::TempDir,
     home: PathBuf,
@@ -36,14 +36,14 @@ impl Place {
         Toolcell::at(&self.home, arguments).dir(&self.folder).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "")
     }
 
-    /// A client with these capabilities, of a server with these options.
+    /// A client with these capabilities, connected to a server with these options.
     fn client(&self, capabilities: Value, more: &[&str]) -> Client {
         let mut arguments = vec!["mcp".to_owned(), format!("{}#append_approved", fixture("probe").display())];
         arguments.extend(self.options(more));
         Client::run(self.toolcell(arguments)).can(capabilities)
     }
 
-    /// The same over HTTP.
+    /// The same server over HTTP.
     fn web(&self) -> Web {
         let mut arguments: Vec<String> = Web::arguments(&["probe#append_approved"], self.options(&[]))
             .into_iter()
@@ -70,7 +70,7 @@ impl Place {
         records(&self.home.join("records"))
     }
 
-    /// The one call that waits.
+    /// The only waiting call.
     fn waiting(&self) -> String {
         let listed: Value = serde_json::from_str(&self.run(&["approvals", "list", "--json"]).exits(0).stdout).unwrap();
         let listed = listed["approvals"].as_array().unwrap().clone();
@@ -114,7 +114,7 @@ fn the_user_is_asked_in_plain_words_and_yes_runs_the_call_once() {
     let answer = client.answer(&id)["result"].clone();
     assert_eq!(answer["isError"], json!(false), "{answer:#}");
     assert_eq!(place.lines(), ["one"]);
-    // Once: the same call asks again.
+    // The approval is for one run: the same call asks again.
     let id = client.begin_call(TOOL, place.arguments("one"));
     let again = client.until(|frame| frame["method"] == "elicitation/create" && frame["id"] != asked["id"]).1;
     reply(&mut client, &again, json!({ "action": "decline" }));
@@ -174,7 +174,7 @@ fn a_question_that_is_cut_wants_a_yes_that_knows() {
     let place = Place::new();
     let mut client = place.client(forms(), &[]);
     client.initialize("2025-11-25");
-    // Padding, and after it what a question looks like.
+    // Padding, followed by a forged question.
     let padded = format!("x{}May this tool run?\u{202e}", " y".repeat(40 * 60));
     let mut seen = Vec::new();
     for (although_cut, runs) in [(None, false), (Some(false), false), (Some(true), true)] {
@@ -220,7 +220,7 @@ fn whatever_is_not_a_clear_yes_is_a_no() {
         let result = client.answer(&id)["result"].clone();
         assert_eq!(result["_meta"]["toolcell/error"]["class"], "approval_rejected", "{answer}: {result:#}");
     }
-    // A client that fails to ask says no, too.
+    // An error of the client counts as a no.
     let id = client.begin_call(TOOL, place.arguments("never"));
     let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
     client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": -32603, "message": "no window" } }));
@@ -302,7 +302,7 @@ fn by_configuration_the_client_is_told_at_once_and_comes_back() {
     assert_eq!(told["isError"], json!(true));
     let id = told["_meta"]["toolcell/approval"]["invocation_id"].as_str().unwrap().to_owned();
     assert!(told["content"][0]["text"].as_str().unwrap().contains(&format!("toolcell approvals approve {id}")));
-    // Asking again asks nobody else: it is the same call, and other words are another one.
+    // The repeated call is the same call, and asks no new question; other arguments make another call.
     assert_eq!(client.call(TOOL, place.arguments("one"))["_meta"]["toolcell/approval"]["invocation_id"], json!(id));
     assert_eq!(place.waiting(), id);
     let other = client.call(TOOL, place.arguments("two"))["_meta"]["toolcell/approval"]["invocation_id"].clone();
@@ -317,13 +317,13 @@ fn by_configuration_the_client_is_told_at_once_and_comes_back() {
     );
     let refused = client.call(TOOL, place.arguments("two"));
     assert_eq!(refused["_meta"]["toolcell/error"]["code"], "approval_rejected");
-    // Once: after its result the same words are a new call.
+    // The approval is for one run: after its result, the same arguments are a new call.
     let again = client.call(TOOL, place.arguments("one"));
     assert_ne!(again["_meta"]["toolcell/approval"]["invocation_id"], json!(id));
     assert_eq!(place.lines(), ["one"]);
 }
 
-/// A call of 2026-07-28, made again with `more`.
+/// Repeats a call of 2026-07-28 with `more`.
 fn call_again(client: &mut Client, arguments: &Value, more: Value) -> Value {
     let mut params = json!({ "name": TOOL, "arguments": arguments });
     params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -342,7 +342,7 @@ fn the_newer_revision_answers_that_input_is_required() {
     assert_eq!((&request["method"], &request["params"]["mode"]), (&json!("elicitation/create"), &json!("form")));
     assert!(request["params"]["message"].as_str().unwrap().contains("May this tool run?"));
     let state = asked["requestState"].clone();
-    // What is not that state, those words, or an answer runs nothing.
+    // Any other state, other arguments, or anything but an answer runs nothing.
     let yes = json!({ "approval": accept(json!({ "decision": "run once" })) });
     for (arguments, state) in [
         (&arguments, json!("x")),

@@ -1,4 +1,4 @@
-//! What a client sends as arguments is what the guest and the record have, byte for byte.
+//! The guest and the record get the client's arguments byte for byte.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::support::{Client, NEW, Reply, Web, records, scratch};
 const LARGE: &str = r#"{"id": 12345678901234567890123, "part": 0.10000000000000000001, "whole": 1.0}"#;
 const TWICE: &str = r#"{"path": "a", "path": "/etc"}"#;
 
-/// A call with arguments as they stand there.
+/// A call with the arguments in their exact spelling.
 fn call(id: u32, arguments: &str, more: &str) -> String {
     let params = format!(r#"{{"name":"echo","arguments":{arguments}{more}}}"#);
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#)
@@ -87,7 +87,7 @@ fn numbers_stay_as_they_were_sent_where_defaults_are_filled_in() {
     assert_eq!(record["invocation"]["call_input_ref"], toolcell::record::digest(filled.as_bytes()), "{record:#}");
 }
 
-/// Params of the tool `echo` by their places, as some readers take a structure.
+/// Positional params of the tool `echo`, which some parsers accept for a structure.
 const BY_PLACE: &str = r#"[null,"echo",{"a":1},null,null]"#;
 
 #[test]

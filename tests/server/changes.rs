@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Client, Toolcell, Web, fixture, frame, root, scratch, share_compiled, wat};
 
-/// A folder with a configuration of its own, whose tools can be replaced.
+/// A folder with its own configuration, whose tools can be replaced.
 struct Shop {
     _guard: tempfile::TempDir,
     folder: PathBuf,
@@ -30,7 +30,7 @@ impl Shop {
         self.folder.join(name)
     }
 
-    /// Puts the component of a test guest into the shop, at once.
+    /// Replaces a tool with the component of a test guest, atomically.
     fn put(&self, guest: &str, name: &str) {
         let next = self.file("next");
         std::fs::copy(fixture(guest), &next).unwrap();
@@ -69,7 +69,7 @@ fn list_changed(client: &mut Client, times: usize) {
     let meant = |frame: &&Value| frame["method"] == "notifications/tools/list_changed";
     client.until(|frame| meant(&frame));
     while client.seen().iter().filter(meant).count() < times {
-        // Something else may come first: whatever it is, wait for the next one.
+        // Other frames may come first; a ping waits for the next one.
         client.request("ping", json!({}));
     }
 }
@@ -95,7 +95,7 @@ fn a_changed_configuration_counts_at_once_and_is_announced() {
     shop.configure(TWO);
     list_changed(&mut client, 1);
     assert_eq!(names(&mut client), ["echo", "hold"]);
-    // A denial counts as well, without any change of the list.
+    // A new denial applies too, without a change of the list.
     shop.configure(&format!("{TWO}[[rule]]\nbehavior = \"deny\"\ntool = \"echo\"\n"));
     client.says("the new ones are offered");
     let refused = loop {
@@ -125,7 +125,7 @@ fn a_changed_component_is_swapped_and_a_call_that_runs_finishes_on_the_old_one()
 fn what_cannot_be_used_is_said_and_the_old_goes_on() {
     let shop = Shop::new(ECHO);
     let mut client = shop.client(json!({}));
-    // No component, one that describes itself in other words every time, and a file that means nothing.
+    // Not a component, a component that describes itself differently every time, and an invalid configuration.
     for (what, change, said) in [
         ("tool.wasm", b"not a component".to_vec(), "tool.wasm#echo: "),
         ("tool.wasm", wat("describe-changes"), "differently"),
@@ -137,7 +137,7 @@ fn what_cannot_be_used_is_said_and_the_old_goes_on() {
         assert_eq!(client.call("echo", json!({ "n": 1 }))["isError"], json!(false));
     }
     client.says("what was offered before goes on");
-    // And what mends it counts again.
+    // The fixed files are used again.
     shop.put("probe", "tool.wasm");
     shop.configure(TWO);
     list_changed(&mut client, 1);
@@ -158,7 +158,7 @@ fn a_changed_component_inherits_no_approval() {
     client.send(&json!({ "jsonrpc": "2.0", "id": first["id"], "result": always }));
     client.answer(&id);
     assert_eq!(client.call("append_approved", arguments.clone())["isError"], json!(false));
-    // Another component with the same tools: one custom section more.
+    // Another component with the same tools: it has one more custom section.
     let mut bytes = std::fs::read(fixture("probe")).unwrap();
     bytes.extend([0, 2, 1, b'x']);
     let next = shop.file("next");
@@ -184,7 +184,7 @@ fn echo(description: &str, schema: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// As text of a component, where quotes are escaped.
+/// Schemas as a string in component text, where quotes are escaped.
 const PLAIN: &str = r#"{\"type\":\"object\"}"#;
 const TITLED: &str = r#"{\"type\":\"object\",\"title\":\"whatever is to be deleted\"}"#;
 
@@ -204,7 +204,7 @@ fn a_description_or_a_schema_that_changed_asks_again() {
         let asked = client.until(|frame| frame["method"] == "elicitation/create").1;
         client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": always }));
         assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
-        // And is not asked again, as long as nothing changes.
+        // The client is not asked again while nothing changes.
         client.forget();
         assert_eq!(client.call("echo", json!({ "n": 1 }))["isError"], json!(false));
         assert!(client.forget().iter().all(|frame| frame["method"] != "elicitation/create"));

@@ -1,4 +1,4 @@
-//! Contracts and values that cost a server much, while others want an answer.
+//! Contracts and values that are expensive for a server, while other calls wait.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use crate::cli::contracts::{chain, doubled};
 use crate::pipeline::doubles::declaring;
 use crate::support::{Client, Toolcell, fixture, kept, scratch};
 
-/// A neighbour's call may take this long beside the attack, for the slowest of a hundred, on a machine that is idle.
+/// Maximum 99th percentile of a neighbour's call beside the attack, on an idle machine.
 const SLOWEST: Duration = Duration::from_millis(50);
-/// Calls of a neighbour.
+/// Calls of the neighbour.
 const CALLS: usize = 100;
 
-/// A component with the tool `heavy.echo`, whose schema is as large as one may be.
+/// A component with the tool `heavy.echo`, whose schema has the maximum size.
 pub(crate) fn heavy(folder: &Path) -> PathBuf {
     let file = folder.join("heavy.wasm");
     let schema = json!({
@@ -38,14 +38,14 @@ fn server(folder: &Path) -> Client {
     client
 }
 
-/// Arguments that cost as much as any may, or more.
+/// Arguments whose cost is at the limit, or above it.
 fn attacks() -> [Value; 3] {
     let list = |count: usize, item: Value| json!({ "list": vec![item; count] });
-    // Valid, just within the budget; not valid; and over the budget.
+    // Valid, just within the budget; invalid; and over the budget.
     [list(60, json!({})), list(60, json!({ "a": [] })), list(20_000, json!({ "a": { "b": 1 } }))]
 }
 
-/// How long a neighbour's call took, the slowest hundredth left out.
+/// The 99th percentile of the neighbour's calls.
 fn slowest(client: &mut Client) -> Duration {
     let mut took: Vec<Duration> = (0..CALLS)
         .map(|_| {
@@ -74,13 +74,13 @@ fn three_calls_that_cost_the_most_delay_no_neighbour_and_take_little_memory() {
     let mut attackers: Vec<Value> = Vec::new();
     let mut took = Vec::new();
     for _ in 0..2 {
-        // Twelve wait at any time: the threads for checks are never idle.
+        // Twelve calls wait at any time, so that the threads for checks are never idle.
         for _ in 0..4 {
             attackers.extend(attacks().map(|arguments| client.begin_call("echo", arguments)));
         }
         took.push(slowest(&mut client));
     }
-    // Others use the machine, too: the quickest round shows what the attack does.
+    // Other programs use the machine, too, so the fastest round shows the effect of the attack.
     let beside = *took.iter().min().unwrap();
     assert!(beside < SLOWEST.max(alone * 3), "{took:?} beside the attack, {alone:?} alone");
     for id in attackers {

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Client, Web};
 
-/// As many as run at once: while these do, all others wait.
+/// Calls that run at once; while these run, all others wait.
 const RUN_AT_ONCE: usize = 64;
 const CALLS: usize = 1_000;
-/// What may be kept for later, in a process that no wave makes larger any more: allocators round, and every thread has one.
+/// Memory that may stay after the waves, in KiB: allocators round up, and each thread has its own.
 const KEPT_KIB: u64 = 16 << 10;
 
 /// Calls that run until they are canceled, each of which has shown that it runs.
@@ -31,11 +31,11 @@ fn occupy(client: &mut Client) -> Vec<Value> {
     ids
 }
 
-/// A thousand calls that are all on their way before one of them is answered, and then are answered once each.
+/// A thousand calls are all sent before the first is answered; then each is answered once.
 fn wave(client: &mut Client) {
     let occupied = occupy(client);
     let ids: Vec<Value> = (0..CALLS).map(|n| client.begin_call("echo", json!({ "n": n }))).collect();
-    // Read after all of them.
+    // The ping is read after all of them.
     client.request("ping", json!({}));
     let early = client.seen().into_iter().filter(|frame| ids.contains(&frame["id"])).count();
     assert_eq!(early, 0, "some were answered while all places were taken");
@@ -46,7 +46,7 @@ fn wave(client: &mut Client) {
         let answer = client.answer(id);
         assert_eq!(answer["result"]["structuredContent"]["input"], json!({ "n": n }), "{answer}");
     }
-    // What would come twice has come by now.
+    // By now a duplicate answer would have arrived.
     client.request("ping", json!({}));
     let mut answers: HashMap<String, usize> = HashMap::new();
     for frame in client.forget().iter().filter(|frame| frame.get("method").is_none()) {
@@ -68,7 +68,7 @@ fn a_thousand_calls_in_flight_are_answered_once_each_and_leave_no_memory_behind(
         wave(&mut client);
         resident_kib(&client)
     };
-    // The first waves warm up what is kept for later calls.
+    // The first waves fill caches for later calls.
     let waves: Vec<u64> = (0..9).map(|_| after()).collect();
     let warm = waves[1..4].iter().max().unwrap();
     let at_last = waves[6..].iter().min().unwrap();
@@ -91,7 +91,7 @@ fn who_comes_while_all_connections_are_taken_is_answered_later() {
         }
     };
     let mut there: Vec<TcpStream> = (0..256).map(|_| ask(web.connect())).collect();
-    // Answered, and kept open.
+    // Answered, and the connections stay open.
     there.iter_mut().for_each(answered);
     let mut late: Vec<TcpStream> = (0..44).map(|_| ask(web.connect())).collect();
     drop(there);

@@ -1,16 +1,16 @@
-//! Tools that mean harm to whoever reads: each through both doors, beside a tool that goes on working.
+//! Tools that attack the readers of their output: each over both transports, beside a tool that must keep working.
 
 use serde_json::{Value, json};
 
 use crate::support::{Client, Toolcell, Web, check_record, frame, kept, records, scratch};
 
-/// A way for a client to reach the same tools.
+/// A transport to the same tools.
 enum Door {
     Streams(Client),
     Web(Web, String),
 }
 
-/// A door with hostile tools behind it, and the file of its records.
+/// A transport with hostile tools behind it, and the file of its records.
 struct Behind {
     door: Door,
     calls: usize,
@@ -18,7 +18,7 @@ struct Behind {
     records: std::path::PathBuf,
 }
 
-/// Each door in its turn.
+/// Runs `check` over each transport.
 fn both(tools: &[&str], check: impl Fn(&mut Behind)) {
     let tools: Vec<&str> = tools.iter().copied().chain(["probe#counter"]).collect();
     for over_http in [false, true] {
@@ -40,7 +40,7 @@ fn both(tools: &[&str], check: impl Fn(&mut Behind)) {
 }
 
 impl Behind {
-    /// Calls a tool whose client wants to hear everything; then the neighbour. Answers the result, and what was said.
+    /// Calls a tool with all notifications enabled, then the neighbour. Returns the result and the notifications.
     #[track_caller]
     fn call(&mut self, tool: &str, arguments: Value) -> (Value, Vec<Value>) {
         let answered = self.one(tool, arguments);
@@ -78,7 +78,7 @@ impl Behind {
         (answer["result"].clone(), frames)
     }
 
-    /// Ends the server: what it said on standard error, and its records, are whole and its own.
+    /// Ends the server, and checks that its standard error and its records are complete and not forged.
     fn end(self) {
         let said = match self.door {
             Door::Streams(client) => client.close().2,
@@ -93,7 +93,7 @@ impl Behind {
     }
 }
 
-/// The messages of an event stream that has nothing else in it.
+/// The messages of an event stream, which must contain nothing else.
 fn stream(body: &str) -> Vec<Value> {
     let mut frames = Vec::new();
     for line in body.lines() {
@@ -101,7 +101,7 @@ fn stream(body: &str) -> Vec<Value> {
             ("data", data) if !data.trim().is_empty() => {
                 frames.push(serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}")));
             }
-            // The end of an event, an empty one that says from where to go on, and a sign of life.
+            // The end of an event, the id to resume from, a retry delay, and a keep-alive comment.
             ("data" | "id" | "retry" | "", _) => {}
             _ => panic!("{line}"),
         }
@@ -126,11 +126,11 @@ fn frames_that_a_guest_forges_are_text_wherever_it_puts_them() {
     both(&["hostile#forged_frames"], |behind| {
         let (answer, said) = behind.call("forged_frames", json!({}));
         assert_eq!(answer["isError"], json!(false), "{answer}");
-        // Nothing of it was lost, either.
+        // Nothing of the text was lost.
         let text = answer["content"][0]["text"].as_str().unwrap();
         assert!(text.contains("\ndata: {\"jsonrpc\"") && text.contains("HTTP/1.1 200 OK"), "{text:?}");
         let about = |method: &str| said.iter().filter(|frame| frame["method"] == method).count();
-        // In a session over HTTP logs come on a stream of their own, which nobody opened here.
+        // In a session over HTTP, logs are on a separate stream, which is not open here.
         let logs = usize::from(matches!(behind.door, Door::Streams(_)));
         assert_eq!((about("notifications/progress"), about("notifications/message")), (1, logs), "{said:#?}");
     });
@@ -141,11 +141,11 @@ fn bytes_that_are_no_text_come_as_bytes_or_not_at_all() {
     both(&["hostile#not_text"], |behind| {
         let (answer, _) = behind.call("not_text", json!({}));
         assert_eq!(answer["isError"], json!(false), "{answer}");
-        // As it was sent, and never as text, whatever the guest says that it is.
+        // As the guest sent it, and never as text, whatever type the guest claims.
         assert_eq!(answer["content"][0]["resource"]["blob"], "//57Impzb25ycGMiwwrtoIDArwAK", "{answer:#}");
         assert_eq!(answer["content"][1]["data"], "//57Impzb25ycGMiwwrtoIDArwAK", "{answer:#}");
     });
-    // A component that answers bytes where the contract has text.
+    // A component that returns invalid UTF-8 in a string.
     let file = wat_file("invalid-utf8");
     let mut client = Client::run(Toolcell::new(["mcp".into(), file]));
     client.initialize("2025-11-25");

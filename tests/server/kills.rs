@@ -1,4 +1,4 @@
-//! Clients that are killed in the middle of a call: nobody tells the server but the kernel.
+//! Clients that are killed during a call: only the kernel tells the server.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::support::{Toolcell, Web, check_record, fixture, frame, records, scratch};
 
-/// Longer than anything takes on a busy machine; the tools would go on for longer than that.
+/// Longer than any step takes on a busy machine; the tools would run longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const TOOLS: [&str; 4] = ["hostile#spin", "hostile#sleep", "hostile#busy_write", "cancellable#acknowledge_and_stay"];
 
-/// Where one tool shows that it lives, and where the records go.
+/// The folder in which one tool shows that it runs, and the records.
 struct Place {
     _guard: tempfile::TempDir,
     folder: PathBuf,
@@ -39,7 +39,7 @@ impl Place {
         records(&self.folder.join("records"))
     }
 
-    /// What `busy_write` wrote so far.
+    /// The number of bytes that `busy_write` wrote so far.
     fn beats(&self) -> usize {
         std::fs::read(self.folder.join("beats")).map_or(0, |bytes| bytes.len())
     }
@@ -51,13 +51,13 @@ impl Place {
         }
     }
 
-    /// Waits until `busy_write` goes on from here.
+    /// Waits until `busy_write` writes again.
     fn beats_on(&self) {
         let before = self.beats();
         wait("a beat", || self.beats() > before);
     }
 
-    /// Every call has its record, all of them canceled, and the tool that wrote wrote nothing after that.
+    /// Checks that every call has its record, all are canceled, and no tool wrote after its record.
     fn is_over(&self, calls: usize) {
         wait("the records", || self.records().len() == calls);
         let beats = self.beats();
@@ -82,12 +82,12 @@ fn names() -> impl Iterator<Item = &'static str> {
     TOOLS.into_iter().filter_map(|tool| tool.split_once('#')).map(|(_, name)| name)
 }
 
-/// Another process that holds what the client held, and does nothing.
+/// Another process that holds the client's ends of the pipes, and does nothing.
 fn holder(reads: impl Into<Stdio>, writes: impl Into<Stdio>) -> Child {
     Command::new("sleep").arg("600").stdin(reads).stdout(writes).spawn().unwrap()
 }
 
-/// As the kernel does it, without a word to anybody.
+/// Kills a process with SIGKILL, so that it cannot notify the server.
 fn kill(mut holder: Child) {
     holder.kill().unwrap();
     holder.wait().unwrap();
@@ -102,7 +102,7 @@ fn end_of(mut server: Child) -> ExitStatus {
     status.unwrap()
 }
 
-/// A server on its standard streams that runs all of the tools, and has said so.
+/// A server on its standard streams that runs all tools, and has confirmed it.
 fn running(place: &Place) -> Child {
     let tools = TOOLS.map(|tool| tool.split_once('#').unwrap()).map(|(guest, name)| (fixture(guest), name));
     let tools = tools.map(|(path, name)| format!("{}#{name}", path.display()));
@@ -118,7 +118,7 @@ fn running(place: &Place) -> Child {
     }
     frames.push(frame(json!("last"), "ping", json!({})));
     stdin.write_all((frames.join("\n") + "\n").as_bytes()).unwrap();
-    // What was sent before was taken up before.
+    // The server handles frames in order, so it has taken up the calls before this one.
     let mut lines = BufReader::new(server.stdout.as_mut().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("\"last\"")));
     place.beats_on();
@@ -130,7 +130,7 @@ fn a_killed_client_on_standard_streams_takes_server_and_tools_with_it() {
     let place = Place::new();
     let mut server = running(&place);
     let holder = holder(server.stdout.take().unwrap(), server.stdin.take().unwrap());
-    // The client is another process now, and nothing else changed.
+    // The client is now another process; nothing else has changed.
     place.beats_on();
     assert!(server.try_wait().unwrap().is_none() && place.records().is_empty());
     kill(holder);
@@ -140,7 +140,7 @@ fn a_killed_client_on_standard_streams_takes_server_and_tools_with_it() {
 
 #[test]
 fn a_killed_client_that_others_started_with_leaves_its_requests_canceled() {
-    // The client's end of standard output stays open in another process: only standard input says that it is gone.
+    // Another process keeps the client's end of standard output open, so only standard input shows its end.
     let place = Place::new();
     let mut server = running(&place);
     let _keeps_reading = server.stdout.take();
@@ -150,7 +150,7 @@ fn a_killed_client_that_others_started_with_leaves_its_requests_canceled() {
     place.is_over(TOOLS.len());
 }
 
-/// A call as a process of its own makes it, from before it is answered with anything.
+/// A call from a separate process, before it gets any answer.
 fn over_http(web: &Web, place: &Place, session: Option<&str>, tool: &str) -> Child {
     let params = json!({ "name": tool, "arguments": place.arguments(tool) });
     let stream = match session {
@@ -172,7 +172,7 @@ fn http_client_is_killed(session: impl FnOnce(&Web) -> Option<String>) {
     let session = session(&web);
     let clients: Vec<Child> = names().map(|tool| over_http(&web, &place, session.as_deref(), tool)).collect();
     place.beats_on();
-    // Another client of the same server, before and after.
+    // Another client of the same server, before and after the kill.
     let works = |web: &Web| {
         let reply = web.stateless("tools/call", json!({ "name": "counter", "arguments": {} }), json!({}));
         assert_eq!(reply.answer()["result"]["structuredContent"]["count"], json!(1), "{reply:?}");

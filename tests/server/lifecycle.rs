@@ -41,9 +41,9 @@ fn tools_are_listed_with_what_a_model_may_see() {
     for hidden in ["draft", "disabled", "deferred", "deprecated", "retired", "requires_setup"] {
         assert!(tool(&format!("lifecycle_{hidden}")).is_none(), "{hidden} is listed");
     }
-    // A deprecated one still runs for those who know its name.
+    // A deprecated tool still runs for clients that know its name.
     assert_eq!(client.call("lifecycle_deprecated", json!({}))["isError"], json!(false));
-    // What only hooks may fill is in no answer, and cannot be sent.
+    // A field that only hooks may fill is in no answer, and a client cannot send it.
     assert!(!listed.to_string().contains("zz_internal_7f3"));
     let refused = client.call("internal", json!({ "query": "q", "zz_internal_7f3": "x" }));
     assert_eq!(refused["isError"], json!(true));

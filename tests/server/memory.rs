@@ -1,4 +1,4 @@
-//! What clients can make a server keep in its memory, as the system counts it.
+//! The memory that clients can make a server use, as the kernel counts it.
 #![cfg(target_os = "linux")]
 
 use std::io::{Read, Write};
@@ -12,14 +12,14 @@ use crate::support::{Client, NEW, Toolcell, Web, scratch};
 
 const MIB: u64 = 1 << 10;
 
-/// KiB of a process that `/proc` names so.
+/// A field of `/proc/PID/status` by its name, in KiB.
 fn kib(pid: u32, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Waits until the process has its memory back, with 64 MiB for later.
+/// Waits until the process has released its memory, except for 64 MiB.
 fn gives_back(pid: u32, start: u64) {
     let began = Instant::now();
     loop {
@@ -37,14 +37,14 @@ fn gives_back(pid: u32, start: u64) {
     }
 }
 
-/// Arguments with so many values, in so many bytes.
+/// Arguments with this number of values, in this number of bytes.
 fn arguments(values: usize, bytes: usize) -> String {
     let values = vec!["0"; values].join(",");
     let text = "x".repeat(bytes.saturating_sub(values.len()));
     format!(r#"{{"values":[{values}],"text":"{text}"}}"#)
 }
 
-/// A call with these arguments, as bytes of HTTP.
+/// A call with these arguments, as the bytes of an HTTP request.
 fn call(web: &Web, arguments: &str) -> String {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": NEW,
@@ -58,7 +58,7 @@ fn call(web: &Web, arguments: &str) -> String {
     format!("POST /mcp HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Sends twelve of the same at once, and answers the answers.
+/// Sends the same call twelve times at once. Returns the answers.
 fn twelve(address: SocketAddr, call: &str) -> Vec<String> {
     let send = || {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -80,11 +80,11 @@ fn twelve_large_bodies_at_once_take_little_memory_and_it_goes_back() {
     let (pid, address) = (web.pid(), web.address);
     twelve(address, &call(&web, "{}"));
     let start = kib(pid, "VmRSS");
-    // Two bytes for each value.
+    // Two bytes per value.
     for answer in twelve(address, &call(&web, &arguments(2_000_000, 0))) {
         assert!(answer.contains("\"invalid_arguments\""), "{answer}");
     }
-    // As many values as are allowed, and as many bytes. Where memory is short, one has to come again later.
+    // The maximum number of values, and of bytes. If memory is short, the server asks to retry later.
     for answer in twelve(address, &call(&web, &arguments(90_000, 4_000_000))) {
         assert!(answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.1 503"), "{answer}");
     }
@@ -125,7 +125,7 @@ fn a_long_line_of_values_takes_little_memory() {
     assert_eq!(answer["result"]["_meta"]["toolcell/error"]["class"], "invalid_arguments", "{answer}");
     client.send_text(&format!(r#"{{"jsonrpc":"2.0","id":72,"method":"tools/list","params":{arguments}}}"#));
     assert_eq!(client.answer(&json!(72))["error"]["code"], json!(-32600));
-    // Only a call's arguments are taken out of the frame before it is parsed.
+    // Only the arguments of a call are removed from the frame before parsing.
     let params = format!(r#"{{"name":"x","arguments":{arguments}}}"#);
     client.send_text(&format!(r#"{{"jsonrpc":"2.0","id":73,"method":"prompts/get","params":{params}}}"#));
     assert_eq!(client.answer(&json!(73))["error"]["code"], json!(-32600));
@@ -163,7 +163,7 @@ fn many_numbers_below_a_long_name_take_little_memory_where_defaults_are_filled_i
     client.initialize("2025-11-25");
     client.call("echo", json!({}));
     let start = kib(client.pid(), "VmRSS");
-    // Each number is written otherwise than a value holds it: with its whole path, all of them take 2 GB.
+    // Each number is spelled differently from its stored form; with the whole path of each, they would take 2 GB.
     let (name, numbers) = ("x".repeat(200_000), vec!["1e2"; 10_000].join(","));
     let arguments = format!(r#"{{"{name}":[{numbers}],"n":1234567890123456}}"#);
     client.send_text(&format!(

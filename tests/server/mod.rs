@@ -1,4 +1,4 @@
-//! The doors for other programs, driven by clients that speak the protocol frame by frame.
+//! The transports for other programs, driven by clients that speak the protocol frame by frame.
 
 mod answers;
 mod approvals;

@@ -28,7 +28,7 @@ fn progress_comes_while_the_tool_runs_and_only_grows() {
         let numbers: Vec<f64> = said.iter().map(|said| said["progress"].as_f64().unwrap()).collect();
         assert!(numbers.windows(2).all(|pair| pair[1] > pair[0]), "{numbers:?}");
     }
-    // In order on the stream: all of it before the answer.
+    // The order on the stream: every notification comes before the answer.
     let frames = client.seen();
     let last = frames.iter().rposition(|frame| frame["method"] == "notifications/progress").unwrap();
     assert!(frames.iter().skip(last).any(|frame| frame.get("result").is_some()));

@@ -30,6 +30,6 @@ fn a_spinning_tool_does_not_hold_others_up() {
         })
         .min()
         .unwrap();
-    // The best of twenty, because others use the machine, too.
+    // The best of twenty, because other programs use the machine, too.
     assert!(quickest < Duration::from_millis(50), "{quickest:?}");
 }

@@ -1,5 +1,5 @@
-//! What the host does for guests is bounded and apart: threads that wait, lists, memory, slots. Seen by the other calls of
-//! the same server.
+//! The host's resources for guests are bounded and separate: waiting threads, lists, memory, slots. Measured by other
+//! calls of the same server.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::approvals::{accept, forms, question, reply};
 use crate::support::{Client, Toolcell, fixture, kept, root, scratch};
 
-/// A server of tools of the guests `hostile`, `probe` and `egress`, with the folder that it may write to.
+/// A server with tools of the guests `hostile`, `probe` and `egress`, and the folder that they may write to.
 fn serving(tools: &[&str], folder: &Path, options: &[&str]) -> Client {
     let grant = format!("--allow-write={}", folder.display());
     Client::silent(tools, options.iter().copied().chain([grant.as_str()]))
@@ -31,7 +31,7 @@ fn status(client: &Client, field: &str) -> u64 {
 /// The sockets that the server has open.
 fn sockets(client: &Client) -> usize {
     let open = std::fs::read_dir(format!("/proc/{}/fd", client.pid())).unwrap();
-    // One that was closed meanwhile leads nowhere.
+    // A descriptor that was closed meanwhile has no link to read.
     let targets = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
     targets.filter(|target| target.to_str().is_some_and(|target| target.starts_with("socket:"))).count()
 }
@@ -40,7 +40,7 @@ fn code(answer: &Value) -> &Value {
     &answer["result"]["_meta"]["toolcell/error"]["code"]
 }
 
-/// The component of a WAT file after `change` of its text, in `folder`.
+/// The component of a WAT file in `folder`, with its text changed by `change`.
 fn changed(folder: &Path, name: &str, change: impl FnOnce(String) -> String) -> String {
     let text = std::fs::read_to_string(root().join("tests/guests/wat").join(format!("{name}.wat"))).unwrap();
     let changed = change(text.clone());
@@ -109,7 +109,7 @@ fn calls_against_a_silent_name_server_keep_no_thread_and_stop_when_they_are_canc
     let (threads, before) = (status(&client, "Threads"), sockets(&client));
     let request = |n: usize| json!({ "requests": [{ "authority": format!("n{n}.example.com") }] });
     let waiting: Vec<Value> = (0..64).map(|n| client.begin_call("ask", request(n))).collect();
-    // All of them have asked before any of them is canceled.
+    // Every call has sent its query before any is canceled.
     let mut asked = std::collections::HashSet::new();
     let mut packet = [0; 512];
     while asked.len() < waiting.len() {
@@ -126,7 +126,7 @@ fn calls_against_a_silent_name_server_keep_no_thread_and_stop_when_they_are_canc
     for id in &waiting {
         client.notify("notifications/cancelled", json!({ "requestId": id }));
     }
-    // Their places are free again long before the name server's time is up.
+    // Their places are free long before the name server's timeout.
     let read = client.call("read", json!({ "path": path.join("file") }));
     assert_eq!(read["isError"], json!(false));
     let began = Instant::now();
@@ -176,7 +176,7 @@ fn sixty_calls_of_a_guest_with_as_many_instances_as_python_run_at_once() {
             ),
         )
     });
-    // All at once, however little memory this machine has.
+    // All at once, even on a machine with little memory.
     let mut client = offering(&[&spin, "--memory=8MiB", "--memory-total=4GiB", "--timeout=2s"]);
     let ids: Vec<Value> = (0..60).map(|_| client.begin_call("spin", json!({}))).collect();
     for id in &ids {
@@ -198,7 +198,7 @@ fn a_core_module_with_two_memories_is_served() {
 fn a_call_waits_for_the_memory_of_all_calls_and_is_refused_when_its_time_is_up() {
     let tools =
         ["progress", "echo", "timeout_in_interface"].map(|tool| format!("{}#{tool}", fixture("probe").display()));
-    // Room for two calls of 64 MiB with what comes beside it, not for three.
+    // Room for two calls of 64 MiB with their overhead, not for three.
     let options = ["--memory=64MiB", "--memory-total=200MiB", "--timeout=10m"];
     let mut client = offering(&tools.iter().map(String::as_str).chain(options).collect::<Vec<_>>());
     let held = [(); 2].map(|()| {
@@ -209,7 +209,7 @@ fn a_call_waits_for_the_memory_of_all_calls_and_is_refused_when_its_time_is_up()
     for id in &held {
         client.until(|frame| frame["params"]["progressToken"] == *id);
     }
-    // Its own time, a fifth of a second, is what it waits for memory.
+    // The call waits for memory until its own timeout of 200 ms.
     let refused = client.begin_call("timeout_in_interface", json!({}));
     let refused = client.answer(&refused);
     let error = &refused["result"]["_meta"]["toolcell/error"];
@@ -243,12 +243,12 @@ fn a_file_does_not_grow_after_the_verdict() {
         let answer = client.answer(&ended);
         let at_verdict = size();
         assert_eq!(code(&answer), "deadline_exceeded", "{answer:#}");
-        // Long enough for a write that was under way.
+        // Long enough for a write in progress.
         client.call("sleep", json!({ "ms": 40 }));
         assert_eq!(size(), at_verdict, "grew after the verdict, in round {round}");
         wrote |= at_verdict > 0;
         match std::fs::remove_file(&fill) {
-            // On a busy machine the time can be up before the tool begins.
+            // On a busy machine the deadline can pass before the tool begins.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             removed => removed.unwrap(),
         }

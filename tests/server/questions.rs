@@ -1,4 +1,4 @@
-//! Tools that ask their user in the middle of a call, as a client and its user meet them.
+//! Tools that ask their user during a call, from the side of a client and its user.
 
 use serde_json::{Value, json};
 
@@ -134,7 +134,7 @@ fn the_newer_revision_answers_what_the_tool_wants_to_know() {
     let expires = &first["_meta"]["toolcell/input"]["expires_at"];
     assert!(expires.is_string(), "{first:#}");
 
-    // What does not answer it leaves it open; what answers a part of it is kept.
+    // An unknown answer leaves the question open; a partial answer is kept.
     let second =
         call(&mut client, &arguments, again(&first["requestState"], json!({ "x": given("Eve") })))["result"].clone();
     assert_eq!(second["inputRequests"], first["inputRequests"]);
@@ -146,7 +146,7 @@ fn the_newer_revision_answers_what_the_tool_wants_to_know() {
         call(&mut client, &arguments, again(&third["requestState"], json!({ "a": given("Ada"), "x": 1 })))["result"]
             .clone();
     assert_eq!(fourth["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["c"]);
-    // No state is for two, and none is for another call.
+    // A state can be used once, and only for its own call.
     let used = call(&mut client, &arguments, again(&third["requestState"], json!({ "a": given("Ada") })));
     assert_eq!(used["error"]["code"], -32602, "{used:#}");
     let other = call(&mut client, &rounds(json!([])), again(&fourth["requestState"], json!({ "c": given("Eve") })));
@@ -187,7 +187,7 @@ fn answers_that_come_with_the_call_answer_the_tool_and_approve_nothing() {
     assert_eq!(asked["resultType"], "input_required", "{asked:#}");
     assert!(!file.exists());
 
-    // A tool that calls its question like ours gets the answer to its own.
+    // A tool's question with the name of the host's own gets only its own answer.
     let approval = call(&mut client, &rounds(json!([[name("approval")]])), json!({}))["result"].clone();
     let message = approval["inputRequests"]["approval"]["params"]["message"].as_str().unwrap();
     assert!(message.starts_with("The tool probe.ask asks, in its own words:\n"), "{message}");

@@ -1,4 +1,4 @@
-//! What a client is told of a tool and of a result: nothing that only hooks may fill, and where the result comes from.
+//! A client learns no field that only hooks may fill, and learns the origin of a result.
 
 use std::path::{Path, PathBuf};
 
@@ -79,7 +79,7 @@ fn a_secret_result_is_a_resource_and_nothing_else() {
         toolkit["declarations"][0]["output_contract"] = json!({ "structured_schema": { "type": "object" } });
     });
     let mut client = serving(&put(&folder, "secret.wasm", &secret));
-    // A client holds an answer against the schema that it was told of: it is told of none.
+    // A client validates an answer against the announced schema, so no schema is announced.
     let listed = client.request("tools/list", json!({}))["result"]["tools"][0].clone();
     assert!(listed.get("outputSchema").is_none(), "{listed}");
     let answer = client.call("echo", json!({ "a": "q7" }));

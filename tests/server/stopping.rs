@@ -12,7 +12,7 @@ fn recorded(tools: &[&str]) -> (Client, tempfile::TempDir, std::path::PathBuf) {
     (client, folder, file)
 }
 
-/// When the record of a call that does not come to its end by itself is there, the guest has stopped.
+/// Waits for the record of a call that does not end by itself; the record shows that the guest has stopped.
 fn wait_for_record(file: &std::path::Path, began: Instant) -> (Value, Duration) {
     loop {
         if let Some(record) = records(file).pop() {
@@ -39,7 +39,7 @@ fn canceling_stops_a_spinning_tool_and_the_next_call_does_not_notice() {
     assert!(began.elapsed() < Duration::from_secs(5));
     let (status, took, _, frames) = client.close();
     assert!(status.success() && took < Duration::from_secs(3), "{took:?}");
-    // Nobody answers a request that was canceled.
+    // A canceled request gets no answer.
     assert!(frames.iter().all(|frame| frame["id"] != id || frame.get("method").is_some()), "{frames:#?}");
 }
 
@@ -47,7 +47,7 @@ fn canceling_stops_a_spinning_tool_and_the_next_call_does_not_notice() {
 fn a_canceled_call_ends_in_a_record_at_once() {
     let (mut client, _folder, file) = recorded(&["hostile#spin"]);
     let id = client.begin_call("spin", json!({}));
-    // The answer shows that the call was taken up before.
+    // The answer shows that the server has taken up the call.
     client.request("tools/list", json!({}));
     let began = Instant::now();
     client.notify("notifications/cancelled", json!({ "requestId": id }));

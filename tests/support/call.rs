@@ -13,7 +13,7 @@ use toolcell::record::{AbortReason, CallRecord, Input, Refusal};
 
 use super::{check_record, fixture, kept, wat};
 
-/// A host with settings of one's own.
+/// A host with changed settings.
 pub(crate) fn host(change: impl FnOnce(&mut HostSettings)) -> Host {
     let mut settings = HostSettings::new(Home::at(kept("home")), env!("CARGO_BIN_EXE_toolcell"));
     settings.calls_at_once = 16;
@@ -27,7 +27,7 @@ fn shared() -> Arc<Host> {
     Arc::clone(HOST.get_or_init(|| Arc::new(host(|_| {}))))
 }
 
-/// One call, told as a story: which tool, with which grants and limits, and how it must end.
+/// One call: its tool, its grants and limits, and how it must end.
 pub(crate) struct Test {
     host: Arc<Host>,
     component: Vec<u8>,
@@ -44,7 +44,7 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// `probe#read`: a tool of a test guest; `wat:spin`: the one tool of a component text.
+    /// The tool of a test guest (`probe#read`), or the only tool of a WAT file (`wat:spin`).
     pub(crate) fn new(tool: &str) -> Self {
         if let Some(name) = tool.strip_prefix("wat:") {
             return Self::of_bytes(wat(name), None);
@@ -80,7 +80,7 @@ impl Test {
         self
     }
 
-    /// Calls by exactly this name: a qualified name, a bare one, an alias, or one that means nothing.
+    /// Calls by exactly this name: a qualified name, a bare one, an alias, or an unknown one.
     pub(crate) fn typed(mut self, name: &str) -> Self {
         self.typed = Some(name.to_owned());
         self
@@ -92,13 +92,13 @@ impl Test {
         self
     }
 
-    /// Changes what is granted; nothing is, to begin with.
+    /// Changes the grants; the default grants nothing.
     pub(crate) fn grant(mut self, grant: impl FnOnce(&mut Grants)) -> Self {
         grant(&mut self.grants);
         self
     }
 
-    /// Changes the mode and the rules; the default asks, and has no rule.
+    /// Changes the mode and the rules; the default mode asks, without rules.
     pub(crate) fn policy(mut self, change: impl FnOnce(&mut Policy)) -> Self {
         change(&mut self.policy);
         self
@@ -112,7 +112,7 @@ impl Test {
         self.grant(|grants| grants.allow_write(folder.to_str().unwrap()).unwrap())
     }
 
-    /// Grants requests, as `--allow-net` does.
+    /// Grants network requests, as `--allow-net` does.
     pub(crate) fn net(self, spec: &str) -> Self {
         self.grant(|grants| grants.allow_net(spec).unwrap())
     }
@@ -122,19 +122,19 @@ impl Test {
         self
     }
 
-    /// Who calls.
+    /// The actor that makes the call.
     pub(crate) fn actor(mut self, actor: &str) -> Self {
         self.actor = Some(actor.to_owned());
         self
     }
 
-    /// Changes how somebody is asked about the call.
+    /// Changes the terms of an approval of the call.
     pub(crate) fn asking(mut self, change: impl FnOnce(&mut Terms)) -> Self {
         change(&mut self.approval);
         self
     }
 
-    /// Answers what the tool asks.
+    /// Sets the respondent to the tool's questions.
     pub(crate) fn answered_by(mut self, respondent: Arc<dyn Respondent>) -> Self {
         self.respondent = Some(respondent);
         self
@@ -149,7 +149,7 @@ impl Test {
         self.limits.wall
     }
 
-    /// The handle with which the call can be canceled while it runs.
+    /// The handle that cancels the call while it runs.
     pub(crate) fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
     }
@@ -164,13 +164,13 @@ impl Test {
         self
     }
 
-    /// Loads the component, for tests about loading itself.
+    /// Loads the component, for tests of loading.
     pub(crate) async fn load(&self) -> Result<Vec<String>, Refusal> {
         let loaded = self.host.load(&self.component).await?;
         Ok(loaded.tools.iter().map(|tool| tool.declaration().qualified_name()).collect())
     }
 
-    /// Calls the tool with JSON arguments. Every record is held against the schemas.
+    /// Calls the tool with JSON arguments. Every record is validated against the schemas.
     pub(crate) async fn call(self, input: Value) -> Called {
         self.call_text(&input.to_string()).await
     }
@@ -212,7 +212,7 @@ impl Test {
     }
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(crate) struct Called(pub(crate) CallRecord);
 
@@ -225,7 +225,7 @@ impl Called {
         result.structured_content.clone().unwrap_or_default()
     }
 
-    /// The call must have ended with this error class and code.
+    /// Asserts that the call ended with this error class and code.
     #[track_caller]
     pub(crate) fn failed(&self, class: &str, code: &str) -> &Self {
         let error = self.0.result.error.as_ref().unwrap_or_else(|| panic!("the call succeeded: {:?}", self.0.result));
@@ -234,7 +234,7 @@ impl Called {
         self
     }
 
-    /// No guest code ran.
+    /// Asserts that no guest code ran.
     #[track_caller]
     pub(crate) fn never_ran(&self) -> &Self {
         assert!(self.0.invocation.started_at().is_none(), "the guest was started");
@@ -242,7 +242,7 @@ impl Called {
         self
     }
 
-    /// `tool_result.status` and `tool_invocation.status` were these, and the one terminal event says the same.
+    /// Asserts `tool_result.status` and `tool_invocation.status`, which the only terminal event must confirm.
     #[track_caller]
     pub(crate) fn ended(&self, result: &str, invocation: &str) -> &Self {
         assert_eq!(self.statuses(), (result.to_owned(), invocation.to_owned()));
@@ -283,7 +283,7 @@ impl Called {
     }
 }
 
-/// A folder for one test, gone afterwards.
+/// A folder for one test, removed on drop.
 pub(crate) fn scratch() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = std::fs::canonicalize(dir.path()).unwrap();

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER};
 
-/// A value that must not be found anywhere but where it belongs.
+/// A value that may be found only where it belongs.
 pub(crate) struct Canary(&'static str);
 
 impl Canary {
@@ -14,7 +14,7 @@ impl Canary {
         self.0
     }
 
-    /// The value as programs write it, in lower case. Written anew here, apart from what the product looks for.
+    /// The value in every encoding that programs use, in lower case. Written independently of the product's own search.
     fn forms(&self) -> Vec<String> {
         let bytes = self.0.as_bytes();
         let percent = |all: bool| -> String {
@@ -24,7 +24,7 @@ impl Canary {
         let json = serde_json::to_string(self.0).unwrap().trim_matches('"').to_owned();
         let mut forms = vec![self.0.to_owned(), HEXLOWER.encode(bytes), percent(false), percent(true), json];
         forms.push(self.0.chars().rev().collect());
-        // The part of base64 that is the same whatever comes before and after.
+        // The part of the base64 that does not depend on the text before and after.
         for shift in 0..3 {
             let padded = [&b"\0\0"[..shift], bytes].concat();
             for encoding in [&BASE64_NOPAD, &BASE64URL_NOPAD] {
@@ -37,7 +37,7 @@ impl Canary {
         forms.iter().map(|form| form.to_ascii_lowercase()).collect()
     }
 
-    /// `text` holds the value in no form.
+    /// Asserts that `text` holds the value in no form.
     #[track_caller]
     pub(crate) fn is_not_in(&self, what: &str, text: &str) {
         let text = text.to_ascii_lowercase();
@@ -45,7 +45,7 @@ impl Canary {
         assert!(found.is_empty(), "{what} holds {found:?}: {text}");
     }
 
-    /// No file below `folder` holds the value, in its content or in its name. Answers how many were looked at.
+    /// Asserts that no file below `folder` holds the value, in its content or its name. Returns the number of files.
     #[track_caller]
     pub(crate) fn is_nowhere_below(&self, folder: &Path) -> usize {
         let mut looked_at = 0;

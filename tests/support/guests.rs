@@ -13,7 +13,7 @@ pub(crate) fn component(folder: &str) -> PathBuf {
     static BUILT: OnceLock<Built> = OnceLock::new();
     let cell = Arc::clone(BUILT.get_or_init(Mutex::default).lock().unwrap().entry(folder.to_owned()).or_default());
     cell.get_or_init(|| {
-        // One build at a time: cargo would only wait for itself.
+        // One build at a time, because parallel builds would wait for cargo's lock.
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap();
         build_in(folder, &Home::at(super::kept("home")))
@@ -21,16 +21,16 @@ pub(crate) fn component(folder: &str) -> PathBuf {
     .clone()
 }
 
-/// As if the user had built a source folder below the checkout with the state in `home`.
+/// Builds a source folder below the checkout as a user would, with the state in `home`.
 pub(crate) fn build_in(folder: &str, home: &Home) -> PathBuf {
-    // The toolchain is the user's own, wherever it was set up.
+    // The toolchain is the user's, wherever it is installed.
     let search = Search::new(Preference::from_env().unwrap(), Home::find().unwrap().cache());
     let settings = BuildSettings::new(search, home.builds());
     let dir = root().join(folder);
     build(&dir, &settings, &mut |line| eprintln!("{line}")).unwrap_or_else(|e| panic!("build {folder}: {e:#}")).wasm
 }
 
-/// A test guest by its name: `probe`, `hostile`, ..; its component.
+/// The component of a test guest by its name: `probe`, `hostile`, ...
 pub(crate) fn fixture(name: &str) -> PathBuf {
     component(&format!("tests/guests/{name}"))
 }

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::{Toolcell, fixture};
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The revisions that a client may ask for.
+/// The protocol revisions that a client may request.
 pub(crate) const OLD: &str = "2025-11-25";
 pub(crate) const NEW: &str = "2026-07-28";
 
@@ -23,7 +23,7 @@ pub(crate) struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
     frames: Receiver<(Instant, Value)>,
-    /// Everything that came, in order.
+    /// Every frame received, in order.
     seen: Vec<(Instant, Value)>,
     stderr: Option<JoinHandle<String>>,
     said: Arc<Mutex<String>>,
@@ -33,7 +33,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Serves tools of test guests, such as `probe#echo`, or all tools of one: `probe`. Then shakes hands.
+    /// Serves tools of test guests, such as `probe#echo`, or all tools of one: `probe`. Then initializes the session.
     pub(crate) fn of(tools: &[&str]) -> Self {
         Self::with(tools, [""; 0])
     }
@@ -44,7 +44,7 @@ impl Client {
         client
     }
 
-    /// A client that has said nothing yet.
+    /// A client that has not sent anything yet.
     pub(crate) fn silent<I: AsRef<OsStr>>(tools: &[&str], options: impl IntoIterator<Item = I>) -> Self {
         let mut arguments = vec!["mcp".into()];
         arguments.extend(tools.iter().map(|tool| match tool.split_once('#') {
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Asks for a revision, and answers what the server said.
+    /// Requests a revision. Returns the server's answer.
     pub(crate) fn initialize(&mut self, revision: &str) -> Value {
         let params = json!({ "protocolVersion": revision, "capabilities": self.capabilities, "clientInfo": { "name": "test", "version": "1" } });
         let answer = self.request("initialize", params);
@@ -105,13 +105,13 @@ impl Client {
         answer
     }
 
-    /// What this client can do, from now on.
+    /// Sets the capabilities of this client.
     pub(crate) fn can(mut self, capabilities: Value) -> Self {
         self.capabilities = capabilities;
         self
     }
 
-    /// The line on standard error that is meant, once it is there.
+    /// Waits for the line on standard error that contains `meant`.
     #[track_caller]
     pub(crate) fn says(&self, meant: &str) -> String {
         let began = Instant::now();
@@ -125,7 +125,7 @@ impl Client {
         panic!("nobody said {meant:?}: {}", self.said.lock().unwrap())
     }
 
-    /// From now on every request carries what 2026-07-28 wants of it.
+    /// From now on, every request carries the metadata that 2026-07-28 requires.
     pub(crate) fn speak_new(&mut self) {
         self.revision = NEW;
     }
@@ -134,14 +134,14 @@ impl Client {
         self.child.id()
     }
 
-    /// The id of the request that comes next.
+    /// The id of the next request.
     pub(crate) fn next_id(&self) -> i64 {
         self.next_id + 1
     }
 
     pub(crate) fn send_text(&mut self, text: &str) {
         let stdin = self.stdin.as_mut().unwrap();
-        // The program may have ended: the test finds out when it waits for an answer.
+        // The program may have ended; the test fails when it waits for an answer.
         let _ = stdin.write_all(text.as_bytes()).and_then(|()| stdin.write_all(b"\n")).and_then(|()| stdin.flush());
     }
 
@@ -153,7 +153,7 @@ impl Client {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    /// Sends a request under a new id, and does not wait.
+    /// Sends a request with a new id, and does not wait.
     pub(crate) fn begin(&mut self, method: &str, mut params: Value) -> Value {
         self.next_id += 1;
         if self.revision == NEW {
@@ -175,7 +175,7 @@ impl Client {
         self.answer(&id)
     }
 
-    /// Calls a tool, and answers the result; an error of the protocol fails the test.
+    /// Calls a tool. Returns the result; a protocol error fails the test.
     #[track_caller]
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let id = self.begin_call(tool, arguments);
@@ -184,13 +184,13 @@ impl Client {
         answer["result"].clone()
     }
 
-    /// The answer to the request of that id.
+    /// The answer to the request with that id.
     #[track_caller]
     pub(crate) fn answer(&mut self, id: &Value) -> Value {
         self.until(|frame| frame.get("id") == Some(id) && frame.get("method").is_none()).1
     }
 
-    /// The first frame, among those that came and those to come, that is meant.
+    /// The first matching frame, among those received and those to come.
     #[track_caller]
     pub(crate) fn until(&mut self, meant: impl Fn(&Value) -> bool) -> (Instant, Value) {
         let mut looked_at = 0;
@@ -212,27 +212,27 @@ impl Client {
         }
     }
 
-    /// Every frame so far, in order; what is on its way is not waited for.
+    /// Every frame received so far, in order; does not wait for more.
     pub(crate) fn seen(&mut self) -> Vec<Value> {
         self.seen.extend(self.frames.try_iter());
         self.seen.iter().map(|(_, frame)| frame.clone()).collect()
     }
 
-    /// Every frame so far, which from now on never came.
+    /// Returns every frame received so far, and forgets them.
     pub(crate) fn forget(&mut self) -> Vec<Value> {
         let seen = self.seen();
         self.seen.clear();
         seen
     }
 
-    /// Closes standard input and waits for the end: its status, how long it took, and what the program said on stderr.
+    /// Closes standard input and waits for the exit: the status, the duration, the output on stderr, and the frames.
     pub(crate) fn close(mut self) -> (ExitStatus, Duration, String, Vec<Value>) {
         let began = Instant::now();
         drop(self.stdin.take());
         self.end(began)
     }
 
-    /// Waits for the end of a program that ends by itself.
+    /// Waits for the exit of a program that ends by itself.
     pub(crate) fn end(mut self, began: Instant) -> (ExitStatus, Duration, String, Vec<Value>) {
         let status = self.child.wait().unwrap();
         let took = began.elapsed();
@@ -250,10 +250,10 @@ impl Drop for Client {
     }
 }
 
-/// The records that a server wrote to `file`, one line each.
+/// The records that a server has written to `file`, one per line.
 pub(crate) fn records(file: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    // What has no end yet is still being written.
+    // A line without its line end is still being written.
     text.split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
         .map(|line| serde_json::from_str(line).unwrap())

@@ -4,15 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A server on this machine that keeps every request, and answers with what it was sent and more. It ends when it is
-/// dropped.
+/// A server on this machine that keeps every request, and reflects it in its response. It stops on drop.
 pub(crate) struct Mirror {
     port: u16,
     over: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<String>>>,
 }
 
-/// Makes the response to a request: all of it, status line, headers and body.
+/// Makes the whole response to a request: status line, headers and body.
 type Respond = dyn Fn(&str) -> Vec<u8> + Send + Sync;
 
 impl Mirror {

@@ -1,5 +1,5 @@
-//! What the tests share: guests that are built once, a host to call them in, the program to run, the schemas to hold
-//! every record against.
+//! Shared test code: guests that are built once, a host to call them in, the program to run, and the schemas that every
+//! record is validated against.
 
 mod call;
 mod canary;
@@ -32,10 +32,10 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// A folder of this test binary, kept between runs: compiled components are found again.
+/// A folder of this test binary, kept between runs so that compiled components are reused.
 pub(crate) fn kept(name: &str) -> PathBuf {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    // A host that misses a guard may keep what another would not.
+    // A host without one of its guards may keep what another would not.
     match (cfg!(feature = "mutants"), std::env::var("TOOLCELL_MUTANT")) {
         (true, Ok(mutant)) if mutant.starts_with("cache") || mutant == "description_changes" => {
             tmp.join("mutants").join(mutant).join(name)
@@ -49,7 +49,7 @@ pub(crate) fn kept(name: &str) -> PathBuf {
 pub(crate) fn share_compiled(home: &Path) {
     for part in ["cache", "keys"] {
         let shared = kept("home").join(part);
-        // The program makes no folder behind a link.
+        // The program does not create the target of a dangling link.
         std::fs::create_dir_all(&shared).unwrap();
         std::os::unix::fs::symlink(shared, home.join(part)).unwrap();
     }

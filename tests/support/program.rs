@@ -14,7 +14,7 @@ pub(crate) struct Toolcell {
 }
 
 impl Toolcell {
-    /// With state that the tests share, so that components are compiled once.
+    /// With shared state, so that components are compiled once.
     pub(crate) fn new<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Self {
         Self::at(&kept("home"), arguments)
     }
@@ -26,7 +26,7 @@ impl Toolcell {
         Self::exactly(command)
     }
 
-    /// As somebody else says how it is started.
+    /// Runs a command that another configuration specifies.
     pub(crate) fn exactly(command: Command) -> Self {
         Self { command, input: None }
     }
@@ -46,29 +46,29 @@ impl Toolcell {
         self
     }
 
-    /// Starts it and hands it over: to be interrupted, or killed.
+    /// Starts the program and returns the process, so that a test can interrupt or kill it.
     pub(crate) fn spawn(mut self) -> Child {
         let stdin = if self.input.is_some() { Stdio::piped() } else { Stdio::null() };
         let mut child = self.command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         if let (Some(mut pipe), Some(text)) = (child.stdin.take(), self.input) {
-            // The program may end before it has read everything.
+            // The program may exit before it reads everything.
             let _ = pipe.write_all(text.as_bytes());
         }
         child
     }
 
-    /// Starts it with pipes at all three streams.
+    /// Starts the program with pipes at all three streams.
     pub(crate) fn spawn_piped(mut self) -> Child {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     pub(crate) fn run(self) -> Ran {
         Ran::from(self.spawn().wait_with_output().unwrap())
     }
 }
 
-/// What a run left behind.
+/// The exit code and output of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -93,7 +93,7 @@ impl Ran {
         self
     }
 
-    /// The one JSON document on standard output.
+    /// The only JSON document on standard output.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         let value: Value =

@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use toolcell::executor::BoxFuture;
 use toolcell::host::Resolver;
 
-/// Answers look-ups from a script, and keeps what was asked.
+/// Answers look-ups from a script, and records the names.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptedResolver {
-    /// Of each look-up, in turn; the last answer stays.
+    /// One answer per look-up, in order; the last answer repeats.
     answers: Mutex<VecDeque<Vec<IpAddr>>>,
     asked: Mutex<Vec<String>>,
 }
@@ -21,7 +21,7 @@ impl ScriptedResolver {
         resolver
     }
 
-    /// Answers so from now on, and forgets what was asked before.
+    /// Sets the answers, and forgets the recorded names.
     pub(crate) fn script(&self, answers: &[&[&str]]) {
         let answers = answers.iter().map(|answer| answer.iter().map(|ip| ip.parse().unwrap()).collect()).collect();
         *self.answers.lock().unwrap() = answers;

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::root;
 
-/// Holds everything in a recorded call against the specification's own schemas, where they are at hand, and against
-/// what holds for every call: one terminal status, legal transitions in order, events that belong to the call.
+/// Validates a recorded call against the specification's schemas, if they are available, and against the invariants of
+/// every call: one terminal status, legal transitions in order, only events of the call.
 #[track_caller]
 pub(crate) fn check_record(record: &Value) {
     check_invariants(record);
@@ -30,7 +30,7 @@ pub(crate) fn check_record(record: &Value) {
     }
 }
 
-/// Holds one object against the specification's schema of that name, where it is at hand.
+/// Validates one object against the specification's schema of that name, if it is available.
 #[track_caller]
 pub(crate) fn check_one(name: &str, value: &Value) {
     let Some(schemas) = schemas() else { return };

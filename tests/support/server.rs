@@ -9,8 +9,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A server on the loopback interface that counts who comes, and says what a test makes it say. It ends when it is
-/// dropped.
+/// A server on the loopback interface that counts its connections, and answers as the test tells it. It stops on drop.
 pub(crate) struct Server {
     pub(crate) port: u16,
     address: SocketAddr,
@@ -26,10 +25,10 @@ struct Seen {
     heads: Mutex<Vec<String>>,
 }
 
-/// One connection, as a server sees it.
+/// One connection, from the server's side.
 pub(crate) struct Visit {
     stream: Box<dyn Stream>,
-    /// The socket itself, to be closed when the visit is over.
+    /// The socket itself, closed after the visit.
     socket: TcpStream,
     seen: Arc<Seen>,
 }
@@ -63,7 +62,7 @@ impl Server {
         Self::saying("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
     }
 
-    /// Says hello at an address of this machine.
+    /// Answers with hello, at an address of this machine.
     pub(crate) fn hello_at(address: &str) -> Self {
         Self::listen(TcpListener::bind(address).unwrap(), None, |visit| {
             if visit.head().is_some() {
@@ -122,7 +121,7 @@ impl Server {
         self.seen.connections.load(Ordering::SeqCst)
     }
 
-    /// Connections that were open at the same time.
+    /// The maximum number of connections that were open at the same time.
     pub(crate) fn most_open(&self) -> usize {
         self.seen.most_open.load(Ordering::SeqCst)
     }
@@ -132,7 +131,7 @@ impl Server {
         self.seen.open.load(Ordering::SeqCst)
     }
 
-    /// The heads of all requests, as they came.
+    /// The heads of all requests, in order of arrival.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.seen.heads.lock().unwrap().clone()
     }
@@ -146,7 +145,7 @@ impl Drop for Server {
 }
 
 impl Visit {
-    /// Reads up to the empty line. `None` when the other side has gone.
+    /// Reads up to the empty line. `None` if the client has closed the connection.
     pub(crate) fn head(&mut self) -> Option<String> {
         let mut head = Vec::new();
         let mut byte = [0];
@@ -161,12 +160,12 @@ impl Visit {
         Some(head)
     }
 
-    /// Whether the other side is still there to hear it.
+    /// Sends `text`. Returns whether the client was still connected.
     pub(crate) fn say(&mut self, text: &str) -> bool {
         self.stream.write_all(text.as_bytes()).and_then(|()| self.stream.flush()).is_ok()
     }
 
-    /// Everything up to the end of the connection, and how many bytes that was.
+    /// Reads to the end of the connection. Returns the number of bytes.
     pub(crate) fn drain(&mut self) -> usize {
         let (mut total, mut buffer) = (0, [0; 64 << 10]);
         while let Ok(read @ 1..) = self.stream.read(&mut buffer) {
@@ -175,7 +174,7 @@ impl Visit {
         total
     }
 
-    /// What comes until the text ends with `end`.
+    /// Reads until the text ends with `end`.
     pub(crate) fn until(&mut self, end: &str) -> String {
         let (mut text, mut byte) = (Vec::new(), [0]);
         while !text.ends_with(end.as_bytes()) && matches!(self.stream.read(&mut byte), Ok(1)) {

@@ -1,5 +1,5 @@
-/// Every spelling in which some program somewhere knows this machine, its network, or the services of a cloud (NET-2). The
-/// first one is the plain one.
+/// Every spelling in which some program reaches this machine, its network, or the services of a cloud (NET-2). The
+/// plain one is first.
 pub(crate) const SPECIAL_HOSTS: &[&str] = &[
     "127.0.0.1",
     "127.1",

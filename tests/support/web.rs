@@ -16,25 +16,25 @@ use toolcell::server::{
 
 use super::{NEW, OLD, Toolcell, fixture, host};
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The real program, serving over HTTP on a port of its own, and clients that speak to it byte by byte.
+/// The real program, serving HTTP on its own port, and clients that send it raw bytes.
 pub(crate) struct Web {
     behind: Behind,
     pub(crate) address: SocketAddr,
-    /// What it printed; empty where it asks for none.
+    /// The token that the program printed; empty if it requires none.
     pub(crate) token: String,
     said: std::sync::mpsc::Receiver<String>,
 }
 
 enum Behind {
     Program(Child),
-    /// The library's own server in this process, for what only its embedders can set.
+    /// The library's server in this process, for settings that only embedders have.
     Library(Option<Runtime>),
 }
 
-/// An answer as it came.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -42,7 +42,7 @@ pub(crate) struct Reply {
     pub(crate) body: String,
 }
 
-/// An answer that is still coming.
+/// A response that is still arriving.
 pub(crate) struct Coming {
     pub(crate) status: u16,
     pub(crate) head: String,
@@ -94,7 +94,7 @@ impl Web {
         Self { behind: Behind::Program(child), address, token, said }
     }
 
-    /// Serves a tool of a test guest as a program would that embeds the library, and asks for no token.
+    /// Serves a tool of a test guest as an embedder of the library would, without a token.
     pub(crate) fn embedded(guest: &str, limits: HttpLimits) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let component = fixture(guest);
@@ -131,7 +131,7 @@ impl Web {
         }
     }
 
-    /// The next line on standard error that is meant.
+    /// Waits for the next line on standard error that contains `meant`.
     #[track_caller]
     pub(crate) fn says(&self, meant: &str) -> String {
         let began = Instant::now();
@@ -155,7 +155,7 @@ impl Web {
         stream
     }
 
-    /// The headers of a client that may come in.
+    /// The headers of an authorized client.
     pub(crate) fn headers(&self) -> Vec<(String, String)> {
         let mut headers = vec![
             ("Host".to_owned(), self.address.to_string()),
@@ -168,28 +168,28 @@ impl Web {
         headers
     }
 
-    /// Sends a request with these headers and no others, and does not wait for its answer.
+    /// Sends a request with only these headers, and does not wait for the response.
     pub(crate) fn begin(&self, line: &str, headers: &[(String, String)], body: &str) -> TcpStream {
         let mut stream = self.connect();
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let text =
             format!("{line} HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        // It may be refused before all of it was sent.
+        // The server may refuse the request before all of it is sent.
         let _ = stream.write_all(text.as_bytes());
         stream
     }
 
-    /// The same, up to the head of the answer.
+    /// Sends a request, and waits for the head of the response.
     pub(crate) fn send(&self, line: &str, headers: &[(String, String)], body: &str) -> Coming {
         Coming::head(self.begin(line, headers, body))
     }
 
-    /// Sends a request as a client that may come in, with `more` headers in place of its own.
+    /// Sends a request of an authorized client, with headers replaced by `more`.
     pub(crate) fn request(&self, line: &str, more: &[(&str, &str)], body: &str) -> Reply {
         self.send(line, &self.changed(more), body).whole()
     }
 
-    /// The usual headers with others in their place; an empty one is left out.
+    /// The usual headers, replaced by `more`; a header with an empty value is left out.
     pub(crate) fn changed(&self, more: &[(&str, &str)]) -> Vec<(String, String)> {
         let mut headers = self.headers();
         headers.retain(|(name, _)| !more.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
@@ -201,7 +201,7 @@ impl Web {
         headers
     }
 
-    /// A session of 2025-11-25, with `capabilities`.
+    /// Starts a session of 2025-11-25 with `capabilities`. Returns its id.
     pub(crate) fn session(&self, capabilities: Value) -> String {
         let params = json!({ "protocolVersion": OLD, "capabilities": capabilities, "clientInfo": { "name": "test", "version": "1" } });
         let reply = self.request("POST /mcp", &[], &frame(json!(0), "initialize", params));
@@ -220,7 +220,7 @@ impl Web {
         [("Mcp-Session-Id", session), ("MCP-Protocol-Version", OLD)]
     }
 
-    /// Calls a tool in a session of 2025-11-25, and answers the answer.
+    /// Calls a tool in a session of 2025-11-25. Returns the answer.
     #[track_caller]
     pub(crate) fn call(&self, session: &str, tool: &str, arguments: Value) -> Value {
         let params = json!({ "name": tool, "arguments": arguments });
@@ -235,7 +235,7 @@ impl Web {
         Coming::head(self.begin_stateless(method, params, capabilities)).whole()
     }
 
-    /// The same, without waiting for its answer.
+    /// Sends a request of 2026-07-28, and does not wait for the response.
     pub(crate) fn begin_stateless(&self, method: &str, mut params: Value, capabilities: Value) -> TcpStream {
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(NEW);
         params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
@@ -245,7 +245,7 @@ impl Web {
         self.begin("POST /mcp", &self.changed(&more), &frame(json!(1), method, params))
     }
 
-    /// Asks it to end, and answers all that it said since it told its address.
+    /// Ends the program. Returns its output since it printed its address.
     pub(crate) fn end(mut self) -> String {
         self.ask_to_end();
         assert!(self.program().wait().unwrap().success());
@@ -257,7 +257,7 @@ impl Web {
         assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Ends the program, and waits for its exit.
     pub(crate) fn terminate(mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
         self.ask_to_end();
@@ -326,7 +326,7 @@ impl Reply {
         })
     }
 
-    /// The messages in the body, whether it is one or a stream.
+    /// The messages in the body, which is one message or a stream.
     pub(crate) fn frames(&self) -> Vec<Value> {
         if let Ok(frame) = serde_json::from_str(&self.body) {
             return vec![frame];
@@ -335,7 +335,7 @@ impl Reply {
         data.filter_map(|data| serde_json::from_str(data.trim()).ok()).collect()
     }
 
-    /// The last message: the answer.
+    /// The last message, which is the answer.
     #[track_caller]
     pub(crate) fn answer(&self) -> Value {
         self.frames().pop().unwrap_or_else(|| panic!("no answer: {self:?}"))

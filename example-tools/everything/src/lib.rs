@@ -1,4 +1,4 @@
-//! One small tool for every kind of answer that a tool can give. The names, arguments and answers are those that the
+//! One small tool for each kind of answer that a tool can give. The names, arguments and answers are those that the
 //! official MCP conformance suite expects of the server under test.
 
 mod questions;

@@ -1,4 +1,4 @@
-//! Tools that ask their user something in the middle of a call.
+//! Tools that ask the user a question during a call.
 
 use toolcell_guest::interaction::{Response, ask, ask_form, remember, remembered};
 use toolcell_guest::serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! A tool whose schema uses much of JSON Schema 2020-12, word for word as the suite writes it.
+//! A tool whose schema uses much of JSON Schema 2020-12, exactly as the conformance suite writes it.
 
 use std::borrow::Cow;
 

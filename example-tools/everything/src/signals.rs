@@ -1,10 +1,10 @@
-//! What a tool says while it runs.
+//! Tools that log and report progress while they run.
 
 use std::time::Duration;
 
 use toolcell_guest::{ToolError, cancellation, log, progress, tool};
 
-/// Long enough that a client receives one thing before the next is said.
+/// Long enough for a client to receive one message before the tool sends the next.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Logs a line at its start, one in the middle and one at its end.

@@ -1,4 +1,4 @@
-//! From bytes to text: by content type, and by the encoding that the server or the page names.
+//! Decodes a response body to text, by its content type and by the encoding that the server or the page names.
 
 use encoding_rs::{Encoding, UTF_8};
 use toolcell_guest::{ToolError, serde_json};
@@ -6,10 +6,10 @@ use url::Url;
 
 use crate::page;
 
-/// A page says its encoding in its first kilobyte.
+/// Bytes that are searched for the page's encoding; HTML requires it within the first 1024 bytes.
 const PRESCAN_BYTES: usize = 1 << 10;
 
-/// What a response holds, for people and models.
+/// The title and the text of a response.
 pub(crate) struct Content {
     pub(crate) title: Option<String>,
     pub(crate) text: String,
@@ -37,11 +37,11 @@ impl ContentType {
             let (name, value) = part.split_once('=')?;
             name.eq_ignore_ascii_case("charset").then(|| value.trim_matches('"').to_owned())
         });
-        // What a server does not say is most often a page.
+        // Most responses without a content type are pages.
         Self { essence: if essence.is_empty() { "text/html".to_owned() } else { essence }, charset }
     }
 
-    /// Refuses what holds no text, before it is read.
+    /// Refuses a content type without text before the body is read.
     pub(crate) fn check(&self) -> Result<(), ToolError> {
         self.kind().map(drop)
     }
@@ -63,7 +63,7 @@ impl ContentType {
     }
 }
 
-/// Reads `body`, which came from `url`.
+/// Decodes `body`, which came from `url`.
 pub(crate) fn read(content_type: &ContentType, body: &[u8], url: &Url) -> Result<Content, ToolError> {
     let kind = content_type.kind()?;
     let named = content_type.charset.clone().or_else(|| (kind == Kind::Html).then(|| charset_of(body)).flatten());
@@ -77,14 +77,14 @@ pub(crate) fn read(content_type: &ContentType, body: &[u8], url: &Url) -> Result
         Kind::Text => Ok(Content { title: None, text: text.into_owned() }),
         Kind::Json => {
             let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-            // What is no JSON after all is still text.
+            // A body that is not valid JSON is still text.
             let pretty = if value.is_null() { text.into_owned() } else { format!("{value:#}") };
             Ok(Content { title: None, text: format!("```json\n{pretty}\n```") })
         }
     }
 }
 
-/// The encoding that a page names in a `meta` element.
+/// The encoding that the page declares in a `meta` element.
 fn charset_of(body: &[u8]) -> Option<String> {
     let start = String::from_utf8_lossy(body.get(..PRESCAN_BYTES).unwrap_or(body)).to_ascii_lowercase();
     let rest = start.split("charset=").nth(1)?.trim_start_matches(['"', '\'', ' ']);

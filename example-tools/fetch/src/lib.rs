@@ -1,5 +1,5 @@
-//! Fetches a page and gives it back as Markdown. It reaches the host of its argument and nothing else: a redirect to
-//! another one is for the caller to follow.
+//! Fetches a page and returns it as Markdown. The tool reaches only the host of its argument: to follow a redirect to
+//! another host, the caller makes another call.
 
 mod content;
 mod page;
@@ -10,7 +10,7 @@ use toolcell_guest::{Output, ToolError, data, tool, toolkit};
 use content::Content;
 use transfer::Transfer;
 
-/// Bytes of a response that are read unless the call says otherwise.
+/// Default size limit of a response, in bytes.
 const MAX_BYTES: u32 = 4 << 20;
 
 #[data]

@@ -1,4 +1,4 @@
-//! From a page to Markdown: what is read, without what surrounds it.
+//! Converts the main part of a page to Markdown, without navigation, scripts and forms.
 
 use std::rc::Rc;
 
@@ -9,16 +9,16 @@ use url::Url;
 
 use crate::content::Content;
 
-/// Parts of a page that are not its text.
+/// Elements that are not part of the page's text.
 const SKIPPED: [&str; 17] = [
     "head", "script", "style", "noscript", "template", "iframe", "object", "svg", "canvas", "nav", "footer", "aside",
     "dialog", "button", "input", "select", "textarea",
 ];
-/// Elements inside each other: a page with more is made to exhaust whoever reads it.
+/// Maximum nesting depth of elements. A deeper page is made to exhaust its parser.
 const DEPTH_MAX: usize = 200;
 const TITLE_CHARS_MAX: usize = 300;
 
-/// The Markdown of a page that came from `url`, with its links made absolute.
+/// Returns the Markdown of a page that came from `url`, with absolute links.
 pub(crate) fn to_markdown(html: &str, url: &Url) -> Result<Content, ToolError> {
     let converter = HtmlToMarkdown::builder().skip_tags(SKIPPED.to_vec()).scripting_enabled(false).build();
     let failed = |error: std::io::Error| ToolError::execution_failed("unreadable_page", error.to_string());
@@ -31,7 +31,7 @@ pub(crate) fn to_markdown(html: &str, url: &Url) -> Result<Content, ToolError> {
 #[derive(Default)]
 struct Found {
     title: Option<String>,
-    /// The part that the page says is the one that matters.
+    /// The first `main` element.
     main: Option<Handle>,
 }
 

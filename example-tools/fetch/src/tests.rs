@@ -9,7 +9,7 @@ use super::*;
 /// URL, status, headers and body.
 type Page<'a> = (&'static str, u16, &'a [(&'a str, &'a str)], &'a str);
 
-/// A server with some pages.
+/// Sets up a server that has only `pages`.
 fn serving(pages: &[Page<'_>]) {
     testing::reset();
     let pages: Vec<(&str, Served)> = pages

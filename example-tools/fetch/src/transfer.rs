@@ -1,4 +1,4 @@
-//! Gets the bytes: follows redirects, reports progress, and stops at the limit.
+//! Downloads a response: follows redirects, reports progress, and stops at the size limit.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use url::Url;
 use crate::content::ContentType;
 
 const REDIRECTS_MAX: usize = 5;
-/// Between two progress reports.
+/// Bytes between two progress reports.
 const REPORT_EVERY_BYTES: usize = 256 << 10;
 
-/// What came.
+/// A response body and its origin.
 pub(crate) struct Transfer {
     pub(crate) url: Url,
     pub(crate) content_type: ContentType,
@@ -53,7 +53,7 @@ fn ask(url: &Url) -> Result<Response, Error> {
         .send()
 }
 
-/// Where `response` redirects to, if it does.
+/// The URL that `response` redirects to, if it does.
 fn next(response: &Response, url: &Url) -> Result<Option<Url>, ToolError> {
     if !matches!(response.status, 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -114,7 +114,7 @@ fn report(read: usize, expected: Option<usize>) {
     });
 }
 
-/// The error with what the caller can do about it.
+/// Adds to the error what the caller can do about it.
 fn explain(error: Error, url: &Url, hop: usize) -> ToolError {
     match error {
         Error::NotAllowed if hop > 0 => {

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// A folder for one test, gone with it.
+/// A temporary folder for one test, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {

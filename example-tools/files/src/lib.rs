@@ -1,4 +1,4 @@
-//! Lists, reads and searches files in the folders that are granted.
+//! Lists, reads and searches files in the granted folders.
 
 mod list;
 mod read;

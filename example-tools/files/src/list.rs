@@ -90,7 +90,7 @@ pub(crate) fn list(input: Folder) -> Result<Output<Listing>, ToolError> {
     Ok(Output::new().text(render(&listing)).structured(listing))
 }
 
-/// Adds the entry; false when there is no room for it.
+/// Adds the entry; returns false if the listing is full.
 fn take(listing: &mut Listing, max: usize, entry: Entry) -> bool {
     listing.truncated = listing.entries.len() == max;
     if !listing.truncated {

@@ -6,7 +6,7 @@ use std::{
 
 use toolcell_guest::{Output, ToolError, data, tool};
 
-/// So many bytes of text may come out at once.
+/// Maximum size of the text that one call returns, in bytes.
 const BYTES_MAX: u64 = 256 * 1024;
 
 #[data]
@@ -93,12 +93,12 @@ struct Text {
     next_offset: Option<u64>,
 }
 
-/// Why a part cannot be given.
+/// The reason why a part cannot be returned.
 enum Refusal {
     Io(io::Error),
-    /// It is not text, as the byte at this place shows.
+    /// The file is not text; the offset is that of the first byte that shows it.
     Binary(u64),
-    /// This line alone is too large.
+    /// The line with this number alone is too large.
     LongLine(u64),
     BadOffset(&'static str),
 }
@@ -127,7 +127,7 @@ impl Refusal {
     }
 }
 
-/// Reads whole lines; never more of the file than it needs, plus one line.
+/// Reads whole lines, and at most one line more of the file than it needs.
 fn lines(mut file: impl BufRead, first: u64, limit: u64) -> Result<Text, Refusal> {
     if first == 0 {
         return Err(Refusal::BadOffset("the first line is 1"));
@@ -163,12 +163,12 @@ fn lines(mut file: impl BufRead, first: u64, limit: u64) -> Result<Text, Refusal
     Ok(Text { text, offset: first, count, next_offset: more.then_some(first + count) })
 }
 
-/// Reads bytes, and moves both ends on to where characters begin: a caller who follows `next_offset` loses none.
+/// Reads bytes, and moves both ends forward to the start of a character, so that `next_offset` skips no byte.
 fn bytes(mut file: impl Read + Seek, first: u64, limit: u64) -> Result<Text, Refusal> {
     let limit = limit.clamp(1, BYTES_MAX);
     file.seek(SeekFrom::Start(first))?;
     let mut read = Vec::new();
-    // Enough to move each end by the rest of a character, and to see whether there is more.
+    // Enough to move each end past the rest of a character, and to see whether more follows.
     file.take(limit + 8).read_to_end(&mut read)?;
     let start = read.iter().take(3).take_while(|byte| is_inside_character(**byte)).count();
     let mut end = read.len().min(start + limit as usize);
@@ -186,7 +186,7 @@ fn is_inside_character(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
-/// The text, or the place of the first byte that is none. A NUL is no text either, although UTF-8 allows it.
+/// The text, or the offset of the first byte that is not text. A NUL counts as binary, although UTF-8 allows it.
 fn utf8(bytes: &[u8]) -> Result<&str, u64> {
     if let Some(nul) = bytes.iter().position(|byte| *byte == 0) {
         return Err(nul as u64);

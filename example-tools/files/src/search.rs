@@ -12,13 +12,13 @@ use crate::{
     walk::{Entry, Glob, walk},
 };
 
-/// Larger files are skipped: they are seldom what people write, and each is held in memory.
+/// Maximum size of a searched file, in bytes: larger ones are seldom written by people, and would fill memory.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// A NUL in so many first bytes makes a file binary.
+/// A file is binary if its first bytes, this many, contain a NUL.
 const SNIFFED_BYTES: usize = 8 * 1024;
-/// So much of a matching line is shown.
+/// Maximum length of a matching line in the answer, in characters.
 const LINE_CHARS_MAX: usize = 300;
-/// Progress is reported once per so many files.
+/// Files between two progress reports.
 const FILES_PER_REPORT: u32 = 100;
 
 #[data]
@@ -99,9 +99,9 @@ pub(crate) fn search(input: Query) -> Result<Output<Found>, ToolError> {
 }
 
 struct Search {
-    /// Decides about one line.
+    /// Matches one line.
     expression: Regex,
-    /// Says whether any line of a whole file can match, which is much faster than to ask each line.
+    /// Matches anywhere in a whole file, which is much faster than matching line by line.
     anywhere: Option<Regex>,
     glob: Option<Glob>,
     matches_max: usize,
@@ -119,7 +119,7 @@ impl Search {
                 .build()
                 .map_err(|error| ToolError::invalid_arguments("pattern_invalid", error.to_string()))
         };
-        // The ends of a file are not those of its lines, and flags could say that `^` and `$` mean them.
+        // In a whole file, `\A` and `\z` do not match at line ends, and inline flags can redefine `^` and `$`.
         let same_on_whole = ["\\A", "\\z", "(?"].iter().all(|part| !input.pattern.contains(part));
         Ok(Self {
             expression: build(false)?,
@@ -131,7 +131,7 @@ impl Search {
         })
     }
 
-    /// Whether to go on.
+    /// Returns whether to go on.
     fn entry(&mut self, entry: &Entry) -> Result<bool, ToolError> {
         if entry.kind.is_file() && self.glob.as_ref().is_none_or(|glob| glob.matches(&entry.relative)) {
             self.file(&entry.path);
@@ -170,7 +170,7 @@ impl Search {
         }
     }
 
-    /// Says how far it is, and stops when that is asked for.
+    /// Reports progress; fails if the call is canceled.
     fn report(&self) -> Result<(), ToolError> {
         let files = self.found.files_searched + self.found.files_skipped;
         if !files.is_multiple_of(FILES_PER_REPORT) {

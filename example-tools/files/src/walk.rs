@@ -6,26 +6,26 @@ use std::{
 use globset::{GlobBuilder, GlobMatcher};
 use toolcell_guest::ToolError;
 
-/// Folders that hold what tools make, not what people write.
+/// Folders with generated files.
 const GENERATED: [&str; 3] = [".git", "node_modules", "target"];
 
-/// Something in a folder.
+/// One entry of a folder.
 pub(crate) struct Entry {
-    /// As a caller can pass it on: the folder as it was given, and the way from there.
+    /// A path that the caller can pass to another tool: the folder as given, joined with `relative`.
     pub(crate) path: PathBuf,
-    /// The way from the folder that the walk began in.
+    /// The path relative to the root of the walk.
     pub(crate) relative: PathBuf,
     pub(crate) kind: FileType,
 }
 
-/// What a walk could not look into.
+/// The number of folders that a walk could not read.
 pub(crate) type Unreadable = u32;
 
-/// Goes through the tree below `root` until `visit` answers false. Names are in byte order, a folder comes before what it
-/// holds, and links are not followed, so the order depends on nothing but the files. `.git`, `node_modules` and `target`
-/// stay closed unless `generated` opens them.
+/// Walks the tree below `root` until `visit` returns false. Names are in byte order, a folder comes before its entries,
+/// and links are not followed, so the order depends only on the files. `.git`, `node_modules` and `target` are skipped
+/// unless `generated` is set.
 ///
-/// Gives how many folders could not be read. Fails when `root` itself cannot.
+/// Returns the number of folders that could not be read. Fails if `root` itself cannot be read.
 pub(crate) fn walk(
     root: &Path,
     generated: bool,
@@ -50,7 +50,7 @@ pub(crate) fn walk(
     Ok(unreadable)
 }
 
-/// What `folder` holds, in byte order of the names.
+/// The entries of `folder`, in byte order of their names.
 pub(crate) fn children(folder: &Path, relative: &Path) -> Result<Vec<Entry>, ToolError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| ToolError::at_path(folder, &error))? {
@@ -63,7 +63,7 @@ pub(crate) fn children(folder: &Path, relative: &Path) -> Result<Vec<Entry>, Too
     Ok(found)
 }
 
-/// `src` below `.` is `src`, which is what people write.
+/// Joins the two; below `.` the result is `src`, not `./src`, as people write it.
 fn join(folder: &Path, name: impl AsRef<Path>) -> PathBuf {
     if folder == Path::new(".") { name.as_ref().to_owned() } else { folder.join(name) }
 }
@@ -72,14 +72,14 @@ fn is_generated(path: &Path) -> bool {
     path.file_name().is_some_and(|name| GENERATED.iter().any(|generated| name == *generated))
 }
 
-/// A glob that looks at the whole way from the root if it has a `/`, and at the name alone if not.
+/// A glob that matches the whole path from the root if it contains a `/`, and the file name if it does not.
 pub(crate) struct Glob {
     matcher: GlobMatcher,
     whole: bool,
 }
 
 impl Glob {
-    /// Fails with invalid_arguments, code `glob_invalid`.
+    /// Returns the error invalid_arguments, code `glob_invalid`, if the pattern is not a glob.
     pub(crate) fn new(pattern: &str) -> Result<Self, ToolError> {
         let glob = GlobBuilder::new(pattern).literal_separator(true).build();
         let glob = glob.map_err(|error| ToolError::invalid_arguments("glob_invalid", error.to_string()))?;

@@ -1,8 +1,8 @@
 use jaq_json::{Num, Val};
 use toolcell_guest::serde_json::{Map, Number, Value};
 
-/// The JSON of a value of jq. What JSON cannot say becomes what jq prints: infinite numbers the largest one, NaN null,
-/// keys that are no strings their text.
+/// Converts a jq value to JSON. Values that JSON cannot express become what jq prints: infinite numbers become the
+/// largest finite number, NaN becomes null, and keys that are not strings become their text.
 pub(crate) fn to_json(value: &Val) -> Value {
     match value {
         Val::Null => Value::Null,
@@ -33,7 +33,7 @@ fn key(key: &Val) -> String {
     }
 }
 
-/// The value of jq for some JSON. Numbers keep their digits.
+/// Converts JSON to a jq value. Numbers keep their digits.
 pub(crate) fn from_json(value: &Value) -> Val {
     match value {
         Value::Null => Val::Null,

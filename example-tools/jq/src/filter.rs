@@ -9,10 +9,10 @@ use toolcell_guest::{ToolError, serde_json::Value};
 
 use crate::convert::{from_json, to_json};
 
-/// Runs `filter` on `input` and gives each output to `take`, until it answers false.
+/// Runs `filter` on `input` and passes each output to `take` until it returns false.
 ///
-/// Fails with invalid_arguments: `filter_invalid` for a filter that is none, `filter_failed` for one that went wrong on
-/// this input.
+/// Fails with invalid_arguments: `filter_invalid` if the filter cannot be compiled, `filter_failed` if it fails on this
+/// input.
 pub(crate) fn run(filter: &str, input: &Value, take: &mut dyn FnMut(Value) -> bool) -> Result<(), ToolError> {
     let arena = Arena::default();
     let loader = Loader::new(jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs()));
@@ -31,14 +31,14 @@ pub(crate) fn run(filter: &str, input: &Value, take: &mut dyn FnMut(Value) -> bo
             Ok(output) if take(to_json(&output)) => {}
             Ok(_) => break,
             Err(Ok(error)) => return Err(ToolError::invalid_arguments("filter_failed", error.to_string())),
-            // `halt`: the outputs so far are all.
+            // `halt` ends the filter: there are no further outputs.
             Err(Err(_)) => break,
         }
     }
     Ok(())
 }
 
-/// What is wrong, and the part of the filter that it is about; an empty part stands for the end.
+/// An error message and the part of the filter that it is about; an empty part means the end of the filter.
 type Problem<'f> = (String, &'f str);
 
 fn unreadable(error: load::Error<&str>) -> Vec<Problem<'_>> {
@@ -69,7 +69,7 @@ fn invalid(filter: &str, problems: Vec<Problem<'_>>) -> ToolError {
 /// `line 1, column 5 ("foo")`, in characters.
 fn position(filter: &str, part: &str) -> String {
     let whole = filter.as_bytes().as_ptr_range();
-    // A part that stands for the end need not lie in the filter.
+    // An empty part, for the end, need not lie in the filter.
     let start = match whole.contains(&part.as_ptr()) {
         true => part.as_ptr() as usize - whole.start as usize,
         false => filter.len(),

@@ -1,11 +1,11 @@
-//! Runs a jq filter on JSON. Pure computation: it needs no grant.
+//! Runs a jq filter on JSON. It is a pure computation and needs no grant.
 
 mod convert;
 mod filter;
 
 use toolcell_guest::{Output, ToolError, data, serde_json::Value, tool, toolkit};
 
-/// So many bytes of JSON may come out. More would not fit into a conversation anyway.
+/// Maximum size of all outputs, in bytes of JSON. More would not fit into a conversation.
 const BYTES_MAX: usize = 1 << 20;
 
 #[data]
@@ -65,7 +65,7 @@ fn jq(query: Query) -> Result<Output<Answer>, ToolError> {
     })
 }
 
-/// One output a line, as jq prints them.
+/// One output per line, as jq prints them.
 fn render(answer: Answer) -> Output<Answer> {
     let mut lines: Vec<String> = answer.outputs.iter().map(Value::to_string).collect();
     if answer.truncated {

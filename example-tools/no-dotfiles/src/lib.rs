@@ -1,4 +1,4 @@
-//! A hook that stops calls whose argument `path` names a file or folder that begins with a dot.
+//! A hook that stops calls whose argument `path` contains a file or folder name that begins with a dot.
 
 use toolcell_guest::hook::{Call, Output, hook};
 

@@ -19,7 +19,7 @@ pub(crate) struct Applied {
     pub(crate) moved: u32,
 }
 
-/// The lines of a file without their ends, and what the ends are.
+/// The lines of a file without their line ends, and the line end that the file uses.
 struct Old<'t> {
     lines: Vec<&'t str>,
     line_end: &'static str,
@@ -33,7 +33,7 @@ impl<'t> Old<'t> {
         if ends_closed {
             lines.pop();
         }
-        // A file with `\r\n` throughout takes a diff that was written without: that is how diffs travel in JSON.
+        // A file with `\r\n` throughout accepts a diff with `\n`, because diffs in JSON often lose the `\r`.
         let closed = if ends_closed { lines.len() } else { lines.len() - 1 };
         let windows = closed > 0 && lines[..closed].iter().all(|line| line.ends_with('\r'));
         if windows && !hunks.iter().flat_map(Hunk::old).any(|line| line.ends_with('\r')) {
@@ -48,10 +48,10 @@ impl<'t> Old<'t> {
     }
 }
 
-/// Applies hunks, in their order, to the text of the file `name`.
+/// Applies hunks, in order, to the text of the file `name`.
 ///
-/// A hunk goes where the diff says if the file has its lines there. If not, it goes to the one place nearby that has them.
-/// Fails with invalid_arguments when there is no such place, or more than one.
+/// A hunk goes to the line that the diff states if the file matches there, otherwise to the only matching place if it
+/// is nearby. Fails with invalid_arguments if no place matches, or more than one.
 pub(crate) fn apply(name: &str, text: &str, hunks: &[Hunk]) -> Result<Applied, ToolError> {
     let old = Old::new(text, hunks);
     let mut new = New::default();
@@ -78,22 +78,22 @@ pub(crate) fn apply(name: &str, text: &str, hunks: &[Hunk]) -> Result<Applied, T
     Ok(applied)
 }
 
-/// The index of the line that a hunk says it begins at. Without old lines, the number is that of the line before.
+/// The index of a hunk's stated first line. Without old lines, the hunk's number is that of the line before.
 fn stated(hunk: &Hunk) -> usize {
     if hunk.old().is_empty() { hunk.old_start } else { hunk.old_start.saturating_sub(1) }
 }
 
-/// Where a hunk should go, for the search and for its errors.
+/// The place where a hunk should go, for the search and for its errors.
 struct Place<'n> {
     file: &'n str,
     hunk: usize,
     stated: usize,
-    /// The first line that the hunks before have left.
+    /// The first line after the hunks before.
     first: usize,
 }
 
 impl Place<'_> {
-    /// `drift` is how far the hunk before was from its stated line: what was inserted above moved this one too.
+    /// `drift` is the distance of the previous hunk from its stated line: lines inserted above moved this hunk too.
     fn find(&self, old: &Old<'_>, hunk: &Hunk, drift: isize) -> Result<usize, ToolError> {
         let wanted = hunk.old();
         if wanted.is_empty() {
@@ -102,14 +102,14 @@ impl Place<'_> {
                 false => Err(self.refuse("no_context", "it only adds, and has no line that shows where")),
             };
         }
-        // After a hunk that had moved, lines at the stated place may be others that look the same.
+        // After a hunk that moved, the lines at the stated place may only look the same.
         if drift == 0 && self.stated >= self.first && old.has(self.stated, &wanted) {
             return Ok(self.stated);
         }
         let guess = self.stated.saturating_add_signed(drift);
         let near = guess.saturating_sub(DISTANCE_MAX).max(self.first)..=guess.saturating_add(DISTANCE_MAX);
         let last = old.lines.len().saturating_sub(wanted.len());
-        // Two places anywhere make it a guess, even if one of them is far away.
+        // Two matches anywhere make the place ambiguous, even if one of them is far away.
         let mut places = (self.first..=last).filter(|at| old.has(*at, &wanted));
         match (places.next(), places.next()) {
             (Some(at), None) if near.contains(&at) => Ok(at),
@@ -120,7 +120,7 @@ impl Place<'_> {
         }
     }
 
-    /// Shows the first line that differs where the hunk should be.
+    /// Returns an error that shows the first differing line at the stated place.
     fn mismatch(&self, old: &Old<'_>, wanted: &[&str]) -> ToolError {
         let differs = (0..).zip(wanted).find(|(offset, line)| old.lines.get(self.stated + offset) != Some(line));
         let Some((offset, expected)) = differs else {
@@ -139,11 +139,11 @@ impl Place<'_> {
     }
 }
 
-/// The new file as it grows.
+/// The new file while it is built.
 #[derive(Default)]
 struct New {
     lines: Vec<String>,
-    /// What the diff, or the old file, says about the end of the last line.
+    /// Whether the last line has no line end, by the diff or by the old file.
     open_end: bool,
 }
 
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn after_a_hunk_that_had_moved_the_stated_line_proves_nothing() {
-        // Two lines came in above. What the second hunk wants is in line 5 by chance, and in line 7 by right.
+        // Two lines were inserted above. The second hunk matches line 5 by chance; its true place is line 7.
         let text = "new\nnew\na\nb\nx\nc\nx\n";
         let hunks = "@@ -1,2 +1,2 @@\n a\n-b\n+B\n@@ -5,1 +5,1 @@\n-x\n+X\n";
         assert!(patched(text, hunks).unwrap_err().starts_with("hunk_ambiguous: x: hunk 2"));

@@ -1,4 +1,4 @@
-//! Applies a unified diff to files: all of it, or nothing.
+//! Applies a unified diff to files, completely or not at all.
 
 mod apply;
 mod parse;
@@ -77,13 +77,13 @@ enum Action {
 )]
 fn patch(input: Patch) -> Result<Output<Patched>, ToolError> {
     let patches = parse::parse(&input.diff)?;
-    // Nothing is written before every hunk of every file has found its place.
+    // Every hunk of every file must find its place before anything is written.
     let changes = patches.iter().map(|patch| plan(&input.path, patch)).collect::<Result<Vec<_>, _>>()?;
     write::commit(&changes)?;
     Ok(render(&changes))
 }
 
-/// Before anybody is asked to approve the call: the diff can be read, and stays inside the folder.
+/// Checks, before an approver is asked, that the diff can be parsed and stays inside the folder.
 fn is_readable(input: &Patch) -> Result<(), ToolError> {
     for patch in parse::parse(&input.diff)? {
         place::inside(&patch.path)?;

@@ -2,22 +2,22 @@ use toolcell_guest::ToolError;
 
 use crate::Action;
 
-/// What a diff wants of one file.
+/// The change of one file in a diff.
 #[derive(Debug, PartialEq)]
 pub(crate) struct FilePatch {
-    /// As in the diff, without `a/` and `b/`.
+    /// The path in the diff, without `a/` and `b/`.
     pub(crate) path: String,
     pub(crate) action: Action,
     pub(crate) hunks: Vec<Hunk>,
 }
 
-/// One `@@` part. Lines carry no line ends.
+/// One `@@` part. Lines are stored without line ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Hunk {
-    /// The line of the old file that it begins at; the first is 1. 0 for an empty file.
+    /// The first line in the old file, counted from 1; 0 for an empty file.
     pub(crate) old_start: usize,
     pub(crate) lines: Vec<Line>,
-    /// The new file ends here, without a line end.
+    /// The new file ends here without a line end.
     pub(crate) open_end: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Line {
 }
 
 impl Hunk {
-    /// The lines that the old file must have.
+    /// The lines that the old file must contain.
     pub(crate) fn old(&self) -> Vec<&str> {
         let old = |line| match line {
             &Line::Context(ref text) | &Line::Removed(ref text) => Some(text.as_str()),
@@ -40,9 +40,9 @@ impl Hunk {
     }
 }
 
-/// Reads a diff. Text around it, such as a commit message, is passed over.
+/// Parses a diff. Text around it, such as a commit message, is ignored.
 ///
-/// Fails with invalid_arguments, code `diff_invalid`, and with capability_gap for what is no change of text.
+/// Fails with invalid_arguments, code `diff_invalid`, or with capability_gap if a change is not one of text.
 pub(crate) fn parse(diff: &str) -> Result<Vec<FilePatch>, ToolError> {
     let mut lines = Lines::new(diff);
     let mut patches: Vec<FilePatch> = Vec::new();
@@ -60,7 +60,7 @@ pub(crate) fn parse(diff: &str) -> Result<Vec<FilePatch>, ToolError> {
     }
 }
 
-/// The lines of a diff, with their numbers for errors. The line end may be `\r\n` when all of them are.
+/// The lines of a diff, with their numbers for errors. Line ends may be `\r\n` if all of them are.
 struct Lines<'d> {
     lines: Vec<&'d str>,
     next: usize,
@@ -95,7 +95,7 @@ impl<'d> Lines<'d> {
     }
 }
 
-/// What `git diff` says above the `---` line.
+/// The `git diff` header above the `---` line.
 #[derive(Default)]
 struct GitHeader {
     path: Option<String>,
@@ -109,7 +109,7 @@ fn file(lines: &mut Lines<'_>) -> Result<Option<FilePatch>, ToolError> {
     loop {
         match lines.peek() {
             Some(line) if line.starts_with("--- ") => return named(lines).map(Some),
-            // A git header without `---`: an empty file comes or goes, or nothing but the mode changes.
+            // A git header without `---`: an empty file is created or deleted, or only the mode changes.
             Some(line) if line.starts_with("diff --git ") && git.is_some() => {
                 match empty_file(lines, git.take().unwrap_or_default())? {
                     Some(patch) => return Ok(Some(patch)),
@@ -127,7 +127,7 @@ fn file(lines: &mut Lines<'_>) -> Result<Option<FilePatch>, ToolError> {
     }
 }
 
-/// A line above `---` that says more than the names.
+/// Handles an extended header line above `---`.
 fn extended(lines: &Lines<'_>, line: &str, git: Option<&mut GitHeader>) -> Result<(), ToolError> {
     if line.starts_with("@@ -") {
         return Err(lines.invalid("a hunk without `---` and `+++` lines before it"));
@@ -162,14 +162,14 @@ fn empty_file(lines: &Lines<'_>, git: GitHeader) -> Result<Option<FilePatch>, To
     }
 }
 
-/// `a/path b/path`, where both are the same.
+/// The path in `a/path b/path`, if both are the same.
 fn same_path(paths: &str) -> Option<String> {
     let (old, new) = paths.split_at_checked(paths.len() / 2)?;
     let (old, new) = (old.strip_prefix("a/")?, new.strip_prefix(" b/")?);
     (old == new).then(|| old.to_owned())
 }
 
-/// `--- old`, `+++ new` and the hunks.
+/// Parses `--- old`, `+++ new` and the hunks.
 fn named(lines: &mut Lines<'_>) -> Result<FilePatch, ToolError> {
     let old = name(lines, "--- ")?;
     let new = name(lines, "+++ ")?;
@@ -192,7 +192,7 @@ fn named(lines: &mut Lines<'_>) -> Result<FilePatch, ToolError> {
     }
 }
 
-/// The name on a line; none for /dev/null. A tab ends it: after that comes the time.
+/// The name on a line; `None` for /dev/null. A tab ends the name, because a timestamp follows it.
 fn name(lines: &mut Lines<'_>, mark: &str) -> Result<Option<String>, ToolError> {
     let line = lines.pop().unwrap_or_default();
     let Some(rest) = line.strip_prefix(mark) else {
@@ -231,7 +231,7 @@ fn hunk(lines: &mut Lines<'_>) -> Result<Hunk, ToolError> {
         };
         let (mark, text) = line.split_at_checked(1).unwrap_or((" ", ""));
         let counters: &mut [&mut usize] = match mark {
-            // Many tools drop the blank that an empty line of context begins with.
+            // Many tools drop the space at the start of an empty context line.
             " " => &mut [&mut old_left, &mut new_left],
             "-" => &mut [&mut old_left],
             "+" => &mut [&mut new_left],
@@ -260,7 +260,7 @@ fn hunk(lines: &mut Lines<'_>) -> Result<Hunk, ToolError> {
     Ok(hunk)
 }
 
-/// `\ No newline at end of file`. After a removed line it speaks of the old file, which needs no word.
+/// Handles `\ No newline at end of file`. After a removed line it concerns the old file, and is ignored.
 fn open_end(lines: &Lines<'_>, hunk: &mut Hunk) -> Result<(), ToolError> {
     match hunk.lines.last() {
         Some(Line::Removed(_)) => {}
@@ -274,10 +274,10 @@ fn count_error(old_left: usize, new_left: usize) -> String {
     format!("the hunk ends too early: by its `@@` line, {old_left} old and {new_left} new lines are missing")
 }
 
-/// More lines than any file has, and few enough to count with.
+/// More lines than any file has, and small enough to rule out overflow.
 const LINES_MAX: usize = 100_000_000;
 
-/// `@@ -1,2 +3,4 @@`, where a count of 1 may be left out.
+/// Parses `@@ -1,2 +3,4 @@`, where a count of 1 may be omitted.
 fn ranges(header: &str) -> Option<((usize, usize), (usize, usize))> {
     let inner = header.strip_prefix("@@ -")?;
     let (inner, _) = inner.split_once(" @@")?;

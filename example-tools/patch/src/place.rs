@@ -7,21 +7,21 @@ use toolcell_guest::ToolError;
 
 use crate::{Action, parse::FilePatch};
 
-/// Larger files are refused: each is held in memory, old and new.
+/// Maximum size of a file, in bytes; larger files are refused, because the old and the new text are held in memory.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// A file that a diff is about.
+/// A file that the diff changes.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// As people know it: the path in the diff.
+    /// The path in the diff, for messages.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
 }
 
-/// Refuses a path of a diff that could lead out of its folder. Fails with invalid_arguments, code `path_outside`.
+/// Refuses a path that could lead out of the diff's folder. Fails with invalid_arguments, code `path_outside`.
 pub(crate) fn inside(path: &str) -> Result<(), ToolError> {
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-    // A backslash separates folders for some readers of the diff, and a NUL ends a path for others.
+    // A backslash separates folders for some readers of the diff, and a NUL ends the path for others.
     if plain && !path.is_empty() && !path.contains(['\\', '\0']) {
         return Ok(());
     }
@@ -29,7 +29,7 @@ pub(crate) fn inside(path: &str) -> Result<(), ToolError> {
     Err(ToolError::invalid_arguments("path_outside", message))
 }
 
-/// Where the file of a patch is. `base` is the folder that the diff starts from, or the file itself.
+/// Finds the file of a patch. `base` is the folder that the diff starts from, or the file itself.
 pub(crate) fn find(base: &str, patch: &FilePatch) -> Result<Target, ToolError> {
     inside(&patch.path)?;
     let base = Path::new(base);
@@ -50,7 +50,7 @@ pub(crate) fn find(base: &str, patch: &FilePatch) -> Result<Target, ToolError> {
     }
 }
 
-/// A link could lead out of the folder, and writing would replace it with a file.
+/// Refuses symbolic links: one could lead out of the folder, and the write would replace it with a regular file.
 fn no_links(base: &Path, relative: &Path) -> Result<(), ToolError> {
     let mut path = base.to_owned();
     for part in relative.components() {
@@ -72,7 +72,7 @@ fn refuse_link(path: &Path, metadata: &fs::Metadata) -> Result<(), ToolError> {
     Err(ToolError::invalid_arguments("path_is_link", message))
 }
 
-/// The text of the file; none for one that is to be created, which must not exist.
+/// The text of the file; `None` if the patch creates it, in which case it must not exist.
 pub(crate) fn read(target: &Target, action: Action) -> Result<Option<String>, ToolError> {
     let failed = |error: &io::Error| ToolError::at_path(&target.name, error);
     let metadata = match (fs::symlink_metadata(&target.path), action) {

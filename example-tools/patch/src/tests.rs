@@ -17,7 +17,7 @@ use crate::{
     write::{Change, commit},
 };
 
-/// A folder for one test, gone with it.
+/// A temporary folder for one test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -33,7 +33,7 @@ impl Folder {
         folder
     }
 
-    /// Every file with its text, in the order of the paths.
+    /// Every file with its text, in path order.
     fn files(&self) -> Vec<(String, String)> {
         let mut files = Vec::new();
         let mut folders = vec![self.0.clone()];
@@ -113,7 +113,7 @@ fn one_hunk_that_does_not_fit_leaves_everything_as_it_was() {
     assert!(!folder.0.join("deep").exists());
 }
 
-/// A change as it is after planning.
+/// A planned change.
 fn change(folder: &Folder, name: &str, action: Action, before: Option<&str>, text: &str) -> Change {
     Change {
         name: name.to_owned(),
@@ -135,7 +135,7 @@ fn a_failure_while_writing_puts_everything_back() {
             change(&folder, "new/er.txt", Action::Created, None, "new\n"),
         ]
     };
-    // The first fails before anything has taken its place, the second after everything else has.
+    // The first change fails before any file is replaced, the second after all others are.
     for bad in [
         change(&folder, "file/x", Action::Created, None, "x\n"),
         change(&folder, "missing", Action::Deleted, Some("m\n"), ""),

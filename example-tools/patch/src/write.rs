@@ -8,20 +8,20 @@ use toolcell_guest::{ToolError, log};
 
 use crate::{Action, apply::Applied};
 
-/// What happens to one file.
+/// The change of one file.
 #[derive(Debug)]
 pub(crate) struct Change {
-    /// As people know the file.
+    /// The file name for messages.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) action: Action,
-    /// Its text until now, if it exists.
+    /// The old text; `None` if the file does not exist.
     pub(crate) before: Option<String>,
     pub(crate) applied: Applied,
 }
 
 impl Change {
-    /// The unified diff of what was done.
+    /// The unified diff that was applied.
     pub(crate) fn diff(&self) -> String {
         let name = |side: &str, exists: bool| if exists { format!("{side}/{}", self.name) } else { "/dev/null".into() };
         let old = name("a", self.action != Action::Created);
@@ -30,9 +30,9 @@ impl Change {
     }
 }
 
-/// Makes all changes, or none. New texts are first written beside their files, so that what can fail for lack of space or
-/// rights fails before anything is changed; then each takes its place at once. If that fails half way, what was changed
-/// is put back.
+/// Makes all changes or none. New texts are first written beside their files, so that a lack of space or rights fails
+/// before any file changes; then each file is replaced atomically. If a replacement fails, the earlier ones are rolled
+/// back.
 pub(crate) fn commit(changes: &[Change]) -> Result<(), ToolError> {
     let mut journal = Journal::default();
     let result = stage(changes, &mut journal).and_then(|staged| replace(changes, &staged, &mut journal));
@@ -51,7 +51,7 @@ pub(crate) fn commit(changes: &[Change]) -> Result<(), ToolError> {
 
 type Failure<'c> = (&'c str, io::Error);
 
-/// What was done so far, to be undone from the end.
+/// The steps so far, to be undone in reverse order.
 #[derive(Default)]
 struct Journal<'c>(Vec<Step<'c>>);
 
@@ -64,12 +64,12 @@ enum Step<'c> {
 }
 
 impl Journal<'_> {
-    /// Gives the names of the files that stay changed.
+    /// Returns the names of the files that stay changed.
     fn undo(&mut self) -> Vec<String> {
         let mut left = Vec::new();
         while let Some(step) = self.0.pop() {
             match step {
-                // The folder holds something by now, or the file has taken its place: both are fine.
+                // Errors are ignored: the folder is not empty any more, or the staged file has already been renamed.
                 Step::MadeFolder(path) => drop(fs::remove_dir(path)),
                 Step::Staged(path) => drop(fs::remove_file(path)),
                 Step::Created(change) => note(&mut left, change, fs::remove_file(&change.path)),
@@ -93,7 +93,7 @@ fn restore(change: &Change) -> io::Result<()> {
     fs::rename(staged, &change.path)
 }
 
-/// Writes every new text beside its file. Gives the staged paths, in the order of the changes.
+/// Writes each new text beside its file. Returns the staged paths, in the order of the changes.
 fn stage<'c>(changes: &'c [Change], journal: &mut Journal<'c>) -> Result<Vec<Option<PathBuf>>, Failure<'c>> {
     let mut staged = Vec::new();
     for change in changes {
@@ -104,7 +104,7 @@ fn stage<'c>(changes: &'c [Change], journal: &mut Journal<'c>) -> Result<Vec<Opt
         let mut write = || {
             make_folders(&change.path, journal)?;
             let path = beside(&change.path)?;
-            // Recorded first: a half-written file has to go too.
+            // Recorded before the write, so that a half-written file is removed too.
             journal.0.push(Step::Staged(path.clone()));
             write_new(&path, &change.applied.text)?;
             Ok(path)
@@ -131,7 +131,7 @@ fn replace<'c>(
     Ok(())
 }
 
-/// Makes the folders above `path` that are missing.
+/// Creates the missing parent folders of `path`.
 fn make_folders(path: &Path, journal: &mut Journal<'_>) -> io::Result<()> {
     let missing: Vec<&Path> =
         path.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
@@ -142,7 +142,7 @@ fn make_folders(path: &Path, journal: &mut Journal<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// A path in the same folder that nothing has yet.
+/// An unused path in the same folder.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     (0..100)

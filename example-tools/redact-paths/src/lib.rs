@@ -1,10 +1,10 @@
-//! A hook that takes the names of home folders out of what tools say: `/home/ada/notes` becomes `~/notes`.
+//! A hook that removes the names of home folders from tool output: `/home/ada/notes` becomes `~/notes`.
 
 use toolcell_guest::Content;
 use toolcell_guest::hook::{Call, Output, hook};
 use toolcell_guest::serde_json::Value;
 
-/// Where people live.
+/// The folders that contain home folders.
 const HOMES: [&str; 2] = ["/home/", "/Users/"];
 
 #[hook(post_tool_use, post_tool_use_failure)]
@@ -16,7 +16,7 @@ fn redact_paths(call: Call) -> Option<Output> {
     (found > 0).then(|| Output::UpdatedOutput(blocks(&content), structured))
 }
 
-/// The blocks of a JSON array.
+/// The content blocks in a JSON array.
 fn blocks(content: &Value) -> Vec<Content> {
     let objects = content.as_array().into_iter().flatten().filter_map(Value::as_object);
     objects
@@ -27,7 +27,7 @@ fn blocks(content: &Value) -> Vec<Content> {
         .collect()
 }
 
-/// Shortens every path in `value` that leads through a home folder, and answers how many there were.
+/// Shortens every path in `value` that leads through a home folder. Returns how many it shortened.
 fn redact(value: &mut Value) -> usize {
     match value {
         Value::String(text) => {

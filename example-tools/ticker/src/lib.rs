@@ -1,4 +1,4 @@
-//! Counts, slowly. Shows how a tool reports progress, hands out a partial result, and stops when it is asked to.
+//! Counts slowly. Shows how a tool reports progress, sends a partial result, and stops on request.
 
 use std::time::Duration;
 

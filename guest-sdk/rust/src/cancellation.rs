@@ -1,5 +1,5 @@
-//! Lets a tool notice that somebody wants the call to stop, clean up, and return. A tool that never asks is stopped all
-//! the same, without the time to clean up.
+//! Cooperative cancellation: lets a tool notice a request to stop, clean up, and return. A tool that never checks is
+//! stopped too, without time to clean up.
 
 use std::{fmt, time::Duration};
 
@@ -8,20 +8,20 @@ use crate::{ToolError, host};
 /// Why a call should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbortReason {
-    /// The user wants something else.
+    /// The user interrupted the call.
     UserInterruption,
-    /// A call beside this one failed.
+    /// A sibling call failed.
     SiblingError,
     /// The call took too long.
     Timeout,
-    /// Something else answers instead.
+    /// A fallback answers instead.
     Fallback,
-    /// The host is going away.
+    /// The host is shutting down.
     RuntimeShutdown,
 }
 
 impl AbortReason {
-    /// The specification's words.
+    /// The specification's spelling, such as `user interruption`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UserInterruption => "user interruption",
@@ -33,10 +33,10 @@ impl AbortReason {
     }
 }
 
-/// A stop was requested. `?` turns it into a [`ToolError`] of class canceled.
+/// Cancellation was requested. `?` turns it into a [`ToolError`] of class canceled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled {
-    /// Why.
+    /// Why the call should stop.
     pub reason: AbortReason,
 }
 
@@ -54,12 +54,12 @@ impl From<Cancelled> for ToolError {
     }
 }
 
-/// Whether somebody asked this call to stop, and why.
+/// Returns why this call should stop, if cancellation was requested.
 pub fn requested() -> Option<AbortReason> {
     host::cancel_requested()
 }
 
-/// The same as [`requested`], for use with `?`.
+/// Like [`requested`], for use with `?`.
 pub fn check() -> Result<(), Cancelled> {
     match requested() {
         Some(reason) => Err(Cancelled { reason }),
@@ -67,12 +67,12 @@ pub fn check() -> Result<(), Cancelled> {
     }
 }
 
-/// Says that the tool has seen the request and is cleaning up.
+/// Tells the host that the tool has seen the request and is cleaning up.
 pub fn acknowledge() {
     host::acknowledge_cancel();
 }
 
-/// Waits for `duration`, or less if a stop is requested meanwhile: then it gives [`Cancelled`] at once.
+/// Waits for `duration`. Returns [`Cancelled`] at once if cancellation is requested before or meanwhile.
 pub fn sleep(duration: Duration) -> Result<(), Cancelled> {
     check()?;
     host::sleep(duration);

@@ -1,4 +1,4 @@
-//! The bindings of the contract, and what turns its types into the SDK's. Only in WebAssembly.
+//! The bindings of the contract, and conversions between its types and the SDK's. Only in WebAssembly.
 #![allow(missing_docs, unreachable_pub, clippy::all)]
 
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::{
     progress::Update, toolkit, toolkit::Toolkit,
 };
 
-/// World `tool`, and the clock that lets a sleep and a request to stop be awaited together: the two pollables must be of
-/// one version of wasi:io, and the contract says which. The interface is whole, because the linker merges it with the
-/// one that the standard library brings.
+/// World `tool`, and a clock, so that a sleep and a cancellation can be awaited together: the two pollables must be of
+/// one version of wasi:io, which the contract sets. The interface is complete, because the linker merges it with the
+/// one of the standard library.
 pub mod tool {
     wit_bindgen::generate!({
         inline: r#"
@@ -44,7 +44,7 @@ pub mod tool {
     });
 }
 
-/// World `validating`, apart from the other one: a toolkit that checks no values must not export it.
+/// World `validating`, separate because a toolkit that checks no values must not export it.
 pub mod validating {
     wit_bindgen::generate!({
         path: "../../wit",
@@ -185,7 +185,7 @@ pub(crate) fn acknowledge_cancel() {
     stop::acknowledge();
 }
 
-/// Waits for the clock or a request to stop, whichever comes first.
+/// Waits for the clock or a cancellation, whichever comes first.
 pub(crate) fn sleep(duration: Duration) {
     let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let clock = monotonic_clock::subscribe_duration(nanoseconds);

@@ -7,16 +7,16 @@ use crate::ToolError;
 /// What a tool knows about the call that it serves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Context {
-    /// The host's name for this call.
+    /// The host's id of this call.
     pub invocation_id: String,
     /// 1 for the first try.
     pub attempt: u32,
-    /// The caller's working directory, when it lies in a granted folder. A tool that reads or writes files is in it
-    /// already, so its relative paths mean what the caller thinks.
+    /// The caller's working directory, if it is in a granted folder. A tool that reads or writes files already runs in
+    /// it, so that its relative paths mean what the caller expects.
     pub cwd: Option<String>,
-    /// A folder of this call's own, for a tool whose `write_effects` name `local_draft`: gone when the call ends.
+    /// A folder of this call's own, for a tool whose `write_effects` name `local_draft`; removed when the call ends.
     pub scratch: Option<String>,
-    /// Whatever else the host says.
+    /// Other fields that the host sends.
     pub extra: Map<String, Value>,
 }
 
@@ -24,7 +24,7 @@ thread_local! {
     static CURRENT: RefCell<Context> = RefCell::default();
 }
 
-/// The context of the call at work.
+/// Returns the context of the current call.
 pub fn context() -> Context {
     CURRENT.with_borrow(Context::clone)
 }
@@ -34,7 +34,7 @@ pub(crate) fn set(context: Context) {
 }
 
 impl Context {
-    /// `open` is the open object that the host sends along. Text that is no object says nothing.
+    /// `open` is the JSON object that the host sends along. Text that is not an object is ignored.
     #[cfg(any(test, target_arch = "wasm32"))]
     pub(crate) fn new(invocation_id: String, attempt: u32, open: &str) -> Self {
         let mut extra: Map<String, Value> = serde_json::from_str(open).unwrap_or_default();
@@ -47,7 +47,8 @@ impl Context {
     }
 }
 
-/// Goes to the caller's working directory. To go on elsewhere would read and write the wrong files, so it fails instead.
+/// Enters the caller's working directory. Fails if that is impossible, because elsewhere the tool would read and write
+/// the wrong files.
 pub fn enter_cwd() -> Result<(), ToolError> {
     let Some(cwd) = context().cwd else { return Ok(()) };
     std::env::set_current_dir(&cwd).map_err(|error| {

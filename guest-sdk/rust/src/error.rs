@@ -1,11 +1,11 @@
 use std::{fmt, io, path::Path, time::Duration};
 
-/// What kind of failure a tool speaks of: the `error_class` of Agent Tool, as far as a guest may say it. Verdicts of the
-/// host (permission, policy, sandbox, hooks, schema) are not among them.
+/// The kind of a failure: the `error_class` of Agent Tool, as far as a guest may report it. Verdicts of the host
+/// (permission, policy, sandbox, hooks, schema) are not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// The arguments fit the schema, but not each other or the world.
+    /// The arguments match the schema, but contradict each other or the environment.
     InvalidArguments,
     /// The tool cannot do this kind of thing.
     CapabilityGap,
@@ -13,15 +13,15 @@ pub enum ErrorClass {
     SetupRequired,
     /// A credential is missing.
     CredentialMissing,
-    /// The tool's own time limit passed, or that of something it asked.
+    /// A time limit of the tool passed, or one of a service that it called.
     Timeout,
-    /// Something asked the tool to slow down.
+    /// A service asked the tool to slow down.
     RateLimited,
-    /// Something that the tool needs does not answer.
+    /// A dependency of the tool does not respond.
     DependencyUnavailable,
-    /// It was tried and did not work.
+    /// The tool tried and failed.
     ExecutionFailed,
-    /// Part of it worked.
+    /// Part of the work succeeded.
     PartialFailure,
     /// The result would be too large.
     ResultTooLarge,
@@ -64,7 +64,7 @@ pub struct ToolError {
     pub message: String,
     /// For the record only; never shown to the model.
     pub detail: Option<String>,
-    /// After how long the same call may succeed.
+    /// The delay after which the same call may succeed.
     pub retry_after: Option<Duration>,
 }
 
@@ -88,7 +88,7 @@ impl ToolError {
     }
 
     constructors! {
-        /// The arguments fit the schema, but not each other or the world.
+        /// The arguments match the schema, but contradict each other or the environment.
         invalid_arguments => InvalidArguments;
         /// The tool cannot do this kind of thing.
         capability_gap => CapabilityGap;
@@ -96,15 +96,15 @@ impl ToolError {
         setup_required => SetupRequired;
         /// A credential is missing.
         credential_missing => CredentialMissing;
-        /// A time limit of the tool's own passed.
+        /// A time limit of the tool passed, or one of a service that it called.
         timeout => Timeout;
-        /// Something asked the tool to slow down; say until when with [`Self::retry_after`].
+        /// A service asked the tool to slow down; set the delay with [`Self::retry_after`].
         rate_limited => RateLimited;
-        /// Something that the tool needs does not answer.
+        /// A dependency of the tool does not respond.
         dependency_unavailable => DependencyUnavailable;
-        /// It was tried and did not work.
+        /// The tool tried and failed.
         execution_failed => ExecutionFailed;
-        /// Part of it worked; see [`Output::partial_failure`](crate::Output::partial_failure).
+        /// Part of the work succeeded; see [`Output::partial_failure`](crate::Output::partial_failure).
         partial_failure => PartialFailure;
         /// The result would be too large.
         result_too_large => ResultTooLarge;
@@ -112,14 +112,14 @@ impl ToolError {
         canceled => Canceled;
     }
 
-    /// Adds what only the record should keep.
+    /// Adds detail for the record only.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// Adds after how long the same call may succeed.
+    /// Adds the delay after which the same call may succeed.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
@@ -142,7 +142,7 @@ impl fmt::Display for ToolError {
 
 impl std::error::Error for ToolError {}
 
-/// The classes are those of the error's kind. No path is known here: prefer [`ToolError::at_path`].
+/// Derives the class and the code from the kind of the error. The path is unknown here: prefer [`ToolError::at_path`].
 impl From<io::Error> for ToolError {
     fn from(error: io::Error) -> Self {
         let (class, code, what) = classify(&error);
@@ -150,7 +150,7 @@ impl From<io::Error> for ToolError {
     }
 }
 
-/// WASI's number for "no granted folder holds this path"; std has no kind for it.
+/// WASI's errno for a path in no granted folder; std has no kind for it.
 const ENOTCAPABLE: i32 = 76;
 
 fn classify(error: &io::Error) -> (ErrorClass, &'static str, String) {
@@ -160,7 +160,7 @@ fn classify(error: &io::Error) -> (ErrorClass, &'static str, String) {
         return fixed(ErrorClass::ExecutionFailed, "not_granted", "not in any folder that this tool was granted");
     }
     match error.kind() {
-        // In the sandbox, what lies outside of the granted folders does not exist.
+        // In the sandbox, what is outside the granted folders does not exist.
         NotFound if cfg!(target_os = "wasi") => fixed(
             ErrorClass::InvalidArguments,
             "not_found",

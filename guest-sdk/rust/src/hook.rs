@@ -1,4 +1,4 @@
-//! Hooks: what the owner of a host runs around tools. A function with `#[hook(..)]` is all it takes:
+//! Hooks: components that the operator of a host runs around tools. A function with `#[hook(..)]` is all it takes:
 //!
 //! ```
 //! use toolcell_guest::hook::{Call, Output, hook};
@@ -12,8 +12,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! A hook is a component of its own, never part of a tool. It gets copies, and nothing else unless `toolcell.toml` grants
-//! it something. A panic or an error is a hook that failed, which the host's owner has a say about.
+//! A hook is a component of its own, never part of a tool. It gets copies, and no access unless `toolcell.toml` grants
+//! it. A panic or an error is a failure of the hook; the operator configures what it means for the call.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ use crate::Content;
 /// When a hook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Before the tool runs, and before anybody decides whether it may.
+    /// Before the tool runs, and before the decision whether it may.
     PreToolUse,
     /// Before the decision, on exactly the input that would run.
     PermissionRequest,
@@ -38,64 +38,66 @@ pub enum Event {
     ResultPersistence,
 }
 
-/// One call at one moment.
+/// One call at one event.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Which moment.
+    /// The event.
     pub event: Event,
     /// The host's id of the call.
     pub invocation_id: String,
     /// `namespace.name`.
     pub tool_id: String,
-    /// The input as it stands.
+    /// The current input.
     pub input: Value,
     /// The permission profile that the tool declares.
     pub permission_profile: Value,
-    /// Who calls, if the host knows.
+    /// The caller, if the host knows it.
     pub actor_ref: Option<String>,
     /// The `tool_permission_decision`, at [`Event::PermissionDecision`]; null otherwise.
     pub decision: Value,
-    /// The `tool_result` as it stands, after the tool; null otherwise.
+    /// The current `tool_result`, after the tool; null otherwise.
     pub result: Value,
 }
 
-/// What a hook can ask for. What its event has no use for changes nothing.
+/// What a hook can return. An output that does not apply to its event has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// For people: kept in the record of the call.
+    /// A message for people, kept in the record of the call.
     Message(String),
-    /// What the hook does at the moment, and how far it has come, 0 to 100.
+    /// What the hook is doing, and the part done, in percent, 0 to 100.
     Progress(String, Option<f64>),
-    /// The input that goes on instead. At [`Event::PreToolUse`].
+    /// The input that replaces the current one. At [`Event::PreToolUse`].
     UpdatedInput(Value),
-    /// The call may run, unless somebody says otherwise; with a reason.
+    /// The call may run, unless another decision forbids it; with a reason.
     Allow(String),
-    /// Somebody should be asked; with a reason. Opinions count at [`Event::PreToolUse`] and [`Event::PermissionRequest`].
+    /// An approval should be requested; with a reason. `Allow`, `Ask` and `Deny` count at [`Event::PreToolUse`] and
+    /// [`Event::PermissionRequest`].
     Ask(String),
     /// The call must not run; with a reason.
     Deny(String),
-    /// For the model, beside the result.
+    /// Context for the model, beside the result.
     AdditionalContext(Value),
-    /// Ends the call before the tool; after it, becomes context; keeps a result from being stored.
+    /// Before the tool, ends the call; after it, becomes context; at [`Event::ResultPersistence`], keeps the result
+    /// from being stored.
     Stop(String),
-    /// What the tool said, said anew: content blocks, and the structured value. After the tool.
+    /// The output that replaces the tool's own: content blocks, and the structured value. After the tool.
     UpdatedOutput(Vec<Content>, Option<Value>),
 }
 
-/// A hook, as `#[hook(..)]` writes it.
+/// A hook. `#[hook(..)]` generates the implementation.
 pub trait Hook {
-    /// What it calls itself.
+    /// The name of the hook.
     const ID: &'static str;
-    /// What it wants to hear of.
+    /// The events that it handles.
     const EVENTS: &'static [Event];
 
-    /// Answers one event.
+    /// Handles one event.
     fn handle(call: Call) -> Result<Vec<Output>, String>;
 }
 
 /// What a function with `#[hook(..)]` may return: outputs, one output or none, or a `Result` of them.
 pub trait IntoAnswer {
-    /// Turns it into what the host gets.
+    /// Converts the value into the outputs that the host gets.
     fn into_answer(self) -> Result<Vec<Output>, String>;
 }
 

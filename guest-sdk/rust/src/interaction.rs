@@ -1,7 +1,8 @@
 //! Asks the caller's user something in the middle of a call.
 //!
-//! A tool that asks is stopped there. Once somebody has answered, its function is called again from the beginning with the
-//! same input, and [`ask`] gives the answer at once: so ask before you change anything, or [`remember`] what was done.
+//! A question stops the tool. After the user has answered, the tool's function is called again from the beginning with
+//! the same input, and [`ask`] returns the answer at once: so ask before you change anything, or [`remember`] what was
+//! done.
 
 use std::cell::RefCell;
 
@@ -11,20 +12,20 @@ use serde_json::{Map, Value};
 
 use crate::{ToolError, host, schema};
 
-/// What a person answered.
+/// The answer of the user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", content = "content", rename_all = "lowercase")]
 pub enum Response<T = Map<String, Value>> {
     /// The filled form.
     Accept(T),
-    /// They do not want to say.
+    /// The user declined to answer.
     Decline,
-    /// They closed the question.
+    /// The user closed the question.
     Cancel,
 }
 
 impl<T> Response<T> {
-    /// The filled form; an error of class canceled where there is none.
+    /// Returns the filled form, or an error of class canceled if there is none.
     pub fn accepted(self) -> Result<T, ToolError> {
         let refused = |why: &str| Err(ToolError::canceled("not_answered", why));
         match self {
@@ -39,8 +40,8 @@ thread_local! {
     static REMEMBERED: RefCell<Vec<u8>> = RefCell::default();
 }
 
-/// Asks for a `T`: a flat struct of strings, numbers, booleans and choices, whose doc comments describe its fields. `key`
-/// names the question among those of the call, `message` is shown to the user.
+/// Asks for a `T`: a flat struct of strings, numbers, booleans and choices, whose doc comments describe its fields.
+/// `key` identifies the question within the call, `message` is shown to the user.
 pub fn ask<T: DeserializeOwned + JsonSchema>(key: &str, message: &str) -> Result<Response<T>, ToolError> {
     let content = match ask_form(key, message, &schema::of_form::<T>())? {
         Response::Accept(content) => content,
@@ -50,7 +51,7 @@ pub fn ask<T: DeserializeOwned + JsonSchema>(key: &str, message: &str) -> Result
     serde_json::from_value(Value::Object(content)).map(Response::Accept).map_err(|error| unusable(&error))
 }
 
-/// The same with a JSON Schema of one's own.
+/// Like [`ask`], with a JSON Schema of your own.
 pub fn ask_form(key: &str, message: &str, schema: &Value) -> Result<Response, ToolError> {
     let responses: Map<String, Value> = serde_json::from_str(&host::responses()).map_err(|error| unusable(&error))?;
     match responses.get(key) {
@@ -59,12 +60,13 @@ pub fn ask_form(key: &str, message: &str, schema: &Value) -> Result<Response, To
     }
 }
 
-/// Keeps `state` for the function's next run, if it asks from here on: at most 64 KiB, which nobody else sees.
+/// Keeps `state` for the next run of the function, if the tool asks a question after this call: at most 64 KiB, which
+/// only this tool sees.
 pub fn remember(state: impl Into<Vec<u8>>) {
     REMEMBERED.set(state.into());
 }
 
-/// What the run before this one remembered when it asked; empty in the first one.
+/// Returns what the previous run remembered when it asked; empty in the first run.
 pub fn remembered() -> Vec<u8> {
     host::resume_state()
 }

@@ -23,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! The package is a `cdylib` (and an `rlib`, to be tested with plain `cargo test`) that is built for `wasm32-wasip2`. The
-//! function may return
+//! The package is a `cdylib` (and an `rlib`, to be tested with plain `cargo test`) that is built for `wasm32-wasip2`.
+//! The function may return
 //!
 //! * a value whose type has `#[data]`: the structured result,
 //! * a `String`: text,
@@ -34,8 +34,9 @@
 //! A panic is a bug: it stops the call, and the host reports it as such.
 //!
 //! While it runs, a tool can report [`progress`], write a [`log`], notice a [`cancellation`], ask its user something
-//! ([`interaction`]), and ask for its [`context()`]. With the feature `http` it can send requests. What the owner of a host runs around tools is a [`hook`].
-//! Outside of WebAssembly these calls are recorded, and [`testing`] reads them back.
+//! ([`interaction`]), and read its [`context()`]. With the feature `http` it can send requests. A [`hook`] is a
+//! component that the operator of a host runs around tools. Outside WebAssembly these calls are recorded, and
+//! [`testing`] reads them back.
 
 mod context;
 mod error;
@@ -77,7 +78,7 @@ pub use {schemars, serde, serde_json};
 #[serde(deny_unknown_fields)]
 pub struct NoInput {}
 
-/// For what the macros write.
+/// For the code that the macros generate.
 #[doc(hidden)]
 pub mod __private {
     #[cfg(target_arch = "wasm32")]

@@ -26,7 +26,7 @@ impl Content {
         Self::new("text").field("text", text.into())
     }
 
-    /// What the tool logged; kept, and not given to the model.
+    /// Log output of the tool; kept, but not given to the model.
     pub fn log(text: impl Into<String>) -> Self {
         Self::new("log").field("text", text.into())
     }
@@ -36,7 +36,7 @@ impl Content {
         Self::new("diff").field("path", path.into()).field("diff", diff.into())
     }
 
-    /// An image; `media_type` such as `image/png`. The bytes travel as base64.
+    /// An image; `media_type` such as `image/png`. The bytes are encoded as base64.
     pub fn image(media_type: &str, bytes: &[u8]) -> Self {
         Self::media("image", media_type, bytes)
     }
@@ -46,7 +46,7 @@ impl Content {
         Self::media("audio", media_type, bytes)
     }
 
-    /// A film; `media_type` such as `video/mp4`.
+    /// A video; `media_type` such as `video/mp4`.
     pub fn video(media_type: &str, bytes: &[u8]) -> Self {
         Self::media("video", media_type, bytes)
     }
@@ -56,12 +56,12 @@ impl Content {
         Self::media("file", media_type, bytes).field("name", name.into())
     }
 
-    /// A pointer to something that the caller can fetch.
+    /// A link to a resource that the caller can fetch.
     pub fn resource_link(uri: impl Into<String>, name: impl Into<String>) -> Self {
         Self::new("resource_link").field("uri", uri.into()).field("name", name.into())
     }
 
-    /// A text that has an address of its own.
+    /// A text resource with a URI of its own.
     pub fn embedded_resource(uri: impl Into<String>, media_type: &str, text: impl Into<String>) -> Self {
         Self::new("embedded_resource")
             .field("uri", uri.into())
@@ -69,7 +69,7 @@ impl Content {
             .field("text", text.into())
     }
 
-    /// Adds a field, or replaces it. The type of a block stays as it is.
+    /// Adds or replaces a field. The type of a block cannot be changed: a field named `type` is ignored.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
         if name != "type" {
@@ -93,11 +93,11 @@ impl Content {
     }
 }
 
-/// Says that an [`Output`] has no structured value. It has no values itself.
+/// Marks an [`Output`] without a structured value. It has no values itself.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unstructured {}
 
-/// What a tool answers when a plain value is not enough: content blocks, a structured value, a line for a person.
+/// The result of a tool if a plain value is not enough: content blocks, a structured value, a line for a person.
 ///
 /// `Output` alone has no structured value; `Output<T>` may have one, and declares the schema of `T`.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +108,7 @@ pub struct Output<T = Unstructured> {
     pub structured: Option<T>,
     /// One line for a person; never given to the model.
     pub ui_summary: Option<String>,
-    /// What failed although the rest is usable.
+    /// The part that failed, although the rest is usable.
     pub error: Option<ToolError>,
 }
 
@@ -119,7 +119,7 @@ impl<T> Default for Output<T> {
 }
 
 impl<T> Output<T> {
-    /// An explicit empty result, to be filled.
+    /// An empty result, to be filled.
     pub fn new() -> Self {
         Self::default()
     }
@@ -157,7 +157,7 @@ impl<T> Output<T> {
         self
     }
 
-    /// Says that part of the work failed: the call ends as a partial success.
+    /// Marks part of the work as failed: the call ends as a partial success.
     #[must_use]
     pub fn partial_failure(mut self, error: ToolError) -> Self {
         self.error = Some(error);
@@ -165,14 +165,14 @@ impl<T> Output<T> {
     }
 }
 
-/// How a call ends, with the types erased.
+/// The outcome of a call, with the types erased.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It worked.
+    /// The call succeeded.
     Success(Output<Value>),
-    /// Something usable came back, and something failed.
+    /// Part of the work failed; the output is usable.
     Partial(Output<Value>, ToolError),
-    /// It did not work.
+    /// The call failed.
     Failure(ToolError),
 }
 
@@ -219,7 +219,7 @@ pub trait IntoOutcome<Shape> {
     /// The JSON Schema of the structured value, if there is one.
     fn structured_schema() -> Option<Value>;
 
-    /// The block types that can come back; none means any.
+    /// The block types that can be returned; an empty list means any.
     fn content_types() -> &'static [&'static str];
 
     /// The value itself, with its type erased.
@@ -295,12 +295,12 @@ fn is_text<T: 'static>() -> bool {
     std::any::TypeId::of::<T>() == std::any::TypeId::of::<String>()
 }
 
-/// The JSON array of some blocks.
+/// The blocks as a JSON array.
 pub(crate) fn content_json(content: &[Content]) -> String {
     json!(content).to_string()
 }
 
-/// RFC 4648, with padding.
+/// Encodes as base64 (RFC 4648), with padding.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,4 +1,4 @@
-//! Says how far a call has come. The host adds who, when and in which order, and merges floods.
+//! Reports the progress of a call. The host adds the identity, the time and the order, and merges bursts of reports.
 
 use crate::{Content, host, output::content_json};
 
@@ -7,11 +7,11 @@ use crate::{Content, host, output::content_json};
 pub struct Update {
     /// One line for a person.
     pub message: Option<String>,
-    /// 0 to 100; anything else is dropped by the host.
+    /// The part done, in percent, 0 to 100; the host drops any other value.
     pub percent: Option<f64>,
-    /// The name of the step at work.
+    /// The name of the current step.
     pub current_step: Option<String>,
-    /// How many steps there are.
+    /// The number of steps.
     pub total_steps: Option<u32>,
     /// Bytes read since the call began.
     pub bytes_read: Option<u64>,
@@ -34,21 +34,21 @@ impl Update {
         self
     }
 
-    /// Sets how much is done, 0 to 100.
+    /// Sets the part done, in percent, 0 to 100.
     #[must_use]
     pub fn percent(mut self, percent: f64) -> Self {
         self.percent = Some(percent);
         self
     }
 
-    /// Sets the step at work.
+    /// Sets the current step.
     #[must_use]
     pub fn current_step(mut self, step: impl Into<String>) -> Self {
         self.current_step = Some(step.into());
         self
     }
 
-    /// Sets how many steps there are.
+    /// Sets the number of steps.
     #[must_use]
     pub fn total_steps(mut self, steps: u32) -> Self {
         self.total_steps = Some(steps);
@@ -87,12 +87,12 @@ pub fn message(message: impl Into<String>) {
     report(Update::new().message(message));
 }
 
-/// Reports how much is done, 0 to 100.
+/// Reports the part done, in percent, 0 to 100.
 pub fn percent(percent: f64) {
     report(Update::new().percent(percent));
 }
 
-/// Hands out blocks that are usable now, before the call ends. Gives the reference under which the host keeps them.
+/// Sends blocks that are usable before the call ends. Returns the reference under which the host keeps them.
 pub fn partial(content: impl IntoIterator<Item = Content>) -> String {
     let content: Vec<Content> = content.into_iter().collect();
     host::partial_result(content_json(&content))

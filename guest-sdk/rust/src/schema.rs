@@ -1,12 +1,12 @@
 use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Value, json};
 
-/// The schema of what a tool takes: `T` as serde reads it.
+/// The input schema of a tool: `T` as serde deserialises it.
 pub fn of_input<T: JsonSchema>() -> Value {
     generate::<T>(SchemaSettings::draft2020_12().for_deserialize())
 }
 
-/// The schema of what a tool asks a person for. A form has no null: what is optional is left out.
+/// The schema of a form for a person. A form has no null: an optional field is left out instead.
 pub(crate) fn of_form<T: JsonSchema>() -> Value {
     let mut schema = of_input::<T>();
     let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
@@ -21,13 +21,13 @@ pub(crate) fn of_form<T: JsonSchema>() -> Value {
     schema
 }
 
-/// The schema of what a tool gives: `T` as serde writes it.
+/// The output schema of a tool: `T` as serde serialises it.
 pub(crate) fn of_output<T: JsonSchema>() -> Value {
     generate::<T>(SchemaSettings::draft2020_12().for_serialize())
 }
 
-/// Self-contained. Parts stand where they are used, because many models read `$ref` badly; only a recursive type
-/// keeps `$defs`.
+/// Generates a self-contained schema. Subschemas are inlined, because many models read `$ref` badly; only a recursive
+/// type keeps `$defs`.
 fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
     let mut settings = settings.with_transform(RecursiveTransform(numbers));
     settings.inline_subschemas = true;

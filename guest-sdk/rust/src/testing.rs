@@ -1,5 +1,5 @@
-//! Tests of a tool on the machine it is written on, with plain `cargo test`: what the tool tells the host is kept for the
-//! thread that runs the test, and time is a number that only [`cancellation::sleep`](crate::cancellation::sleep) moves.
+//! Native tests of a tool, with plain `cargo test`: what the tool tells the host is recorded for the thread of the
+//! test, and time is simulated: only [`cancellation::sleep`](crate::cancellation::sleep) advances it.
 //!
 //! ```
 //! use toolcell_guest::{progress, testing};
@@ -20,11 +20,11 @@ use crate::{
 /// One line that a tool logged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// How much it matters.
+    /// The severity.
     pub level: Level,
-    /// What it says.
+    /// The message.
     pub message: String,
-    /// The JSON object beside it.
+    /// The structured fields: a JSON object.
     pub fields: Option<Value>,
 }
 
@@ -52,7 +52,7 @@ thread_local! {
     static SERVER: RefCell<Option<Server>> = RefCell::default();
 }
 
-/// Forgets everything that this thread recorded, and its context.
+/// Clears everything that this thread recorded, its server, and its context.
 pub fn reset() {
     RECORDED.take();
     #[cfg(feature = "http")]
@@ -80,47 +80,47 @@ pub fn slept() -> Duration {
     RECORDED.with_borrow(|recorded| recorded.elapsed)
 }
 
-/// Whether the tool acknowledged a request to stop.
+/// Whether the tool acknowledged a request to cancel.
 pub fn acknowledged() -> bool {
     RECORDED.with_borrow(|recorded| recorded.acknowledged)
 }
 
-/// Asks the tool to stop, now.
+/// Requests cancellation now.
 pub fn cancel(reason: AbortReason) {
     cancel_after(Duration::ZERO, reason);
 }
 
-/// Asks the tool to stop as soon as it has slept for `slept` in all.
+/// Requests cancellation as soon as the tool has slept for `slept` in total.
 pub fn cancel_after(slept: Duration, reason: AbortReason) {
     RECORDED.with_borrow_mut(|recorded| recorded.cancel = Some((slept, reason)));
 }
 
-/// Answers the question `key` of the tool from now on. A test whose tool asks what has no answer fails.
+/// Sets the answer to the question `key` of the tool. A question without an answer fails the test.
 pub fn respond(key: &str, response: Response) {
     RECORDED.with_borrow_mut(|recorded| recorded.responses.insert(key.to_owned(), json!(response)));
 }
 
-/// Sets what [`interaction::remembered`](crate::interaction::remembered) answers.
+/// Sets what [`interaction::remembered`](crate::interaction::remembered) returns.
 pub fn set_remembered(state: impl Into<Vec<u8>>) {
     RECORDED.with_borrow_mut(|recorded| recorded.resume_state = state.into());
 }
 
-/// Sets what [`context`](crate::context()) answers.
+/// Sets what [`context`](crate::context()) returns.
 pub fn set_context(context: Context) {
     crate::context::set(context);
 }
 
-/// A server of a test: what it answers to every request from now on.
+/// Sets the function that answers every HTTP request from now on.
 #[cfg(feature = "http")]
 pub fn serve(answer: impl Fn(&crate::http::Request) -> Result<Served, crate::http::Error> + 'static) {
     SERVER.set(Some(Box::new(answer)));
 }
 
-/// A response of a server of a test.
+/// A response of the test's server.
 #[cfg(feature = "http")]
 #[derive(Clone, Debug, Default)]
 pub struct Served {
-    /// Such as 200.
+    /// The status code, such as 200.
     pub status: u16,
     /// Names and values.
     pub headers: Vec<(String, String)>,
@@ -128,7 +128,7 @@ pub struct Served {
     pub body: Vec<Vec<u8>>,
 }
 
-/// What the host reads when it loads the toolkit.
+/// Returns what the host reads when it loads the toolkit.
 pub fn describe<K: Toolkit>() -> Value {
     toolkit::describe::<K>()
 }
@@ -160,7 +160,7 @@ pub(crate) fn send(request: crate::http::Request) -> Result<crate::http::Respons
     })
 }
 
-/// What is still to come of a response.
+/// The unread rest of a response body.
 #[cfg(feature = "http")]
 #[derive(Debug)]
 pub struct Body(std::collections::VecDeque<Vec<u8>>);
@@ -208,7 +208,7 @@ pub(crate) fn acknowledge_cancel() {
     RECORDED.with_borrow_mut(|recorded| recorded.acknowledged = true);
 }
 
-/// Moves the clock, and stops it where a stop is requested.
+/// Advances the clock, at most to the time of a requested cancellation.
 pub(crate) fn sleep(duration: Duration) {
     RECORDED.with_borrow_mut(|recorded| {
         let end = recorded.elapsed.saturating_add(duration);

@@ -35,7 +35,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// A tool that says nothing but its name and what it does: a function of low risk without any access.
+    /// Attributes of a tool that states only its name and description: a function of low risk without any access.
     pub const fn new(name: &'static str, description: &'static str) -> Self {
         Self {
             name,
@@ -64,10 +64,10 @@ impl Attributes {
     }
 }
 
-/// A typed function as a tool. `#[tool]` writes the implementation, in which the types are already erased: they may be
-/// more private than the tool.
+/// A typed function as a tool. `#[tool]` generates the implementation, in which the types are already erased, because
+/// they may be more private than the tool.
 pub trait Tool {
-    /// What the tool says of itself.
+    /// What the tool declares about itself.
     const ATTRIBUTES: Attributes;
 
     /// The JSON Schema of the input.
@@ -76,18 +76,18 @@ pub trait Tool {
     /// The JSON Schema of the structured value, if there is one.
     fn structured_schema() -> Option<Value>;
 
-    /// The block types that can come back; none means any.
+    /// The block types that can be returned; an empty list means any.
     fn content_types() -> &'static [&'static str];
 
-    /// The function itself, on JSON text.
+    /// Runs the function on JSON text.
     fn run(input: &str) -> Outcome;
 
-    /// Value checks that a schema cannot express, on JSON text.
+    /// Checks values beyond what a schema can express, on JSON text.
     fn validate(_input: &str) -> Result<(), ToolError> {
         Ok(())
     }
 
-    /// Whether the call could start at all, on JSON text.
+    /// Checks whether the call could start at all, on JSON text.
     fn preflight(_input: &str) -> Result<(), ToolError> {
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Entry {
     }
 }
 
-/// The tools of one component. `toolkit!` writes the implementation.
+/// The tools of one component. `toolkit!` generates the implementation.
 pub trait Toolkit {
     /// The first part of every tool id.
     const NAMESPACE: &'static str;
@@ -128,7 +128,7 @@ pub trait Toolkit {
     const TOOLS: &'static [Entry];
 }
 
-/// Stops the build when two tools of `K` share a name: the host could only call one of them.
+/// Fails the build if two tools of `K` share a name, because the host could call only one of them.
 pub const fn assert_unique_names<K: Toolkit>() {
     let tools = K::TOOLS;
     let mut first = 0;
@@ -188,7 +188,7 @@ fn find<K: Toolkit>(tool: &str) -> Result<&'static Entry, ToolError> {
     })
 }
 
-/// The input of a tool, from JSON text.
+/// Parses the input of a tool from JSON text.
 pub fn parse<T: DeserializeOwned>(input: &str) -> Result<T, ToolError> {
     serde_json::from_str(input).map_err(|error| ToolError::invalid_arguments("invalid_input", error.to_string()))
 }
@@ -286,7 +286,8 @@ fn interface(entry: &Entry, ids: &Ids) -> Value {
         .into()
 }
 
-/// The arguments that name what a call is about, by JSON Pointer: a field of the input, or a pointer as it stands.
+/// The arguments that name what a call is about, by JSON Pointer: a field of the input, or a pointer if it begins with
+/// `/`.
 fn permission_subjects(attributes: &Attributes) -> Option<Value> {
     let mut subjects = Object::new();
     for (kind, fields) in [("path", attributes.paths), ("url", attributes.urls), ("resource", attributes.resources)] {
@@ -312,7 +313,7 @@ fn execution_profile(attributes: &Attributes, ids: &Ids) -> Value {
 }
 
 fn permission_profile(attributes: &Attributes, ids: &Ids) -> Value {
-    // What is not said is the least that the access kinds can mean.
+    // The default is the least that the access kinds can mean.
     let write_effects = match attributes.write_effects {
         [] if attributes.access.contains(&"file_write") => &["local_persistent"],
         [] => &["none"],
@@ -330,7 +331,7 @@ fn permission_profile(attributes: &Attributes, ids: &Ids) -> Value {
         .into()
 }
 
-/// A JSON object whose absent parts stay absent.
+/// A JSON object that leaves out absent values.
 struct Object(Map<String, Value>);
 
 impl Object {

@@ -1,4 +1,4 @@
-//! What `#[tool]` and `toolkit!` make of functions, seen from outside.
+//! What `#[tool]` and `toolkit!` generate, tested from outside the crate.
 
 use serde_json::json;
 use toolcell_guest::{Content, Context, ErrorClass, Outcome, Output, ToolError, context, data, testing, tool, toolkit};

@@ -1,4 +1,4 @@
-//! From `cancel()` to the record in the caller's hands.
+//! The time from `cancel()` until the caller has the record.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use crate::samples::{Samples, repeated};
 use crate::subjects::{self, Subject};
 
 const CALLS: usize = 200;
-/// Long enough for the guest to be where it stays; the rest of a millisecond differs from call to call, so that no
-/// clock of the host is hit at the same moment each time.
+/// Long enough for the guest to reach its loop or sleep. A part of a millisecond that differs from call to call is
+/// added, so that the calls do not meet the host's timers at the same moment.
 const HEAD_START: Duration = Duration::from_millis(5);
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The caller is a thread outside the runtime: its clock and its waiting are its own.
+/// Calls from a thread outside the runtime, whose clock and waiting do not depend on it.
 fn measure(runtime: &Runtime, host: &Arc<Host>, subject: &Subject) -> anyhow::Result<Samples> {
     runtime.block_on(subjects::load(host, &subject.component))?;
     let mut samples = Samples::new();

@@ -1,4 +1,4 @@
-//! A tool that this process has not seen: from nothing to the first answer.
+//! A cold start: from nothing to the first result of a tool that this process has not loaded.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
-//! What a call costs, beside what wasmtime alone costs in the same rounds.
+//! The cost of a call, against that of wasmtime alone in the same rounds.
 //!
 //! `cargo bench --bench call` prints everything, `cargo bench --bench call -- warm cancel` some of it. Times depend on
-//! the machine and on who else uses it: quote the ratios. Nothing here fails for being slow.
+//! the machine and its load: quote the ratios. No benchmark fails for being slow.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 

@@ -1,4 +1,4 @@
-//! What fuel and epochs cost a guest that computes: bare engines that differ in nothing else.
+//! The cost of fuel and epochs for a CPU-bound guest, in bare engines that differ in nothing else.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ const METERS: [(&str, bool, bool); 4] =
 /// Builds, sorts and adds up: an interpreter's work, full of branches and calls.
 const FILTER: &str = r#"{"filter":"[range(6000)] | map({a: ., b: (. % 7)}) | sort_by(.b) | map(.a) | add"}"#;
 
-/// Nothing but a short loop: the worst case, as each turn pays.
+/// A short loop: the worst case, because each iteration pays.
 const LOOP: &str = r#"
     (module (func (export "run") (result i32) (local $n i32)
         (loop $again
@@ -59,7 +59,7 @@ fn settings() -> [Settings; 4] {
     METERS.map(|(_, fuel, epoch)| Settings { fuel, epoch, pool: None })
 }
 
-/// Does `work` once a round for each engine.
+/// Runs `work` once a round for each engine.
 fn rounds(mut work: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<[Samples; 4]> {
     let mut samples = [const { Samples::new() }; 4];
     for _ in 0..repeated(ROUNDS) {

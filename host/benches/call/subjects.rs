@@ -1,4 +1,4 @@
-//! What is called: components from a few hundred bytes to a real tool, and a host to call them in.
+//! The components to call, from a few hundred bytes to a real tool, and a host to call them in.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use toolcell::toolchain::{BuildSettings, Language, Preference, Search, build, ne
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
     pub(crate) component: Vec<u8>,
-    /// By which the component knows the tool.
+    /// The tool's name in the component.
     pub(crate) tool: &'static str,
-    /// By which the host knows the tool.
+    /// The tool's name in the host.
     pub(crate) qualified: &'static str,
     pub(crate) input: &'static str,
 }
@@ -26,13 +26,13 @@ impl Subject {
     }
 }
 
-/// The smallest component there is: no imports, no allocator.
+/// The smallest component: no imports, no allocator.
 pub(crate) fn echo() -> anyhow::Result<Subject> {
     let component = wat("echo")?;
     Ok(Subject { name: "wat echo", component, tool: "echo", qualified: "wat.echo", input: r#"{"a":1}"# })
 }
 
-/// What `toolcell new` writes: the smallest tool that somebody would write with the SDK.
+/// What `toolcell new` writes: the smallest tool that an author would write with the SDK.
 pub(crate) fn count() -> anyhow::Result<Subject> {
     let sdk = write_sdk(home().folder())?;
     let folder = kept().join("count");
@@ -100,7 +100,7 @@ pub(crate) fn request(tool: &str, input: &str) -> Request {
     }
 }
 
-/// A record of a call that must have succeeded: a benchmark of an error would be a fast one.
+/// Fails unless the call succeeded, because a benchmark of an error would be a fast one.
 pub(crate) fn succeeded(record: CallRecord) -> anyhow::Result<CallRecord> {
     anyhow::ensure!(!record.result.is_error, "the call failed: {:?}", record.result.error);
     Ok(record)

@@ -61,7 +61,7 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates.get(rates.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Calls a second of `threads` threads that each do `work`, which answers how many calls it made.
+/// Calls a second of `threads` threads that each run `work`, which returns its number of calls.
 fn rate(threads: usize, work: impl Fn() -> anyhow::Result<u32> + Sync) -> anyhow::Result<f64> {
     let start = Instant::now();
     let calls = std::thread::scope(|scope| {

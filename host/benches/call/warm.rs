@@ -48,7 +48,7 @@ fn compare(subject: &Subject) -> anyhow::Result<Compared> {
                 pipeline.since(start);
             }
             if round == repeated(ROUNDS) / 10 {
-                // What came before was the warm-up.
+                // The rounds so far were the warm-up.
                 (floor, pipeline) = Default::default();
             }
         }

@@ -1,6 +1,6 @@
-//! `toolcell call` of a cached tool, beside a program that does the same with bare wasmtime: whole processes, started
-//! in turns. On a busy machine compare the best runs: whoever else runs delays a process by more than it takes. This
-//! binary is both the measurement and, called with `bare`, the bare program; it links no toolcell.
+//! `toolcell call` of a cached tool, against a program that does the same with bare wasmtime: whole processes,
+//! interleaved. On a busy machine compare the best runs, because other processes delay one by more than it takes. This
+//! binary is both the benchmark and, called with `bare`, the bare program; it links no toolcell.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
@@ -36,7 +36,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// The bare program: maps the code, calls it once, prints what it said.
+/// The bare program: maps the code, calls it once, and prints its output.
 fn call_once(code: &Path, tool: &str, input: &str) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let bare = Bare::map(Settings::metered(None), code)?;
@@ -63,7 +63,7 @@ fn compare_all() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What `toolcell new` writes: the smallest tool that somebody would write with the SDK.
+/// What `toolcell new` writes: the smallest tool that an author would write with the SDK.
 fn started() -> anyhow::Result<Subject> {
     let folder = kept().join("count");
     if !folder.exists() {
@@ -120,8 +120,8 @@ fn version() -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// A copy of `program`, as whoever installs it has one. A linker writes a file page by page, and while the kernel's cache holds
-/// it like that, each start takes a hundred page faults more.
+/// A copy of `program`, like an installed one. A linker writes a file page by page, and while the page cache holds it
+/// like that, each start takes a hundred page faults more.
 fn install(program: &Path) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(kept())?;
     let copy = kept().join(program.file_name().context("name the program")?);

@@ -33,7 +33,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// What the host has: fuel and epochs.
+    /// The meters of the host: fuel and epochs.
     pub(crate) fn metered(pool: Option<u32>) -> Self {
         Self { fuel: true, epoch: true, pool }
     }
@@ -47,7 +47,7 @@ impl Settings {
             .max_wasm_stack(512 << 10)
             .async_stack_size(2 << 20)
             .memory_init_cow(true)
-            // Nobody asks at which instruction of the guest a trap was: a tenth of the code's size.
+            // The address of a trap in the guest is not used, and the map is a tenth of the code's size.
             .generate_address_map(false)
             .native_unwind_info(false)
             .wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable)
@@ -154,7 +154,7 @@ impl Bare {
         guest.toolcell_tool_guest().call_invoke(&mut store, &call).await
     }
 
-    /// [`Bare::call`], which must succeed: a benchmark of an error would be a fast one.
+    /// Like [`Bare::call`], but must succeed, because a benchmark of an error would be a fast one.
     pub(crate) async fn answer(&self, tool: &str, input: &str) -> anyhow::Result<Output> {
         match self.call(tool, input).await? {
             Outcome::Success(output) => Ok(output),

@@ -1,12 +1,12 @@
 use std::time::{Duration, Instant};
 
-/// `full` repetitions where `cargo bench` asks for a measurement; else two: the check only runs each bench, so that none
-/// rots, and measures nothing.
+/// Returns `full` under `cargo bench`, else at most two: the check runs each bench only so that none rots, and measures
+/// nothing.
 pub(crate) fn repeated(full: usize) -> usize {
     if std::env::args().any(|argument| argument == "--bench") { full } else { full.min(2) }
 }
 
-/// Times of one thing that was done many times.
+/// The durations of repeated runs of one operation.
 #[derive(Default)]
 pub(crate) struct Samples(Vec<Duration>);
 
@@ -25,7 +25,7 @@ impl Samples {
         self.push(start.elapsed());
     }
 
-    /// Microseconds that a share of `quantile` of the samples stayed below; 0.5 is the median.
+    /// The given quantile, in microseconds; 0.5 is the median.
     pub(crate) fn us(&self, quantile: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -6,10 +6,10 @@ use crate::catalog::Tool;
 use crate::policy::{Capability, Limits, NetworkLimits};
 use crate::record::{Binding, Input, digest};
 
-/// What an approval of this call is bound to. If any of it changes, it has to be asked again.
+/// Returns what an approval of this call is bound to. If any of it changes, a new approval is needed.
 pub fn bind(tool: &Tool, capability: &Capability, limits: &Limits, input: &Input, actor: Option<&str>) -> Binding {
     let mut execution = tool.execution_profile().clone();
-    // A part of its own: other bytes alone are no other declaration.
+    // The component is bound separately: other bytes alone are not another declaration.
     execution.extra.remove("component_digest");
     let declaration =
         json!([tool.name().as_ref(), tool.declaration(), tool.interface(), execution, tool.permission_profile(),]);
@@ -25,7 +25,7 @@ pub fn bind(tool: &Tool, capability: &Capability, limits: &Limits, input: &Input
 }
 
 fn canonical_limits(limits: &Limits) -> Value {
-    // Without `..`: a limit that is added has to be bound, too.
+    // No `..`, so that a new limit cannot be left unbound.
     let Limits {
         fuel,
         wall,

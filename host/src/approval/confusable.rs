@@ -1,14 +1,14 @@
-//! Letters that pass for others: `pаypal` with a Cyrillic `а`.
+//! Confusable characters, as in `pаypal` with a Cyrillic `а`.
 
 use unicode_security::confusable_detection::skeleton;
 
-/// Marks of ASCII that separate the parts of a path, a URL or JSON: what only looks like one is marked wherever it
-/// stands. Quotes and dashes are not among them, because ordinary prose has other forms of both.
+/// ASCII characters that separate the parts of a path, a URL or JSON: what only looks like one is always escaped.
+/// Quotes and dashes are not among them, because ordinary prose has non-ASCII forms of both.
 const SEPARATORS: &str = "/\\.:;@|#?&=%{}[]<>*$";
 
-/// `text` with every character written out that passes for a letter, a digit or a separator of ASCII, where it could
-/// mislead: separators always, letters in a word that mixes them with ASCII, or that looks like ASCII from its first
-/// letter to its last. A word of another script that could not be taken for ASCII stays as it is.
+/// Escapes every character of `text` that is confusable with an ASCII letter, digit or separator where it could
+/// mislead: separators always, letters in a word that mixes them with ASCII, or that looks like ASCII throughout. A
+/// word of another script that could not be taken for ASCII stays as it is.
 pub(super) fn marked(text: &str) -> String {
     if text.is_ascii() {
         return text.to_owned();
@@ -48,7 +48,7 @@ fn end_word(shown: &mut String, word: &mut String) {
     word.clear();
 }
 
-/// Whether `c` is not ASCII and looks like it.
+/// Whether `c` is not ASCII but looks like an ASCII letter or digit.
 fn passes(c: char) -> bool {
     !c.is_ascii() && skeleton(c.encode_utf8(&mut [0; 4])).all(|like| like.is_ascii_alphanumeric())
 }

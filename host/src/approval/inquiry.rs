@@ -9,15 +9,16 @@ use crate::record::{InputResponse, InputResponses, InvocationId, Timestamp};
 use super::sheet::Sheet;
 use super::{Whitespace, deceives, legible, visible};
 
-/// Rows of the words of one question: they do not fill a display, so that the host's line after them is seen.
+/// Maximum rows of the message of one question, so that it does not fill a display and the host's line after it is
+/// seen.
 const MESSAGE_ROWS_MAX: usize = 14;
-/// Characters of the words of one question that are kept.
+/// Maximum characters of the message of one question that are kept.
 const MESSAGE_CHARS_MAX: usize = 2_000;
 const KEY_BYTES_MAX: usize = 64;
-/// Characters of the name of a tool, before its question.
+/// Maximum characters of the tool's name before its question.
 const TOOL_CHARS_MAX: usize = 120;
 
-/// What a tool wants to know of its caller's user, in the middle of a call.
+/// Questions of a tool to its caller's user, in the middle of a call.
 #[derive(Clone, Debug)]
 pub struct Inquiry {
     pub invocation_id: InvocationId,
@@ -30,7 +31,7 @@ pub struct Inquiry {
 #[derive(Clone, Debug)]
 pub struct Requested {
     key: String,
-    /// The words of the tool, which deceive nobody.
+    /// The tool's message, in which deceptive characters are escaped.
     message: String,
     form: Form,
     /// Why the last answer could not be used.
@@ -38,7 +39,7 @@ pub struct Requested {
 }
 
 impl Requested {
-    /// Reads what a tool asks. An error names what cannot be asked.
+    /// Reads a question of a tool. The error says why it cannot be asked.
     pub fn read(key: &str, message: &str, schema: &str) -> Result<Self, String> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.chars().all(fits) {
@@ -60,13 +61,13 @@ impl Requested {
         &self.key
     }
 
-    /// The words of the tool.
+    /// The tool's message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The question, for people, on a display of `columns`. It says whose words these are, and the host has the last word:
-    /// nobody may take what a tool says for the host's.
+    /// The question, for a display of `columns`. It attributes the message to the tool, and a line of the host follows,
+    /// so that the message cannot pass for the host's words.
     pub fn text(&self, tool_id: &str, columns: usize) -> String {
         let mut sheet = Sheet::new(columns);
         let tool = legible(&tool_id.chars().take(TOOL_CHARS_MAX).collect::<String>());
@@ -83,7 +84,7 @@ impl Requested {
         sheet.into_text()
     }
 
-    /// Says why the last answer could not be used, when the question is asked again.
+    /// Sets why the last answer could not be used, for when the question is asked again.
     pub fn refuse(&mut self, problem: String) {
         self.problem = Some(problem);
     }
@@ -98,7 +99,7 @@ impl Requested {
         self.form.schema()
     }
 
-    /// What is wrong with `response` as an answer to this, if something is.
+    /// Checks `response` as an answer to this question. The error says what is wrong with it.
     pub fn check(&self, response: &InputResponse) -> Result<(), String> {
         match response {
             InputResponse::Accept { content } => self.form.check(content),
@@ -107,10 +108,11 @@ impl Requested {
     }
 }
 
-/// Somebody who can answer the questions of tools. Dropped when nobody waits any more: whatever is shown must go away.
+/// Answers the questions of tools for the user. The future is dropped when no call waits any more, and what it shows
+/// must go away.
 pub trait Respondent: Send + Sync {
-    /// Shows every request and waits. What is left out, or does not satisfy its schema, is asked again. `None`: there is
-    /// nobody any more.
+    /// Shows every request and waits. An answer that is missing, or does not satisfy its schema, is asked for again.
+    /// Returns `None` if there is no user to ask any more.
     fn respond<'a>(&'a self, inquiry: &'a Inquiry)
     -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>>;
 }

@@ -1,6 +1,6 @@
-//! ASKING. What somebody who is asked gets to see, who can be asked, and what exactly an answer is bound to.
+//! ASKING. What an approver sees, who can be asked, and what exactly an answer is bound to.
 //!
-//! Nothing here is stored and nothing is decided: the store is in `journal`, the waiting in `pipeline`.
+//! Nothing is stored or decided here: the store is in `journal`, the waiting in `pipeline`.
 
 mod approver;
 mod binding;
@@ -25,21 +25,21 @@ pub use session::Session;
 pub use sheet::{COLUMNS, COLUMNS_MIN, ROWS, Sheet, legible};
 pub use visible::{Whitespace, deceives, visible, visible_json};
 
-/// How long a question stays open unless somebody says otherwise.
+/// Default time that a question stays open.
 pub const EXPIRE_DEFAULT: Duration = Duration::from_secs(600);
-/// The longest that a question can stay open.
+/// Maximum time that a question can stay open.
 pub const EXPIRE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// What a request brings along for the case that somebody has to be asked.
+/// The part of a request that applies if an approval is needed.
 #[derive(Clone)]
 pub struct Terms {
     /// How long the question stays open; at most [`EXPIRE_MAX`].
     pub expire: Duration,
-    /// What "for the rest of the session" would mean.
+    /// The session that an approval "for the rest of the session" is for.
     pub session: Session,
-    /// How the door can make this request again in another process: its own words, without secrets.
+    /// What the entry point needs to make this request again in another process: its own format, without secrets.
     pub origin: Option<Arc<Value>>,
-    /// Who is asked first about this call, instead of whom the host asks.
+    /// The approver that is asked first about this call; `None` for the host's own.
     pub approver: Option<Arc<dyn Approver>>,
 }
 

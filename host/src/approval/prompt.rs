@@ -8,27 +8,27 @@ use crate::record::{Content, Input, InvocationId, RiskLevel, Timestamp};
 
 use super::sheet::{COLUMNS, Sheet};
 
-/// Rows of the arguments that a question shows at once.
+/// Maximum rows of the arguments that a question shows at once.
 const ARGUMENTS_ROWS_MAX: usize = 30;
-/// Rows of the arguments that stay where a display is too low for more.
+/// Minimum rows of the arguments, on a display that is too low for more.
 const ARGUMENTS_ROWS_MIN: usize = 3;
-/// Rows below a question: the choices, and what is typed.
+/// Rows below a question: the choices, and the input.
 const CHOICES_ROWS: usize = 3;
-/// Rows of one other value.
+/// Maximum rows of any other value.
 const VALUE_ROWS_MAX: usize = 2;
-/// Rows of why the last answer was none.
+/// Maximum rows of why the last answer was invalid.
 const PROBLEM_ROWS_MAX: usize = 4;
-/// Places that a question names at once. With the other lines of the host they fit on a display of 24 rows, so that what
-/// stands above can scroll nothing true away.
+/// Maximum number of places that a question names at once. With the other lines of the host they fit on a display of 24
+/// rows, so that the text above cannot scroll the host's facts away.
 const TOUCHES_MAX: usize = 4;
 
-/// Says what is wrong with arguments that somebody wants to run instead, if something is.
+/// Checks arguments that an approver edited. The error says what is wrong with them.
 pub type EditCheck = Arc<dyn Fn(String) -> Checked + Send + Sync>;
 
-/// What comes of a check.
+/// The result of an [`EditCheck`].
 pub type Checked = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// What somebody is asked.
+/// The question to an approver.
 #[derive(Clone)]
 pub struct Prompt {
     invocation_id: InvocationId,
@@ -39,7 +39,7 @@ pub struct Prompt {
     text: String,
     cut: bool,
     check: Option<EditCheck>,
-    /// Why the last answer was none.
+    /// Why the last answer was invalid.
     problem: Option<String>,
 }
 
@@ -55,11 +55,11 @@ struct Entry {
     name: &'static str,
     value: String,
     rows_max: usize,
-    /// Left out of the question, and shown with all of it.
+    /// Left out of the question, but shown in the full text.
     spare: bool,
 }
 
-/// What a prompt is made of.
+/// The contents of a prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     pub invocation_id: InvocationId,
@@ -75,7 +75,8 @@ pub struct Facts<'a> {
 }
 
 impl Prompt {
-    /// `hide` takes out of each value what must not be shown, before it is wrapped: afterwards it might not be found.
+    /// Creates a prompt. `hide` redacts each value before it is wrapped, because afterwards a secret might not be
+    /// found.
     pub fn new(facts: Facts<'_>, mut hide: impl FnMut(&mut String)) -> Self {
         let mut entries = entries(&facts);
         entries.iter_mut().for_each(|entry| hide(&mut entry.value));
@@ -93,13 +94,13 @@ impl Prompt {
         }
     }
 
-    /// The same question, in which edits can be checked before they are an answer.
+    /// The same question, with a check of edits before they become an answer.
     #[must_use]
     pub fn checking(self, check: EditCheck) -> Self {
         Self { check: Some(check), ..self }
     }
 
-    /// The same question once more: `problem` is why the last answer was none.
+    /// The same question again: `problem` is why the last answer was invalid.
     #[must_use]
     pub fn again(&self, problem: &str) -> Self {
         let problem = Some(problem.to_owned());
@@ -111,14 +112,14 @@ impl Prompt {
         self.invocation_id
     }
 
-    /// The question, for people, in rows of at most [`COLUMNS`]: nothing in the call can forge one of the host's. Whether
-    /// all of the call is shown says [`Self::is_cut`].
+    /// The question, in rows of at most [`COLUMNS`]: nothing in the call can forge a row of the host. [`Self::is_cut`]
+    /// tells whether all of the call is shown.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The question on a display of so many columns and rows, with the choices below it, and whether it shows a part of
-    /// the call only: arguments that would scroll are cut.
+    /// Returns the question for a display of `columns` and `rows`, with room for the choices below it, and whether it
+    /// shows only part of the call: arguments that would scroll are cut.
     pub fn on_display(&self, columns: usize, rows: usize) -> (String, bool) {
         let draw = |entries: &[Entry]| rendered(entries, self.problem.as_deref(), columns, false);
         let (text, cut) = draw(&self.entries);
@@ -127,34 +128,34 @@ impl Prompt {
         }
         let mut entries = self.entries.clone();
         if let Some((arguments, others)) = entries.split_first_mut() {
-            // The row that says so comes with the first cut.
+            // One row more, which says that the question is cut.
             let taken = draw(others).0.lines().count() + CHOICES_ROWS + 1;
             arguments.rows_max = rows.saturating_sub(taken).max(ARGUMENTS_ROWS_MIN);
         }
         (draw(&entries).0, true)
     }
 
-    /// The question with everything that [`Self::text`] leaves out. As long as the arguments.
+    /// The question with everything that [`Self::text`] leaves out; as long as the arguments are.
     pub fn full_text(&self, columns: usize) -> String {
         rendered(&self.entries, self.problem.as_deref(), columns, true).0
     }
 
-    /// Whether the question shows a part of the call only. A yes to it then takes a step of its own.
+    /// Whether the question shows only part of the call. An approval then takes an extra step.
     pub fn is_cut(&self) -> bool {
         self.cut && guard!("question_cuts")
     }
 
-    /// What the decision's record says was shown (AT-DEC-15): [`Self::text`].
+    /// What the decision's record lists as shown (AT-DEC-15): [`Self::text`].
     pub fn content_blocks(&self) -> Vec<Content> {
         vec![Content::text(self.text.clone())]
     }
 
-    /// The input that is asked about, for whoever wants to change it.
+    /// The input in question, for an approver who wants to edit it.
     pub fn arguments(&self) -> &Input {
         &self.arguments
     }
 
-    /// What is wrong with `edit` as the arguments that should run instead, if something is.
+    /// Checks `edit` as the arguments that should run instead. The error says what is wrong with it.
     pub async fn check_edit(&self, edit: &str) -> Result<(), String> {
         match &self.check {
             Some(check) => check(edit.to_owned()).await,
@@ -171,7 +172,7 @@ impl Prompt {
     }
 }
 
-/// The host's lines stand last: whatever the caller and the tool wrote scrolls away before them.
+/// Puts the host's lines last: what the caller and the tool wrote scrolls away before them.
 fn rendered(entries: &[Entry], problem: Option<&str>, columns: usize, full: bool) -> (String, bool) {
     let mut sheet = Sheet::new(columns);
     sheet.host("A call waits for a yes or a no.");

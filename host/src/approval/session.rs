@@ -3,16 +3,16 @@ use std::fs;
 /// What "for the rest of the session" means for a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Session {
-    /// Nothing: every call is asked about.
+    /// No session: every call is asked about.
     #[default]
     None,
     Named(String),
-    /// The terminal session of this process: as long as its leader lives.
+    /// The terminal session of this process, as long as the session leader lives.
     Terminal,
 }
 
 impl Session {
-    /// Names the session; two sessions never have the same name. Nothing where there is none.
+    /// Returns a name that no other session has; `None` if there is no session.
     pub fn id(&self) -> Option<String> {
         match self {
             Self::None => None,
@@ -22,7 +22,7 @@ impl Session {
     }
 }
 
-/// Process ids come again, and so do times since the start of the machine: the three together do not.
+/// PIDs and start times are reused, but not the two together with the boot id.
 fn terminal() -> Option<String> {
     let leader = leader(&fs::read_to_string("/proc/self/stat").ok()?)?;
     let start = field(&fs::read_to_string(format!("/proc/{leader}/stat")).ok()?, 22)?.to_owned();
@@ -30,14 +30,13 @@ fn terminal() -> Option<String> {
     Some(format!("terminal:{}:{leader}:{start}", boot.trim()))
 }
 
-/// The leader of a process's session. A container's first processes are led from outside of it, by nobody
-/// who has a number here: the kernel says 0.
+/// Returns the session leader's PID; `None` if it is outside this PID namespace (the kernel reports 0).
 fn leader(stat: &str) -> Option<u32> {
     field(stat, 6)?.parse().ok().filter(|leader| *leader != 0)
 }
 
-/// A field of `/proc/PID/stat`, by its number in proc(5); from 3 on, after the name of the program, which may
-/// hold anything.
+/// Returns a field of `/proc/PID/stat` by its number in proc(5), from 3 on: after the name of the program, which may
+/// contain any character.
 fn field(stat: &str, number: usize) -> Option<&str> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(number - 3)

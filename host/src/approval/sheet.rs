@@ -1,5 +1,5 @@
-//! Rows of a question. Foreign text stands behind a gutter on every row that is displayed, however it wraps: only the
-//! host's own words begin at the first column.
+//! Rows of a question. Every displayed row of foreign text begins with a gutter, however it wraps: only the host's own
+//! words begin at the first column.
 
 use std::fmt::Write as _;
 
@@ -8,22 +8,22 @@ use unicode_width::UnicodeWidthChar;
 use super::confusable::marked;
 use super::visible::{Whitespace, visible};
 
-/// Columns of a question that nobody knows the display of: a terminal of 80 shows it without wrapping a row itself.
+/// Columns of a question if the display is unknown: a terminal of 80 columns shows it without wrapping a row itself.
 pub const COLUMNS: usize = 78;
-/// A narrower display has no room for names and values.
+/// Minimum columns: a narrower display has no room for names and values.
 pub const COLUMNS_MIN: usize = 40;
-/// Rows of a display that does not say how many it has.
+/// Rows of a display of unknown size.
 pub const ROWS: usize = 24;
 
 const GUTTER: &str = "| ";
-/// Columns of the name before a value, with the space after it.
+/// Columns of the name before a value, including the space after it.
 const NAME_COLUMNS: usize = 11;
-/// Blanks in a row that stay: indentation, and the end of a sentence. More can place words on a display.
+/// Maximum consecutive blanks that stay: indentation, and the end of a sentence. More can place words on a display.
 const BLANKS_MAX: usize = 3;
-/// Marks on one letter: stacks of them reach into the rows above and below.
+/// Maximum combining marks on one letter: stacks of them reach into the rows above and below.
 const MARKS_MAX: usize = 2;
 
-/// Rows behind a gutter, wrapped for a display of so many columns.
+/// Rows behind a gutter, wrapped to a number of columns.
 #[derive(Debug)]
 pub struct Sheet {
     columns: usize,
@@ -32,15 +32,16 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// An empty sheet. Fewer columns than [`COLUMNS_MIN`] count as that many.
+    /// An empty sheet; `columns` is clamped to [`COLUMNS_MIN`] and [`COLUMNS`].
     pub fn new(columns: usize) -> Self {
         Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS), text: String::new(), cut: false }
     }
 
-    /// Adds `value` under `name`, in at most `rows_max` rows; the last of them says what is left out.
+    /// Adds `value` under `name`, in at most `rows_max` rows (two if it is cut at one); the last row then says that it
+    /// is cut.
     pub fn value(&mut self, name: &str, value: &str, rows_max: usize) {
         let columns = self.columns.saturating_sub(GUTTER.len() + NAME_COLUMNS);
-        // A character takes a column at least: more of them than there is room for are not looked at.
+        // A character takes at least one column, so that characters beyond the room need no look.
         let room = rows_max.saturating_mul(columns);
         let head = value.char_indices().nth(room).map_or(value, |(end, _)| value.get(..end).unwrap_or_default());
         let shown = legible(head);
@@ -58,7 +59,7 @@ impl Sheet {
         }
     }
 
-    /// Adds the lines of `text` without a name, in at most `rows_max` rows. Empty lines that follow one another are one.
+    /// Adds the lines of `text` without a name, in at most `rows_max` rows. Consecutive empty lines become one.
     pub fn lines(&mut self, text: &str, rows_max: usize) {
         let columns = self.columns.saturating_sub(GUTTER.len());
         let mut rows: Vec<String> = Vec::new();
@@ -84,7 +85,7 @@ impl Sheet {
         }
     }
 
-    /// Adds the lines of `text` as [`Self::lines`] does. They are not what the sheet is about: it is not cut where they are.
+    /// Like [`Self::lines`], for text that is not the subject of the sheet: cutting it does not set [`Self::is_cut`].
     pub fn aside(&mut self, text: &str, rows_max: usize) {
         let cut = self.cut;
         self.lines(text, rows_max);
@@ -96,8 +97,8 @@ impl Sheet {
         let _ = writeln!(self.text, "{words}");
     }
 
-    /// Adds the rows of another sheet. Those that are wider than this one are wrapped again, each behind the gutter that it
-    /// has: a display that wraps them itself puts none before the rest.
+    /// Adds the rows of another sheet. Rows wider than this one are wrapped again, behind the gutter that they have,
+    /// because a display that wraps them itself puts none before the rest.
     pub fn rows_of(&mut self, sheet: &str) {
         for row in sheet.lines() {
             let (gutter, words) = row.strip_prefix(GUTTER).map_or(("", row), |words| (GUTTER, words));
@@ -123,13 +124,14 @@ impl Sheet {
     }
 }
 
-/// `text` on one line, with nothing in it that acts on a display, is not seen, passes for something else, or makes room.
+/// Returns `text` on one line, without anything that controls a display, is invisible, passes for another character, or
+/// adds space.
 pub fn legible(text: &str) -> String {
     let plain = if guard!("prompt_escapes") { visible(text, Whitespace::WrittenOut) } else { text.to_owned() };
     folded(&marked(&plain))
 }
 
-/// Long runs of blanks as their number, blanks that are none of ASCII written out, and no stacks of marks.
+/// Replaces long runs of blanks by their number, and escapes non-ASCII blanks and stacked marks.
 fn folded(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut blanks = String::new();
@@ -170,12 +172,12 @@ fn end_blanks(shown: &mut String, blanks: &mut String) {
     blanks.clear();
 }
 
-/// The rows of `text` at `columns`: at a blank where there is one in the second half of a row, else anywhere. Nothing is
-/// left out. An empty text is one empty row.
+/// Wraps `text` at `columns`: at a blank if there is one in the second half of a row, else anywhere. Nothing is left
+/// out. An empty text is one empty row.
 fn wrap(text: &str, columns: usize) -> Vec<&str> {
     let mut rows = Vec::new();
     let (mut start, mut width) = (0, 0);
-    // After the last blank of the row, and the width up to there.
+    // The offset after the last blank of the row, and the width up to it.
     let mut blank: Option<(usize, usize)> = None;
     for (at, c) in text.char_indices() {
         let columns_of = columns_of(c);
@@ -193,8 +195,8 @@ fn wrap(text: &str, columns: usize) -> Vec<&str> {
     rows
 }
 
-/// The most columns that a terminal may give to `c`: terminals disagree about ambiguous characters, marks and emoji, and a
-/// row that is wider than it was taken for would wrap without a gutter.
+/// The most columns that a terminal may give to `c`. Terminals disagree about ambiguous characters, marks and emoji,
+/// and a row wider than calculated would wrap without a gutter.
 fn columns_of(c: char) -> usize {
     let widest = if c < '\u{1100}' { 1 } else { 2 };
     c.width_cjk().unwrap_or(widest).max(widest)

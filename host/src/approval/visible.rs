@@ -1,17 +1,17 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// What becomes of line breaks and tabs in [`visible`].
+/// How [`visible`] treats line breaks and tabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whitespace {
-    /// They stay: for text of several lines.
+    /// Kept: for text of several lines.
     Kept,
-    /// They are written out, so that a value cannot begin a line of its own.
+    /// Escaped, so that a value cannot begin a line of its own.
     WrittenOut,
 }
 
-/// `text` with every character written out that would act on a terminal, change the order of what is read, or not be
-/// seen: control and bidirectional characters, zero-width ones, variation selectors, tags, fillers.
+/// Escapes every character of `text` that would control a terminal, reorder the text, or be invisible: control and
+/// bidirectional characters, zero-width ones, variation selectors, tags, fillers.
 pub fn visible(text: &str, whitespace: Whitespace) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
         let kept = matches!(c, '\n' | '\t') && whitespace == Whitespace::Kept;
@@ -24,9 +24,8 @@ pub fn visible(text: &str, whitespace: Whitespace) -> String {
     })
 }
 
-/// Whether a character acts on a terminal, or misleads whoever reads the text: control characters, Unicode's default
-/// ignorable code points, its bidirectional controls, its line separators, and private use, which looks like whatever the
-/// font says.
+/// Whether a character controls a terminal or misleads the reader: control characters, Unicode's default ignorable code
+/// points, its bidirectional controls, its line separators, and private use characters, whose look depends on the font.
 pub fn deceives(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -37,8 +36,8 @@ pub fn deceives(c: char) -> bool {
         | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}')
 }
 
-/// The JSON `text` with the same meaning, in which nothing acts on a terminal or misleads: such characters stand in
-/// strings only, where JSON can spell them.
+/// Returns the JSON `text` with the same meaning, in which nothing controls a terminal or misleads: such characters
+/// occur only in strings, where JSON can escape them.
 pub fn visible_json(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| deceives(c) && !is_layout(c)) {
         return Cow::Borrowed(text);
@@ -46,7 +45,7 @@ pub fn visible_json(text: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if c == '\r' {
-            // JSON has it between values only, where a terminal would go back to the first column.
+            // JSON allows it only between values, where a terminal would go back to the first column.
             shown.push(' ');
         } else if deceives(c) && !is_layout(c) {
             let mut units = [0; 2];
@@ -61,7 +60,7 @@ pub fn visible_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Line breaks and tabs between the values of JSON, where no escape may stand.
+/// Line breaks and tabs between the values of JSON, where no escape is allowed.
 fn is_layout(c: char) -> bool {
     matches!(c, '\n' | '\t')
 }

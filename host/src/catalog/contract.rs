@@ -11,39 +11,42 @@ use super::load::LoadBudget;
 use super::schema::{Schema, Unsatisfied};
 use crate::search::{Pattern, states};
 
-/// Fields of one kind that a contract names: each is looked for in every value.
+/// Maximum number of internal-only fields, and of sensitive fields, of one contract; every value is searched for each.
 const FIELDS_MAX: usize = 256;
-/// Examples of one tool, and how many of them may take long to check.
+/// Maximum number of examples of one tool.
 const EXAMPLES_MAX: usize = 100;
+/// Maximum number of examples of one tool that may take long to check, each up to a quarter of a second.
 const HEAVY_EXAMPLES_MAX: usize = 4;
-/// Bytes of JSON text times fields that are looked for in it, for which that takes a millisecond at the most.
+/// Maximum product of the bytes of JSON text and the number of fields searched for in it: a search of at most 1 ms.
 const LOOKED_FOR_LIGHT_MAX: usize = 256 << 10;
 
-/// Redaction rules of one tool.
+/// Maximum number of redaction rules of one tool.
 const REDACTION_RULES_MAX: usize = 32;
 
 /// The contracts of one tool, compiled once: JSON Schema 2020-12, no remote references, patterns in linear time.
 #[derive(Debug)]
 pub struct Contract {
-    /// What the model is shown: without internal-only fields.
+    /// The input schema that the model sees, without internal-only fields.
     model_schema: Value,
     model: Schema,
     runtime: Option<Schema>,
     output: Option<Schema>,
-    /// What the model is shown of the output contract: without internal-only fields.
+    /// The output schema that the model sees, without internal-only fields.
     output_schema: Option<Value>,
     internal_only_fields: Vec<String>,
-    /// What no text for a model may hold.
+    /// Names that texts for a model must not contain.
     internal_names: Names,
     sensitive_fields: Vec<String>,
-    /// Of the output: fields, and what matches a pattern.
+    /// Output fields that are redacted.
     redacted_fields: Vec<String>,
+    /// Patterns whose matches in any text are redacted.
     redacted_patterns: Vec<Pattern>,
     defaults: Map<String, Value>,
 }
 
 impl Contract {
-    /// Compiles the contracts of `declaration`, with what is left of `budget`; schemas that it lacks come from `interface`.
+    /// Compiles the contracts of `declaration` within what is left of `budget`. Schemas that it lacks come from
+    /// `interface`.
     pub(super) fn compile(
         declaration: &ToolDeclaration,
         interface: Option<&ToolInterface>,
@@ -122,25 +125,26 @@ impl Contract {
         self.output_schema.as_ref()
     }
 
-    /// Whether [`Self::check_model_input`] takes a millisecond at the most, and little stack, for `input` of at most `bytes`
-    /// bytes of JSON text. Finding that out takes no longer.
+    /// Whether [`Self::check_model_input`] takes at most 1 ms, and little stack, for `input` of at most `bytes` bytes
+    /// of JSON text. The estimate itself takes no longer.
     pub fn model_is_light(&self, input: &Value, bytes: usize) -> bool {
         self.looks_quickly(bytes) && self.model.is_light(input, bytes)
     }
 
-    /// Whether looking for the internal-only fields in `bytes` bytes of JSON text takes a millisecond at the most.
+    /// Whether searching `bytes` bytes of JSON text for the internal-only fields takes at most 1 ms.
     fn looks_quickly(&self, bytes: usize) -> bool {
         bytes.saturating_mul(self.internal_only_fields.len()) <= LOOKED_FOR_LIGHT_MAX
     }
 
-    /// What is wrong with `input` as a model's arguments, which are at most `bytes` bytes of JSON text. Where it is not
-    /// light, this takes up to a quarter of a second, and much stack: call it on a thread for checks.
+    /// Checks `input` as a model's arguments, which are at most `bytes` bytes of JSON text. An error says what is
+    /// wrong. A check that is not light takes up to a quarter of a second and much stack: call it on a thread for
+    /// checks.
     pub fn check_model_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
         if !input.is_object() {
             return Err(Unsatisfied::Mismatch("arguments must be a JSON object".to_owned()));
         }
         if let Some(field) = self.internal_only_fields.iter().find(|field| fields::contains(input, field)) {
-            // The name of an internal field is no news to whoever sent it.
+            // The caller sent the name of the internal field, so the error discloses nothing.
             return Err(Unsatisfied::Mismatch(format!("`{field}` cannot be given by a caller")));
         }
         self.model.check(input, bytes)
@@ -154,9 +158,9 @@ impl Contract {
         }
     }
 
-    /// What is wrong with `input` as what the tool is about to get, with what hooks and approvers changed. They may fill
-    /// the internal-only fields, which only a runtime schema can describe; the rest is a model's input. As costly as
-    /// [`Self::check_model_input`].
+    /// Checks `input` as the tool is about to get it, with the changes of hooks and approvers. They may fill the
+    /// internal-only fields, which only a runtime schema can describe; without one, the other fields are checked as a
+    /// model's input. As costly as [`Self::check_model_input`].
     pub fn check_call_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
         if let Some(runtime) = &self.runtime {
             return runtime.check(input, bytes);
@@ -179,7 +183,7 @@ impl Contract {
         self.runtime.is_some()
     }
 
-    /// `text` of the tool as a model may see it: without the names of internal-only fields (AT-N-10).
+    /// Returns `text` of the tool as a model may see it: with the names of internal-only fields replaced (AT-N-10).
     pub fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.internal_names.hidden_in(text)
     }
@@ -189,7 +193,7 @@ impl Contract {
         self.output.as_ref().is_none_or(|schema| schema.is_light(output, bytes))
     }
 
-    /// What is wrong with the structured output of the tool. As costly as [`Self::check_model_input`].
+    /// Checks the structured output of the tool. As costly as [`Self::check_model_input`].
     pub fn check_output(&self, output: &Value, bytes: usize) -> Result<(), Unsatisfied> {
         self.output.as_ref().map_or(Ok(()), |schema| schema.check(output, bytes))
     }
@@ -204,32 +208,32 @@ impl Contract {
         !self.sensitive_fields.is_empty()
     }
 
-    /// Shows `seen` every argument that must not be recorded, with its place as a JSON Pointer (AT-IN-06).
+    /// Calls `seen` with every argument that must not be recorded, and with its JSON Pointer (AT-IN-06).
     pub fn each_sensitive(&self, input: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
         self.sensitive_fields.iter().for_each(|field| fields::visit(input, field, seen));
     }
 
-    /// Shows `seen` every value of structured output that nobody but the tool may see, with its place (AT-OUT-08).
+    /// Calls `seen` with every value of structured output that only the tool may see, and with its place (AT-OUT-08).
     pub fn each_redacted(&self, output: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
         self.redacted_fields.iter().for_each(|field| fields::visit(output, field, seen));
     }
 
-    /// Whether nothing of the output may be seen: a rule names all of it.
+    /// Whether the whole output is redacted, because a rule names all of it.
     pub fn redacts_everything(&self) -> bool {
         self.redacted_fields.iter().any(String::is_empty)
     }
 
-    /// Whether there are rules for the output.
+    /// Whether the output has redaction rules.
     pub fn redacts_output(&self) -> bool {
         !self.redacted_fields.is_empty() || !self.redacted_patterns.is_empty()
     }
 
-    /// What matches one of these is taken out of all texts of the tool.
+    /// Patterns whose matches are redacted from all texts of the tool.
     pub fn redacted_patterns(&self) -> &[Pattern] {
         &self.redacted_patterns
     }
 
-    /// `input` with the defaults that it lacks; `None` when it lacks none.
+    /// Returns `input` with its missing fields set to their defaults; `None` if no default is missing.
     pub fn with_defaults(&self, input: &Value) -> Option<Value> {
         let given = input.as_object()?;
         let missing: Vec<_> = self.defaults.iter().filter(|(name, _)| !given.contains_key(*name)).collect();
@@ -242,7 +246,7 @@ impl Contract {
     }
 }
 
-/// The rules of the output contract: fields, and patterns that take linear time and bounded memory.
+/// Reads the rules of the output contract: fields, and patterns that take linear time and bounded memory.
 fn redaction(declaration: &ToolDeclaration, budget: &mut LoadBudget) -> anyhow::Result<(Vec<String>, Vec<Pattern>)> {
     let rules = declaration.output_contract.as_ref().map_or(&[][..], |contract| &contract.redaction_rules);
     if rules.len() > REDACTION_RULES_MAX {
@@ -262,13 +266,14 @@ fn redaction(declaration: &ToolDeclaration, budget: &mut LoadBudget) -> anyhow::
     Ok((fields, patterns))
 }
 
-/// Counts before it compiles: the engines of a pattern take several times the memory of what was counted.
+/// Counts the states before it compiles, because the compiled pattern takes several times the memory that was counted.
 fn compile_pattern(pattern: &str, budget: &mut LoadBudget) -> anyhow::Result<Pattern> {
     budget.take_pattern_states(states(pattern)?)?;
     Pattern::compile(pattern)
 }
 
-/// `strict` refuses properties that the schema does not name, even where it forgot to say so (AT-IN-03).
+/// Returns `schema`. If `strict`, it refuses properties that it does not name, even without a keyword for it
+/// (AT-IN-03).
 fn closed(schema: &Value, strict: bool) -> Value {
     let mut schema = schema.clone();
     if let (true, Some(fields)) = (strict, schema.as_object_mut())

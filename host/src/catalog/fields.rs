@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Whether `value` has what `field` names.
+/// Whether `value` contains `field`.
 pub(super) fn contains(value: &Value, field: &str) -> bool {
     match field.strip_prefix('/') {
         Some(pointer) => contains_pointer(value, &steps(pointer)),
@@ -10,7 +10,7 @@ pub(super) fn contains(value: &Value, field: &str) -> bool {
     }
 }
 
-/// Takes what `field` names out of `value`.
+/// Removes `field` from `value`.
 pub(super) fn remove(value: &mut Value, field: &str) {
     match field.strip_prefix('/') {
         Some(pointer) => remove_pointer(value, &steps(pointer)),
@@ -18,8 +18,8 @@ pub(super) fn remove(value: &mut Value, field: &str) {
     }
 }
 
-/// Shows `seen` every value that `field` names, with its place as a JSON Pointer. The empty field names all of `value`.
-/// What lies in a value that was shown is not shown again.
+/// Calls `seen` with every value that `field` names, and with its JSON Pointer. The empty field names all of `value`. A
+/// value inside a visited one is not visited again.
 pub(super) fn visit(value: &mut Value, field: &str, seen: &mut dyn FnMut(&str, &mut Value)) {
     let mut at = String::new();
     match field.strip_prefix('/') {
@@ -65,7 +65,7 @@ fn visit_name(value: &mut Value, name: &str, at: &mut String, seen: &mut dyn FnM
     }
 }
 
-/// Goes one step down, and back. One text for the whole way: a new one for each step would cost the square of its length.
+/// Visits one step down. The whole path shares one string: a new one for each step would cost the square of its length.
 fn below(at: &mut String, step: &str, visit: impl FnOnce(&mut String)) {
     let length = at.len();
     at.push('/');

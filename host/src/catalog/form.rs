@@ -8,15 +8,15 @@ use crate::record::read_json;
 use super::load::LoadBudget;
 use super::schema::Schema;
 
-/// Fields of one form.
+/// Maximum number of fields of one form.
 const FIELDS_MAX: usize = 32;
-/// Values in the schema of a form.
+/// Maximum number of JSON values in the schema of a form.
 const VALUES_MAX: usize = 2_000;
-/// Bytes of the answers to one form, as JSON text.
+/// Maximum size of the answers to one form, in bytes of JSON text.
 const CONTENT_BYTES_MAX: usize = 64 << 10;
-/// Units of work that a check of the answers to one form may take: up to ten milliseconds.
+/// Maximum work of checking the answers to one form, in units of work: up to 10 ms.
 const CHECK_WORK_MAX: u64 = 200_000;
-/// What describes a field, as MCP elicitation has it. Other words of JSON Schema would mean more than a form can show.
+/// Keywords that may describe a field, as MCP elicitation defines them. A form cannot show what other keywords mean.
 const WORDS: [&str; 19] = [
     "type",
     "title",
@@ -41,7 +41,7 @@ const WORDS: [&str; 19] = [
 
 const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
 
-/// What a tool asks a person for: a flat object of strings, numbers, integers, booleans and choices.
+/// The input that a tool asks a person for: a flat object of strings, numbers, integers, booleans and choices.
 #[derive(Clone, Debug)]
 pub struct Form {
     schema: Value,
@@ -49,7 +49,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// Reads a tool's schema. An error names what no form can be.
+    /// Parses a tool's schema. An error names what a form does not support.
     pub fn read(schema: &str) -> Result<Self, String> {
         let schema: Value =
             read_json(schema, VALUES_MAX).map_err(|error| format!("its schema is not JSON: {error}"))?;
@@ -66,7 +66,7 @@ impl Form {
         if let Some(word) = shape.and_then(|shape| shape.keys().find(|word| !words.contains(&word.as_str()))) {
             return Err(format!("its schema says {word:?}, which no form can"));
         }
-        // A form is small, and compiled once: nothing else shares the budget.
+        // A budget of its own, because a form is small and compiled once.
         let mut budget = LoadBudget::new(Duration::MAX);
         let compiled =
             Schema::compile(&schema, &mut budget).map_err(|error| format!("its schema is none: {error:#}"))?;
@@ -78,7 +78,7 @@ impl Form {
         &self.schema
     }
 
-    /// What is wrong with `content` as the filled form.
+    /// Checks `content` as the filled form. An error says what is wrong.
     pub fn check(&self, content: &Map<String, Value>) -> Result<(), String> {
         let content = Value::Object(content.clone());
         let bytes = content.to_string().len();
@@ -86,7 +86,7 @@ impl Form {
             let most = CONTENT_BYTES_MAX;
             return Err(format!("the answers are too large: {bytes} bytes, more than {most}; give shorter ones"));
         }
-        // There is no thread for it, but people answer seldom.
+        // Forms are checked on the calling thread, because people answer seldom; so the work must be small.
         if !self.compiled.takes_at_most(&content, CHECK_WORK_MAX) {
             return Err("checking the answers takes too long; give shorter ones".to_owned());
         }
@@ -107,7 +107,7 @@ fn check_field(field: &Value) -> Result<(), &'static str> {
     }
 }
 
-/// Whether `items` names what can be chosen.
+/// Whether `items` lists choices.
 fn is_choice(items: &Value) -> bool {
     ["enum", "anyOf", "oneOf"].iter().any(|word| items.get(word).is_some_and(Value::is_array))
 }

@@ -1,4 +1,4 @@
-//! What of a contract a model may see: a schema without the fields that are internal only, wherever it names them
+//! The part of a contract that a model may see: a schema without internal-only fields, wherever it names them
 //! (AT-N-10).
 
 use std::borrow::Cow;
@@ -10,18 +10,18 @@ use serde_json::{Map, Value};
 use super::fields;
 use super::words::{Below, below};
 
-/// Characters of a place in an error.
+/// Maximum length of a place in an error, in characters.
 const PLACE_CHARS_MAX: usize = 300;
 
-/// Stands in a text for the name of an internal-only field.
+/// Replaces the name of an internal-only field in a text.
 const INTERNAL: &str = "[internal]";
 
-/// The names that no text for a model may hold.
+/// Names that texts for a model must not contain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names(Vec<String>);
 
 impl Names {
-    /// `text` without the names, where they are words of their own.
+    /// Returns `text` with the names replaced where they are whole words.
     pub(super) fn hidden_in<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut shown = Cow::Borrowed(text);
         for name in &self.0 {
@@ -39,8 +39,8 @@ impl Names {
     }
 }
 
-/// Takes the fields `internal` out of `schema`, and answers the names that texts beside it must not hold either. Fails
-/// where one cannot be taken out, because the schema needs its name.
+/// Removes the fields `internal` from `schema`. Returns the names that texts beside it must not contain either. Fails
+/// if one cannot be removed, because the schema needs its name.
 pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Names> {
     let mut names = Vec::new();
     for field in internal {
@@ -57,7 +57,7 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Na
             "internal_only_fields: {field:?} may lie behind a $ref, which a pointer does not follow; name the field \
              without a pointer, or write the schema out in its place"
         );
-        // The same name at another place is a field like any other: texts may speak of that.
+        // A field of the same name at another place is not internal, so texts may mention it.
         if !shown {
             names.push(name.clone());
         }
@@ -70,7 +70,7 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Na
     hide_texts(schema, &names);
     let elsewhere = refers_for_names(schema);
     for name in &names.0 {
-        // What describes names may be anywhere then: any text that holds this one counts.
+        // A reference in `propertyNames` can lead anywhere, so any text that contains the name counts.
         let left = remains(schema, name).or_else(|| if elsewhere { spoken(schema, name) } else { None });
         ensure!(
             left.is_none(),
@@ -86,12 +86,12 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Na
 enum Field<'a> {
     /// By its name, at any depth.
     Anywhere(&'a str),
-    /// By the steps that are left of a pointer, at least one.
+    /// By the remaining steps of a pointer, at least one.
     At(&'a [String]),
 }
 
 impl<'a> Field<'a> {
-    /// The name, if it is a property right here.
+    /// The name, if the field is a property of this schema itself.
     fn here(self) -> Option<&'a str> {
         match self {
             Self::Anywhere(name) => Some(name),
@@ -100,7 +100,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The field as seen from a value below that the step leads to, if `leads` says so.
+    /// The field as seen from a value one step below, if `leads` accepts that step.
     fn below(self, leads: impl Fn(&str) -> bool) -> Option<Self> {
         match self {
             Self::Anywhere(_) => Some(self),
@@ -122,7 +122,7 @@ fn is_item(step: &str) -> bool {
     step == "*" || step.parse::<usize>().is_ok()
 }
 
-/// Takes `field` out of `schema`, and answers whether a reference leads on to where the rest of its pointer may be.
+/// Removes `field` from `schema`. Returns whether the rest of its pointer may lie behind a reference.
 fn take(schema: &mut Value, field: Field<'_>) -> bool {
     let Value::Object(words) = schema else { return false };
     let mut referred = false;
@@ -190,7 +190,7 @@ fn forget_name(names: &mut Vec<Value>, field: Field<'_>) {
     names.retain(|known| field.here().is_none_or(|name| known != name));
 }
 
-/// Shows `see` every schema that stands directly under `word` in another schema, and answers whether that holds any.
+/// Calls `see` with every schema directly under `word` in another schema. Returns whether `word` holds schemas.
 fn each_below(word: &str, value: &mut Value, see: &mut dyn FnMut(&mut Value)) -> bool {
     let below = below(word, value);
     match (&below, value) {
@@ -212,8 +212,8 @@ fn shows(schema: &mut Value, name: &str) -> bool {
     found
 }
 
-/// Takes `names` out of all that is said about the schema, and drops examples that speak of them. What is compared with
-/// values stays as it is.
+/// Removes `names` from all annotations of the schema, and drops examples that mention them. Keywords whose values are
+/// compared with input stay as they are.
 fn hide_texts(schema: &mut Value, names: &Names) {
     const COMPARED: [&str; 27] = [
         "type",
@@ -283,7 +283,7 @@ fn speaks(value: &Value, names: &Names) -> bool {
     }
 }
 
-/// Drops definitions that nothing refers to any more: they describe what was taken out.
+/// Drops definitions that are no longer referred to, because they describe removed fields.
 fn prune(schema: &mut Value) {
     for word in ["$defs", "definitions"] {
         let Some(Value::Object(mut named)) = schema.as_object_mut().and_then(|words| words.shift_remove(word)) else {
@@ -299,7 +299,7 @@ fn prune(schema: &mut Value) {
                 open.extend(more.into_iter().filter(|name| !kept.contains(name)));
             }
         }
-        // Anchors and foreign spellings can lead anywhere: then everything stays.
+        // An anchor, an `$id` or an unusual reference can lead to any definition, so all of them stay.
         plain &= named.values().all(|inner| references(inner, word, &mut BTreeSet::new()));
         if plain {
             named.retain(|name, _| kept.contains(name));
@@ -310,7 +310,8 @@ fn prune(schema: &mut Value) {
     }
 }
 
-/// Collects the definitions of `word` that `value` refers to. `false` where a reference or a name for one is not plain.
+/// Collects the definitions under `word` that `value` refers to. Returns `false` if `value` has an anchor, an `$id`, or
+/// a reference that is not a plain local JSON Pointer.
 fn references(value: &Value, word: &str, found: &mut BTreeSet<String>) -> bool {
     match value {
         Value::Array(items) => items.iter().fold(true, |plain, item| references(item, word, found) & plain),
@@ -339,8 +340,8 @@ fn refers(target: &str, word: &str, found: &mut BTreeSet<String>) -> bool {
     !pointer.contains('%')
 }
 
-/// The steps from a place to the top. They are collected once the place is found: a name may take megabytes, and stand above
-/// everything else.
+/// The steps from a place up to the top. They are collected only once the place is found, because a name may take
+/// megabytes and lie above everything else.
 type Steps<'s> = Vec<Cow<'s, str>>;
 
 fn below_step<'s>(mut steps: Steps<'s>, step: impl Into<Cow<'s, str>>) -> Steps<'s> {
@@ -348,13 +349,13 @@ fn below_step<'s>(mut steps: Steps<'s>, step: impl Into<Cow<'s, str>>) -> Steps<
     steps
 }
 
-/// `steps` as a JSON Pointer, cut.
+/// `steps` as a JSON Pointer without escapes, cut to [`PLACE_CHARS_MAX`] characters.
 fn place(steps: &[Cow<'_, str>]) -> String {
     let whole = steps.iter().rev().flat_map(|step| std::iter::once('/').chain(step.chars()));
     whole.take(PLACE_CHARS_MAX).collect()
 }
 
-/// Where `schema` still names a property or a definition so, or refers to it.
+/// The place where `schema` still has a property or a definition of this name, or refers to one.
 fn remains<'s>(schema: &'s Value, name: &str) -> Option<Steps<'s>> {
     schema.as_object()?.iter().find_map(|(word, value)| {
         let found = match (below(word, value), value) {
@@ -375,7 +376,7 @@ fn remains<'s>(schema: &'s Value, name: &str) -> Option<Steps<'s>> {
     })
 }
 
-/// Where a text in `value` holds `name`.
+/// The place of a text in `value` that contains `name` as a word.
 fn spoken<'s>(value: &'s Value, name: &str) -> Option<Steps<'s>> {
     match value {
         Value::String(text) => replaced(text, name).map(|_| Steps::new()),
@@ -390,7 +391,7 @@ fn spoken<'s>(value: &'s Value, name: &str) -> Option<Steps<'s>> {
     }
 }
 
-/// Whether what `schema` says of the names of properties stands elsewhere, behind a reference.
+/// Whether a `propertyNames` in `schema` refers to a schema elsewhere.
 fn refers_for_names(schema: &Value) -> bool {
     let Value::Object(words) = schema else { return false };
     words.iter().any(|(word, value)| match (below(word, value), value) {
@@ -412,7 +413,7 @@ fn holds_reference(value: &Value) -> bool {
     }
 }
 
-/// `text` with something else in the place of `name`; `None` where it is no word of the text.
+/// Replaces `name` in `text`; returns `None` if it is not a word of the text.
 fn replaced(text: &str, name: &str) -> Option<String> {
     let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut shown = String::new();

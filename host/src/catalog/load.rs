@@ -1,21 +1,21 @@
-//! What loading one component may cost. Each schema has bounds of its own, but a component may have hundreds of tools, and
-//! all of them may name one interface.
+//! Limits on the cost of loading one component. Each schema has limits of its own, but a component may have hundreds of
+//! tools, and all of them may refer to one interface.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 
-/// Subschemas of all schemas of one component: five times what one schema may have.
+/// Maximum number of subschemas in all schemas of one component: five times the limit of one schema.
 const SUBSCHEMAS_MAX: usize = 250_000;
-/// States of the automata of all patterns of one component, in schemas and in redaction rules: five times what one schema may
-/// have.
+/// Maximum number of automaton states of all patterns of one component, in schemas and in redaction rules: five times
+/// the limit of one schema.
 const PATTERN_STATES_MAX: usize = 1_000_000;
-/// Bytes of the places of all keywords of one component: five times what one schema may have.
+/// Maximum size of the JSON Pointers of all keywords of one component, in bytes: five times the limit of one schema.
 const PLACE_BYTES_MAX: usize = 320 << 20;
-/// Examples of one component that may take long to check, each up to a quarter of a second.
+/// Maximum number of examples of one component that may take long to check, each up to a quarter of a second.
 const HEAVY_EXAMPLES_MAX: usize = 16;
 
-/// What of loading one component is left.
+/// The remaining budget for loading one component.
 #[derive(Debug)]
 pub(super) struct LoadBudget {
     subschemas: usize,
@@ -23,7 +23,7 @@ pub(super) struct LoadBudget {
     place_bytes: usize,
     heavy_examples: usize,
     wall: Duration,
-    /// `None`: there is no such time.
+    /// The deadline; `None` if it lies too far in the future for an `Instant`.
     until: Option<Instant>,
     exceeded: bool,
 }
@@ -42,7 +42,7 @@ impl LoadBudget {
         }
     }
 
-    /// Whether something of it was exceeded: whatever else the component has is not looked at.
+    /// Whether a limit was exceeded, so that the rest of the component is not read.
     pub(super) fn is_exceeded(&self) -> bool {
         self.exceeded
     }
@@ -69,7 +69,7 @@ impl LoadBudget {
         self.in_time()
     }
 
-    /// Takes `count` bytes of the places of keywords.
+    /// Takes `count` bytes of the JSON Pointers of keywords.
     pub(super) fn take_place_bytes(&mut self, count: usize) -> anyhow::Result<()> {
         self.place_bytes = self.left(self.place_bytes, count, || {
             format!(

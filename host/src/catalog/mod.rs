@@ -1,4 +1,4 @@
-//! The tools that can be called: their records, their compiled contracts, and how names find them.
+//! The tools that can be called: their records, their compiled contracts, and how names resolve to them.
 
 mod contract;
 mod fields;
@@ -20,7 +20,7 @@ pub use form::Form;
 pub use schema::Unsatisfied;
 pub use tool::{Facts, Tool};
 
-/// Names that an unknown tool's error lists at the most.
+/// Maximum number of names that the error for an unknown tool lists.
 const CANDIDATES_MAX: usize = 20;
 
 /// The tools that one host can call.
@@ -34,7 +34,7 @@ pub struct Catalog {
     origins: RwLock<BTreeMap<Arc<str>, String>>,
 }
 
-/// What two tools of different components would share.
+/// The name or the id that clashes between two tools of different components.
 enum Clash<'a> {
     Name(String),
     Id(&'a str),
@@ -49,14 +49,14 @@ fn clash<'a>(known: &Tool, new: &'a Tool) -> Option<Clash<'a>> {
     if name == known_name {
         return Some(Clash::Name(name));
     }
-    // The name of one that is the id of another would be taken for it by rules and hooks.
+    // Rules and hooks would mistake a tool whose name is the id of another for that one.
     let ids = new.tool_id == known.tool_id || new.tool_id == known_name || name == known.tool_id;
     (ids && guard!("tool_ids")).then_some(Clash::Id(&new.tool_id))
 }
 
 impl Catalog {
-    /// Adds `tools` of one component that was loaded `from` there, or none of them. No tool takes the name or the id of
-    /// another component's tool: rules, hooks and records tell tools apart by both (AT-DECL-02).
+    /// Adds all `tools` of one component, or none of them; `from` says where it was loaded from. No tool takes the name
+    /// or the id of another component's tool: rules, hooks and records tell tools apart by both (AT-DECL-02).
     pub fn add(&self, tools: Vec<Arc<Tool>>, from: &str) -> Result<(), Refusal> {
         let mut known = self.tools.write().unwrap_or_else(PoisonError::into_inner);
         let mut origins = self.origins.write().unwrap_or_else(PoisonError::into_inner);
@@ -85,12 +85,12 @@ impl Catalog {
         Ok(())
     }
 
-    /// The tools of the component of this digest, if they were added.
+    /// The tools of the component with this digest, if they were added.
     pub fn of_component(&self, digest: &str) -> Option<Vec<Arc<Tool>>> {
         self.components.read().unwrap_or_else(PoisonError::into_inner).get(digest).cloned()
     }
 
-    /// The tool that `name` means: a qualified name, a name, or an alias, in this order.
+    /// Resolves `name`: a qualified name, a name, or an alias, in this order. Fails if it is unknown or ambiguous.
     pub fn resolve(&self, name: &str) -> Result<Arc<Tool>, Refusal> {
         let known = self.tools.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(tool) = known.get(name) {

@@ -1,17 +1,18 @@
 use crate::record::{ExecutionProfile, Extra, Finding, PermissionProfile, ToolDeclaration, ToolInterface, Toolkit};
 
-/// The records of one tool, and where each of them stands in the toolkit.
+/// The records of one tool, and their places in the toolkit.
 pub(super) struct Records<'a> {
     pub(super) interface: Option<&'a ToolInterface>,
     pub(super) execution_profile: Option<&'a ExecutionProfile>,
     pub(super) permission_profile: Option<&'a PermissionProfile>,
-    /// JSON Pointers, that of the execution profile apart.
+    /// JSON Pointers of all records.
     places: Vec<String>,
+    /// JSON Pointer of the execution profile; empty if the tool has none.
     execution_place: String,
 }
 
 impl<'a> Records<'a> {
-    /// The records of the declaration at index `at`.
+    /// Finds the records of the declaration at index `at`.
     pub(super) fn of(at: usize, declaration: &ToolDeclaration, toolkit: &'a Toolkit) -> Self {
         let interface = find(&toolkit.interfaces, declaration.interface_ref.as_ref(), |i| &i.interface_id);
         let execution = declaration.execution_profile_ref.as_ref();
@@ -40,7 +41,7 @@ impl<'a> Records<'a> {
         self.places.iter().any(of) || !lists.iter().any(|list| note.path.starts_with(list))
     }
 
-    /// What the execution profile `asked` for, and the host says otherwise, because it writes what it sees.
+    /// Returns a finding for each field of the profile `asked` that the host overrules, because it writes what it sees.
     pub(super) fn overruled(&self, asked: &ExecutionProfile, written: &ExecutionProfile) -> Vec<Finding> {
         if self.execution_place.is_empty() {
             return Vec::new();

@@ -12,10 +12,10 @@ use super::Contract;
 use super::load::LoadBudget;
 use super::records::Records;
 
-/// Tools with a bad contract that are named.
+/// Maximum number of tools with an invalid contract that are reported.
 const ERRORS_MAX: usize = 32;
 
-/// What the host saw of a component: the flags of the execution profile are written from it, never from a claim.
+/// What the host observed of a component. The flags of the execution profile are written from it, never from a claim.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// `sha256:<hex>` of the component.
@@ -35,18 +35,19 @@ pub struct Tool {
     contract: Arc<Contract>,
     component: Arc<str>,
     name: Arc<str>,
-    /// How records name what runs the tool.
+    /// References to what runs the tool, for records.
     runtime_refs: Vec<String>,
-    /// The arguments that name what a call is about.
+    /// The arguments that hold a call's permission subjects.
     subjects: Vec<SubjectField>,
     classifies: bool,
-    /// What of its records has no effect on this host.
+    /// The parts of its records that have no effect on this host.
     notes: Vec<Finding>,
 }
 
 impl Tool {
-    /// The tools of `toolkit`, whose references are known to resolve; `notes` are about all of it. One bad contract refuses
-    /// all of them, and every bad one is named, up to the one with which all together take too much, or longer than `wall`.
+    /// Builds the tools of `toolkit`, whose references are known to resolve; `notes` are about all of it. One invalid
+    /// contract refuses all tools. The errors name each invalid contract, at most 32 of them, and stop at the one with
+    /// which the tools together exceed the load budget or `wall`.
     pub fn from_toolkit(
         toolkit: Toolkit,
         notes: &[Finding],
@@ -139,18 +140,18 @@ impl Tool {
         &self.runtime_refs
     }
 
-    /// The arguments that name what a call is about (AT-IF-07).
+    /// The arguments that hold a call's permission subjects (AT-IF-07).
     pub fn subjects(&self) -> &[SubjectField] {
         &self.subjects
     }
 
-    /// What of the tool's records has no effect on this host: unknown fields, unused hints, flags that the host writes.
+    /// The parts of the tool's records that have no effect on this host: unknown fields, unused hints, flags that the
+    /// host writes.
     pub fn notes(&self) -> &[Finding] {
         &self.notes
     }
 
-    /// Whether somebody who looks for a tool is shown this one. Others still run for those who know their names, or not
-    /// at all.
+    /// Whether listings show the tool. Any other tool runs only for callers that know its name, or not at all.
     pub fn is_offered(&self) -> bool {
         self.declaration.lifecycle.is_offered() && self.is_enabled()
     }
@@ -170,18 +171,18 @@ impl Tool {
         self.interface.as_ref().map(ToolInterface::facts).unwrap_or_default()
     }
 
-    /// The shorter of the timeouts that the tool itself asks for, in milliseconds.
+    /// The shortest timeout that the tool itself asks for, in milliseconds.
     pub fn timeout_ms(&self) -> Option<u64> {
         let interface = self.interface.as_ref().and_then(|interface| interface.timeout_ms);
         [interface, self.execution_profile.timeout_ms].into_iter().flatten().min()
     }
 
-    /// The most bytes of output that stay inline, if the tool says so (AT-OUT-05).
+    /// Maximum size of inline output in bytes, if the tool declares one (AT-OUT-05).
     pub fn max_inline_bytes(&self) -> Option<u64> {
         self.declaration.output_contract.as_ref().and_then(|contract| contract.max_inline_bytes)
     }
 
-    /// The most characters of output that stay inline, if the tool says so (AT-OUT-05, AT-IF-10).
+    /// Maximum length of inline output in characters, if the tool declares one (AT-OUT-05, AT-IF-10).
     pub fn max_inline_chars(&self) -> Option<u64> {
         let contract = self.declaration.output_contract.as_ref().and_then(|contract| contract.max_inline_chars);
         let interface = self.interface.as_ref().and_then(|interface| interface.max_inline_chars);
@@ -189,12 +190,12 @@ impl Tool {
     }
 }
 
-/// The subjects that `interface` names. One that leads to no argument is refused: it would narrow nothing.
+/// The subjects that `interface` names. A pointer that leads to no argument is an error: it would narrow nothing.
 fn subjects(interface: Option<&ToolInterface>, schema: &Value) -> anyhow::Result<Vec<SubjectField>> {
     let Some(interface) = interface else { return Ok(Vec::new()) };
     let subject = |(pointer, kind): (&String, &SubjectKind)| {
         let argument = SubjectField::argument(pointer, schema).map_err(anyhow::Error::msg)?;
-        // Only an argument itself has a default that the host can read; what lies deeper depends on the rest.
+        // Only a top-level argument has a default that the host can read; a deeper one depends on the rest.
         let deeper = pointer.matches('/').count() > 1;
         let default = argument.get("default").filter(|_| !deeper).and_then(Value::as_str);
         Ok(SubjectField { pointer: pointer.clone(), kind: *kind, default: default.map(str::to_owned) })
@@ -202,11 +203,12 @@ fn subjects(interface: Option<&ToolInterface>, schema: &Value) -> anyhow::Result
     interface.permission_subjects.iter().map(subject).collect()
 }
 
-/// The execution profile as it is: what the component imports and the profile declares says what the tool supports.
+/// The effective execution profile: the component's imports and `permission` determine what the tool supports.
 fn seen(asked: ExecutionProfile, permission: &PermissionProfile, facts: &Facts) -> ExecutionProfile {
     let imports = |name: &str| facts.imports.iter().any(|import| import.starts_with(name));
     let progress = imports("toolcell:tool/progress");
-    // The host stops any guest, so that no tool can claim that it must not be; one that imports cancellation can also help.
+    // No tool can claim that it must not be stopped, because the host stops any guest. One that imports cancellation
+    // can also cooperate.
     let cancel_mode = if imports("toolcell:tool/cancellation") { "both" } else { "forced" };
     let delegates = permission.wants(&AccessKind::Credential) && !permission.credential_refs.is_empty();
     let mut profile = ExecutionProfile {
@@ -226,7 +228,7 @@ fn seen(asked: ExecutionProfile, permission: &PermissionProfile, facts: &Facts) 
         ("cancel_mode", cancel_mode.into()),
         ("supports_timeout", true.into()),
         ("supports_persistence", true.into()),
-        // Credentials travel in requests: without an import to send any, none is delegated.
+        // Credentials travel in requests: without an import to send requests, none is delegated.
         ("credential_delegation", (delegates && imports("wasi:http/")).into()),
         ("offline", (!permission.reaches_out()).into()),
         ("validates_values", facts.validates.into()),

@@ -1,20 +1,20 @@
-//! Which words of JSON Schema hold other schemas.
+//! Keywords of JSON Schema that hold other schemas.
 
 use serde_json::Value;
 
-/// What stands below one word of a schema.
+/// What one keyword of a schema holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Below {
-    /// Schemas by the names of properties or definitions.
+    /// Schemas by the name of a property or a definition.
     Named,
-    /// Schemas, one after the other.
+    /// A list of schemas.
     Listed,
     One,
     /// No schema.
     Other,
 }
 
-/// What `value` is, which stands below `word` in a schema.
+/// Returns what `value` holds, which is the value of the keyword `word` in a schema.
 pub(super) fn below(word: &str, value: &Value) -> Below {
     match (word, value) {
         (

@@ -1,4 +1,4 @@
-//! Who is asked when a call of this program needs an approval, and how the call can be made again without it.
+//! The approver of the calls that this program makes, and the data with which another process can repeat a call.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use super::options::{GrantOptions, LimitOptions, PolicyOptions};
 use super::show;
 use super::terminal::Terminal;
 
-/// Names who calls, for the record: who is named here cannot approve what they call.
+/// The environment variable that names the caller for the record. The named caller cannot approve its own calls.
 pub(super) const ACTOR_VARIABLE: &str = "TOOLCELL_ACTOR";
 
-/// Who calls, if that is known.
+/// The name of the caller, if it is known.
 pub(super) fn actor() -> Option<String> {
     std::env::var(ACTOR_VARIABLE).ok().filter(|actor| !actor.is_empty())
 }
 
-/// Who answers: the same name where there is one, else the user of the system.
+/// The name of the approver: the same name if it is set, else the system user.
 pub(super) fn principal() -> String {
     actor().unwrap_or_else(|| format!("user:{}", rustix::process::getuid().as_raw()))
 }
 
-/// Whoever sits at the terminal; without one, whoever answers from another process.
+/// The user at the terminal; without a terminal, an announcement of how to answer from another process.
 pub(super) fn approver() -> Arc<dyn Approver> {
     match Terminal::if_there(principal()) {
         Some(terminal) => Arc::new(terminal),
@@ -35,18 +35,18 @@ pub(super) fn approver() -> Arc<dyn Approver> {
     }
 }
 
-/// Whoever sits at the terminal answers what tools ask, too.
+/// The user at the terminal, who also answers the questions of tools.
 pub(super) fn respondent() -> Option<Arc<dyn Respondent>> {
     Some(Arc::new(Terminal::if_there(principal())?))
 }
 
-/// Says on standard error what waits, and how to answer it: for servers, whose terminal, if any, is their client's.
+/// Prints on standard error what waits and how to answer it. For servers, whose terminal, if any, is their client's.
 pub(super) fn announce(prompt: &Prompt) {
     show::say(prompt.text());
     show::say(&elsewhere(prompt));
 }
 
-/// Says on standard error that something waits, and how to answer it. It never answers.
+/// Prints on standard error what waits and how to answer it; never answers.
 struct Announcer(String);
 
 impl Approver for Announcer {
@@ -70,7 +70,7 @@ pub(super) fn elsewhere(prompt: &Prompt) -> String {
     format!("waiting for an answer: toolcell approvals approve {id}, or toolcell approvals deny {id}")
 }
 
-/// What it takes to make the same request again in another process: the words of the first one, no values.
+/// The data with which another process can repeat a request: its options as they were typed, without any values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Origin {
@@ -101,7 +101,7 @@ impl Origin {
         }
     }
 
-    /// The form in which it is stored; nothing where a path is not Unicode, and so cannot be.
+    /// The stored form; `None` if a path is not Unicode, which cannot be stored.
     pub(super) fn words(&self) -> Option<Arc<Value>> {
         serde_json::to_value(self).ok().map(Arc::new)
     }

@@ -52,13 +52,13 @@ impl Call {
         let settings = options::settings(&home, &self.grants, &self.limits, &self.policy)?;
         let input = input::read(&self.input)?;
         let bar = if self.json || self.record { None } else { Bar::if_seen() };
-        // A call that is refused for its policy is a call all the same, and ends in a result.
+        // A call that is refused by its policy still ends in a result.
         let (mut settings, refused) = match settings {
             Ok(settings) => (settings, None),
             Err(refusal) => (Settings::default(), Some(refusal)),
         };
         let target = Target::parse(&self.tool);
-        // Before interrupts mean a canceled call: one that comes while the tool is being built ends the program.
+        // Located before interrupts cancel the call, so that an interrupt during the build ends the program.
         let component = match refused {
             Some(refusal) => Err(refusal),
             None => target.locate(&home, if self.build { Building::Yes } else { Building::Asked }),
@@ -111,9 +111,9 @@ impl Call {
         if let Some(bar) = bar {
             bar.clear();
         }
-        // A blocking read of the guest may still wait for a file: it must not delay the answer.
+        // A blocking read of the guest may still wait for a file; it must not delay the result.
         runtime.shutdown_background();
-        // And the process ends: taking the engine apart would only take time.
+        // The process ends now, so dropping the engine would only take time.
         std::mem::forget(host);
         show::record(&record, self.form())
     }
@@ -138,7 +138,7 @@ impl Call {
     }
 }
 
-/// Loads what TOOL names, unless somebody interrupts.
+/// Loads the component and chooses the tool, unless the call is canceled.
 async fn prepare(
     host: &Host,
     component: Result<PathBuf, Refusal>,

@@ -1,5 +1,5 @@
-//! Whether the servers that the configuration of an MCP client names come up. The file may be anybody's, such as one in a
-//! repository: what it names is started only where it is this program, offering tools and doing nothing else.
+//! Checks whether the servers in the configuration of an MCP client start. The file is untrusted, because it may come
+//! from a repository: a server is started only if it is this program, offering tools and doing nothing else.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,17 +21,17 @@ use super::options::SESSION_VARIABLE;
 const CLIENT_BYTES_MAX: u64 = 4 << 20;
 /// How long a server may take to start and to end.
 const START: Duration = Duration::from_secs(120);
-/// What a server says of its failure, in bytes.
+/// Maximum size of the error output that is kept of a server, in bytes.
 const SAID_BYTES_MAX: u64 = 16 << 10;
-/// Options of `toolcell mcp` that do more than to load and offer tools.
+/// Options of `toolcell mcp` that do more than load and offer tools.
 const ACTING: [&str; 2] = ["--build", "--record"];
-/// Variables that a file may set for a server: names for the record. Others could make the loader, the toolchain or this
-/// program run what the file names.
+/// Environment variables that a file may set for a server: names for the record. Others could make the dynamic loader,
+/// the toolchain or this program run what the file names.
 const VARIABLES: [&str; 2] = [SESSION_VARIABLE, ACTOR_VARIABLE];
 
-/// Starts every server of toolcell that the configuration in `file` names, as the client would, and looks whether it
-/// offers its tools. A program that is not this one is refused, unless it is `named`; so is one with its state elsewhere than
-/// in `home`, because compiled code and the key that vouches for it lie there.
+/// Starts every toolcell server that the configuration in `file` names, as the client would, and checks that it offers
+/// its tools. Refuses a program that is neither this one nor `named`, and a server whose state is not in `home`,
+/// because the state holds compiled code and the key that vouches for it.
 pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Result<Vec<Check>> {
     let servers = servers(file).map_err(|error| BadRequest(format!("{error:#}")))?;
     let mut checks = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
 
 fn servers(file: &Path) -> anyhow::Result<Vec<(String, Value)>> {
     let place = || format!("read {}", file.display());
-    // Before it is opened: a pipe would keep the reader waiting.
+    // Checked before it is opened, because opening a named pipe would block.
     ensure!(std::fs::metadata(file).with_context(place)?.is_file(), "{} is not a regular file", file.display());
     let mut text = String::new();
     File::open(file).with_context(place)?.take(CLIENT_BYTES_MAX).read_to_string(&mut text).with_context(place)?;
@@ -73,8 +73,8 @@ fn servers(file: &Path) -> anyhow::Result<Vec<(String, Value)>> {
     Ok(sections.flatten().map(|(name, server)| (name.clone(), server.clone())).collect())
 }
 
-/// The program that the client would start, if it may be started from here: this one, a copy of it, or the one that
-/// somebody `named`.
+/// Returns the program that the client would start. Fails unless it is this one, a copy of it, or the one that the user
+/// `named`.
 fn program(command: &str, named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let found = found(command).with_context(|| format!("the command {command} leads to no program"))?;
     let real = found.canonicalize().with_context(|| format!("find {}", found.display()))?;
@@ -90,7 +90,7 @@ fn program(command: &str, named: Option<&Path>) -> anyhow::Result<PathBuf> {
     )
 }
 
-/// Where a client finds `command`: at its path, or by the search path.
+/// Resolves `command` as a client does: by its path, or by the search path.
 fn found(command: &str) -> Option<PathBuf> {
     if command.contains('/') {
         // Clients start programs in a folder of their own choice.
@@ -112,11 +112,11 @@ fn same_bytes(one: &Path, other: &Path) -> anyhow::Result<bool> {
     Ok(digest(one)? == digest(other)?)
 }
 
-/// Refuses a server whose state lies in another folder than `home`: native code that it finds there would run.
+/// Refuses a server whose state is not in `home`, because it would run the native code in its state folder.
 fn check_home(said: Option<&Value>, home: &Home) -> anyhow::Result<()> {
     let Some(said) = said else { return Ok(()) };
     let said = Path::new(said.as_str().unwrap_or_default());
-    // A folder that is not there yet has no other name.
+    // A folder that does not exist yet has no other name.
     let real = |folder: &Path| folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     if said.is_absolute() && real(said) == real(home.folder()) || !guard!("client_home") {
         return Ok(());
@@ -129,7 +129,7 @@ fn check_home(said: Option<&Value>, home: &Home) -> anyhow::Result<()> {
     )
 }
 
-/// A server whose input ends at once has loaded its tools before it ends well.
+/// Starts a server with empty input: it exits successfully only after it has loaded its tools.
 fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let arguments = server.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(text);
@@ -141,7 +141,7 @@ fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
     let mut child = Command::new(program)
         .args(arguments)
         .envs(environment.filter(|(name, _)| VARIABLES.contains(&name.as_str())))
-        // Not what the file says: by now that could lead elsewhere.
+        // Not the path in the file, which could have been redirected since the check (TOCTOU race).
         .env(HOME_VARIABLE, home.folder())
         .current_dir("/")
         .stdin(Stdio::null())
@@ -172,7 +172,8 @@ fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Only offering tools is looked at: another command of this program would do what the file says.
+/// Refuses all commands except `mcp`, and options that do more than offer tools, because they would do what the file
+/// says.
 fn check_arguments(arguments: &[String]) -> anyhow::Result<()> {
     let command = arguments.first().map_or("", String::as_str);
     ensure!(command == "mcp", "the client would run `toolcell {command}`, which offers no tools; it was not started");

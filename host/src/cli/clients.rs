@@ -1,4 +1,4 @@
-//! What to paste into the configuration of an MCP client, so that it starts this program.
+//! The configuration entry with which an MCP client starts this program.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub(super) enum Client {
 }
 
 impl Client {
-    /// The file that the text belongs into.
+    /// The configuration file of the client.
     pub(super) fn file(self) -> &'static str {
         match self {
             Self::ClaudeDesktop => "claude_desktop_config.json (Settings, Developer, Edit Config)",
@@ -33,13 +33,14 @@ impl Client {
 
 /// Options that take no value.
 const FLAGS: [&str; 2] = ["--no-config", "--no-elicitation"];
-/// Options whose value is a path, or several: clients start programs in a folder of their own choice.
+/// Options whose value is one or more paths. Clients start programs in a folder of their own choice, so paths must be
+/// absolute.
 const PATHS: [&str; 7] =
     ["--allow-read", "--allow-write", "--deny-read", "--deny-write", "--tls-ca", "--config", "--record"];
 const PRINT: &str = "--print-config";
 
-/// The configuration of `client` that starts what was `typed` in `folder`, without the wish to print it. `extra` comes
-/// after it.
+/// The configuration with which `client` runs the `typed` command of `folder`, without `--print-config`, followed by
+/// `extra`.
 pub(super) fn config(client: Client, typed: &[String], extra: &[String], folder: &Path) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("find the toolcell program itself")?;
     let program = program.to_str().context("the path of toolcell is not Unicode")?;
@@ -65,7 +66,7 @@ fn entry(client: Client, program: &str, arguments: &[String], home: Option<&str>
     json!({ key: { "toolcell": entry } })
 }
 
-/// `typed` with every path made absolute.
+/// Returns `typed` with every path made absolute, and without `--print-config`.
 fn arguments(typed: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
     let mut arguments = Vec::new();
     let mut typed = typed.iter();
@@ -97,7 +98,7 @@ fn arguments(typed: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(arguments)
 }
 
-/// A tool as it was typed: a path that is there, with or without the name of one of its tools.
+/// Makes the path of a tool absolute, and keeps the name behind it. Fails if the path does not exist.
 fn tool(typed: &str, folder: &Path) -> anyhow::Result<String> {
     let (path, name) = match typed.rsplit_once('#') {
         Some((path, name)) if !folder.join(typed).exists() => (path, Some(name)),
@@ -110,7 +111,8 @@ fn tool(typed: &str, folder: &Path) -> anyhow::Result<String> {
     Ok(name.map_or(path.clone(), |name| format!("{path}#{name}")))
 }
 
-/// `HOST` or `HOST=GUEST`, or several with commas between; what begins with `*` is a pattern of no folder.
+/// Makes `HOST` absolute in `HOST` or `HOST=GUEST`, or in several with commas between, unless it is a pattern with a
+/// leading `*`.
 fn paths(value: &str, folder: &Path) -> anyhow::Result<String> {
     let whole = |spec: &str| -> anyhow::Result<String> {
         let (host, guest) = spec.split_once('=').map_or((spec, None), |(host, guest)| (host, Some(guest)));

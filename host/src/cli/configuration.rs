@@ -1,4 +1,4 @@
-//! Whether a configuration can be used: what is wrong with it, and how to mend that.
+//! Checks whether a configuration can be used: what is wrong with it, and how to fix it.
 
 use std::path::Path;
 
@@ -11,7 +11,8 @@ use super::hooks;
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::target::{self, Building, Target};
 
-/// Looks at the files that count here: whether they do, and whether everything that they name is there.
+/// Checks the configuration files of this folder: whether they can be used, and whether everything that they name
+/// exists.
 pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Vec<Check>> {
     let none = (GrantOptions::default(), LimitOptions::default());
     let settings = match options::settings(home, &none.0, &none.1, policy)? {
@@ -46,7 +47,7 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
     Ok(checks)
 }
 
-/// What the calls of a server may have, and how many run at once with it.
+/// The memory of all calls of a server, and how many calls run at once with it.
 fn memory(settings: &Settings) -> Check {
     let (each, said) = (settings.limits.host_bytes(), settings.layers.memory_total());
     let total = said.unwrap_or_else(memory_share_bytes);
@@ -61,7 +62,8 @@ fn memory(settings: &Settings) -> Check {
     Check::ready("memory", detail)
 }
 
-/// Whether a tool of a file can be offered, and what of its description has no effect. It is not built here.
+/// Checks whether a tool of a file can be offered, and which parts of its description have no effect. Does not build
+/// it.
 fn tool(home: &Home, layer: &Layer, word: &str) -> anyhow::Result<Vec<Check>> {
     let path = hooks::path(layer, Path::new(word));
     let target = Target::parse(&path.to_string_lossy());
@@ -91,7 +93,7 @@ fn unusable(layer: &Layer, word: &str, refusal: &Refusal) -> Check {
     Check::missing("tool", detail, format!("correct [[tool]] in {}", layer.file.path.display()))
 }
 
-/// The secrets that a file grants and that nobody has set.
+/// Reports the secrets that a file grants and that are not set.
 fn secrets(home: &Home, layer: &Layer) -> Vec<Check> {
     let granted = layer.file.grants.secret.iter().filter_map(|spec| Some(spec.split_once('@')?.0));
     let mut granted = granted.peekable();

@@ -102,7 +102,7 @@ fn for_people(tool: &Tool) -> String {
             let kind = kind_of(property.get("type"));
             let optional = if required.contains(&name.as_str()) { "" } else { ", optional" };
             let what = property.get("description").and_then(Value::as_str).unwrap_or_default();
-            // One line each, however the guest broke it.
+            // One line per property, whatever line breaks the guest wrote.
             let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
             let _ = writeln!(text, "    {name} ({kind}{optional}) {what}");
         }

@@ -29,14 +29,14 @@ pub(super) struct Doctor {
     policy: PolicyOptions,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
     subject: String,
     /// `ready`, `absent` (not needed, or made when needed), or `missing`.
     state: &'static str,
     detail: String,
-    /// The command that mends it.
+    /// The command that fixes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     mend: Option<String>,
 }
@@ -46,7 +46,7 @@ impl Check {
         Self { subject: subject.to_owned(), state: "ready", detail, mend: None }
     }
 
-    /// Something that is wrong, and the command that mends it.
+    /// A problem, and the command that fixes it.
     pub(super) fn missing(subject: &str, detail: String, mend: String) -> Self {
         Self { subject: subject.to_owned(), state: "missing", detail, mend: Some(mend) }
     }
@@ -63,7 +63,7 @@ impl Doctor {
             cache(&home),
         ];
         checks.extend(kernel());
-        // Not here: rustup's programs run the toolchain that a file in the current folder names.
+        // Not in the current folder, because rustup's programs run the toolchain that a file there names.
         let search = Search { dir: "/".into(), ..Search::new(Preference::from_env()?, home.cache()) };
         checks.extend(toolchain::survey(&search).into_iter().map(|finding| Check {
             subject: finding.subject.to_owned(),
@@ -92,7 +92,7 @@ impl Doctor {
             return Ok(Exit::Succeeded);
         }
         for check in checks {
-            // Details repeat what files hold, on lines of their own where those do.
+            // Details may quote files with several lines; each further line is marked.
             let detail = show::printable(&check.detail, true).replace('\n', "\n         | ");
             writeln!(out, "{:<8} {}: {detail}", check.state, check.subject)?;
             if let Some(mend) = &check.mend {
@@ -105,7 +105,7 @@ impl Doctor {
 
 fn writable(home: &Home) -> Check {
     let folder = home.folder();
-    // The folder is made when it is needed: here the question is whether it could be.
+    // The folder is created when it is needed, so this checks whether it could be.
     let nearest = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
     match tempfile::tempfile_in(nearest) {
         Ok(_) => Check::ready("state", folder.display().to_string()),
@@ -118,7 +118,7 @@ fn writable(home: &Home) -> Check {
     }
 }
 
-/// How much compiled code is kept, and how much may be.
+/// The size of the cache of compiled code, and its limit.
 fn cache(home: &Home) -> Check {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     match configured_cache_bytes(home) {
@@ -131,7 +131,8 @@ fn cache(home: &Home) -> Check {
     }
 }
 
-/// What the kernel offers: without these toolcell still works, but slower, with fewer calls at once, or with one wall less.
+/// Optional kernel features: without them toolcell is slower, runs fewer calls at once, or has one layer of defense
+/// less.
 fn kernel() -> Vec<Check> {
     vec![openat2(), pagemap_scan(), map_count(), open_files(), seccomp()]
 }
@@ -140,11 +141,11 @@ fn check(subject: &str, there: bool, detail: String) -> Check {
     Check { subject: subject.to_owned(), state: if there { "ready" } else { "absent" }, detail, mend: None }
 }
 
-/// Asks the kernel itself: a filter around this process may keep the call from it, whatever its version.
+/// Makes the system call, because a seccomp filter may block it whatever the kernel version.
 fn openat2() -> Check {
     use rustix::fs::{Mode, OFlags, ResolveFlags};
     let opened = rustix::fs::openat2(rustix::fs::CWD, "/", OFlags::PATH, Mode::empty(), ResolveFlags::BENEATH);
-    // The path leads out of the folder, which is what the call is there to find out.
+    // `XDEV` is expected: the path leads out of the folder, which the call detects.
     match opened {
         Err(rustix::io::Errno::XDEV) | Ok(_) => {
             check("openat2", true, "opens paths inside a folder in one step".to_owned())
@@ -169,7 +170,7 @@ fn map_count() -> Check {
     check("max_map_count", maps > 0, format!("{maps}: room for about {} calls at once", maps / 6))
 }
 
-/// Each call may keep files open, and all calls share what the process may open.
+/// Checks the limit on open files of the process, which all calls share.
 fn open_files() -> Check {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let each = Limits::default().descriptors;
@@ -177,7 +178,7 @@ fn open_files() -> Check {
     check("open files", limit > each, detail)
 }
 
-/// Whether somebody put a filter around this process: the second wall, if the sandbox has a hole.
+/// Checks for a seccomp filter around this process: the second layer of defense if the sandbox has a hole.
 fn seccomp() -> Check {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim);

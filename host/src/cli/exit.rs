@@ -14,7 +14,7 @@ pub(super) enum Exit {
     /// Time, fuel, memory, output.
     Limit = 4,
     Canceled = 5,
-    /// `toolcell policy check` only: somebody would be asked.
+    /// `toolcell policy check` only: an approval would be requested.
     WouldAsk = 6,
     /// A fault of toolcell itself.
     HostFault = 70,
@@ -40,7 +40,7 @@ pub(super) fn of_result(result: &ToolResult) -> Exit {
     result.error.as_ref().map_or(Exit::Succeeded, |error| of_error_code(error.error_class, &error.error_code))
 }
 
-/// The exit code of a refusal: that of the call which it would end.
+/// The exit code of a refusal: that of a call that ends with it.
 pub(super) fn of_refusal(refusal: &Refusal) -> Exit {
     of_error_code(refusal.class, refusal.code)
 }
@@ -48,7 +48,7 @@ pub(super) fn of_refusal(refusal: &Refusal) -> Exit {
 fn of_error_code(class: ErrorClass, code: &str) -> Exit {
     match (class, code) {
         (_, Refusal::HOST_FAULT) => Exit::HostFault,
-        // A violation that is no limit: the sandbox did not let a request out.
+        // A violation that is not a limit: the sandbox refused a network request.
         (ErrorClass::SandboxViolation, "network_denied" | "network_request_refused") => Exit::Refused,
         (class, _) => of_class(class),
     }

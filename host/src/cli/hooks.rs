@@ -12,7 +12,8 @@ use super::exit::BadRequest;
 use super::show;
 use super::target::{Building, Target};
 
-/// Adds the hooks of `layers` to `host`; none of them may change what `kept` closes. One that cannot be loaded is said on standard error, and blocks what it guards.
+/// Adds the hooks of `layers` to `host`; none of them may change what `kept` closes. A hook that cannot be loaded is
+/// reported on standard error, and blocks the calls that it guards.
 pub(super) async fn add(host: &mut Host, home: &Home, layers: &Layers, kept: &Grants) -> Result<(), BadRequest> {
     for layer in layers.files() {
         for (at, entry) in layer.file.hooks.iter().enumerate() {
@@ -31,12 +32,12 @@ pub(super) async fn add(host: &mut Host, home: &Home, layers: &Layers, kept: &Gr
     Ok(())
 }
 
-/// `word` of a file, which starts in the file's folder.
+/// Resolves `word` relative to the folder of the file that names it.
 pub(super) fn path(layer: &Layer, word: &Path) -> PathBuf {
     layer.file.folder.join(word)
 }
 
-/// The component of a hook; a source folder has to be built. What a project names is a component: see
+/// Returns the component of a hook; a source folder must be built already. A project can only name a component: see
 /// [`crate::host::hook_digests`].
 fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBuf> {
     if source == RuleSource::ProjectSettings {

@@ -8,10 +8,10 @@ use crate::record::Input;
 
 use super::exit::BadRequest;
 
-/// Arguments larger than this are not read.
+/// Maximum size of the arguments, in bytes; larger ones are refused.
 const INPUT_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads what `typed` names.
+/// Reads the arguments that `typed` holds or names.
 pub(super) fn read(typed: &str) -> Result<Input, BadRequest> {
     match (typed, typed.strip_prefix('@')) {
         ("-", _) => from("standard input", Box::new(std::io::stdin())),

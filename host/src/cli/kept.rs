@@ -1,5 +1,5 @@
-//! What no tool and no hook of a command may change: the components of hooks, and the sources of every tool that the command
-//! names. Whoever could write there would decide what the next build runs as the user.
+//! What no tool and no hook of a command may change: the components of hooks, and the sources of every tool that the
+//! command names. Write access to them would decide what the next build runs as the user.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ use super::hooks;
 use super::options::Settings;
 use super::target::Target;
 
-/// Closes for writing, in the grants of `settings`, the folders `sources`, and the source folders of the tools and hooks that
-/// its files name. Answers all that hooks may not change either.
+/// Denies writing, in the grants of `settings`, to the folders `sources` and to the source folders of the tools and
+/// hooks that its files name. Returns everything that hooks may not change either.
 pub(super) fn close_sources(home: &Home, settings: &mut Settings, sources: &[PathBuf]) -> Grants {
     let mut kept = settings.layers.kept().clone();
     let own_grants = settings.layers.files().iter().flat_map(|layer| &layer.file.hooks);
     let writes = !settings.grants.write.is_empty() || own_grants.into_iter().any(|hook| !hook.grants.write.is_empty());
-    // Where nothing may be written, nothing has to be closed.
+    // Without write grants, there is nothing to close.
     if !writes || !guard!("sources_closed") {
         return kept;
     }
-    // What steers cargo above one tool steers it above its neighbours, too: each place is followed once. Folders come before
-    // what lies in them.
+    // Files that steer cargo above one tool also steer it above its neighbors, so each place is resolved once. A folder
+    // comes before its contents.
     let mut places = BTreeMap::new();
     for folder in all(&settings.layers, sources) {
         let rule = format!("sources of the tool {}", folder.display());
@@ -40,7 +40,7 @@ pub(super) fn close_sources(home: &Home, settings: &mut Settings, sources: &[Pat
     kept
 }
 
-/// The source folders among `targets`, absolute: they are told to another process, too.
+/// The source folders among `targets`, as absolute paths, because another process reads them, too.
 pub(super) fn source_folders<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<PathBuf> {
     let folders = targets.into_iter().filter_map(Target::source_folder);
     folders.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned())).collect()

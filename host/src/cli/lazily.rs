@@ -1,5 +1,5 @@
-//! A subcommand whose options are made when it is the one that was called, or that help is wanted on: making those of all
-//! subcommands takes longer than reading the command line.
+//! A subcommand whose options are built only when it is called or its help is shown, because building those of all
+//! subcommands takes longer than parsing the command line.
 
 use clap::builder::Resettable;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
@@ -10,7 +10,7 @@ pub(super) struct Lazily<T>(pub(super) T);
 impl<T: Args> Args for Lazily<T> {
     fn augment_args(command: Command) -> Command {
         command.defer(|command| {
-            // What the list of subcommands says of it goes before what it says of itself.
+            // The text in the list of subcommands takes precedence over the subcommand's own.
             let about = command.get_about().cloned();
             let long_about = command.get_long_about().cloned();
             T::augment_args(command).about(Resettable::from(about)).long_about(Resettable::from(long_about))

@@ -48,7 +48,7 @@ impl Mcp {
             std::env::args_os().skip(1).map(|argument| argument.into_string().ok()).collect();
         let typed = typed.ok_or_else(|| BadRequest("a configuration cannot hold what is not Unicode".to_owned()))?;
         let text = clients::config(client, &typed, &self.serving.project_file(&folder)?, &folder)?;
-        // What could not be served is not worth pasting.
+        // A configuration that cannot be served is not worth pasting.
         let home = Home::find()?;
         for tool in &self.serving.tools {
             Target::parse(tool).locate(&home, Building::No).map_err(|refusal| BadRequest(refusal.message))?;

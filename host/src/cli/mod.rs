@@ -1,4 +1,4 @@
-//! The door for people: one file for each subcommand.
+//! The command line: one file per subcommand.
 
 mod approvals;
 mod ask;
@@ -71,13 +71,13 @@ enum Command {
     CompileComponent { cpu_seconds: u64, memory_bytes: u64, parent: u32 },
 }
 
-/// Reads the command line, runs it, and answers the exit code.
+/// Parses and runs the command line, and returns the exit code.
 pub fn run() -> ExitCode {
     let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            // Help and version are answers, everything else is a bad request.
+            // Help and version are successful output; everything else is a bad request.
             return if error.use_stderr() { Exit::BadRequest.into() } else { Exit::Succeeded.into() };
         }
     };
@@ -100,21 +100,21 @@ pub fn run() -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {
-            // It may repeat what a file or an argument holds, and be read at a terminal later.
+            // The error may quote a file or an argument, and may be read on a terminal later.
             show::say(&show::printable(&format!("error: {error:#}"), true));
             exit::of_error(&error).into()
         }
     }
 }
 
-/// Reads the command line. Not inlined: what it takes of the stack would be taken as long as the command runs, and pages of it
-/// that the command could use again would be new ones.
+/// Parses the command line. Not inlined, because its stack frame would then be held while the command runs, and the
+/// command would touch new stack pages instead of reusing them.
 #[inline(never)]
 fn parse() -> Result<Cli, clap::Error> {
     Cli::try_parse()
 }
 
-/// An async runtime on this thread: a command makes one call, and threads would only delay its start.
+/// Returns an async runtime on this thread, because a command makes one call and threads would only delay its start.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     use anyhow::Context;
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")

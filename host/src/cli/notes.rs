@@ -1,4 +1,4 @@
-//! What of a component's description has no effect on this host.
+//! The parts of a component's description that have no effect on this host.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use crate::record::{Finding, Refusal};
 
 use super::target;
 
-/// The notes on the component in `file`, or why it cannot be loaded. A hook is described by its configuration, and has
-/// none.
+/// Returns the notes on the component in `file`, or why it cannot be loaded. A hook has none, because its configuration
+/// describes it.
 pub(super) fn of_component(home: &Home, file: &Path) -> anyhow::Result<Result<Vec<Finding>, Refusal>> {
     let cache_bytes_max = configured_cache_bytes(home)?;
     let host = target::host(home, |settings| settings.cache_bytes_max = cache_bytes_max)?;

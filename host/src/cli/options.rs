@@ -55,7 +55,7 @@ pub(super) struct GrantOptions {
 }
 
 impl GrantOptions {
-    /// How requests reach the network, as these options say it.
+    /// Applies these options to the network settings.
     pub(super) fn reach(&self, network: &mut NetworkSettings) {
         network.extra_roots.clone_from(&self.tls_ca);
         if !self.name_server.is_empty() {
@@ -63,7 +63,7 @@ impl GrantOptions {
         }
     }
 
-    /// Adds what these options say to `grants`.
+    /// Adds these options to `grants`.
     fn add_to(&self, grants: &mut Grants) -> anyhow::Result<()> {
         for (word, specs) in [
             (GrantWord::Read, &self.allow_read),
@@ -81,7 +81,7 @@ impl GrantOptions {
     }
 }
 
-/// The port that name servers listen at.
+/// The default port of name servers.
 const DNS_PORT: u16 = 53;
 
 fn name_server(text: &str) -> Result<SocketAddr, String> {
@@ -105,12 +105,12 @@ pub(super) struct PolicyOptions {
 }
 
 impl PolicyOptions {
-    /// The file that is named.
+    /// The file that `--config` names.
     pub(super) fn named(&self) -> Option<&Path> {
         self.config.as_deref()
     }
 
-    /// Whether no file counts.
+    /// Whether no configuration file is read.
     pub(super) fn reads_none(&self) -> bool {
         self.no_config
     }
@@ -124,20 +124,20 @@ enum ModeWord {
     Plan,
 }
 
-/// What a call is made with: the options of the command line, and the files that count in this folder.
+/// The settings of a call: the options of the command line and the configuration files of this folder.
 #[derive(Default)]
 pub(super) struct Settings {
     pub(super) grants: Grants,
     pub(super) limits: Limits,
     pub(super) policy: Policy,
-    /// The files themselves, for the sections that others understand.
+    /// The files themselves, for the sections that other modules read.
     pub(super) layers: Layers,
-    /// How long a question stays open, where a file says so.
+    /// How long a question stays open; `None` if no file says.
     pub(super) expire: Option<Duration>,
 }
 
-/// Puts the options and the files together. A file that may not count, or cannot be understood, refuses the call; an
-/// option that cannot be understood is a bad request.
+/// Merges the options and the files. A file that is not trusted or not valid refuses the call; an invalid option is a
+/// bad request.
 pub(super) fn settings(
     home: &Home,
     grants: &GrantOptions,
@@ -208,7 +208,7 @@ impl LimitOptions {
     }
 }
 
-/// Names the session where `--session` does not.
+/// The environment variable that names the session if `--session` does not.
 pub(super) const SESSION_VARIABLE: &str = "TOOLCELL_SESSION";
 
 /// What happens when somebody has to approve the call.
@@ -241,7 +241,7 @@ impl ApprovalOptions {
     }
 }
 
-/// The shortest time that a question may stay open, of all files; nothing where they do not say.
+/// The shortest time in all files that a question may stay open; `None` if they do not say.
 pub(super) fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
     let mut shortest = None;
     for layer in layers.files() {
@@ -255,7 +255,7 @@ pub(super) fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refus
     Ok(shortest)
 }
 
-/// How long a question stays open, as `[approvals]` says it; nothing where it does not.
+/// How long a question stays open according to `[approvals]`; `None` if it does not say.
 fn configured_expiry(section: &ApprovalSection) -> Result<Option<Duration>, String> {
     let read = |text: &String| expiry(text).map_err(|error| format!("[approvals] expire = {text:?}: {error}"));
     section.expire.as_ref().map(read).transpose()

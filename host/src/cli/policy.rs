@@ -182,7 +182,7 @@ fn to_json(told: &Foretold, in_full: bool) -> Value {
     value
 }
 
-/// What the call would get. Names of variables and secrets, never their values.
+/// The access that the call would get. It names variables and secrets, and never holds their values.
 fn capability(explained: &Explanation) -> Value {
     let capability = &explained.capability;
     let mounts = capability.mounts.iter().map(
@@ -206,7 +206,7 @@ fn capability(explained: &Explanation) -> Value {
     })
 }
 
-/// Where a secret goes, and in which place of a request.
+/// The origin that a secret is sent to, and its place in the request.
 fn secret(used: &SecretUse) -> Value {
     let (place, name) = match &used.placement {
         Placement::Header { name, .. } => ("header", name),
@@ -253,11 +253,11 @@ fn for_people(told: &Foretold, in_full: bool) -> String {
         }
         lines.extend(world(&explained.capability));
     }
-    // What a tool or a file says is a part of a line: with breaks of its own it could pass for a verdict.
+    // Text of a tool or a file stays on its line, because with line breaks it could pass for a verdict.
     lines.iter().map(|line| visible(line, Whitespace::WrittenOut) + "\n").collect()
 }
 
-/// What the call would get, a line for each.
+/// The access that the call would get, one line each.
 fn world(capability: &Capability) -> Vec<String> {
     let mut lines = Vec::new();
     for mount in &capability.mounts {
@@ -285,7 +285,7 @@ fn world(capability: &Capability) -> Vec<String> {
     lines
 }
 
-/// Trusts the project file of `dir`, and the hooks that it names, as they are now: a change is asked about again.
+/// Trusts the current state of the project file of `dir` and of the hooks that it names; a change needs new trust.
 fn trust(dir: &Path) -> anyhow::Result<Exit> {
     let home = Home::find()?;
     let folder = dir.canonicalize().map_err(|error| BadRequest(format!("find {}: {error}", dir.display())))?;

@@ -81,21 +81,21 @@ fn bad_request(error: anyhow::Error) -> BadRequest {
     BadRequest(format!("{error:#}"))
 }
 
-/// The value: typed unseen on a terminal, else all of standard input without the line end that a pipe adds. Never an
-/// argument, which every process on the machine can read.
+/// Reads the value: typed without echo on a terminal, else all of standard input without the line end that a pipe adds.
+/// It is never an argument, because every process on the machine can read arguments.
 fn read_value(name: &str) -> anyhow::Result<SecretValue> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         let typed = rpassword::prompt_password(format!("Value of {name} (not shown): "));
         return typed.map(SecretValue::new).context("read the value from the terminal");
     }
-    // With room for all of it at once: a buffer that grows would leave copies behind.
+    // Allocated at full size, because a buffer that grows would leave copies behind.
     let mut value = String::with_capacity(VALUE_BYTES_MAX + 4);
     let read = stdin.lock().take(VALUE_BYTES_MAX as u64 + 3).read_to_string(&mut value);
     let length = value.strip_suffix('\n').map_or(value.len(), |line| line.strip_suffix('\r').unwrap_or(line).len());
     value.truncate(length);
     let value = SecretValue::new(value);
-    // What is wrong with it could quote it.
+    // The error itself is dropped, because it could quote the value.
     read.map_err(|_| BadRequest("the value on standard input is not UTF-8 text".to_owned()))?;
     Ok(value)
 }

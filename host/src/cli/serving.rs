@@ -1,5 +1,5 @@
-//! What the commands that serve have in common: load the tools once, offer them, follow their changes, and end when
-//! somebody says so.
+//! The common part of the commands that serve: load the tools once, offer them, follow their changes, and end on a
+//! signal.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use super::target::{self, Building, Target};
 use super::watching::Watched;
 use super::{hooks, kept, show};
 
-/// How long a change waits that could not be loaded because the host was busy.
+/// How long to wait before a reload is retried that failed because the host was busy.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Which tools a server offers, and with what.
@@ -68,13 +68,13 @@ enum AwayWord {
     Return,
 }
 
-/// A server that is ready, or the exit code of why it is not; that was said on standard error.
+/// A server that is ready, or the exit code of a refusal that was printed on standard error.
 pub(super) enum Ready {
     Server(Served),
     Refused(Exit),
 }
 
-/// A server, and what it takes to follow changes on disk.
+/// A server, and the state that it takes to follow changes on disk.
 pub(super) struct Served {
     pub(super) server: Arc<Server>,
     pub(super) serving: Arc<Serving>,
@@ -83,7 +83,8 @@ pub(super) struct Served {
     watched: Watched,
 }
 
-/// Which file each tool was found in: a change of the file counts, a change of its sources is nobody's wish yet.
+/// The component file of each tool. A change of the file counts; a change of the sources does not, because the user has
+/// not built them.
 type Components = HashMap<PathBuf, PathBuf>;
 
 /// One tool to offer, as it was named.
@@ -95,7 +96,8 @@ struct Named {
 }
 
 impl Serving {
-    /// Loads the tools. Every one of them must be there: a server that lacks half of its tools would surprise.
+    /// Loads the tools. Refuses to start if one of them is missing, because a server that lacks some of its tools would
+    /// surprise.
     pub(super) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
         let home = Home::find()?;
         let mut components = Components::new();
@@ -114,7 +116,7 @@ impl Serving {
         Ok(Ready::Server(Served { server, serving: Arc::new(self), home, components, watched }))
     }
 
-    /// Reads the files that count now, and loads every tool that they or the command line name.
+    /// Reads the current configuration files, and loads every tool that they or the command line name.
     async fn assemble(
         &self,
         home: &Home,
@@ -166,8 +168,9 @@ impl Serving {
         Ok(Ok((offering, watched)))
     }
 
-    /// The memory of all calls: as the command line says, else the lowest that a file says, else a share of the machine. The
-    /// same size is the same budget, so that calls of a configuration that was replaced still count.
+    /// The memory budget of all calls: that of the command line, else the lowest of the files, else a share of the
+    /// machine's. If the size stays the same, so does the budget, because calls of a replaced configuration still
+    /// count.
     fn budget(&self, layers: &Layers, limits: &Limits) -> Result<MemoryBudget, Refusal> {
         let said = self.memory_total.or_else(|| layers.memory_total());
         if let Some(total) = said.filter(|total| *total < limits.host_bytes()) {
@@ -186,8 +189,9 @@ impl Serving {
         }
     }
 
-    /// The option that names the project's file, where the tools come from it: a client starts this program elsewhere.
-    /// Only for a file that is trusted as it is, because naming it is trusting it.
+    /// Returns the `--config` option for the project's file if the tools come from it, because a client starts this
+    /// program in another folder. Fails if the file is not trusted in its current state, because naming it implies
+    /// trust.
     pub(super) fn project_file(&self, folder: &Path) -> anyhow::Result<Vec<String>> {
         if !self.tools.is_empty() || self.policy.named().is_some() || self.policy.reads_none() {
             return Ok(Vec::new());
@@ -226,8 +230,8 @@ impl Serving {
         Ok(named)
     }
 
-    /// What the command line says of approvals goes before what the files say; asking nobody through the client is
-    /// careful, and counts whoever says it.
+    /// The approval settings: the command line takes precedence over the files. Disabling elicitation is the stricter
+    /// setting, so it counts wherever it is set.
     fn approvals(&self, layers: &Layers, expire: Option<Duration>) -> Result<ApprovalSettings, Refusal> {
         let Terms { expire, .. } = self.approvals.terms(expire.or(Some(EXPIRE_DEFAULT)));
         let sections = || layers.files().iter().map(|layer| &layer.file.approvals);
@@ -260,14 +264,14 @@ impl Serving {
 }
 
 impl Served {
-    /// Follows the files that the server was made of: when they change and make sense, they count from then on. When
-    /// they do not, that is said, and what was offered goes on.
+    /// Reloads the server when its files change. If the new state cannot be used, prints a warning and keeps the old
+    /// offering.
     pub(super) async fn follow(mut self) {
         loop {
             self.watched.changed().await;
             let assembled = loop {
                 match self.serving.assemble(&self.home, &mut self.components).await {
-                    // The change counts as seen: it must not be forgotten because the host was busy.
+                    // The change counts as seen, so it would be lost without a retry.
                     Ok(Err(refusal)) if refusal.class == ErrorClass::RateLimited => tokio::time::sleep(RETRY).await,
                     assembled => break assembled,
                 }
@@ -285,7 +289,7 @@ impl Served {
     }
 }
 
-/// Whether a server could use what the files say to it; the tools that they name are not looked at.
+/// Checks the settings in the files that are for servers. Does not load the tools that they name.
 pub(super) fn understands(layers: &Layers) -> Result<(), Refusal> {
     let entries = layers.files().iter().flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
     for (layer, entry) in entries {
@@ -294,7 +298,7 @@ pub(super) fn understands(layers: &Layers) -> Result<(), Refusal> {
     away_of_files(layers).map(|_| ())
 }
 
-/// What becomes of a call whose client cannot ask its user, as the last file says that says so.
+/// The `[approvals] away` setting of the last file that has one.
 fn away_of_files(layers: &Layers) -> Result<Option<AwayWord>, Refusal> {
     let mut away = None;
     for layer in layers.files() {
@@ -333,13 +337,13 @@ fn unwritable(error: &std::io::Error) {
     show::say(&format!("warning: the records of calls cannot be written any more: {error}"));
 }
 
-/// An async runtime with a thread for each processor: calls run side by side.
+/// Returns an async runtime with a thread per processor, so that calls run in parallel.
 pub(super) fn runtime() -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")
 }
 
-/// Ends when somebody asks the program to end. From this call on, not from the first look at what it answers: whoever reads
-/// that a server is there may end it at once. Called within a runtime.
+/// Completes on SIGINT or SIGTERM. Signals count from this call on, not from the first poll, because a client may end
+/// the server as soon as it reads that it is ready. Must be called within a runtime.
 pub(super) fn interrupted() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
@@ -352,8 +356,8 @@ pub(super) fn interrupted() -> impl Future<Output = ()> {
     }
 }
 
-/// Writes what is left of the records, and leaves the rest to the end of the process: taking the engine apart would only
-/// take time, and a guest's blocking read must not hold anybody up.
+/// Writes the remaining records, and leaves the rest to the end of the process: dropping the engine would only take
+/// time, and a guest's blocking read must not delay the exit.
 pub(super) fn finish(runtime: Runtime, server: Arc<Server>) {
     runtime.shutdown_background();
     server.close();

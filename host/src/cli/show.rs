@@ -1,4 +1,4 @@
-//! What a person sees: content on standard output, everything else on standard error.
+//! Prints content on standard output, and everything else on standard error.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -15,24 +15,24 @@ use crate::record::{
 
 use super::exit::{self, Exit};
 
-/// One line about what takes time.
+/// Prints one line on standard error.
 pub(super) fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{}", printable(line, io::stderr().is_terminal()));
 }
 
-/// Columns for what is printed on standard output.
+/// The number of columns for standard output; 78 if its width is unknown.
 pub(super) fn columns() -> usize {
     let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
-    // A terminal may break a row that fills it to the last column.
+    // One less, because a terminal may wrap a row that fills the last column.
     if columns == 0 { COLUMNS } else { columns - 1 }
 }
 
-/// What a refusal says to the operator alone: the last words of a tool that crashed while it was loaded.
+/// Prints what a refusal says to the operator alone: the last output of a tool that crashed while it was loaded.
 pub(super) fn detail(refusal: &Refusal) {
     refusal.detail.iter().flat_map(|detail| detail.lines()).for_each(|line| say(&format!("detail| {line}")));
 }
 
-/// A reader that went away is no error of ours.
+/// Treats a broken pipe as success, because the reader wants no more.
 pub(super) fn closed(error: io::Error) -> anyhow::Result<Exit> {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Ok(Exit::Succeeded),
@@ -40,7 +40,7 @@ pub(super) fn closed(error: io::Error) -> anyhow::Result<Exit> {
     }
 }
 
-/// How the end of a call is printed.
+/// How the result of a call is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// The content, for people.
@@ -51,7 +51,7 @@ pub(super) enum Form {
     Record,
 }
 
-/// Prints how a call ended, and gives the exit code that says the same.
+/// Prints the result of a call, and returns the matching exit code.
 pub(super) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
     let exit = exit::of_result(&record.result);
     let printed = match form {
@@ -66,18 +66,18 @@ pub(super) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
         }
         Form::Record => json(record),
     };
-    // Whoever closed the pipe still gets the exit code of the call.
+    // The exit code is that of the call even if the reader closed the pipe.
     printed.map(|()| exit).or_else(|error| closed(error).map(|_| exit))
 }
 
-/// What a decision says beside its verdict: grants that give the call nothing.
+/// The notes of a decision: grants that give the call nothing.
 pub(super) fn notes(decision: &PermissionDecision) -> impl Iterator<Item = &str> {
     let notes = decision.extra.get("notes").and_then(|notes| notes.as_array());
     notes.into_iter().flatten().filter_map(|note| note.as_str())
 }
 
-/// On standard error, also where standard output is for programs: whoever granted something reads it. Where that cannot be
-/// written, the result is printed all the same.
+/// Prints notes on standard error, even if standard output is for programs, because they are for the person who granted
+/// access. A write error does not keep the result from being printed.
 fn aside_notes(decisions: &[PermissionDecision]) {
     let mut err = io::stderr().lock();
     for note in decisions.first().into_iter().flat_map(notes) {
@@ -115,7 +115,7 @@ fn result(result: &ToolResult) -> io::Result<()> {
     aside(result)
 }
 
-/// What goes to standard error: the tool's own logs, a summary, the error.
+/// Prints to standard error: the tool's own logs, a summary, the error.
 fn aside(result: &ToolResult) -> io::Result<()> {
     let mut err = io::stderr().lock();
     let terminal = err.is_terminal();
@@ -134,15 +134,15 @@ fn aside(result: &ToolResult) -> io::Result<()> {
     Ok(())
 }
 
-/// What hooks have to say to people, and why one failed: its words are not in the error, which a model may read. As with
-/// [`aside_notes`], the result does not depend on it.
+/// Prints the messages of hooks for people, and why a hook failed: the error does not say it, because a model may read
+/// that. As with [`aside_notes`], the result does not depend on it.
 fn hooks(runs: &[ToolHook]) {
     let mut err = io::stderr().lock();
     let terminal = err.is_terminal();
     for run in runs {
         let messages = run.outputs.iter().filter(|output| output.get("type").is_some_and(|kind| kind == "message"));
         let messages = messages.filter_map(|message| message.get("text")?.as_str());
-        // One that was not loaded was said to be so before the call.
+        // A hook that was not loaded was reported before the call.
         let failure = run.error.as_deref().filter(|_| run.outcome != HookOutcome::NotLoaded);
         for line in messages.chain(failure).flat_map(str::lines) {
             let _ = writeln!(err, "hook {}| {}", run.hook_id, printable(line, terminal));
@@ -169,13 +169,12 @@ fn block_text(block: &Content) -> String {
     serde_json::to_string(block).unwrap_or_default()
 }
 
-/// Keeps control, bidirectional and invisible characters of a tool from acting on a terminal. A file or a pipe gets
-/// the text as it is.
+/// Escapes control, bidirectional and invisible characters for a terminal. A file or a pipe gets the text unchanged.
 pub(super) fn printable(text: &str, terminal: bool) -> String {
     if terminal && guard!("terminal_escapes") { visible(text, Whitespace::Kept) } else { text.to_owned() }
 }
 
-/// The same JSON, in which nothing acts on a terminal: such characters stand in strings only, and JSON can spell them.
+/// The same JSON, safe for terminals: such characters occur in strings only, and JSON can escape them.
 pub(super) fn json_for_terminals(text: &str) -> Cow<'_, str> {
     if guard!("terminal_escapes") { visible_json(text) } else { Cow::Borrowed(text) }
 }
@@ -184,7 +183,7 @@ pub(super) fn json_for_terminals(text: &str) -> Cow<'_, str> {
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar, if somebody can see it.
+    /// Returns a bar if standard error is a terminal.
     pub(super) fn if_seen() -> Option<Arc<Self>> {
         if !io::stderr().is_terminal() {
             return None;
@@ -203,7 +202,7 @@ impl Bar {
 impl Listener for Bar {
     fn event(&self, event: &ToolEvent) {
         if event.event_type == EventType::NeedsInput {
-            // The line belongs to whoever types now.
+            // The user types on this line now.
             self.0.disable_steady_tick();
             self.0.finish_and_clear();
             self.0.set_draw_target(ProgressDrawTarget::hidden());

@@ -1,5 +1,5 @@
-//! From what a person types as TOOL to a component in a host: a `.wasm` file, or a source folder that was built. Building
-//! runs code of the folder as the user, outside of any sandbox, so only a person's own word builds.
+//! Resolves TOOL on the command line to a component: a `.wasm` file, or a source folder that was built. Building runs
+//! code of the folder as the user, outside of any sandbox, so it needs the user's consent.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,8 +32,8 @@ impl Target {
         Self { path, name, typed: typed.to_owned() }
     }
 
-    /// The file of the component. A source folder that was not built as it is now is built where `building` says so, and
-    /// is refused elsewhere.
+    /// Returns the component file. A source folder without an up-to-date build is built if `building` allows it, else
+    /// refused.
     pub(super) fn locate(&self, home: &Home, building: Building) -> Result<PathBuf, Refusal> {
         let metadata = std::fs::metadata(&self.path).map_err(|error| {
             let message = format!("there is no tool at {}: {error}", self.path.display());
@@ -69,12 +69,12 @@ impl Target {
         }
     }
 
-    /// The source folder that is named, if it is one.
+    /// The source folder, if the path is one.
     pub(super) fn source_folder(&self) -> Option<&Path> {
         self.path.is_dir().then_some(self.path.as_path())
     }
 
-    /// Tells `policy` which files name the component that was loaded as one of their tools: a rule of the same file may
+    /// Tells `policy` which files name the loaded component as one of their tools, because a rule of the same file may
     /// allow it by name.
     pub(super) fn name(&self, policy: &mut Policy, layers: &Layers, loaded: &Loaded) {
         let Some(component) = loaded.tools.first().map(|tool| tool.component()) else { return };
@@ -89,12 +89,12 @@ impl Target {
         }
     }
 
-    /// What a `[[tool]]` of a file names.
+    /// The target of a `[[tool]]` entry.
     fn of_entry(layer: &Layer, component: &str) -> Self {
         Self::parse(&layer.file.folder.join(component).to_string_lossy())
     }
 
-    /// The tools that are meant: all of the component, or the one that was named.
+    /// Returns the selected tools: all of the component, or the one that was named.
     pub(super) fn tools(&self, loaded: &Loaded) -> Result<Vec<Arc<Tool>>, Refusal> {
         if self.name.is_none() {
             return Ok(loaded.tools.clone());
@@ -106,10 +106,10 @@ impl Target {
         Ok(loaded.tools.iter().find(means).cloned().into_iter().collect())
     }
 
-    /// The one tool that is meant, or why that is not clear.
+    /// Returns the name of the one selected tool. Fails if there is none, or if the choice is ambiguous.
     pub(super) fn choose(&self, loaded: &Loaded) -> Result<String, Refusal> {
         let refuse = |what: &str| {
-            // Whoever does not know yet which one they mean is not sent to a tool that is on its way out.
+            // Only available tools are suggested, not deprecated ones.
             let offered = loaded.tools.iter().filter(|tool| tool.is_offered());
             let choices: Vec<String> =
                 offered.map(|tool| format!("{}#{}", self.path.display(), tool.declaration().name)).collect();
@@ -126,7 +126,7 @@ impl Target {
                         || declaration.qualified_name() == *name
                         || declaration.aliases.contains(name)
                 });
-                // An alias stays an alias: the record says by which name the tool was called.
+                // An alias is kept, because the record says by which name the tool was called.
                 named
                     .map(|tool| match tool.declaration().aliases.contains(name) {
                         true => name.clone(),
@@ -138,18 +138,18 @@ impl Target {
     }
 }
 
-/// Rows of the folder, and of why it has to be built, in the question whether to build it.
+/// Maximum number of rows for the folder, and for the reason to build it, in the question whether to build it.
 const FOLDER_ROWS_MAX: usize = 2;
 const WHY_ROWS_MAX: usize = 4;
 
-/// Whether a source folder may be built, which runs code of it.
+/// Whether a source folder may be built, which runs its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Building {
-    /// Looking at a tool, and serving it, builds nothing.
+    /// Never: looking at a tool, or serving it, builds nothing.
     No,
-    /// Whoever sits at the terminal is asked.
+    /// If the user at the terminal agrees.
     Asked,
-    /// The person said so, with `--build`.
+    /// The user agreed with `--build`.
     Yes,
 }
 
@@ -161,7 +161,7 @@ impl Building {
             Self::Asked => terminal::agrees("Build it?", |sheet| {
                 sheet.host("This source folder is not built as it is now:");
                 sheet.value("folder", &folder.display().to_string(), FOLDER_ROWS_MAX);
-                // It names a file that changed, and whoever changed it chose the name.
+                // The reason names a changed file, whose name is untrusted.
                 sheet.value("because", why, WHY_ROWS_MAX);
                 sheet.host("Building runs its code as you, outside of the sandbox: build scripts and");
                 sheet.host("macros, its own and those of everything that it depends on.");
@@ -170,10 +170,10 @@ impl Building {
     }
 }
 
-/// The code of the refusal of a source folder that is not built as it is now.
+/// The refusal code for a source folder without an up-to-date build.
 pub(super) const NOT_BUILT: &str = "not_built";
 
-/// Why a source folder is not used as it is, and what to do.
+/// Returns the refusal of a source folder that must be built first.
 fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
     let (folder, why) = (folder.display(), legible(why));
     let or = if building == Building::No { "" } else { ", or add --build" };
@@ -184,7 +184,7 @@ fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
     Refusal::new(ErrorClass::SetupRequired, NOT_BUILT, message)
 }
 
-/// Builds the tool in `dir`, and says on standard error what that takes.
+/// Builds the tool in `dir`, and reports the steps on standard error.
 pub(super) fn build(dir: &Path, home: &Home) -> anyhow::Result<Built> {
     let search = Search::new(Preference::from_env()?, home.cache());
     let mut settings = BuildSettings::new(search, home.builds());
@@ -193,7 +193,7 @@ pub(super) fn build(dir: &Path, home: &Home) -> anyhow::Result<Built> {
     toolchain::build(dir, &settings, &mut super::show::say)
 }
 
-/// A host for one command.
+/// Returns a host for one command.
 pub(super) fn host(home: &Home, change: impl FnOnce(&mut HostSettings)) -> anyhow::Result<Host> {
     let compiler = std::env::current_exe().context("find the toolcell program itself")?;
     let mut settings = HostSettings::new(home.clone(), compiler);

@@ -1,4 +1,4 @@
-//! Files whose change matters to a server.
+//! Watches the files that a server depends on.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -11,20 +11,22 @@ use crate::host::Layer;
 use super::hooks;
 use super::options::PolicyOptions;
 
-/// How often they are looked at. A change counts once two looks saw the same: a file that is being written is let be.
+/// Polling interval. A change counts once two polls see the same state, so that a file that is being written is not
+/// read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// The files, and what they were like.
+/// The watched files, and their last state.
 pub(super) struct Watched {
     files: BTreeSet<PathBuf>,
     seen: Vec<Stamp>,
 }
 
-/// What tells a file from what it was: device, inode, size, and times; nothing where there is none.
+/// The state of a file: device, inode, size, and times; `None` if the file does not exist.
 type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
 
 impl Watched {
-    /// Watches the files that count, those that would count if they were there, and what is trusted.
+    /// Watches the configuration files, the paths where others could appear, the trusted list, and the hooks'
+    /// components.
     pub(super) fn new(home: &Home, policy: &PolicyOptions, layers: &[Layer]) -> Self {
         let mut files: BTreeSet<PathBuf> = layers.iter().map(|layer| layer.file.path.clone()).collect();
         files.extend(policy.places(home));
@@ -42,7 +44,7 @@ impl Watched {
         self.seen = self.look();
     }
 
-    /// Ends when some of them are not what they were, and stay as they are. What they are now counts as seen.
+    /// Waits until a file has changed and its state is stable. The new state then counts as seen.
     pub(super) async fn changed(&mut self) {
         let mut before = self.look();
         loop {
@@ -68,7 +70,7 @@ fn stamp(file: &Path) -> Stamp {
 }
 
 impl PolicyOptions {
-    /// Where files that count can lie, whether they are there or not.
+    /// The paths of the configuration files, whether they exist or not.
     fn places(&self, home: &Home) -> Vec<PathBuf> {
         if self.reads_none() {
             return Vec::new();

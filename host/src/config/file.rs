@@ -9,14 +9,14 @@ use serde::Deserialize;
 
 use super::ownership;
 
-/// The name of a configuration file, in a project as in the user's own folder.
+/// The name of a configuration file, in a project and in the user's own folder.
 pub const FILE_NAME: &str = "toolcell.toml";
 
-/// Larger files are refused unread.
+/// Maximum size of a configuration file, in bytes; a larger one is rejected before it is parsed.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A `toolcell.toml`, as it is written: words, not yet decisions. A field that is not known is an error, so that a
-/// misspelled denial cannot be ignored.
+/// A `toolcell.toml` as it is written, not yet interpreted. An unknown field is an error, so that a misspelled denial
+/// is not ignored.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConfigFile {
@@ -32,10 +32,10 @@ pub struct ConfigFile {
     pub hooks: Vec<HookEntry>,
     #[serde(rename = "tool")]
     pub tools: Vec<ToolEntry>,
-    /// The folder that relative paths of this file start in.
+    /// The folder in which relative paths of this file start.
     #[serde(skip)]
     pub folder: PathBuf,
-    /// The file itself.
+    /// The path of the file.
     #[serde(skip)]
     pub path: PathBuf,
     #[serde(skip)]
@@ -63,7 +63,7 @@ pub struct LimitSection {
     pub timeout: Option<String>,
     pub fuel: Option<u64>,
     pub memory: Option<String>,
-    /// Of all calls of a server together.
+    /// For all calls of a server together.
     pub memory_total: Option<String>,
     pub max_output: Option<String>,
     pub max_disk: Option<String>,
@@ -75,17 +75,17 @@ pub struct LimitSection {
 pub struct ApprovalSection {
     /// How long a question stays open, such as `10m`.
     pub expire: Option<String>,
-    /// `false`: nobody is asked through a client of a server.
+    /// `false`: no question is sent through a client of a server.
     pub elicitation: Option<bool>,
-    /// `wait` or `return`: what becomes of a call whose client cannot ask its user.
+    /// `wait` or `return`: what happens to a call whose client cannot ask its user.
     pub away: Option<String>,
 }
 
-/// `[cache]`: counts in the user's own file alone.
+/// `[cache]`: has an effect in the user's own file only.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheSection {
-    /// The most that compiled code may take on disk, such as `2GiB`.
+    /// Maximum size of compiled code on disk, such as `2GiB`.
     pub max: Option<String>,
 }
 
@@ -95,11 +95,11 @@ pub struct CacheSection {
 pub struct ToolEntry {
     /// A .wasm file, or the source folder of a tool; with `#NAME` for one of its tools.
     pub component: String,
-    /// Such as `5s`: the most that a call of it may take.
+    /// Time limit of a call, such as `5s`.
     pub timeout: Option<String>,
 }
 
-/// `[[rule]]`: every subject that is named must match; patterns may hold `*`, and `**` for paths.
+/// `[[rule]]`: every subject that is named must match; patterns may contain `*`, and `**` for paths.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleEntry {
@@ -107,14 +107,14 @@ pub struct RuleEntry {
     pub behavior: String,
     pub tool: Option<String>,
     pub namespace: Option<String>,
-    /// `sha256:<hex>` of a component: a tool's name is its own claim, this is not.
+    /// `sha256:<hex>` of a component. A tool chooses its own name, but not this.
     pub component: Option<String>,
     pub path: Option<String>,
     pub url: Option<String>,
     pub resource: Option<String>,
-    /// The rule is about tools of at least this risk.
+    /// Matches tools of at least this risk.
     pub risk: Option<String>,
-    /// Shown to whoever is asked or refused.
+    /// Shown to the approver, or to the caller that is refused.
     pub reason: Option<String>,
 }
 
@@ -122,10 +122,10 @@ pub struct RuleEntry {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookEntry {
-    /// Names the hook in records; the component's file name unless given.
+    /// The hook's name in records. Default: the file name of the component.
     pub id: Option<String>,
     pub component: PathBuf,
-    /// Hook events, such as `pre_tool_use`; all that the component handles unless given.
+    /// Hook events, such as `pre_tool_use`. Default: all that the component handles.
     #[serde(default)]
     pub events: Vec<String>,
     #[serde(default)]
@@ -133,16 +133,16 @@ pub struct HookEntry {
     /// Higher runs first.
     #[serde(default)]
     pub priority: i64,
-    /// Unless it is said: `block` before the tool, `warn` after it.
+    /// Default: `block` before the tool, `warn` after it.
     pub on_failure: Option<OnFailure>,
-    /// Such as `500ms`.
+    /// Time limit of a run, such as `500ms`.
     pub timeout: Option<String>,
-    /// What the hook itself may touch. Nothing unless it is said here.
+    /// What the hook itself may access. Default: nothing.
     #[serde(default)]
     pub grants: GrantSection,
 }
 
-/// Which calls a hook hears of: all unless it is narrowed.
+/// The calls that a hook runs for. Default: all.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HookMatcher {
@@ -150,7 +150,7 @@ pub struct HookMatcher {
     pub namespace: Option<String>,
 }
 
-/// What a hook that fails or is too slow means for the call.
+/// What happens to the call if a hook fails or is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
@@ -161,8 +161,8 @@ pub enum OnFailure {
 }
 
 impl ConfigFile {
-    /// Reads `path`, the user's own file. One that is not there is `None`; one that cannot be understood, or that another
-    /// user could have written, is an error.
+    /// Reads `path`, the user's own file; `None` if it does not exist. Fails if it cannot be parsed, or if another user
+    /// could have written it.
     pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
         bytes(path)?.map(|bytes| Self::from_bytes(bytes, path)).transpose()
     }
@@ -172,7 +172,7 @@ impl ConfigFile {
         named_bytes(path)?.map(|bytes| Self::from_bytes(bytes, path)).transpose()
     }
 
-    /// The file `path`, which has these `bytes`.
+    /// Parses `bytes`, the content of the file `path`.
     pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> anyhow::Result<Self> {
         let text = String::from_utf8(bytes).with_context(|| format!("understand {}", path.display()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -181,7 +181,7 @@ impl ConfigFile {
         Ok(file)
     }
 
-    /// Parses the text of a file that lies in `folder`.
+    /// Parses the text of a file in `folder`.
     pub fn parse(text: &str, folder: &Path) -> anyhow::Result<Self> {
         let mut file: Self = toml::from_str(text)?;
         folder.clone_into(&mut file.folder);
@@ -189,7 +189,7 @@ impl ConfigFile {
         Ok(file)
     }
 
-    /// Where in the file `word` stands, for messages: `FILE, line N`, or the file alone.
+    /// Returns where the quoted `word` is in the file, for messages: `FILE, line N`, or the file alone.
     pub fn place_of(&self, word: &str) -> String {
         let quoted = [format!("\"{word}\""), format!("'{word}'")];
         let is_there = |line: &str| quoted.iter().any(|quoted| line.contains(quoted));
@@ -200,14 +200,14 @@ impl ConfigFile {
     }
 }
 
-/// The bytes of `path`, bounded; `None` where there is no such file. Fails where another user than this one and root could
-/// have written it, or put it there.
+/// Reads `path`; `None` if it does not exist. Fails if it has more than 1 MiB, or if a user other than this one and
+/// root could have written it or put it there.
 pub fn bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     read(path, OFlags::empty(), ownership::check_with_folders)
 }
 
-/// Like [`bytes`], for the file of a project, which may be no link: trust is for the project that the file lies in, and a
-/// link would let one project have what was granted in another.
+/// Like [`bytes`], for the file of a project, which must not be a symbolic link: trust is for the project that contains
+/// the file, and a link would give one project what was granted to another.
 pub fn project_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     if path.is_symlink() && guard!("project_links") {
         let target = path.canonicalize().unwrap_or_default();
@@ -220,7 +220,8 @@ pub fn project_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     read(path, OFlags::NOFOLLOW, ownership::check_with_folders)
 }
 
-/// Like [`bytes`], for a file that the user named: who may replace it is for the user to know, who may write to it is not.
+/// Like [`bytes`], for a file that the user named: checks who may write to it, but not who may replace it, which the
+/// user has to know.
 fn named_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     read(path, OFlags::empty(), ownership::check)
 }
@@ -231,7 +232,7 @@ fn read(
     check: fn(&Path, &File, &Metadata) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<Vec<u8>>> {
     let place = || format!("read {}", path.display());
-    // A pipe, say, would keep the reader waiting.
+    // Without NONBLOCK, a named pipe would block the reader.
     let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),

@@ -5,8 +5,8 @@ use etcetera::BaseStrategy;
 
 use super::{FILE_NAME, HOME_VARIABLE, Home};
 
-/// Where the user's own file is, or would be: in the folder that `TOOLCELL_HOME` names, else in the platform's folder for
-/// configuration.
+/// Returns the path of the user's own file, whether it exists or not: in the folder that `TOOLCELL_HOME` names, else in
+/// the platform's configuration folder.
 pub fn user_file(home: &Home) -> anyhow::Result<PathBuf> {
     if std::env::var_os(HOME_VARIABLE).is_some_and(|home| !home.is_empty()) {
         return Ok(home.folder().join(FILE_NAME));
@@ -15,8 +15,8 @@ pub fn user_file(home: &Home) -> anyhow::Result<PathBuf> {
     Ok(base.config_dir().join("toolcell").join(FILE_NAME))
 }
 
-/// The project's file: in `folder`, or in the nearest folder above it that has one. A name that is there and cannot be
-/// looked at counts as there: it must not be passed over.
+/// Finds the project's file: in `folder`, or in the nearest folder above it that has one. A file that cannot be
+/// accessed counts as present, so that it is not skipped.
 pub fn project_file(folder: &Path) -> Option<PathBuf> {
     let files = folder.ancestors().map(|folder| folder.join(FILE_NAME));
     files.into_iter().find(|file| match std::fs::symlink_metadata(file) {

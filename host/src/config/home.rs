@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use etcetera::BaseStrategy;
 
-/// Names the folder that holds all state, where it is set.
+/// The environment variable that names the folder of all state.
 pub const HOME_VARIABLE: &str = "TOOLCELL_HOME";
 
 /// The folder that holds all state.
@@ -32,7 +32,7 @@ impl Home {
         &self.0
     }
 
-    /// What can be made again: compiled components, the toolchain for guests.
+    /// Data that can be created again: compiled components, the toolchain for guests.
     pub fn cache(&self) -> PathBuf {
         self.0.join("cache")
     }
@@ -41,28 +41,28 @@ impl Home {
         self.cache().join("components")
     }
 
-    /// Where cargo compiles tools: not beside their sources, where a tool with a grant could exchange a build script that is
-    /// already compiled.
+    /// Where cargo compiles tools: not beside their sources, where a tool with a grant could replace a compiled build
+    /// script.
     pub fn compiling(&self) -> PathBuf {
         self.cache().join("builds")
     }
 
-    /// What was built with the user's consent, and from which sources.
+    /// Components built with the user's consent, and records of their sources.
     pub fn builds(&self) -> PathBuf {
         self.0.join("builds")
     }
 
-    /// Authenticates compiled components; kept apart from them.
+    /// The key that authenticates compiled components; kept apart from them.
     pub fn component_key(&self) -> PathBuf {
         self.0.join("keys").join("components")
     }
 
-    /// The calls that somebody was asked about.
+    /// The calls for which an approval was requested.
     pub fn journal(&self) -> PathBuf {
         self.0.join("journal")
     }
 
-    /// Seals what calls in the journal would run with; kept apart from it.
+    /// The key that seals what calls in the journal would run with; kept apart from it.
     pub fn journal_key(&self) -> PathBuf {
         self.0.join("keys").join("journal")
     }
@@ -82,7 +82,7 @@ impl Home {
         self.0.join("secrets").join("store")
     }
 
-    /// Seals the secrets; kept apart from them.
+    /// The key that seals the secrets; kept apart from them.
     pub fn secret_key(&self) -> PathBuf {
         self.0.join("keys").join("secrets")
     }

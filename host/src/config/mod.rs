@@ -1,4 +1,4 @@
-//! Where state lies, and what `toolcell.toml` says.
+//! The location of state, and the contents of `toolcell.toml`.
 
 mod file;
 mod find;

@@ -1,4 +1,5 @@
-//! Whether somebody else could have written a file that decides what is allowed: as `sudo` and `ssh` look at theirs.
+//! Checks whether another user could have written a file that decides what is allowed, as `sudo` and `ssh` check
+//! theirs.
 
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
@@ -12,11 +13,11 @@ use rustix::io::Errno;
 
 use crate::way::Way;
 
-/// The part of a list of users or groups that is looked at, in bytes.
+/// Maximum size read of a list of users or groups, in bytes.
 const LIST_BYTES_MAX: u64 = 1 << 20;
 
-/// Fails where another user than this one and root could have written `file`, which was opened at `path` and has `metadata`,
-/// or could put another in its place: in any folder above it, or above a link that leads to it.
+/// Fails if a user other than this one and root could have written `file`, which was opened at `path` and has
+/// `metadata`, or could replace it: in any folder above it, or above a symbolic link that leads to it.
 pub(super) fn check_with_folders(path: &Path, file: &File, metadata: &Metadata) -> anyhow::Result<()> {
     check(path, file, metadata)?;
     let full = std::path::absolute(path).with_context(|| format!("find {}", path.display()))?;
@@ -31,12 +32,12 @@ pub(super) fn check_with_folders(path: &Path, file: &File, metadata: &Metadata) 
     Ok(())
 }
 
-/// Fails where another user than this one and root owns `file`, which was opened at `path`, or may write to it.
+/// Fails if a user other than this one and root owns `file`, which was opened at `path`, or may write to it.
 pub(super) fn check(path: &Path, file: &File, metadata: &Metadata) -> anyhow::Result<()> {
     check_place(path, Some(file), metadata)
 }
 
-/// [`check`] for any place; it is looked at through `file` where that is open.
+/// [`check`] for any path; `file` is the open file, if there is one.
 fn check_place(path: &Path, file: Option<&File>, metadata: &Metadata) -> anyhow::Result<()> {
     if !guard!("file_owner") {
         return Ok(());
@@ -49,7 +50,8 @@ fn check_place(path: &Path, file: Option<&File>, metadata: &Metadata) -> anyhow:
              to root: make it yours, or copy it to a folder of your own"
         );
     }
-    // What a link is, only its owner and the folder say. In a sticky folder, such as /tmp, users change their own names only.
+    // The mode of a symbolic link means nothing: its owner and its folder decide. In a sticky folder, such as /tmp,
+    // users can change their own entries only.
     if metadata.is_symlink() || (metadata.is_dir() && metadata.mode() & 0o1000 != 0) {
         return Ok(());
     }
@@ -72,8 +74,8 @@ fn check_place(path: &Path, file: Option<&File>, metadata: &Metadata) -> anyhow:
     Ok(())
 }
 
-/// Whether there is a POSIX access control list. With one, the mode shows in place of the group's rights the most that any
-/// named user or group may have: the group says nothing then.
+/// Whether there is a POSIX access control list. With one, the group bits of the mode are its mask, the most that any
+/// named user or group may have, and say nothing about the group.
 #[cfg(target_os = "linux")]
 fn has_access_list(path: &Path, file: Option<&File>) -> bool {
     const NAME: &str = "system.posix_acl_access";
@@ -81,7 +83,7 @@ fn has_access_list(path: &Path, file: Option<&File>) -> bool {
         Some(file) => rustix::fs::fgetxattr_query(file, NAME),
         None => rustix::fs::lgetxattr_query(path, NAME),
     };
-    // Where it cannot be looked at there may be one. The second error is that of a file system that has none.
+    // If it cannot be read, assumes that there is one. NOTSUP is the error of a file system without such lists.
     !matches!(bytes, Err(Errno::NODATA | Errno::NOTSUP))
 }
 
@@ -90,7 +92,7 @@ fn has_access_list(_path: &Path, _file: Option<&File>) -> bool {
     false
 }
 
-/// Whether `group` has one user alone: many systems give each user a group of their own, and files that it may write.
+/// Whether `group` has a single user: many systems give each user a private group, which may write the user's files.
 fn is_private(group: u32, user: u32) -> bool {
     let read = |path: &str| -> Option<String> {
         let mut text = String::new();
@@ -103,7 +105,8 @@ fn is_private(group: u32, user: u32) -> bool {
     }
 }
 
-/// `users` and `groups` are as in `/etc/passwd` and `/etc/group`. A group that is not listed could have anybody.
+/// Whether `group` has no user but `user`; `users` and `groups` are in the format of `/etc/passwd` and `/etc/group`. A
+/// group that is not listed could have any user.
 fn has_one_user(group: u32, user: u32, users: &str, groups: &str) -> bool {
     let fields = |line: &str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
     let is = |field: Option<&String>, id: u32| field.is_some_and(|field| *field == id.to_string());

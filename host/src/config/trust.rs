@@ -1,5 +1,5 @@
-//! Which project files the user trusts. A project comes from anywhere, and its file can grant: it counts for nothing until
-//! the user has said that these very bytes may.
+//! The project files that the user trusts. A project comes from anywhere, and its file can grant: it has no effect
+//! until the user has trusted exactly these bytes.
 
 use std::fs::DirBuilder;
 use std::io::Write;
@@ -9,32 +9,32 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// How the lines of an entry begin: the file's own digest, those of its hook components, those of its folders.
+/// Prefixes of the lines of an entry: the file's own digest, those of its hook components, those of its folders.
 const KINDS: [&str; 3] = ["file ", "hook ", "folder "];
 
-/// What a file was when it was trusted: digests, each a word without spaces.
+/// Digests of what a file used when it was trusted; each is a word without spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trusted {
-    /// Of the components of its hooks, in their order.
+    /// Digests of its hook components, in their order.
     pub components: Vec<String>,
-    /// Of the folders that its grants led to, in their order.
+    /// Digests of the folders that its grants led to, in their order.
     pub folders: Vec<String>,
 }
 
-/// The files that are trusted: one entry for each path, which holds what the file was when it was last trusted. Trusting
-/// a file anew ends the trust in what it was before.
+/// The trusted files: one entry for each path, with the digests of when it was last trusted. Trusting a file again ends
+/// the trust in its earlier content.
 #[derive(Clone, Debug)]
 pub struct Trust {
     dir: PathBuf,
 }
 
 impl Trust {
-    /// Kept in `dir`, which is made when something is trusted.
+    /// A store in `dir`, which is created when a file is first trusted.
     pub fn at(dir: PathBuf) -> Self {
         Self { dir }
     }
 
-    /// What `file` was trusted with, if it had these `bytes` then; `None` where it is not trusted as it is.
+    /// Returns what `file` was trusted with, if it had these `bytes` then; `None` if it is not trusted as it is.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Trust {
         let Some(entry) = super::bytes(&self.entry(file))? else { return Ok(None) };
         let mut kinds: [Vec<String>; 3] = Default::default();
         for line in entry.split(|byte| *byte == b'\n').map_while(|line| str::from_utf8(line).ok()) {
-            // The path, which comes last, begins with a slash.
+            // The path comes last and begins with a slash, so that no prefix matches it.
             let Some((kind, digest)) =
                 KINDS.iter().zip(&mut kinds).find_map(|(kind, of)| Some((of, line.strip_prefix(kind)?)))
             else {
@@ -55,7 +55,7 @@ impl Trust {
         Ok((files == [digest(bytes)]).then_some(Trusted { components, folders }))
     }
 
-    /// Trusts `file` as long as it has these `bytes` and is `trusted`.
+    /// Trusts `file` with exactly these `bytes` and digests.
     pub fn add(&self, file: &Path, bytes: &[u8], trusted: &Trusted) -> anyhow::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).context("make the folder of trusted files")?;
         let mut entry = tempfile::NamedTempFile::new_in(&self.dir).context("write that a file is trusted")?;
@@ -64,7 +64,7 @@ impl Trust {
             .iter()
             .zip(digests)
             .flat_map(|(kind, digests)| digests.iter().map(move |digest| format!("{kind}{digest}\n")));
-        // The path is for whoever looks: the name of the entry says it already.
+        // The path is for people: the name of the entry is a digest of it already.
         let text = [lines.collect::<String>().as_bytes(), file.as_os_str().as_bytes()].concat();
         entry.write_all(&text).context("write that a file is trusted")?;
         entry.persist(self.entry(file)).context("keep that a file is trusted")?;

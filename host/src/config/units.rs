@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-/// No clock of a machine overflows before that, whatever is added to it.
+/// Maximum time, in days: added to any clock, it does not overflow.
 const DAYS_MAX: u64 = 365;
 
-/// A time with its unit, such as `500ms`, `5s`, `2m`; never nothing, and a year at the most.
+/// Parses a time with its unit, such as `500ms`, `5s`, `2m`: more than zero, and at most 365 days.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let duration = match split(text) {
         Some((number, "ms")) => Some(Duration::from_millis(number)),
@@ -20,7 +20,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A number of bytes, plain or with a unit, such as `64MiB`; never nothing.
+/// Parses a number of bytes, plain or with a unit, such as `64MiB`: more than zero.
 pub fn size(text: &str) -> Result<u64, String> {
     let size = match split(text) {
         Some((number, "" | "B")) => Some(number),

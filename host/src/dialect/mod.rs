@@ -1,4 +1,4 @@
-//! TRANSLATION. One file for each foreign shape: pure functions between JSON text and records.
+//! TRANSLATION. One file for each foreign format: pure functions between JSON text and records.
 
 pub mod agent_tool;
 pub mod mcp;

@@ -1,8 +1,8 @@
-//! Hooks: what a host's owner runs around a tool, in this process or as components of the world `hook`.
+//! Hooks: what the operator runs around a tool, in this process or as components of the world `hook`.
 //!
-//! A hook sees copies and answers with [`HookOutput`]s; what they come to is decided and recorded in the pipeline. Which
-//! calls a hook hears of, in which order, for how long, and what its failure means is the owner's to say, in a
-//! [`Registration`].
+//! A hook sees copies and answers with [`HookOutput`]s; the pipeline decides on their effect, and records it. The
+//! operator's [`Registration`] says which calls a hook receives, in which order, for how long it may run, and what its
+//! failure means.
 
 mod output;
 mod registration;
@@ -19,27 +19,27 @@ pub use output::{HookOutput, HookProgress, UpdatedOutput};
 pub use registration::{Hooks, Matcher, OnFailure, Registration};
 pub use run::{HookFailure, HookRun};
 
-/// One call at one moment, as a hook sees it: copies, all of them.
+/// A copy of one call at one event, as a hook sees it.
 #[derive(Clone, Debug)]
 pub struct HookCall {
     pub event: HookEvent,
     pub invocation_id: InvocationId,
     pub tool_id: String,
     pub actor_ref: Option<String>,
-    /// The input as it stands: with defaults, and with the changes of hooks that ran before.
+    /// The current input: with defaults, and with the changes of hooks that ran before.
     pub input: Value,
-    /// What the tool says it needs.
+    /// The permissions that the tool declares.
     pub permission_profile: Option<PermissionProfile>,
-    /// At `permission_decision`.
+    /// `Some` at `permission_decision`.
     pub decision: Option<PermissionDecision>,
-    /// After the tool: the result as it stands.
+    /// The current result; `Some` after the tool.
     pub result: Option<ToolResult>,
 }
 
-/// What a hook says, and what it printed meanwhile.
+/// A hook's answer, and what it printed meanwhile.
 #[derive(Clone, Debug)]
 pub struct HookAnswer {
-    /// An error is a hook that failed; its words stay in the record.
+    /// `Err` if the hook failed; its message stays in the record.
     pub outputs: Result<Vec<HookOutput>, String>,
     pub logs: Vec<Content>,
 }
@@ -59,15 +59,14 @@ impl From<Vec<HookOutput>> for HookAnswer {
 /// The future of an answer.
 pub type HookFuture<'a> = Pin<Box<dyn Future<Output = HookAnswer> + Send + 'a>>;
 
-/// A hook. One in this process runs on a thread of its own, so that one that blocks delays a call by its time limit and
-/// no more.
+/// A hook. It runs on a thread of its own, so that a hook that blocks delays a call by no more than its time limit.
 pub trait Hook: Send + Sync {
     /// Names the hook in records.
     fn id(&self) -> &str;
 
-    /// The events that it wants to hear of.
+    /// The events that the hook handles.
     fn events(&self) -> &[HookEvent];
 
-    /// Answers one event. Called once for each, and for no other than [`Self::events`].
+    /// Answers one event. It is called once for each event, and only for those of [`Self::events`].
     fn handle<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a>;
 }

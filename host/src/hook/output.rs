@@ -2,34 +2,34 @@ use serde_json::{Value, json};
 
 use crate::record::{Content, HookEvent, PermissionResult};
 
-/// Outputs of one run.
+/// Maximum number of outputs of one run.
 const OUTPUTS_MAX: usize = 64;
-/// Characters of one message, reason or progress line; what is over is cut.
+/// Maximum length of one message, reason or progress line, in characters; the rest is cut.
 const TEXT_CHARS_MAX: usize = 4_000;
-/// Bytes of all additional context of one run: it goes to a model, and is never moved to a payload.
+/// Maximum size of all additional context of one run, in bytes: it goes to a model, and is never moved to a payload.
 const CONTEXT_BYTES_MAX: usize = 16 << 10;
 
-/// What a hook can ask for (AT-HO-01..07).
+/// One output of a hook (AT-HO-01..07).
 #[derive(Clone, Debug, PartialEq)]
 pub enum HookOutput {
-    /// For people, in the record.
+    /// A text for people, in the record.
     Message(String),
     /// A progress record in the hook's name.
     Progress(HookProgress),
-    /// The input that goes on instead. At `pre_tool_use`.
+    /// The input that replaces the current one, at `pre_tool_use`.
     UpdatedInput(Value),
-    /// An opinion on the decision. At `pre_tool_use` and `permission_request`.
+    /// An opinion on the decision, at `pre_tool_use` and `permission_request`.
     PermissionResult(PermissionResult),
-    /// For the model, beside the result.
+    /// Context for the model, beside the result.
     AdditionalContext(Value),
-    /// Before the tool: ends the call. After it: its reason becomes context. At `result_persistence`: nothing of
-    /// the result is stored.
+    /// Ends the call before the tool. After the tool, its reason becomes context. At `result_persistence`,
+    /// nothing of the result is stored.
     Stop { reason: String },
-    /// What the tool said, said anew. After the tool.
+    /// The output that replaces the tool's, after the tool.
     UpdatedOutput(UpdatedOutput),
 }
 
-/// How far a hook has come.
+/// Progress of a hook.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookProgress {
     pub message: String,
@@ -37,7 +37,7 @@ pub struct HookProgress {
     pub percent: Option<f64>,
 }
 
-/// An output in place of the tool's own, logs and all. It is mapped anew, under the same contract.
+/// An output that replaces the tool's own, including its logs. It is mapped again, under the same contract.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpdatedOutput {
     pub content: Vec<Content>,
@@ -45,7 +45,7 @@ pub struct UpdatedOutput {
 }
 
 impl HookOutput {
-    /// The specification's word.
+    /// Returns the specification's name of this output.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Message(_) => "message",
@@ -58,7 +58,7 @@ impl HookOutput {
         }
     }
 
-    /// Whether `event` has a use for this output. What it has no use for changes nothing, and the record says so.
+    /// Whether this output has an effect at `event`. Otherwise it changes nothing, and the record says so.
     pub fn counts_at(&self, event: HookEvent) -> bool {
         match self {
             Self::Message(_) | Self::Progress(_) | Self::AdditionalContext(_) | Self::Stop { .. } => true,
@@ -68,7 +68,7 @@ impl HookOutput {
         }
     }
 
-    /// What the record says of this output at `event`, beside the values that have fields of their own.
+    /// Returns the record of this output at `event`, without the values that have fields of their own.
     pub fn summary(&self, event: HookEvent) -> Value {
         let mut summary = match self {
             Self::Message(text) => json!({ "type": self.kind(), "text": text }),
@@ -86,13 +86,13 @@ impl HookOutput {
 }
 
 impl UpdatedOutput {
-    /// An output that is a value only.
+    /// Creates an output that has only a structured value.
     pub fn structured(value: Value) -> Self {
         Self { content: Vec::new(), structured: Some(value) }
     }
 }
 
-/// Holds an answer to its limits: text is cut, more than that is a hook that failed.
+/// Applies the limits to an answer: long text is cut; too many outputs or too much context are a failure of the hook.
 pub(super) fn bounded(mut outputs: Vec<HookOutput>) -> Result<Vec<HookOutput>, String> {
     if outputs.len() > OUTPUTS_MAX {
         return Err(format!("the hook gave {} outputs; {OUTPUTS_MAX} are allowed", outputs.len()));

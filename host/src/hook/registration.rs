@@ -9,12 +9,12 @@ use crate::record::HookEvent;
 
 use super::Hook;
 
-/// The time of one run, unless the owner says otherwise.
+/// Default time limit of one run.
 const WALL_DEFAULT: Duration = Duration::from_secs(5);
-/// Runs of one hook at once: a hook that never comes back keeps no more threads than that.
+/// Maximum number of concurrent runs of one hook, so that a hook that never returns keeps no more threads than that.
 const RUNS_AT_ONCE: usize = 64;
 
-/// What a hook that fails, crashes or is too slow means for the call.
+/// Effect on the call of a hook that fails, crashes or is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// Before the tool the call does not run; after it, its output is withheld.
@@ -23,7 +23,8 @@ pub enum OnFailure {
     Warn,
 }
 
-/// Which calls a hook hears of: those that every pattern fits; `*` stands for anything. The default fits all.
+/// Selects the calls that a hook receives: those that match every pattern. `*` matches anything; the default matches
+/// every call.
 #[derive(Clone, Debug, Default)]
 pub struct Matcher {
     tool: Option<GlobMatcher>,
@@ -31,7 +32,8 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// A pattern for the tool's id, such as `files.*`, and one for its namespace. Fails where one is no pattern.
+    /// Compiles a pattern for the tool's id, such as `files.*`, and one for its namespace. Fails if a pattern is
+    /// invalid.
     pub fn new(tool: Option<&str>, namespace: Option<&str>) -> Result<Self, String> {
         let compile = |text: &str| {
             let glob = GlobBuilder::new(text).literal_separator(false).backslash_escape(true).build();
@@ -45,7 +47,7 @@ impl Matcher {
             && self.namespace.as_ref().is_none_or(|pattern| pattern.is_match(namespace))
     }
 
-    /// The record of it: names only what was said.
+    /// Returns the record of the matcher, with only the patterns that were given.
     pub fn to_value(&self) -> Value {
         let named = [("tool", &self.tool), ("namespace", &self.namespace)];
         let said = |(name, pattern): (&str, &Option<GlobMatcher>)| {
@@ -55,7 +57,7 @@ impl Matcher {
     }
 }
 
-/// A hook, and what its owner says of it.
+/// A hook, and the operator's settings for it.
 pub struct Registration {
     pub(super) hook: Result<Arc<dyn Hook>, String>,
     id: String,
@@ -68,15 +70,15 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// `hook` for all its events and all calls, with priority 0 and five seconds for each run; its failure blocks before
-    /// the tool and is noted after it.
+    /// Registers `hook` for all its events and all calls, with priority 0 and five seconds for each run. Its failure
+    /// blocks before the tool, and is recorded after it.
     pub fn new(hook: Arc<dyn Hook>) -> Self {
         let (id, events) = (hook.id().to_owned(), hook.events().to_vec());
         Self::of(Ok(hook), id, events)
     }
 
-    /// A hook that is configured and could not be loaded, with why. It stands where the hook would have stood before the
-    /// tool, and fails there: what it guards does not run unguarded.
+    /// Registers a configured hook that could not be loaded, with the reason. It fails before the tool in the hook's
+    /// place, so that what the hook guards does not run unguarded.
     pub fn not_loaded(id: impl Into<String>, why: impl Into<String>) -> Self {
         Self::of(Err(why.into()), id.into(), vec![HookEvent::PreToolUse])
     }
@@ -94,7 +96,7 @@ impl Registration {
         }
     }
 
-    /// Narrows the events to `wanted`; a hook hears of none that it does not handle.
+    /// Restricts the events to `wanted`; a hook never receives one that it does not handle.
     #[must_use]
     pub fn only(mut self, wanted: &[HookEvent]) -> Self {
         self.events.retain(|event| wanted.contains(event));
@@ -107,7 +109,7 @@ impl Registration {
         self
     }
 
-    /// Higher runs first.
+    /// Sets the priority; hooks with a higher one run first.
     #[must_use]
     pub fn priority(mut self, priority: i64) -> Self {
         self.priority = priority;
@@ -120,7 +122,7 @@ impl Registration {
         self
     }
 
-    /// The time that one run may take.
+    /// Time limit of one run.
     #[must_use]
     pub fn within(mut self, wall: Duration) -> Self {
         self.wall = wall;
@@ -131,7 +133,7 @@ impl Registration {
         &self.id
     }
 
-    /// The time that one run may take.
+    /// Time limit of one run.
     pub fn wall(&self) -> Duration {
         self.wall
     }
@@ -145,8 +147,8 @@ impl Registration {
         self.hook.as_ref().err().map(String::as_str)
     }
 
-    /// What a failure at `event` means: unless the owner said otherwise, it blocks before the tool, where nothing has
-    /// happened yet, and is noted after it (AT-HOOK-17).
+    /// Whether a failure at `event` blocks. By default it blocks before the tool, where nothing has happened yet, and
+    /// is recorded after it (AT-HOOK-17).
     pub fn blocks_at(&self, event: HookEvent) -> bool {
         guard!("hook_failures")
             && match self.on_failure {
@@ -161,14 +163,14 @@ impl Registration {
 pub struct Hooks(Vec<Registration>);
 
 impl Hooks {
-    /// Those of a higher priority first, others as they were given.
+    /// Sorts hooks by priority, the highest first; those with the same priority keep their order.
     pub fn new(registrations: Vec<Registration>) -> Self {
         let mut hooks = Self(registrations);
         hooks.sort();
         hooks
     }
 
-    /// Adds one, behind those of its priority. Two hooks with one id could not be told apart in a record.
+    /// Adds a hook after those with its priority. Fails for a duplicate id, which would be ambiguous in a record.
     pub fn add(&mut self, registration: Registration) -> Result<(), String> {
         if self.0.iter().any(|other| other.id == registration.id) {
             return Err(format!("two hooks are called {}; give one of them another id", registration.id));
@@ -182,7 +184,7 @@ impl Hooks {
         self.0.sort_by_key(|registration| std::cmp::Reverse(registration.priority));
     }
 
-    /// The hooks that hear of `event` of this tool, in order.
+    /// Returns the hooks that receive `event` of this tool, in order.
     pub fn hearing<'a>(
         &'a self,
         event: HookEvent,

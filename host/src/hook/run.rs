@@ -14,10 +14,10 @@ use super::{HookAnswer, HookCall, HookOutput, Registration};
 /// Why a run of a hook has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookFailure {
-    /// It said so, crashed, or broke the contract; in its own words.
+    /// The hook reported a failure, crashed, or broke the contract; the value is the message.
     Failed(String),
     TimedOut,
-    /// Somebody canceled the call meanwhile.
+    /// The call was canceled meanwhile.
     Canceled,
     NotLoaded(String),
 }
@@ -33,7 +33,7 @@ impl HookFailure {
     }
 }
 
-/// One run of a hook, whatever came of it.
+/// One run of a hook, and its result.
 #[derive(Debug)]
 pub struct HookRun {
     pub outputs: Result<Vec<HookOutput>, HookFailure>,
@@ -43,8 +43,8 @@ pub struct HookRun {
 }
 
 impl Registration {
-    /// Lets the hook answer `call`, until its time is up or `canceled` is. It always comes back: the hook runs on a
-    /// thread of its own, so that one that never yields is left behind.
+    /// Runs the hook on `call`, until its time limit or until `canceled` completes. It always returns, because the hook
+    /// runs on a thread of its own, and one that never yields is left behind.
     pub async fn run(&self, call: HookCall, canceled: impl Future<Output = ()>) -> HookRun {
         let started_at = Timestamp::now();
         let answered = tokio::select! {
@@ -73,7 +73,7 @@ impl Registration {
             let _ = send.send(answer);
         });
         spawned.map_err(|error| failed(format!("start a thread for the hook: {error}")))?;
-        // Dropped when nobody waits any more: a hook that yields ends then.
+        // Dropped when the caller stops waiting, which ends a hook that yields.
         let _guard = abandoned.drop_guard();
         match receive.await {
             Ok(Some(answer)) => Ok(answer),

@@ -1,4 +1,4 @@
-//! Hooks of the configuration: from words in `toolcell.toml` to what runs around every call.
+//! Configured hooks: loads the hooks that `toolcell.toml` names, to run around every call.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use crate::sandbox::SandboxedHook;
 
 use super::{Host, read_component};
 
-/// The time that one run of a hook component may take, unless its entry says otherwise.
+/// Default time limit of one run of a hook component.
 const WALL_DEFAULT: Duration = Duration::from_secs(1);
 
-/// A hook as a file configures it.
+/// A hook that a file configures.
 pub struct ConfiguredHook<'a> {
     pub entry: &'a HookEntry,
-    /// Where the entry stands, and where relative paths of its grants start.
+    /// Where the entry is, and where relative paths of its grants start.
     pub said: Provenance<'a>,
-    /// What the component has to be, where the user trusted one: see [`hook_digests`].
+    /// The digest that the component must have, if the user trusted one: see [`hook_digests`].
     pub digest: Option<&'a str>,
     /// What no hook may change: see [`super::Layers::kept`].
     pub kept: &'a Grants,
 }
 
-/// The digests of the hook components that `file`, which is a project's, names, in their order. Fails for the first that
-/// is no component that could be trusted.
+/// Returns the digests of the hook components that `file`, a project's file, names, in their order. Fails at the first
+/// component that cannot be trusted.
 pub fn hook_digests(file: &ConfigFile) -> anyhow::Result<Vec<String>> {
     file.hooks.iter().map(|entry| hook_digest(file, entry)).collect()
 }
 
-/// The digest of the component that `entry` of `file` names. Never of a source folder: building runs the project's own
-/// code outside of any sandbox, and who trusts a file has not looked at that.
+/// Returns the digest of the component that `entry` of `file` names. Fails for a source folder, because a build runs
+/// the project's own code outside of any sandbox, and a user who trusts a file has not reviewed that code.
 pub(super) fn hook_digest(file: &ConfigFile, entry: &HookEntry) -> anyhow::Result<String> {
     let path = file.folder.join(&entry.component);
     if path.is_dir() {
@@ -47,8 +47,8 @@ pub(super) fn hook_digest(file: &ConfigFile, entry: &HookEntry) -> anyhow::Resul
     read_component(&path).map(|bytes| digest(&bytes)).map_err(|refusal| anyhow::anyhow!(refusal.message))
 }
 
-/// Fails where `entry` could not be configured: an event, a time, a pattern or a grant that means nothing, or that no hook
-/// may have. Its component is not looked at.
+/// Fails if `entry` cannot be configured: an event, a time, a pattern or a grant is invalid, or no hook may have the
+/// grant. It does not read the component.
 pub(super) fn check(entry: &HookEntry, said: &Provenance<'_>, protected: &[PathBuf]) -> anyhow::Result<()> {
     Matcher::new(entry.matcher.tool.as_deref(), entry.matcher.namespace.as_deref()).map_err(anyhow::Error::msg)?;
     match understand(entry, said)?.grants.refusal(protected) {
@@ -57,7 +57,7 @@ pub(super) fn check(entry: &HookEntry, said: &Provenance<'_>, protected: &[PathB
     }
 }
 
-/// What an entry says of a hook, understood.
+/// The parsed settings of an entry.
 struct Settings {
     events: Vec<HookEvent>,
     grants: Grants,
@@ -65,9 +65,10 @@ struct Settings {
 }
 
 impl Host {
-    /// Adds a hook whose component lies in `component`. One that cannot be loaded is added all the same: it fails before
-    /// each call that it would have heard of, which blocks that call unless its entry says `on_failure = "warn"`. Answers
-    /// why it could not be loaded, if it could not; fails, and adds nothing, where another hook has the same id.
+    /// Adds a hook whose component is the file `component`. A hook that cannot be loaded is added all the same: it
+    /// fails before each call that it would have received, which blocks that call unless its entry says `on_failure =
+    /// "warn"`. Returns why it could not be loaded, if it could not. Fails, and adds nothing, if another hook has the
+    /// same id.
     pub async fn add_hook(
         &mut self,
         configured: &ConfiguredHook<'_>,
@@ -88,7 +89,7 @@ impl Host {
                 (Registration::not_loaded(&id, &why), Some(why))
             }
         };
-        // A hook whose matcher means nothing guards everything.
+        // A hook with an invalid matcher guards every call.
         let registration = registration.matching(matcher.unwrap_or_default()).priority(entry.priority);
         self.services.hooks.add(match entry.on_failure {
             Some(config::OnFailure::Block) => registration.on_failure(OnFailure::Block),
@@ -107,11 +108,12 @@ impl Host {
         let Settings { events, mut grants, wall } = understand(configured.entry, &configured.said)?;
         grants.extend(configured.kept)?;
         let bytes = read_component(component).map_err(|refusal| anyhow::anyhow!(refusal.message))?;
-        // Of these very bytes: the file may be another one by now than when its project was found to be trusted.
+        // Checks the loaded bytes, because the file may have changed since its project was found to be trusted (a
+        // TOCTOU race).
         if configured.digest.is_some_and(|trusted| trusted != digest(&bytes)) {
             bail!("{} is not the component that was trusted", component.display());
         }
-        // Whoever waits for the hook gives up at `wall`, and drops the run; the sandbox's own limit stands behind that.
+        // The pipeline gives up at `wall`, and drops the run; the sandbox's own limit is a fallback, one second later.
         let permit = HookPermit::standing(&grants, &self.services.protected, wall + Duration::from_secs(1))
             .map_err(|refusal| anyhow::anyhow!(refusal.message))?;
         let hook = SandboxedHook::load(&self.sandbox, id, &bytes, permit).await.map_err(|refusal| {
@@ -128,7 +130,7 @@ impl Host {
     }
 }
 
-/// The name of a hook in records: as the entry says, else that of its file.
+/// Returns the name of a hook in records: the entry's id, or else its file's name.
 fn id(entry: &HookEntry) -> String {
     let file = || entry.component.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     entry.id.clone().or_else(file).unwrap_or_default()
@@ -150,8 +152,8 @@ fn event(word: &str) -> anyhow::Result<HookEvent> {
     })
 }
 
-/// The grants of a hook. A word that grants what no hook can have is an error: a hook that was meant to have it would do
-/// something else without it.
+/// Returns the grants of a hook. A grant that no hook can have is an error, because a hook that was meant to have it
+/// would behave differently without it.
 pub(super) fn grants(section: &GrantSection, said: &Provenance<'_>) -> anyhow::Result<Grants> {
     if !section.net.is_empty() || !section.secret.is_empty() {
         bail!("a hook has no network and no secrets; remove net and secret from its grants");

@@ -3,13 +3,15 @@ use std::sync::Arc;
 use crate::catalog::Tool;
 use crate::record::{AccessKind, ErrorClass, Refusal};
 
-/// Interfaces that give nothing by themselves, and what a tool has to declare before its component may import them.
+/// Interfaces that give nothing by themselves, and the access kind that a tool must declare before its component may
+/// import them.
 ///
-/// Runtimes of languages import all of WASI's command world even for pure code: those interfaces are empty,
-/// and say nothing of what a tool wants. HTTP is imported by those who want it.
+/// WASI's command world is not listed, because language runtimes import all of it even for pure code: those interfaces
+/// are empty, and say nothing of what a tool needs. Only components that use HTTP import it.
 const DECLARED: [(&str, AccessKind); 1] = [("wasi:http/", AccessKind::Network)];
 
-/// Refuses a component that imports more than any of its tools declares (requirements T-21), and lists it.
+/// Refuses a component that imports an interface that none of its tools declares (requirements T-21), and lists such
+/// interfaces.
 pub(super) fn check(imports: &[String], tools: &[Arc<Tool>]) -> Result<(), Refusal> {
     let declared = |kind: &AccessKind| tools.iter().any(|tool| tool.permission_profile().wants(kind));
     let undeclared = undeclared(imports, declared);

@@ -1,5 +1,5 @@
-//! The layers of configuration: the user's file, the project's, one that the command line names. What each says is put
-//! together so that a layer can add care, and none can take it away from another.
+//! The layers of configuration: the user's file, the project's, one that the command line names. They are combined so
+//! that a layer can add restrictions, and cannot remove those of another.
 
 use std::path::{Path, PathBuf};
 
@@ -15,16 +15,16 @@ use super::hooks::{self, hook_digest};
 const FOLDER_GONE: &str = "the current folder cannot be found, and so neither can the file of its project; go to a \
                            folder that is there, or say --no-config or --config=FILE";
 
-/// Which files count.
+/// Selects the configuration files that are read.
 #[derive(Clone, Debug, Default)]
 pub struct LayerOptions {
-    /// Read this one instead of the project's; naming it is trusting it.
+    /// Read this file instead of the project's. Naming a file is trusting it.
     pub file: Option<PathBuf>,
-    /// Read none.
+    /// Read no file.
     pub none: bool,
 }
 
-/// One file, and what its words count as.
+/// One file, and the source that its settings count as.
 #[derive(Debug)]
 pub struct Layer {
     pub source: RuleSource,
@@ -33,7 +33,7 @@ pub struct Layer {
     pub trusted: Vec<String>,
 }
 
-/// All files that count for a call, understood.
+/// All files that apply to a call, parsed.
 #[derive(Debug, Default)]
 pub struct Layers {
     layers: Vec<Layer>,
@@ -45,7 +45,7 @@ pub struct Layers {
     cache_bytes_max: Option<u64>,
 }
 
-/// The lowest that any file says.
+/// The lowest limits that any file sets.
 #[derive(Debug, Default)]
 struct LimitsOfFiles {
     wall: Option<std::time::Duration>,
@@ -57,9 +57,9 @@ struct LimitsOfFiles {
 }
 
 impl Layers {
-    /// Reads the files that count for a call from `folder`. A file that cannot be read or understood, or that says what
-    /// cannot be done, refuses the call; so does the file of a project that the user has not trusted as it is. Where the
-    /// folder is not known, nobody can tell which project's file would count.
+    /// Reads the files that apply to a call from `folder`. Fails if a file cannot be read or parsed, or has a setting
+    /// that cannot be applied, and if the user has not trusted the project's file in its current state. Fails without a
+    /// folder, in which the project's file would be searched for, unless `options` exclude that file.
     pub fn read(home: &Home, folder: Option<&Path>, options: &LayerOptions) -> Result<Self, Refusal> {
         let unreadable = |error: anyhow::Error| {
             let message = format!("the policy cannot be read, and so nothing is allowed: {error:#}");
@@ -91,13 +91,13 @@ impl Layers {
         Ok(layers)
     }
 
-    /// Looks at `path`, the file of a project, with these `bytes`, as a call would that finds it trusted. Answers what it
-    /// is to be trusted with.
+    /// Checks `path`, a project's file with these `bytes`, as a call does that finds it trusted. Returns its layers,
+    /// and what the trust is to cover.
     ///
     /// # Errors
     ///
-    /// Whatever would refuse every call once the file is trusted: a word that cannot be understood, a folder that is not
-    /// there, a grant that reaches toolcell's own state, a hook that cannot be configured.
+    /// Everything that would refuse every call once the file is trusted: an invalid word, a missing folder, a grant
+    /// that reaches toolcell's own state, a hook that cannot be configured.
     pub fn of_project(home: &Home, path: &Path, bytes: Vec<u8>) -> anyhow::Result<(Self, Trusted)> {
         let file = ConfigFile::from_bytes(bytes, path)?;
         let said = Provenance { source: RuleSource::ProjectSettings, file: Some(path) };
@@ -105,7 +105,7 @@ impl Layers {
         understood.with_context(|| format!("a hook of {}", path.display()))?;
         let components = hooks::hook_digests(&file).with_context(|| format!("a hook of {}", path.display()))?;
         let mut layers = Self::default();
-        // What the user denies can make a wide grant possible.
+        // A denial of the user can make a wide grant possible.
         layers.add_user(&config::user_file(home)?)?;
         let found = layers.add(said.source, file, components.clone())?;
         if let Some(refusal) = layers.grants.refusal(&super::protected(home)) {
@@ -123,7 +123,7 @@ impl Layers {
         }
     }
 
-    /// Adds what `file` says. Answers the folders that its grants lead to, each with the words that grant it.
+    /// Adds the settings of `file`. Returns the folders that its grants lead to, each with the rule that grants it.
     fn add(
         &mut self,
         source: RuleSource,
@@ -172,7 +172,7 @@ impl Layers {
             let rule = format!("hook component {:?} in {}", entry.component, file.path.display());
             let path = file.folder.join(&entry.component);
             [&mut self.grants, &mut self.kept].into_iter().try_for_each(|grants| grants.keep(&path, &rule, source))?;
-            // Where they mean nothing, the hook is not loaded, and changes nothing.
+            // A hook with invalid grants is not loaded, and changes nothing.
             if let Ok(of_hook) = hooks::grants(&entry.grants, &said) {
                 found.extend(of_hook.folders().map(bound));
                 self.grants.changeable.extend(of_hook.write.iter().cloned());
@@ -192,38 +192,38 @@ impl Layers {
         Ok(found)
     }
 
-    /// Takes note of what tools may change, so that no hook is given a folder through a link of theirs.
+    /// Records what tools may change, so that no hook is given a folder through a link that a tool may change.
     pub fn note_changeable(&mut self, tools: &Grants) {
         self.kept.changeable.extend(tools.write.iter().cloned());
     }
 
-    /// The files that were read: the user's before the project's. For sections that others understand.
+    /// The files that were read, the user's before the project's, for sections that other modules parse.
     pub fn files(&self) -> &[Layer] {
         &self.layers
     }
 
-    /// Rules and mode; `mode` of the command line is the person's own word, and goes before that of the files.
+    /// Returns rules and mode. `mode`, from the command line, is the user's own word, and overrides that of the files.
     pub fn policy(&self, mode: Option<Mode>) -> Policy {
         Policy::new(mode.unwrap_or(self.mode), self.rules.clone())
     }
 
-    /// What the files grant and close.
+    /// What the files grant and deny.
     pub fn grants(&self) -> &Grants {
         &self.grants
     }
 
-    /// Bytes of compiled code that may be kept on disk.
+    /// Maximum size of the cache of compiled components, in bytes.
     pub fn cache_bytes_max(&self) -> u64 {
         self.cache_bytes_max.unwrap_or(CACHE_BYTES)
     }
 
-    /// What neither a tool nor a hook may change, whatever is granted: the components of all hooks; and what other hooks
-    /// and tools may change. It is closed in [`Self::grants`], too.
+    /// What neither a tool nor a hook may change, whatever is granted: the components of all hooks. It also lists what
+    /// other hooks and tools may change. [`Self::grants`] denies the components, too.
     pub fn kept(&self) -> &Grants {
         &self.kept
     }
 
-    /// `defaults`, with what the files say in their place.
+    /// Returns `defaults`, overridden by the limits of the files.
     pub fn limits(&self, defaults: Limits) -> Limits {
         Limits {
             wall: self.limits.wall.unwrap_or(defaults.wall),
@@ -267,7 +267,8 @@ impl LimitsOfFiles {
     }
 }
 
-/// Bytes of compiled code that the user's own file lets toolcell keep, for commands that read nothing else of it.
+/// Returns the maximum size of the cache of compiled components that the user's own file sets, in bytes, for commands
+/// that read nothing else of it.
 pub fn configured_cache_bytes(home: &Home) -> anyhow::Result<u64> {
     let file = ConfigFile::read(&config::user_file(home)?)?;
     match file.as_ref().and_then(|file| Some((file, file.cache.max.as_ref()?))) {
@@ -281,7 +282,7 @@ fn cache_bytes(file: &ConfigFile, word: &str) -> anyhow::Result<u64> {
     parsed.with_context(|| file.place_of(word))
 }
 
-/// The mode that `word` names.
+/// Parses a mode.
 fn mode(word: &str) -> anyhow::Result<Mode> {
     match word {
         "default" => Ok(Mode::Default),
@@ -291,7 +292,7 @@ fn mode(word: &str) -> anyhow::Result<Mode> {
     }
 }
 
-/// Of two files the one that allows less.
+/// Returns the mode that allows less.
 fn stricter(one: Mode, other: Mode) -> Mode {
     let strictness = |mode: &Mode| match mode {
         Mode::Default => 0,
@@ -310,8 +311,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Whether the hook components of a project are those that the user trusted: a hook is as much of what a project does as
-/// its file.
+/// Fails if a hook component of a project is not the one that the user trusted, because a hook decides what a project
+/// does as much as its file.
 fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
     let refusal = |component: &Path| {
         let message = format!(
@@ -332,13 +333,13 @@ fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A granted folder: the words, and a digest of where it is.
+/// Returns the rule that grants a folder, and a digest of the folder's path.
 fn bound(grant: &FolderGrant) -> (String, String) {
     (grant.rule.clone(), digest(grant.host.as_os_str().as_encoded_bytes()))
 }
 
-/// Whether the grants of the project's file `path` lead to the folders that they led to when the user trusted it: one
-/// outside of the project can be a link, which somebody else may change.
+/// Fails if the grants of the project's file `path` lead to other folders than when the user trusted it: a folder
+/// outside of the project can be a link, which another user or process may change.
 fn check_folders(path: &Path, found: &[(String, String)], trusted: &[String]) -> Result<(), Refusal> {
     if !guard!("trusted_folders") || found.iter().map(|(_, folder)| folder).eq(trusted) {
         return Ok(());

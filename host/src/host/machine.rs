@@ -1,15 +1,15 @@
-//! How much memory this machine has, or the control group that this process lives in.
+//! The memory of this machine, or of the control group of this process.
 
 use std::fs;
 use std::path::Path;
 
-/// Where nobody says how much there is.
+/// Assumed memory if the system reports none, in bytes.
 const MEMORY_UNKNOWN: u64 = 4 << 30;
-/// A control group without a limit says so with a number of this size, or larger (version 1).
+/// A control group without a limit reports a number of this size, or larger (version 1).
 const NO_LIMIT: u64 = 1 << 60;
 
-/// The share of this machine's memory that all calls together get unless it is set: a half, in bytes. Where the process is
-/// in a control group with less, a half of that.
+/// Returns the default for the memory that all calls together get, in bytes: half of this machine's memory, or half of
+/// the control group's limit if that is lower.
 pub fn share_bytes() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -17,14 +17,14 @@ pub fn share_bytes() -> u64 {
     machine.into_iter().chain(group).min().unwrap_or(MEMORY_UNKNOWN) / 2
 }
 
-/// `MemTotal:  123 kB`.
+/// Parses the line `MemTotal: 123 kB`; returns bytes.
 fn of_machine(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-/// The lowest limit of the process's groups and of those around them; `groups` is /proc/self/cgroup, which has lines such
-/// as `0::/system.slice/x` (version 2) and `5:memory:/docker/x` (version 1).
+/// Returns the lowest limit of the process's groups and of their parents, in bytes. `groups` is /proc/self/cgroup,
+/// which has lines such as `0::/system.slice/x` (version 2) and `5:memory:/docker/x` (version 1).
 fn of_groups(groups: &str, mounted: &Path, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let limit = |file: &Path| read(file)?.trim().parse::<u64>().ok().filter(|bytes| *bytes < NO_LIMIT);
     groups
@@ -40,7 +40,7 @@ fn of_groups(groups: &str, mounted: &Path, read: impl Fn(&Path) -> Option<String
                 _ => return None,
             };
             let at = root.join(group);
-            // Inside a container the path may name what is not mounted there: its own group is then the root.
+            // Inside a container the path may not be mounted; the process's own group is then the root.
             at.ancestors().take_while(|at| at.starts_with(&root)).filter_map(|at| limit(&at.join(name))).min()
         })
         .min()

@@ -1,5 +1,5 @@
-//! EVIDENCE. What happened: the event trail of each call, the payloads that are too large for a result, and a store
-//! for the calls that somebody was asked about.
+//! EVIDENCE. The event trail of each call, the payloads that are too large for a result, and a store of the calls for
+//! which an approval was requested.
 
 mod payload;
 mod store;

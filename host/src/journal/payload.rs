@@ -8,14 +8,14 @@ use crate::pool::STORE;
 use crate::record::{PersistedRef, digest};
 use crate::secret::private_file;
 
-/// Payloads on disk, each a file named by the sha256 of its bytes.
+/// Payloads on disk, each in a file named by the SHA-256 of its bytes.
 #[derive(Clone, Debug)]
 pub struct PayloadStore {
     dir: PathBuf,
 }
 
 impl PayloadStore {
-    /// The folder is made when the first payload is kept.
+    /// A store in `dir`; the folder is created with the first payload.
     pub fn new(dir: PathBuf) -> Self {
         Self { dir }
     }
@@ -24,14 +24,14 @@ impl PayloadStore {
         &self.dir
     }
 
-    /// Keeps `bytes`, on a thread for the host's own store. The same bytes again are the same file.
+    /// Stores `bytes`, on a thread for the host's own store. Equal bytes share one file.
     pub async fn keep(&self, bytes: Vec<u8>, media_type: &'static str) -> anyhow::Result<PersistedRef> {
         let store = self.clone();
         STORE.run(move || store.write(&bytes, media_type)).await?
     }
 
-    /// The bytes of a payload that was kept, `sha256:<hex>`, if there are at most `bytes_max`; read on a thread for the
-    /// host's own store. Bytes that were changed on disk are an error.
+    /// Returns the bytes of the payload `sha256:<hex>`, at most `bytes_max`; reads on a thread for the host's own
+    /// store. Fails if the bytes were changed on disk.
     pub async fn fetch(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
         let (store, digest) = (self.clone(), digest.to_owned());
         STORE.run(move || store.read(&digest, bytes_max)).await?

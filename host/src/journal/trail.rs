@@ -8,8 +8,8 @@ use crate::record::{
 };
 use crate::secret::{REDACTED, Redactor, SpokenMeter};
 
-/// What the host says in its own words: a caller whose sensitive argument is one of them must not take it away. Progress
-/// is redacted before it becomes an event.
+/// Event fields that the host itself fills. They are not redacted, so that a caller cannot remove one by a sensitive
+/// argument that equals it. Progress is redacted before it becomes an event.
 const OWN_WORDS: [&str; 16] = [
     "abort_reason",
     "behavior",
@@ -29,7 +29,7 @@ const OWN_WORDS: [&str; 16] = [
     "status",
 ];
 
-/// Hears every event of a call as it happens. Called from within the call: it must not block.
+/// Receives every event of a call as it happens. Called from within the call: it must not block.
 pub trait Listener: Send + Sync {
     fn event(&self, event: &ToolEvent);
 }
@@ -62,7 +62,7 @@ struct Inner {
     kept: Mutex<Trailed>,
 }
 
-/// What a trail holds.
+/// The contents of a trail.
 #[derive(Default)]
 pub struct Trailed {
     pub events: Vec<ToolEvent>,
@@ -80,7 +80,7 @@ impl Trail {
         Self(Arc::new(Inner { invocation_id, began: Timestamp::now(), listeners, source, kept }))
     }
 
-    /// The trail of a call that another process began: `events` are what it had said.
+    /// Resumes the trail of a call that another process began; `events` are its events so far.
     pub fn resume(
         invocation_id: InvocationId,
         events: Vec<ToolEvent>,
@@ -96,25 +96,25 @@ impl Trail {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on events name this tool.
+    /// Sets the tool that later events name.
     pub fn resolved(&self, tool_id: &str) {
         self.kept().tool_id = Some(tool_id.to_owned());
     }
 
-    /// From now on nothing leaves without passing `redactor`: neither what is kept nor what listeners hear.
+    /// Redacts everything from now on: what is kept, and what listeners receive.
     pub fn redact(&self, redactor: Redactor) {
         self.kept().redactor = redactor;
     }
 
-    /// `data` is an object.
+    /// Publishes an event; `data` is an object.
     pub fn emit(&self, event_type: EventType, data: Value) {
         let mut kept = self.kept();
         let event = self.event(&kept, event_type, data);
         self.publish(&mut kept, event);
     }
 
-    /// Makes an event that nobody hears of yet, and gives all events so far with it: they can be stored first. Then
-    /// [`Self::announce`] publishes it.
+    /// Creates an event without publishing it, and returns it with all events up to it, so that they can be stored
+    /// first. Then [`Self::announce`] publishes it.
     pub fn prepare(&self, event_type: EventType, data: Value) -> (Vec<ToolEvent>, ToolEvent) {
         let kept = self.kept();
         let event = self.event(&kept, event_type, data);
@@ -158,7 +158,7 @@ impl Trail {
         kept.events.push(event);
     }
 
-    /// Gives `progress` its identity, sequence and time, and makes an event of it.
+    /// Assigns `progress` its identity, sequence and time, and publishes it as an event.
     pub fn progress(&self, mut progress: ToolProgress) {
         progress.invocation_id = self.0.invocation_id;
         progress.progress_id = ProgressId::new();
@@ -178,8 +178,8 @@ impl Trail {
         self.emit(event_type, json!({ "progress": progress }));
     }
 
-    /// The guest logged a line. Listeners hear it, redacted; it is not kept here, because the result carries the log as a
-    /// block.
+    /// Passes a line that the guest logged to the listeners, redacted. It is not kept here, because the result carries
+    /// the log as a block.
     pub fn logged(&self, level: &str, message: &str, fields: Option<&str>) {
         if self.0.listeners.is_empty() {
             return;
@@ -213,38 +213,38 @@ impl Trail {
         self.0.listeners.iter().for_each(|listener| listener.event(&event));
     }
 
-    /// Somebody asked the call to stop. Said once, and before anybody acknowledges it.
+    /// Publishes that cancellation was requested: once, and before it is acknowledged.
     pub fn cancel_requested(&self, reason: AbortReason) {
         if !std::mem::replace(&mut self.kept().cancel_requested, true) {
             self.emit(EventType::CancelRequested, json!({ "abort_reason": reason }));
         }
     }
 
-    /// The guest saw that it should stop. Said once, however often the guest says so.
+    /// Publishes that the guest noticed the request: once, however often the guest acknowledges it.
     pub fn cancel_acknowledged(&self, how: &str) {
         if !std::mem::replace(&mut self.kept().cancel_acknowledged, true) {
             self.emit(EventType::CancelAcknowledged, json!({ "by": how }));
         }
     }
 
-    /// The call ended otherwise than by being canceled, although somebody asked it to stop: it was too late (AT-CAN-04).
+    /// Publishes that a requested cancellation came too late: the call ended otherwise (AT-CAN-04).
     pub fn cancel_failed(&self, reason: AbortReason) {
         self.cancel_requested(reason);
         self.emit(EventType::CancelFailed, json!({ "abort_reason": reason, "reason": "already_terminal" }));
     }
 
-    /// Whether a partial result was among the progress.
+    /// Whether the progress includes a partial result.
     pub fn has_partial_result(&self) -> bool {
         self.kept().progress.iter().any(|progress| progress.status == ProgressStatus::PartialResult)
     }
 
-    /// Takes everything out.
+    /// Takes the contents out of the trail.
     pub fn finish(&self) -> Trailed {
         std::mem::take(&mut *self.kept())
     }
 }
 
-/// Takes out of `progress` what must not be shown.
+/// Redacts `progress`.
 fn hide(redactor: &Redactor, meter: &mut SpokenMeter, progress: &mut ToolProgress) {
     for text in [&mut progress.message, &mut progress.current_step].into_iter().flatten() {
         match redactor.is_silent() {
@@ -258,6 +258,6 @@ fn hide(redactor: &Redactor, meter: &mut SpokenMeter, progress: &mut ToolProgres
     } else if !redactor.redact_spoken(content, meter) {
         return;
     }
-    // The guest's reference is the digest of all that it said.
+    // The reference so far is a digest of the unredacted content.
     progress.partial_result_refs = vec![format!("partial:{}", digest(content.to_string().as_bytes()))];
 }

@@ -1,6 +1,6 @@
-//! Work on foreign data that may take long: on threads of its own, so that other calls go on, and under the call's time
-//! and cancellation. A check of a contract cannot be interrupted; one that was given up goes on to its end, which its
-//! budget bounds, and nobody waits for it.
+//! Runs long work on untrusted data on threads of its own, so that other calls go on, within the call's time and
+//! cancellation. A check of a contract cannot be interrupted: after a timeout or a cancellation it runs to its end,
+//! which its budget bounds, and its result is dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -17,24 +17,25 @@ use crate::scheduler::Shares;
 
 use super::journey::Journey;
 
-/// Pieces of work that wait for a thread, of all callers.
+/// Maximum number of tasks that wait for a thread, of all callers together.
 const WAITING_MAX: usize = 4_096;
-/// Pieces of work of one caller that run or wait for a thread: as many as there are threads at the most. A caller with more
-/// of it waits for itself.
+/// Maximum number of tasks of one caller that run or wait for a thread, and of threads. A caller with more tasks waits
+/// for its own.
 const OF_CALLER_MAX: usize = 8;
-/// Bytes of stack of each thread: a schema and a value may be nested a thousand deep. Only what is used takes memory.
+/// Stack of each thread, in bytes, because a schema and a value may be nested a thousand deep. Only the part in use
+/// takes memory.
 const STACK_BYTES: usize = 64 << 20;
-/// Seconds until another attempt makes sense.
+/// Time after which a rejected client may try again, in seconds.
 const RETRY_SECONDS: f64 = 1.0;
 
-/// Half of the processors, so that the other half answers other calls.
+/// Uses half of the processors, so that the other half serves other calls.
 static POOL: LazyLock<Option<Pool>> = LazyLock::new(|| {
     let threads = available_parallelism().map_or(1, |all| all.get() / 2).clamp(1, OF_CALLER_MAX);
     Pool::new("checks", threads, WAITING_MAX, STACK_BYTES).ok()
 });
 
-/// For contracts that are loaded, apart from what clients send: a denial that is written takes effect however many of their
-/// checks wait.
+/// Loads contracts, apart from the checks of what clients send, so that a new denial takes effect however many checks
+/// wait.
 static LOADING: LazyLock<Option<Pool>> = LazyLock::new(|| Pool::new("loading", 1, WAITING_MAX, STACK_BYTES).ok());
 
 static SHARES: LazyLock<Shares> = LazyLock::new(|| Shares::new(OF_CALLER_MAX));
@@ -43,12 +44,12 @@ static SHARES: LazyLock<Shares> = LazyLock::new(|| Shares::new(OF_CALLER_MAX));
 ///
 /// # Errors
 ///
-/// `rate_limited` where too much of it waits already.
+/// `rate_limited`, if too many tasks wait already.
 pub(super) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     on(POOL.as_ref(), work).await
 }
 
-/// Runs `work` on the thread for contracts that are loaded.
+/// Runs `work` on the thread that loads contracts.
 ///
 /// # Errors
 ///
@@ -70,15 +71,15 @@ async fn on<T: Send + 'static>(pool: Option<&Pool>, work: impl FnOnce() -> T + S
     })
 }
 
-/// What the checks of one call took so far, their waits for a thread included. Neither the tool's own time counts, nor that
-/// of people who are asked.
+/// Time that the checks of one call have taken, their waits for a thread included. The time of the tool and of
+/// approvers does not count.
 #[derive(Debug, Default)]
 pub(super) struct CheckTime {
     micros: AtomicU64,
 }
 
 impl CheckTime {
-    /// Does `work` in what is left of `wall`. `None` if that was too short.
+    /// Runs `work` in what is left of `wall`; `None` if that was too short.
     async fn spend<T>(&self, wall: Duration, work: impl Future<Output = T>) -> Option<T> {
         let left = wall.saturating_sub(Duration::from_micros(self.micros.load(Ordering::Relaxed)));
         let began = Instant::now();
@@ -89,12 +90,11 @@ impl CheckTime {
     }
 }
 
-/// Runs `work` on a thread for checks when it is the caller's turn, until the time for all checks of the call is over or the
-/// call is canceled.
+/// Runs `work`, which `what` names in messages, on a thread for checks when it is the caller's turn.
 ///
 /// # Errors
 ///
-/// Those of [`run`], `timeout`, and what a canceled call ends with.
+/// Those of [`run`], `timeout` when the time for all checks of the call is over, and the refusal of a canceled call.
 pub(super) async fn within<T: Send + 'static>(
     journey: &Journey<'_>,
     what: &'static str,
@@ -126,15 +126,15 @@ pub(super) async fn within<T: Send + 'static>(
 type Check = fn(&Contract, &Value, usize) -> Result<(), Unsatisfied>;
 type IsLight = fn(&Contract, &Value, usize) -> bool;
 
-/// Which check of a contract.
+/// The schema of a contract that an input is checked against.
 #[derive(Clone, Copy)]
 pub(super) enum Against {
     Model,
     Call,
 }
 
-/// Holds an input against a contract: in place where that is quick, else on a thread for checks. The outer error ends the
-/// call whatever the input says.
+/// Checks an input against a contract: inline if that is quick, otherwise on a thread for checks. The outer error ends
+/// the call, whatever the input is.
 pub(super) async fn check_input(
     journey: &Journey<'_>,
     contract: &Arc<Contract>,
@@ -187,7 +187,7 @@ mod tests {
                 tokio::spawn(run(move || _ = check.lock().unwrap().recv()))
             })
             .collect();
-        // Their turn comes before this one's.
+        // Lets the checks start before this load.
         tokio::task::yield_now().await;
         assert_eq!(timeout(Duration::from_secs(60), load(|| 7)).await.unwrap().unwrap(), 7);
         drop(checked);

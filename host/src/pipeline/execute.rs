@@ -1,4 +1,4 @@
-//! Phase 9: whatever the sandbox's verdict is, see `sandbox/trap.rs`.
+//! Phase 9: every error of the sandbox, see `sandbox/trap.rs`.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(super) async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Resu
     let mut execution = journey.services.executor.invoke(&permitted.permit, run.clone()).await;
     drop(place);
     if matches!(execution.outcome, Ok(GuestOutcome::NeedsInput(_))) {
-        // On the heap: a call that asks nothing must not carry the room for it.
+        // Boxed, to keep the future of a call without questions small.
         execution = Box::pin(interact::go_on(journey, &permitted.permit, run, execution)).await;
     }
     if let Some(reason) = journey.request.cancellation.requested() {
@@ -56,7 +56,7 @@ pub(super) async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Resu
     Ok(Executed { tool: permitted.tool, execution })
 }
 
-/// Brings what a guest says while it runs into the trail.
+/// Writes the events of a running guest to the trail.
 struct Relay {
     trail: Trail,
     invocation_id: InvocationId,

@@ -1,4 +1,4 @@
-//! What would come of a call that is not made: the phases up to the decision, without hooks, and without anybody hearing.
+//! Dry run of a call: the phases up to the decision, without hooks and without listeners.
 
 use crate::policy::Explanation;
 use crate::record::{ErrorClass, HookEvent, Refusal};
@@ -6,24 +6,24 @@ use crate::record::{ErrorClass, HookEvent, Refusal};
 use super::journey::{Journey, Prepared};
 use super::{Request, Services, observe, parse, permission, resolve, schema_gate, validate};
 
-/// What would come of a call.
+/// Expected outcome of a call.
 #[derive(Debug)]
 pub struct Foretold {
     pub explanation: Explanation,
-    /// The hooks that would hear of it, in their order. What they would say is not known.
+    /// The hooks that would run, in their order. Their outputs are not known.
     pub hooks: Vec<Hearing>,
 }
 
-/// A hook that would hear of a call.
+/// A hook that would run for a call.
 #[derive(Debug)]
 pub struct Hearing {
     pub hook_id: String,
     pub events: Vec<HookEvent>,
 }
 
-/// What would be decided on a call, and why; or what would stop it before. The tool does not run, no hook does, and
-/// nobody hears of it. A component that checks or classifies its inputs is asked, in an empty world, as it would be by a
-/// call.
+/// Explains what would be decided on a call, or returns the refusal that would end it before. Neither the tool nor a
+/// hook runs, and no listener of the host gets events. A component that checks or classifies its inputs does so with an
+/// empty capability, as for a real call.
 pub async fn explain(services: &Services, request: Request) -> Result<Foretold, Refusal> {
     let mut journey = Journey::unheard(services, request);
     let resolved = resolve::resolve(&mut journey).await?;
@@ -35,7 +35,7 @@ pub async fn explain(services: &Services, request: Request) -> Result<Foretold, 
     Ok(Foretold { explanation: permission::explain(&journey, &observed).await?, hooks })
 }
 
-/// The hooks that fit the call. One that could not be loaded fails wherever it is asked, which is known before.
+/// The hooks that match the call. Fails if a blocking hook could not be loaded, because it would fail in every call.
 fn hearing(services: &Services, prepared: &Prepared) -> Result<Vec<Hearing>, Refusal> {
     let declaration = prepared.tool.declaration();
     let mut heard: Vec<Hearing> = Vec::new();

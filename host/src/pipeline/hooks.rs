@@ -1,4 +1,4 @@
-//! How one hook runs, whatever the phase: bounded, recorded, and its failure turned into what it means for the call.
+//! Runs one hook, in any phase: bounded, recorded, and with its failure mapped to what it means for the call.
 
 use std::future::pending;
 
@@ -14,7 +14,7 @@ use crate::record::{
 
 use super::journey::Journey;
 
-/// What a hook sees of the call at `event`: copies.
+/// The copy of the call that a hook gets at `event`.
 pub(super) fn call(journey: &Journey<'_>, tool: &Tool, event: HookEvent, input: Value) -> HookCall {
     HookCall {
         event,
@@ -28,8 +28,8 @@ pub(super) fn call(journey: &Journey<'_>, tool: &Tool, event: HookEvent, input: 
     }
 }
 
-/// Asks one hook before the tool, with a copy of `input`. On the heap, as is [`super::post_hooks::one`]: a call without
-/// hooks must not carry the room for one.
+/// Runs one hook before the tool, with a copy of `input`. Boxed, like [`super::post_hooks::one`], to keep the future of
+/// a call without hooks small.
 pub(super) fn ask<'a>(
     journey: &'a mut Journey<'_>,
     tool: &'a Tool,
@@ -47,8 +47,11 @@ pub(super) fn ask<'a>(
     })
 }
 
-/// Runs one hook, and keeps the record of it. What every event has a use for is done here; the rest is the phase's. A
-/// refusal is a failure that blocks, or a call that was canceled meanwhile.
+/// Runs one hook, and records the run. Handles the outputs that mean the same at every event, and returns the others.
+///
+/// # Errors
+///
+/// A failure of a hook that blocks the call, or the cancellation of the call.
 pub(super) async fn run(
     journey: &mut Journey<'_>,
     hook: &Registration,
@@ -64,8 +67,8 @@ pub(super) async fn run(
     let ran = if event.is_before_the_tool() {
         hook.run(call, cancellation.cancelled()).await
     } else {
-        // Whoever called the tool must not get past a hook that rewrites its output by canceling in time; the hook's own
-        // limit ends it.
+        // The caller must not bypass a hook that rewrites the output by canceling in time; the hook's own limit ends
+        // it.
         hook.run(call, pending()).await
     };
     let record = record(journey, hook, event, &ran);
@@ -86,13 +89,13 @@ pub(super) async fn run(
     }
 }
 
-/// A hook that ends the call before the tool ran.
+/// The refusal of a call that a hook stopped before the tool ran.
 pub(super) fn stopped(hook: &Registration, reason: &str) -> Refusal {
     let message = format!("the hook {} stopped the call: {reason}", hook.id());
     Refusal::new(ErrorClass::HookBlocked, "hook_stop", message)
 }
 
-/// Does what an output means at any event; gives it back where that depends on the event.
+/// Handles an output that means the same at every event; returns any other that counts at `event`.
 fn common(journey: &mut Journey<'_>, hook: &Registration, event: HookEvent, output: HookOutput) -> Option<HookOutput> {
     match output {
         HookOutput::Message(_) => None,
@@ -152,7 +155,7 @@ fn blocked(hook: &Registration, event: HookEvent, failure: HookFailure) -> Refus
     Refusal { detail, ..refusal }
 }
 
-/// `tool_hook`: what ran, when, and everything that it said.
+/// `tool_hook`: the record of one run, with its times and outputs.
 fn record(journey: &Journey<'_>, hook: &Registration, event: HookEvent, ran: &HookRun) -> ToolHook {
     let mut record = ToolHook {
         schema_version: SchemaVersion::default(),
@@ -197,7 +200,7 @@ fn say(record: &mut ToolHook, event: HookEvent, output: &HookOutput) {
         HookOutput::AdditionalContext(Value::Object(context)) => {
             record.additional_context.push(Value::Object(context.clone()));
         }
-        // The specification wants objects here.
+        // The specification requires objects here.
         HookOutput::AdditionalContext(context) => record.additional_context.push(json!({ "context": context })),
         HookOutput::Stop { reason } => record.stop = Some(json!({ "reason": reason })),
         HookOutput::UpdatedOutput(updated) => {

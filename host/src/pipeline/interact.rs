@@ -1,4 +1,4 @@
-//! Between two runs of phase 9: what the tool asks its caller's user, and the run that goes on with the answers.
+//! Between two runs of phase 9: the tool's questions to its caller's user, and the run that goes on with the answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::search::Meter;
 use super::journey::Journey;
 use super::{aside, schedule};
 
-/// How often one call may ask, questions that were not answered well among them.
+/// Maximum number of times that one call may ask, repeated questions after invalid answers included.
 const INQUIRIES_MAX: usize = 16;
-/// How often one question may be answered in a way that its form does not allow.
+/// Number of invalid answers to one round of questions that ends the call.
 const UNFIT_MAX: usize = 4;
-/// Characters of a question that an error repeats.
+/// Maximum characters of the questions that an error quotes.
 const QUOTED_CHARS_MAX: usize = 300;
 
 /// Asks, and runs the tool again with the answers, until it asks no more.
@@ -60,7 +60,7 @@ pub(super) async fn go_on(
     }
 }
 
-/// Adds an answer for each request to `responses`. A call that waits has no place to run.
+/// Adds an answer for each request to `responses`. A call that waits holds no place in the scheduler.
 async fn answer(
     journey: &mut Journey<'_>,
     needed: NeededInput,
@@ -71,7 +71,7 @@ async fn answer(
     let attended = journey.request.policy.mode != Mode::NonInteractive;
     let respondent = journey.request.respondent.clone().filter(|_| attended).ok_or_else(|| nobody_to_ask(&open))?;
     let expires_at = Timestamp::now().plus(journey.request.approval.expire.min(EXPIRE_MAX));
-    // A new question under a key that was answered before wants a new answer.
+    // A new question with a key that was answered before needs a new answer.
     open.iter().for_each(|request| drop(responses.remove(request.key())));
     too_often(*asked)?;
     let mut unfit = 0;
@@ -97,7 +97,7 @@ async fn answer(
                 Ok(()) => drop(responses.insert(request.key().to_owned(), response)),
                 Err(why) => {
                     unfit += 1;
-                    // With the same answer again and again, the words of the form would be all that anybody hears.
+                    // A client that repeats an invalid answer would only get the form's error again, so the call ends.
                     if unfit >= UNFIT_MAX {
                         return Err(unfit_answers(&request, &why));
                     }
@@ -119,18 +119,18 @@ fn unfit_answers(request: &Requested, why: &str) -> Refusal {
     Refusal::new(ErrorClass::InvalidArguments, "answer_invalid", message)
 }
 
-/// What the tool asks, as somebody may see it.
+/// Reads the tool's questions, with secrets and sensitive values redacted.
 async fn read(journey: &Journey<'_>, needed: NeededInput) -> Result<Vec<Requested>, Refusal> {
     let invalid = |why: String| {
         let message = format!("the tool asked its user what cannot be asked: {why}");
         Refusal::new(ErrorClass::ExecutionFailed, "question_invalid", message)
     };
     let (requests, redactor) = (needed.requests, journey.redaction.redactor());
-    // Looking for the tool's own patterns, and compiling those of a form, take long enough for others to notice.
+    // Searching for the tool's own patterns, and compiling those of a form, can take long enough to delay other calls.
     let work = move || {
         let mut meter = Meter::aside();
         let read = |mut request: InputRequest| {
-            // Before the words are made visible: afterwards a value may look different.
+            // Redacts before the text is made legible, because a value may look different afterwards.
             for text in [&mut request.key, &mut request.message, &mut request.schema] {
                 redactor.redact_text_within(text, &mut meter);
             }
@@ -147,7 +147,7 @@ async fn read(journey: &Journey<'_>, needed: NeededInput) -> Result<Vec<Requeste
     Ok(read)
 }
 
-/// Waits until somebody answers, or it is too late to.
+/// Waits for the answers, until the question expires or the call is canceled.
 async fn wait(
     journey: &Journey<'_>,
     respondent: &dyn Respondent,
@@ -186,7 +186,7 @@ fn nobody_to_ask(requests: &[Requested]) -> Refusal {
     Refusal::new(ErrorClass::CapabilityGap, "nobody_to_ask", message)
 }
 
-/// Nobody is there any more whom it could ask: as if they had stopped the call.
+/// The refusal when the respondent is gone: the same as if the user had canceled the call.
 fn gone() -> Refusal {
     canceled(AbortReason::UserInterruption)
 }

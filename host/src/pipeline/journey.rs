@@ -16,7 +16,7 @@ use super::aside::CheckTime;
 use super::redaction::Redaction;
 use super::{Request, Services};
 
-/// What one call gathers on its way: records only, never a decision.
+/// State that one call gathers in its phases: records only, never a decision.
 pub(super) struct Journey<'a> {
     pub(super) services: &'a Services,
     pub(super) request: Request,
@@ -27,17 +27,17 @@ pub(super) struct Journey<'a> {
     pub(super) mutations: Vec<InputMutation>,
     pub(super) persistence: Vec<ResultPersistence>,
     pub(super) hook_runs: Vec<ToolHook>,
-    /// What hooks think of the call so far.
+    /// Combined opinion of the hooks so far.
     pub(super) opinion: Option<Opinion>,
-    /// What stays out of all of this.
+    /// What must be kept out of these records.
     pub(super) redaction: Redaction,
     pub(super) check_time: CheckTime,
-    /// What hooks have to say to the model.
+    /// Context from hooks for the model.
     pub(super) additional_context: Vec<Value>,
     pub(super) mappings: ResultMappings,
-    /// Whether a guest ran that could change something that lasts: repeating the call could do it twice.
+    /// Whether a guest ran that could make lasting changes, so that repeating the call is not safe.
     pub(super) changes: bool,
-    /// There once somebody was asked about the call.
+    /// `Some` after an approval was requested.
     pub(super) asked: Option<Box<Asked>>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Journey<'a> {
         Self::heard_by(Arc::clone(&services.listeners), services, request)
     }
 
-    /// A journey that no listener hears of: nothing will come of it.
+    /// A journey without the host's listeners, for a call that does not run.
     pub(super) fn unheard(services: &'a Services, request: Request) -> Self {
         Self::heard_by(Arc::default(), services, request)
     }
@@ -84,7 +84,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Goes on with a call that another process began, and that this one `held` from now on.
+    /// Resumes a call that another process began, and that this process owns from now on (`held`).
     pub(super) fn resume(services: &'a Services, request: Request, kept: &Kept, desk: &Desk, held: Held) -> Self {
         let id = kept.invocation.invocation_id;
         let listeners = Arc::clone(&services.listeners);
@@ -110,7 +110,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// What there is so far, with `events`.
+    /// The records so far, redacted, with `events`.
     pub(super) fn history(&mut self, events: Vec<ToolEvent>) -> History {
         self.redact_records();
         History {
@@ -121,7 +121,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// What the tool itself is asked about `input`, in an empty world.
+    /// The arguments of the tool's own checks of `input`, which run with an empty capability.
     pub(super) fn check<'c>(&'c self, tool: &'c Tool, input: &'c Input, limits: &'c Limits) -> Check<'c> {
         Check {
             component: tool.component(),
@@ -132,18 +132,18 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Moves the invocation on. A step that the graph lacks is a fault of this room.
+    /// Advances the invocation to status `to`. A transition that the status graph lacks is a fault of the host.
     pub(super) fn advance(&mut self, to: Status) -> Result<(), Refusal> {
         self.invocation.advance(to, None).map_err(|error| Refusal::host_fault(error.to_string()))
     }
 
-    /// Moves the invocation through a status that only says where a call failed.
+    /// Advances the invocation to an informational status, for example one that says where a call failed.
     pub(super) fn pass_through(&mut self, to: Status, reason: &str) {
-        // A status that cannot be reached from here has nothing to say here.
+        // The status is only informational, so one that cannot be reached is skipped.
         let _ = self.invocation.advance(to, Some(reason.to_owned()));
     }
 
-    /// Ends the call if somebody asked for that already.
+    /// Fails if cancellation of the call was requested.
     pub(super) fn heed_cancellation(&self) -> Result<(), Refusal> {
         match self.request.cancellation.requested() {
             Some(reason) => Err(crate::executor::canceled(reason)),
@@ -151,7 +151,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Adds the opinion of one hook; of all that are heard, the most careful one counts.
+    /// Adds the opinion of one hook; the strictest of all counts.
     pub(super) fn hear(&mut self, hook_id: &str, result: PermissionResult) {
         let PermissionResult { behavior, reason } = result;
         let opinion = Opinion { behavior, hook_id: hook_id.to_owned(), reason };

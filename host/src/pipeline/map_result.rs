@@ -14,12 +14,12 @@ use super::execute::Executed;
 use super::journey::Journey;
 use super::persist::length;
 
-/// Blocks of one result.
+/// Maximum number of blocks of one result.
 const BLOCKS_MAX: usize = 1_000;
-/// What a model reads where a tool succeeded and said nothing.
+/// Text for the model when a tool succeeds without output.
 const NOTHING_SAID: &str = "(tool completed with no output)";
 
-/// What a call comes to, before it is stored.
+/// Outcome of a call, before it is stored.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mapped {
     /// Whether the guest was entered.
@@ -30,7 +30,7 @@ pub(super) struct Mapped {
     pub(super) empty_result: bool,
     pub(super) ui_facing_summary: Option<String>,
     pub(super) usage: Option<Usage>,
-    /// Nothing was put into it since it was redacted.
+    /// Whether it is redacted, with nothing added since.
     pub(super) redacted: bool,
 }
 
@@ -74,7 +74,7 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
     mapped
 }
 
-/// `whole` output must satisfy the contract; a partial one only what it does say.
+/// Parses an output. A `whole` one must satisfy the contract; a partial one may lack promised structured output.
 async fn read(journey: &Journey<'_>, tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
     let content: Vec<Content> = read_json(&output.content, JSON_VALUES_MAX)
@@ -87,7 +87,7 @@ async fn read(journey: &Journey<'_>, tool: &Tool, output: GuestOutput, whole: bo
     Ok(Mapped { ui_facing_summary: output.ui_summary, ..mapped })
 }
 
-/// Holds an output against the tool's contract, whoever it comes from.
+/// Checks an output against the tool's contract, whether it comes from the tool or from a hook.
 async fn accept(
     journey: &Journey<'_>,
     tool: &Tool,
@@ -133,8 +133,8 @@ async fn accept(
     })
 }
 
-/// Holds structured output against the contract, and gives it back: in place where that is quick, else on a thread for
-/// checks.
+/// Checks structured output against the contract, and returns it. Runs inline if that is quick, otherwise on a thread
+/// for checks.
 async fn check_output(journey: &Journey<'_>, tool: &Tool, value: Value) -> Result<Value, Refusal> {
     let (contract, bytes) = (tool.contract(), length(&value));
     let (value, checked) = if contract.output_is_light(&value, bytes) {
@@ -158,8 +158,8 @@ async fn check_output(journey: &Journey<'_>, tool: &Tool, value: Value) -> Resul
     })
 }
 
-/// Maps once more, because the hook `hook_id` owns an update of the output (AT-PIPE-10): in place of everything that the
-/// tool said, under the same contract. An update that breaks the contract is not passed on, nor is what it replaced.
+/// Maps the output again, as the hook `hook_id` updated it (AT-PIPE-10). The update replaces everything that the tool
+/// returned, under the same contract. If it breaks the contract, both it and the tool's output are withheld.
 pub(super) async fn remap(
     journey: &mut Journey<'_>,
     tool: &Tool,
@@ -167,7 +167,7 @@ pub(super) async fn remap(
     updated: UpdatedOutput,
     mapped: &mut Mapped,
 ) {
-    // The host put the logs there: no tool has to declare them.
+    // The host added the logs, so no tool has to declare them.
     let (content, logs): (Vec<_>, Vec<_>) = updated.content.into_iter().partition(Content::is_model_facing);
     match accept(journey, tool, content, updated.structured, mapped.error.is_none()).await {
         Ok(new) => {
@@ -183,8 +183,8 @@ pub(super) async fn remap(
 }
 
 impl Mapped {
-    /// Takes everything out that the tool said. What the call failed of before stays what it is, but for the words, which
-    /// may be the tool's.
+    /// Removes everything that the tool returned. An earlier error stays what it is, except for its message, detail,
+    /// guest code and native error, which may contain the tool's text.
     pub(super) fn withhold(&mut self, refusal: Refusal) {
         let error = match self.error.take() {
             Some(error) => {
@@ -197,7 +197,7 @@ impl Mapped {
     }
 }
 
-/// What a model gets to read: no logs; the structured output where there are no blocks; and the error, if there is one.
+/// Content for the model: no logs; the structured output if there are no blocks; and the error, if there is one.
 pub(super) fn model_facing(mapped: &Mapped) -> Vec<Content> {
     let mut shown: Vec<Content> = mapped.content.iter().filter(|block| block.is_model_facing()).cloned().collect();
     if let (true, Some(structured)) = (shown.is_empty(), &mapped.structured_content) {

@@ -1,4 +1,4 @@
-//! ORDER. One function, thirteen phases, each a file that eats what the phase before it gave.
+//! ORDER. One function with thirteen phases, one file each. Each phase consumes the output of the phase before it.
 
 mod approval;
 mod aside;
@@ -49,7 +49,7 @@ pub struct Services {
     pub scheduler: Scheduler,
     pub hooks: Hooks,
     pub payloads: PayloadStore,
-    /// Where calls go that somebody has to approve; without one they are refused.
+    /// Handles calls that need an approval; without it, they are refused.
     pub desk: Option<Desk>,
     /// Folders of the host's own state, canonical: no grant may reach them.
     pub protected: Vec<PathBuf>,
@@ -57,11 +57,11 @@ pub struct Services {
     pub listeners: Arc<[Arc<dyn Listener>]>,
     /// `source` of every event: `toolcell/<version>`.
     pub source: Arc<str>,
-    /// Bytes of output that stay inside a result; more is kept as a payload.
+    /// Maximum bytes of output inside a result; a larger output is kept as a payload.
     pub inline_bytes_max: u64,
 }
 
-/// One call, as a door hands it in.
+/// One call, as the CLI or a server submits it.
 #[derive(Clone)]
 pub struct Request {
     /// A qualified name, a name, or an alias.
@@ -71,23 +71,23 @@ pub struct Request {
     pub native_call_id: Option<String>,
     pub actor_ref: Option<String>,
     pub grants: Arc<Grants>,
-    /// Mode and rules, beside what was granted.
+    /// Mode and rules.
     pub policy: Arc<Policy>,
     pub limits: Limits,
-    /// How somebody is asked about the call, if that has to be.
+    /// How an approval is requested, if the call needs one.
     pub approval: Terms,
-    /// Who answers what the tool asks in the middle of the call, if anybody can.
+    /// Answers the tool's questions during the call; `None` if they cannot be answered.
     pub respondent: Option<Arc<dyn Respondent>>,
     pub cancellation: Cancellation,
     /// Why the tool's component could not be loaded, if it could not.
     pub unavailable: Option<Refusal>,
-    /// Hears the events of this call, beside those who hear of every call.
+    /// Receives the events of this call, in addition to the host's listeners.
     pub listener: Option<Arc<dyn Listener>>,
-    /// What the protocol that brought the call calls it, for the record (AT-MAP-01).
+    /// How the protocol that carried the call identifies it, for the record (AT-MAP-01).
     pub mapping: Option<ExternalMapping>,
 }
 
-/// Carries one call through all phases. It never fails: a refusal is a result too, and there is exactly one.
+/// Runs one call through all phases. It never fails, because a refusal is a result too; there is exactly one result.
 pub async fn call(services: &Services, request: Request) -> CallRecord {
     let mut journey = Journey::begin(services, request);
     let executed = approach(&mut journey).await;
@@ -97,8 +97,8 @@ pub async fn call(services: &Services, request: Request) -> CallRecord {
     record
 }
 
-/// Goes on with a call that was approved, and that no living process sees to: `held` shows that this one does. The
-/// `request` is made anew of the words of the first one; its tool and its input are the stored ones.
+/// Resumes an approved, orphaned call: no living process runs it, and `held` marks this process as its owner. `request`
+/// is rebuilt from the first request; its tool and its input are the stored ones.
 pub async fn resume(services: &Services, desk: &Desk, request: Request, kept: &Kept, held: Held) -> CallRecord {
     let plan = &kept.approval.plan;
     let request = Request {
@@ -115,8 +115,8 @@ pub async fn resume(services: &Services, desk: &Desk, request: Request, kept: &K
     record
 }
 
-/// Ends a call that no living process sees to, and that nobody can go on with: rejected, expired, or interrupted while
-/// it ran. Nothing for a call that can still be answered, or that has ended.
+/// Ends an orphaned call that cannot be resumed: rejected, withdrawn, expired, or interrupted while it ran. Returns
+/// `None` for a call that can still be answered or resumed, or that has ended.
 pub async fn close(services: &Services, desk: &Desk, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
     let refusal = approval::closing(kept)?;
     let mut journey = Journey::resume(services, request, kept, desk, held);
@@ -126,8 +126,8 @@ pub async fn close(services: &Services, desk: &Desk, request: Request, kept: &Ke
     Some(record)
 }
 
-/// What is wrong with `edit` as the arguments that should run instead of those that `approval` is about. Nothing where the
-/// tool is not there, or is another one by now.
+/// Checks `edit`, the arguments that should run instead of those that `approval` is about. The error says what is wrong
+/// with them. Returns `Ok` if the tool is missing or its component has changed.
 pub async fn check_edit(services: &Services, approval: &Approval, edit: &str) -> Result<(), String> {
     match services.catalog.resolve(&approval.plan.tool) {
         Ok(tool) if **tool.component() == *approval.binding.component => {
@@ -137,7 +137,7 @@ pub async fn check_edit(services: &Services, approval: &Approval, edit: &str) ->
     }
 }
 
-/// The phases between the tool's answer and the record.
+/// Runs the phases between the tool's answer and the record.
 async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Persisted {
     if let (Err(_), Some(reason)) = (&executed, journey.request.cancellation.requested()) {
         journey.trail.cancel_requested(reason);
@@ -147,27 +147,27 @@ async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -
     persist::persist(journey, hooked).await
 }
 
-/// The last phase, and the question, if there was one.
+/// Runs the last phase. Returns the approval request too, if there was one.
 fn end(mut journey: Journey<'_>, persisted: Persisted) -> (CallRecord, Option<Box<Asked>>) {
     let asked = journey.asked.take();
     (terminal::emit(journey, persisted), asked)
 }
 
-/// Stores how a call ended that somebody was asked about. On the heap: others must not carry the room for it.
+/// Stores the end of a call that needed an approval. Boxed, to keep the common future small.
 async fn store(asked: Option<Box<Asked>>, record: &mut CallRecord) {
     if let Some(asked) = asked {
         Box::pin(approval::conclude(*asked, record)).await;
     }
 }
 
-/// The phases that are left of a call that another process began.
+/// Runs the remaining phases of a call that another process began.
 async fn return_to(journey: &mut Journey<'_>, kept: &Kept) -> Result<Executed, Refusal> {
     let permitted = approval::re_enter(journey, kept).await?;
     let scheduled = schedule::wait(journey, permitted).await?;
     execute::run(journey, scheduled).await
 }
 
-/// The phases that can end a call before its tool has answered.
+/// Runs the phases that can end a call before its tool has answered.
 async fn approach(journey: &mut Journey<'_>) -> Result<Executed, Refusal> {
     let resolved = resolve::resolve(journey).await?;
     let parsed = parse::parse(journey, resolved).await?;

@@ -1,4 +1,5 @@
-//! Phase 5: no refusal. Makes `observable_input`; `model_input` stays as it was sent.
+//! Phase 5: rate_limited, timeout, canceled, where redaction takes long. Makes `observable_input`; `model_input` stays
+//! as it was sent.
 
 use crate::catalog::Tool;
 use crate::record::{Input, InputMutation, MutationSource, Refusal};

@@ -1,5 +1,5 @@
-//! Phase 2: rate_limited, timeout, canceled, where the check takes long. A mismatch is a value, because phase 3 decides
-//! which error is the true one.
+//! Phase 2: rate_limited, timeout, canceled, where the check takes long. A mismatch is returned as a value, because
+//! phase 3 decides which error to report.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) struct Parsed {
     pub(super) mismatch: Result<(), Unsatisfied>,
 }
 
-/// Reads `model_input`, and holds it against the tool's model schema.
+/// Checks `model_input` against the tool's model schema.
 pub(super) async fn parse(journey: &Journey<'_>, resolved: Resolved) -> Result<Parsed, Refusal> {
     let tool = resolved.tool;
     let mismatch = aside::check_input(journey, tool.contract(), &journey.request.input, Against::Model).await?;

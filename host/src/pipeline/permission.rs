@@ -23,25 +23,25 @@ pub(super) struct Permitted {
     pub(super) permit: Permit,
 }
 
-/// Decides on exactly the input that will run, and records the decision whatever it is.
+/// Decides on exactly the input that will run, and records every decision.
 pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Permitted, Refusal> {
     let Prepared { tool, input } = prepared;
     check_call_input(journey, &tool, &input).await?;
     journey.invocation.permission_input = Some(journey.shown(&input).await?);
     journey.invocation.permission_input_ref = Some(journey.reference(&input));
-    // Nobody decides on a call that could not run.
+    // Checked first, so that no approver is asked about a call that could not run.
     journey.redaction.check_secrets()?;
     request_hooks(journey, &tool, &input).await?;
     let Verdict { decision, outcome } = verdict(journey, &tool, &input).await?;
     let permit = match outcome {
-        // On the heap: a call that nobody is asked about must not carry the room for it.
+        // Boxed, to keep the future of a call without an approval small.
         Outcome::Ask(question) => return Box::pin(approval::ask(journey, tool, decision, question)).await,
         Outcome::Allow(permit) => {
             announce(journey, &tool, &input, decision).await?;
             permit
         }
         Outcome::Deny(refusal) => {
-            // What hooks think of a denial changes nothing.
+            // The call is denied, whatever the hooks answer.
             let _ = announce(journey, &tool, &input, decision).await;
             return Err(refusal);
         }
@@ -50,7 +50,7 @@ pub(super) async fn decide(journey: &mut Journey<'_>, prepared: Prepared) -> Res
     admit(journey, tool, permit).await
 }
 
-/// Puts a decision on record, and tells hooks of it. They can still stop a call that was allowed; they allow nothing.
+/// Records a decision, and tells hooks of it. They can still stop an allowed call, but cannot allow a denied one.
 pub(super) async fn announce(
     journey: &mut Journey<'_>,
     tool: &Tool,
@@ -70,14 +70,14 @@ pub(super) async fn announce(
     decision_hooks(journey, tool, input).await
 }
 
-/// The call goes on with what `permit` carries.
+/// Records the input that `permit` carries as `call_input`.
 pub(super) async fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) -> Result<Permitted, Refusal> {
     journey.invocation.call_input = Some(journey.shown(permit.call_input()).await?);
     journey.invocation.call_input_ref = Some(journey.reference(permit.call_input()));
     Ok(Permitted { tool, permit })
 }
 
-/// Asks hooks what they think of exactly the input that would run.
+/// Asks hooks for their opinion on exactly the input that would run.
 pub(super) async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
     let (services, declaration) = (journey.services, tool.declaration());
     let event = HookEvent::PermissionRequest;
@@ -100,7 +100,7 @@ async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -
     let mut stopped = Ok(());
     for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
         match hooks::ask(journey, tool, hook, event, input).await {
-            // All of them hear of a decision, also when one of them ends the call.
+            // Every hook gets the decision, even if one of them ends the call.
             Err(refusal) => stopped = stopped.and(Err(refusal)),
             Ok(outputs) => {
                 for output in outputs {
@@ -114,8 +114,9 @@ async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -
     stopped
 }
 
-/// What policy says of `input`, under the grants and rules of the request. In place where that is quick, else on a thread
-/// for checks: each path among the arguments is followed on the disk, and each URL compared with every rule.
+/// The verdict of the policy on `input`, under the grants and rules of the request. Runs inline if that is quick,
+/// otherwise on a thread for checks, because each path among the arguments is resolved on the disk, and each URL
+/// compared with every rule.
 ///
 /// # Errors
 ///
@@ -145,7 +146,7 @@ pub(super) async fn verdict(journey: &Journey<'_>, tool: &Arc<Tool>, input: &Inp
     aside::within(journey, "deciding on the call", decide).await
 }
 
-/// Why policy would say what it would say, without a permit at its end.
+/// Explains what the policy would decide, without making a permit.
 pub(super) async fn explain(journey: &Journey<'_>, prepared: &Prepared) -> Result<Explanation, Refusal> {
     let Prepared { tool, input } = prepared;
     check_call_input(journey, tool, input).await?;
@@ -193,7 +194,7 @@ fn declared(tool: &Tool) -> Declared<'_> {
     }
 }
 
-/// What the tool says of this one input, if it can: it narrows the call, and widens nothing.
+/// The tool's classification of this one input, if it gives one. It can restrict the call, never extend it.
 async fn classify(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Option<SafetyFacts> {
     if !tool.classifies() {
         return None;
@@ -202,7 +203,7 @@ async fn classify(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Option<S
     journey.services.executor.classify(journey.check(tool, input, &limits)).await
 }
 
-/// What the tool gets must satisfy its contract also after hooks changed it (AT-IN-02).
+/// Checks the input again, because it must satisfy the tool's contract also after hooks changed it (AT-IN-02).
 async fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
     if input.is(&journey.request.input) && !tool.contract().has_runtime_schema() {
         return Ok(());
@@ -214,15 +215,15 @@ async fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> 
         let (class, code, message) = blame(&journey.mutations);
         let refusal = Refusal::new(class, code, message);
         if tool.contract().has_internal_fields() {
-            // Where it is wrong may name a field that no model sees.
+            // The mismatch may name an internal field, which no model may see.
             return refusal.detail(mismatch);
         }
         Refusal { message: format!("{message}: {mismatch}"), ..refusal }
     })
 }
 
-/// What to call an input that the contract does not allow, of a call whose arguments it did: only what a hook changed is
-/// the hook's fault; the defaults are the contract's own.
+/// Error class, code and message of an input that breaks the contract although the caller's arguments satisfied it. If
+/// only the contract's defaults changed it, the contract is at fault, otherwise the hook.
 fn blame(mutations: &[InputMutation]) -> (ErrorClass, &'static str, &'static str) {
     let by_contract = |mutation: &InputMutation| mutation.source_type == MutationSource::Runtime;
     if mutations.iter().all(by_contract) {

@@ -1,4 +1,4 @@
-//! Phase 12: result_too_large, where a large output cannot be kept.
+//! Phase 12: result_too_large or result_redacted, where a large or secret output cannot be kept.
 
 use serde_json::{Value, json};
 
@@ -12,24 +12,24 @@ use super::journey::Journey;
 use super::map_result::Mapped;
 use super::post_hooks;
 
-/// Characters of a payload that stay in the result, at the most.
+/// Maximum characters of a payload that stay in the result.
 const PREVIEW_CHARS_MAX: u64 = 2_000;
-/// Bytes of a block's other fields that stay beside its preview.
+/// Maximum bytes of a block's other fields that stay beside its preview.
 const BESIDE_BYTES_MAX: usize = 1_000;
 
-/// What is stored, and what of it stays in the result.
+/// The output that stays in the result, and references to what was stored.
 pub(super) struct Persisted {
     pub(super) result_id: ResultId,
     pub(super) mapped: Mapped,
     pub(super) resource_refs: Vec<Value>,
 }
 
-/// Keeps what is too large for a result, or too sensitive, as payloads, and leaves previews.
+/// Stores output that is too large or too sensitive for a result as payloads, and leaves previews.
 pub(super) async fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persisted {
     let (mapped, stop) = hooked(journey, mapped).await;
     let result_id = ResultId::new();
     let mut mapped = mapped;
-    // A hook changed it since the tool answered.
+    // A hook changed the output after it was redacted.
     if !mapped.redacted {
         journey.redact(&mut mapped).await;
     }
@@ -62,7 +62,7 @@ pub(super) async fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persis
         };
         let message = format!("the output of {size} bytes is {what}, {why}");
         let refusal = Refusal { detail, ..Refusal::new(class, code, message) };
-        // A call that failed goes on to say of what.
+        // A failed call of a tool with secret data keeps its own error.
         let refusal = persisted.mapped.error.take().filter(|_| limit.is_none).unwrap_or(refusal);
         persisted.mapped = Mapped {
             ran: persisted.mapped.ran,
@@ -76,8 +76,8 @@ pub(super) async fn persist(journey: &mut Journey<'_>, mapped: Mapped) -> Persis
     persisted
 }
 
-/// Runs the hooks that look at a result before anything of it is stored. An output that they update is redacted; one that
-/// says stop keeps the result off the disk.
+/// Runs the hooks that see a result before any of it is stored. An output that they update counts as redacted; a hook
+/// that says stop keeps the result off the disk.
 async fn hooked(journey: &mut Journey<'_>, mapped: Mapped) -> (Mapped, Option<String>) {
     let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else { return (mapped, None) };
     let (services, declaration) = (journey.services, tool.declaration());
@@ -119,7 +119,7 @@ async fn spill(journey: &mut Journey<'_>, persisted: &mut Persisted, limit: Inli
     Ok(())
 }
 
-/// What can be moved out of a result at once.
+/// A part of a result that is moved out in one step.
 enum Piece {
     Block(usize),
     Structured,
@@ -160,7 +160,7 @@ fn is_rest(block: &Content) -> bool {
     block.is_model_facing() && !block.is_persisted()
 }
 
-/// A text is kept as it is, and what else the block says stays beside the preview; any other block is kept as JSON.
+/// Stores a text as it is and leaves the block's other fields beside the preview; stores any other block as JSON.
 async fn spill_block(
     journey: &Journey<'_>,
     persisted: &mut Persisted,
@@ -183,7 +183,7 @@ async fn spill_block(
     };
     let stand_in = Content::persisted(&block.kind, &preview, &reference);
     let mut fields = beside;
-    // What the host says comes last, so that a guest's field of the same name cannot take its place.
+    // The host's fields come last, so that a guest's fields of the same name cannot replace them.
     fields.extend(stand_in.fields);
     *block = Content { kind: stand_in.kind, fields };
     Ok(Moved { reference, preview_bytes: preview.len() as u64 })
@@ -220,18 +220,18 @@ fn resource(reference: &PersistedRef) -> Value {
     })
 }
 
-/// What may stay in a result.
+/// Limits on what may stay in a result.
 #[derive(Clone, Copy)]
 struct Inline {
     bytes_max: u64,
-    /// Of what the tool said: the text of a block, and the JSON text of structured output.
+    /// Maximum characters of the tool's output: the text of a block, and the JSON text of structured output.
     chars_max: Option<u64>,
     /// The data of the tool is secret: none of it stays.
     is_none: bool,
 }
 
 impl Inline {
-    /// The lower one of what the host and the tool say.
+    /// The lower of the host's and the tool's limits.
     fn of(journey: &Journey<'_>) -> Self {
         let (tool, host) = (journey.tool.as_deref(), journey.services.inline_bytes_max);
         Self {
@@ -248,7 +248,7 @@ impl Inline {
         size(mapped) <= self.bytes_max && self.chars_max.is_none_or(|max| chars(mapped) <= max)
     }
 
-    /// How the record says it.
+    /// The limits as the record shows them.
     fn threshold(self) -> Value {
         let bytes_max = if self.is_none { 0 } else { self.bytes_max };
         match self.chars_max {
@@ -257,7 +257,7 @@ impl Inline {
         }
     }
 
-    /// A preview is much smaller than what may stay inline.
+    /// Maximum characters of a preview: an eighth of what may stay inline, and at most [`PREVIEW_CHARS_MAX`].
     fn preview_chars(self) -> u64 {
         if self.is_none {
             return 0;
@@ -266,7 +266,7 @@ impl Inline {
     }
 }
 
-/// What stays in the result of something sensitive is the reference alone (AT-STRAT-03).
+/// The preview of `text`; empty for sensitive data, of which only the reference stays in the result (AT-STRAT-03).
 fn preview(journey: &Journey<'_>, text: &str, limit: Inline) -> String {
     if journey.redaction.is_silent() {
         return String::new();
@@ -274,7 +274,7 @@ fn preview(journey: &Journey<'_>, text: &str, limit: Inline) -> String {
     text.chars().take(usize::try_from(limit.preview_chars()).unwrap_or(usize::MAX)).collect()
 }
 
-/// Characters of what the tool said: texts as they are, everything else as JSON.
+/// Characters of the tool's output: texts as they are, everything else as JSON.
 fn chars(mapped: &Mapped) -> u64 {
     let of_field = |value: &Value| match value {
         Value::String(text) => text.chars().count() as u64,
@@ -298,12 +298,12 @@ fn json_chars(value: &Value) -> u64 {
         }
     }
     let mut chars = Chars(0);
-    // A value is always written, and counting never fails.
+    // Serializing a `Value` into a counter never fails.
     let _ = serde_json::to_writer(&mut chars, value);
     chars.0
 }
 
-/// Bytes of an answer as JSON text, near enough.
+/// Approximate size of an output as JSON text, in bytes.
 pub(super) fn size(mapped: &Mapped) -> u64 {
     let blocks = mapped.content.iter().map(block_length).sum::<usize>();
     (blocks + mapped.structured_content.as_ref().map_or(0, length)) as u64
@@ -313,7 +313,7 @@ fn block_length(block: &Content) -> usize {
     block.fields.values().map(length).sum()
 }
 
-/// Bytes of a value as JSON text, near enough and without writing it.
+/// Approximate size of a value as JSON text, in bytes, without serializing it.
 pub(super) fn length(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 4,

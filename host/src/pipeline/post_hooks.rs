@@ -1,4 +1,4 @@
-//! Phase 11: execution_failed, where a hook's output breaks the tool's contract, or a hook fails that must not.
+//! Phase 11: execution_failed, where a hook's output breaks the tool's contract, or a blocking hook fails.
 
 use serde_json::json;
 
@@ -26,14 +26,14 @@ pub(super) async fn run(journey: &mut Journey<'_>, mapped: Mapped) -> Mapped {
     let mut mapped = mapped;
     for hook in hearing {
         if let Some(reason) = one(journey, &tool, hook, event, &mut mapped).await {
-            // The tool has run: all that is left to say is why it should not have.
+            // The tool has run already, so the stop can only be reported.
             journey.additional_context.push(json!({ "stop": reason, "hook": hook.id() }));
         }
     }
     mapped
 }
 
-/// Runs one hook after the tool, and maps the output that it gives. Answers why it says stop, if it does.
+/// Runs one hook after the tool, and maps the output that it gives. Returns the reason if the hook says stop.
 pub(super) fn one<'a>(
     journey: &'a mut Journey<'_>,
     tool: &'a Tool,

@@ -11,7 +11,7 @@ use super::journey::{Journey, Prepared};
 
 const EVENT: HookEvent = HookEvent::PreToolUse;
 
-/// Runs the hooks in order; each sees what the one before it made of the input.
+/// Runs the hooks in order; each gets the input as the hook before it left it.
 pub(super) async fn run(journey: &mut Journey<'_>, prepared: Prepared) -> Result<Prepared, Refusal> {
     let Prepared { tool, input } = prepared;
     let declaration = tool.declaration();
@@ -20,12 +20,12 @@ pub(super) async fn run(journey: &mut Journey<'_>, prepared: Prepared) -> Result
         return Ok(Prepared { tool, input });
     }
     journey.advance(Status::PreHooksRunning)?;
-    // On the heap: a call without hooks must not carry the room for them.
+    // Boxed, to keep the future of a call without hooks small.
     let input = Box::pin(shape(journey, &tool, input, true)).await?;
     Ok(Prepared { tool, input })
 }
 
-/// What the hooks make of `input`. Each change is put on record, unless it was before (`fresh`).
+/// Returns `input` as the hooks change it. Each change is recorded if it is `fresh`; otherwise it was recorded before.
 pub(super) async fn shape(journey: &mut Journey<'_>, tool: &Tool, input: Input, fresh: bool) -> Result<Input, Refusal> {
     let (services, declaration) = (journey.services, tool.declaration());
     let mut input = input;
@@ -49,7 +49,7 @@ pub(super) async fn shape(journey: &mut Journey<'_>, tool: &Tool, input: Input, 
     Ok(input)
 }
 
-/// The input that a hook wants in the place of `input`, of which it saw `shown`.
+/// The input that a hook wants instead of `input`, of which it saw the redacted copy `shown`.
 async fn update(
     journey: &mut Journey<'_>,
     hook: &Registration,

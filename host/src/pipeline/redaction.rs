@@ -1,5 +1,5 @@
-//! What stays out of everything that is stored or shown, gathered on the way of one call: the secrets that its requests
-//! carry, its sensitive arguments, and what the output contract keeps back. Only the executor gets the values.
+//! Redaction for one call: what must not be stored or shown, gathered in its phases. That is the secrets that its
+//! requests carry, its sensitive arguments, and what the output contract redacts. Only the executor gets the values.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use super::map_result::Mapped;
 use super::persist::size;
 use super::{Request, aside};
 
-/// Bytes that are redacted in place; more on a thread of its own.
+/// Maximum bytes that are redacted inline; more are redacted on a thread for checks.
 pub(super) const INLINE_BYTES_MAX: usize = 4 << 10;
-/// Bytes of values for which a redactor is made in place: each takes some 70 states of its automaton. For more it is made on
-/// a thread of its own.
+/// Maximum bytes of values for which a redactor is built inline, because each takes some 70 states of its automaton.
+/// For more it is built on a thread for checks.
 const VALUE_BYTES_INLINE_MAX: usize = 256;
-/// Places of a result that are named as redacted.
+/// Maximum number of places of a result that are recorded as redacted.
 const PLACES_MAX: usize = 256;
 
-/// Idle for a tool that has nothing to keep back; then nothing here does anything.
+/// State of the redaction of one call; idle, without any effect, for a tool that has nothing to redact.
 #[derive(Default)]
 pub(super) struct Redaction {
-    /// Whether there is anything to keep back.
+    /// Whether there is anything to redact.
     active: bool,
     redactor: Redactor,
     terms: Arc<Terms>,
-    /// The redactor is not made of these terms yet.
+    /// The redactor does not contain all `terms` yet.
     stale: bool,
     secrets: Secrets,
-    /// Secrets that were granted, and are not set.
+    /// Names of secrets that were granted, but are not set.
     missing: Vec<String>,
-    /// Set where arguments are sensitive: then the references of inputs are concealed, too.
+    /// `Some` if arguments are sensitive, because then the references of inputs are concealed too.
     references: Option<ReferenceKey>,
-    /// All arguments are sensitive, and so is what the tool says while it runs.
+    /// All arguments are sensitive, and so is the tool's text while it runs.
     whole: bool,
-    /// The guest received something that a secret was taken out of.
+    /// A secret was removed from something that the guest received.
     received: bool,
-    /// The places of the result where something was taken out.
+    /// The places of the result where something was redacted.
     places: BTreeSet<String>,
     everything: bool,
-    /// A hook took something out of the result before it was stored.
+    /// A hook redacted the result before it was stored.
     hooked: bool,
 }
 
@@ -63,7 +63,7 @@ impl Redaction {
         self.received || !self.places.is_empty()
     }
 
-    /// Keeps that a hook took something out of the result before it was stored.
+    /// Records that a hook redacted the result before it was stored.
     pub(super) fn hooked(&mut self) {
         self.hooked = true;
     }
@@ -72,41 +72,41 @@ impl Redaction {
         self.hooked
     }
 
-    /// Keeps whether the guest received something that a secret was taken out of.
+    /// Records whether a secret was removed from something that the guest received.
     pub(super) fn received(&mut self, redacted: bool) {
         self.received |= redacted;
     }
 
-    /// Whether nothing of the tool's words may stand outside the result itself.
+    /// Whether the tool's text must not appear outside the result itself.
     pub(super) fn is_silent(&self) -> bool {
         self.whole
     }
 
-    /// What the requests of this call may carry. For the executor only.
+    /// The secrets that the requests of this call may carry, for the executor only.
     pub(super) fn secrets(&self) -> Secrets {
         self.secrets.clone()
     }
 
-    /// Ends a call that was granted a secret that nobody has set.
+    /// Fails if a secret was granted but is not set.
     pub(super) fn check_secrets(&self) -> Result<(), Refusal> {
         let Some(name) = self.missing.first() else { return Ok(()) };
         let message = format!("the secret {name} is not set; set it with `toolcell secret set {name}`");
         Err(Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", message))
     }
 
-    /// What conceals the references of this call, for the process that goes on with it.
+    /// The key that conceals the references of this call, for the process that resumes it.
     pub(super) fn reference_key(&self) -> Option<String> {
         self.references.as_ref().map(ReferenceKey::to_text)
     }
 
-    /// Conceals references as the process did that began the call.
+    /// Conceals references with the key of the process that began the call.
     pub(super) fn reuse(&mut self, key: Option<&str>) -> Result<(), Refusal> {
         let read = |text| ReferenceKey::from_text(text).ok_or_else(|| Refusal::host_fault("a stored key is none"));
         self.references = key.map(read).transpose()?;
         Ok(())
     }
 
-    /// What takes out of texts what must not be shown; for a thread of its own.
+    /// The redactor, for use on another thread.
     pub(super) fn redactor(&self) -> Redactor {
         self.redactor.clone()
     }
@@ -116,7 +116,7 @@ impl Redaction {
     }
 }
 
-/// Begins to keep back what `tool` wants kept back, now that it is known, and shortens what was recorded before.
+/// Starts redaction for `tool`, once it is resolved, and redacts the input that was recorded before.
 pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusal> {
     let (contract, profile) = (tool.contract(), tool.permission_profile());
     let whole = profile.is_sensitive();
@@ -147,16 +147,16 @@ pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), 
         journey.redaction.secrets = Secrets::new(known);
         Arc::make_mut(&mut journey.redaction.terms).add(terms);
     }
-    // The redactor is made with the first input that is shown, which is the next that happens.
+    // The next call of `shown` builds the redactor.
     journey.redaction.stale = true;
     let input = journey.request.input.clone();
-    // Whatever stops the call from here on: nothing of the input was looked at yet.
+    // Until the input is redacted, the record shows none of it, whatever ends the call.
     journey.invocation.model_input = Value::String(REDACTED.to_owned());
     let text = journey.invocation.model_input_text.take();
     journey.invocation.model_input_ref = journey.reference(&input);
     let shown = journey.shown(&input).await?;
     if let Some(why) = journey.redaction.terms.too_many() {
-        // The call ends here, and nothing of its input is shown: there is nothing left to look for.
+        // The call ends here without showing its input, so there is nothing left to redact.
         journey.redaction.terms = Arc::default();
         journey.use_redactor(Redactor::default());
         return Err(Refusal::new(ErrorClass::InvalidArguments, "too_many_sensitive_values", why));
@@ -172,29 +172,28 @@ pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), 
     })
 }
 
-/// The secrets that the profile declares and that were granted: of no other does a call learn whether it is set.
+/// The secrets that the profile declares and that were granted. A call must not learn whether any other secret is set.
 fn wanted<'a>(tool: &'a Tool, request: &Request) -> Vec<&'a str> {
     let granted = |name: &&str| request.grants.secrets.iter().any(|grant| grant.name == *name);
     tool.permission_profile().credential_refs.iter().map(String::as_str).filter(granted).collect()
 }
 
-/// What it takes to show an input, or a result, without what must not be shown. Free of the call, so that a thread of its
-/// own can do it.
+/// Redacts an input, or a result. It borrows nothing from the call, so that it can run on another thread.
 #[derive(Clone)]
 struct Concealer {
     contract: Arc<Contract>,
     terms: Arc<Terms>,
     redactor: Redactor,
     whole: bool,
-    /// Whether fields of inputs are sensitive at all.
+    /// Whether inputs have sensitive fields.
     inputs: bool,
-    /// The redactor is not made of these terms yet.
+    /// The redactor does not contain all `terms` yet.
     stale: bool,
-    /// The redactor was made anew.
+    /// The redactor was rebuilt.
     renewed: bool,
 }
 
-/// Numbers of an input as they are written, where a value writes them otherwise; by what the value writes.
+/// Numbers of an input as written, where a parsed value prints them differently, keyed by what the value prints.
 type Written<'a> = HashMap<String, Vec<&'a str>>;
 
 fn written(input: &Input) -> Written<'_> {
@@ -209,14 +208,14 @@ fn written(input: &Input) -> Written<'_> {
 }
 
 impl Concealer {
-    /// `input` without its sensitive fields. What is sensitive in it is a term from now on.
+    /// Returns `input` without its sensitive fields, and adds their values to the terms.
     fn hide_input(&mut self, input: &Input) -> Value {
         let mut value = input.to_value();
         if self.inputs {
             let (mut terms, mut written) = (Vec::new(), written(input));
             let mut hide = |_: &str, place: &mut Value| hide(place, &mut written, &mut terms);
             match &mut value {
-                // Nobody can say where in this the sensitive fields are.
+                // The input is not JSON, so the sensitive fields in it cannot be located.
                 value if input.value().is_err() => hide("", value),
                 Value::Object(fields) if self.whole => fields.values_mut().for_each(|field| hide("", field)),
                 value => self.contract.each_sensitive(value, &mut hide),
@@ -226,7 +225,7 @@ impl Concealer {
         value
     }
 
-    /// Takes out of `mapped` what its contract keeps back, and answers the places. It is a term from now on.
+    /// Removes what the contract redacts from `mapped`, adds its values to the terms, and returns the places.
     fn hide_output(&mut self, mapped: &mut Mapped) -> BTreeSet<String> {
         let (mut places, mut terms) = (BTreeSet::new(), Vec::new());
         if let Some(structured) = &mut mapped.structured_content {
@@ -239,7 +238,7 @@ impl Concealer {
         places
     }
 
-    /// Takes every term out of `mapped`, and adds where.
+    /// Removes every term from `mapped`, and adds the places where it found one.
     fn redact_output(&mut self, mapped: &mut Mapped, places: &mut BTreeSet<String>, meter: &mut Meter) {
         self.renew();
         let redactor = &self.redactor;
@@ -262,20 +261,20 @@ impl Concealer {
         }
     }
 
-    /// Takes every term out of `value`.
+    /// Removes every term from `value`.
     fn redact(&mut self, value: &mut Value, meter: &mut Meter) {
         self.renew();
         self.redactor.redact_within(value, meter);
     }
 
-    /// From now on `terms` are kept back, too.
+    /// Adds `terms` to what is redacted.
     fn keep_back(&mut self, terms: Vec<Term>) {
         if !terms.is_empty() {
             self.stale |= Arc::make_mut(&mut self.terms).add(terms);
         }
     }
 
-    /// Whether the redactor is ready, or soon made.
+    /// Whether the redactor is ready, or quick to build.
     fn is_light(&self) -> bool {
         !self.stale || self.terms.bytes() <= VALUE_BYTES_INLINE_MAX || !guard!("redactor_aside")
     }
@@ -322,8 +321,12 @@ impl Journey<'_> {
         self.redaction.stale = false;
     }
 
-    /// `input` as records, events, hooks and people may see it. What is sensitive in it is kept out of everything else
-    /// from now on. An error ends the call: there was no time, or no place, to find that out.
+    /// Returns `input` as records, events, hooks and people may see it. Its sensitive values are redacted everywhere
+    /// else from now on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`aside::within`], which end the call.
     pub(super) async fn shown(&mut self, input: &Input) -> Result<Value, Refusal> {
         let Some(mut concealer) = self.concealer() else { return Ok(input.to_value()) };
         let hidden = (input.text().len() <= INLINE_BYTES_MAX).then(|| concealer.hide_input(input));
@@ -353,14 +356,14 @@ impl Journey<'_> {
         }
     }
 
-    /// `input` as somebody who is asked about it may see it: with all digits of its numbers, because those run.
+    /// Returns `input` as an approver may see it: with all digits of its numbers, because those run.
     pub(super) async fn shown_input(&mut self, input: &Input) -> Result<Input, Refusal> {
         if self.redaction.is_idle() {
             return Ok(input.clone());
         }
         let rounded = Input::from_value(self.shown(input).await?);
         let exact = input.with_value(rounded.to_value());
-        // What is looked for may match a number as it is written, and not as a value holds it.
+        // A term or pattern may match a number as written, and not as a parsed value holds it.
         let mut meter = Meter::inline();
         let redactor = &self.redaction.redactor;
         let matches = exact.numbers().any(|number| redactor.redact_text_within(&mut number.to_owned(), &mut meter));
@@ -372,7 +375,7 @@ impl Journey<'_> {
         self.concealed(input.reference())
     }
 
-    /// A reference of an input, so that it says nothing of it.
+    /// Conceals `reference`, so that it reveals nothing about the input, if arguments are sensitive.
     pub(super) fn concealed(&self, reference: &str) -> String {
         match &self.redaction.references {
             Some(key) => key.conceal(reference),
@@ -380,7 +383,8 @@ impl Journey<'_> {
         }
     }
 
-    /// What somebody made of a copy of `original` that showed `shown`: where they left it as it was, the values return.
+    /// Restores the values of `original` in `updated`, an edited copy of its redacted form `shown`, where the copy was
+    /// not edited.
     pub(super) fn restored(updated: Value, shown: &Value, original: &Value) -> Value {
         if updated == *shown {
             return original.clone();
@@ -404,12 +408,12 @@ impl Journey<'_> {
         }
     }
 
-    /// Takes out of `mapped` what must not be shown: of everything that a tool answers, once. Where there is no time or no
-    /// place for that, nothing of the answer is shown.
+    /// Redacts `mapped`, which is all output of a tool. If there is no time or no thread for that, the output is
+    /// withheld.
     pub(super) async fn redact(&mut self, mapped: &mut Mapped) {
         let Some(mut concealer) = self.concealer() else { return };
         if self.redaction.everything && !has_output(mapped) {
-            // What is left are words of the host.
+            // The rest is the host's own text.
             return;
         }
         if concealer.contract.redacts_everything() && has_output(mapped) {
@@ -434,7 +438,7 @@ impl Journey<'_> {
             concealer.redact_output(&mut taken, &mut places, &mut Meter::aside());
             (taken, places, concealer)
         };
-        // A call that is canceled while this lasts has no answer: what was not redacted is not shown.
+        // A call that is canceled meanwhile returns no output, because it is not redacted yet.
         match aside::within(self, "redacting the answer", work).await {
             Ok((redacted, places, concealer)) => {
                 *mapped = redacted;
@@ -458,7 +462,7 @@ impl Journey<'_> {
         }
     }
 
-    /// Says that something was taken out, and where, and never what.
+    /// Reports that something was redacted, and where, but never what.
     pub(super) fn tell_redaction(&self) {
         if self.redaction.everything || self.redaction.found() {
             let data = json!({
@@ -470,7 +474,7 @@ impl Journey<'_> {
         }
     }
 
-    /// Takes what must not be shown out of the records that the call gathered beside its result.
+    /// Redacts the records that the call gathered beside its result.
     pub(super) fn redact_records(&mut self) {
         if self.redaction.is_idle() {
             return;
@@ -495,7 +499,7 @@ impl Journey<'_> {
         decision
     }
 
-    /// Keeps what is sensitive in an input that a hook made out of the record of its run.
+    /// Redacts `updated`, an input that a hook made, in the record of the hook's run.
     pub(super) async fn keep_shown(&mut self, updated: &Input) -> Result<(), Refusal> {
         if self.redaction.is_idle() {
             return Ok(());
@@ -512,7 +516,7 @@ impl Journey<'_> {
     }
 }
 
-/// Takes a value out of its place; all that it holds is gathered in `terms`, numbers also as they are written.
+/// Replaces a value with [`REDACTED`], and adds everything in it to `terms`, numbers also as written.
 fn hide(place: &mut Value, written: &mut Written<'_>, terms: &mut Vec<Term>) {
     gather(place, written, terms);
     if !place.is_null() {
@@ -522,7 +526,7 @@ fn hide(place: &mut Value, written: &mut Written<'_>, terms: &mut Vec<Term>) {
 
 fn gather(value: &Value, written: &mut Written<'_>, terms: &mut Vec<Term>) {
     match value {
-        // What was taken out before is no value.
+        // Text that was redacted before is not a value.
         Value::String(text) if text != REDACTED => terms.push(Term::sensitive(text)),
         Value::Number(number) => {
             let held = number.to_string();
@@ -539,7 +543,7 @@ fn has_output(mapped: &Mapped) -> bool {
     !mapped.content.is_empty() || mapped.structured_content.is_some() || mapped.ui_facing_summary.is_some()
 }
 
-/// The contract lets nobody see anything: what is left is that there was something.
+/// Removes all output, because the contract redacts all of it: the result only says that there was some.
 fn withhold(mapped: &mut Mapped) {
     let message = "the tool answered, and its contract keeps all of the answer back";
     mapped.content.clear();

@@ -1,4 +1,4 @@
-//! Phase 1: unknown_tool, policy_blocked, capability_gap, setup_required. What is to be kept back is known from here on.
+//! Phase 1: unknown_tool, policy_blocked, capability_gap, setup_required. From here on it is known what to redact.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) struct Resolved {
     pub(super) tool: Arc<Tool>,
 }
 
-/// Finds the tool by name or alias, and whether it is one that can be selected.
+/// Finds the tool by name or alias, and checks that it can be selected.
 pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refusal> {
     if let Some(refusal) = journey.request.unavailable.take() {
         return Err(refusal);

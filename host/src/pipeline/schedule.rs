@@ -15,7 +15,7 @@ pub(super) struct Scheduled {
     pub(super) place: Place,
 }
 
-/// When a call that found no memory may be tried again, in seconds.
+/// Time after which a call that got no memory may be tried again, in seconds.
 const RETRY_AFTER: f64 = 1.0;
 
 /// Waits for a place. A call that is canceled while it waits never starts.
@@ -32,7 +32,7 @@ pub(super) async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Res
     Ok(Scheduled { permitted, place })
 }
 
-/// The next place that is free. A call waits for the host's memory as long as it may run.
+/// Waits for a free place. It waits for the host's memory for at most the wall time of the call.
 pub(super) async fn place(journey: &Journey<'_>, limits: &Limits) -> Result<Place, Refusal> {
     let cancellation = journey.request.cancellation.clone();
     let caller = journey.request.actor_ref.as_deref();

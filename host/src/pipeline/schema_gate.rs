@@ -8,7 +8,7 @@ use crate::record::{ErrorClass, EventType, Lifecycle, Refusal, Status};
 use super::journey::{Journey, Prepared};
 use super::parse::Parsed;
 
-/// A tool whose schema the model never saw says so first; only then does a mismatch count.
+/// Refuses a tool whose schema the model has not loaded, before a mismatch counts.
 pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Prepared, Refusal> {
     let declaration = parsed.tool.declaration();
     if declaration.lifecycle == Lifecycle::Deferred {

@@ -1,4 +1,4 @@
-//! Phase 13: none. Ends the invocation, once, and hands out everything that is known of it.
+//! Phase 13: no refusal. Ends the invocation, once, and returns its complete record.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::journey::Journey;
 use super::map_result::{Mapped, model_facing};
 use super::persist::Persisted;
 
-/// The terminal result, status and events.
+/// Emits the terminal status and events, and returns the record with the result.
 pub(super) fn emit(mut journey: Journey<'_>, persisted: Persisted) -> CallRecord {
     let Persisted { result_id, mapped, resource_refs } = persisted;
     journey.redact_records();
@@ -44,7 +44,7 @@ pub(super) fn emit(mut journey: Journey<'_>, persisted: Persisted) -> CallRecord
     }
 }
 
-/// The status that the error asks for, or the nearest one that can be reached from where the call stands.
+/// The status that the error asks for, or the nearest one that can be reached from the current status.
 fn terminal_status(journey: &Journey<'_>, mapped: &Mapped) -> Status {
     let now = journey.invocation.status();
     let wanted = match mapped.error.as_ref() {
@@ -59,12 +59,12 @@ fn terminal_status(journey: &Journey<'_>, mapped: &Mapped) -> Status {
         .unwrap_or(wanted)
 }
 
-/// Every status that is not terminal can still be canceled, so that nothing is ever left open.
+/// `Canceled` for every status that is not terminal, so that no call is left open.
 fn resumed(now: Status) -> Option<Status> {
     (!now.is_terminal()).then_some(Status::Canceled)
 }
 
-/// One event of the listed classes for every end, and the finer one beside it.
+/// Emits one event of the listed classes for every end, and a finer one beside it if there is one.
 fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
     let (listed, finer) = match status {
         Status::Succeeded => (EventType::Succeeded, None),
@@ -86,10 +86,10 @@ fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
     journey.trail.emit(listed, data);
 }
 
-/// Where the result comes from. Whatever a guest says of that is data inside of it.
+/// Provenance of the result. What a guest says about it is data inside the result.
 fn provenance(journey: &Journey<'_>, mapped: &Mapped) -> ResultProvenance {
     let said = !mapped.content.is_empty() || mapped.structured_content.is_some() || mapped.ui_facing_summary.is_some();
-    // A tool's own failure and an empty answer are the tool's, too.
+    // A tool's own failure and an empty output are written by the tool, too.
     let by_tool = said || mapped.error.as_ref().map_or(mapped.ran, Refusal::is_guests);
     let tool = journey.tool.as_deref();
     ResultProvenance {
@@ -108,11 +108,11 @@ fn error_of(journey: &Journey<'_>, refusal: &Refusal) -> ToolError {
     error
 }
 
-/// The result as it stands.
+/// The result record for `mapped`.
 pub(super) fn envelope(journey: &Journey<'_>, mapped: Mapped) -> ToolResult {
     let status = match &mapped.error {
         None => ResultStatus::Succeeded,
-        // What was usable is kept; only a guest's own partial answer is a partial success.
+        // Only a guest's own partial output is a partial success, although any usable output is kept.
         Some(error) if error.class == ErrorClass::PartialFailure => ResultStatus::PartialSucceeded,
         Some(error) => error.class.result_status(),
     };

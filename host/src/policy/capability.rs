@@ -11,44 +11,44 @@ use super::{Grants, Network, PathPattern, SecretUse, UrlPattern, secret};
 /// A folder of the host that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Canonical: whoever opens it follows no link.
+    /// Canonical path, to be opened without following links.
     pub host: PathBuf,
     pub guest: String,
     pub writable: bool,
 }
 
-/// A place that stays closed, although it lies in a mounted folder.
+/// A place that stays closed even inside a mounted folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     pub what: PathPattern,
-    /// Closed for reading, and so for everything; otherwise for writing only.
+    /// `true`: closed for reading and writing; `false`: closed for writing only.
     pub read: bool,
 }
 
-/// The exact world that one call gets. The default is the empty world.
+/// Everything that one call can reach. The default is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capability {
     pub mounts: Vec<Mount>,
     pub denials: Vec<Denial>,
-    /// What requests carry, and where to. The guest sees neither the values nor that they are there.
+    /// Secrets that requests carry, and their origins. The guest sees neither the values nor that they are sent.
     pub secrets: Vec<SecretUse>,
     /// The requests that may be sent.
     pub network: Network,
     /// URLs that stay closed, whatever the network grants allow.
     pub closed_urls: Vec<UrlPattern>,
-    /// A folder of the call's own, made for it and gone after it: the name that the guest has for it.
+    /// Guest path of a temporary folder, which is created for the call and deleted after it.
     pub scratch: Option<String>,
     pub environment: Vec<(String, String)>,
-    /// The caller's working directory as the guest names it, if it lies in a mount, or a mount in it.
+    /// Guest path of the caller's working directory, if it lies in a mount or contains one.
     pub cwd: Option<String>,
 }
 
-/// Where drafts go (`local_draft`).
+/// Guest path of the folder for drafts (`local_draft`).
 const SCRATCH: &str = "/scratch";
 
 impl Capability {
-    /// What `profile` declares and `grants` allows: the intersection, without what `closed` closes. What the arguments name
-    /// of the network is not in it yet: see [`Self::reach`].
+    /// The intersection of what `profile` declares and `grants` allows, without what `closed` denies. It has no network
+    /// yet: see [`Self::reach`].
     pub fn effective(profile: &PermissionProfile, grants: &Grants, closed: &[Denial]) -> Self {
         let mut capability = Self::default();
         let writes = profile.wants_file_write();
@@ -63,7 +63,7 @@ impl Capability {
             }
         }
         if !writes && profile.wants(&AccessKind::FileRead) {
-            // Writing was granted, reading is what the tool declares: it may look, not touch.
+            // The tool declares reading only, so a write grant lets it read.
             for grant in &grants.write {
                 capability.mount(&grant.host, &grant.guest, false, closed);
             }
@@ -83,16 +83,16 @@ impl Capability {
         capability
     }
 
-    /// Gives the call the network: what `profile` declares and `grants` allows, narrowed to the origins that its arguments
-    /// name.
+    /// Sets the network of the call: what `profile` declares and `grants` allows, narrowed to the origins `named` in
+    /// its arguments.
     pub(super) fn reach(&mut self, profile: &PermissionProfile, grants: &Grants, named: &[Origin]) {
         self.network = Network::effective(profile, &grants.network, named, &self.closed_urls);
     }
 
-    /// A form that is the same for the same capability, whatever order it was granted in: approvals are bound to it.
-    /// Of values that may be secret it holds digests.
+    /// A canonical form, independent of the order of the grants; approvals are bound to it. It holds digests of values
+    /// that may be secret.
     pub fn canonical(&self) -> Value {
-        // Without `..`: a field that is added has to be bound, too.
+        // No `..` in this pattern, so that a new field must be bound too.
         let Self { mounts, denials, secrets, network, closed_urls, scratch, environment, cwd } = self;
         let bytes = |path: &Path| digest(path.as_os_str().as_encoded_bytes());
         let mut mounts: Vec<_> = mounts.iter().map(|m| (m.guest.clone(), bytes(&m.host), m.writable)).collect();
@@ -130,30 +130,30 @@ impl Capability {
         });
     }
 
-    /// The denials that could meet a mounted folder, where only the sandbox can hold them.
+    /// Keeps the denials that could lie in a mounted folder, because only the sandbox can enforce those.
     pub(super) fn keep_denials(&mut self, closed: &[Denial]) {
         let meets = |denial: &&Denial| self.mounts.iter().any(|mount| denial.what.reaches_into(&mount.host));
         let kept = closed.iter().filter(meets).cloned().collect();
         self.denials = kept;
     }
 
-    /// The same world, in which nothing can be changed but what is gone afterwards.
+    /// Makes all mounts read-only; the scratch folder stays writable.
     pub(super) fn read_only(&mut self) {
         self.mounts.iter_mut().for_each(|mount| mount.writable = false);
     }
 
-    /// Whether anything that lasts could be changed here.
+    /// Whether the call can make lasting changes to files.
     pub fn is_writable(&self) -> bool {
         self.mounts.iter().any(|mount| mount.writable)
     }
 
-    /// Whether the working directory lies in a mount; otherwise it is an empty folder.
+    /// Whether the working directory, if there is one, lies in a mount; otherwise it is an empty folder.
     pub fn holds_cwd(&self) -> bool {
         self.cwd.as_deref().is_none_or(|cwd| mount_of(cwd, &self.mounts).is_some())
     }
 
-    /// How the guest names `host`, if it lies in a mount, or a mount lies in it: a path from there is then what its caller
-    /// means, and what lies beside the mount is not there.
+    /// Guest path of `host`, if it lies in a mount or contains one. If it contains one, relative paths still mean what
+    /// the caller means, and files beside the mount do not exist for the guest.
     fn guest_path(&self, host: &Path) -> Option<String> {
         let inside = self.mounts.iter().find_map(|mount| {
             let rest = host.strip_prefix(&mount.host).ok()?;

@@ -4,7 +4,7 @@ use crate::record::{Input, PermissionProfile, SafetyFacts, SubjectField};
 
 use super::{Grants, Limits, Opinion, Policy, Subject};
 
-/// Everything that a decision is made from.
+/// Inputs of one decision.
 #[derive(Debug)]
 pub struct Case<'a> {
     pub subject: Subject,
@@ -12,26 +12,27 @@ pub struct Case<'a> {
     pub input: Input,
     pub limits: Limits,
     pub declared: Declared<'a>,
-    /// What the component says of this one input, if it can.
+    /// The component's classification of this one input; `None` if it gives none.
     pub classified: Option<SafetyFacts>,
     pub grants: &'a Grants,
     pub policy: &'a Policy,
-    /// What hooks think of the call, if one of them has an opinion.
+    /// Combined opinion of the hooks; `None` if no hook has one.
     pub opinion: Option<&'a Opinion>,
     /// Folders that hold the host's own state: no grant may reach them.
     pub protected: &'a [PathBuf],
 }
 
-/// What the tool says of itself. Claims, all of them: they can make a decision more careful, never less.
+/// What the tool declares about itself. These are untrusted claims: they can make a decision stricter, never more
+/// permissive.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared<'a> {
     pub tool_id: &'a str,
     pub namespace: &'a str,
     pub name: &'a str,
     pub profile: &'a PermissionProfile,
-    /// What the interface says of every input.
+    /// Safety facts that the interface declares for every input.
     pub facts: SafetyFacts,
-    /// The arguments that name what a call is about.
+    /// The arguments that name the paths, URLs and resources of a call.
     pub subjects: &'a [SubjectField],
 }
 

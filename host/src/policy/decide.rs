@@ -12,27 +12,27 @@ use super::narrow::narrow;
 use super::network::Origin;
 use super::{Brief, Capability, Case, Denial, Opinion, Permit, Question, Touches, facts, unused};
 
-/// The decision on one call, and what follows from it.
+/// The decision on one call, and its outcome.
 #[derive(Debug)]
 pub struct Verdict {
     pub decision: PermissionDecision,
     pub outcome: Outcome,
 }
 
-/// What follows from a decision.
+/// Outcome of a decision: a permit, a question, or a refusal.
 #[derive(Debug)]
 pub enum Outcome {
     Allow(Permit),
-    /// Somebody has to say yes first.
+    /// The call needs an approval first.
     Ask(Box<Question>),
     Deny(Refusal),
 }
 
-/// Decides whether the call that `case` describes may run, and in which world.
+/// Decides whether the call that `case` describes may run, and with which capability.
 ///
-/// Denials of any layer come first, then what has to be asked, then what was allowed. Every access kind that the profile
-/// declares must have been granted: a tool that says it needs something is not started without it. What was granted and
-/// not declared is not given, and neither is what the call's own arguments do not name.
+/// Denials of any layer come first, then questions, then allowances. Every access kind that the profile declares must
+/// be granted, because a tool is not started without what it says it needs. Grants are narrowed to what the profile
+/// declares, and to the paths and origins that the call's arguments name.
 pub fn decide(case: Case<'_>) -> Verdict {
     let assessed = assess(&case);
     let decision = record(&case, &assessed);
@@ -57,20 +57,20 @@ pub fn decide(case: Case<'_>) -> Verdict {
     Verdict { decision, outcome }
 }
 
-/// Why a decision is what it is. Nothing follows from it.
+/// The reasons for a decision. It carries no permit.
 #[derive(Debug)]
 pub struct Explanation {
     pub decision: PermissionDecision,
-    /// What the caller would be told, were it refused.
+    /// The refusal that the caller would get; `None` if the call would not be denied.
     pub refusal: Option<Refusal>,
-    /// Each rule that was looked at, those of the highest authority first.
+    /// Every rule as it was compared with the call, the highest authority first.
     pub looks: Vec<Look>,
-    /// The world that the call would get.
+    /// The capability that the call would get.
     pub capability: Capability,
     pub risk: RiskLevel,
 }
 
-/// Decides like [`decide`], and tells how; there is no permit at its end.
+/// Explains what [`decide`] would decide, without making a permit.
 pub fn explain(case: &Case<'_>) -> Explanation {
     let assessed = assess(case);
     let decision = record(case, &assessed);
@@ -78,7 +78,7 @@ pub fn explain(case: &Case<'_>) -> Explanation {
     Explanation { decision, refusal: ruling.refusal, looks, capability: world, risk }
 }
 
-/// What came of looking at a case.
+/// Result of [`assess`].
 struct Assessed {
     ruling: Ruling,
     world: Capability,
@@ -86,7 +86,7 @@ struct Assessed {
     looks: Vec<Look>,
 }
 
-/// What was found, before it is written down.
+/// The finding that a [`PermissionDecision`] records.
 pub(super) struct Ruling {
     pub(super) behavior: Behavior,
     pub(super) source: Option<RuleSource>,
@@ -94,7 +94,7 @@ pub(super) struct Ruling {
     pub(super) message: String,
     pub(super) rule_refs: Vec<String>,
     pub(super) blocked_path: Option<String>,
-    /// What the caller is told; there exactly when the call is denied.
+    /// What the caller is told; `Some` exactly when the call is denied.
     pub(super) refusal: Option<Refusal>,
 }
 
@@ -108,7 +108,7 @@ impl Ruling {
         Self { behavior, source: None, kind, message, rule_refs: Vec::new(), blocked_path: None, refusal: None }
     }
 
-    /// With the rules of `behavior` that matched.
+    /// Names the matching rules of `behavior` as the reason.
     fn by(mut self, looks: &[Look], behavior: Behavior) -> Self {
         let deciding = || looks.iter().filter(|look| look.matched && look.behavior == behavior);
         self.source = deciding().next().map(|look| look.source);
@@ -170,8 +170,8 @@ fn assess(case: &Case<'_>) -> Assessed {
     }
 }
 
-/// The world of the call: what was declared and granted, without what is closed, narrowed to what the arguments name, and
-/// to what the tool itself says that it needs.
+/// The capability of the call: what was declared and granted, without what denials close, narrowed to what the
+/// arguments name, and by the tool's own sandbox profile and read-only claims.
 fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Capability, Box<Ruling>> {
     let case = call.case;
     if let Some(refusal) = case.grants.refusal(case.protected) {
@@ -224,7 +224,7 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[Look]) -> Result<Cap
     })
 }
 
-/// What the tool says of its own risk, or more where what it may touch says more.
+/// The risk that the tool declares, raised to at least what its effects and `wide` imply.
 fn risk(case: &Case<'_>, wide: &Capability) -> RiskLevel {
     let profile = case.declared.profile;
     let least = if profile.has_effect(&WriteEffect::Irreversible) {
@@ -237,8 +237,8 @@ fn risk(case: &Case<'_>, wide: &Capability) -> RiskLevel {
     profile.risk_level.max(least)
 }
 
-/// The order of authority behind the denials: the mode, what hooks deny, what has to be asked, what was allowed. A hook
-/// that allows decides nothing here: whatever asks, still asks.
+/// Rules on a call that no rule denies, in the order of authority: the mode, denials of hooks, questions, allowances. A
+/// hook's `allow` has no effect here: a question is still asked.
 fn rule(call: &Call<'_>, looks: &[Look], world: &Capability) -> Ruling {
     let case = call.case;
     if case.policy.mode == Mode::Plan
@@ -272,7 +272,7 @@ fn rule(call: &Call<'_>, looks: &[Look], world: &Capability) -> Ruling {
     allow(case, looks, world)
 }
 
-/// What a call could change, in words; nothing if it only looks.
+/// The effect of a call, in words for a message; `None` if it has none.
 fn effect(case: &Case<'_>, world: &Capability) -> Option<&'static str> {
     let profile = case.declared.profile;
     if world.is_writable() {
@@ -288,8 +288,8 @@ fn effect(case: &Case<'_>, world: &Capability) -> Option<&'static str> {
     }
 }
 
-/// Why the tool's own profile wants somebody to be asked (AT-PERM-03, 05, 10). `named`: a rule allows the tool by a name
-/// that is bound to its bytes, or by its bytes.
+/// Why the tool's own profile requires an approval (AT-PERM-03, 05, 10); `None` if it does not. `named`: a rule allows
+/// the tool by a name that is bound to its bytes, or by its component digest.
 fn asks(case: &Case<'_>, risk: RiskLevel, named: bool) -> Option<String> {
     let profile = case.declared.profile;
     if profile.has_effect(&WriteEffect::Irreversible) {
@@ -303,7 +303,7 @@ fn asks(case: &Case<'_>, risk: RiskLevel, named: bool) -> Option<String> {
     (risk >= RiskLevel::High && !named).then(|| format!("its risk is {risk:?}, and no rule allows it").to_lowercase())
 }
 
-/// A question where somebody can be asked, and a denial where nobody can.
+/// Returns `question` if the mode and the tool's profile permit asking, otherwise a denial.
 fn ask(case: &Case<'_>, question: Ruling) -> Ruling {
     if case.policy.mode != Mode::NonInteractive
         && case.declared.profile.permission_channel != Some(PermissionChannel::None)
@@ -347,7 +347,7 @@ fn allow(case: &Case<'_>, looks: &[Look], world: &Capability) -> Ruling {
         }
     }
     if ruling.source.is_none() && ruling.kind == ReasonType::Rule {
-        // A tool that may write drafts only, say, needs nobody's grant.
+        // No grant was needed, for example because the tool writes only drafts.
         ruling.kind = ReasonType::SafetyCheck;
     }
     ruling

@@ -4,8 +4,8 @@ use crate::record::{AccessKind, Extra, PermissionProfile, SafetyFacts, WriteEffe
 
 use super::{Capability, Case};
 
-/// What is true of the call, because the host sees to it; a claim that the host cannot hold the tool to counts for
-/// nothing, unless it asks for more care.
+/// Safety facts of the call. `is_read_only`, `is_destructive` and `is_open_world` follow from what the host enforces;
+/// `is_concurrency_safe` is the tool's claim, unless its claims contradict each other.
 pub(super) fn effective(case: &Case<'_>, capability: &Capability) -> SafetyFacts {
     let remote = case.declared.profile.wants(&AccessKind::Network);
     let read_only = changes_nothing(case.declared.profile, capability);
@@ -17,24 +17,24 @@ pub(super) fn effective(case: &Case<'_>, capability: &Capability) -> SafetyFacts
     SafetyFacts {
         is_read_only: Some(read_only),
         is_concurrency_safe: Some(says(concurrency, true) && !says(concurrency, false)),
-        // Nobody can hold a tool that writes to destroying nothing.
+        // The host cannot stop a tool that may write from destroying data.
         is_destructive: Some(!read_only),
         is_open_world: Some(remote),
     }
 }
 
-/// Whether a call in this world can change nothing that lasts, here or elsewhere.
+/// Whether a call with `capability` can make no lasting change, locally or remotely.
 pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capability) -> bool {
     let mutates = profile.wants(&AccessKind::Network) && profile.has_effect(&WriteEffect::RemoteMutation);
     !capability.is_writable() && !mutates && !profile.has_effect(&WriteEffect::Irreversible)
 }
 
-/// The facts for the record, where they differ from what the tool says of itself, or the tool was asked.
+/// Effective, declared and classified facts for the record. Empty unless the component classified the input, the
+/// effective `is_read_only` differs from the declared one, or the declaration contradicts the profile.
 pub(super) fn recorded(case: &Case<'_>, capability: &Capability) -> Extra {
     let effective = effective(case, capability);
     let declared = case.declared.facts;
     let differs = declared.is_read_only.is_some() && declared.is_read_only != effective.is_read_only;
-    // It says of itself that it only reads, and asks to write.
     let contradicts = declared.is_read_only == Some(true) && case.declared.profile.wants_file_write();
     if case.classified.is_none() && !differs && !contradicts {
         return Extra::new();

@@ -8,40 +8,40 @@ use crate::way::Way;
 use super::place::{rooted, way};
 use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant};
 
-/// A folder that somebody granted.
+/// A granted folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderGrant {
-    /// Canonical: a link in the granted path is followed once, here, and not again at each call.
+    /// Canonical path: links in the granted path are followed once, when the grant is read, and not again at each call.
     pub host: PathBuf,
-    /// The links that were followed, by their own names. A call is refused while one of them lies where a tool may write.
+    /// Paths of the symbolic links that were followed. A call is refused while one of them lies where a tool may write.
     pub links: Vec<PathBuf>,
-    /// The name of the folder inside the guest: the host's own unless it was mapped.
+    /// Path of the folder inside the guest; the host path unless it was mapped.
     pub guest: String,
-    /// The words of the grant, for the record: `--allow-read=src`.
+    /// The grant as written, for the record: `--allow-read=src`.
     pub rule: String,
     pub source: RuleSource,
 }
 
-/// A path that somebody closed, whatever is granted; a path that leads through links is closed at each of them, too.
+/// A denied path, whatever is granted. Each symbolic link on the way to a denied path is denied too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedPath {
     /// Canonical, so far as it exists.
     pub host: PathBuf,
-    /// The words, for the record.
+    /// The rule as written, for the record.
     pub rule: String,
     pub source: RuleSource,
 }
 
-/// An environment variable that somebody granted, whether or not it is set.
+/// A granted environment variable, set or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableGrant {
     pub name: String,
-    /// The words, for the record.
+    /// The rule as written, for the record.
     pub rule: String,
     pub source: RuleSource,
 }
 
-/// What the caller grants to the tools it calls. Empty unless filled: nothing is granted by default.
+/// What the caller grants to the tools it calls. The default grants nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     pub read: Vec<FolderGrant>,
@@ -49,23 +49,24 @@ pub struct Grants {
     pub write: Vec<FolderGrant>,
     /// Names and values.
     pub environment: Vec<(String, String)>,
-    /// The grants behind it.
+    /// The grants behind `environment`, including those of variables that are not set.
     pub variables: Vec<VariableGrant>,
     /// Names and origins; the values stay in the store until a call needs them.
     pub secrets: Vec<SecretGrant>,
     pub deny_read: Vec<ClosedPath>,
     pub deny_write: Vec<ClosedPath>,
-    /// Folders that the path of a denial leaves through `..`: a tool neither moves nor replaces them.
+    /// Folders that the path of a denial leaves through `..`. A tool may not move or replace them, because that would
+    /// undo the denial.
     pub held: Vec<PathBuf>,
-    /// Folders that others than the holder of these grants may change: hooks, for a tool, and the other way round. They
-    /// give nothing here; links in them are not followed, as in a folder of [`Self::write`].
+    /// Folders that hooks may change, in the grants of a tool, and the reverse. They grant nothing; links in them are
+    /// not trusted, as in a folder of [`Self::write`].
     pub changeable: Vec<FolderGrant>,
     pub network: NetworkGrants,
     /// The working directory of the caller: relative paths in arguments start here, where a grant covers it.
     pub cwd: Option<PathBuf>,
 }
 
-/// What a word grants or closes: the options of the command line, and the entries of `[grants]` in a file.
+/// Kind of a grant or denial: an option of the command line, or an entry of `[grants]` in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantWord {
     Read,
@@ -95,9 +96,13 @@ impl GrantWord {
 }
 
 impl Grants {
-    /// Adds what `word` says of `spec`: `HOST` or `HOST=GUEST` for folders, a name for the environment, a path for what is
-    /// closed, a [`super::network::Rule`] for the network, `NAME@ORIGIN` for a secret. Fails where that is ambiguous, or leads
-    /// nowhere; an environment variable that is not set grants nothing.
+    /// Adds the grant or denial `word` for `spec`: `HOST` or `HOST=GUEST` for folders, a name for the environment, a
+    /// path for a denial of files, a [`super::network::Rule`] for the network, `NAME@ORIGIN` for a secret. An
+    /// environment variable that is not set grants nothing.
+    ///
+    /// # Errors
+    ///
+    /// A `spec` that is malformed, ambiguous, or a path that cannot be resolved.
     pub fn add(&mut self, word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<()> {
         let rule = word.words(spec, said);
         self.add_words(word, spec, said, &rule).with_context(|| rule.clone())
@@ -169,19 +174,19 @@ impl Grants {
         self.add(GrantWord::DenyNet, spec, &Provenance::COMMAND_LINE)
     }
 
-    /// Keeps whatever `path` leads to as it is, and the links on the way there: closed for writing, like a `--deny-write`
-    /// that `rule` stands for.
+    /// Denies writing to the target of `path` and to the links on the way, like a `--deny-write` that is recorded as
+    /// `rule`.
     pub fn keep(&mut self, path: &Path, rule: &str, source: RuleSource) -> anyhow::Result<()> {
         let full = std::path::absolute(path).with_context(|| format!("find the path {}", path.display()))?;
         self.close(Way::of(&full)?, false, rule, source);
         Ok(())
     }
 
-    /// Keeps `path` as [`Self::keep`] does, and never fails: where it cannot be followed to its end (a loop of links, a
-    /// folder that may not be entered), every link on the way and the place that cannot be passed are closed, so that nothing
-    /// can come to lie at `path`. A place that is closed already is not added.
+    /// Does what [`Self::keep`] does, and never fails. If `path` cannot be resolved (a loop of links, a folder that may
+    /// not be entered), it denies writing to every link on the way and to the place where resolution stops, so that
+    /// nothing can be created at `path`. A place that is denied already is not added.
     pub fn keep_so_far(&mut self, path: &Path, rule: &str, source: RuleSource) {
-        // Fails for a relative path in a current folder that is gone, where the path leads to nothing.
+        // `absolute` fails for a relative path in a deleted working directory; such a path leads nowhere.
         let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let way = Way::so_far(&full);
         let is_closed = |place: &PathBuf| self.deny_write.iter().any(|closed| place.starts_with(&closed.host));
@@ -190,7 +195,7 @@ impl Grants {
         }
     }
 
-    /// Closes where `way` leads, and every place on it: a tool that replaced one of them would undo the denial.
+    /// Denies the end of `way` and every link on it, because a tool that replaced one of them would undo the denial.
     fn close(&mut self, way: Way, read: bool, rule: &str, source: RuleSource) {
         let Way { end, links, left } = way;
         let links = links.into_iter().filter(|_| guard!("denied_links"));
@@ -203,12 +208,12 @@ impl Grants {
         self.held.extend(left);
     }
 
-    /// The grant by which a tool or a hook may change what is called `place`, for a link there or anything else.
+    /// The grant that lets a tool or a hook change or replace `place`, for example a link there.
     pub(super) fn changing(&self, place: &Path) -> Option<&FolderGrant> {
         self.write.iter().chain(&self.changeable).find(|grant| place.starts_with(&grant.host))
     }
 
-    /// Adds all that `other` grants and closes. Fails where one name would mean two folders.
+    /// Adds the grants and denials of `other`. Fails if two folders would have the same path inside the guest.
     pub fn extend(&mut self, other: &Self) -> anyhow::Result<()> {
         for grant in &other.read {
             let grant = self.unambiguous(grant.clone())?;
@@ -229,12 +234,12 @@ impl Grants {
         Ok(())
     }
 
-    /// All granted folders, those to write first.
+    /// All granted folders, writable ones first.
     pub fn folders(&self) -> impl Iterator<Item = &FolderGrant> {
         self.write.iter().chain(&self.read)
     }
 
-    /// Two folders cannot have one name inside the guest.
+    /// Fails if another folder already has the same path inside the guest.
     fn unambiguous(&self, grant: FolderGrant) -> anyhow::Result<FolderGrant> {
         match self.folders().find(|other| other.guest == grant.guest && other.host != grant.host) {
             Some(other) => bail!("{} and {} give two folders the same path inside the tool", other.rule, grant.rule),
@@ -242,7 +247,7 @@ impl Grants {
         }
     }
 
-    /// What is closed, and whether for reading too.
+    /// The denied paths, each with whether reading is denied too.
     pub(super) fn closed(&self) -> impl Iterator<Item = (&ClosedPath, bool)> {
         let read = self.deny_read.iter().map(|path| (path, true));
         read.chain(self.deny_write.iter().map(|path| (path, false)))
@@ -268,13 +273,13 @@ fn variable(name: &str) -> anyhow::Result<Option<(String, String)>> {
 
 fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<FolderGrant> {
     let (host, guest) = match spec.split_once('=') {
-        // A folder may have the sign in its name.
+        // A folder's name may contain `=`.
         Some((host, guest)) if !rooted(spec, said.base())?.exists() => (host, Some(guest)),
         _ => (spec, None),
     };
     let Way { end: canonical, links, .. } =
         way(host, said.base()).with_context(|| format!("find the folder {host}"))?;
-    // Without following a link: one that was put there a moment ago is not what was looked at.
+    // Does not follow links: one that was put here after the path was resolved would lead elsewhere (TOCTOU race).
     if !std::fs::symlink_metadata(&canonical).with_context(|| format!("find the folder {host}"))?.is_dir() {
         let parent = canonical.parent().unwrap_or(Path::new("/")).display().to_string();
         bail!("{host} is not a folder; grant the folder that holds it: {}", word.words(&parent, said));

@@ -5,8 +5,8 @@ use crate::record::{AccessKind, PermissionProfile, Refusal, WriteEffect};
 
 use super::{Capability, Grants, Limits};
 
-/// The world of one hook component, decided when it is configured and not by any call. Like a `Permit` it is made in
-/// this room alone; unlike one it stands for every run of that hook.
+/// Capability and limits of one hook component, decided when the hook is configured and not by any call. Like a
+/// `Permit`, only this module can construct it; unlike a `Permit`, it holds for every run of that hook.
 #[derive(Debug)]
 pub struct HookPermit {
     capability: Capability,
@@ -14,9 +14,12 @@ pub struct HookPermit {
 }
 
 impl HookPermit {
-    /// What `grants` gives, to a hook: it has no profile of its own, because the owner who configures it is the one who
-    /// grants. `protected` are the folders that no grant may reach, `wall` is the time that one run may take. Refuses with
-    /// policy_blocked.
+    /// Makes the permit of a hook from `grants`. A hook has no profile of its own, because the operator who configures
+    /// it also grants. No grant may reach the folders `protected`; one run may take `wall`.
+    ///
+    /// # Errors
+    ///
+    /// `policy_blocked`, if [`Grants::refusal`] refuses the grants.
     pub fn standing(grants: &Grants, protected: &[PathBuf], wall: Duration) -> Result<Self, Refusal> {
         if let Some(refusal) = grants.refusal(protected) {
             return Err(refusal);
@@ -43,8 +46,8 @@ impl HookPermit {
     }
 }
 
-/// A hook runs beside every call, so it gets much less than a tool. Its output may be as large as a tool's: a hook that
-/// rewrites an output must be able to hand it back.
+/// A hook runs with every call, so it gets much less than a tool. Its output may be as large as a tool's, because a
+/// hook that rewrites an output must be able to return it.
 fn limits(wall: Duration) -> Limits {
     Limits {
         fuel: 20_000_000_000,

@@ -7,7 +7,7 @@ use crate::record::Usage;
 pub struct Limits {
     /// Units of wasmtime fuel: the deterministic CPU budget.
     pub fuel: u64,
-    /// From instantiation to the end of post-return, host calls included.
+    /// Time from instantiation to the end of post-return, host calls included.
     pub wall: Duration,
     /// Bytes of all linear memories together.
     pub memory_bytes: u64,
@@ -19,16 +19,16 @@ pub struct Limits {
     pub handles: u64,
     /// Files and folders of the host open at once.
     pub descriptors: u64,
-    /// Bytes that may be written to files. A file that is made longer counts as if it were written, holes too; what is
-    /// removed again is not given back.
+    /// Bytes that may be written to files. Extending a file counts as writing, holes included; deleting gives nothing
+    /// back.
     pub disk_bytes: u64,
-    /// Files, folders and links that may be made, whether they are removed again or not.
+    /// Files, folders and links that may be created; deleting them gives nothing back.
     pub files_created: u64,
     /// Bytes of content and structured output.
     pub output_bytes: u64,
-    /// Bytes of stdout, stderr and log messages together; what is over is dropped, not fatal.
+    /// Bytes of stdout, stderr and log messages together; the excess is dropped without an error.
     pub log_bytes: u64,
-    /// Progress updates kept; floods are coalesced beyond it.
+    /// Progress updates kept; further ones are coalesced.
     pub progress_updates: u64,
     pub network: NetworkLimits,
 }
@@ -36,7 +36,7 @@ pub struct Limits {
 /// What the requests of one call may consume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkLimits {
-    /// Requests, refused ones among them.
+    /// Requests, refused ones included.
     pub requests: u64,
     /// Connections open at once; further requests wait.
     pub connections: u32,
@@ -46,13 +46,13 @@ pub struct NetworkLimits {
     pub received_bytes: u64,
     /// Bytes of one head: the headers of a request, or the status line and headers of a response.
     pub header_bytes: u32,
-    /// Looking up the name, connecting and the TLS handshake together.
+    /// Name lookup, connecting and the TLS handshake together.
     pub connect: Duration,
-    /// From a connection that is ready to the head of the response.
+    /// From a ready connection to the head of the response.
     pub first_byte: Duration,
-    /// Between two pieces of a response's body.
+    /// Between two pieces of a response body.
     pub between_bytes: Duration,
-    /// One request in all, from the wait for a connection to the end of the body.
+    /// One request in total, from the wait for a connection to the end of the body.
     pub total: Duration,
 }
 
@@ -93,21 +93,21 @@ impl Default for Limits {
     }
 }
 
-/// What the host itself needs for one call beside what the limits say: its stack, and records of it.
+/// Memory that the host itself needs for one call beside its limits, in bytes: the stack, and the call's records.
 const HOST_BYTES: u64 = 4 << 20;
-/// A table's element is a pointer.
+/// Bytes of a table element, which is a pointer.
 const TABLE_ELEMENT_BYTES: u64 = 8;
 
 impl Limits {
-    /// Bytes of this machine's memory that a call with these limits may take at the most: its memories and tables, its
-    /// output as the guest wrote it and as it was parsed, its logs.
+    /// Maximum host memory that a call with these limits may take, in bytes: its memories and tables, its output as the
+    /// guest wrote it and as it was parsed, its logs, and what the host itself needs.
     pub fn host_bytes(&self) -> u64 {
         let tables = self.table_elements.saturating_mul(TABLE_ELEMENT_BYTES);
         let output = self.output_bytes.saturating_mul(2);
         [self.memory_bytes, tables, output, self.log_bytes, HOST_BYTES].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// The same limits with a shorter wall time, if `timeout_ms` is one (AT-EXEC-14: the lowest of all wins).
+    /// The same limits with a wall time of at most `timeout_ms`, if it is set (AT-EXEC-14: the lowest of all wins).
     #[must_use]
     pub fn with_timeout_ms(mut self, timeout_ms: Option<u64>) -> Self {
         if let Some(timeout_ms) = timeout_ms {
@@ -136,7 +136,7 @@ impl Limits {
         left
     }
 
-    /// The limits of an export that only looks at its input: validation, classification, description.
+    /// The limits of an export that only examines its input: validation, classification, description.
     #[must_use]
     pub fn for_checks(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Which rules are about a call, and why.
+//! Compares rules with a call, and says why each of them matches or not.
 
 use std::path::PathBuf;
 
@@ -7,36 +7,36 @@ use crate::record::{AccessKind, Behavior, RiskLevel, RuleSource};
 use super::named::{Named, NamedPath, NamedUrl};
 use super::{Capability, Case, Denial, PathPattern, Rule, UrlPattern};
 
-/// One rule, as it was looked at for one call.
+/// Result of comparing one rule with one call.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// The words of the rule, and where they stand.
+    /// The rule as written, and its file.
     pub rule: String,
     pub behavior: Behavior,
     pub source: RuleSource,
     pub matched: bool,
-    /// What the call names, and the rule is about.
+    /// The path, URL or resource of the call that the rule matched.
     pub subject: Option<String>,
     /// Why it matched, or the first reason why not.
     pub why: String,
-    /// The rule would match, but that it allows the tool by a name that is not bound to bytes. How to bind it is in
-    /// `why`.
+    /// The rule matches but does not count, because it allows the tool by a name that is not bound to a component
+    /// digest. `why` says how to bind it.
     pub unbound: bool,
     pub(super) names_tool: bool,
     pub(super) reason: Option<String>,
     pub(super) blocked: Option<PathBuf>,
 }
 
-/// What rules compare with: one call.
+/// The call that rules are compared with.
 pub(super) struct Call<'a> {
     pub(super) case: &'a Case<'a>,
     pub(super) risk: RiskLevel,
     pub(super) named: &'a Named,
-    /// The world that the call could have at the most.
+    /// The most that the call could get.
     pub(super) wide: &'a Capability,
 }
 
-/// Why a part of a rule is not about the call.
+/// Why a rule does not match the call.
 type Miss = String;
 
 impl Call<'_> {
@@ -81,7 +81,8 @@ impl Call<'_> {
         Ok(hit)
     }
 
-    /// Everything but paths and URLs, which a sandbox can close one by one. Answers the resource that matched.
+    /// Compares everything but paths and URLs, which the sandbox can close one by one. Returns the resource that
+    /// matched, if the rule names one.
     fn names(&self, rule: &Rule) -> Result<Option<String>, Miss> {
         names_match(rule, self.case)?;
         if let Some(risk) = rule.risk.filter(|risk| self.risk < *risk) {
@@ -92,8 +93,9 @@ impl Call<'_> {
         found.cloned().map(Some).ok_or_else(|| "no argument names such a resource".to_owned())
     }
 
-    /// Whether `rule` closes its places in the sandbox: it denies them, or would have to be asked about and was not named,
-    /// so that nobody is asked. Whether a URL that it names besides a path is named says [`Self::closes_path`].
+    /// Whether the sandbox has to close the paths and URLs of `rule`: the rule denies them, or it asks about them and
+    /// the arguments do not name them, so that no question is asked. For a rule with both, [`Self::closes_path`] checks
+    /// whether the call names its URL.
     fn closes(&self, rule: &Rule) -> bool {
         let closes = match rule.behavior {
             Behavior::Deny => true,
@@ -103,7 +105,8 @@ impl Call<'_> {
         closes && self.names(rule).is_ok()
     }
 
-    /// Whether `rule` closes the path that it is about. A rule about a URL as well does so only where that is named.
+    /// Whether the sandbox has to close the path of `rule`. If the rule has a URL too, it does so only where the call
+    /// names that URL.
     pub(super) fn closes_path(&self, rule: &Rule) -> bool {
         self.closes(rule) && rule.url.as_ref().is_none_or(|url| self.url(rule.behavior, url).is_ok())
     }
@@ -116,7 +119,7 @@ impl Call<'_> {
         if let Some(named) = some_or_all(behavior, &self.named.urls, about) {
             return Ok(named.url.as_str().to_owned());
         }
-        // A tool that does not say what it is about could be about this.
+        // A call that names no URL could request this one.
         let anywhere = self.named.urls.is_empty() && self.case.declared.profile.wants(&AccessKind::Network);
         match behavior {
             Behavior::Ask if anywhere => Ok("any URL".to_owned()),
@@ -145,10 +148,10 @@ impl Call<'_> {
         let mounts = &self.wide.mounts;
         let open = match behavior {
             _ if !self.named.paths.is_empty() => None,
-            // A tool that does not say what it is about could be about anything that it can reach.
+            // A call that names no path could open anything in its mounts.
             Behavior::Ask => mounts.iter().find(|mount| pattern.reaches_into(&mount.host)),
             Behavior::Allow => some_or_all(behavior, mounts, |mount| pattern.covers(&mount.host)),
-            // The sandbox keeps it closed, and the rest can go on.
+            // The sandbox enforces the denial, so the rest of the call can go on.
             Behavior::Deny | Behavior::Passthrough => None,
         };
         open.map(|mount| mount.host.clone()).ok_or_else(|| "nothing that the call names lies there".to_owned())
@@ -162,7 +165,7 @@ struct Hit {
     blocked: Option<PathBuf>,
 }
 
-/// For a denial or a question one subject is enough; an allowance has to cover them all.
+/// A denial or a question needs one matching subject; an allowance must cover all of them.
 fn some_or_all<T>(behavior: Behavior, subjects: &[T], matches: impl Fn(&T) -> bool) -> Option<&T> {
     match behavior {
         Behavior::Allow => subjects.first().filter(|_| subjects.iter().all(matches)),
@@ -188,8 +191,8 @@ fn names_match(rule: &Rule, case: &Case<'_>) -> Result<(), Miss> {
     }
 }
 
-/// The places that rules close in the sandbox itself: what is denied, and what would have to be asked about but was not
-/// named, so that nobody is asked.
+/// The paths and URLs that the sandbox closes because of rules: what rules deny, and what they ask about but the
+/// arguments do not name, so that no question is asked.
 pub(super) fn closed_places(call: &Call<'_>) -> (Vec<Denial>, Vec<UrlPattern>) {
     let (mut paths, mut urls) = (Vec::new(), Vec::new());
     for rule in call.case.policy.rules() {

@@ -8,7 +8,7 @@ use super::named::{NamedPath, NamedUrl, below};
 use super::network::{self, Origin};
 use super::{Capability, Case, PathPattern};
 
-/// Why `kind` is not covered by what was granted; nothing when it is. `named` are the origins in the arguments.
+/// Why the grants do not cover `kind`; `None` if they do. `named`: the origins in the arguments.
 pub(super) fn missing(call: &Call<'_>, kind: &AccessKind, capability: &Capability, named: &[Origin]) -> Option<Ruling> {
     let case = call.case;
     let profile = case.declared.profile;
@@ -43,7 +43,8 @@ fn not_granted(call: &Call<'_>, capability: &Capability, write: bool) -> Ruling 
     ruling
 }
 
-/// The denial that closes the granted folder `host` for this call: its words, where they come from, and the place.
+/// The denial that closes the granted folder `host` for this call: the rule as written, its source, and the denied
+/// path.
 fn closing(call: &Call<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> Option<(String, RuleSource, String)> {
     let case = call.case;
     let mut closed = case.grants.closed().filter(|(closed, read)| closes(*read) && host.starts_with(&closed.host));
@@ -56,7 +57,8 @@ fn closing(call: &Call<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> Optio
     Some((rule.words.clone(), rule.source, host.display().to_string()))
 }
 
-/// Why a path that lies in no mount is out of reach, where a denial is the reason: to grant another folder would not help.
+/// Why a path lies in no mount, if the reason is a denial that closes its grant: granting another folder would not
+/// help.
 pub(super) fn closed_grant(call: &Call<'_>, path: &NamedPath) -> Option<Ruling> {
     if path.mount.is_some() {
         return None;
@@ -74,8 +76,8 @@ pub(super) fn closed_grant(call: &Call<'_>, path: &NamedPath) -> Option<Ruling> 
     })
 }
 
-/// Why no request for a URL among the arguments may be sent; nothing where one may. Known before the call, it is decided
-/// before the call.
+/// Why no request for a URL in the arguments may be sent; `None` if one may. This is known before the call, so it is
+/// decided before the call.
 pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &NamedUrl) -> Option<Ruling> {
     if !case.declared.profile.wants(&AccessKind::Network) || !guard!("named_urls") {
         return None;
@@ -106,7 +108,7 @@ pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &Name
     Some(ruling)
 }
 
-/// Why no request may leave, although the tool says that it needs the network.
+/// Why the call may send no request, although the tool declares that it needs the network.
 fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
     let tool_id = case.declared.tool_id;
     let denied = |kind, class, code, message| Ruling::deny(kind, Refusal::new(class, code, message));
@@ -126,8 +128,8 @@ fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
     denied(ReasonType::Mode, ErrorClass::PermissionDenied, "not_granted", message)
 }
 
-/// The first secret that the profile declares and nobody granted. A profile that asks for credentials and names none
-/// asks for something that does not exist.
+/// Why a secret is missing: the first that the profile declares and no grant covers. A profile that asks for
+/// credentials and names none is refused too.
 fn missing_secret(case: &Case<'_>, capability: &Capability) -> Option<Ruling> {
     let (tool_id, refs) = (case.declared.tool_id, &case.declared.profile.credential_refs);
     let granted = |name: &String| capability.secrets.iter().any(|granted| granted.name == *name);

@@ -1,8 +1,9 @@
-//! DECISION. What a call may do: grants, the profile that a tool declares, and the sealed [`Permit`] that comes of both.
+//! DECISION. What a call may do: grants, the permission profile that a tool declares, and the sealed [`Permit`] that
+//! results from both.
 //!
-//! Nothing is granted unless somebody granted it. The effective capability is what the tool's permission profile
-//! declares and what was granted, never one of them alone. A decision allows, denies, or asks a [`Question`] that only
-//! its answer turns into a permit.
+//! Nothing is granted by default. The effective capability is the intersection of what the tool's permission profile
+//! declares and what was granted. A decision allows, denies, or asks a [`Question`], which becomes a permit only by an
+//! approval.
 
 mod capability;
 mod case;

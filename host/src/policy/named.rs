@@ -1,5 +1,5 @@
-//! What the arguments of one call name: paths, URLs, resources. The tool says which arguments do; what they lead to is
-//! found out by the host.
+//! The paths, URLs and resources that the arguments of one call name. The tool declares which arguments name them; the
+//! host resolves them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +12,14 @@ use crate::way::Way;
 use super::network::is_plain;
 use super::{Capability, Mount, PathPattern};
 
-/// Paths and URLs of one call. Each is compared with every grant and every rule.
+/// Maximum number of paths and URLs of one call, because each is compared with every grant and every rule.
 const SUBJECTS_MAX: usize = 1_000;
-/// Names that are looked at for all paths of one call, those in the targets of links included. Each costs a system call.
+/// Maximum number of path components resolved for all paths of one call, those in link targets included. Each costs a
+/// system call.
 pub(super) const STEPS_MAX: usize = 20_000;
-/// Subjects of a call that is decided on in place.
+/// Maximum number of subjects of a call that is decided on inline.
 const QUICK_SUBJECTS_MAX: usize = 16;
-/// Bytes of all subjects of a call that is decided on in place.
+/// Maximum bytes of all subjects of a call that is decided on inline.
 const QUICK_BYTES_MAX: usize = 4 << 10;
 
 /// What the arguments of one call name.
@@ -33,7 +34,7 @@ pub(super) struct Named {
 #[derive(Debug)]
 pub(super) struct NamedUrl {
     pub(super) url: Url,
-    /// Whether every server would read its path alike, as it was typed: in `url` dots are resolved already.
+    /// Whether every server interprets the path as typed in the same way. In `url`, dot segments are resolved already.
     pub(super) plain: bool,
 }
 
@@ -46,13 +47,13 @@ pub(super) struct NamedPath {
     pub(super) guest: String,
     /// Canonical as far as it exists, whether or not the guest can reach it.
     pub(super) host: PathBuf,
-    /// The links on the way there, by their own names.
+    /// Paths of the symbolic links on the way.
     pub(super) links: Vec<PathBuf>,
-    /// The mount that the guest would open it through, by its place in the list.
+    /// Index of the mount that the guest would open it through; `None` if it is out of reach.
     pub(super) mount: Option<usize>,
 }
 
-/// Reads the arguments that `fields` speak of, and finds where the paths lead in the world of `capability`.
+/// Reads the arguments that `fields` describe, and resolves their paths in `capability`.
 ///
 /// # Errors
 ///
@@ -77,7 +78,7 @@ pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capabil
     Ok(named)
 }
 
-/// Whether deciding on `input` may take so long that other calls would wait: its arguments name many subjects, or long ones.
+/// Whether deciding on `input` inline could delay other calls, because its arguments name many subjects, or long ones.
 pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
     let Ok(value) = input.value() else { return false };
     let mut found = Vec::new();
@@ -90,7 +91,7 @@ pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
 }
 
 impl NamedPath {
-    /// Whether `pattern`, which closes or asks, is about this path: where it leads, or a link on its way.
+    /// Whether `pattern`, of a denial or a question, covers the target of this path or a link on its way.
     pub(super) fn touches(&self, pattern: &PathPattern) -> bool {
         let links = self.links.iter().filter(|_| guard!("denied_names"));
         links.chain([&self.host]).any(|place| pattern.covers(place))
@@ -98,7 +99,7 @@ impl NamedPath {
 }
 
 impl Named {
-    /// Adds the subject `text`. A path takes the names on its way from `steps`.
+    /// Adds the subject `text`. Resolving a path takes its components from `steps`.
     fn add(
         &mut self,
         field: &SubjectField,
@@ -134,14 +135,14 @@ impl Named {
     }
 }
 
-/// Whether `typed` has one reading: nothing in it that a URL drops, turns around or resolves.
+/// Whether `typed` has one interpretation: it contains nothing that parsing a URL drops, converts or resolves.
 fn is_plain_url(typed: &str) -> bool {
     let Some((_, rest)) = typed.split_once("://") else { return false };
     let path = rest.split(['?', '#']).next().unwrap_or_default();
     is_plain(path) && !typed.contains(|c: char| c.is_control() || c.is_whitespace())
 }
 
-/// The refusal of paths that lead through too many names.
+/// The refusal of paths that lead through more than [`STEPS_MAX`] components.
 pub(super) fn too_long() -> Refusal {
     let message = format!(
         "the paths among the arguments lead through more than {STEPS_MAX} names, those in links included; name fewer or \
@@ -155,7 +156,7 @@ fn unreadable(field: &SubjectField, what: &str) -> Refusal {
     Refusal::new(ErrorClass::PermissionDenied, "subject_unreadable", message)
 }
 
-/// Every value that the steps of a pointer lead to.
+/// Collects every value that the steps of a pointer lead to.
 fn collect<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + Clone, found: &mut Vec<&'v Value>) {
     let Some(step) = steps.next() else {
         match value {
@@ -182,8 +183,9 @@ fn collect<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + 
     }
 }
 
-/// Where `typed` leads: the mount as the guest would choose it, by whole names, and the host's own resolution below it.
-/// What cannot be resolved counts as out of reach, like what lies outside: a caller must not learn which it is.
+/// Resolves `typed`: chooses the mount as the guest would, by whole components, and follows links on the host below it.
+/// A path that cannot be resolved counts as out of reach, like one outside all mounts, so that the caller cannot tell
+/// which it is.
 fn locate(typed: &str, capability: &Capability, steps: &mut usize) -> NamedPath {
     let guest = match typed.starts_with('/') {
         true => typed.to_owned(),
@@ -200,7 +202,7 @@ fn locate(typed: &str, capability: &Capability, steps: &mut usize) -> NamedPath 
     }
 }
 
-/// The mount with the longest name that `guest` begins with.
+/// Index of the mount with the longest path that `guest` starts with, by whole components.
 pub(super) fn mount_of(guest: &str, mounts: &[Mount]) -> Option<usize> {
     let names = mounts.iter().enumerate().filter_map(|(at, mount)| {
         below(guest, &mount.guest).map(|_| (Path::new(&mount.guest).components().count(), at))
@@ -208,7 +210,7 @@ pub(super) fn mount_of(guest: &str, mounts: &[Mount]) -> Option<usize> {
     names.max_by_key(|(length, _)| *length).map(|(_, at)| at)
 }
 
-/// `guest` from `folder`, if it begins with all the names of `folder`; `..` is not looked through.
+/// `guest` relative to `folder`, if it starts with all components of `folder`; `..` is not resolved.
 pub(super) fn below<'p>(guest: &'p str, folder: &str) -> Option<&'p Path> {
     Path::new(guest).strip_prefix(folder).ok()
 }

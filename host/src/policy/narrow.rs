@@ -1,4 +1,4 @@
-//! Narrowing the world of one call to what its own arguments name (ours alone; the specification knows no such thing).
+//! Narrows the capability of one call to what its own arguments name. The specification does not define this step.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use crate::record::{ErrorClass, Refusal};
 use super::named::{NamedPath, STEPS_MAX, below, too_long};
 use super::{Capability, Mount};
 
-/// A call that names a place which it may not, or cannot safely, be given.
+/// A path in the arguments that may not, or cannot safely, be given to the call.
 pub(super) struct OutOfReach {
     pub(super) refusal: Refusal,
     pub(super) path: PathBuf,
 }
 
-/// `capability` with those folders only that `paths` name: a folder itself, or the folder that a file lies in. Rights stay
-/// as they were, and so do the names that the guest uses.
+/// Returns `capability` with only the folders that `paths` name: a folder itself, or the folder that contains a file.
+/// Access rights and guest paths stay as they were.
 pub(super) fn narrow(capability: &Capability, paths: &[NamedPath]) -> Result<Capability, OutOfReach> {
     let mut narrowed = Capability { mounts: Vec::new(), ..capability.clone() };
     let mut steps = STEPS_MAX;
@@ -56,14 +56,14 @@ enum Folder {
         /// As the arguments name it.
         guest: PathBuf,
     },
-    /// There is nothing that could be opened or made.
+    /// Nothing can be opened or created.
     None,
     /// The last name is a link out of the folder.
     Elsewhere,
 }
 
-/// The folder that has to be there for `path` to be opened, or made. Takes the names that it looks at from `steps`: below a
-/// deep folder, each of many missing ones would be looked for from the mount on.
+/// Finds the folder that must be mounted so that `path` can be opened or created. It takes the components that it looks
+/// at from `steps`, because each of many missing paths below a deep folder is resolved from the mount on.
 fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> Folder {
     let guest = Path::new(&path.guest);
     if path.host.is_dir() {
@@ -82,7 +82,7 @@ fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> Folder {
     match exists(parent) {
         Some(host) if !path.host.starts_with(&host) => Folder::Elsewhere,
         Some(host) => Folder::Found { host, guest: parent.to_owned() },
-        // The tool may want to make the folders; there is nothing to look at for one that only reads.
+        // A tool that may write can create the missing folders; one that only reads has nothing to open.
         None if mount.writable => match ancestors.find_map(|guest| Some((exists(guest)?, guest))) {
             Some((host, guest)) => Folder::Found { host, guest: guest.to_owned() },
             None => Folder::None,
@@ -91,8 +91,8 @@ fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> Folder {
     }
 }
 
-/// Mounts `host` under its own name and the one that the arguments have for it, as it is and tidied: the libraries of
-/// guests compare names as texts. With it come the grants that lie below it.
+/// Mounts `host` under its own guest path and under the path in the arguments, both normalized and the latter also as
+/// written, because guest libraries compare paths as text. Adds the mounts that lie below it.
 fn admit(mounts: &mut Vec<Mount>, wide: &Capability, mount: &Mount, host: PathBuf, guest: PathBuf) {
     let own = host.strip_prefix(&mount.host).map(|rest| Path::new(&mount.guest).join(rest));
     let closed = |denial: &super::Denial| !denial.read && denial.what.covers(&host);
@@ -111,7 +111,7 @@ fn admit(mounts: &mut Vec<Mount>, wide: &Capability, mount: &Mount, host: PathBu
     }
 }
 
-/// Without a slash at the end, or a dot: the guest's library compares names as they are.
+/// Removes `.` components and trailing slashes, because guest libraries compare paths as text.
 fn tidy(name: &str) -> String {
     let tidy: PathBuf = Path::new(name).components().collect();
     tidy.to_string_lossy().into_owned()

@@ -1,7 +1,7 @@
 use crate::record::Behavior;
 
-/// What hooks think of a call. An opinion, not a decision: `deny` and `ask` narrow it, `allow` stands only where neither
-/// a rule nor the tool's profile says otherwise (AT-HOOK-15).
+/// Opinion of the hooks on a call. It is not a decision: `deny` and `ask` restrict the call, `allow` counts only where
+/// neither a rule nor the tool's profile says otherwise (AT-HOOK-15).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opinion {
     pub behavior: Behavior,
@@ -10,8 +10,8 @@ pub struct Opinion {
 }
 
 impl Opinion {
-    /// The more careful of two opinions; of two that are equal, the one that was there first. Whether hooks run in this
-    /// order or in that one, the behavior is the same. `passthrough` is no opinion.
+    /// Returns the stricter of two opinions; of two equal ones, the first. The resulting behavior does not depend on
+    /// the order of the hooks. `passthrough` is no opinion.
     pub fn combine(first: Option<Self>, second: Self) -> Option<Self> {
         match (first, second) {
             (first, second) if second.behavior == Behavior::Passthrough => first,

@@ -1,4 +1,4 @@
-//! What rules match with: words, paths and URLs. Compiled once.
+//! Patterns that rules match with: words, paths and URLs. Each is compiled once.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::way::Way;
 use super::network::is_plain;
 use super::place::rooted;
 
-/// A pattern for names and other words: `*` stands for anything.
+/// A pattern for names and other words: `*` matches any text.
 #[derive(Clone, Debug)]
 pub(super) struct WordPattern(GlobMatcher);
 
@@ -26,16 +26,16 @@ impl WordPattern {
     }
 }
 
-/// A place in the host's file system, and what is below it. Compared with canonical paths only.
+/// A pattern for host paths and everything below them. It is compared with canonical paths only.
 #[derive(Clone, Debug)]
 pub struct PathPattern {
     text: String,
-    /// The part without wildcards, with its links followed as far as it exists.
+    /// The part without wildcards, resolved as far as it exists.
     prefix: PathBuf,
     below: Below,
-    /// The links that the words lead through, by their own names.
+    /// Paths of the symbolic links that the pattern leads through.
     links: Vec<PathBuf>,
-    /// The folders that the words leave through `..`.
+    /// Folders that the pattern leaves through `..`.
     left: Vec<PathBuf>,
 }
 
@@ -46,7 +46,7 @@ enum Below {
     All,
     /// Names below the prefix.
     Names(GlobMatcher),
-    /// Nothing: the prefix only stays where it is.
+    /// Nothing: the prefix itself only may not be moved or replaced.
     Nothing,
 }
 
@@ -59,8 +59,8 @@ impl PartialEq for PathPattern {
 impl Eq for PathPattern {}
 
 impl PathPattern {
-    /// The pattern `text`, relative to `base`. `*` stays within one name, `**` goes through folders, and a pattern that
-    /// names a folder covers what is in it.
+    /// Compiles `text`, relative to `base`. `*` matches within one name, `**` matches across folders, and a pattern
+    /// that names a folder covers its contents.
     pub fn compile(text: &str, base: &Path) -> anyhow::Result<Self> {
         ensure!(!text.is_empty(), "an empty path matches nothing");
         let full = rooted(text, base)?;
@@ -84,12 +84,12 @@ impl PathPattern {
         Ok(Self { text: text.to_owned(), prefix, below, links, left })
     }
 
-    /// Exactly `folder` and what is below it; `folder` is canonical.
+    /// A pattern for exactly `folder`, which is canonical, and everything below it.
     pub(super) fn below(folder: PathBuf) -> Self {
         Self::at(folder, Below::All)
     }
 
-    /// Covers nothing; `folder`, which is canonical, only stays where it is.
+    /// A pattern that covers nothing, and only keeps `folder`, which is canonical, from being moved or replaced.
     pub(super) fn itself(folder: PathBuf) -> Self {
         Self::at(folder, Below::Nothing)
     }
@@ -99,28 +99,29 @@ impl PathPattern {
         Self { text, prefix: folder, below, links: Vec::new(), left: Vec::new() }
     }
 
-    /// The links that the words of the pattern lead through.
+    /// Paths of the symbolic links that the pattern leads through.
     pub(super) fn links(&self) -> &[PathBuf] {
         &self.links
     }
 
-    /// This pattern, and those for the places on its way: whoever could change one of them could undo a denial.
+    /// This pattern, and patterns for the links and folders on its way, because a tool that could change one of them
+    /// could undo a denial.
     pub(super) fn with_way(&self) -> impl Iterator<Item = Self> + '_ {
         let links = self.links.iter().cloned().map(Self::below);
         [self.clone()].into_iter().chain(links).chain(self.left.iter().cloned().map(Self::itself))
     }
 
-    /// Whether anything is covered, or the pattern only holds a folder in its place.
+    /// Whether the pattern covers anything; otherwise it only keeps a folder in its place.
     pub fn covers_anything(&self) -> bool {
         !matches!(self.below, Below::Nothing)
     }
 
-    /// The words of the pattern, or the place that it is about.
+    /// The pattern as written, or the path that it is about.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether `path`, which is canonical, is what the pattern names, or lies in it.
+    /// Whether the pattern covers `path`, which is canonical, or a folder that contains it.
     pub fn covers(&self, path: &Path) -> bool {
         let Ok(rest) = path.strip_prefix(&self.prefix) else { return false };
         match &self.below {
@@ -137,8 +138,8 @@ impl PathPattern {
             || (matches!(self.below, Below::Names(_)) && folder.starts_with(&self.prefix))
     }
 
-    /// Whether everything that the pattern covers is still covered once `from` is moved to `to`. A folder that is moved
-    /// takes names along that the pattern may know by their depth only.
+    /// Whether everything that the pattern covers is still covered after `from` is moved to `to`. A pattern that
+    /// matches names at a certain depth can lose those in a folder that is moved to another depth.
     pub fn survives_move(&self, from: &Path, to: &Path) -> bool {
         match &self.below {
             Below::All | Below::Nothing => true,
@@ -150,14 +151,15 @@ impl PathPattern {
         }
     }
 
-    /// Where what the pattern covers begins.
+    /// The resolved part of the pattern without wildcards.
     pub fn prefix(&self) -> &Path {
         &self.prefix
     }
 }
 
-/// URLs: scheme, host, port and path, each compared on its own, so that nothing before an `@` is taken for a host. What a
-/// pattern does not say means the least where it allows, and everything where it denies or asks.
+/// A pattern for URLs. Scheme, host, port and path are compared separately, so that user information before an `@`
+/// cannot pass for a host. An omitted port means the scheme's own in an allowance, and every port in a denial or a
+/// question; an omitted scheme or path means every one.
 #[derive(Clone, Debug)]
 pub struct UrlPattern {
     text: String,
@@ -186,14 +188,14 @@ enum HostPattern {
 #[derive(Clone, Copy, Debug)]
 enum Port {
     Any,
-    /// Not said.
+    /// The pattern names no port.
     Open,
     Is(u16),
 }
 
 impl UrlPattern {
-    /// `[SCHEME://]HOST[:PORT][/PATH]`. `HOST` may be `*` or `*.suffix`; `PORT` may be `*`; a path covers what is below
-    /// it, and may hold wildcards.
+    /// Compiles `[SCHEME://]HOST[:PORT][/PATH]`. `HOST` may be `*` or `*.suffix`; `PORT` may be `*`; a path covers what
+    /// is below it, and may contain wildcards.
     pub fn compile(text: &str) -> anyhow::Result<Self> {
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()).filter(|scheme| scheme != "*"), rest),
@@ -220,27 +222,27 @@ impl UrlPattern {
         Ok(Self { text: text.to_owned(), scheme, host: host_pattern(host)?, port, path })
     }
 
-    /// The words of the pattern.
+    /// The pattern as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether everything about `url` is certainly what the pattern allows: the port is the scheme's own unless the
-    /// pattern says another, and the path is covered however it is read.
+    /// Whether the pattern certainly allows `url`: the port is the scheme's own unless the pattern names another, and
+    /// the path is covered both as it stands and percent-decoded.
     pub(super) fn covers(&self, url: &Url) -> bool {
         self.covers_origin(url, url.port().is_none())
             && self.readings(url).is_none_or(|readings| readings == [true, true])
     }
 
-    /// Whether `url` could be what the pattern is about: on any port unless the pattern says one, and with a path that is
-    /// covered in one reading. One that servers read in several ways, so that it was not `plain` as it was written, could
-    /// be any.
+    /// Whether `url` could be what the pattern denies or asks about: any port matches unless the pattern names one, and
+    /// the path is covered as it stands or percent-decoded. A path that servers interpret in different ways, which
+    /// `plain` rules out for the path as written, matches any pattern.
     pub fn touches(&self, url: &Url, plain: bool) -> bool {
         self.covers_origin(url, true)
             && self.readings(url).is_none_or(|readings| readings != [false, false] || !plain || !is_plain(url.path()))
     }
 
-    /// `open` says whether a port that the pattern does not say is the one of `url`.
+    /// `open`: whether a pattern without a port matches the port of `url`.
     fn covers_origin(&self, url: &Url, open: bool) -> bool {
         self.scheme.as_deref().is_none_or(|scheme| scheme == url.scheme())
             && self.covers_host(url)
@@ -263,7 +265,7 @@ impl UrlPattern {
         }
     }
 
-    /// Whether the path of `url` is covered as it stands, and decoded; nothing where every path is.
+    /// Whether the path of `url` is covered as it stands, and percent-decoded; `None` if the pattern covers every path.
     fn readings(&self, url: &Url) -> Option<[bool; 2]> {
         let glob = self.path.as_ref()?;
         let decoded = percent_encoding::percent_decode_str(url.path()).decode_utf8_lossy();
@@ -285,7 +287,7 @@ fn host_pattern(text: &str) -> anyhow::Result<HostPattern> {
     Ok(HostPattern::Is(plain(Host::parse(text).with_context(|| format!("`{text}` is no host"))?)))
 }
 
-/// A name with a dot at its end is the same name.
+/// Removes the final dots of a name, because both forms name the same host.
 fn plain<S: AsRef<str>>(host: Host<S>) -> Host {
     match host {
         Host::Domain(name) => Host::Domain(name.as_ref().trim_end_matches('.').to_owned()),
@@ -378,7 +380,7 @@ mod tests {
         for path in ["//admin/x", "/x;y", "/%2561dmin", "/a%2f..%2fadmin", "//x", "/x%5c"] {
             assert!(touches("h/admin", &format!("http://h{path}"), true), "{path}");
         }
-        // As it was written it had dots, say, which are gone in a URL.
+        // For example, the path as written had dot segments, which parsing the URL removed.
         assert!(touches("h/admin", "http://h/x", false) && !touches("h/admin", "http://h/x", true));
         assert!(!touches("h/admin", "http://other/x", false));
     }

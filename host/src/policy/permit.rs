@@ -16,8 +16,9 @@ pub struct Subject {
     pub attempt: u32,
 }
 
-/// The only key to the sandbox. It carries what was permitted, so that what runs is what was decided on. It is minted
-/// in this room alone, and cannot be copied or written down: work that moves elsewhere is decided again over there.
+/// The only key to the sandbox. It carries what was permitted, so that what runs is what was decided on. Only this
+/// module can mint a permit, and a permit can be neither copied nor serialized: a process that continues the call of
+/// another one decides again.
 #[derive(Debug)]
 pub struct Permit {
     subject: Subject,
@@ -55,7 +56,7 @@ impl Permit {
         &self.limits
     }
 
-    /// Whether nothing that lasts can be changed with this, here or elsewhere: such a call can be repeated.
+    /// Whether the call can make no lasting change, locally or remotely, so that it can be repeated.
     pub fn changes_nothing(&self) -> bool {
         self.changes_nothing
     }

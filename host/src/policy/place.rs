@@ -1,4 +1,4 @@
-//! Paths of the host as they are written.
+//! Host paths as grants and rules write them.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use crate::way::Way;
 
-/// `text` from `base`, unless it starts at the root or, with `~/`, in the user's own folder.
+/// Makes `text` absolute, relative to `base`; `~` and `~/` mean the user's home directory.
 pub(super) fn rooted(text: &str, base: &Path) -> anyhow::Result<PathBuf> {
     if text == "~" || text.starts_with("~/") {
         let home = std::env::home_dir().context("find your own folder, for `~`; write the whole path")?;
@@ -17,7 +17,7 @@ pub(super) fn rooted(text: &str, base: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(&full).with_context(|| format!("find the path {text}"))
 }
 
-/// Where `text` from `base` leads.
+/// Resolves `text`, relative to `base`.
 pub(super) fn way(text: &str, base: &Path) -> anyhow::Result<Way> {
     Way::of(&rooted(text, base)?)
 }

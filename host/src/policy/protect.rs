@@ -5,15 +5,15 @@ use crate::record::{ErrorClass, Refusal};
 use super::Grants;
 
 impl Grants {
-    /// Why these grants may not be given to anybody: a folder reaches one of `protected`, the folders of toolcell's own
-    /// state, or was found through a link that a tool may change.
+    /// Why these grants are refused for every call: a granted folder overlaps one of `protected`, the folders of
+    /// toolcell's own state, or was found through a link that a tool may change.
     pub fn refusal(&self, protected: &[PathBuf]) -> Option<Refusal> {
         reaches_own_state(self, protected).or_else(|| leads_through_link(self))
     }
 }
 
-/// A tool that may change a folder may put a link there, in place of a folder that is granted too; the next call with the
-/// same words would then open what the link leads to.
+/// Refuses a grant that leads through a link that a tool may change, because the tool could redirect the link, and the
+/// next call with the same grant would open the new target.
 fn leads_through_link(grants: &Grants) -> Option<Refusal> {
     if !guard!("grant_links") {
         return None;
@@ -33,8 +33,9 @@ fn leads_through_link(grants: &Grants) -> Option<Refusal> {
     Some(Refusal::new(ErrorClass::PolicyBlocked, "grant_leads_through_link", message))
 }
 
-/// Why a grant may not be: it holds, or lies in, a folder of the host's own state. A tool that could read or change that
-/// could give itself whatever it liked. A denial that closes the folder for reading makes a wider grant possible.
+/// Refuses a grant that contains, or lies in, a folder of the host's own state, because a tool that could read or
+/// change that state could grant itself anything. A denial that closes the folder for reading makes a wider grant
+/// possible.
 fn reaches_own_state(grants: &Grants, protected: &[PathBuf]) -> Option<Refusal> {
     let closed = |folder: &PathBuf| grants.deny_read.iter().any(|closed| folder.starts_with(&closed.host));
     let open = protected.iter().filter(|folder| !closed(folder));

@@ -4,11 +4,12 @@ use anyhow::bail;
 
 use crate::record::RuleSource;
 
-/// Where the words of a grant or a rule were said: it is recorded with every decision that they take part in.
+/// Where a grant or a rule was written. It is recorded with every decision that the grant or rule takes part in.
 #[derive(Clone, Copy, Debug)]
 pub struct Provenance<'a> {
     pub source: RuleSource,
-    /// The file that says so; relative paths start at its folder, others in the working directory.
+    /// The file that contains it, if any. Relative paths start at the file's folder, otherwise in the working
+    /// directory.
     pub file: Option<&'a Path>,
 }
 
@@ -25,8 +26,8 @@ impl Provenance<'_> {
         self.file.and_then(Path::parent).unwrap_or(Path::new(""))
     }
 
-    /// Fails where a path that the file of a project says goes through one of `links` below the project's own folder:
-    /// whoever trusted the file meant the folder that was there, and the project could lead the path to `end`.
+    /// Fails if a path in a project's file leads through one of `links` inside the project, because the project could
+    /// redirect the path after the user trusted the file. `end` is where the path leads now.
     pub(super) fn own_link(&self, links: &[PathBuf], end: &Path) -> anyhow::Result<()> {
         if self.source != RuleSource::ProjectSettings || !guard!("project_links") {
             return Ok(());
@@ -42,7 +43,7 @@ impl Provenance<'_> {
         }
     }
 
-    /// Words for records and messages: the option, or the entry of a file.
+    /// The grant as records and messages show it: the option, or the entry of a file.
     pub(super) fn words(&self, option: &str, entry: &str, spec: &str) -> String {
         match self.file {
             None => format!("{option}={spec}"),

@@ -2,26 +2,26 @@ use crate::record::{Input, RiskLevel, RuleSource};
 
 use super::{Capability, Limits, Mount, Permit, SecretUse, Subject};
 
-/// A call that may run only once somebody says so. It carries what the permit would carry, sealed like it: a permit
-/// comes of a question in this room alone, and a question cannot be copied, stored or made elsewhere.
+/// A call that may run only after an approval. It carries the permit, and is sealed like it: only this module can
+/// construct a question, and a question can be neither copied nor stored.
 ///
-/// Whoever answers with a changed input has that input decided anew with [`super::decide`]: denials still deny, and the
-/// question that comes of it is the one that was answered.
+/// If the approver changes the input, [`super::decide`] decides on the changed input: denials still deny, and the
+/// approval counts for the question that results.
 #[derive(Debug)]
 pub struct Question {
     permit: Permit,
     brief: Brief,
 }
 
-/// What somebody who is asked needs to know: plain data, to be shown and stored.
+/// What an approver needs to know: plain data, to be shown and stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Brief {
     pub tool_id: String,
-    /// What the tool says of itself, or more where what it would touch says more.
+    /// The risk that the tool declares, or a higher one that its effects imply.
     pub risk: RiskLevel,
-    /// Why it is asked, in plain words.
+    /// Why an approval is required, in plain words.
     pub reason: String,
-    /// Where the rule that asks comes from; nobody's rule where the tool's own profile asks.
+    /// Source of the rule that asks; `None` if a hook or the tool's own profile asks.
     pub source: Option<RuleSource>,
     pub rule_refs: Vec<String>,
     pub touches: Touches,
@@ -31,7 +31,7 @@ pub struct Brief {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touches {
     pub reads: Vec<Mount>,
-    /// Read and changed.
+    /// Folders that the call can read and change.
     pub writes: Vec<Mount>,
     /// What may be sent, and where: `GET+HEAD@https://api.example.com:443`.
     pub network: Vec<String>,
@@ -70,7 +70,7 @@ impl Question {
         self.permit.call_input()
     }
 
-    /// The world that the call would get.
+    /// The capability that the call would get.
     pub fn capability(&self) -> &Capability {
         self.permit.capability()
     }
@@ -79,7 +79,7 @@ impl Question {
         self.permit.limits()
     }
 
-    /// Somebody said yes: the permit for exactly what was asked.
+    /// Returns the permit for exactly what was asked. The caller must have an approval.
     pub fn approved(self) -> Permit {
         self.permit
     }

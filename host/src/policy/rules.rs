@@ -7,12 +7,12 @@ use crate::record::{Behavior, Mode, RiskLevel, RuleSource};
 use super::pattern::WordPattern;
 use super::{PathPattern, Provenance, UrlPattern};
 
-/// What the layers of configuration decided, compiled once for many calls.
+/// Mode and rules of all configuration layers, compiled once for many calls.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     pub mode: Mode,
     rules: Vec<Rule>,
-    /// Which file names which component, by its digest, as one of its tools.
+    /// Each file, with the digest of a component that one of its `[[tool]]` entries names.
     named: Vec<(PathBuf, String)>,
 }
 
@@ -23,14 +23,14 @@ impl Policy {
         policy
     }
 
-    /// Adds a rule: that of a session, say. A denial or a question of another rule is not weakened by it.
+    /// Adds a rule, for example of a session. It does not weaken a denial or a question of another rule.
     pub fn add(&mut self, rule: Rule) {
         self.rules.push(rule);
         self.rules.sort_by_key(|rule| rule.authority());
     }
 
-    /// Says that a `[[tool]]` of `file` is the component of this digest: a rule of the same file that allows one of its
-    /// tools by name means these bytes.
+    /// Records that a `[[tool]]` of `file` is the component with this digest, so that a rule of the same file that
+    /// allows one of its tools by name means these bytes.
     pub fn name(&mut self, file: &Path, component: &str) {
         self.named.push((file.to_owned(), component.to_owned()));
     }
@@ -41,14 +41,14 @@ impl Policy {
     }
 }
 
-/// The words of a rule, as somebody wrote them. Every subject that is named must match.
+/// A rule as written. Every subject that it names must match.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RuleWords<'a> {
     /// `allow`, `ask` or `deny`.
     pub behavior: &'a str,
     pub tool: Option<&'a str>,
     pub namespace: Option<&'a str>,
-    /// `sha256:<hex>`: binds the rule to these very bytes, because a tool's name is its own claim.
+    /// `sha256:<hex>`: binds the rule to these bytes, because a tool's name is its own claim.
     pub component: Option<&'a str>,
     pub path: Option<&'a str>,
     pub url: Option<&'a str>,
@@ -58,12 +58,12 @@ pub struct RuleWords<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// A rule, compiled.
+/// A compiled rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub(super) behavior: Behavior,
     pub(super) source: RuleSource,
-    /// The words of the rule, for records.
+    /// The rule as written, for records.
     pub(super) words: String,
     pub(super) tool: Option<WordPattern>,
     pub(super) namespace: Option<WordPattern>,
@@ -73,12 +73,17 @@ pub struct Rule {
     pub(super) resource: Option<WordPattern>,
     pub(super) risk: Option<RiskLevel>,
     pub(super) reason: Option<String>,
-    /// Where the rule stands, if in a file.
+    /// The file that contains the rule, if any.
     file: Option<PathBuf>,
 }
 
 impl Rule {
-    /// Compiles `words`. Fails on what is no behaviour, no risk, or no pattern, and says which.
+    /// Compiles `words`.
+    ///
+    /// # Errors
+    ///
+    /// An invalid behavior, risk, component digest or pattern, and an allowed path of a project's file that leads
+    /// through a link inside the project.
     pub fn compile(words: &RuleWords<'_>, said: &Provenance<'_>) -> anyhow::Result<Self> {
         let behavior = match words.behavior {
             "allow" => Behavior::Allow,
@@ -119,9 +124,9 @@ impl Rule {
         })
     }
 
-    /// Whether the rule may say by a name what it is about. What a tool calls itself is its own claim, and may be that of
-    /// another one: an allowance counts for a name only where it is bound to bytes, by `component` in the rule, or by a
-    /// `[[tool]]` of the same file. Denials and questions count for every bearer of the name.
+    /// Whether the rule may identify its tool by name. A tool's name is its own claim, and another tool may claim the
+    /// same, so an allowance by name counts only where the name is bound to bytes: by `component` in the rule, or by a
+    /// `[[tool]]` of the same file. Denials and questions count for every tool of that name.
     pub(super) fn may_name(&self, policy: &Policy, component: &str) -> bool {
         let names = self.tool.is_some() || self.namespace.is_some();
         let bound = |file: &PathBuf| policy.named.iter().any(|(named, digest)| named == file && digest == component);
@@ -140,12 +145,13 @@ impl Rule {
         self.source
     }
 
-    /// The words of the rule, and where they stand.
+    /// The rule as written, and its file.
     pub fn words(&self) -> &str {
         &self.words
     }
 
-    /// Which of several rules that say the same is named as the one that decided.
+    /// Rank of the rule's source, 0 is the highest: of several matching rules, the highest is named first as the
+    /// reason.
     fn authority(&self) -> u8 {
         match self.source {
             RuleSource::PolicySettings => 0,

@@ -5,12 +5,12 @@ use crate::record::{CredentialUse, PermissionProfile, RuleSource};
 use super::Grants;
 use super::network::{self, HostName, Origin, Scheme};
 
-/// A secret that somebody granted to the requests that go to one origin.
+/// A secret that is granted to requests to one origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretGrant {
     pub name: String,
     pub origin: Origin,
-    /// The words of the grant, for the record: `--allow-secret=API_KEY@https://api.example.com`.
+    /// The grant as written, for the record: `--allow-secret=API_KEY@https://api.example.com`.
     pub rule: String,
     pub source: RuleSource,
 }
@@ -24,7 +24,8 @@ pub enum Placement {
     Query { key: String },
 }
 
-/// One secret that the requests of one call carry to one origin. The value is not here: only the sandbox's egress has it.
+/// One secret that the requests of one call carry to one origin. It does not hold the value: only the sandbox's egress
+/// has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretUse {
     pub name: String,
@@ -39,7 +40,8 @@ impl SecretUse {
     }
 }
 
-/// Reads `https://HOST[:PORT]`, and `http://` for a loopback address that is named. No path, no user, no pattern.
+/// Parses `https://HOST[:PORT]`, or `http://` for `localhost` and loopback addresses. A path, a user name or a pattern
+/// is an error.
 fn origin(text: &str) -> anyhow::Result<Origin> {
     let (scheme, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
         (Some(rest), _) => (Scheme::Https, rest),
@@ -68,7 +70,7 @@ fn origin(text: &str) -> anyhow::Result<Origin> {
 }
 
 impl SecretGrant {
-    /// Reads `NAME@ORIGIN`; `rule` is how it was written.
+    /// Parses `NAME@ORIGIN`; `rule` is the grant as written.
     pub(super) fn parse(spec: &str, rule: &str, source: RuleSource) -> anyhow::Result<Self> {
         let parts = spec.split_once('@').filter(|(name, _)| !name.is_empty());
         let (name, origin) = parts.context("give a name and an origin, NAME@https://HOST")?;
@@ -76,8 +78,8 @@ impl SecretGrant {
     }
 }
 
-/// What of `profile` is granted: each declared reference with each origin that it was granted for, in the order of the
-/// profile. A reference that names no place goes into `Authorization: Bearer`.
+/// The granted secrets of `profile`: each declared reference with each origin that it was granted for, in the order of
+/// the profile. A reference without a placement goes into `Authorization: Bearer`.
 pub(super) fn uses(profile: &PermissionProfile, grants: &Grants) -> Vec<SecretUse> {
     let mut uses = Vec::new();
     for name in &profile.credential_refs {

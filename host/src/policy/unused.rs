@@ -1,13 +1,12 @@
-//! What somebody granted to a call that it makes no use of: a grant that is ignored without a word looks like one that
-//! counts.
+//! Notes on grants that a call does not use, because a grant that is silently ignored looks like one that counts.
 
 use crate::record::{AccessKind, Behavior, RuleSource};
 
 use super::decide::Ruling;
 use super::{Capability, Case};
 
-/// A sentence for each grant of the command line that gives this call nothing, or less than it says. Files grant to many
-/// tools at once, so that theirs are not named.
+/// A note for each command-line grant that gives this call nothing, or less than it says. Grants in files are for many
+/// tools at once, so they get no notes.
 pub(super) fn notes(case: &Case<'_>, ruling: &Ruling, world: &Capability) -> Vec<String> {
     let mut notes = Vec::new();
     folders(case, &mut notes);
@@ -59,7 +58,7 @@ fn network(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec
     }
 }
 
-/// A request that goes elsewhere is sent without its secret.
+/// A request to another origin is sent without the secret.
 fn secrets(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
     let (profile, tool) = (case.declared.profile, case.declared.tool_id);
     for grant in case.grants.secrets.iter().filter(|grant| typed(grant.source)) {

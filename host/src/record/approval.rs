@@ -7,7 +7,7 @@ use super::{Content, InvocationId, Timestamp, digest};
 
 macro_rules! approval_states {
     ($($(#[$doc:meta])* $name:ident = $word:literal),* $(,)?) => {
-        /// Where an approval stands. Only `pending` can be answered, and only `approved` can be claimed.
+        /// State of an approval. Only `pending` can be answered, and only `approved` can be claimed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         pub enum ApprovalState {
             $($(#[$doc])* #[serde(rename = $word)] $name,)*
@@ -18,7 +18,7 @@ macro_rules! approval_states {
                 match self { $(Self::$name => $word,)* }
             }
 
-            /// The state that `word` names; nothing for any other word.
+            /// Parses the word of a state; `None` for any other word.
             pub fn parse(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$name),)* _ => None }
             }
@@ -27,18 +27,18 @@ macro_rules! approval_states {
 }
 
 approval_states! {
-    /// Nobody has answered yet.
+    /// Not answered yet.
     Pending = "pending",
-    /// Somebody said yes, and nothing has run.
+    /// Approved, and nothing has run.
     Approved = "approved",
     Rejected = "rejected",
-    /// Nobody answered, or nobody ran it, in time.
+    /// Not answered, or not run, in time.
     Expired = "expired",
-    /// The call ended before it was run.
+    /// The call ended before it ran.
     Withdrawn = "withdrawn",
-    /// The one run that was approved has begun.
+    /// The one approved run has begun.
     Claimed = "claimed",
-    /// That run has its result.
+    /// The approved run has its result.
     Done = "done",
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for ApprovalState {
     }
 }
 
-/// What an approval is about: a digest for each part, so that a change can be named. Never the parts themselves.
+/// The subject of an approval: a digest of each part, to name a part that changed. Never the parts themselves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Binding {
@@ -69,7 +69,7 @@ impl Binding {
         digest([component, declaration, capability, arguments, actor].map(String::as_str).join("\n").as_bytes())
     }
 
-    /// In plain words, what is not the same in `other`.
+    /// Names the parts that differ in `other`, in plain words.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         [
             (self.component == other.component, "the component"),
@@ -84,65 +84,65 @@ impl Binding {
     }
 }
 
-/// A call that somebody has to approve, as it is stored before anybody is asked. Its id is the invocation's.
+/// A call that needs an approval, as it is stored before the approver is asked. Its id is the invocation's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Approval {
     pub invocation_id: InvocationId,
     pub tool_id: String,
     pub binding: Binding,
-    /// Who calls, where that is known. Never who approves.
+    /// The caller, if known. Never the approver.
     pub actor_ref: Option<String>,
     /// The session that an answer can be remembered for.
     pub session: Option<String>,
-    /// The digest of why it is asked: which rules, hooks or profile, and their words.
+    /// The digest of the reason for the question: which rules, hooks or profile, and their texts.
     pub question: String,
     pub asked_at: Timestamp,
     pub expires_at: Timestamp,
-    /// Exactly what whoever is asked gets to see (AT-DEC-15).
+    /// Exactly what the approver sees (AT-DEC-15).
     pub prompt: Vec<Content>,
-    /// Whether the prompt shows a part of the call only: an approval then says that it knows.
+    /// Whether the prompt shows only a part of the call: an approval must then acknowledge that.
     pub cut: bool,
     pub plan: Plan,
 }
 
-/// What it takes to go on with the same call in another process.
+/// What another process needs to continue the same call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// The tool, by the name that it was called by.
+    /// The tool, by the name that the caller used.
     pub tool: String,
-    /// The texts, because their bytes count.
+    /// Texts, because their exact bytes count.
     pub model_input: String,
     pub permission_input: String,
-    /// `permission_input` as it may be shown, where something in it must not be.
+    /// `permission_input` as it may be shown; `None` if all of it may be.
     pub shown_input: Option<String>,
-    /// What conceals the references of such a call, so that they stay the same in another process.
+    /// The key that conceals the references of the call, so that they stay the same in another process.
     pub reference_key: Option<String>,
-    /// How the door that took the call can make its request again: its own words. Without it only the process that
-    /// asked can run the call.
+    /// How the entry point that took the call can repeat its request, in a format of its own. Without it, only the
+    /// process that asked can run the call.
     pub origin: Option<Value>,
 }
 
-/// What somebody who was asked said.
+/// The answer of an approver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
     pub approved: bool,
     /// The principal who answered.
     pub approver: String,
-    /// Where: `terminal`, `command`, or the name of another door.
+    /// How the answer came: `terminal`, `command`, or the name of another entry point.
     pub channel: String,
-    /// The input that should run instead, as text.
+    /// Text of the input that should run instead.
     pub edit: Option<String>,
     pub feedback: Option<String>,
-    /// Approve the same tool with the same capability for the rest of the session.
+    /// Whether the approval covers the same tool with the same capability for the rest of the session.
     pub always: bool,
     pub answered_at: Timestamp,
 }
 
-/// An approval that holds for the rest of a session: for one tool of one component, with exactly one capability, asked about
-/// for one reason.
+/// An approval for the rest of a session: for one tool of one component, with exactly one capability, asked about for
+/// one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionRule {
@@ -152,12 +152,12 @@ pub struct SessionRule {
     pub component: String,
     pub declaration: String,
     pub capability: String,
-    /// What was asked: another question is not answered by it.
+    /// The digest of the question: the rule does not answer another one.
     pub question: String,
 }
 
 impl SessionRule {
-    /// The rule that an approval of `binding` in `session` can become, for the question with this digest.
+    /// Creates the rule for an approval of `binding` in `session`, for the question with this digest.
     pub fn new(session: &str, tool_id: &str, binding: &Binding, question: &str) -> Self {
         let Binding { component, declaration, capability, actor, arguments: _ } = binding;
         Self {
@@ -171,7 +171,7 @@ impl SessionRule {
         }
     }
 
-    /// Names the rule in records.
+    /// Reference to the rule in records.
     pub fn reference(&self) -> String {
         let Self { session, actor, tool_id, component, declaration, capability, question } = self;
         let parts = [session, actor, tool_id, component, declaration, capability, question].map(String::as_str);

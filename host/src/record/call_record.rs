@@ -5,7 +5,7 @@ use super::{
     ToolProgress, ToolResult,
 };
 
-/// Everything that is known of one call after its end.
+/// Everything known about one call after its end.
 #[derive(Clone, Debug, Serialize)]
 pub struct CallRecord {
     /// Absent when no tool was found.

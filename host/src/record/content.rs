@@ -5,12 +5,12 @@ use super::PersistedRef;
 
 /// `type` of a text block.
 pub const TEXT: &str = "text";
-/// The block types that a guest may write. References are the host's alone: a guest cannot forge one.
+/// The block types that a guest may write. References are not among them, so that a guest cannot forge one.
 pub const GUEST_BLOCKS: [&str; 9] =
     ["text", "image", "audio", "video", "file", "resource_link", "embedded_resource", "log", "diff"];
-/// `type` of a block that is for people only.
+/// `type` of a block that only people see.
 const LOG: &str = "log";
-/// `type` of what stands in for a block that was moved to a payload; `of` is the type that it had.
+/// `type` of the reference that replaces a block moved to a payload; `of` is the type of that block.
 const PERSISTED: &str = "persisted_output_ref";
 
 /// One content block (AT-CONT-01..13): an open object with a `type`.
@@ -32,7 +32,7 @@ impl Content {
         Self::new(LOG, json!({ "stream": stream, "text": text.into() }))
     }
 
-    /// Stands in for a block of type `of` that was moved to a payload.
+    /// Reference that replaces a block of type `of` that was moved to a payload.
     pub fn persisted(of: &str, preview: &str, persisted_ref: &PersistedRef) -> Self {
         Self::new(PERSISTED, json!({ "of": of, "preview": preview, "persisted_ref": persisted_ref }))
     }
@@ -41,7 +41,7 @@ impl Content {
         self.kind == PERSISTED
     }
 
-    /// `fields` is an object; anything else is dropped.
+    /// Creates a block. `fields` that are not an object are dropped.
     pub fn new(kind: &str, fields: Value) -> Self {
         let fields = match fields {
             Value::Object(fields) => fields,
@@ -56,7 +56,7 @@ impl Content {
         self.fields.get(key).and_then(Value::as_str)
     }
 
-    /// Whether the block may be shown to a model: logs stay out, also those that were moved to a payload.
+    /// Whether the block may be shown to a model: logs may not, even if they were moved to a payload.
     pub fn is_model_facing(&self) -> bool {
         let moved_log = self.kind == PERSISTED && self.fields.get("of").is_some_and(|of| of == LOG);
         self.kind != LOG && !moved_log

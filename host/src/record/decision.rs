@@ -23,7 +23,7 @@ pub enum Mode {
     NonInteractive,
 }
 
-/// `source`: where the rule that decided came from (AT-DEC-05).
+/// `source`: the origin of the rule that decided (AT-DEC-05).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleSource {
@@ -91,7 +91,7 @@ pub struct PermissionDecision {
     pub blocked_path: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content_blocks: Vec<Content>,
-    /// What whoever approved had to say (AT-DEC-16).
+    /// The approver's feedback (AT-DEC-16).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept_feedback: Option<String>,
     pub decided_at: Timestamp,

@@ -17,14 +17,14 @@ pub enum Lifecycle {
 }
 
 impl Lifecycle {
-    /// Whether somebody who looks for a tool is shown this one. A deprecated tool still runs for those who know its name
-    /// (AT-LIFE-06), and a deferred one is found by a search.
+    /// Whether listings show the tool. A deprecated tool still runs for callers that know its name (AT-LIFE-06); a call
+    /// of a deferred one is refused, because its schema is not loaded.
     pub fn is_offered(self) -> bool {
         self == Self::Available
     }
 }
 
-/// `tool_kind` (AT-KIND-01..17): an open word; the known ones carry careful defaults.
+/// `tool_kind` (AT-KIND-01..17): an open word; the known ones have conservative defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ToolKind(pub String);
@@ -67,7 +67,7 @@ impl ToolKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDeclaration {
     pub schema_version: SchemaVersion,
-    /// Empty in what a guest says means `namespace.name`.
+    /// `namespace.name` if it is empty in a guest's description.
     #[serde(default)]
     pub tool_id: String,
     pub namespace: String,
@@ -95,7 +95,7 @@ pub struct ToolDeclaration {
     pub permission_profile_ref: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub external_mappings: Vec<ExternalMapping>,
-    /// Untrusted: carried, never read by policy, scheduler or sandbox (AT-DECL-18).
+    /// Untrusted: stored, but never read by policy, scheduler or sandbox (AT-DECL-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Value>,
     #[serde(flatten)]
@@ -109,7 +109,7 @@ impl ToolDeclaration {
     }
 }
 
-/// `argument_mode` (AT-IN-08): the word that this host honours. A component that uses another one does not load.
+/// `argument_mode` (AT-IN-08), with the only value that this host supports. A component with another one does not load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArgumentMode {
@@ -122,13 +122,13 @@ pub enum ArgumentMode {
 pub struct InputContract {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_input_schema: Option<Value>,
-    /// What `call_input` must satisfy after hooks and approval; the model schema when absent.
+    /// Schema of `call_input` after hooks and approval; default: the model schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_input_schema: Option<Value>,
-    /// Refuse properties that the schema does not name, even where it forgot to say so.
+    /// Whether properties that the schema does not name are refused, even if the schema does not say so.
     #[serde(default)]
     pub strict: bool,
-    /// Added to `call_input` where the caller gave nothing; never to `model_input`.
+    /// Added to `call_input` where the caller gave no value; never to `model_input`.
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub defaults: Extra,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -136,7 +136,7 @@ pub struct InputContract {
     /// Arguments that are not recorded (AT-IN-06): JSON Pointers (`/a/b`, `*` for every item), or names at any depth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitive_fields: Vec<String>,
-    /// Never in a model-facing schema, never accepted from a model (AT-N-10).
+    /// Fields that are never in a model-facing schema, and never accepted from a model (AT-N-10).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub internal_only_fields: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,14 +150,14 @@ pub struct InputContract {
 pub struct OutputContract {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_schema: Option<Value>,
-    /// The only block types that the tool may return; all of them when empty.
+    /// The only block types that the tool may return; empty allows all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content_types: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inline_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inline_chars: Option<u64>,
-    /// What of the output only the tool may see (AT-OUT-08).
+    /// The parts of the output that only the tool may see (AT-OUT-08).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redaction_rules: Vec<RedactionRule>,
     #[serde(flatten)]
@@ -170,7 +170,7 @@ pub struct OutputContract {
 pub enum RedactionRule {
     /// A field of the structured output: a JSON Pointer, or a name at any depth. `""` is all of the output.
     Field(String),
-    /// What matches a regular expression, in every text of the tool.
+    /// Every match of a regular expression, in all texts of the tool.
     Pattern {
         pattern: String,
         #[serde(flatten)]

@@ -51,8 +51,8 @@ impl ErrorClass {
         }
     }
 
-    /// Whether the same call can be repeated without harm, as long as its guest changed nothing (requirements 1.17.3).
-    /// `false` also where something has to be done first: a grant, an approval, a set-up.
+    /// Whether repeating the same call does no harm, as long as its guest changed nothing (requirements 1.17.3).
+    /// `false` also if a grant, an approval or a setup is needed first.
     fn is_repeatable(self) -> bool {
         use ErrorClass::*;
         match self {
@@ -130,7 +130,7 @@ pub enum Recoverability {
 /// The six facets of retry guidance (AT-ERR-09).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Retry {
-    /// Repeating the same call does no harm: its guest never ran, or could change nothing that lasts.
+    /// Whether repeating the same call does no harm: its guest never ran, or could change nothing that lasts.
     pub safe: bool,
     pub arguments_must_change: bool,
     pub discovery_first: bool,
@@ -160,13 +160,13 @@ pub struct ToolError {
     pub extra: Extra,
 }
 
-/// A call that ends in an error, as data: every refusal, limit and failure is one of these.
+/// The error that a call ends in: every refusal, limit and failure is one of these.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     pub class: ErrorClass,
     /// Stable, snake_case, finer than the class.
     pub code: &'static str,
-    /// A code that a guest chose; it is written instead of `code`.
+    /// A code that the guest chose; records have it instead of `code`.
     pub guest_code: Option<String>,
     /// Safe for the model and the user: no host path outside the grants, no secret.
     pub message: String,
@@ -198,10 +198,10 @@ impl Refusal {
             .detail(detail)
     }
 
-    /// The code of a failure that its guest gave none.
+    /// The code of a failure to which the guest gave none.
     pub const TOOL_FAILED: &'static str = "tool_failed";
 
-    /// Whether the words are a guest's: it failed by its own account.
+    /// Whether the guest wrote the message, because it reported the failure itself.
     pub fn is_guests(&self) -> bool {
         self.guest_code.is_some() || self.code == Self::TOOL_FAILED
     }
@@ -221,7 +221,7 @@ impl Refusal {
         self
     }
 
-    /// The record of it, for a call whose guest never ran, or could change nothing that lasts.
+    /// Converts it into a record, for a call whose guest never ran, or could change nothing that lasts.
     pub fn to_error(&self) -> ToolError {
         let recoverability = self.class.recoverability();
         ToolError {

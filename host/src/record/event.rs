@@ -35,11 +35,11 @@ event_types! {
     Started = "tool.invocation.started",
     Progress = "tool.invocation.progress",
     PartialResult = "tool.invocation.partial_result",
-    /// The tool asked its caller's user something, and waits. An extension.
+    /// The tool asked its caller's user for input, and waits. An extension.
     NeedsInput = "tool.invocation.needs_input",
-    /// It goes on with the answers. An extension.
+    /// The tool continues with the answers. An extension.
     Resumed = "tool.invocation.resumed",
-    /// The guest logged a line. An extension: heard while the tool runs, and kept as a block of the result.
+    /// The guest logged a line. An extension: sent while the tool runs, and kept as a block of the result.
     Logged = "tool.invocation.logged",
     PostHookStarted = "tool.hook.post.started",
     PostHookCompleted = "tool.hook.post.completed",
@@ -51,7 +51,7 @@ event_types! {
     PermissionDecisionHookCompleted = "tool.hook.permission_decision.completed",
     PersistenceHookStarted = "tool.hook.persistence.started",
     PersistenceHookCompleted = "tool.hook.persistence.completed",
-    /// An extension: the sandbox kept the tool from something, and told it so.
+    /// The sandbox denied the tool an operation and returned an error to it. An extension.
     SandboxDenied = "tool.sandbox.denied",
     InputMutated = "tool.input.mutated",
     ResultPersisted = "tool.result.persisted",
@@ -74,14 +74,14 @@ pub struct ToolEvent {
     pub schema_version: SchemaVersion,
     pub event_id: EventId,
     pub event_type: EventType,
-    /// Who speaks: always this host.
+    /// The emitter: always this host.
     pub source: Arc<str>,
     pub time: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation_id: Option<InvocationId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<String>,
-    /// An object.
+    /// A JSON object.
     pub data: Value,
     #[serde(flatten)]
     pub extra: Extra,

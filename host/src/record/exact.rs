@@ -1,13 +1,12 @@
-//! Numbers as they were written. A value holds about 16 digits of a number; a text that is made of it again would have
-//! others in the place of the rest.
+//! Numbers as they were written. A JSON value keeps about 16 digits of a number; written again, the others change.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::{Number, Value};
 
-/// The numbers in a part of a text that a value does not hold as they are written, each at its place. Only what leads to one
-/// is here, and each name once: a client may send 4 MiB with 90,000 numbers below one name of 3 MiB.
+/// The numbers in a part of a text that a value does not hold as they are written, each at its place. Only paths to
+/// such numbers are kept, and each name once: a client may send 4 MiB with 90,000 numbers below one name of 3 MiB.
 #[derive(Debug)]
 pub(super) enum Exact<'a> {
     Number(&'a str),
@@ -16,24 +15,24 @@ pub(super) enum Exact<'a> {
     Array(Vec<(usize, Exact<'a>)>),
 }
 
-/// The numbers of `text` that a value does not hold as they are written; `None` where there are none.
+/// Returns the numbers of `text` that a value does not hold as they are written; `None` if there are none.
 pub(super) fn numbers(text: &str) -> Option<Exact<'_>> {
-    // Shorter ones are held exactly.
+    // A value holds numbers with fewer digits exactly.
     if !text.as_bytes().windows(16).any(|digits| digits.iter().all(u8::is_ascii_digit)) {
         return None;
     }
-    // What is no JSON has no numbers.
+    // Text that is not JSON has no numbers.
     Reader { text, at: 0 }.value().flatten()
 }
 
-/// `value` as a text in which each of `numbers` that is still there is written as it was.
+/// Writes `value` as text. Each of `numbers` that is still there is written as it was.
 pub(super) fn write(value: &Value, numbers: &Exact<'_>) -> String {
     let mut text = String::new();
     put(value, Some(numbers), &mut text);
     text
 }
 
-/// As deep as both are nested.
+/// Appends `value` to `text`. The recursion is as deep as `value` and `numbers` are both nested.
 fn put(value: &Value, numbers: Option<&Exact<'_>>, text: &mut String) {
     match (value, numbers) {
         (Value::Object(fields), Some(Exact::Object(numbers))) => {
@@ -65,14 +64,14 @@ fn put(value: &Value, numbers: Option<&Exact<'_>>, text: &mut String) {
     }
 }
 
-/// Goes through a text that was parsed before, and so is not nested deeper than a parser goes: 128 levels.
+/// Reads a text that was parsed before, and so is nested at most 128 levels deep, the parser's limit.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads one value. `None` if it is no JSON, `Some(None)` if a value holds all of its numbers as they are written.
+    /// Reads one value. `None` if it is not JSON, `Some(None)` if a value holds all of its numbers as they are written.
     fn value(&mut self) -> Option<Option<Exact<'a>>> {
         match self.next()? {
             b'{' => {
@@ -104,7 +103,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The name of a field: copied only if it is written with escapes.
+    /// Reads the name of a field, which is copied only if it has escapes.
     fn name(&mut self) -> Option<Cow<'a, str>> {
         let token = self.token()?;
         match serde_json::from_str::<&'a str>(token) {
@@ -127,7 +126,7 @@ impl<'a> Reader<'a> {
         self.take(end)
     }
 
-    /// The first byte of what comes next.
+    /// Skips whitespace and returns the next byte.
     fn next(&mut self) -> Option<u8> {
         loop {
             match *self.text.as_bytes().get(self.at)? {
@@ -143,7 +142,7 @@ impl<'a> Reader<'a> {
         found.then_some(())
     }
 
-    /// A string with its quotes, or a word up to what ends it.
+    /// Reads a string with its quotes, or a literal up to its delimiter.
     fn token(&mut self) -> Option<&'a str> {
         let quoted = self.next()? == b'"';
         let (from, bytes) = (self.at, self.text.as_bytes());

@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ExternalMapping, Extra, SchemaVersion};
 
-/// `tool_execution_profile` (AT-EXEC-01..16). A tool claims; the host writes the flags from what it
-/// sees.
+/// `tool_execution_profile` (AT-EXEC-01..16). A tool's values are claims; the host writes the flags from what it
+/// observes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionProfile {
     pub schema_version: SchemaVersion,

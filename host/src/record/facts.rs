@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What an argument names, so that a rule can speak of it and a sandbox can be narrowed to it. An extension of the
-/// specification (AT-IF-07).
+/// The kind of thing that an argument names, so that a rule can refer to it and a sandbox can be narrowed to it. An
+/// extension of the specification (AT-IF-07).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubjectKind {
@@ -14,13 +14,13 @@ pub enum SubjectKind {
     Resource,
 }
 
-/// One argument that names something.
+/// One argument that names a path, a URL or another resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectField {
     /// JSON Pointer (RFC 6901); `*` stands for every item of an array.
     pub pointer: String,
     pub kind: SubjectKind,
-    /// What an absent argument means, if the schema says so.
+    /// The value of an absent argument, if the schema has a default.
     pub default: Option<String>,
 }
 
@@ -29,12 +29,12 @@ const REFERENCE: &str =
     "leads through a `$ref`, which is not followed here: write the schema out in its place in model_input_schema";
 
 impl SubjectField {
-    /// The schema of the argument that the first step of `pointer` names; `schema` is that of all arguments.
+    /// Returns the schema of the argument that the first step of `pointer` names; `schema` is that of all arguments.
     ///
     /// # Errors
     ///
-    /// A step that leads nowhere in `schema`, or through a `$ref`: such a subject could narrow nothing, unnoticed. A deeper
-    /// step passes where the schema says nothing of it.
+    /// A step that leads nowhere in `schema`, or through a `$ref`: such a subject would narrow nothing, unnoticed. A
+    /// deeper step is accepted where the schema does not describe it.
     pub fn argument<'a>(pointer: &str, schema: &'a Value) -> Result<&'a Value, String> {
         let fail = |why: &str| format!("permission_subjects: {pointer:?} {why}");
         let mut steps = pointer.split('/');
@@ -53,14 +53,14 @@ impl SubjectField {
     }
 }
 
-/// What `properties` says of the field that a step names.
+/// The schema that `properties` has for the field that a step names.
 fn field<'a>(schema: &'a Value, step: &str) -> Option<&'a Value> {
     let name = step.replace("~1", "/").replace("~0", "~");
     schema.get("properties")?.get(&name)
 }
 
-/// The schema of what `step` leads to; `None` where `schema` says nothing of it. Fails where a value of `schema` has nothing
-/// there.
+/// Returns the schema of the value that `step` leads to; `None` if `schema` does not describe it. Fails if `schema`
+/// excludes the step, has `properties` without it, or may describe it behind a `$ref`.
 fn inner<'a>(schema: &'a Value, step: &str) -> Result<Option<&'a Value>, &'static str> {
     let has = |name: &str| schema.get(name).is_some();
     let may_be = |kind: &str| match schema.get("type") {
@@ -73,7 +73,7 @@ fn inner<'a>(schema: &'a Value, step: &str) -> Result<Option<&'a Value>, &'stati
     let index = step.parse::<usize>().ok();
     let item = match index {
         Some(index) => tuple.get(index).or(items),
-        // The first item of a closed tuple stands for the others.
+        // The first item of a closed tuple represents the others.
         None if step == "*" => items.filter(|items| items.as_bool() != Some(false)).or_else(|| tuple.first()),
         None => None,
     };
@@ -91,7 +91,7 @@ fn inner<'a>(schema: &'a Value, step: &str) -> Result<Option<&'a Value>, &'stati
     }
 }
 
-/// The safety facts of a tool, or of one input (AT-IF-06). `None` is unstated, and is not the same as no.
+/// The safety facts of a tool, or of one input (AT-IF-06). `None` means unstated, not `false`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SafetyFacts {
     pub is_read_only: Option<bool>,

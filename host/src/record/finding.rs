@@ -2,8 +2,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Bytes of the place of a finding, and of what it says, about. Both hold words of whoever wrote the description.
+/// Approximate maximum size of the place of a finding, in bytes. Place and message contain text of the tool author.
 const PATH_BYTES_MAX: usize = 300;
+/// Approximate maximum size of the message of a finding, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1_000;
 
 /// One thing in a component's description that is wrong, or that has no effect on this host.
@@ -15,7 +16,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding with bounded texts, in which every character that acts on a terminal or cannot be seen is written out.
+    /// Creates a finding with bounded texts, in which control characters and invisible characters are escaped.
     pub fn new(path: &str, message: &str) -> Self {
         Self { path: plain(path, PATH_BYTES_MAX), message: plain(message, MESSAGE_BYTES_MAX) }
     }

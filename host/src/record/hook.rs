@@ -7,7 +7,7 @@ use super::{Behavior, Content, Extra, InvocationId, SchemaVersion, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookEvent {
-    /// Before the tool runs, and before anybody decides whether it may.
+    /// Before the tool runs, and before the decision whether it may.
     PreToolUse,
     /// Before the decision, on exactly the input that would run.
     PermissionRequest,
@@ -22,7 +22,7 @@ pub enum HookEvent {
 }
 
 impl HookEvent {
-    /// All of them, in the order in which one call passes them.
+    /// All events, in the order in which one call passes them.
     pub const ALL: [Self; 6] = [
         Self::PreToolUse,
         Self::PermissionRequest,
@@ -44,7 +44,7 @@ impl HookEvent {
         }
     }
 
-    /// Whether the tool has not run yet.
+    /// Whether the event comes before the tool runs.
     pub fn is_before_the_tool(self) -> bool {
         matches!(self, Self::PreToolUse | Self::PermissionRequest | Self::PermissionDecision)
     }
@@ -55,12 +55,12 @@ impl HookEvent {
 #[serde(rename_all = "snake_case")]
 pub enum HookOutcome {
     Completed,
-    /// It said so, crashed, or broke the contract.
+    /// The hook reported a failure, crashed, or broke the contract.
     Failed,
     TimedOut,
     /// The call was canceled meanwhile.
     Canceled,
-    /// It is configured and could not be loaded, so that it never ran.
+    /// The hook is configured but could not be loaded, so it never ran.
     NotLoaded,
 }
 
@@ -81,8 +81,8 @@ pub struct ToolHook {
     pub tool_id: String,
     /// Which calls the hook is configured for; empty means all.
     pub matcher: Value,
-    /// What it answered, in order, each with a `type`. Inputs and outputs have places of their own below; what came at an
-    /// event that has no use for it is marked `ignored`.
+    /// The hook's answers, in order, each with a `type`. Inputs and outputs have fields of their own below; an answer
+    /// that its event has no use for is marked `ignored`.
     pub outputs: Vec<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_result: Option<PermissionResult>,
@@ -97,10 +97,10 @@ pub struct ToolHook {
     pub started_at: Timestamp,
     pub ended_at: Timestamp,
     pub outcome: HookOutcome,
-    /// Why it failed. For the record only.
+    /// Why the hook failed. For the record only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What it printed and logged, bounded.
+    /// What the hook printed and logged, bounded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logs: Vec<Content>,
     #[serde(flatten)]

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::{JSON_VALUES_MAX, exact, read_json};
 
-/// `sha256:` and the hex digest of `bytes`: the form of every content reference.
+/// Returns `sha256:` and the hex digest of `bytes`: the form of every content reference.
 pub fn digest(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(71);
     text.push_str("sha256:");
@@ -18,7 +18,7 @@ pub fn digest(bytes: &[u8]) -> String {
     text
 }
 
-/// One of the four inputs of a call (AT-INP-01..04): its text, its value, its reference. Immutable and cheap to copy.
+/// One of the four inputs of a call (AT-INP-01..04): its text, its value, its reference. Immutable and cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Input(Arc<Inner>);
 
@@ -30,8 +30,8 @@ struct Inner {
 }
 
 impl Input {
-    /// The text exactly as it was sent. Text that is not JSON is kept, with what is wrong with it. A name that stands
-    /// twice in one object is wrong: the host would check one value, and the guest might read the other.
+    /// Keeps the text exactly as it was sent. Text that is not valid JSON is kept with its error. A duplicate key is an
+    /// error, because the host would check one value, and the guest might read the other.
     pub fn from_text(text: impl Into<String>) -> Self {
         let text = text.into();
         let value = read_json(&text, JSON_VALUES_MAX).map(|Unique(value)| value);
@@ -42,7 +42,7 @@ impl Input {
         Self(Arc::new(Inner { text: value.to_string(), value: Ok(value), reference: OnceLock::new() }))
     }
 
-    /// An input with `value`, made of this one: numbers that are still at their places are written as they are here.
+    /// Returns an input with `value` that writes numbers as this one does, where they are still at their places.
     pub fn with_value(&self, value: Value) -> Self {
         let Some(numbers) = exact::numbers(&self.0.text) else { return Self::from_value(value) };
         let text = exact::write(&value, &numbers);
@@ -53,12 +53,12 @@ impl Input {
         &self.0.text
     }
 
-    /// The value, or why the text has none.
+    /// The value, or why the text is not valid.
     pub fn value(&self) -> Result<&Value, &str> {
         self.0.value.as_ref().map_err(String::as_str)
     }
 
-    /// The value for a record: the text itself where it is not JSON.
+    /// The value for a record; the text itself if it is not valid JSON.
     pub fn to_value(&self) -> Value {
         match &self.0.value {
             Ok(value) => value.clone(),
@@ -71,14 +71,14 @@ impl Input {
         self.0.reference.get_or_init(|| digest(self.0.text.as_bytes()))
     }
 
-    /// Whether both have the same value, each number with all of its digits. The order of an object's fields says nothing,
-    /// and a text that is not JSON is the same as no other.
+    /// Whether both have the same value, with all digits of each number. The order of an object's fields does not
+    /// matter, and text that is not valid JSON equals nothing.
     pub fn same(&self, other: &Self) -> bool {
         let (Ok(value), Ok(of_other)) = (self.value(), other.value()) else { return false };
         if value != of_other || self.0.text == other.0.text {
             return value == of_other;
         }
-        // Two numbers that differ in their last digits can have one value.
+        // Two numbers that differ only in their last digits can have the same value.
         let written = |input: &Self| exact::numbers(&input.0.text).map(|numbers| exact::write(value, &numbers));
         match (written(self), written(other)) {
             (None, None) => true,
@@ -86,7 +86,7 @@ impl Input {
         }
     }
 
-    /// Each number of the text as it is written; none of a text that is not JSON.
+    /// Iterates over the numbers of the text as they are written; none if the text is not valid JSON.
     pub fn numbers(&self) -> impl Iterator<Item = &str> {
         let mut rest = if self.value().is_ok() { self.text() } else { "" };
         std::iter::from_fn(move || {
@@ -105,13 +105,13 @@ impl Input {
         })
     }
 
-    /// Whether both are the very same input, not merely equal ones.
+    /// Whether both are the same object, not merely equal.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// What follows a JSON string whose first quote was taken.
+/// Returns the text after a JSON string whose opening quote was consumed.
 fn after_string(text: &str) -> Option<&str> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {
@@ -122,7 +122,7 @@ fn after_string(text: &str) -> Option<&str> {
     text.get(end + 1..)
 }
 
-/// A JSON value in which no object has the same name twice.
+/// A JSON value without duplicate keys.
 pub(super) struct Unique(pub(super) Value);
 
 impl<'de> Deserialize<'de> for Unique {

@@ -3,15 +3,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a person answered a tool that needs input, in MCP's words. The tool gets it as this JSON.
+/// A person's answer to a tool that needs input, in the terms of MCP. The tool gets it as this JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "lowercase")]
 pub enum InputResponse {
     /// The form, filled in.
     Accept { content: Map<String, Value> },
-    /// They do not want to say.
+    /// The person declined to answer.
     Decline,
-    /// They closed the question.
+    /// The person closed the question.
     Cancel,
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Extra, SafetyFacts, SchemaVersion, SubjectKind};
 
-/// `schema_visibility` (AT-IF-03): the words that this host honours. A component that uses another one does not load.
+/// `schema_visibility` (AT-IF-03), with the values that this host supports. A component with another one does not load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchemaVisibility {
@@ -26,15 +26,16 @@ pub struct ToolInterface {
     pub runtime_input_schema: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// Refuse properties that the schema does not name, as `strict` of the input contract does; the stricter counts.
+    /// Whether properties that the schema does not name are refused, like `strict` of the input contract; the stricter
+    /// of the two applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_visibility: Option<SchemaVisibility>,
-    /// `false` is as good as the lifecycle `disabled`.
+    /// `false` has the same effect as the lifecycle `disabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_enabled: Option<bool>,
-    /// `true`, `false`, or a predicate, which counts as unstated; so do those of the next three.
+    /// `true`, `false`, or a predicate, which counts as unstated; likewise in the next three fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_read_only: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,12 +48,12 @@ pub struct ToolInterface {
     pub timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inline_chars: Option<u64>,
-    /// The profiles of the tool, where its declaration names none.
+    /// The profiles of the tool, if its declaration names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_profile_ref: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_profile_ref: Option<String>,
-    /// Which arguments name what the call is about, by JSON Pointer. An extension of the specification.
+    /// The arguments that hold permission subjects, by JSON Pointer. An extension of the specification.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permission_subjects: BTreeMap<String, SubjectKind>,
     #[serde(flatten)]
@@ -65,7 +66,7 @@ impl ToolInterface {
         self.is_enabled != Some(false)
     }
 
-    /// The claims that are plain: a predicate counts as unstated.
+    /// The claims that are plain booleans; a predicate counts as unstated.
     pub fn facts(&self) -> SafetyFacts {
         let plain = |claim: &Option<Value>| claim.as_ref().and_then(Value::as_bool);
         SafetyFacts {

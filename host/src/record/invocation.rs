@@ -14,7 +14,7 @@ pub struct Transition {
     pub reason: Option<String>,
 }
 
-/// A step that the transition graph does not have.
+/// A transition that the transition graph does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an invocation cannot go from {} to {}", from.as_str(), to.as_str())]
 pub struct IllegalTransition {
@@ -34,7 +34,7 @@ pub struct ToolInvocation {
     status: Status,
     pub model_input: Value,
     pub model_input_ref: String,
-    /// The text that was sent, where writing `model_input` anew would not give the same bytes (AT-INP-01).
+    /// The text that was sent, if serializing `model_input` again would not give the same bytes (AT-INP-01).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_input_text: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,10 +71,10 @@ pub struct ToolInvocation {
 }
 
 impl ToolInvocation {
-    /// A planned invocation. A name that resolves to nothing gives the tool id `unresolved:<name>`.
+    /// Creates a planned invocation. Its tool id is `unresolved:<name>` until the name is resolved.
     pub fn planned(requested: &str, model_input: &Input) -> Self {
         let value = model_input.to_value();
-        // The texts are compared, not the values: a string would equal its own text.
+        // Compares the texts, because a `Value` that is a string equals a `str` with its content.
         let written = value.to_string();
         let differs = model_input.value().is_err() || written != model_input.text();
         Self {
@@ -125,7 +125,7 @@ impl ToolInvocation {
         &self.status_transitions
     }
 
-    /// Moves to `to`, if the transition graph has that edge; otherwise nothing changes.
+    /// Moves to `to`. Fails, without a change, if the transition graph does not have that edge.
     pub fn advance(&mut self, to: Status, reason: Option<String>) -> Result<(), IllegalTransition> {
         let from = self.status;
         if !from.may_become(to) {

@@ -3,25 +3,25 @@ use serde_json::Value;
 
 use super::input::Unique;
 
-/// Values that the arguments or the output of one call may hold. A value takes 30 to 200 bytes in memory, and as little as
-/// two in a text: without a bound, 8 MiB of brackets become a gigabyte.
+/// Maximum number of values in the arguments or the output of one call. A value takes 30 to 200 bytes in memory, but as
+/// little as two in text: without a limit, 8 MiB of brackets become a gigabyte.
 pub const JSON_VALUES_MAX: usize = 100_000;
 
-/// Reads JSON that somebody else wrote. Fails also where it holds more than `values_max` values.
+/// Parses untrusted JSON. Fails also if it holds more than `values_max` values.
 pub fn read_json<T: DeserializeOwned>(text: &str, values_max: usize) -> Result<T, String> {
-    // A value takes two bytes at the least: a text that is short enough need not be looked at.
+    // A value takes at least two bytes, so a text that is short enough need not be scanned.
     if guard!("json_values") && text.len() / 2 >= values_max && values_at_most(text) > values_max {
         return Err(format!("it holds more than {values_max} values"));
     }
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-/// [`read_json`], which also fails where an object names a field twice: of two values, one would be lost.
+/// Like [`read_json`], but fails also on a duplicate key, because one of its values would be lost.
 pub fn read_unique_json(text: &str, values_max: usize) -> Result<Value, String> {
     read_json(text, values_max).map(|Unique(value)| value)
 }
 
-/// How many values `text` holds, or more: one for each comma and each opening bracket outside of strings.
+/// Upper bound of the number of values in `text`: the commas and the opening brackets outside strings, plus one.
 fn values_at_most(text: &str) -> usize {
     let mut values = 1;
     let (mut quoted, mut escaped) = (false, false);

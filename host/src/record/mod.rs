@@ -1,7 +1,7 @@
 //! NOUNS. The objects of Agent Tool 0.2.0 that a call touches: serde types without I/O.
 //!
-//! Records that a guest or a user writes keep what they do not know in `extra`, so that an unknown field survives a
-//! round trip (AT-N-31). What only the host writes is typed closely, and an illegal status transition cannot be made.
+//! Records that a guest or a user writes keep unknown fields in `extra`, so that these survive a round trip (AT-N-31).
+//! Records that only the host writes are strictly typed, and an illegal status transition cannot be made.
 
 mod approval;
 mod call_record;
@@ -70,5 +70,5 @@ pub use toolkit::Toolkit;
 pub use usage::{FileUsage, Metered, NetworkUsage, Usage};
 pub use version::SchemaVersion;
 
-/// What a record carries beyond the fields that this version knows.
+/// Fields of a record that this version does not know.
 pub type Extra = serde_json::Map<String, serde_json::Value>;

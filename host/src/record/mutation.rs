@@ -59,7 +59,7 @@ impl InputMutation {
     }
 }
 
-/// JSON Pointers to the values that differ: the deepest ones that objects lead to.
+/// Returns JSON Pointers to the values that differ: the deepest ones that objects lead to.
 pub fn changed_fields(from: &Value, to: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", from, to, &mut found);

@@ -37,25 +37,25 @@ pub enum WriteEffect {
     Irreversible,
 }
 
-/// `permission_channel` (AT-PERM-12): who is asked for an approval. The word that this host honours; a component that
-/// uses another one does not load.
+/// `permission_channel` (AT-PERM-12): who is asked for an approval, with the only value that this host supports. A
+/// component with another one does not load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionChannel {
-    /// Nobody: a call that needs an approval is denied.
+    /// No approver: a call that needs an approval is denied.
     None,
 }
 
-/// `non_interactive` (AT-PERM-18): what becomes of a call that needs an approval where nobody can be asked.
+/// `non_interactive` (AT-PERM-18): what happens to a call that needs an approval if there is no approver to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NonInteractive {
     Deny,
-    /// A rule that names the tool stands for the approval.
+    /// A rule that names the tool counts as the approval.
     AllowIfPreapproved,
 }
 
-/// Where in a request one secret goes: a header with a prefix before the value, or a query parameter.
+/// Where a request carries one secret: in a header, with a prefix before the value, or in a query parameter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CredentialUse {
     #[serde(rename = "ref")]
@@ -73,17 +73,17 @@ pub struct CredentialUse {
 impl CredentialUse {
     const AUTHORIZATION: &str = "authorization";
 
-    /// `Authorization: Bearer`.
+    /// A use of the credential as `Authorization: Bearer`.
     pub fn bearer(credential_ref: &str) -> Self {
         Self { credential_ref: credential_ref.to_owned(), ..Self::default() }
     }
 
-    /// The header that is meant, where no query parameter is.
+    /// Name of the header, for a use without a query parameter. Default: `authorization`.
     pub fn header_name(&self) -> &str {
         self.header.as_deref().unwrap_or(Self::AUTHORIZATION)
     }
 
-    /// What stands before the value: nothing, unless it is said, or unless the header is `Authorization`.
+    /// Prefix of the value. Default: `Bearer ` in the header `Authorization`, empty in any other.
     pub fn header_prefix(&self) -> &str {
         let bearer = self.header_name().eq_ignore_ascii_case(Self::AUTHORIZATION);
         self.prefix.as_deref().unwrap_or(if bearer { "Bearer " } else { "" })
@@ -105,7 +105,7 @@ pub struct PermissionProfile {
     /// Names of the secrets that the tool's requests carry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credential_refs: Vec<String>,
-    /// Where in a request each of them goes. An extension of the specification: a list of
+    /// Where a request carries each of them. An extension of the specification: a list of
     /// `{"ref": NAME, "header": "authorization", "prefix": "Bearer "}` or `{"ref": NAME, "query": "key"}`. A reference
     /// that is not in the list goes into `Authorization: Bearer`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -121,12 +121,12 @@ pub struct PermissionProfile {
     /// An extension of the specification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub non_interactive: Option<NonInteractive>,
-    /// How sensitive what the tool takes and gives is (AT-PERM-14). `public` and `internal` are ordinary; any other word
-    /// means as much as `redaction_required`, and that a large result is kept by reference, without a preview; `secret`
-    /// that every result is.
+    /// Sensitivity of the tool's input and output (AT-PERM-14). `public` and `internal` are ordinary. Any other word
+    /// has the effect of `redaction_required`, and a large result is kept by reference, without a preview; with
+    /// `secret`, every result is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_sensitivity: Option<String>,
-    /// No argument is recorded, and nothing that the tool says while it runs (AT-PERM-16).
+    /// Whether arguments and the messages of a running tool are never recorded (AT-PERM-16).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redaction_required: Option<bool>,
     /// Names of environment variables that the tool asks for. An extension of the specification.
@@ -137,7 +137,7 @@ pub struct PermissionProfile {
 }
 
 impl PermissionProfile {
-    /// The profile of a tool that declares none: it asks for nothing, and so gets nothing.
+    /// The profile of a tool that declares none: it requests nothing, and so gets nothing.
     pub fn none(tool_id: &str) -> Self {
         Self {
             schema_version: SchemaVersion::default(),
@@ -160,7 +160,7 @@ impl PermissionProfile {
         }
     }
 
-    /// Whether arguments, and what the tool says while it runs, stay out of records.
+    /// Whether arguments and the messages of a running tool stay out of records.
     pub fn is_sensitive(&self) -> bool {
         let word = self.data_sensitivity.as_deref().unwrap_or("public");
         self.redaction_required == Some(true) || !matches!(word, "public" | "internal")
@@ -171,7 +171,7 @@ impl PermissionProfile {
         self.data_sensitivity.as_deref() == Some("secret")
     }
 
-    /// Whether the tool declares anything that leaves this machine.
+    /// Whether the tool declares any access beyond this machine.
     pub fn reaches_out(&self) -> bool {
         let outward = [AccessKind::Network, AccessKind::Browser, AccessKind::ExternalSend, AccessKind::Payment];
         outward.iter().any(|kind| self.wants(kind))
@@ -181,7 +181,7 @@ impl PermissionProfile {
         self.access_kinds.contains(kind)
     }
 
-    /// Whether a rule that names the tool stands for the approval where nobody can be asked (AT-PERM-18).
+    /// Whether a rule that names the tool counts as the approval if there is no approver to ask (AT-PERM-18).
     pub fn accepts_preapproval(&self) -> bool {
         self.non_interactive == Some(NonInteractive::AllowIfPreapproved)
     }
@@ -190,14 +190,14 @@ impl PermissionProfile {
         self.write_effects.contains(effect)
     }
 
-    /// Whether files may be changed for good: the access kind, and an effect that stays. A profile that names the kind
-    /// without effects means both.
+    /// Whether files may be changed permanently: the profile has the access kind and a permanent effect. The access
+    /// kind without any effect implies both.
     pub fn wants_file_write(&self) -> bool {
         let stays = |effect: &WriteEffect| matches!(effect, WriteEffect::LocalPersistent | WriteEffect::Irreversible);
         self.wants(&AccessKind::FileWrite) && (self.write_effects.is_empty() || self.write_effects.iter().any(stays))
     }
 
-    /// Whether the tool wants a folder for drafts, which nobody keeps.
+    /// Whether the tool wants a folder for drafts, which are not kept.
     pub fn wants_drafts(&self) -> bool {
         self.wants(&AccessKind::FileWrite) && self.has_effect(&WriteEffect::LocalDraft)
     }

@@ -15,7 +15,7 @@ pub enum Strategy {
     NeverPersist,
 }
 
-/// Where the bytes of a payload are: named by their digest.
+/// Reference to the bytes of a payload, by their digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PersistedRef {
     /// `toolcell:payload/sha256:<hex>`.

@@ -20,7 +20,7 @@ pub enum ProgressStatus {
     Canceled,
 }
 
-/// `tool_progress` (AT-PROG-01..17). The guest gives the facts, the host the identity, order and time.
+/// `tool_progress` (AT-PROG-01..17). The guest gives the facts; the host adds identity, order and time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolProgress {
     pub schema_version: SchemaVersion,

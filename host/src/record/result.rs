@@ -34,7 +34,7 @@ pub struct ToolResult {
     pub content: Vec<Content>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
-    /// A success that says nothing, as opposed to an output that is missing (requirements 1.15.4).
+    /// Whether the call succeeded without output, as opposed to an output that is missing (requirements 1.15.4).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub empty_result: bool,
     pub model_facing_content: Vec<Content>,
@@ -51,15 +51,15 @@ pub struct ToolResult {
     pub redaction_state: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolError>,
-    /// Where the result comes from, as the host saw it.
+    /// The origin of the result, as the host observed it.
     pub provenance: ResultProvenance,
-    /// Who changed the input on its way, if anyone did (AT-N-11).
+    /// The changes of the input between the caller and the tool (AT-N-11).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub input_mutations: Vec<InputMutation>,
-    /// What hooks had to say to the model.
+    /// Context that hooks add for the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_context: Vec<Value>,
-    /// Absent when no guest ran.
+    /// Absent if no guest ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     pub created_at: Timestamp,

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// Where an invocation stands (AT-ST-01..20).
+/// Status of an invocation (AT-ST-01..20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -27,7 +27,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Nothing follows a terminal status; every invocation reaches exactly one.
+    /// Whether the status is final; every invocation reaches exactly one final status.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Denied | Self::Succeeded | Self::Failed | Self::Canceled | Self::TimedOut | Self::Blocked)
     }

@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A moment, written as RFC 3339 in UTC. Formatting waits until the record is written: a call stamps many, and shows few.
+/// A moment, written as RFC 3339 in UTC. It is formatted only for a record, because a call takes many and shows few.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(SystemTime);
 
@@ -12,30 +12,30 @@ impl Timestamp {
         Self(SystemTime::now())
     }
 
-    /// Now, or just after `earlier` when the clock has not moved on.
+    /// Returns the current time, or 1 ns after `earlier` if the clock has not moved on.
     pub fn after(earlier: Self) -> Self {
         Self::now().max(Self(earlier.0 + Duration::from_nanos(1)))
     }
 
-    /// This moment and `duration` more; the moment itself where that is beyond every clock.
+    /// Returns this moment plus `duration`; the moment itself if the sum is out of range.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         self.0.checked_add(duration).map_or(self, Self)
     }
 
-    /// This moment and `duration` less; the moment itself where that is before every clock.
+    /// Returns this moment minus `duration`; the moment itself if the difference is out of range.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
         self.0.checked_sub(duration).map_or(self, Self)
     }
 
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970; 0 for an earlier moment.
     pub fn unix_millis(self) -> i64 {
         let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Milliseconds from `earlier` to this moment; 0 when the clock went back.
+    /// Milliseconds from `earlier` to this moment; 0 if the clock went back.
     pub fn millis_since(self, earlier: Self) -> u64 {
         let elapsed = self.0.duration_since(earlier.0).unwrap_or_default();
         u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ExecutionProfile, Extra, PermissionProfile, ToolDeclaration, ToolInterface};
 
-/// What a guest's `describe` answers: one component may carry several tools.
+/// The answer of a guest's `describe`: one component may have several tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Toolkit {
     pub declarations: Vec<ToolDeclaration>,

@@ -1,74 +1,74 @@
 use serde::{Deserialize, Serialize};
 
-/// One meter of a call: what it used, what it was allowed.
+/// One meter of a call: what it used, and its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metered {
     pub used: u64,
     pub limit: u64,
 }
 
-/// What a call wrote.
+/// What a call wrote to files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileUsage {
     /// Bytes written to files, or by which files grew.
     pub disk_bytes: Metered,
-    /// Files, folders and links that were made.
+    /// Files, folders and links that were created.
     pub files_created: Metered,
 }
 
 /// What the requests of a call consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkUsage {
-    /// Requests, refused ones among them.
+    /// Requests, including refused ones.
     pub requests: Metered,
-    /// Bytes on the wire, TLS and heads included.
+    /// Bytes on the wire, including TLS and headers.
     pub sent_bytes: Metered,
     pub received_bytes: Metered,
-    /// Connections open at once; more requests wait, how many there were is not measured.
+    /// Maximum number of open connections; further requests wait. The number in use is not measured.
     pub connections_limit: u64,
 }
 
-/// What a call consumed, also when it failed. An extension of `tool_result`.
+/// What a call consumed, also if it failed. An extension of `tool_result`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Units of wasmtime fuel: deterministic for the same component, input and grants, as long as the guest looks at no
-    /// clock and no randomness. A lower bound where a guest was stopped in the middle of a computation.
+    /// Units of wasmtime fuel: deterministic for the same component, input and grants, as long as the guest reads no
+    /// clock and no random numbers. A lower bound if a guest was stopped during a computation.
     pub fuel: Metered,
     pub wall_ms: Metered,
-    /// Bytes of all linear memories together, at their peak.
+    /// Peak size of all linear memories together, in bytes.
     pub memory_bytes: Metered,
-    /// Elements of all tables together, at their peak.
+    /// Peak number of elements of all tables together.
     pub table_elements: Metered,
     /// Bytes of content and structured output that the guest returned.
     pub output_bytes: Metered,
-    /// Bytes of stdout, stderr and log messages; `used` counts what was dropped, too.
+    /// Bytes of stdout, stderr and log messages; `used` includes dropped bytes.
     pub log_bytes: Metered,
-    /// Core instances of one component; more is refused, how many there are is not measured.
+    /// Maximum number of core instances of one component; more are refused. The number in use is not measured.
     pub instances_limit: u64,
-    /// Host handles (files, streams, pollables) open at once.
+    /// Maximum number of open host handles (files, streams, pollables).
     pub handles_limit: u64,
-    /// Files and folders of the host open at once.
+    /// Maximum number of open files and folders of the host.
     pub descriptors_limit: u64,
-    /// There if the guest changed files, or tried to.
+    /// Present if the guest changed files, or tried to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileUsage>,
-    /// There if the guest sent a request, or tried to.
+    /// Present if the guest sent a request, or tried to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkUsage>,
-    /// Bytes of wasm stack; overflow is a trap, the depth in use is not measured.
+    /// Maximum size of the wasm stack, in bytes; overflow is a trap. The depth in use is not measured.
     pub stack_bytes_limit: u64,
 }
 
 impl Metered {
-    /// Both together, of a limit that was there for both.
+    /// Adds the use of `earlier` and takes its limit, which applied to both.
     fn add(&mut self, earlier: Self) {
         *self = Self { used: self.used.saturating_add(earlier.used), limit: earlier.limit };
     }
 }
 
 impl Usage {
-    /// Adds what `earlier` instances of the same call consumed, which left only the rest of each limit. What is measured
-    /// at its peak stays the highest of all.
+    /// Adds what `earlier` instances of the same call consumed, which left only the rest of each limit. For a peak, the
+    /// highest value of all counts.
     pub fn add(&mut self, earlier: &Self) {
         self.fuel.add(earlier.fuel);
         self.wall_ms.add(earlier.wall_ms);

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// `schema_version`: the specification that a record follows. Written as `0.2.0`, kept as it was when read.
+/// `schema_version`: the specification that a record follows. Written as `0.2.0`; a version that was read is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SchemaVersion(Cow<'static, str>);

@@ -1,4 +1,4 @@
-//! Host bindings of the contract in `wit/`, made at build time.
+//! Host bindings of the contract in `wit/`, generated at build time.
 
 pub(super) mod tool {
     wasmtime::component::bindgen!({

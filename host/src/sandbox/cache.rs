@@ -1,8 +1,9 @@
-//! Compiled components on disk. Deserialising code is running it, so every entry carries an authentication code made
-//! with a key that only this user can read, over the digest of the component, the engine's settings and the code.
+//! Cache of compiled components on disk. Deserializing code is running it, so every entry carries an authentication
+//! code, made with a key that only this user can read, over the component's digest, the engine's settings and the
+//! entry's content.
 //!
-//! What was not used for the longest time goes when there is more than the cache may hold. An entry that another process has
-//! open stays there for it until it closes the file.
+//! The least recently used entries are evicted when the cache exceeds its limit. A process that has an evicted entry
+//! open can use it until it closes the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -19,57 +20,57 @@ use crate::file_state::FileState;
 use crate::record::{ErrorClass, Refusal};
 use crate::secret::private_file::{self, KEY_BYTES};
 
-/// What follows the code and the description in an entry: the length of the description, the authentication code. They
-/// come last, so that the code can be mapped as it lies in the file.
+/// Bytes that follow the code and the description in an entry: the description's length, and the authentication code.
+/// They come last, so that the code can be mapped as it lies in the file.
 const LENGTH: u64 = 8;
 const MAC: u64 = 32;
-/// A note is the name of a component and an authentication code.
+/// Bytes of a note: the hash of a component, and an authentication code.
 const NOTE: usize = 64;
-/// How exactly the use of an entry is known. Its time of access is set this seldom, because that costs a look at all of it
-/// at the next start.
+/// Precision of an entry's access time. The time is set this seldom, because a changed time makes the next start
+/// authenticate the whole entry again.
 const USE_KNOWN_WITHIN: Duration = Duration::from_secs(60 * 60);
-/// Notes that are kept: one for each path at which a component was found.
+/// Maximum number of notes: one for each path at which a component was found.
 const NOTES_MAX: usize = 4_096;
-/// An entry that is larger is not read: no component that toolcell accepts makes one.
+/// Maximum size of an entry, in bytes. A larger one is not read, because no component that toolcell accepts makes one.
 const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) struct Cache {
     dir: PathBuf,
-    /// Where notes lie: which component a file held, and that its entry was authenticated.
+    /// Folder of the notes. A note says which component a file held, and that its entry was authenticated.
     notes: PathBuf,
     key: Zeroizing<[u8; KEY_BYTES]>,
     note_key: Zeroizing<[u8; KEY_BYTES]>,
     compatibility: blake3::Hash,
-    /// Bytes that all entries together may have.
+    /// Maximum size of all entries together, in bytes.
     bytes_max: u64,
 }
 
-/// An entry that was authenticated.
+/// An authenticated entry.
 pub(super) struct Entry<D> {
-    /// Open, so that `code_file` leads to it.
+    /// Kept open, so that `code_file` leads to it.
     file: File,
-    /// As it was before it was authenticated.
+    /// State of the file, taken before it was authenticated.
     state: FileState,
     opened: SystemTime,
     code_file: PathBuf,
-    /// Bytes of the code, at the beginning of the file.
+    /// Size of the code, which is at the start of the file, in bytes.
     code_bytes: u64,
-    /// What was found out about the component: `D` depends on whether it is a tool or a hook. Nothing where that failed.
+    /// The component's description; `D` depends on whether it is a tool or a hook. `None` if the examination failed.
     description: Option<D>,
 }
 
 impl<D> Entry<D> {
-    /// A path to the very file that was authenticated. Only its owner can write to that file.
+    /// Returns a path to the file that was authenticated. Only its owner can write to that file.
     pub(super) fn code_file(&self) -> &Path {
         &self.code_file
     }
 
-    /// What was found out about the component, the first time that this is called.
+    /// Returns the component's description the first time that this is called.
     pub(super) fn take_description(&mut self) -> Option<D> {
         self.description.take()
     }
 
-    /// The code itself.
+    /// Reads the code.
     pub(super) fn code(&mut self) -> std::io::Result<Vec<u8>> {
         self.file.rewind()?;
         let mut code = Vec::new();
@@ -78,7 +79,7 @@ impl<D> Entry<D> {
     }
 }
 
-/// A path to an open file, whatever its folder has come to hold since; its own path where there is no such thing.
+/// Returns a path to an open file that stays valid if its folder changes; its own path on systems without such paths.
 fn path_of(file: &File, path: PathBuf) -> PathBuf {
     if cfg!(target_os = "linux") {
         PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file)))
@@ -88,8 +89,8 @@ fn path_of(file: &File, path: PathBuf) -> PathBuf {
 }
 
 impl Cache {
-    /// Opens the cache in `dir`, and makes what is not there; it keeps `bytes_max` bytes at most. A key that cannot be read is
-    /// `setup_required`, because its owner can mend that; a folder that cannot be made is a fault of the host's.
+    /// Opens the cache in `dir`, and creates what is missing; it keeps at most `bytes_max` bytes. A key that cannot be
+    /// read is `setup_required`, because its owner can fix that; a folder that cannot be created is a host fault.
     pub(super) fn open(
         dir: &Path,
         key_file: &Path,
@@ -119,8 +120,8 @@ impl Cache {
         })
     }
 
-    /// The entry of the component in the file `path`, if both files were read and authenticated before and are in the
-    /// same state since. It spares a start the reading of both.
+    /// Returns the entry of the component in the file `path`, if both files were read and authenticated before and have
+    /// not changed since. This saves reading both at a start.
     pub(super) fn recall<D: DeserializeOwned>(&self, path: &Path, component: &FileState) -> Option<Entry<D>> {
         let mut note = [0; NOTE];
         let mut file = open_private(&self.note_path(path))?;
@@ -131,18 +132,18 @@ impl Cache {
         let file = open_private(&entry)?;
         let state = FileState::of(&file)?;
         let expected = self.note(path, component, &name, &state);
-        // Comparing hashes of blake3 takes the same time wherever they differ.
+        // blake3 compares hashes in constant time.
         if expected != blake3::Hash::from_slice(mac).ok()? {
             return None;
         }
         let entry = Self::entry(file, state, SystemTime::now(), entry)?;
-        // Last: it changes the state of the entry, which is looked at as a whole once more at the next start.
+        // This comes last, because it changes the state of the entry, so that the next start reads all of it again.
         mark_used(&entry.file);
         Some(entry)
     }
 
-    /// Notes that `path` in this state, which is a lasting one, held the component of `entry`. What cannot be noted is found
-    /// out again.
+    /// Notes that the file `path`, in the lasting state `component`, held the component of `entry`. A failed write is
+    /// ignored, because it only costs another read.
     pub(super) fn remember<D>(&self, path: &Path, component: &FileState, name: &blake3::Hash, entry: &Entry<D>) {
         if !entry.state.is_settled(entry.opened) {
             return;
@@ -158,7 +159,7 @@ impl Cache {
         let _ = write();
     }
 
-    /// Authenticates a note. The entry's path holds the engine's settings.
+    /// Returns the authentication code of a note, which covers the engine's settings.
     fn note(&self, path: &Path, component: &FileState, name: &blake3::Hash, entry: &FileState) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.note_key);
         let (component, entry) = (component.bytes(), entry.bytes());
@@ -173,8 +174,8 @@ impl Cache {
         self.notes.join(blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex().as_str())
     }
 
-    /// The entry of the component with this hash, if there is one that toolcell wrote for this engine. Anything else counts
-    /// as absent, and is written anew.
+    /// Returns the entry of the component with this hash, if toolcell wrote one for this engine. Anything else counts
+    /// as absent, and is replaced.
     pub(super) fn read<D: DeserializeOwned>(&self, component: &blake3::Hash) -> Option<Entry<D>> {
         let path = self.path(component);
         let mut file = open_private(&path)?;
@@ -186,14 +187,14 @@ impl Cache {
         hasher.update_reader(Read::by_ref(&mut file).take(signed)).ok()?;
         let mut mac = [0; MAC as usize];
         file.read_exact(&mut mac).ok()?;
-        // Comparing hashes of blake3 takes the same time wherever they differ.
+        // blake3 compares hashes in constant time.
         if guard!("cache_authentication") && hasher.finalize() != blake3::Hash::from(mac) {
             return None;
         }
         Self::entry(file, state, opened, path)
     }
 
-    /// An entry in a file that was authenticated.
+    /// Parses the entry in an authenticated file.
     fn entry<D: DeserializeOwned>(
         mut file: File,
         state: FileState,
@@ -213,8 +214,8 @@ impl Cache {
         Some(Entry { code_file: path_of(&file, path), file, state, opened, code_bytes, description })
     }
 
-    /// Keeps the code of a component, and what was found out about it: nothing where that failed, so that the next try need
-    /// not compile again. Code that would not fit is not kept.
+    /// Stores the code of a component with its description, or `None` if the examination failed, so that the next load
+    /// need not compile again. Code that would not fit is not stored.
     pub(super) fn write(
         &self,
         component: &blake3::Hash,
@@ -240,11 +241,11 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes entries until all of them have `bytes_max` bytes at most, first the one that was not used for the longest time;
-    /// never `kept`. Only who wrote an entry pays for this.
+    /// Evicts entries, the least recently used first, until all of them have at most `bytes_max` bytes. It never evicts
+    /// `kept`. Only a process that writes an entry pays for this.
     fn trim(&self, kept: &Path) {
         let mut entries = files(&self.dir);
-        // What a process left that was killed while it wrote.
+        // Temporary files of a process that was killed while it wrote.
         entries.retain(|entry| {
             let stale = entry.is_temporary && entry.used.elapsed().is_ok_and(|age| age > USE_KNOWN_WITHIN);
             !(stale && std::fs::remove_file(&entry.path).is_ok())
@@ -255,7 +256,7 @@ impl Cache {
             if bytes <= self.bytes_max || !guard!("cache_bound") {
                 break;
             }
-            // Another process may have been faster.
+            // Another process may have removed it already.
             let _ = std::fs::remove_file(&entry.path);
             bytes = bytes.saturating_sub(entry.bytes);
         }
@@ -265,7 +266,7 @@ impl Cache {
         notes.iter().take(over).for_each(|note| _ = std::fs::remove_file(&note.path));
     }
 
-    /// A keyed hash that has begun with what an entry is for: this component, this engine.
+    /// Returns a keyed hash that already covers the component and the engine that an entry is for.
     fn authenticator(&self, component: &blake3::Hash) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.compatibility.as_bytes());
@@ -281,7 +282,7 @@ impl Cache {
     }
 }
 
-/// Bytes of all entries in the folder of a cache.
+/// Returns the size of all entries in the folder of a cache, in bytes.
 pub fn cached_bytes(dir: &Path) -> u64 {
     files(dir).iter().map(|entry| entry.bytes).sum()
 }
@@ -290,7 +291,7 @@ struct Found {
     path: PathBuf,
     bytes: u64,
     used: SystemTime,
-    /// Being written, or left behind by a process that was writing it.
+    /// Being written, or left behind by a process that was killed while it wrote.
     is_temporary: bool,
 }
 
@@ -305,17 +306,18 @@ fn files(dir: &Path) -> Vec<Found> {
     found.collect()
 }
 
-/// Sets the time of access, unless it is known well enough: many file systems do not, or once a day.
+/// Sets the access time, unless it is recent enough, because many file systems never update it, or only once a day.
 fn mark_used(file: &File) {
     let known = || file.metadata()?.accessed();
     let old = known().is_ok_and(|used| used.elapsed().is_ok_and(|age| age > USE_KNOWN_WITHIN));
     if old {
-        // Another process that set it, or a read-only file system, makes the order a little less exact.
+        // A failure only makes the eviction order less exact: another process set the time, or the file system is
+        // read-only.
         let _ = file.set_times(std::fs::FileTimes::new().set_accessed(SystemTime::now()));
     }
 }
 
-/// Opens a plain file that nobody but this user can write to: what was authenticated stays as it was.
+/// Opens a regular file that only this user can write to, so that authenticated content stays unchanged.
 fn open_private(path: &Path) -> Option<File> {
     use std::os::unix::fs::MetadataExt;
     let file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path).ok()?;

@@ -1,4 +1,4 @@
-//! One call: a fresh store, limits armed before any guest code runs, and a verdict whatever happens.
+//! One call: a fresh store, limits set before any guest code runs, and an outcome in every case.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use super::engine::{Engine, WASM_STACK_BYTES};
 use super::state::State;
 use super::trap::{self, Circumstances, Denied, Stop};
 
-/// What a guest may say of an error, in characters.
+/// Maximum length of a guest's error code and message, in characters.
 const CODE_CHARS_MAX: usize = 64;
 pub(super) const MESSAGE_CHARS_MAX: usize = 4_000;
-/// What a result says of a file system that hangs.
+/// Text in the result of a call on a file system that hangs.
 pub(super) const UNFINISHED: &str = "its last file operation has not ended, and may still change a file";
-/// What a host call may lift beyond the output itself, in bytes: paths, messages, a chunk of a file.
+/// Bytes that a host call may lift beyond the output itself: paths, messages, a chunk of a file.
 const HOST_CALL_BYTES: u64 = 2 << 20;
 
 /// Runs the tool of `permit`.
@@ -73,15 +73,15 @@ pub(super) async fn invoke(
     };
     let unsettled = store.data_mut().unsettled();
     let mut execution = close(store, result, permit.limits(), limits, &run);
-    // What the guest began to write is written before anybody hears that its call is over.
+    // Writes that the guest began are finished before its call's end is reported.
     if !unsettled.settle().await {
         execution.outcome = unfinished(execution.outcome);
     }
     execution
 }
 
-/// The outcome of a call whose last file operation has not ended. It is no success: a guest need not wait for what it
-/// writes, and may tell of a file that is not written yet. What it answered is kept.
+/// Returns the outcome of a call whose last file operation has not ended. It is never a success, because a guest need
+/// not wait for its writes, and may report a file that is not written yet. The tool's output is kept.
 fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Refusal> {
     let told = |mut refusal: Refusal| {
         refusal.message.push_str("; ");
@@ -98,13 +98,13 @@ fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Re
         }
         Ok(GuestOutcome::Partial(output, refusal)) => Ok(GuestOutcome::Partial(output, told(refusal))),
         Ok(GuestOutcome::Failure(refusal)) => Ok(GuestOutcome::Failure(told(refusal))),
-        // Going on would be a second run beside an operation of the first.
+        // Resuming would be a second run beside an operation of the first.
         Ok(GuestOutcome::NeedsInput(_)) => Err(refused(ErrorClass::DependencyUnavailable, "asked its user something")),
         Err(refusal) => Err(told(refusal)),
     }
 }
 
-/// What stands between this call and the network.
+/// Returns the gate between this call and the network.
 fn gate(uplink: &Arc<Uplink>, permit: &Permit, limits: &Limits, run: &Run) -> anyhow::Result<Arc<Gate>> {
     let capability = permit.capability();
     let credentials = Credentials::new(&capability.secrets, run.secrets.clone())?;
@@ -112,7 +112,7 @@ fn gate(uplink: &Arc<Uplink>, permit: &Permit, limits: &Limits, run: &Run) -> an
     Ok(Arc::new(Gate::new(network, credentials, limits, Arc::clone(uplink), Arc::clone(&run.observer))))
 }
 
-/// Asks the component what it is.
+/// Calls `describe` in an instance with an empty world.
 pub(super) async fn describe(engine: &Engine, component: &LoadedComponent, limits: &Limits) -> Result<String, Refusal> {
     let cancellation = super::never();
     let mut store = empty_world(engine, limits, &cancellation)?;
@@ -127,7 +127,7 @@ pub(super) async fn describe(engine: &Engine, component: &LoadedComponent, limit
     result.map_err(|error| verdict(&error, &store, limits))
 }
 
-/// Value validation, then preflight, in one instance with an empty world.
+/// Runs value validation, then preflight, in one instance with an empty world.
 pub(super) async fn validate(engine: &Engine, component: &LoadedComponent, check: Check<'_>) -> Result<(), Refusal> {
     let Some(validating) = &component.validating else { return Ok(()) };
     let limits = check.limits;
@@ -152,7 +152,7 @@ pub(super) async fn validate(engine: &Engine, component: &LoadedComponent, check
     }
 }
 
-/// What the component says of one input, in an instance with an empty world; nothing if it does not answer.
+/// Returns the component's claims about one input, from an instance with an empty world; `None` if it does not answer.
 pub(super) async fn classify(engine: &Engine, component: &LoadedComponent, check: Check<'_>) -> Option<SafetyFacts> {
     let classifying = component.classifying.as_ref()?;
     let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
@@ -162,7 +162,7 @@ pub(super) async fn classify(engine: &Engine, component: &LoadedComponent, check
         let guest = classifying.instantiate_async(&mut store).await?;
         guest.toolcell_tool_classification().call_classify(&mut store, &tool, &input).await
     };
-    // Whatever stopped it: a claim that was not made is unknown.
+    // If anything stopped the guest, its claims are unknown.
     let facts = bounded(work, check.limits.wall, check.cancellation, None).await.ok()?;
     let plain = |claim| match claim {
         Claim::Unstated => None,
@@ -182,7 +182,7 @@ fn empty_world(engine: &Engine, limits: &Limits, cancellation: &Cancellation) ->
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))
 }
 
-/// A store with what `capability` says of files and variables, for a run that nobody listens to.
+/// Returns a store with the files and variables of `capability`, for a run without network and without an observer.
 pub(super) fn offline(
     engine: &Engine,
     capability: &Capability,
@@ -194,7 +194,7 @@ pub(super) fn offline(
     open(engine, state, limits)
 }
 
-/// A store with the world of `state`, in which every limit is set before a guest's start function can run.
+/// Returns a store with the world of `state`, in which every limit is set before a guest's start function can run.
 fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Store<State>> {
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.limiter);
@@ -207,7 +207,7 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
         store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
     }
     store.set_epoch_deadline(1);
-    // Yielding is all it takes: the future around the guest then sees a cancellation or the deadline first.
+    // A yield suffices, because the future around the guest then sees a cancellation or the deadline first.
     let (turns, mut ticks) = (engine.turns(), 0_u64);
     store.epoch_deadline_callback(move |_| {
         ticks = ticks.saturating_add(1);
@@ -219,7 +219,8 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
     Ok(store)
 }
 
-/// Runs `work` until it is done, out of time, or canceled. A guest that listens to cancellation gets `grace`.
+/// Runs `work` until it is done, out of time, or canceled. A guest that imports the cancellation interface gets
+/// `grace`.
 pub(super) async fn bounded<T>(
     work: impl Future<Output = wasmtime::Result<T>>,
     wall: Duration,
@@ -248,7 +249,7 @@ pub(super) async fn bounded<T>(
         () = expired => Err(Stop::Deadline.into()),
         result = work => result,
     };
-    // A guest that answered after all was asked to stop: what it says is not what the caller wanted.
+    // An error after a cancellation counts as canceled, because the guest was asked to stop.
     match (result, cancellation.requested()) {
         (Err(error), Some(reason)) if error.downcast_ref::<Stop>().is_none() => {
             Err(error.context(Stop::Canceled(reason)))
@@ -261,8 +262,8 @@ fn reason(cancellation: &Cancellation) -> AbortReason {
     cancellation.requested().unwrap_or(AbortReason::UserInterruption)
 }
 
-/// Reads the meters, drops the store, and turns what came of it into an outcome. Of the limits that were `allowed`, this
-/// instance had what was `left`.
+/// Reads the meters, drops the store, and converts its result into an outcome. `allowed` are the limits of the whole
+/// call, `left` those of this instance.
 fn close(
     mut store: Store<State>,
     result: wasmtime::Result<Outcome>,
@@ -300,7 +301,7 @@ fn close(
     Execution { outcome, usage, logs, redacted }
 }
 
-/// What a guest wants to know that stopped for it.
+/// Returns the questions of a guest that stopped to ask them.
 fn needed(error: &wasmtime::Error, store: &mut Store<State>) -> Option<GuestOutcome> {
     matches!(error.downcast_ref(), Some(Stop::NeedsInput))
         .then(|| store.data_mut().needed.take())
@@ -337,7 +338,7 @@ fn usage(store: &Store<State>, limits: &Limits) -> Usage {
     usage
 }
 
-/// A call that failed after the sandbox denied it something ends with the sandbox's verdict.
+/// Gives a call that failed after the sandbox denied it something the sandbox's verdict.
 fn heed_denials(outcome: Result<GuestOutcome, Refusal>, denied: Option<Denied>) -> Result<GuestOutcome, Refusal> {
     let Some(denied) = denied else { return outcome };
     match outcome {
@@ -349,7 +350,7 @@ fn heed_denials(outcome: Result<GuestOutcome, Refusal>, denied: Option<Denied>) 
     }
 }
 
-/// The limits, with nothing used.
+/// Returns the limits, with nothing used.
 fn blank(limits: &Limits) -> Usage {
     let metered = |limit| Metered { used: 0, limit };
     Usage {
@@ -411,7 +412,7 @@ fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
     })
 }
 
-/// What a guest answers after it was asked to stop is kept, but the call was canceled all the same.
+/// Turns what a guest answers after a cancellation into a canceled outcome that keeps the output.
 fn heed_cancellation(outcome: GuestOutcome, cancellation: &Cancellation) -> GuestOutcome {
     let Some(reason) = cancellation.requested() else { return outcome };
     let refusal = canceled(reason);
@@ -421,7 +422,7 @@ fn heed_cancellation(outcome: GuestOutcome, cancellation: &Cancellation) -> Gues
     }
 }
 
-/// A guest's own opinion of what went wrong, bounded. A word that the host does not know becomes `otherwise`.
+/// Converts a guest's error, with its texts cut. A class that the host does not know becomes `otherwise`.
 fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
     let class = match error.class {
         wit::ErrorClass::InvalidArguments => ErrorClass::InvalidArguments,
@@ -446,7 +447,8 @@ fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
     refusal
 }
 
-/// A code is a word for programs, and people see it in their terminals: one line that controls nothing.
+/// Cuts an error code, and replaces all but visible ASCII, because terminals show it and would interpret control
+/// characters.
 pub(super) fn plain(code: &str) -> String {
     code.chars().take(CODE_CHARS_MAX).map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect()
 }
@@ -458,7 +460,7 @@ pub(super) fn cut(text: String, chars: usize) -> String {
     }
 }
 
-/// For guests that run outside a call: nobody listens.
+/// An observer that ignores everything, for guests that run outside a call.
 pub(super) struct Unheard;
 
 impl Observer for Unheard {

@@ -1,5 +1,6 @@
-//! Compiling a component, in a child process: a compilation cannot be interrupted, and 200 KB of hostile code can take
-//! ten seconds and a gigabyte. The child limits itself before it reads a byte, and the parent stops waiting.
+//! Compiles components in a child process, because a compilation cannot be interrupted, and 200 KB of hostile code can
+//! take ten seconds and a gigabyte. The child limits itself before it reads a byte, and the parent waits only for a
+//! limited time.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -17,12 +18,12 @@ use super::component::invalid;
 use super::confine;
 use super::engine::config;
 
-/// Bytes of a component that are accepted at all.
+/// Maximum size of a component, in bytes.
 pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
 const CODE_BYTES_MAX: u64 = 512 << 20;
-/// The exit status of a worker that found the component faulty, and said why.
+/// Exit status of a worker that found the component invalid, and wrote why to its standard error.
 const FAULTY: i32 = 65;
-/// The exit status of a worker that could not limit itself, and so compiled nothing.
+/// Exit status of a worker that could not limit itself, and therefore compiled nothing.
 const UNLIMITED: i32 = 71;
 
 /// How components are compiled.
@@ -31,15 +32,15 @@ pub struct CompilerSettings {
     /// The program that compiles: toolcell itself, called with [`compile_worker`]'s arguments.
     pub program: PathBuf,
     pub arguments: Vec<String>,
-    /// CPU time of one compilation, in whole seconds; twice as much in wall time.
+    /// CPU time limit of one compilation, in whole seconds; the wall time limit is twice as long.
     pub cpu_seconds: u64,
-    /// Address space of one compilation, in bytes.
+    /// Address space limit of one compilation, in bytes.
     pub memory_bytes: u64,
 }
 
 pub(super) struct Compiler {
     settings: CompilerSettings,
-    /// One at a time: two hostile components must not double the cost.
+    /// Allows one compilation at a time, because two hostile components must not double the cost.
     turn: Semaphore,
 }
 
@@ -48,7 +49,7 @@ impl Compiler {
         Self { settings, turn: Semaphore::new(1) }
     }
 
-    /// The compiled code of `component`.
+    /// Returns the compiled code of `component`.
     pub(super) async fn compile(&self, component: &[u8]) -> Result<Vec<u8>, Refusal> {
         let _turn = self.turn.acquire().await;
         let wall = match guard!("compile_time") {
@@ -71,12 +72,13 @@ impl Compiler {
             .arg(if guard!("compile_memory") { settings.memory_bytes } else { 1 << 40 }.to_string())
             .arg(std::process::id().to_string())
             .env_clear()
-            // The program's allocator would reserve a gigabyte of addresses at its start: they are what is limited.
+            // The memory limit applies to address space, of which the program's allocator would reserve a gigabyte at
+            // its start.
             .env("MIMALLOC_DISALLOW_ARENA_ALLOC", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // An interrupt from the terminal is for the caller, who then stops the child.
+            // Keeps an interrupt from the terminal from the child: it goes to the caller, who then stops the child.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -86,7 +88,7 @@ impl Compiler {
             _ => anyhow::bail!("the compiler has no pipes"),
         };
         let send = async {
-            // A child that died early says why by its status; the broken pipe adds nothing.
+            // The exit status of a child that died early says why; the broken pipe adds nothing.
             let _ = input.write_all(component).await;
             drop(input);
         };
@@ -126,7 +128,7 @@ impl Compiler {
     }
 }
 
-/// Refuses what no compiler need look at.
+/// Refuses native code, too many bytes, and what is not a component, without a compiler.
 pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     if guard!("native_code") && wasmtime::Engine::detect_precompiled(bytes).is_some() {
         return Err(invalid("component_precompiled", "native code is never accepted; give the .wasm file".to_owned()));
@@ -145,8 +147,8 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// The child's part: limits itself to `cpu_seconds`, `memory_bytes` and the life of the process `parent`, reads a component
-/// from standard input, writes the compiled code to standard output. Answers the exit status.
+/// Compiles in the child process: limits itself to `cpu_seconds`, `memory_bytes` and the life of the process `parent`,
+/// reads a component from standard input, and writes the compiled code to standard output. Returns the exit status.
 pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> i32 {
     let done = match limited(cpu_seconds, memory_bytes, parent) {
         Ok(engine) => work(&engine).map_err(|error| (FAULTY, error)),
@@ -161,7 +163,8 @@ pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> i32 {
     }
 }
 
-/// An engine, made before this process gives up what making one takes: it looks at the processor and the kernel.
+/// Limits this process, and returns an engine, created before the filter because that queries the processor and the
+/// kernel.
 fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<wasmtime::Engine> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };

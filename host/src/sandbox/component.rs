@@ -21,18 +21,18 @@ pub struct Exports {
     pub classification: bool,
 }
 
-/// What was found out about a component when it was first loaded. Kept beside its compiled code.
+/// Facts about a component, found at its first load and cached with its compiled code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Description {
     /// `sha256:<hex>` of the component.
     pub(super) digest: String,
-    /// The answer of `describe`.
+    /// Result of `describe`.
     pub(super) toolkit: String,
     pub(super) exports: Exports,
     pub(super) imports: Vec<String>,
 }
 
-/// A component, compiled and linked: an instance is one allocation away.
+/// A compiled and linked component, which takes one allocation to instantiate.
 pub struct LoadedComponent {
     pub(super) tool: ToolPre<State>,
     pub(super) validating: Option<ValidatingPre<State>>,
@@ -45,7 +45,7 @@ const VALIDATION: &str = "toolcell:tool/validation@0.2.0";
 const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 
 impl LoadedComponent {
-    /// A component that was examined before, and whose entry was authenticated.
+    /// Loads an examined component from its authenticated cache entry.
     pub(super) fn revive(
         engine: &Engine,
         entry: &Entry<Description>,
@@ -54,7 +54,7 @@ impl LoadedComponent {
         Self::link(engine, &map(engine, entry.code_file())?, description)
     }
 
-    /// A component seen for the first time: looks at its type, links it, and asks it twice what it is.
+    /// Examines a component at its first load: reads its type, links it, and refuses it if two `describe` calls differ.
     pub(super) async fn examine(
         engine: &Engine,
         digest: &str,
@@ -110,7 +110,7 @@ impl LoadedComponent {
         &self.description.digest
     }
 
-    /// The answer of `describe`: JSON text, not yet looked at.
+    /// Result of `describe`: JSON text, not yet validated.
     pub fn toolkit(&self) -> &str {
         &self.description.toolkit
     }
@@ -119,7 +119,7 @@ impl LoadedComponent {
         self.description.exports
     }
 
-    /// The interfaces that the component imports: a truthful list of what it can ask for.
+    /// The interfaces that the component imports: all that it can ask the host for.
     pub fn imports(&self) -> &[String] {
         &self.description.imports
     }
@@ -149,12 +149,14 @@ pub(super) fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component,
 
 #[allow(unsafe_code, reason = "wasmtime cannot check that a file holds code it made; the caller did")]
 pub(super) fn map(engine: &Engine, code: &Path) -> Result<Component, Refusal> {
-    // SAFETY: the file is an entry of the cache whose authentication code was just verified, reached through the same
-    // handle, and nobody but this user can write to it; toolcell itself replaces entries, and never writes into one.
+    // SAFETY: the file is a cache entry that was authenticated, either just now or before its unchanged state was
+    // noted. On Linux it is reached through the same handle. Only this user can write to it; toolcell replaces entries,
+    // and never writes into one.
     unsafe { Component::deserialize_file(engine.wasmtime(), code) }.map_err(|error| not_loadable(&error))
 }
 
-/// Compiled code that the engine turns down: the component asks for more than any call gets, or a fault of ours.
+/// Maps the engine's refusal to load compiled code: the component needs more than any call gets, or the host is at
+/// fault.
 fn not_loadable(error: &wasmtime::Error) -> Refusal {
     let text = format!("{error:#}");
     let code = match &text {

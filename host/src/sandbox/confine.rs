@@ -1,5 +1,5 @@
-//! What the compiler's process gives up before it reads a component: a component that takes over the compiler finds a
-//! process that can compute, answer on its standard output, and end.
+//! Confines the compiler's process before it reads a component: a component that takes over the compiler controls a
+//! process that can only compute, answer on its standard output, and end.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{die_with, only_compute};
@@ -24,7 +24,7 @@ mod linux {
         BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     };
 
-    /// The kernel kills this process when the thread that started it ends. Without that, a compilation goes on for its whole
+    /// Makes the kernel kill this process when the thread that started it ends. Otherwise a compilation runs to its
     /// limit after its host was killed, because no process is left to kill it.
     pub(in crate::sandbox) fn die_with(parent: u32) -> anyhow::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL)).context("ask for a signal at the parent's end")?;
@@ -34,7 +34,7 @@ mod linux {
         Ok(())
     }
 
-    /// What Cranelift and the allocator need to compute, and what it takes to read, to answer and to end. `tgkill` is
+    /// System calls that Cranelift and the allocator need to compute, and those that read, write and exit. `tgkill` is
     /// allowed as well: see [`rules`].
     const NEEDED: &[libc::c_long] = &[
         libc::SYS_read,
@@ -61,8 +61,8 @@ mod linux {
         libc::SYS_exit_group,
     ];
 
-    /// What is allowed, for the process that calls this. `abort` sends its signal with `tgkill`, which could end any other
-    /// process of this user: its first argument, the process, has to be this one.
+    /// Returns the system calls that this process may make. `abort` sends its signal with `tgkill`, which could kill
+    /// any process of this user, so that its first argument must be this process's PID.
     fn rules() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
         let own = u64::from(std::process::id());
         let only_own = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
@@ -72,9 +72,9 @@ mod linux {
         Ok(rules)
     }
 
-    /// From here on the kernel refuses every other call: no file can be opened, no process started, no socket made. A refused
-    /// call fails with `EPERM` instead of ending the process, because allocators and the C library try calls that they can
-    /// do without, and which ones differs between their releases.
+    /// Makes the kernel refuse every other system call: no file can be opened, no process started, no socket created. A
+    /// refused call fails with `EPERM` instead of ending the process, because allocators and the C library try calls
+    /// that they can do without, and which ones differs between their releases.
     pub(in crate::sandbox) fn only_compute() -> anyhow::Result<()> {
         let rules = rules().context("say what is allowed")?;
         let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
@@ -100,7 +100,7 @@ mod tests {
     fn under_the_filter_a_process_signals_itself_and_no_other() {
         let mut other = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
         let (own, id) = (std::process::id(), other.id());
-        // The filter holds for the thread that asks for it, until that ends.
+        // The filter applies to the thread that installs it, until that thread ends.
         let thread = std::thread::spawn(move || {
             let before = (reaches(own), reaches(id));
             super::only_compute().unwrap();

@@ -11,10 +11,10 @@ use anyhow::Context;
 use tokio::sync::Semaphore;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails};
 
-/// The engine that runs guests.
+/// Name and version of the engine that runs guests.
 pub const ENGINE_VERSION: &str = "wasmtime 48.0.8";
 
-/// Proposals of WebAssembly that guests cannot use. Each is surface that no tool here needs.
+/// WebAssembly proposals that guests cannot use. Each is attack surface that no tool here needs.
 pub const FEATURES_OFF: [&str; 10] = [
     "gc",
     "function-references",
@@ -28,28 +28,30 @@ pub const FEATURES_OFF: [&str; 10] = [
     "component-model-async",
 ];
 
-/// Bytes of stack that wasm may use in one call; the host keeps as much again for its own frames, and more.
+/// Bytes of stack that wasm may use in one call. The fiber's stack is larger, because the host needs more than as much
+/// again for its own frames.
 pub(super) const WASM_STACK_BYTES: usize = 512 << 10;
 const FIBER_STACK_BYTES: usize = 2 << 20;
 
-/// A spinning guest yields to its neighbours this often.
+/// Interval at which a computing guest yields to others.
 const TICK: Duration = Duration::from_millis(1);
-/// A guest that has computed for so many ticks waits for a turn at each further one. There is a turn less at each tick than
-/// there are processors: guests that spin never take all of them, so that a short call finds one free. Where more guests
-/// run than there are processors, the first tick is the only one without a turn: together they would be a long wait.
+/// Ticks that a guest computes freely; at each further tick it waits for a turn. Each tick brings one turn fewer than
+/// there are processors, so that computing guests leave a processor to short calls. If more guests run than there are
+/// processors, only the first tick is free, because together they would be a long wait.
 const TICKS_WITHOUT_TURN: u64 = 4;
-/// The ticker goes to sleep after so many idle ticks.
+/// Idle ticks after which the ticker goes to sleep.
 const IDLE_TICKS: u32 = 200;
 
-/// Memory that a pooled slot keeps between calls, so that the next one need not fault it in again. It is zeroed.
+/// Bytes of memory that a pooled slot keeps resident between calls, zeroed, so that the next call does not fault them
+/// in again.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
-/// What one component may have in a pool. CPython needs 14 core instances, QuickJS 9, a tool in Rust 4.
+/// Limits of one component in a pool. CPython needs 14 core instances, QuickJS 9, a tool in Rust 4.
 const CORE_INSTANCES_MAX: u32 = 64;
 const MEMORIES_MAX: u32 = 8;
 const TABLES_MAX: u32 = 16;
-/// Slots for memories, of 4 GiB of address space each: half of what a process has. Hosts of more than 2,048 calls at once
-/// have fewer than [`MEMORIES_MAX`] for each.
+/// Maximum number of memory slots. Each takes 4 GiB of address space, all together half of what a process has. A pool
+/// for more than 2,048 calls has fewer than [`MEMORIES_MAX`] for each.
 const MEMORY_SLOTS_MAX: u32 = 16_384;
 
 #[derive(Clone)]
@@ -60,7 +62,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// `scratch_dir` is where folders are made that live as long as one call.
+    /// Creates the engine. `scratch_dir` is the folder in which the scratch folders of calls are created.
     pub(super) fn new(pool: Option<u32>, memory_bytes_max: u64, scratch_dir: PathBuf) -> anyhow::Result<Self> {
         let mut config = config();
         match pool {
@@ -80,7 +82,7 @@ impl Engine {
         &self.scratch_dir
     }
 
-    /// The turns of one guest.
+    /// Returns the turns of one guest.
     pub(super) fn turns(&self) -> Turns {
         Turns(Arc::clone(&self.ticker))
     }
@@ -94,7 +96,7 @@ impl Engine {
         Running(Arc::clone(&self.ticker))
     }
 
-    /// Names the settings and the processor that compiled code depends on.
+    /// Hashes the settings and the processor that compiled code depends on.
     pub(super) fn compatibility(&self) -> blake3::Hash {
         struct Stable(blake3::Hasher);
         impl Hasher for Stable {
@@ -112,7 +114,7 @@ impl Engine {
     }
 }
 
-/// What compiling and running share. The allocation strategy does not change compiled code.
+/// Returns the configuration for compiling and running; the allocation strategy does not change compiled code.
 pub(super) fn config() -> Config {
     let mut config = Config::new();
     config
@@ -122,15 +124,16 @@ pub(super) fn config() -> Config {
         .max_wasm_stack(WASM_STACK_BYTES)
         .async_stack_size(FIBER_STACK_BYTES)
         .memory_init_cow(true)
-        // Nobody asks at which instruction of the guest a trap was: a tenth of the code's size.
+        // Errors do not name the instruction of a trap, and the map takes a tenth of the code's size.
         .generate_address_map(false)
-        // A frame table for native debuggers: size, and a lock at each load, for nothing here.
+        // Only native debuggers need this frame table, which costs size, and a lock at each load.
         .native_unwind_info(false)
-        // Otherwise an environment variable decides, and debug information of the guest would be parsed.
+        // Otherwise an environment variable decides, and the guest's debug information could be parsed.
         .wasm_backtrace_details(WasmBacktraceDetails::Disable)
-        // Names of guest functions would come along into errors, raw.
+        // A backtrace would put names of guest functions into errors, unescaped.
         .wasm_backtrace_max_frames(None)
-        // These three are compiled in and switched off here: builds without them abort on some inputs.
+        // The cargo features `gc` and `threads` are compiled in and switched off here, because builds without them
+        // abort on some inputs.
         .gc_support(false)
         .wasm_gc(false)
         .wasm_function_references(false)
@@ -149,8 +152,9 @@ pub(super) fn config() -> Config {
 
 fn pooling(calls: u32, memory_bytes_max: u64) -> InstanceAllocationStrategy {
     let mut pool = PoolingAllocationConfig::new();
-    // For each call as much as one component may have: an instance of any component finds room beside any others, and a
-    // call that has its place never fails for want of a slot. Core instances are a count; slots are address space.
+    // Each call gets as much as one component may have, so that an instance of any component fits beside any others,
+    // and a call that has its place never fails for want of a slot. Core instances are only a count; slots take address
+    // space.
     pool.total_component_instances(calls)
         .total_core_instances(calls.saturating_mul(CORE_INSTANCES_MAX))
         .total_memories(calls.saturating_mul(MEMORIES_MAX).min(MEMORY_SLOTS_MAX.max(calls)))
@@ -170,7 +174,7 @@ fn pooling(calls: u32, memory_bytes_max: u64) -> InstanceAllocationStrategy {
     InstanceAllocationStrategy::Pooling(pool)
 }
 
-/// One thread that advances the epoch while a guest runs.
+/// State of the thread that advances the epoch while a guest runs.
 struct Ticker {
     active: AtomicUsize,
     asleep: AtomicU64,
@@ -181,20 +185,20 @@ struct Ticker {
 
 pub(super) struct Running(Arc<Ticker>);
 
-/// What one guest waits for while it computes, so that it leaves room for others.
+/// The turns of one guest, for which it waits while it computes, so that it leaves room for others.
 pub(super) struct Turns(Arc<Ticker>);
 
 impl Turns {
-    /// What the guest waits for at its tick number `ticks`, before it goes on.
+    /// Returns the future that the guest awaits at its tick number `ticks`, before it continues.
     pub(super) fn next(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
         let crowded = self.0.active.load(Ordering::Relaxed) > self.0.turns_max() + 1;
         let free = if crowded { 1 } else { TICKS_WITHOUT_TURN };
         let ticker = (ticks > free && guard!("turns")).then(|| Arc::clone(&self.0));
         async move {
-            // Also where a turn is free: whoever waits for the deadline or a cancellation is asked first.
+            // Yields even if a turn is free, so that the deadline and a cancellation are polled first.
             tokio::task::yield_now().await;
             if let Some(ticker) = ticker {
-                // The turn is used up: the next tick brings new ones. The semaphore is never closed.
+                // The turn is used up, because the next tick brings new ones. The semaphore is never closed.
                 if let Ok(turn) = ticker.turns.acquire().await {
                     turn.forget();
                 }
@@ -220,7 +224,7 @@ impl Ticker {
                 let ticker = Arc::downgrade(&ticker);
                 let mut idle = 0;
                 while let (Some(engine), Some(ticker)) = (weak.upgrade(), ticker.upgrade()) {
-                    // First the turns, then the tick at which guests look for one.
+                    // The turns come before the tick, because guests ask for one at the tick.
                     if let Some(turns) = ticker.turns_max.get() {
                         ticker.turns.add_permits(turns.saturating_sub(ticker.turns.available_permits()));
                     }
@@ -233,7 +237,7 @@ impl Ticker {
                         continue;
                     }
                     ticker.asleep.store(1, Ordering::Release);
-                    // Whoever starts now sees the flag; whoever started just before is seen here.
+                    // A guest that starts from here on sees the flag; one that started just before is seen below.
                     std::sync::atomic::fence(Ordering::SeqCst);
                     if ticker.active.load(Ordering::Relaxed) == 0 {
                         thread::park_timeout(Duration::from_secs(1));
@@ -254,8 +258,8 @@ impl Ticker {
         Ok(ticker)
     }
 
-    /// How many guests may compute at once. Nobody asks before a guest has computed for a tick: counting processors takes
-    /// a look at several files, and most calls are over by then.
+    /// Returns how many guests may compute at once. It is first computed when a guest has run for a tick, because
+    /// counting processors reads several files, and most calls are over by then.
     fn turns_max(&self) -> usize {
         *self.turns_max.get_or_init(|| {
             let processors = thread::available_parallelism().map_or(1, usize::from);

@@ -1,4 +1,4 @@
-//! Opening a mount: the very folder that was decided on, whatever its path has come to lead to since.
+//! Opens mounts without following symbolic links, so that a swapped link cannot redirect them (a TOCTOU race).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -6,22 +6,22 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// A folder that is open, and a path by which it can be opened again for as long as this lives.
+/// An open folder, and a path by which it can be opened again while this value lives.
 pub(super) struct OpenFolder {
-    /// Open, so that `path` leads to it.
+    /// Kept open, because `path` leads to it through its descriptor on Linux.
     _folder: OwnedFd,
     path: PathBuf,
 }
 
 impl OpenFolder {
-    /// Opens `host`, which is canonical, without following a link: a guest that may write elsewhere could have put one in
-    /// its way after it was looked at.
+    /// Opens `host`, which is canonical, without following symbolic links: a guest with write access elsewhere could
+    /// have put one into the path after it was checked.
     pub(super) fn open(host: &Path) -> io::Result<Self> {
         let folder = no_links(host)?;
         let path = if cfg!(target_os = "linux") {
             PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
         } else {
-            // Other systems have no such name for a folder: between this line and its use the path could change.
+            // Other systems have no path to an open folder: the path could change between here and its use.
             host.to_owned()
         };
         Ok(Self { _folder: folder, path })
@@ -42,7 +42,7 @@ fn no_links(host: &Path) -> io::Result<OwnedFd> {
         Mode::empty(),
         ResolveFlags::NO_SYMLINKS,
     ) {
-        // An old kernel, or a container that forbids what it does not know.
+        // An old kernel, or a seccomp filter that rejects unknown system calls.
         Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => step_by_step(host),
         opened => Ok(opened?),
     }
@@ -53,7 +53,7 @@ fn no_links(host: &Path) -> io::Result<OwnedFd> {
     step_by_step(host)
 }
 
-/// Opens one folder after the other, and none of them through a link.
+/// Opens the folders of the path one by one, without following symbolic links.
 fn step_by_step(host: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut folder = rustix::fs::open("/", flags, Mode::empty())?;

@@ -23,18 +23,18 @@ use super::{Sandbox, linking, never};
 
 const HANDLER: &str = "toolcell:tool/hook-handler@0.2.0";
 
-/// What was found out about a hook component when it was first loaded. Kept beside its compiled code.
+/// Facts about a hook component, found at its first load and cached with its compiled code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Description {
-    /// What the hook calls itself: a claim, for people.
+    /// The hook's name for itself: an unverified claim, for people.
     id: String,
     events: Vec<HookEvent>,
 }
 
-/// A hook component, compiled and linked, with the world that every run of it gets.
+/// A compiled and linked hook component, with the world that every run of it gets.
 pub struct SandboxedHook {
     sandbox: Arc<Sandbox>,
-    /// As the host's owner names it.
+    /// The operator's name for the hook.
     id: String,
     component: HookPre<State>,
     description: Description,
@@ -42,11 +42,11 @@ pub struct SandboxedHook {
 }
 
 impl SandboxedHook {
-    /// Loads the component `bytes` as the hook `id`: from the cache on disk, or by compiling it in a child process. Every
-    /// run of it gets what `permit` gives, and nothing else.
+    /// Loads the component `bytes` as the hook `id`: from the cache on disk, or by compiling it in a child process.
+    /// Every run of it gets what `permit` gives, and nothing else.
     pub async fn load(sandbox: &Arc<Sandbox>, id: &str, bytes: &[u8], permit: HookPermit) -> Result<Self, Refusal> {
         let engine = &sandbox.engine;
-        // Apart from the entry that the same bytes would have as a tool: what was found out about them differs.
+        // A separate entry from the one that the same bytes would have as a tool, because their descriptions differ.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
         let mut entry: Option<Entry<Description>> = sandbox.cache()?.and_then(|cache| cache.read(&name));
         let known = entry.as_mut().and_then(Entry::take_description);
@@ -68,7 +68,7 @@ impl SandboxedHook {
         Ok(Self { sandbox: Arc::clone(sandbox), id: id.to_owned(), component, description, permit })
     }
 
-    /// What the hook calls itself.
+    /// The hook's name for itself.
     pub fn claimed_id(&self) -> &str {
         &self.description.id
     }
@@ -119,7 +119,8 @@ impl Hook for SandboxedHook {
     }
 }
 
-/// What failed of a hook whose last file operation has not ended: it may answer for a file that is not written yet.
+/// Returns the failure of a hook whose last file operation has not ended, because it may answer for a file that is not
+/// written yet.
 fn unfinished(outputs: Result<Vec<HookOutput>, String>) -> String {
     match outputs {
         Ok(_) => format!("the hook answered, but {}", call::UNFINISHED),
@@ -144,7 +145,7 @@ fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusa
     })
 }
 
-/// Asks the hook twice what it is, in an empty world.
+/// Calls `describe` twice, in an empty world, and refuses different results.
 async fn examine(engine: &Engine, component: &HookPre<State>, limits: &Limits) -> Result<Description, Refusal> {
     let first = describe(engine, component, limits).await?;
     if first != describe(engine, component, limits).await? {
@@ -200,8 +201,8 @@ fn lowered(call: &HookCall) -> wit::HookCall {
     }
 }
 
-/// What a hook said, as the host reads it. One part that cannot be read makes all of it a failure: half of what a guard
-/// wanted is not what it wanted.
+/// Converts a hook's outputs. One that cannot be read makes all of them a failure, because a guard's answer must take
+/// effect as a whole.
 fn accept(outputs: Vec<wit::HookOutput>, bytes_max: u64) -> Result<Vec<HookOutput>, String> {
     let bytes = outputs.iter().map(size).fold(0, u64::saturating_add);
     if bytes > bytes_max {
@@ -241,7 +242,7 @@ fn behavior_of(behavior: wit::Behavior) -> Behavior {
     }
 }
 
-/// JSON of a hook, read as strictly as a caller's: a name that stands twice means two things.
+/// Parses a hook's JSON as strictly as a caller's: a duplicate key is an error, because it is ambiguous.
 fn parsed(what: &str, text: String) -> Result<Value, String> {
     Input::from_text(text).value().cloned().map_err(|error| format!("{what} is not JSON: {error}"))
 }

@@ -5,19 +5,20 @@ use wasmtime::ResourceLimiter;
 
 use crate::policy::Limits;
 
-/// Adds up all memories and all tables of a call, and what the host keeps for it: a limit for each alone would let many small ones through.
+/// Totals the memories and tables of a call, and what the host keeps for it, because a limit on each alone would let
+/// many small ones through.
 #[derive(Debug)]
 pub(super) struct Limiter {
     memory_max: usize,
     memory: usize,
-    /// What the host keeps for the guest beside its memories, in bytes.
+    /// Host memory that is kept for the guest, in bytes.
     charged: Arc<AtomicUsize>,
     pub(super) memory_peak: usize,
     tables_max: usize,
     tables: usize,
     pub(super) tables_peak: usize,
     instances_max: usize,
-    /// What the guest was refused, if anything: a trap that follows is then the limit's doing.
+    /// The limit that refused a request of the guest, if any; a trap that follows is attributed to it.
     pub(super) denied: Option<&'static str>,
 }
 
@@ -37,7 +38,7 @@ impl Limiter {
         }
     }
 
-    /// Takes `bytes` of the guest's memory for what the host keeps for it; `None` where there are not so many left.
+    /// Charges `bytes` of host memory to the guest's memory limit; `None` if less than that is left.
     pub(super) fn charge(&mut self, bytes: usize) -> Option<Charge> {
         let charged = self.charged.load(Ordering::Relaxed).saturating_add(bytes);
         if self.memory.saturating_add(charged) > self.memory_max && guard!("host_memory") {
@@ -49,7 +50,7 @@ impl Limiter {
     }
 }
 
-/// Memory of the host that counts as a guest's, until this is dropped.
+/// Host memory that counts toward a guest's limit, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     of: Arc<AtomicUsize>,
@@ -62,7 +63,7 @@ impl Drop for Charge {
     }
 }
 
-/// The total after one part of it grows from `current` to `desired`; `None` when that is over `max`.
+/// Returns the total after one part of it grows from `current` to `desired`; `None` if that exceeds `max`.
 fn grown(total: usize, current: usize, desired: usize, max: Option<usize>) -> Option<usize> {
     let total = total.saturating_sub(current).checked_add(desired)?;
     max.is_none_or(|max| total <= max).then_some(total)

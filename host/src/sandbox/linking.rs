@@ -1,8 +1,8 @@
-//! What a component may import: all of WASI 0.2's command world, and what the contract adds to it. What any of it gives
-//! is decided for each call.
+//! What a component may import: WASI 0.2's command world, and what the contract adds to it. What an import can do is
+//! decided for each call.
 //!
-//! A component is linked with what it imports, and with nothing else: most of them import a few of the interfaces, and
-//! preparing all takes longer than all the rest of loading one that was compiled before.
+//! A component is linked only with what it imports, because most components import few interfaces, and preparing all of
+//! them takes longer than the rest of loading a cached component.
 
 use wasmtime::component::{HasData, HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView};
@@ -17,7 +17,7 @@ use wasmtime_wasi_http::{WasiHttp, WasiHttpView};
 use super::bindings::tool::toolcell::tool as wit;
 use super::state::State;
 
-/// An interface by its name without a version, and what adds it to a linker.
+/// An interface's name without its version, and the function that adds it to a linker.
 type Interface = (&'static str, fn(&mut Linker<State>) -> wasmtime::Result<()>);
 
 struct HasTable;
@@ -26,7 +26,7 @@ impl HasData for HasTable {
     type Data<'a> = &'a mut ResourceTable;
 }
 
-/// WASI's command world. `filesystem/types` is our own: the plain one knows no denials and no quotas.
+/// WASI's command world. `filesystem/types` is toolcell's own, because wasmtime-wasi's has no denials and no quotas.
 const WASI: [Interface; 27] = [
     ("wasi:io/error", |linker| io::error::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)),
     ("wasi:io/poll", |linker| io::poll::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)),
@@ -78,11 +78,11 @@ const WASI: [Interface; 27] = [
     }),
 ];
 
-/// The one interface of the contract that a hook gets, too.
+/// The only interface of the contract that hooks get too.
 const LOG: Interface =
     ("toolcell:tool/log", |linker| wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state));
 
-/// What tools have beyond that.
+/// Interfaces that only tools get.
 const TOOL: [Interface; 5] = [
     ("toolcell:tool/progress", |linker| wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
     ("toolcell:tool/cancellation", |linker| {
@@ -96,18 +96,18 @@ const TOOL: [Interface; 5] = [
     }),
 ];
 
-/// A linker for a tool that has these imports.
+/// Returns a linker for a tool with these imports.
 pub(super) fn for_tool(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
     linker(engine, imports, WASI.iter().chain([&LOG]).chain(&TOOL))
 }
 
-/// A linker for a hook that has these imports: what a tool may import is not a hook's to have.
+/// Returns a linker for a hook with these imports. It has no interfaces that only tools get.
 pub(super) fn for_hook(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
     linker(engine, imports, WASI.iter().chain([&LOG]))
 }
 
-/// Holds what of `interfaces` is imported. Which versions go together is for the engine to say, when it links; what is not
-/// there, it refuses.
+/// Adds the `interfaces` that are imported. The engine checks versions when it links, and refuses an import that is
+/// missing.
 fn linker<'a>(
     engine: &wasmtime::Engine,
     imports: &[String],
@@ -170,8 +170,8 @@ mod tests {
 
     type Link = fn(&wasmtime::Engine, &[String]) -> wasmtime::Result<Linker<State>>;
 
-    /// Whether a component that imports `item` of `interface` finds it. A function is asked for with another type than it
-    /// has, because the answer to that differs from the one where nothing is there.
+    /// Whether the linker has `item` of `interface`. A function is imported with a wrong type, because the error for a
+    /// type mismatch differs from the one for a missing function.
     fn found(link: Link, interface: &str, item: &str) -> bool {
         let engine = wasmtime::Engine::new(&crate::sandbox::engine::config()).unwrap();
         let version = if interface.starts_with("wasi:") { "0.2.6" } else { "0.2.0" };

@@ -9,7 +9,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::record::Content;
 
-/// The most that a guest may hand over in one write.
+/// Maximum size of one write of a guest, in bytes.
 const CHUNK: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Logs {
         }
     }
 
-    /// One line of the `log` interface. Answers whether all of it was kept.
+    /// Adds one line of the `log` interface. Returns whether all of it was kept.
     pub(super) fn line(&self, level: &str, message: &str, fields: Option<&str>) -> bool {
         let mut inner = self.inner();
         let length = level.len() + message.len() + fields.map_or(0, |fields| fields.len() + 1) + 2;
@@ -80,7 +80,7 @@ impl Logs {
         self.inner().written
     }
 
-    /// The end of what went to stderr: the message of a panic is there, and nowhere else.
+    /// Returns the last 500 bytes of stderr, the only place where a panic's message is.
     pub(super) fn stderr_tail(&self) -> String {
         let inner = self.inner();
         let start = inner.stderr.len().saturating_sub(500);
@@ -107,7 +107,7 @@ impl Logs {
 }
 
 impl Inner {
-    /// Counts `length` bytes, and answers how many of them may be kept.
+    /// Counts `length` bytes, and returns how many of them may be kept.
     fn take(&mut self, length: usize) -> usize {
         self.written = self.written.saturating_add(length as u64);
         let kept = if guard!("log_limit") { length.min(self.left) } else { length };

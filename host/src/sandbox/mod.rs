@@ -1,7 +1,7 @@
-//! EXECUTION. The only room that names wasmtime: a fresh store for each call, with the world that one permit carries.
+//! Execution, the only module that names wasmtime: a fresh store for each call, with the world that one permit carries.
 //!
-//! What goes wrong here, and what each must end as, is in `trap.rs`. What a guest can reach is in `wasi.rs`,
-//! `filesystem.rs` and `import/`, one file for each interface of the contract.
+//! `trap.rs` maps each failure to an error class. What a guest can reach is in `wasi.rs`, `filesystem/`, `egress/` and
+//! `import/`; the last has one file for each interface of the contract.
 
 mod bindings;
 mod cache;
@@ -52,33 +52,33 @@ use component::Description;
 use egress::Uplink;
 use engine::Engine;
 
-/// How a sandbox is set up.
+/// Configuration of a sandbox.
 #[derive(Clone, Debug)]
 pub struct SandboxSettings {
     /// Calls that can run at once: the size of the pool. `None` allocates each instance on demand, which starts
     /// faster and suits a process that makes one call.
     pub pool: Option<u32>,
-    /// The most memory that any call may be allowed, in bytes.
+    /// Highest memory limit that a call may have, in bytes.
     pub memory_bytes_max: u64,
-    /// Where compiled components are kept; `None` compiles each time.
+    /// Folder of the cache of compiled components; `None` compiles each component when it is loaded.
     pub cache_dir: Option<PathBuf>,
-    /// Bytes of compiled code that are kept; what was not used for the longest time goes first.
+    /// Maximum size of the cache, in bytes; the least recently used entry is evicted first.
     pub cache_bytes_max: u64,
-    /// Where the key lies that authenticates what is kept.
+    /// File of the key that authenticates cache entries.
     pub key_file: PathBuf,
-    /// Where folders are made that live as long as one call.
+    /// Folder in which the scratch folders of calls are created.
     pub scratch_dir: PathBuf,
     pub compiler: CompilerSettings,
-    /// How long a cancelled guest that listens to cancellation may still run.
+    /// Time that a canceled guest may still run if it imports the cancellation interface.
     pub cancel_grace: Duration,
     pub network: NetworkSettings,
 }
 
-/// Compiled code about which nothing is known yet.
+/// Compiled code of a component.
 enum Code<D> {
     /// Straight from the compiler.
     Compiled(Vec<u8>),
-    /// Kept by an earlier try, which failed after it was compiled.
+    /// From the cache. It has no description if an earlier load failed after it compiled the component.
     Kept(Entry<D>),
 }
 
@@ -96,10 +96,11 @@ pub struct Sandbox {
     engine: Engine,
     uplink: Arc<Uplink>,
     compiler: Compiler,
-    /// Or why it cannot be used.
+    /// `None` without a cache folder; `Err` if the cache cannot be used.
     cache: Result<Option<Cache>, Refusal>,
     cancel_grace: Duration,
-    /// Checks, descriptions and hooks that run at once: they have places of their own, so that none of them takes a call's.
+    /// Permits for checks, descriptions and hooks. They are separate from the places of calls, so that none of these
+    /// takes a call's place.
     checks: Semaphore,
     loaded: RwLock<HashMap<Arc<str>, Arc<LoadedComponent>>>,
 }
@@ -152,7 +153,7 @@ impl Sandbox {
         examined.map(|component| self.keep(component))
     }
 
-    /// The code of a component about which nothing is known yet: that of `entry`, if there is one, else compiled.
+    /// Returns the code of `entry`, if there is one; otherwise compiles `bytes`.
     async fn code<D>(&self, entry: Option<Entry<D>>, bytes: &[u8]) -> Result<Code<D>, Refusal> {
         match entry {
             Some(entry) => Ok(Code::Kept(entry)),
@@ -163,10 +164,11 @@ impl Sandbox {
         }
     }
 
-    /// Keeps compiled code with what was found out about it. Also where that failed: the next try is not about compiling.
+    /// Caches compiled code with the component's description. Code without a description is cached too, so that the
+    /// next load does not compile it again.
     fn keep_code<D: Serialize>(&self, name: &blake3::Hash, code: Code<D>, description: Option<&D>) {
         let Ok(Some(cache)) = self.cache() else { return };
-        // What cannot be kept is compiled again next time; the call need not fail for it.
+        // A failed write only costs another compilation; the call need not fail for it.
         let _ = match (code, description) {
             (Code::Compiled(code), description) => cache.write(name, description, &code),
             (Code::Kept(mut entry), Some(description)) => {
@@ -176,8 +178,9 @@ impl Sandbox {
         };
     }
 
-    /// Loads the component in `file`, which was opened at `path`, if it is in the cache on disk: without compiling it,
-    /// without keeping its bytes, and without reading a file that was read before and did not change since.
+    /// Loads the component in `file`, which was opened at `path`, from the cache on disk; `None` if it is not there. It
+    /// does not compile, does not keep the component's bytes, and does not read a file that has not changed since it
+    /// was last read.
     pub fn find(&self, path: &Path, file: &mut File) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
         let (Some(cache), Some(state)) = (self.cache()?, FileState::of(file)) else { return Ok(None) };
         let found: Option<Entry<Description>> = cache.recall(path, &state).or_else(|| {
@@ -192,13 +195,13 @@ impl Sandbox {
             Some(entry)
         });
         let Some(mut entry) = found else { return Ok(None) };
-        // Code without a description is examined by who has the component's bytes.
+        // `load`, which has the component's bytes, examines code without a description.
         let Some(description) = entry.take_description() else { return Ok(None) };
         LoadedComponent::revive(&self.engine, &entry, description).map(|found| Some(self.keep(found)))
     }
 
-    /// The cache on disk, if there is one. One that cannot be used refuses what is loaded, so that every call ends in a
-    /// result: nothing is compiled anew at each start without anybody hearing of it.
+    /// Returns the cache on disk, if there is one. An unusable cache fails every load, so that each call reports it;
+    /// otherwise each start would compile everything again without notice.
     fn cache(&self) -> Result<Option<&Cache>, Refusal> {
         self.cache.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
@@ -270,7 +273,7 @@ fn canceled(cancellation: &Cancellation) -> Refusal {
     executor::canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption))
 }
 
-/// A cancellation that nobody uses: for guests that run outside a call.
+/// A cancellation that is never requested, for guests that run outside a call.
 fn never() -> Cancellation {
     Cancellation::new()
 }

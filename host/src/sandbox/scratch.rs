@@ -1,4 +1,4 @@
-//! Folders that live as long as one call: drafts go there, and nobody keeps them.
+//! Scratch folders, which live as long as one call.
 
 use std::ffi::CString;
 use std::io;
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat};
 use rustix::io::Errno;
 
-/// The folder of one call. It is removed with this value, on every way out of a call; what a host that was killed leaves
-/// behind is removed by the next one that makes such a folder.
+/// The scratch folder of one call. It is removed when this value is dropped; one that a killed host left behind is
+/// removed by the next host that creates a scratch folder.
 pub(super) struct Scratch {
     folder: PathBuf,
-    /// Says to other hosts that the folder is in use; the kernel takes it back with the process.
+    /// Lock that tells other hosts that the folder is in use; the kernel releases it when the process ends.
     lock: OwnedFd,
 }
 
@@ -24,7 +24,7 @@ impl Drop for Scratch {
 }
 
 impl Scratch {
-    /// Makes a folder in `parent` that only this user can enter, with a name that nobody can guess.
+    /// Creates a folder in `parent` that only this user can enter, with an unguessable name.
     pub(super) fn make(parent: &Path) -> io::Result<Self> {
         private_folder(parent)?;
         remove_abandoned(parent);
@@ -35,13 +35,13 @@ impl Scratch {
         Ok(Self { folder: folder.keep(), lock })
     }
 
-    /// Where it is; canonical if its parent is.
+    /// The folder's path; canonical if its parent's is.
     pub(super) fn path(&self) -> &Path {
         &self.folder
     }
 }
 
-/// An empty folder in `parent` that nobody changes: what a guest sees where it may enter and see nothing.
+/// Returns an empty, read-only folder in `parent`, for a guest that may enter a folder and see nothing in it.
 pub(super) fn empty(parent: &Path) -> io::Result<PathBuf> {
     private_folder(parent)?;
     let folder = parent.join("empty");
@@ -61,7 +61,7 @@ fn open(folder: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(folder, FOLDER, Mode::empty())?)
 }
 
-/// Removes the folders that nobody holds. One that cannot be removed is left to the next call.
+/// Removes the folders that no host has locked. One that cannot be removed is left to the next call.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     let calls = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("call-"));
@@ -73,17 +73,17 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-/// Removes `folder`, which is open as `root`, and everything in it. However deep a guest nested its folders, two files are
-/// open at a time: one for each level would be more than a process may have.
+/// Removes `folder`, which is open as `root`, and everything in it. Two files are open at a time, however deep a guest
+/// nested its folders, because one for each level could be more than a process may have.
 fn remove(folder: &Path, root: &OwnedFd) -> io::Result<()> {
     empty_out(root)?;
     std::fs::remove_dir(folder)
 }
 
-/// Removes everything in `root`: down to a folder without folders, and from there up again, through `..`.
+/// Removes everything in `root`: descends to a folder without subfolders, and goes up from there through `..`.
 fn empty_out(root: &OwnedFd) -> io::Result<()> {
     let mut current = openat(root, c".", FOLDER, Mode::empty())?;
-    // The folders on the way down: the name of each, and the identity of the one around it.
+    // The folders on the way down: the name of each, and the identity of its parent.
     let mut above: Vec<(CString, (u64, u64))> = Vec::new();
     loop {
         if let Some(name) = remove_files(&current)? {
@@ -94,14 +94,14 @@ fn empty_out(root: &OwnedFd) -> io::Result<()> {
         let Some((name, parent)) = above.pop() else { return Ok(()) };
         current = openat(&current, c"..", FOLDER, Mode::empty())?;
         if identity(&current)? != parent {
-            // Another process of this user moves folders: what is above now may be anything.
+            // Another process of this user moved a folder, so that `..` may be any folder now.
             return Err(io::ErrorKind::NotFound.into());
         }
         unlinkat(&current, &name, AtFlags::REMOVEDIR)?;
     }
 }
 
-/// Removes what is no folder from `folder`, until there is nothing else, or a folder: the answer.
+/// Removes files from `folder` until it finds a subfolder, whose name it returns; `None` if there is none.
 fn remove_files(folder: &OwnedFd) -> io::Result<Option<CString>> {
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
@@ -113,7 +113,7 @@ fn remove_files(folder: &OwnedFd) -> io::Result<Option<CString>> {
             return Ok(Some(name.to_owned()));
         }
         match unlinkat(folder, name, AtFlags::empty()) {
-            // A file system that does not say what an entry is.
+            // The file system does not report the types of entries.
             Err(Errno::ISDIR | Errno::PERM) if entry.file_type() == FileType::Unknown => {
                 return Ok(Some(name.to_owned()));
             }

@@ -15,7 +15,7 @@ use super::logs::Logs;
 use super::scratch::Scratch;
 use super::wasi::World;
 
-/// What the host keeps for one call; it dies with the store.
+/// Host state of one call, dropped with its store.
 pub(super) struct State {
     pub(super) wasi: WasiCtx,
     pub(super) table: ResourceTable,
@@ -26,26 +26,27 @@ pub(super) struct State {
     pub(super) cancellation: Cancellation,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) progress: ProgressGate,
-    /// Bytes of partial results that may still be handed over: together no more than the answer may have.
+    /// Bytes of partial results that may still be handed over; all together are limited like the result's output.
     pub(super) partial_bytes_left: u64,
     pub(super) started: Instant,
-    /// What the call goes on with, and what it asked: each there at most once.
+    /// What a resumed call continues with, and what this run asks for; each is set at most once.
     pub(super) resumed: Option<Arc<Resumed>>,
     pub(super) needed: Option<NeededInput>,
-    /// The folder for drafts, gone with the call: see [`Unsettled`].
+    /// The scratch folder, removed with the call: see [`Unsettled`].
     scratch: Option<Scratch>,
 }
 
-/// What outlives the store of a call: a thread of the pool may still work on its files, and in its folder for drafts.
+/// What outlives the store of a call, because a thread of the pool may still work on its files and in its scratch
+/// folder.
 pub(super) struct Unsettled {
     rules: Arc<Rules>,
     scratch: Option<Scratch>,
 }
 
 impl Unsettled {
-    /// Waits, once the store is gone, until no thread works on the call's files any more, and removes the folder for drafts.
-    /// Not before: what a thread still made in it would stay. `false` where an operation takes too long, on a file system
-    /// that hangs.
+    /// Waits, after the store is dropped, until no thread works on the call's files, and then removes the scratch
+    /// folder; a thread could otherwise create files in it after its removal. Returns `false` if an operation takes too
+    /// long, on a file system that hangs.
     pub(super) async fn settle(self) -> bool {
         let settled = self.rules.quota.settled().await;
         drop(self.scratch);
@@ -86,7 +87,7 @@ impl State {
         })
     }
 
-    /// What is left to wait for when the store is dropped.
+    /// Returns what must be waited for after the store is dropped.
     pub(super) fn unsettled(&mut self) -> Unsettled {
         Unsettled { rules: Arc::clone(&self.file_rules), scratch: self.scratch.take() }
     }
@@ -98,7 +99,7 @@ impl WasiView for State {
     }
 }
 
-/// Lets a bounded number of updates through; of a flood, the latest waits and is let through at the end.
+/// Passes a limited number of updates; of the rest it keeps the latest, which passes at the end.
 pub(super) struct ProgressGate {
     left: u64,
     waiting: Option<GuestProgress>,
@@ -109,7 +110,7 @@ impl ProgressGate {
         Self { left: updates.max(1), waiting: None }
     }
 
-    /// The update, if it may pass now. The last place is kept for the update that turns out to be the last one.
+    /// Returns `update` if it may pass now. The last place is reserved for the last update of the call.
     pub(super) fn pass(&mut self, update: GuestProgress) -> Option<GuestProgress> {
         if self.left > 1 || !guard!("progress_updates") {
             self.left = self.left.saturating_sub(1);
@@ -119,7 +120,7 @@ impl ProgressGate {
         None
     }
 
-    /// The update that waits, once the call is over.
+    /// Returns the waiting update, after the call has ended.
     pub(super) fn finish(&mut self) -> Option<GuestProgress> {
         self.waiting.take()
     }

@@ -1,6 +1,6 @@
-//! From what stopped a guest to the error class that says so. The one place where traps and limits get their class.
+//! Maps what stopped a guest to an error class. No other file assigns classes to traps and limits.
 //!
-//! Precedence: canceled, timeout, a limit that was hit, what the guest did.
+//! Precedence: cancellation or deadline, fuel, the guest's exit status, any other limit, any other trap.
 
 use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Trap};
@@ -20,15 +20,15 @@ pub(super) enum Stop {
     Canceled(AbortReason),
     #[error("out of time")]
     Deadline,
-    /// It asked for that itself.
+    /// The guest asked its user something.
     #[error("needs input")]
     NeedsInput,
-    /// It asked for what cannot be asked, and this is the rule that it broke.
+    /// The guest asked something that cannot be asked; the value is the rule that it broke.
     #[error("asked what cannot be asked: {0}")]
     Question(&'static str),
 }
 
-/// A quota that a guest went over, which ends it: an error code would let it try again for ever.
+/// A quota that a guest exceeded. It ends the guest, because after an error code the guest could try again forever.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum Exceeded {
     #[error("the quota of bytes on disk")]
@@ -39,7 +39,7 @@ pub(super) enum Exceeded {
     Descriptors,
 }
 
-/// What a call was denied. The guest was told, and may have gone on.
+/// What the sandbox denied a call. The guest got an error, and may have continued.
 #[derive(Clone, Debug)]
 pub(super) struct Denied {
     pub(super) class: ErrorClass,
@@ -48,7 +48,7 @@ pub(super) struct Denied {
 }
 
 impl Denied {
-    /// The verdict on a call that failed after it was denied something: `failure` is what it said of itself.
+    /// Returns the verdict on a call that failed after a denial; `failure` is the call's own failure.
     pub(super) fn verdict(self, failure: &Refusal) -> Refusal {
         let message = format!("{}. The tool says: {}", self.message, failure.message);
         let refusal = Refusal::new(self.class, self.code, message);
@@ -59,10 +59,10 @@ impl Denied {
     }
 }
 
-/// What the sandbox saw besides the error itself.
+/// What the sandbox knows besides the error itself.
 pub(super) struct Circumstances<'a> {
     pub(super) limits: &'a Limits,
-    /// The limit that a request for memory or table space met.
+    /// The limit that refused a request for memory or table space.
     pub(super) denied: Option<&'static str>,
     pub(super) stderr_tail: String,
 }
@@ -112,7 +112,7 @@ fn stopped(stop: Stop, limits: &Limits) -> Refusal {
             "deadline_exceeded",
             format!("the tool did not finish within {} ms; --timeout raises it", limits.wall.as_millis()),
         ),
-        // Outside of a call, where a tool is only looked at.
+        // Outside of a call: when a component is described or checks its arguments.
         Stop::NeedsInput => Refusal::new(
             ErrorClass::ExecutionFailed,
             "asked_too_early",
@@ -178,7 +178,7 @@ fn trapped(trap: Trap, seen: &Circumstances<'_>) -> Refusal {
     refusal
 }
 
-/// Limits that the engine reports in words only.
+/// Maps limits that the engine reports only in an error's text.
 fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
     let text = format!("{error:#}");
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -215,7 +215,8 @@ fn violation(code: &'static str, message: String) -> Refusal {
     Refusal::new(ErrorClass::SandboxViolation, code, message)
 }
 
-/// What the guest last said on stderr is for the journal: it may hold what the model should not see.
+/// The end of the guest's stderr goes into the detail, for the journal, because it may hold what the model should not
+/// see.
 fn failed(code: &'static str, message: String, seen: &Circumstances<'_>) -> Refusal {
     let refusal = Refusal::new(ErrorClass::ExecutionFailed, code, message);
     if seen.stderr_tail.is_empty() { refusal } else { refusal.detail(seen.stderr_tail.clone()) }

@@ -1,5 +1,6 @@
-//! The WASI world of one call. All of WASI can be imported, because language runtimes import it even for pure code; what a
-//! guest can do with it is decided here. Nothing: no folder, no variable, no argument, no network, no input.
+//! The WASI world of one call. All of WASI can be imported, because language runtimes import it even for pure code.
+//! What an import gives is decided here: no arguments, no input, no sockets, and only the folders and variables that
+//! were granted.
 
 use std::path::Path;
 
@@ -11,16 +12,16 @@ use super::folder::OpenFolder;
 use super::logs::{Captured, Logs, Stream};
 use super::scratch::{self, Scratch};
 
-/// Bytes of randomness that a guest may ask for at once.
+/// Maximum number of random bytes that a guest may request at once.
 const RANDOM_BYTES_MAX: u64 = 1 << 20;
 
-/// The world of one call, and what has to live as long as it.
+/// The world of one call, and what must live as long as it.
 pub(super) struct World {
     pub(super) wasi: WasiCtx,
     pub(super) scratch: Option<Scratch>,
 }
 
-/// Builds the world that gives exactly `capability`; folders of its own are made in `scratch_dir`.
+/// Builds the world that gives exactly `capability`; scratch folders are created in `scratch_dir`.
 pub(super) fn world(capability: &Capability, scratch_dir: &Path, logs: &Logs) -> wasmtime::Result<World> {
     let mut builder = WasiCtxBuilder::new();
     builder
@@ -50,7 +51,7 @@ pub(super) fn world(capability: &Capability, scratch_dir: &Path, logs: &Logs) ->
     leave_out(&mut builder);
     if let Some(cwd) = &capability.cwd {
         if !capability.holds_cwd() {
-            // Runtimes enter it before anything else; there it is, with nothing in it but what was mounted below.
+            // Runtimes enter it before anything else, so it must exist, with nothing in it but the mounts below it.
             builder.preopened_dir(scratch::empty(scratch_dir)?, cwd, FsPerms::ReadOnly)?;
         }
         builder.initial_cwd(cwd);
@@ -58,7 +59,7 @@ pub(super) fn world(capability: &Capability, scratch_dir: &Path, logs: &Logs) ->
     Ok(World { wasi: builder.build(), scratch })
 }
 
-/// For the check of the tests: a world whose network, or whose output, is the host's own.
+/// Gives the guest the host's network or output, for mutation tests.
 #[cfg(feature = "mutants")]
 fn leave_out(builder: &mut WasiCtxBuilder) {
     if !guard!("no_network") {

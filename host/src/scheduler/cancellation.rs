@@ -4,7 +4,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::record::AbortReason;
 
-/// The wish that one call stop. Clones are the same wish; the first reason given is the one that counts.
+/// A request to stop one call. Clones share it; the first reason given counts.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation(Arc<Inner>);
 

@@ -2,25 +2,25 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The budget is counted in pieces of so many bytes.
+/// Unit in which the budget is counted, in bytes.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// The memory that all calls of a host together may have. Each takes what it may use at the most before it begins; the
-/// others wait in order of arrival, so that a large call is not passed by small ones for ever. Clones are the same budget.
+/// The memory that all calls of a host together may have. Each call reserves its maximum before it begins; the others
+/// wait in order of arrival, so that small calls do not starve a large one. Clones share the budget.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
     pieces: Arc<Semaphore>,
     total: u32,
 }
 
-/// A call's part of the budget, given back when dropped.
+/// A call's part of the budget, returned when dropped.
 #[derive(Debug)]
 pub(super) struct Reserved {
     _pieces: OwnedSemaphorePermit,
 }
 
 impl MemoryBudget {
-    /// A budget of `bytes`, rounded up to 64 KiB.
+    /// Creates a budget of `bytes`, rounded up to 64 KiB.
     pub fn new(bytes: u64) -> Self {
         let most = u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX);
         let total = pieces(bytes).clamp(1, most);
@@ -32,14 +32,14 @@ impl MemoryBudget {
         u64::from(self.total) * PIECE_BYTES
     }
 
-    /// Takes `bytes`, if they are free and nobody waits. A call that may use more than there is takes everything: it runs
-    /// alone.
+    /// Reserves `bytes`, if they are free and no other call waits. A call that may use more than the whole budget
+    /// reserves all of it, and so runs alone.
     pub(super) fn try_reserve(&self, bytes: u64) -> Option<Reserved> {
         let reserved = Arc::clone(&self.pieces).try_acquire_many_owned(self.share(bytes)).ok()?;
         Some(Reserved { _pieces: reserved })
     }
 
-    /// Waits for `bytes`. `None` only when the budget is gone.
+    /// Waits for `bytes` and reserves them. `None` only if the budget is closed.
     pub(super) async fn reserve(&self, bytes: u64) -> Option<Reserved> {
         let reserved = Arc::clone(&self.pieces).acquire_many_owned(self.share(bytes)).await.ok()?;
         Some(Reserved { _pieces: reserved })

@@ -6,16 +6,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::memory::{MemoryBudget, Reserved};
 use super::shares::{Shares, share};
 
-/// Runs at most so many calls at once, with so much memory together; the others wait in order of arrival.
+/// Limits how many calls run at once, and their memory together; the others wait in order of arrival.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     slots: Arc<Semaphore>,
-    /// Nothing where there is one caller: every place is its own.
+    /// `None` if there is one caller, which may use every place.
     shares: Option<Arc<Shares>>,
     memory: Option<MemoryBudget>,
 }
 
-/// The right to run, given back when dropped.
+/// The right to run, returned when dropped.
 #[derive(Debug)]
 pub struct Place {
     _memory: Option<Reserved>,
@@ -26,22 +26,22 @@ pub struct Place {
 /// Why there is no place.
 #[derive(Debug)]
 pub enum NoPlace {
-    /// The host's memory was in use for as long as the call may wait; bytes of the whole budget.
+    /// The memory was not free within the call's waiting time; `total` is the whole budget, in bytes.
     Memory { total: u64 },
     /// The scheduler is gone.
     Gone,
 }
 
 impl Scheduler {
-    /// For `callers`, of which each may have its [`share`] of the places. Without a budget of memory, calls are limited by
-    /// their number alone.
+    /// Creates a scheduler for `callers`, each of which may have its [`share`] of the places. Without a memory budget,
+    /// only the number of calls is limited.
     pub fn new(calls_at_once: usize, callers: usize, memory: Option<MemoryBudget>) -> Self {
         let places = calls_at_once.clamp(1, Semaphore::MAX_PERMITS);
         let shares = (callers > 1 && guard!("caller_share")).then(|| Arc::new(Shares::new(share(places, callers))));
         Self { slots: Arc::new(Semaphore::new(places)), shares, memory }
     }
 
-    /// A place for a call of `caller` that may use `bytes` of memory, if one is free and nobody waits.
+    /// Returns a place for a call of `caller` that may use `bytes` of memory, if one is free and no other call waits.
     pub fn try_place(&self, caller: Option<&str>, bytes: u64) -> Option<Place> {
         let of_caller = match (&self.shares, caller) {
             (Some(shares), Some(caller)) => Some(shares.try_take(caller)?),
@@ -55,9 +55,9 @@ impl Scheduler {
         Some(Place { _memory: memory, _slot: slot, _of_caller: of_caller })
     }
 
-    /// Waits for a place for a call of `caller` that may use `bytes` of memory; for the memory as long as `patience`. Calls
-    /// wait for what all share with a place of their caller's in their hands, and for memory with a slot: those that wait
-    /// for a slot keep no memory from those that run.
+    /// Waits for a place for a call of `caller` that may use `bytes` of memory; for the memory at most `patience`. A
+    /// call takes a place of its caller first, then a slot, then memory, so that calls that wait for a slot hold no
+    /// memory that running calls need.
     ///
     /// # Errors
     ///

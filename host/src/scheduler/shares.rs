@@ -3,12 +3,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What one of `callers` may have of `total`: up to eight of them never come into each other's way.
+/// Returns how many of `total` places one of `callers` may have; up to eight callers never take each other's places.
 pub fn share(total: usize, callers: usize) -> usize {
     (total / callers.max(1)).max(total / 8).max(1)
 }
 
-/// The places that each caller may have of those that all of them share, so that one caller leaves some to the others.
+/// The places that each caller may have of those that all callers share, so that one caller leaves some to the others.
 #[derive(Debug)]
 pub struct Shares {
     each: usize,
@@ -17,7 +17,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Each caller has `each` places.
+    /// Creates shares in which each caller has `each` places.
     pub fn new(each: usize) -> Self {
         Self { each, of: Mutex::default() }
     }
@@ -27,19 +27,19 @@ impl Shares {
         if let Some(places) = of.get(caller) {
             return Arc::clone(places);
         }
-        // Whoever has no call leaves nothing behind: the callers of a library are not counted.
+        // Callers without a call are removed, because the number of a library's callers is not limited.
         of.retain(|_, places| Arc::strong_count(places) > 1);
         let places = Arc::new(Semaphore::new(self.each));
         of.insert(caller.into(), Arc::clone(&places));
         places
     }
 
-    /// One of the places of `caller`, if one is free.
+    /// Takes one of the places of `caller`, if one is free.
     pub(super) fn try_take(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
         self.of(caller).try_acquire_owned().ok()
     }
 
-    /// Waits for one of the places of `caller`. `None` only when there are no places any more.
+    /// Waits for one of the places of `caller`. `None` only if the places are closed.
     pub async fn take(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
         self.of(caller).acquire_owned().await.ok()
     }

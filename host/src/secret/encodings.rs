@@ -1,23 +1,23 @@
-//! The forms in which a value may come back: as it is, and as programs commonly write it.
+//! The forms in which a value may appear: as it is, and as programs commonly encode it.
 
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER};
 
-/// Characters that percent-encoding leaves alone, beside letters and digits, as different programs have it: RFC 3986,
-/// `encodeURIComponent`, Python's `quote`, forms, and nothing at all.
+/// Characters beside letters and digits that percent-encoding keeps, in different programs: RFC 3986,
+/// `encodeURIComponent`, Python's `quote`, HTML forms, and none.
 const UNRESERVED: [&[u8]; 5] = [b"-._~", b"-._~!'()*", b"-._~/", b"-._*", b""];
 
-/// Characters that writers of JSON escape beyond those that they must.
+/// Characters that some JSON writers escape although JSON does not require it.
 const JSON_ESCAPED: [&str; 5] = ["", "/", "<>&", "<>&'", "/<>&'"];
 
-/// All forms of `value` that differ, without regard to the case of ASCII letters: whoever searches ignores it, so that
-/// upper and lower case hex and escapes need no form of their own. Hex and base64 are [`folded`].
+/// Returns all distinct forms of `value`. The search ignores the case of ASCII letters, so that upper-case hex and
+/// escapes need no form of their own. Hex and base64 are in [`folded`].
 pub(super) fn forms(value: &[u8]) -> Vec<Vec<u8>> {
     let mut forms = vec![value.to_vec(), value.iter().rev().copied().collect()];
     for kept in UNRESERVED {
         forms.push(percent(value, kept, false));
         forms.push(percent(value, kept, true));
     }
-    // Every byte, also letters and digits.
+    // Every byte escaped, letters and digits too.
     forms.push(each(value, "%"));
     forms.push(each(value, "\\x"));
     if let Ok(text) = std::str::from_utf8(value) {
@@ -26,7 +26,7 @@ pub(super) fn forms(value: &[u8]) -> Vec<Vec<u8>> {
             forms.push(json(text, escaped, true));
         }
         forms.push(text.encode_utf16().flat_map(|unit| format!("\\u{unit:04x}").into_bytes()).collect());
-        // As bytes; in a text whose other half of each letter is lost, as the value itself.
+        // As UTF-16 bytes. A text that lost every other byte contains the value itself.
         forms.push(text.encode_utf16().flat_map(u16::to_le_bytes).collect());
         forms.push(text.encode_utf16().flat_map(u16::to_be_bytes).collect());
     }
@@ -35,14 +35,14 @@ pub(super) fn forms(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Forms of `value` in which line breaks, spaces, colons and dashes say nothing: hex and base64, as they are when all of
-/// those are left out.
+/// Returns the forms of `value` in which line breaks, spaces, colons and dashes have no meaning, without these: hex and
+/// base64.
 pub(super) fn folded(value: &[u8]) -> Vec<Vec<u8>> {
     let mut forms = vec![HEXLOWER.encode(value).into_bytes()];
     for encoding in [&BASE64_NOPAD, &BASE64URL_NOPAD] {
         forms.extend((0..3).map(|before| aligned(value, before, |bytes| encoding.encode(bytes))));
     }
-    // A dash is a digit of base64 as URLs have it, and left out like all other dashes.
+    // A dash is a digit of URL-safe base64, and is left out like every other dash.
     forms.iter_mut().for_each(|form| form.retain(|byte| *byte != b'-'));
     forms.retain(|form| !form.is_empty());
     forms.sort_unstable();
@@ -55,7 +55,7 @@ fn each(value: &[u8], prefix: &str) -> Vec<u8> {
     value.iter().flat_map(|byte| format!("{prefix}{byte:02x}").into_bytes()).collect()
 }
 
-/// Base64 of `value` where `before` bytes come before it: without the characters that its neighbours share.
+/// Base64 of `value` after `before` other bytes, without the characters that it shares with its neighbours.
 fn aligned(value: &[u8], before: usize, encode: impl Fn(&[u8]) -> String) -> Vec<u8> {
     let padded: Vec<u8> = std::iter::repeat_n(0, before).chain(value.iter().copied()).collect();
     let mut text = encode(&padded).into_bytes();
@@ -78,7 +78,7 @@ fn percent(value: &[u8], kept: &[u8], plus: bool) -> Vec<u8> {
     text
 }
 
-/// As it stands in a JSON string that also escapes `escaped`, and everything but ASCII where `ascii` is set.
+/// `value` in a JSON string that also escapes `escaped`, and all non-ASCII characters if `ascii` is set.
 fn json(value: &str, escaped: &str, ascii: bool) -> Vec<u8> {
     let mut text = String::with_capacity(value.len() * 2);
     for c in value.chars() {
@@ -100,7 +100,7 @@ fn json(value: &str, escaped: &str, ascii: bool) -> Vec<u8> {
 mod tests {
     use super::{folded, forms};
 
-    /// Whether `text` holds a form of `value`, case aside.
+    /// Whether `text` holds a form of `value`, ignoring case.
     fn holds(text: &str, value: &str) -> bool {
         let text = text.to_ascii_lowercase();
         let bare: String = text.chars().filter(|c| !" \t\r\n:-".contains(*c)).collect();

@@ -1,5 +1,5 @@
-//! SECRETS. Values that a tool's requests may carry and that nothing else may show: where they are kept, the type that
-//! holds them, and what takes them out of everything that is stored or shown.
+//! SECRETS. Values that a tool's requests may carry and that nothing else may show: their store, the type that holds
+//! one, and the redaction of everything that is stored or shown.
 //!
 //! A value is in four places: sealed on disk, in a [`SecretValue`], in a request that the sandbox's egress sends to the
 //! origin that was granted, and in the automaton of the [`Redactor`] that looks for it.

@@ -1,4 +1,4 @@
-//! Files that only their owner can read: keys, and what is sealed with them.
+//! Files that only their owner can read: keys, and sealed data.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -8,10 +8,10 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use zeroize::Zeroizing;
 
-/// Bytes of a key.
+/// Size of a key, in bytes.
 pub const KEY_BYTES: usize = 32;
 
-/// Makes a folder that only its owner can enter, if it is not there.
+/// Creates a folder that only its owner can enter, if it does not exist.
 pub fn make_folder(dir: &Path) -> anyhow::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -20,8 +20,8 @@ pub fn make_folder(dir: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("make the folder {}", dir.display()))
 }
 
-/// Reads `path`, at most `bytes_max` of it; `None` if it is not there. A link, a file of somebody else's, or one that
-/// others can read or write is an error: what it holds may be known to others, or be theirs.
+/// Reads `path`; `None` if it does not exist. Fails for a symbolic link, a file of more than `bytes_max`, a file of
+/// another user, and one that other users can read or write, because they may know or have written its content.
 pub fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Option<Zeroizing<Vec<u8>>>> {
     let shown = path.display();
     let mut file = match OpenOptions::new().read(true).custom_flags(no_follow()).open(path) {
@@ -42,13 +42,13 @@ pub fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Option<Zeroizing<Vec<
     if metadata.len() > bytes_max {
         bail!("{shown} is larger than {bytes_max} bytes");
     }
-    // With room for all of it at once: a buffer that grows would leave copies behind.
+    // Allocated at full size, because a buffer that grows would leave copies in memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0) + 1));
     Read::by_ref(&mut file).take(bytes_max).read_to_end(&mut bytes).with_context(|| format!("read {shown}"))?;
     Ok(Some(bytes))
 }
 
-/// Puts `bytes` in the place of `path`, whole or not at all.
+/// Replaces `path` with `bytes`, whole or not at all.
 pub fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let mut file = temporary(path)?;
     file.write_all(bytes)
@@ -58,7 +58,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     sync_folder(path)
 }
 
-/// The key in `path`; it is made if it is not there. Of two processes that make it at once, one wins for both.
+/// Reads the key in `path`, or creates it. Two processes that create it at once get the same key.
 pub fn read_or_make_key(path: &Path) -> anyhow::Result<Zeroizing<[u8; KEY_BYTES]>> {
     if let Some(key) = read_key(path)? {
         return Ok(key);
@@ -76,7 +76,7 @@ pub fn read_or_make_key(path: &Path) -> anyhow::Result<Zeroizing<[u8; KEY_BYTES]
     }
 }
 
-/// The key in `path`, if there is one.
+/// Reads the key in `path`; `None` if it does not exist.
 pub fn read_key(path: &Path) -> anyhow::Result<Option<Zeroizing<[u8; KEY_BYTES]>>> {
     let Some(bytes) = read(path, KEY_BYTES as u64 + 1).context("open the key file")? else { return Ok(None) };
     match <[u8; KEY_BYTES]>::try_from(bytes.as_slice()) {
@@ -85,7 +85,7 @@ pub fn read_key(path: &Path) -> anyhow::Result<Option<Zeroizing<[u8; KEY_BYTES]>
     }
 }
 
-/// A file beside `path`, readable by its owner only from the first moment.
+/// A temporary file beside `path`, created so that only its owner can read it.
 fn temporary(path: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
     let parent = path.parent().unwrap_or(Path::new("."));
     tempfile::Builder::new()
@@ -94,7 +94,7 @@ fn temporary(path: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
         .with_context(|| format!("make a file in {}", parent.display()))
 }
 
-/// The new name is on disk, too.
+/// Syncs the folder of `path`, so that the new name is on disk too.
 fn sync_folder(path: &Path) -> anyhow::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
     File::open(parent)

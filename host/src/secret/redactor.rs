@@ -9,25 +9,29 @@ use crate::search::{Meter, Pattern};
 use super::SecretValue;
 use super::scrubber::{self, Look, Needle, Scrubber};
 
-/// What stands for a value that the tool's contract calls sensitive.
+/// The text that replaces a value that the tool's contract marks as sensitive.
 pub const REDACTED: &str = "[redacted]";
 
-/// Values of fewer bytes are taken out at their place only: anywhere else they could not be told from noise.
+/// Minimum size of a value that is taken out of any text, in bytes. A shorter one is taken out at its own place only,
+/// because elsewhere it cannot be told from noise.
 const ANYWHERE_BYTES_MIN: usize = 8;
-/// Values of at least this many bytes are also taken out where a JSON string or number is that value, and no more.
+/// Minimum size of a value that is also taken out where a whole JSON string or number equals it, in bytes.
 const ALONE_BYTES_MIN: usize = 4;
 
-/// Sensitive values longer than this are looked for as they are, not in encoded forms.
+/// Maximum size of a sensitive value that is searched for in encoded forms, in bytes; a longer one is searched for as
+/// it is.
 const ENCODED_BYTES_MAX: usize = 4 << 10;
-/// Sensitive values, and bytes of them, that one call looks for in encoded forms, the shortest first: each byte takes some
-/// 70 states of the automaton, pieces of the values included. Values of secrets are always looked for in all forms.
+/// Maximum number of sensitive values, and of their bytes, that one call searches for in encoded forms, the shortest
+/// first: each byte takes some 70 states of the automaton, pieces included. Secrets are always searched for in all
+/// forms.
 const ENCODED_VALUES_MAX: usize = 64;
 const ENCODED_BYTES_TOTAL: usize = 8 << 10;
-/// Sensitive values, and bytes of them, that one call can keep back: with more, every text of the tool is withheld.
+/// Maximum number of sensitive values, and of their bytes, that one call can redact: with more, every text of the tool
+/// is withheld.
 const VALUES_MAX: usize = 10_000;
 const VALUE_BYTES_TOTAL: usize = 1 << 20;
 
-/// Something that must not be shown, and what is shown instead.
+/// A value that must not be shown, and the label that is shown instead.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Term {
     value: Zeroizing<String>,
@@ -47,7 +51,7 @@ impl Term {
         Self::new(value.expose(), scrubber::label(name), Kind::Secret)
     }
 
-    /// A value that a contract calls sensitive.
+    /// A value that a contract marks as sensitive.
     pub fn sensitive(value: &str) -> Self {
         Self::new(value, REDACTED, Kind::Sensitive)
     }
@@ -57,12 +61,13 @@ impl Term {
     }
 }
 
-/// Terms without repetitions: secrets first, then the shortest first.
+/// Distinct terms: secrets first, then the shortest first.
 #[derive(Clone, Default)]
 pub struct Terms(Vec<Term>);
 
 impl Terms {
-    /// Adds what is new of `terms`, and answers whether anything is. In time n log n: a caller may send many values.
+    /// Adds those of `terms` that are new; returns whether there are any. Takes O(n log n) time, because a caller may
+    /// send many values.
     pub fn add(&mut self, mut terms: Vec<Term>) -> bool {
         let key = |term: &Term| (term.kind, term.value.len());
         let order = |a: &Term, b: &Term| {
@@ -77,17 +82,17 @@ impl Terms {
         self.0.len() > known
     }
 
-    /// Bytes of all values.
+    /// Size of all values together, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|term| term.value.len()).sum()
     }
 
-    /// How many sensitive values can be looked for at all: those that are too short are taken out at their place only.
+    /// The sensitive values that can be searched for; shorter ones are taken out at their own place only.
     fn sensitive(&self) -> impl Iterator<Item = &Term> {
         self.0.iter().filter(|term| term.kind == Kind::Sensitive && term.value.len() >= ALONE_BYTES_MIN)
     }
 
-    /// Why these are too many to keep back, if they are.
+    /// Returns why these are too many to redact, if they are.
     pub fn too_many(&self) -> Option<String> {
         let (values, bytes) =
             self.sensitive().fold((0, 0), |(values, bytes), term| (values + 1, bytes + term.value.len()));
@@ -101,8 +106,8 @@ impl Terms {
     }
 }
 
-/// What looking for patterns in all that the guest of one call says while it runs may cost together, because it is done
-/// where other calls wait. What passes between two texts does not count.
+/// The budget of pattern searches in everything that the guest of one call reports while it runs: they run where other
+/// calls wait. Time between two texts does not count.
 #[derive(Default)]
 pub struct SpokenMeter(Option<Meter>);
 
@@ -116,7 +121,7 @@ impl SpokenMeter {
     }
 }
 
-/// Takes terms, and what matches patterns, out of texts and values. The default takes out nothing, and costs nothing.
+/// Redacts terms and matches of patterns in texts and values. The default redacts nothing, and costs nothing.
 #[derive(Clone, Default)]
 pub struct Redactor(Option<Arc<Inner>>);
 
@@ -126,15 +131,15 @@ struct Inner {
     /// Short values, sorted.
     alone: Vec<Zeroizing<String>>,
     patterns: Vec<Pattern>,
-    /// What a guest says while it runs is not shown at all.
+    /// Withholds everything that a guest reports while it runs.
     silent: bool,
-    /// There was more to look for than can be looked for: every text is taken out.
+    /// Redacts every text, because there is more to search for than is possible.
     blind: bool,
 }
 
 impl Redactor {
-    /// A redactor of `terms` and of what matches `patterns`; `silent` withholds the words of progress altogether. Takes time
-    /// in proportion to the bytes of the terms.
+    /// Creates a redactor of `terms` and of matches of `patterns`; `silent` withholds the texts of progress altogether.
+    /// Takes time in proportion to the bytes of the terms.
     pub fn new(terms: &Terms, patterns: &[Pattern], silent: bool) -> Self {
         let mut inner = Inner { patterns: patterns.to_vec(), silent, ..Inner::default() };
         inner.blind = terms.too_many().is_some();
@@ -151,23 +156,23 @@ impl Redactor {
         Self((!idle).then(|| Arc::new(inner)))
     }
 
-    /// A redactor that takes out every text, where it is not known what must not be shown.
+    /// A redactor of every text, for when it is unknown what must not be shown.
     pub fn blind() -> Self {
         Self(Some(Arc::new(Inner { blind: true, silent: true, ..Inner::default() })))
     }
 
-    /// Whether there is nothing to take out.
+    /// Whether there is nothing to redact.
     pub fn is_idle(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether the words of progress are withheld.
+    /// Whether the texts of progress are withheld.
     pub fn is_silent(&self) -> bool {
         self.0.as_ref().is_some_and(|inner| inner.silent)
     }
 
-    /// `text` without what must not be shown; borrowed where nothing was found. A text that a pattern cannot be looked for
-    /// in within `meter` is taken out whole.
+    /// Returns the redacted `text`, or `text` itself if nothing was found. If a pattern search exceeds `meter`, the
+    /// whole text is redacted.
     fn text<'a>(&self, text: &'a str, meter: &mut Meter) -> Cow<'a, str> {
         let Some(inner) = &self.0 else { return Cow::Borrowed(text) };
         if inner.blind {
@@ -188,35 +193,34 @@ impl Redactor {
         text
     }
 
-    /// Takes out of `text` what must not be shown, and answers whether there was any. For small texts.
+    /// Redacts `text`; returns whether it changed. For small texts.
     pub fn redact_text(&self, text: &mut String) -> bool {
         !self.is_idle() && self.redact_text_within(text, &mut Meter::inline())
     }
 
-    /// As [`Self::redact_text`], for what a guest says while it runs.
+    /// Like [`Self::redact_text`], for what a guest reports while it runs.
     pub fn redact_spoken_text(&self, text: &mut String, meter: &mut SpokenMeter) -> bool {
         !self.is_idle() && meter.search(|meter| self.redact_text_within(text, meter))
     }
 
-    /// As [`Self::redact`], for what a guest says while it runs.
+    /// Like [`Self::redact`], for what a guest reports while it runs.
     pub fn redact_spoken(&self, value: &mut Value, meter: &mut SpokenMeter) -> bool {
         !self.is_idle() && meter.search(|meter| self.redact_within(value, meter))
     }
 
-    /// As [`Self::redact_text`], within `meter`.
+    /// Like [`Self::redact_text`], within `meter`.
     pub fn redact_text_within(&self, text: &mut String, meter: &mut Meter) -> bool {
         let Some(redacted) = self.changed(text, meter) else { return false };
         *text = redacted;
         true
     }
 
-    /// Takes out of `value`, names of fields included, what must not be shown, and answers whether there was any. For small
-    /// values.
+    /// Redacts `value`, names of fields included; returns whether it changed. For small values.
     pub fn redact(&self, value: &mut Value) -> bool {
         !self.is_idle() && self.redact_within(value, &mut Meter::inline())
     }
 
-    /// As [`Self::redact`], within `meter`.
+    /// Like [`Self::redact`], within `meter`.
     pub fn redact_within(&self, value: &mut Value, meter: &mut Meter) -> bool {
         if self.is_idle() {
             return false;
@@ -249,7 +253,7 @@ impl Redactor {
         }
     }
 
-    /// What `text`, all of a string, a number or a name, becomes; `None` where it stays.
+    /// Returns what `text`, a whole string, number or field name, becomes; `None` if it stays.
     fn changed(&self, text: &str, meter: &mut Meter) -> Option<String> {
         let inner = self.0.as_ref().filter(|_| guard!("redaction"))?;
         if inner.alone.binary_search_by(|value| value.as_str().cmp(text)).is_ok() {
@@ -263,7 +267,7 @@ impl Redactor {
     }
 }
 
-/// What is looked for anywhere in a text, and how.
+/// The values to search for anywhere in a text, and how.
 fn needles(terms: &Terms) -> Vec<Needle<'_>> {
     let (mut values_left, mut bytes_left) = (ENCODED_VALUES_MAX, ENCODED_BYTES_TOTAL);
     let mut needles = Vec::new();

@@ -3,9 +3,9 @@ use std::fmt;
 use anyhow::Context;
 use zeroize::Zeroizing;
 
-/// Makes references that say nothing of what they refer to. A digest of a short value is as good as the value to
-/// whoever can guess; these are made with a key that lives as long as one call, so that they connect the records of
-/// that call, and nobody can make one to compare.
+/// Makes references that do not reveal what they refer to. A plain digest of a short value can be confirmed by
+/// guessing. These are keyed digests, whose key lives as long as one call: they connect the records of that call, and
+/// cannot be computed for a guess.
 #[derive(Clone)]
 pub struct ReferenceKey(Zeroizing<[u8; 32]>);
 
@@ -16,18 +16,19 @@ impl ReferenceKey {
         Ok(Self(key))
     }
 
-    /// The key itself, for what is sealed.
+    /// The key in hex, to be stored only where it is sealed.
     pub fn to_text(&self) -> String {
         data_encoding::HEXLOWER.encode(&self.0[..])
     }
 
-    /// The key that [`Self::to_text`] gave.
+    /// Parses the output of [`Self::to_text`].
     pub fn from_text(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(data_encoding::HEXLOWER.decode(text.as_bytes()).ok()?);
         Some(Self(Zeroizing::new(bytes.as_slice().try_into().ok()?)))
     }
 
-    /// `blake3-keyed:<hex>` in the place of `reference`: the same for the same, and it stays as it is when given again.
+    /// Returns `blake3-keyed:<hex>` in place of `reference`. Equal inputs have equal results, and a result passed in
+    /// again is returned unchanged.
     pub fn conceal(&self, reference: &str) -> String {
         if reference.starts_with(CONCEALED) {
             return reference.to_owned();

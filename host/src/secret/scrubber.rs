@@ -8,43 +8,44 @@ use anyhow::Context;
 
 use super::{Secrets, encodings};
 
-/// A piece of a value is taken out too, if it has this many bytes and half of the value: so a value that was split
-/// into two messages is gone from at least one of them, mostly from both.
+/// Minimum size of a piece of a value that is taken out, in bytes; it must also be half of the value. A value that was
+/// split into two messages is therefore gone from at least one of them, mostly from both.
 const PIECE_BYTES_MIN: usize = 8;
-/// Every half of a value of so many bytes is looked for: the automaton grows with the square of it.
+/// Maximum size of a value of which every half is searched for, in bytes: the automaton grows with the square of it.
 const HALVES_OF_BYTES_MAX: usize = 64;
-/// Of values longer than this no pieces are looked for.
+/// Maximum size of a value of which pieces are searched for, in bytes.
 const PIECES_OF_BYTES_MAX: usize = 512;
 
-/// Long texts are looked for in chunks of these many bytes, the largest that fits, and in no other form. Chunks of few
-/// lengths, because patterns that end in each other cost memory with the square of their lengths.
+/// Chunk sizes of long texts, in bytes. A long text is searched for in chunks of the largest size that fits, and in no
+/// other form. There are few sizes, because patterns that end in each other cost memory with the square of their
+/// lengths.
 const CHUNK_BYTES: [usize; 6] = [256, 128, 64, 32, 16, 8];
 
 /// Bytes that programs put between the digits of an encoded value: a line break with indentation, or a separator.
 const SEPARATORS: &[u8] = b" \t\r\n:-";
-/// Separators in a row that still belong to a value.
+/// Maximum number of consecutive separators within a value.
 const SEPARATORS_MAX: usize = 8;
 
-/// Finds values in every form of them, and puts labels in their place, in one pass over the text.
+/// Finds values in all their forms, and replaces them with labels, in one pass over the text.
 pub struct Scrubber {
-    /// Looks for values as they are, and in forms without separators.
+    /// Searches for values as they are, and in forms without separators.
     plain: Automaton,
-    /// Looks for forms in which separators say nothing, as if there were none.
+    /// Searches for forms in which separators have no meaning, and skips separators.
     folded: Option<Automaton>,
     labels: Vec<Arc<str>>,
 }
 
-/// What a scrubber looks for.
+/// A value that a scrubber searches for.
 pub(super) struct Needle<'a> {
     pub(super) value: &'a [u8],
     pub(super) label: &'a str,
     pub(super) look: Look,
 }
 
-/// How a scrubber looks for a value.
+/// How a scrubber searches for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// In every encoding, and for pieces of it.
+    /// In every encoding, and in pieces.
     Forms,
     /// As it is, chunk by chunk: the automaton has one state for each byte.
     Chunks,
@@ -54,7 +55,7 @@ pub(super) enum Look {
 struct Automaton {
     nfa: NFA,
     start: StateID,
-    /// By pattern: an index of the scrubber's labels.
+    /// Maps each pattern to an index of the scrubber's labels.
     label_of: Vec<usize>,
     longest: usize,
 }
@@ -71,7 +72,8 @@ impl Automaton {
         self.nfa.next_state(Anchored::No, state, byte)
     }
 
-    /// The longest pattern that ends in `state`, and its label. The automaton has the longest one first.
+    /// Returns the length and the label of the longest pattern that ends in `state`. The automaton lists the longest
+    /// one first.
     fn ended(&self, state: StateID) -> Option<(usize, usize)> {
         if !self.nfa.is_match(state) {
             return None;
@@ -82,7 +84,7 @@ impl Automaton {
 }
 
 impl Scrubber {
-    /// An error only where there is more to look for than an automaton can hold.
+    /// Fails only if there is more to search for than an automaton can hold.
     pub(super) fn new<'a>(needles: impl IntoIterator<Item = Needle<'a>>) -> anyhow::Result<Self> {
         let mut labels = Vec::<Arc<str>>::new();
         let mut known = HashMap::new();
@@ -119,7 +121,7 @@ impl Scrubber {
         }))
     }
 
-    /// `bytes` with labels for what was found; `None` where nothing was.
+    /// Returns `bytes` with labels in place of values; `None` if none was found.
     pub fn scrub(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         if !self.finds(bytes) {
             return None;
@@ -145,7 +147,7 @@ impl Scrubber {
     }
 }
 
-/// Scrubs bytes that come in chunks: a value that is split between two of them is found all the same.
+/// Scrubs bytes that arrive in chunks; finds a value that is split between chunks too.
 pub struct ScrubStream {
     scrubber: Arc<Scrubber>,
     pending: Pending,
@@ -157,30 +159,30 @@ impl ScrubStream {
         Self { scrubber, pending }
     }
 
-    /// What of `chunk`, and of what was held back before, can be no part of a value anymore.
+    /// Returns what, of the bytes held back and of `chunk`, can no longer be part of a value.
     pub fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(chunk.len());
         self.pending.push(&self.scrubber, chunk, &mut out);
         out
     }
 
-    /// What is still held back.
+    /// Returns what is still held back.
     pub fn finish(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         self.pending.finish(&self.scrubber, &mut out);
         out
     }
 
-    /// Whether anything was taken out so far.
+    /// Whether a value was found so far.
     pub fn found(&self) -> bool {
         self.pending.found
     }
 }
 
-/// A search that does not see separators.
+/// A search that skips separators.
 struct Fold {
     state: StateID,
-    /// The places of the last bytes that are no separators: as many as the longest pattern has.
+    /// Positions of the last bytes that are not separators, as many as the longest pattern has.
     places: VecDeque<u64>,
     separators: usize,
 }
@@ -190,7 +192,7 @@ impl Fold {
         Self { state: automaton.start, places: VecDeque::new(), separators: 0 }
     }
 
-    /// Goes on with the byte at `at`. Answers where the longest form that ends there begins, and its label.
+    /// Consumes the byte at `at`. Returns the start and the label of the longest form that ends there.
     fn push(&mut self, automaton: &Automaton, at: u64, byte: u8) -> Option<(u64, usize)> {
         if SEPARATORS.contains(&byte) && self.state != automaton.start {
             self.separators += 1;
@@ -220,23 +222,23 @@ impl Fold {
     }
 }
 
-/// Bytes that a label covers.
+/// A range of bytes that a label replaces.
 struct Covered {
     from: u64,
     to: u64,
     label: usize,
 }
 
-/// Bytes that may still turn out to belong to a value.
+/// Bytes that may still turn out to be part of a value.
 struct Pending {
     state: StateID,
     fold: Option<Fold>,
     window: VecDeque<u8>,
-    /// The place of the window's first byte.
+    /// Position of the window's first byte.
     first: u64,
-    /// What is covered of the window, in order and apart.
+    /// Covered ranges of the window, sorted and disjoint.
     covered: VecDeque<Covered>,
-    /// The label that was written last, while bytes that it covers go by.
+    /// The last label written, while the bytes that it replaces pass.
     open: Option<usize>,
     found: bool,
 }
@@ -265,7 +267,7 @@ impl Pending {
             let mut kept = if self.state == scrubber.plain.start { 0 } else { scrubber.plain.longest - 1 };
             if let (Some(fold), Some(folded)) = (&mut self.fold, &scrubber.folded) {
                 let found = fold.push(folded, at, *byte);
-                // In the start state nothing has begun: all that was held back is decided.
+                // In the start state no form has begun, so that nothing is held back.
                 let begun = fold.places.front().filter(|_| !fold.is_idle(folded)).map_or(0, |begun| at + 1 - begun);
                 kept = kept.max(usize::try_from(begun).unwrap_or(usize::MAX));
                 if let Some((from, label)) = found {
@@ -278,8 +280,8 @@ impl Pending {
         }
     }
 
-    /// Covers the bytes from `from` up to `to`, where all else ends before. What was covered by itself and lies within is
-    /// one with it, so that every piece is added and taken away once.
+    /// Covers the bytes from `from` up to `to`; no other range ends later. Ranges within it are merged into it, so that
+    /// each range is added and removed once.
     fn cover(&mut self, from: u64, to: u64, label: usize) {
         self.found = true;
         let mut from = from.max(self.first);
@@ -326,7 +328,7 @@ impl Pending {
     }
 }
 
-/// What stands for the value of the secret `name`.
+/// The label that replaces the value of the secret `name`.
 pub(super) fn label(name: &str) -> String {
     format!("[secret {name}]")
 }
@@ -339,8 +341,8 @@ fn all_forms(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Every half of a short value. Of a longer one a quarter from each eighth on: of any half less than an eighth is left at
-/// each end, and all pieces together have less than twice the bytes of the value.
+/// Returns every half of a short value. For a longer one, returns a quarter from each eighth on: of any half, less than
+/// an eighth is left at each end, and all pieces together have less than twice the bytes of the value.
 fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (piece, step) = match value.len() <= HALVES_OF_BYTES_MAX {
         true => ((value.len() / 2).max(PIECE_BYTES_MIN), 1),
@@ -349,7 +351,7 @@ fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.windows(piece).step_by(step)
 }
 
-/// The last chunk overlaps the one before it, so that no end is left.
+/// Splits a value into chunks. The last one overlaps the one before it, so that no end is left.
 fn chunks(value: &[u8]) -> Vec<Vec<u8>> {
     let size = CHUNK_BYTES.into_iter().find(|size| *size <= value.len()).unwrap_or(value.len().max(1));
     let last = value.len().saturating_sub(size);

@@ -8,20 +8,21 @@ use zeroize::Zeroizing;
 
 use super::private_file;
 
-/// Bytes of the nonce that comes before what is sealed: random, and long enough never to meet again.
+/// Size of the nonce before the ciphertext, in bytes: random, and long enough never to repeat.
 const NONCE_BYTES: usize = 24;
 
-/// Seals bytes that must not be read from disk: XChaCha20-Poly1305 with a key in a file of its owner alone.
+/// Seals bytes that must not be readable on disk: XChaCha20-Poly1305, with a key in a file that only its owner can
+/// read.
 #[derive(Clone)]
 pub struct SealingKey(XChaCha20Poly1305);
 
 impl SealingKey {
-    /// The key in `path`; it is made if it is not there.
+    /// Reads the key in `path`, or creates it.
     pub fn read_or_make(path: &Path) -> anyhow::Result<Self> {
         private_file::read_or_make_key(path).map(|key| Self::new(&key))
     }
 
-    /// The key in `path`, if there is one.
+    /// Reads the key in `path`; `None` if it does not exist.
     pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
         Ok(private_file::read_key(path)?.map(|key| Self::new(&key)))
     }
@@ -30,7 +31,7 @@ impl SealingKey {
         Self(XChaCha20Poly1305::new(key.into()))
     }
 
-    /// Seals `plain` for `purpose`: what was sealed for one purpose opens for no other.
+    /// Seals `plain` for `purpose`; the result opens for no other purpose.
     pub fn seal(&self, purpose: &str, plain: &[u8]) -> anyhow::Result<Vec<u8>> {
         let mut nonce = [0; NONCE_BYTES];
         rustix::rand::getrandom(&mut nonce[..], rustix::rand::GetRandomFlags::empty()).context("make a nonce")?;
@@ -39,7 +40,7 @@ impl SealingKey {
         Ok([&nonce[..], &sealed].concat())
     }
 
-    /// What was sealed for `purpose`; an error if one byte of it, the key or the purpose is another.
+    /// Opens what was sealed for `purpose`. Fails if one byte of it, the key or the purpose differs.
     pub fn open(&self, purpose: &str, sealed: &[u8]) -> anyhow::Result<Zeroizing<Vec<u8>>> {
         let parts = sealed.split_first_chunk::<NONCE_BYTES>();
         let plain = parts.and_then(|(nonce, sealed)| {

@@ -11,33 +11,33 @@ use crate::record::Timestamp;
 
 use super::{SealingKey, SecretValue, private_file};
 
-/// What the store is sealed for; a later format gets another word.
+/// The purpose that the store is sealed for; a later format gets another one.
 const PURPOSE: &str = "toolcell secret store 1";
-/// Bytes of the file on disk.
+/// Maximum size of the file on disk, in bytes.
 const STORE_BYTES_MAX: u64 = 16 << 20;
-/// Characters of a name.
+/// Maximum length of a name, in characters.
 const NAME_CHARS_MAX: usize = 64;
-/// Bytes of a value, at the least: a shorter one could not be told from ordinary text, and so not be kept out of
+/// Minimum size of a value, in bytes: a shorter one could not be told from ordinary text, and so not be kept out of
 /// records.
 const VALUE_BYTES_MIN: usize = 8;
-/// Bytes of a value, at the most.
+/// Maximum size of a value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 10;
 
-/// The secrets of this user: one file, sealed, with its key in another folder. Cheap until it is asked for something.
+/// The secrets of this user: one sealed file, with its key in another folder. Creating it touches no file.
 #[derive(Clone, Debug)]
 pub struct SecretStore {
     file: PathBuf,
     key_file: PathBuf,
 }
 
-/// What may be known of a secret: everything but its value.
+/// What may be shown of a secret: everything but its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SecretEntry {
     pub name: String,
     pub set_at: Timestamp,
 }
 
-/// The plain content of the file.
+/// The unsealed content of the file.
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
     secrets: BTreeMap<String, Kept>,
@@ -56,12 +56,13 @@ impl Drop for Kept {
 }
 
 impl SecretStore {
-    /// A store in `file` with its key in `key_file`; both are made when the first secret is set.
+    /// A store in `file` with its key in `key_file`; both are created when the first secret is set.
     pub fn new(file: PathBuf, key_file: PathBuf) -> Self {
         Self { file, key_file }
     }
 
-    /// Whether `name` can name a secret: letters, digits, `_`, `-` and `.`: a name stands in grants, error messages and `[secret NAME]`.
+    /// Checks that `name` is valid: letters, digits, `_`, `-` and `.`, because a name appears in grants, error messages
+    /// and `[secret NAME]`.
     pub fn check_name(name: &str) -> anyhow::Result<()> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         ensure!(
@@ -74,7 +75,7 @@ impl SecretStore {
         Ok(())
     }
 
-    /// Whether `value` can be a secret. The error does not quote it.
+    /// Checks that `value` can be a secret. The error does not quote it.
     pub fn check_value(value: &SecretValue) -> anyhow::Result<()> {
         let value = value.expose();
         ensure!(
@@ -89,7 +90,7 @@ impl SecretStore {
         Ok(())
     }
 
-    /// Sets `name`, and answers whether it was set before.
+    /// Sets `name`; returns whether it was set before.
     pub fn set(&self, name: &str, value: &SecretValue) -> anyhow::Result<bool> {
         Self::check_name(name)?;
         Self::check_value(value)?;
@@ -99,7 +100,7 @@ impl SecretStore {
         })
     }
 
-    /// Removes `name`, and answers whether it was there.
+    /// Removes `name`; returns whether it was set.
     pub fn remove(&self, name: &str) -> anyhow::Result<bool> {
         Self::check_name(name)?;
         if !self.file.exists() {
@@ -108,13 +109,13 @@ impl SecretStore {
         self.change(|content| content.secrets.remove(name).is_some())
     }
 
-    /// What is set, by name.
+    /// Lists the secrets by name, without their values.
     pub fn list(&self) -> anyhow::Result<Vec<SecretEntry>> {
         let content = self.read()?;
         Ok(content.secrets.iter().map(|(name, kept)| SecretEntry { name: name.clone(), set_at: kept.set_at }).collect())
     }
 
-    /// The values of `names`, in their order; `None` for one that is not set.
+    /// Returns the values of `names`, in their order; `None` for one that is not set.
     pub fn values(&self, names: &[&str]) -> anyhow::Result<Vec<Option<SecretValue>>> {
         if names.is_empty() {
             return Ok(Vec::new());
@@ -129,18 +130,18 @@ impl SecretStore {
             return Ok(Content::default());
         };
         let mend = || format!("remove {} and set its secrets again", self.file.display());
-        // No key is made here: a new one would open nothing.
+        // Creates no key, because a new one could not open the store.
         let Some(key) = SealingKey::read(&self.key_file)? else {
             bail!("the key {} of the secret store is gone; {}", self.key_file.display(), mend());
         };
         let plain =
             key.open(PURPOSE, &sealed).with_context(|| format!("the secret store cannot be opened; {}", mend()))?;
-        // Errors of the parser quote what they read.
+        // The errors of the parser would quote secrets.
         let content = serde_json::from_slice(&plain).ok();
         content.with_context(|| format!("the secret store is of another version; {}", mend()))
     }
 
-    /// Changes the content under a lock, so that two processes at once lose nothing.
+    /// Changes the content under a file lock, so that concurrent processes lose no update.
     fn change<T>(&self, change: impl FnOnce(&mut Content) -> T) -> anyhow::Result<T> {
         let folder = self.file.parent().context("the secret store has no folder")?;
         private_file::make_folder(folder)?;
@@ -170,7 +171,7 @@ impl SecretStore {
 }
 
 impl Content {
-    /// Room enough for all of it as JSON: a buffer that grows would leave copies behind.
+    /// An upper bound of its size as JSON, in bytes: a buffer that grows would leave copies in memory.
     fn size(&self) -> usize {
         let of = |(name, kept): (&String, &Kept)| name.len() + kept.value.len() * 6 + 128;
         self.secrets.iter().map(of).sum::<usize>() + 64

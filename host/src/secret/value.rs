@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-/// The value of one secret. It prints nothing of itself, cannot be serialised or compared, and is wiped from memory
+/// The value of one secret. `Debug` does not print it, it cannot be serialised or compared, and it is wiped from memory
 /// with its last copy.
 #[derive(Clone)]
 pub struct SecretValue(Arc<Zeroizing<String>>);
@@ -13,7 +13,7 @@ impl SecretValue {
         Self(Arc::new(Zeroizing::new(value)))
     }
 
-    /// The value itself. Whoever calls this answers for where it goes.
+    /// The value itself. The caller is responsible for where it goes.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -25,7 +25,7 @@ impl fmt::Debug for SecretValue {
     }
 }
 
-/// The secrets that one call may use, by name. Empty for most calls, and then it costs nothing.
+/// The secrets that one call may use, by name. Empty for most calls, at no cost.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets(Option<Arc<[(String, SecretValue)]>>);
 

@@ -1,5 +1,4 @@
-//! Asking somebody about a call, or for what its tool wants to know: through its client, or by saying where else to
-//! answer.
+//! Requests approvals and tool input: through the client, or by telling where else to answer.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,36 +22,36 @@ use crate::record::{InputResponse, InputResponses};
 use super::ApprovalSettings;
 use super::call::revision;
 
-/// Tells whoever runs the server what waits for them.
+/// Tells the operator which call waits for an approval.
 pub type Announcer = Arc<dyn Fn(&Prompt) + Send + Sync>;
 
-/// What becomes of a call that needs an approval where the client cannot ask its user.
+/// What happens to a call that needs an approval if the client cannot ask its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Away {
-    /// It waits for an answer of `toolcell approvals`.
+    /// The call waits for an answer through `toolcell approvals`.
     #[default]
     Wait,
-    /// The client is told at once how to have it approved; the same call made again gets the result.
+    /// The client is told at once how to have the call approved; repeating the call gets the result.
     Return,
 }
 
-/// How somebody is asked about one call.
+/// How the question about one call is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// By a request to the client, while the call waits (2025-11-25).
     Elicitation,
-    /// By an answer that asks for input; the client calls again with it (2026-07-28).
+    /// By a result that asks for input; the client repeats the call with it (2026-07-28).
     InputRequired,
     /// By a result that says where to answer.
     Return,
-    /// By whoever runs the server.
+    /// By an announcement to the operator.
     Wait,
 }
 
 impl Way {
     pub(super) fn of(settings: &ApprovalSettings, context: &RequestContext<RoleServer>) -> Self {
         let capability = || context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
-        // A client that names neither kind means forms.
+        // A client that declares neither kind of elicitation supports forms.
         let by_form = || capability().is_some_and(|can| can.form.is_some() || can.url.is_none());
         match settings.elicitation && by_form() {
             true if revision(context) >= ProtocolVersion::V_2026_07_28 => Self::InputRequired,
@@ -63,19 +62,19 @@ impl Way {
     }
 }
 
-/// A question on its way to whoever sees to the request of its call.
+/// A question of a call, for the task that handles the call's request.
 pub(super) enum Ask {
     /// Whether the call may run.
     Approval { prompt: Prompt, reply: oneshot::Sender<Reply> },
-    /// What the tool wants to know.
+    /// Input that the tool requests.
     Input { inquiry: Inquiry, responses: oneshot::Sender<InputResponses> },
 }
 
-/// How long somebody who comes back for a call waits for an answer that was given elsewhere to be heard of.
+/// How long a client that comes back for a call waits for this process to notice an answer that was given elsewhere.
 const HEARD: Duration = Duration::from_millis(300);
 
 impl Ask {
-    /// Whether nobody has answered yet, in whatever way.
+    /// Whether the question is still unanswered after [`HEARD`].
     pub(super) async fn is_open(&mut self) -> bool {
         let closed = async {
             match self {
@@ -86,7 +85,7 @@ impl Ask {
         tokio::time::timeout(HEARD, closed).await.is_err()
     }
 
-    /// Takes what a client answers, if it answers this: otherwise the question stays open.
+    /// Answers the question with the client's input. Returns the question, still open, if `given` does not answer it.
     pub(super) fn answer(self, given: Option<&rmcp::model::InputResponses>) -> Result<(), Self> {
         match self {
             Self::Approval { prompt, reply } => {
@@ -102,7 +101,7 @@ impl Ask {
                 if found.is_empty() {
                     return Err(Self::Input { inquiry, responses });
                 }
-                // What is missing is asked again. Nobody may be waiting any more.
+                // Missing answers are requested again. Sending fails if the call no longer waits.
                 let _ = responses.send(found);
             }
         }
@@ -130,21 +129,21 @@ fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: Said) {
     };
     let Said { approved, always, edit, note, .. } = said;
     let always = always && prompt.can_remember();
-    // Somebody else may have answered meanwhile.
+    // Sending fails if the question was answered elsewhere first.
     let _ = reply.send(Reply { approved, edit, feedback: note, always });
 }
 
-/// Hands the questions of one call over.
+/// Passes on the questions of one call.
 pub(super) struct Messenger {
     principal: String,
     questions: mpsc::Sender<Ask>,
     outdated: CancellationToken,
 }
 
-/// Whom a call asks, and where its questions come out.
+/// Returns the approver of a call, and the receiver of its questions.
 pub(super) fn messenger(caller: &str, outdated: CancellationToken) -> (Arc<Messenger>, mpsc::Receiver<Ask>) {
     let (questions, waiting) = mpsc::channel(1);
-    // Never the name of the caller: nobody approves what they themselves asked for.
+    // Never the caller's own name, because a caller cannot approve its own call.
     let principal = format!("user at {caller}");
     (Arc::new(Messenger { principal, questions, outdated }), waiting)
 }
@@ -181,7 +180,7 @@ impl Respondent for Messenger {
         Box::pin(async move {
             let asks = |request: &Requested| input_question(inquiry, request).is_some();
             let (requests, others): (Vec<_>, Vec<_>) = inquiry.requests.iter().cloned().partition(asks);
-            // What the protocol has no words for reaches nobody.
+            // Requests that MCP cannot express are canceled.
             let mut found: InputResponses =
                 others.iter().map(|other| (other.key().to_owned(), InputResponse::Cancel)).collect();
             if !requests.is_empty() {
@@ -195,7 +194,7 @@ impl Respondent for Messenger {
     }
 }
 
-/// Says on the server's side that a call waits, and leaves the answer to others.
+/// Announces to the operator that a call waits; the answer comes from elsewhere.
 pub(super) struct Announcing {
     pub(super) announcer: Announcer,
     pub(super) outdated: CancellationToken,
@@ -224,7 +223,7 @@ fn changed() -> Reply {
     Reply { approved: false, feedback: Some(feedback.to_owned()), ..Reply::default() }
 }
 
-/// Asks the client's user, and hands the answer over. Dropped before its end, it takes the question back.
+/// Asks the client's user, and passes on the answer. Dropping the future withdraws the question.
 pub(super) async fn elicit(ask: Ask, peer: Peer<RoleServer>) {
     match ask {
         Ask::Approval { prompt, reply } => {
@@ -248,7 +247,7 @@ pub(super) async fn elicit(ask: Ask, peer: Peer<RoleServer>) {
     }
 }
 
-/// The user's answer, or why there is none.
+/// Returns the user's answer, or why there is none.
 async fn send(peer: &Peer<RoleServer>, question: ElicitRequestParams) -> Result<ElicitResult, String> {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(question));
     let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
@@ -265,7 +264,7 @@ async fn send(peer: &Peer<RoleServer>, question: ElicitRequestParams) -> Result<
 }
 
 impl Ask {
-    /// What an answer that asks this says beside it.
+    /// The `_meta` of a result that carries this question.
     pub(super) fn meta(&self) -> MetaObject {
         match self {
             Self::Approval { prompt, .. } => mcp::approval_meta(&prompt.invocation_id(), &prompt.expires_at()),
@@ -273,7 +272,7 @@ impl Ask {
         }
     }
 
-    /// What is asked, as the protocol says it: each question by the key of its answer.
+    /// The questions as MCP elicitations, by the key of their answer.
     pub(super) fn questions(&self) -> BTreeMap<String, ElicitRequestParams> {
         match self {
             Self::Approval { prompt, .. } => BTreeMap::from([(mcp::APPROVAL.to_owned(), question(prompt))]),
@@ -286,7 +285,7 @@ impl Ask {
 }
 
 fn question(prompt: &Prompt) -> ElicitRequestParams {
-    // What a form offers for a change is read, too.
+    // The approver also reads the arguments that the form offers for editing.
     let arguments = visible_json(prompt.arguments().text());
     mcp::question(prompt.text(), &arguments, prompt.can_remember(), prompt.is_cut())
 }
@@ -295,7 +294,7 @@ fn input_question(inquiry: &Inquiry, request: &Requested) -> Option<ElicitReques
     mcp::form(&request.text(&inquiry.tool_id, COLUMNS), request.schema())
 }
 
-/// A question that a client shows.
+/// A question that the client shows; dropping it cancels the question.
 struct Open {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,

@@ -1,4 +1,4 @@
-//! Memory for what clients sent, over all of their connections.
+//! Memory budgets for client input, over all connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,13 +8,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::host::share;
 
-/// What one permit stands for: a semaphore counts in 32 bits.
+/// Bytes per permit, because a semaphore counts permits in 32 bits.
 const UNIT: usize = 1 << 10;
-/// What takes less is not counted: the bounds on connections and calls are enough, and a small request must not wait for
-/// large ones.
+/// Bytes up to which a request is not counted: the limits on connections and calls suffice, and a small request must
+/// not wait for large ones.
 const FREE: usize = 64 << 10;
 
-/// Bytes that one principal may take at once, out of what all of them may take together.
+/// The bytes that one principal may take at once, out of a total that all principals share.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     own: Arc<Semaphore>,
@@ -22,7 +22,7 @@ pub(super) struct Budget {
     own_units: usize,
 }
 
-/// Bytes that were taken, given back when this is dropped.
+/// Bytes taken from a budget; dropping the lease returns them.
 #[derive(Debug)]
 pub(super) struct Lease {
     _own: OwnedSemaphorePermit,
@@ -30,12 +30,12 @@ pub(super) struct Lease {
 }
 
 impl Budget {
-    /// For the only principal there is.
+    /// Creates the budget of a single principal.
     pub(super) fn new(bytes: usize) -> Self {
         Self::each(bytes, 1).swap_remove(0)
     }
 
-    /// For each of `principals`.
+    /// Creates one budget per principal; together they never exceed `bytes`.
     pub(super) fn each(bytes: usize, principals: usize) -> Vec<Self> {
         let all = Arc::new(Semaphore::new(bytes / UNIT));
         let own_units = share(bytes / UNIT, principals);
@@ -43,16 +43,16 @@ impl Budget {
         (0..principals.max(1)).map(|_| own()).collect()
     }
 
-    /// Takes `bytes`, or all that the principal may have if that is less, as soon as they are free. Nothing for little.
+    /// Waits for `bytes`, capped at the principal's share. `None` if `bytes` is too small to be counted.
     pub(super) async fn take(&self, bytes: usize) -> Option<Lease> {
         let units = self.units(bytes)?;
-        // Semaphores that are never closed give what is asked for.
+        // These semaphores are never closed, so acquiring never fails.
         let own = Arc::clone(&self.own).acquire_many_owned(units).await.ok()?;
         let all = Arc::clone(&self.all).acquire_many_owned(units).await.ok()?;
         Some(Lease { _own: own, _all: all })
     }
 
-    /// The same, if they are free now.
+    /// Takes `bytes` as [`Self::take`] does, but fails instead of waiting.
     pub(super) fn try_take(&self, bytes: usize) -> Result<Option<Lease>, Spent> {
         let Some(units) = self.units(bytes) else { return Ok(None) };
         let own = Arc::clone(&self.own).try_acquire_many_owned(units).map_err(|_| Spent)?;
@@ -66,7 +66,7 @@ impl Budget {
     }
 }
 
-/// The bytes are not free.
+/// The budget has too few free bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spent;
 
@@ -76,11 +76,11 @@ impl Drop for Lease {
     }
 }
 
-/// After so long the allocator takes freed memory for unused.
+/// How long freed memory stays unused before the allocator may return it.
 const UNUSED: Duration = Duration::from_millis(1_500);
 
-/// Lets the allocator give freed memory back to the system, once it has been free for a while. It does so when memory is
-/// asked for, and when a thread ends: a server that becomes idle after a flood would keep all of it.
+/// Lets the allocator return freed memory to the system once it has been unused for a while. The allocator does so only
+/// when memory is requested or a thread ends, so a server that becomes idle after a flood would keep all of it.
 pub(super) fn give_back_soon() {
     static WAITS: AtomicBool = AtomicBool::new(false);
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -90,9 +90,9 @@ pub(super) fn give_back_soon() {
     runtime.spawn(async {
         tokio::time::sleep(UNUSED).await;
         WAITS.store(false, Ordering::Release);
-        // What was freed since then becomes unused later.
+        // Twice, because memory that was freed in the meantime counts as unused only later.
         for _ in 0..2 {
-            // A thread that used no memory of its own has nothing to hand over when it ends.
+            // The thread allocates, because a thread without memory of its own returns nothing when it ends.
             let thread = std::thread::Builder::new().stack_size(64 << 10);
             let _ = thread.spawn(|| drop(std::hint::black_box(vec![0_u8; 1 << 10])));
             tokio::time::sleep(UNUSED).await;

@@ -1,4 +1,4 @@
-//! One `tools/call`: from the request to a terminal record, with whoever may stop it or is asked about it on the way.
+//! One `tools/call`: from the request to a terminal record, with the cancellations and questions on the way.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,69 +22,69 @@ use super::notices::{Spoken, Wanted};
 use super::offer::Offer;
 use super::{Offering, Server};
 
-/// A wish of the request itself: milliseconds after which it stops. It can only shorten what the server allows.
+/// The `_meta` key of a timeout that the request asks for, in milliseconds. It can only shorten the server's limit.
 const TIMEOUT_KEY: &str = "toolcell/timeout_ms";
 
-/// Who calls, and whose going away ends the call.
+/// The caller, and the connection whose end cancels the call.
 pub(super) struct Caller {
     pub(super) actor: Option<Arc<str>>,
-    /// Names the client's session, where it has one.
+    /// The name of the client's session, if it has one.
     pub(super) session: Option<Arc<str>>,
-    /// Ended when the connection that waits for the answer is gone.
+    /// Canceled when the connection that waits for the response closes.
     pub(super) gone: Option<CancellationToken>,
 }
 
-/// A request that somebody waits for.
+/// A request whose client waits for the response.
 pub(super) struct Seen<'a> {
-    /// How somebody is asked, if that has to be.
+    /// How an approval is requested, if one is needed.
     pub(super) way: Way,
     pub(super) wanted: Wanted,
     pub(super) caller: Caller,
     pub(super) context: &'a RequestContext<RoleServer>,
 }
 
-/// A call as it came in.
+/// An incoming call.
 pub(super) struct Incoming<'a> {
     pub(super) name: &'a str,
     pub(super) input: Input,
-    /// The memory that was set aside for the input.
+    /// The memory that is reserved for the input.
     pub(super) lease: Option<Arc<Lease>>,
-    /// Answers to what the tool may ask, given before it asks: a client may say them with the call.
+    /// Answers to questions that the tool may ask; a client may send them with the call, before the tool asks.
     pub(super) responses: Option<InputResponses>,
     /// The tool, or why there is none to call.
     pub(super) offer: Result<&'a Offer, Refusal>,
     pub(super) seen: &'a Seen<'a>,
 }
 
-/// A call on its way to its record, which is kept when it is there.
+/// A call in progress; its record is kept when it ends.
 pub(super) struct Running {
-    /// What it began with.
+    /// The offering that the call began with.
     offering: Arc<Offering>,
     done: Done,
     cancellation: Cancellation,
-    /// What the call asks, if its client is to be asked.
+    /// The questions of the call, if its client is to be asked.
     questions: Option<mpsc::Receiver<Ask>>,
     responses: Option<InputResponses>,
-    /// What the tool says, if its client wants to hear it.
+    /// The events of the tool, if its client requested them.
     spoken: Option<Spoken>,
 }
 
 enum Done {
-    /// Goes on while its request is seen to.
+    /// Makes progress only while its request is handled.
     Here(Pin<Box<dyn Future<Output = Box<CallRecord>> + Send>>),
-    /// Goes on by itself.
+    /// Runs in a task of its own.
     Apart(JoinHandle<Box<CallRecord>>),
 }
 
-/// How far a call came.
+/// The next step of a call.
 pub(super) enum Step {
     Done(Box<CallRecord>),
-    /// Somebody has to be asked, and the client comes back with the answer.
+    /// A question for which the client has to come back.
     Asks(Ask),
 }
 
 impl Server {
-    /// Begins a call. It goes on when it is attended to.
+    /// Begins a call. It makes progress only while [`Running::attend`] runs.
     pub(super) fn begin(self: &Arc<Self>, offering: &Arc<Offering>, incoming: Incoming<'_>) -> Running {
         let Incoming { name, input, lease, responses, offer, seen } = incoming;
         let place = self.calls.begin();
@@ -110,7 +110,7 @@ impl Server {
         Running { offering: Arc::clone(offering), done, cancellation, questions, responses, spoken }
     }
 
-    /// Calls, keeps the record, and asks the call to stop when the server stops.
+    /// Runs the call, cancels it when the server stops, and keeps its record.
     async fn run(
         self: Arc<Self>,
         offering: Arc<Offering>,
@@ -136,7 +136,7 @@ impl Server {
         Box::new(record)
     }
 
-    /// Lets `request` ask whoever can be asked; its questions come out here if that is its client.
+    /// Attaches the approver to `request`; returns the receiver of its questions if the client answers them.
     fn ask(&self, offering: &Offering, request: &mut Request, seen: &Seen<'_>) -> Option<mpsc::Receiver<Ask>> {
         let outdated = offering.outdated();
         if seen.way == Way::Wait {
@@ -154,8 +154,8 @@ impl Server {
 }
 
 impl Running {
-    /// Sees to a call until it has its record, or its client has to come back. The client hears of progress and logs
-    /// before this returns; when it cancels the request or goes away, the call is asked to stop.
+    /// Drives a call until it has its record, or its client has to come back. Progress and logs are sent to the client
+    /// before this returns. The call is canceled if the client cancels the request or disconnects.
     pub(super) async fn attend(&mut self, seen: &Seen<'_>) -> Result<Step, Refusal> {
         let Self { done, cancellation, questions, responses, spoken, .. } = self;
         let step = progress(done, cancellation, Questions { questions, responses }, seen);
@@ -168,13 +168,13 @@ impl Running {
             () = &mut pass_on => return step.await,
         };
         if matches!(step, Step::Done(_)) {
-            // The listener went with the call, and what waits to be passed on comes to its end.
+            // The listener was dropped with the call, so the queue of events ends.
             pass_on.await;
         }
         Ok(step)
     }
 
-    /// Lets the call go on by itself, while nobody sees to it.
+    /// Moves the call to a task of its own, so that it continues without a request.
     pub(super) fn leave(mut self) -> Self {
         if let Done::Here(call) = self.done {
             self.done = Done::Apart(tokio::spawn(call));
@@ -182,12 +182,12 @@ impl Running {
         self
     }
 
-    /// Whether a call that was left has its record.
+    /// Whether a call in a task of its own has ended.
     pub(super) fn has_ended(&self) -> bool {
         matches!(&self.done, Done::Apart(call) if call.is_finished())
     }
 
-    /// What it began with.
+    /// The offering that the call began with.
     pub(super) fn offering(&self) -> &Arc<Offering> {
         &self.offering
     }
@@ -225,7 +225,7 @@ async fn progress(
                 cancellation.cancel(AbortReason::UserInterruption);
             }
             Some(ask) = asks.next() => match seen.way {
-                // In this task: the client is told for which of its requests it is asked.
+                // In this task, so that the client learns which of its requests the question belongs to.
                 Way::Elicitation => asked = Some(Box::pin(elicit(ask, seen.context.peer.clone()))),
                 Way::InputRequired | Way::Return | Way::Wait => return Ok(Step::Asks(ask)),
             },
@@ -234,7 +234,7 @@ async fn progress(
     }
 }
 
-/// What a call asks, and what was answered before it did.
+/// The questions of a call, and the answers that came before them.
 struct Questions<'a> {
     questions: &'a mut Option<mpsc::Receiver<Ask>>,
     responses: &'a mut Option<InputResponses>,
@@ -245,7 +245,7 @@ impl Questions<'_> {
     async fn next(&mut self) -> Option<Ask> {
         loop {
             let ask = self.questions.as_mut()?.recv().await?;
-            // What was said before the question was there approves nothing.
+            // An answer that came before the question approves nothing.
             if !matches!(ask, Ask::Input { .. }) {
                 return Some(ask);
             }
@@ -305,7 +305,7 @@ fn limits(allowed: Limits, context: &RequestContext<RoleServer>) -> Limits {
     Limits { wall: wish.map_or(allowed.wall, |ms| allowed.wall.min(Duration::from_millis(ms))), ..allowed }
 }
 
-/// What the protocol says of the call (AT-MAP-01). The id keeps its type, and `_meta` all its keys.
+/// The MCP metadata of the call (AT-MAP-01). The id keeps its type, and `_meta` all its keys.
 fn mapping(name: &str, context: &RequestContext<RoleServer>) -> ExternalMapping {
     let mut fields = Extra::new();
     fields.insert("method".to_owned(), "tools/call".into());
@@ -325,7 +325,7 @@ fn id(id: &RequestId) -> Value {
     }
 }
 
-/// The revision that the request, or else its session, speaks.
+/// The protocol revision of the request, else of its session; 2025-11-25 by default.
 pub(super) fn revision(context: &RequestContext<RoleServer>) -> ProtocolVersion {
     context.protocol_version().unwrap_or(ProtocolVersion::V_2025_11_25)
 }

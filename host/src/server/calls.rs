@@ -1,12 +1,12 @@
-//! How many calls a server holds. Not a semaphore: one that waits for the last call takes every place that is free, and
-//! calls that were read before the end of input would find none.
+//! Counts the calls of a server. It is not a semaphore, because waiting for the last call would acquire every free
+//! permit, and calls that were read before the end of input would get none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Calls that one server holds at once, waiting ones included; more are refused as `rate_limited`.
+/// Maximum number of calls that one server has at once, including waiting ones; more are refused as `rate_limited`.
 pub(super) const CALLS_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -15,23 +15,23 @@ pub(super) struct Calls {
     none: Notify,
 }
 
-/// A call's place, until it is dropped.
+/// The place of one call; dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct Place(Arc<Calls>);
 
 impl Calls {
-    /// `None` if there are as many as there may be.
+    /// Takes a place; `None` if [`CALLS_MAX`] are taken.
     pub(super) fn begin(self: &Arc<Self>) -> Option<Place> {
         let more = |count| (count < CALLS_MAX).then_some(count + 1);
         self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Place(Arc::clone(self)))
     }
 
-    /// Waits until there is no call.
+    /// Waits until no call is left.
     pub(super) async fn end(&self) {
         loop {
             let none = self.none.notified();
             let mut none = std::pin::pin!(none);
-            // Before the look: the last call may end between the two.
+            // Registered before the check, because the last call may end between the two.
             none.as_mut().enable();
             if self.count.load(Ordering::Acquire) == 0 {
                 return;

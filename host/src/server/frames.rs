@@ -1,4 +1,4 @@
-//! Frames of the protocol over two streams, a line each.
+//! MCP messages over two streams, one per line.
 
 use std::io;
 use std::sync::Arc;
@@ -24,25 +24,25 @@ use super::pending::{Pending, Taken};
 use super::sent::{Sent, weight};
 use super::stdio::{Reader, Writer};
 
-/// Bytes of one line: what is longer is skipped, and not kept.
+/// Maximum length of a line, in bytes; a longer line is discarded.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// Bytes that a buffer keeps for the next line.
+/// Maximum capacity that an empty buffer keeps for the next line, in bytes.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 type Incoming = RxJsonRpcMessage<RoleServer>;
 type Outgoing = TxJsonRpcMessage<RoleServer>;
 
-/// A transport that tells when the client closed its end, and lets no id stand for two requests at once.
+/// A transport that reports when the client closes its end, and that rejects a request id that is in use.
 pub(super) struct Frames {
     reader: Reader,
     lines: Lines,
-    /// Nothing once it is closed.
+    /// `None` once it is closed.
     output: Arc<tokio::sync::Mutex<Option<Output>>>,
     closed: CancellationToken,
     pending: Arc<Pending>,
-    /// A refusal that is not yet handed to the output.
+    /// A refusal that is not yet in the output buffer.
     refusal: Option<Outgoing>,
-    /// A refusal is not yet written to its end.
+    /// Whether a refusal is not yet written completely.
     owes: bool,
 }
 
@@ -54,12 +54,12 @@ impl Frames {
         Self { reader, lines, output, closed, pending: Arc::default(), refusal: None, owes: false }
     }
 
-    /// The requests that have no answer yet.
+    /// The ids of unanswered requests.
     pub(super) fn pending(&self) -> Arc<Pending> {
         Arc::clone(&self.pending)
     }
 
-    /// Notes a request that came in, or the end of one that is canceled. An error where the id is not free.
+    /// Registers a request, or ends a canceled one. Fails if the id is in use.
     fn begins(&self, message: &Incoming) -> Result<(), Taken> {
         match message {
             JsonRpcMessage::Request(request) => self.pending.begin(&request.id),
@@ -86,7 +86,7 @@ impl Frames {
         }
     }
 
-    /// The next message; nothing once the client closed its end. May be dropped: what was read by then is kept.
+    /// Returns the next message; `None` once the client closed its end. Cancel safe: no input is lost.
     async fn next(&mut self) -> io::Result<Option<Incoming>> {
         loop {
             self.settle().await?;
@@ -103,14 +103,14 @@ impl Frames {
         }
     }
 
-    /// Answers what is no request. What has no id, or one that is taken, has none in its answer either: the answer to the
-    /// first request keeps its own.
+    /// Refuses an invalid message. The refusal carries no id if the message has none or one that is in use, because the
+    /// first request with that id still gets its own response.
     fn refuse(&mut self, why: String, id: Option<RequestId>) {
         self.refusal = Some(JsonRpcMessage::error(ErrorData::invalid_request(why, None), id));
         self.owes = true;
     }
 
-    /// Writes the refusal, if there is one. May be dropped: what is not written by then is written at the next turn.
+    /// Writes the pending refusal. Cancel safe: the next call writes the rest.
     async fn settle(&mut self) -> io::Result<()> {
         if !self.owes {
             return Ok(());
@@ -137,7 +137,7 @@ impl Transport<RoleServer> for Frames {
 
     async fn receive(&mut self) -> Option<Incoming> {
         loop {
-            // A stream that fails is a stream that ended.
+            // A read error counts as the end of the stream.
             let Ok(Some(message)) = self.next().await else { break };
             let Err(taken) = self.begins(&message) else { return Some(message) };
             self.refuse(taken.to_string(), None);
@@ -164,7 +164,7 @@ async fn send(output: &tokio::sync::Mutex<Option<Output>>, item: &Outgoing) -> i
 
 struct Output {
     writer: Writer,
-    /// What is not yet written: a line has to be written to its end, before another one begins.
+    /// Unwritten bytes: a line must be complete before the next one begins.
     left: BytesMut,
 }
 
@@ -190,7 +190,7 @@ impl Output {
     }
 }
 
-/// A large frame is no reason to keep its memory.
+/// Frees an empty buffer that grew for a large frame.
 fn shrink(buffer: &mut BytesMut) {
     if buffer.is_empty() && buffer.capacity() > KEPT_BYTES_MAX {
         *buffer = BytesMut::new();
@@ -198,22 +198,22 @@ fn shrink(buffer: &mut BytesMut) {
     }
 }
 
-/// What was read, and is not yet taken.
+/// Input that was read but not yet taken.
 struct Lines {
     read: BytesMut,
     /// For the arguments of calls.
     budget: Budget,
-    /// Bytes of it in which no line ends.
+    /// Leading bytes of `read` that are known to contain no line end.
     searched: usize,
-    /// The rest of a line that was too long.
+    /// Whether the rest of an overlong line is being skipped.
     skipping: bool,
 }
 
 enum Line {
     Message(Box<Incoming>),
-    /// JSON that is no message of the protocol.
+    /// JSON that is not an MCP message.
     Invalid,
-    /// What is not parsed.
+    /// A frame that is refused before it is parsed.
     Refused(Unread),
 }
 
@@ -225,7 +225,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// The next line that matters, if it is there as a whole.
+    /// Returns the next complete line that needs handling.
     fn next(&mut self) -> Option<Line> {
         loop {
             let Some(end) = self.read.iter().skip(self.searched).position(|byte| *byte == b'\n') else {
@@ -250,7 +250,7 @@ impl Lines {
     }
 }
 
-/// A line as the protocol means it. What is no JSON at all is let be: an answer to it could go round for ever.
+/// Parses a line. A line that is not JSON is ignored, because answering it could start an endless exchange.
 fn parse(line: &[u8], budget: &Budget) -> Option<Line> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     let outline = match Outline::of(line) {
@@ -272,7 +272,7 @@ fn parse(line: &[u8], budget: &Budget) -> Option<Line> {
     message(&outline.without_arguments(), Some(Sent::new(arguments, lease)))
 }
 
-/// A message, and the arguments that were taken out of it.
+/// Parses a message; `sent` holds the arguments that were taken out of it.
 fn message(line: &[u8], sent: Option<Sent>) -> Option<Line> {
     let read = match serde_json::from_slice::<Call>(line) {
         Ok(call) => Ok(call.into()),
@@ -286,7 +286,7 @@ fn message(line: &[u8], sent: Option<Sent>) -> Option<Line> {
             Some(Line::Message(Box::new(message)))
         }
         Err(error) if matches!(error.classify(), Category::Syntax | Category::Eof) => None,
-        // Nobody waits for the answer to a notification.
+        // A notification has no response.
         Err(_) => (!is_notification(line)).then_some(Line::Invalid),
     }
 }
@@ -296,7 +296,7 @@ fn is_notification(line: &[u8]) -> bool {
     value.get("method").is_some_and(Value::is_string) && value.get("id").is_none()
 }
 
-/// The one message that has to be fast. Among all of the protocol, a line is tried against one after the other.
+/// A `tools/call` request, parsed first because it must be fast: rmcp tries one message type after the other.
 #[derive(Deserialize)]
 struct Call {
     jsonrpc: JsonRpcVersion2_0,
@@ -311,7 +311,7 @@ impl From<Call> for Incoming {
         let meta = params.meta.take();
         let mut request = CallToolRequest::new(params);
         request.method = method;
-        // Where the protocol's own reader puts it.
+        // rmcp's own deserializer puts the metadata there.
         if let Some(meta) = meta {
             request.extensions.insert(meta);
         }
@@ -362,7 +362,7 @@ mod tests {
                     panic!("{frame}")
                 };
                 let slow: Incoming = serde_json::from_value(frame).unwrap();
-                // With its extensions, where metadata goes.
+                // The debug output includes the extensions, which hold the metadata.
                 assert_eq!(format!("{fast:?}"), format!("{slow:?}"));
             }
         }

@@ -1,8 +1,8 @@
-//! DOORS. What other programs reach tools through: MCP over stdio, and over HTTP.
+//! DOORS. The servers through which other programs call tools: MCP over stdio and over HTTP.
 //!
-//! A [`Server`] offers chosen tools of one host, with the grants, rules and limits that a person gave it. Nothing that
-//! comes in through a door grants, approves or widens anything: a request carries a name and arguments, and what a
-//! client's user answers to a question is the answer to that one question.
+//! A [`Server`] offers selected tools of one host, with the grants, rules and limits that the operator configured. A
+//! request carries a name and arguments: it never grants, approves or widens anything. What a client's user answers to
+//! a question counts for that one question.
 
 mod asking;
 mod budget;
@@ -39,22 +39,22 @@ pub use offering::{ApprovalSettings, Offering};
 pub use recorder::Recorder;
 pub use stdio::{Reader, Writer, serve_stdio, serve_streams};
 
-/// Bytes of memory for the arguments of all calls that are on their way through one door.
+/// Maximum memory for the arguments of all calls in flight through one transport, in bytes.
 const ARGUMENT_BYTES_MAX: usize = 256 << 20;
 
-/// How a server is set up, beside what it offers.
+/// The settings of a server, apart from its offering.
 pub struct Settings {
-    /// Keeps the record of every call.
+    /// Writes the record of every call.
     pub recorder: Option<Recorder>,
-    /// Says to whoever runs the server that a call waits for them.
+    /// Tells the operator that a call waits for an approval.
     pub announcer: Announcer,
 }
 
-/// Offers tools to clients, whatever way they come.
+/// Offers tools to clients over any transport.
 pub struct Server {
     settings: Settings,
     offering: RwLock<Arc<Offering>>,
-    /// Counts the changes of what `tools/list` answers.
+    /// The number of changes of the `tools/list` result.
     changes: watch::Sender<u64>,
     calls: Arc<Calls>,
     held: HeldCalls,
@@ -73,13 +73,13 @@ impl Server {
         })
     }
 
-    /// What is offered now. A call keeps what it began with.
+    /// The current offering. A call keeps the offering that it began with.
     fn offering(&self) -> Arc<Offering> {
         Arc::clone(&self.offering.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Offers `offering` from now on, all of it at once. Calls that run finish with what they began with; calls that
-    /// still wait for an approval are not approved any more, because what was asked about is not what is offered.
+    /// Replaces the offering as a whole. Running calls finish with the offering that they began with. Calls that still
+    /// wait for an approval are refused, because the question was about the old offering.
     pub fn replace(&self, offering: Offering) {
         let listed = offering.offers.listed();
         let old = {
@@ -92,29 +92,29 @@ impl Server {
         }
     }
 
-    /// Cancels every call that runs, and every one that would still come.
+    /// Cancels every running call and every later one.
     pub fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Writes the records that wait to be written. To be called when no call is left.
+    /// Writes the queued records. Must be called after the last call has ended.
     pub fn close(&self) {
         if let Some(recorder) = &self.settings.recorder {
             recorder.close();
         }
     }
 
-    /// Waits until no call is left, and its record is handed over.
+    /// Waits until every call has ended and its record is handed to the recorder.
     pub async fn idle(&self) {
         self.calls.end().await;
     }
 }
 
-/// Ends when the connection that waits for the answer to this request is gone; a door that can tell puts it there.
+/// Returns a token that is canceled when the connection that waits for the response closes; `None` over stdio.
 fn gone(context: &RequestContext<RoleServer>) -> Option<CancellationToken> {
     context.extensions.get::<::http::request::Parts>()?.extensions.get::<Gone>().map(|gone| gone.0.clone())
 }
 
-/// Travels with a request of HTTP.
+/// An extension of HTTP requests, see [`gone`].
 #[derive(Clone)]
 struct Gone(CancellationToken);

@@ -1,4 +1,4 @@
-//! What a tool says while it runs, on its way to the client.
+//! Forwards the progress and log messages of a running tool to the client.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::dialect::mcp::{self, Level, Steps};
 use crate::host::Listener;
 use crate::record::{EventType, ToolEvent};
 
-/// Notices that wait for a slow client; more are dropped, because none of them may hold the tool up.
+/// Maximum number of queued notices for a slow client; more are dropped, so that they never block the tool.
 const WAITING_MAX: usize = 256;
 
-/// Hears one call, and keeps what its client asked to hear.
+/// Listens to one call, and queues the events that its client requested.
 struct Notices {
     queue: mpsc::Sender<ToolEvent>,
     progress: bool,
@@ -34,19 +34,19 @@ impl Listener for Notices {
     }
 }
 
-/// What a client wants to hear of one call.
+/// The notifications that a client requested for one call.
 pub(super) struct Wanted {
     pub(super) progress: Option<ProgressToken>,
     pub(super) logs: Option<Level>,
 }
 
 impl Wanted {
-    /// Whether there is anything that it wants to hear.
+    /// Whether the client requested any notification.
     pub(super) fn anything(&self) -> bool {
         self.progress.is_some() || self.logs.is_some()
     }
 
-    /// A listener for the call, and where that comes out which it heard.
+    /// Returns a listener for the call, and the queue of the events that it hears.
     pub(super) fn listen(&self, logger: String) -> (Arc<dyn Listener>, Spoken) {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
         let listener = Notices { queue, progress: self.progress.is_some(), logs: self.logs.is_some() };
@@ -54,14 +54,14 @@ impl Wanted {
     }
 }
 
-/// What the tool of one call says.
+/// The queued events of one call.
 pub(super) struct Spoken {
     waiting: mpsc::Receiver<ToolEvent>,
     logger: String,
 }
 
 impl Spoken {
-    /// Passes it on until there is no more to come, or the client is gone.
+    /// Sends the events as notifications until the listener is dropped or the client disconnects.
     pub(super) async fn pass_on(&mut self, wanted: &Wanted, peer: &Peer<RoleServer>) {
         let mut steps = wanted.progress.clone().map(Steps::new);
         while let Some(event) = self.waiting.recv().await {

@@ -9,46 +9,46 @@ use crate::catalog::Tool;
 use crate::dialect::mcp;
 use crate::record::{ErrorClass, Refusal};
 
-/// Names that an unknown tool's error lists at the most.
+/// Maximum number of tool names in an `unknown_tool` error.
 const CANDIDATES_MAX: usize = 20;
 
-/// The tools that a server offers, each under one name. What is not here cannot be called through the server, whatever
-/// else its component holds.
+/// The tools that a server offers, each under one name. Other tools of the same components cannot be called through the
+/// server.
 pub struct Offers {
     offers: Vec<Arc<Offer>>,
     by_name: HashMap<String, Arc<Offer>>,
-    /// Qualified names, and aliases that mean one tool only: accepted, not listed.
+    /// Qualified names and unambiguous aliases: accepted, but not listed.
     by_other_name: HashMap<String, Arc<Offer>>,
     /// Whether a client has to repeat arguments of some tool in headers (`x-mcp-header`).
     mirrors: bool,
 }
 
-/// One tool that is offered.
+/// One offered tool.
 pub(super) struct Offer {
-    /// The name in the server.
+    /// The name that the server exports it under.
     pub(super) name: String,
     pub(super) tool: Arc<Tool>,
     pub(super) qualified_name: String,
-    /// Whether the tool can say anything while it runs.
+    /// Whether the tool can report progress or write logs.
     pub(super) speaks: bool,
     pub(super) described: Described,
-    /// The most time that a call of it may take, where that is less than for others.
+    /// Wall time limit of a call; the lower of this and the server's limit counts.
     pub(super) wall: Option<Duration>,
-    /// How a call of it can be made again in another process.
+    /// The data with which another process can repeat a call of the tool.
     pub(super) origin: Option<Arc<Value>>,
 }
 
 /// A tool to offer.
 pub struct Offered {
     pub tool: Arc<Tool>,
-    /// The most time that a call of it may take.
+    /// Wall time limit of a call; `None` for the server's limit.
     pub wall: Option<Duration>,
-    /// How a call of it can be made again in another process, see [`crate::host::Terms`].
+    /// The data with which another process can repeat a call of the tool, see [`crate::host::Terms`].
     pub origin: Option<Arc<Value>>,
 }
 
 impl Offers {
-    /// Offers `tools`. A tool that stands there twice is offered once.
+    /// Offers `tools`; a duplicate is offered once.
     pub fn new(tools: Vec<Offered>) -> Self {
         let mut chosen: Vec<Offered> = Vec::with_capacity(tools.len());
         for tool in tools {
@@ -72,7 +72,7 @@ impl Offers {
         self.mirrors
     }
 
-    /// The tool that `name` means here.
+    /// Returns the tool that `name` refers to. Fails with `unknown_tool`.
     pub(super) fn find(&self, name: &str) -> Result<&Arc<Offer>, Refusal> {
         self.by_name.get(name).or_else(|| self.by_other_name.get(name)).ok_or_else(|| {
             let names: Vec<&str> = self.offered().map(|offer| offer.name.as_str()).take(CANDIDATES_MAX).collect();
@@ -86,17 +86,17 @@ impl Offers {
         })
     }
 
-    /// What a client was told of the tool that it knows by `name`.
+    /// Returns the MCP description of the tool with the exported name `name`.
     pub(super) fn described(&self, name: &str) -> Option<Described> {
         self.by_name.get(name).map(|offer| offer.described.clone())
     }
 
-    /// What `tools/list` answers.
+    /// The result of `tools/list`.
     pub(super) fn listed(&self) -> Vec<Described> {
         self.offered().map(|offer| offer.described.clone()).collect()
     }
 
-    /// What a client may choose from: all others are there for those who know their names, or not at all.
+    /// The tools that are listed. A tool that is not listed can be called by its name, or not at all.
     fn offered(&self) -> impl Iterator<Item = &Arc<Offer>> {
         self.offers.iter().filter(|offer| offer.tool.is_offered())
     }
@@ -115,7 +115,7 @@ impl Offer {
             interface: tool.interface(),
             permission: tool.permission_profile(),
             input_schema: contract.model_schema(),
-            // What is kept by reference is not there to be held against a schema.
+            // A secret result is kept by reference, so a client cannot validate it against a schema.
             output_schema: contract.output_schema().filter(|_| !tool.permission_profile().is_secret()),
             component: tool.component(),
         });
@@ -137,7 +137,7 @@ impl Offer {
     }
 }
 
-/// Whether a part of a schema says that a header repeats a value.
+/// Whether any part of a schema has an `x-mcp-header`.
 fn mirrors(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => fields.contains_key("x-mcp-header") || fields.values().any(mirrors),
@@ -150,7 +150,7 @@ fn other_names(offers: &[Arc<Offer>]) -> HashMap<String, Arc<Offer>> {
     let mut names: HashMap<String, Option<Arc<Offer>>> = HashMap::new();
     for offer in offers {
         for alias in &offer.tool.declaration().aliases {
-            // An alias of two tools means neither.
+            // An alias of two tools is ambiguous and refers to neither.
             names.entry(alias.clone()).and_modify(|known| *known = None).or_insert(Some(Arc::clone(offer)));
         }
     }

@@ -7,7 +7,7 @@ use crate::host::{Grants, Host, Limits, Policy};
 
 use super::{Away, Offers};
 
-/// What a server serves, and with what. It is replaced as a whole when anything of it changes.
+/// The tools of a server, and the host, grants, policy and limits of their calls. Any change replaces it as a whole.
 pub struct Offering {
     pub host: Arc<Host>,
     pub offers: Offers,
@@ -18,16 +18,16 @@ pub struct Offering {
     outdated: CancellationToken,
 }
 
-/// How somebody is asked about a call.
+/// How approvals are requested.
 #[derive(Clone, Debug)]
 pub struct ApprovalSettings {
     /// How long a question stays open.
     pub expire: Duration,
-    /// What "for the rest of the session" means, where it is not the client's own session.
+    /// The session that "for the rest of the session" refers to; `None` for the client's own session.
     pub session: Option<String>,
-    /// Whether a client's user may be asked through the client.
+    /// Whether the client's user may be asked through the client.
     pub elicitation: bool,
-    /// What becomes of a call where they cannot be.
+    /// What happens to a call if the client's user cannot be asked.
     pub away: Away,
 }
 
@@ -43,12 +43,12 @@ impl Offering {
         Self { host, offers, grants, policy, limits, approvals, outdated: CancellationToken::new() }
     }
 
-    /// Says that another one took the place of this.
+    /// Marks the offering as replaced.
     pub(super) fn outdate(&self) {
         self.outdated.cancel();
     }
 
-    /// Ends when another one has taken the place of this.
+    /// Returns a token that is canceled once the offering is replaced.
     pub(super) fn outdated(&self) -> CancellationToken {
         self.outdated.clone()
     }

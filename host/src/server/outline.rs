@@ -1,6 +1,6 @@
-//! A frame of the protocol as far as it has to be known before it is parsed: how many values it holds, which id and method
-//! it has, and where the arguments of a call lie. Parsing takes 30 to 200 bytes for each value, several times over, so the
-//! values are counted on the bytes; and the arguments are kept as they were sent, because parsing rounds large numbers.
+//! Scans a frame before it is parsed: the number of values, the id, the method, and the range of a call's arguments.
+//! Parsing takes 30 to 200 bytes per value, several times over, so the values are counted in the raw bytes. The
+//! arguments are kept as they were sent, because parsing rounds large numbers.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 
 use crate::record::JSON_VALUES_MAX;
 
-/// What an object says of itself, if the bytes are one. Whether they are valid JSON is found out by parsing them.
+/// The outline of a JSON object. It does not validate the JSON; parsing does.
 #[derive(Debug)]
 pub(super) struct Outline<'a> {
     text: &'a [u8],
@@ -19,7 +19,7 @@ pub(super) struct Outline<'a> {
     arguments: Option<Range<usize>>,
 }
 
-/// Why a frame is not parsed, and whose answer that is.
+/// Why a frame is refused before it is parsed, and the id of the request that the refusal answers.
 #[derive(Debug)]
 pub(super) struct Unread {
     pub(super) id: Option<RequestId>,
@@ -27,11 +27,12 @@ pub(super) struct Unread {
 }
 
 impl<'a> Outline<'a> {
-    /// `None` for what is no JSON object.
+    /// Scans `text`; `None` if it is not a complete JSON object.
     ///
     /// # Errors
     ///
-    /// A frame with more than 100,000 values beside the arguments of a call, or with a member twice of which one counts.
+    /// Fails for more than 100,000 values beside the arguments of a call, or for a duplicate key that the outline
+    /// reads.
     pub(super) fn of(text: &'a [u8]) -> Result<Option<Self>, Unread> {
         let mut cursor = Cursor { text, at: 0, values: 1 };
         let mut outline = Self { text, id: None, method: None, arguments: None };
@@ -70,7 +71,7 @@ impl<'a> Outline<'a> {
             Some(())
         });
         let values = match whole {
-            // They are taken out before the frame is parsed; too many of them are refused with a record.
+            // The arguments are not parsed with the frame; too many values in them are refused with a record.
             Some(()) if outline.arguments().is_some() => cursor.values,
             Some(()) => cursor.values + argument_values,
             None => values(text),
@@ -103,7 +104,7 @@ impl<'a> Outline<'a> {
         std::str::from_utf8(arguments).ok().filter(|text| *text != "null")
     }
 
-    /// The frame with nothing in the place of its arguments. Whether they are an object can still be seen.
+    /// The frame with `{}` in place of its arguments if they are an object, else with `0`.
     pub(super) fn without_arguments(&self) -> Vec<u8> {
         let range = self.arguments.clone().unwrap_or_default();
         let (before, after) = (self.text.get(..range.start), self.text.get(range.end..));
@@ -115,18 +116,18 @@ impl<'a> Outline<'a> {
 /// Why an array is refused.
 pub(super) const ARRAY: &str = "a message is a JSON object: send each message by itself, not in an array";
 
-/// Whether `text` is a JSON array. The protocol has no batches since 2025-06-18. Its reader takes some arrays for a request
-/// all the same, each item for a member by its place; the outline does not.
+/// Whether `text` is a JSON array. MCP has no batches since 2025-06-18, but rmcp parses some arrays as a request, each
+/// item as the member at its position; the outline does not.
 pub(super) fn is_array(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
-/// How many values `text` holds, or more, whatever it is.
+/// An upper bound on the number of values in `text`, valid JSON or not.
 fn values(text: &[u8]) -> usize {
     1 + text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
-/// Whether a name, as it stands between its quotes, means `meant`.
+/// Whether `name`, the raw text between the quotes, decodes to `meant`.
 fn is(name: &[u8], meant: &str) -> bool {
     name == meant.as_bytes()
         || name.contains(&b'\\')
@@ -141,8 +142,8 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Goes through the members of the object that begins here; `each` goes past the value. `None` where there is no
-    /// object, or it has no end.
+    /// Iterates over the members of the object at the cursor; `each` must skip the value. `None` if there is no object
+    /// or it is incomplete.
     fn members(&mut self, mut each: impl FnMut(&mut Self, &'a [u8]) -> Option<()>) -> Option<()> {
         self.space();
         self.take(b'{')?;
@@ -166,7 +167,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Goes past one value, and answers where it lies. `None` if it has no end.
+    /// Skips one value and returns its range; `None` if it is incomplete.
     fn value(&mut self) -> Option<Range<usize>> {
         let (from, mut depth) = (self.at, 0_usize);
         loop {
@@ -197,7 +198,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Goes past a string, and answers what stands between its quotes.
+    /// Skips a string and returns the text between its quotes.
     fn string(&mut self) -> Option<&'a [u8]> {
         let from = self.at + 1;
         let mut at = from;

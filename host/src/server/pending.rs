@@ -1,4 +1,4 @@
-//! Which ids of one connection are taken: those of requests that have no answer yet, and of requests that were canceled.
+//! The request ids of one connection that are in use: those of unanswered requests, and of canceled ones.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::{self, Display, Formatter};
@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rmcp::model::RequestId;
 use tokio::sync::Notify;
 
-/// Canceled requests whose ids stay taken, the oldest out first. Only their hashes are kept: an id may be 16 MiB long.
+/// Maximum number of canceled requests whose ids stay in use; the oldest is dropped first. Only their hashes are kept,
+/// because an id may be 16 MiB long.
 const CANCELED_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -20,12 +21,12 @@ pub(super) struct Pending {
 #[derive(Debug, Default)]
 struct Ids {
     unanswered: HashSet<RequestId>,
-    /// What a canceled call still answers would be taken for the answer to a second request of its id.
+    /// Hashes. A late response of a canceled call would be taken for that of a second request with the same id.
     canceled: VecDeque<u64>,
     hasher: RandomState,
 }
 
-/// Why an id is not free.
+/// Why an id cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Unanswered(RequestId),
@@ -53,7 +54,7 @@ impl Pending {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the id of a request.
+    /// Registers the id of a request. Fails if it is in use.
     pub(super) fn begin(&self, id: &RequestId) -> Result<(), Taken> {
         let mut ids = self.ids();
         if ids.is_canceled(id) {
@@ -70,7 +71,7 @@ impl Pending {
         !ids.unanswered.contains(id) && !ids.is_canceled(id)
     }
 
-    /// A request that is canceled has no answer, and its id is not free: the call behind it may take a while to stop.
+    /// Cancels a request. It gets no response, and its id stays in use, because its call may take a while to stop.
     pub(super) fn cancel(&self, id: &RequestId) {
         let mut ids = self.ids();
         if !ids.unanswered.remove(id) {
@@ -84,7 +85,7 @@ impl Pending {
         self.notify(&ids);
     }
 
-    /// The request has its answer.
+    /// Frees the id of an answered request.
     pub(super) fn end(&self, id: &RequestId) {
         let mut ids = self.ids();
         ids.unanswered.remove(id);
@@ -97,12 +98,12 @@ impl Pending {
         }
     }
 
-    /// Waits until every request has its answer, or is canceled.
+    /// Waits until every request is answered or canceled.
     pub(super) async fn empty(&self) {
         loop {
             let none = self.none.notified();
             let mut none = std::pin::pin!(none);
-            // Before the look: the last answer may come between the two.
+            // Registered before the check, because the last answer may come between the two.
             none.as_mut().enable();
             if self.ids().unanswered.is_empty() {
                 return;

@@ -9,17 +9,17 @@ use tokio::sync::mpsc;
 
 use crate::record::CallRecord;
 
-/// Records that wait to be written; a call that ends while so many wait, waits too.
+/// Maximum number of queued records; while the queue is full, a call that ends waits (backpressure).
 const WAITING_MAX: usize = 256;
 
-/// Appends the record of every call to a file, one JSON line each, readable by its owner only.
+/// Appends the record of every call to a file, one JSON line each. A new file is readable by its owner only.
 pub struct Recorder {
     queue: Mutex<Option<mpsc::Sender<CallRecord>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Recorder {
-    /// Opens `file`, or makes it. `failed` hears, once, when it cannot be written any more.
+    /// Opens or creates `file`. `failed` is called once, at the first write error.
     pub fn open(file: &Path, failed: impl FnOnce(&std::io::Error) + Send + 'static) -> anyhow::Result<Self> {
         let mut options = File::options();
         options.append(true).create(true);
@@ -35,16 +35,16 @@ impl Recorder {
         Ok(Self { queue: Mutex::new(Some(queue)), writer: Mutex::new(Some(writer)) })
     }
 
-    /// Hands a record over.
+    /// Queues a record; waits while the queue is full.
     pub(super) async fn keep(&self, record: CallRecord) {
         let queue = lock(&self.queue).clone();
         if let Some(queue) = queue {
-            // The file failed: that was said, and calls go on.
+            // Sending fails after a write error, which was reported; calls continue.
             let _ = queue.send(record).await;
         }
     }
 
-    /// Ends when everything is written that was handed over. What comes later is not kept.
+    /// Waits until all queued records are written. Later records are dropped.
     pub(super) fn close(&self) {
         drop(lock(&self.queue).take());
         if let Some(writer) = lock(&self.writer).take() {
@@ -62,7 +62,7 @@ fn write(out: File, mut records: mpsc::Receiver<CallRecord>) -> std::io::Result<
     while let Some(record) = records.blocking_recv() {
         serde_json::to_writer(&mut out, &record)?;
         out.write_all(b"\n")?;
-        // Whole lines only, and at once: a record is worth most when the process dies.
+        // Flushed line by line, because a record matters most if the process dies.
         out.flush()?;
     }
     Ok(())

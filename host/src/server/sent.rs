@@ -1,4 +1,4 @@
-//! What a client sent for a call, beside what the protocol's own reader makes of it.
+//! The arguments of a call as the client sent them, kept beside what rmcp parses.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use crate::record::{Input, JSON_VALUES_MAX};
 
 use super::budget::Lease;
 
-/// Bytes of memory that a byte of the arguments takes while a call is on its way: its text, its value, and copies of both
-/// for the record, the guest, and on the way there. As measured, with room.
+/// Bytes of memory per byte of arguments while a call is in flight: the text, the parsed value, and copies of both for
+/// the record, for the guest, and on the way there. Measured, with a margin.
 const COPIES: usize = 6;
-/// The same for a value.
+/// Bytes of memory per value of the arguments, measured likewise.
 const VALUE_BYTES: usize = 400;
 
-/// The arguments of one call as they were sent. Travels with the request.
+/// The arguments of one call as they were sent; an extension of the request.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) arguments: Input,
-    /// The memory that was set aside for them.
+    /// The memory that is reserved for the arguments.
     pub(super) lease: Option<Arc<Lease>>,
 }
 
@@ -28,7 +28,7 @@ impl Sent {
         Self { arguments: Input::from_text(arguments), lease: lease.map(Arc::new) }
     }
 
-    /// What came with the request, through whichever door.
+    /// Returns the arguments that came with the request, over stdio or HTTP.
     pub(super) fn with(context: &RequestContext<RoleServer>) -> Option<Self> {
         let here = || context.extensions.get::<Self>();
         let of_http = || context.extensions.get::<::http::request::Parts>()?.extensions.get::<Self>();
@@ -36,7 +36,7 @@ impl Sent {
     }
 }
 
-/// Bytes of memory that `arguments` may take while their call is on its way. More values than are parsed take none.
+/// Memory that `arguments` may take while in flight, in bytes. Values that are too many to be parsed count as none.
 pub(super) fn weight(arguments: &str) -> usize {
     let values = arguments.bytes().filter(|byte| matches!(byte, b',' | b'{' | b'[')).take(JSON_VALUES_MAX).count();
     arguments.len() * COPIES + values * VALUE_BYTES

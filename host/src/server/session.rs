@@ -27,29 +27,29 @@ use super::sent::Sent;
 use super::shelf::{Shelf, Shelved};
 use super::{Offering, Server};
 
-/// Bytes of a payload that one answer may carry.
+/// Maximum size of a payload in one response, in bytes.
 const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
 
-/// Who a client of the server is.
+/// The identity of a client.
 pub(super) struct Identity {
-    /// Who calls, where the door can tell.
+    /// The caller; `None` if the transport cannot tell.
     pub(super) actor: Option<Arc<str>>,
-    /// Whose calls these are: the principal, or the connection where there is only one.
+    /// The owner of the calls: the principal, or the connection if there is only one.
     pub(super) owner: Arc<str>,
-    /// Whether the revisions without sessions have one all the same: the connection.
+    /// Whether the connection counts as a session in revisions without sessions.
     pub(super) lasts: bool,
     pub(super) shelf: Arc<Shelf>,
 }
 
-/// A client of the server: what it may read, and how much it wants to hear.
+/// The session of one client: the payloads that it may read, and the log level that it wants.
 pub(super) struct Session {
     server: Arc<Server>,
     identity: Identity,
-    /// Names the session in records and in what is remembered for it.
+    /// The name of the session in records and in remembered approvals.
     id: Arc<str>,
-    /// The least serious log message that a client of 2025-11-25 wants to hear.
+    /// The minimum log level that a client of 2025-11-25 set.
     level: AtomicU8,
-    /// Ends what goes on beside the requests of the session.
+    /// Stops the background tasks of the session.
     ended: CancellationToken,
     _ends: DropGuard,
 }
@@ -63,7 +63,7 @@ impl Session {
     }
 
     fn wanted(&self, context: &RequestContext<RoleServer>) -> Wanted {
-        // 2026-07-28 has no sessions: every request says for itself what it wants to hear.
+        // 2026-07-28 has no sessions: each request carries its own log level.
         let logs = match revision(context) >= ProtocolVersion::V_2026_07_28 {
             true => context.meta.log_level().map(mcp::log_level),
             false => self.level(),
@@ -88,7 +88,7 @@ impl Session {
         }
     }
 
-    /// Begins a call, or comes back to one that waits for this request.
+    /// Begins a call, or resumes a held one that this request refers to.
     fn enter(
         &self,
         params: CallToolRequestParams,
@@ -97,7 +97,7 @@ impl Session {
         let Sent { arguments, lease } = match (Sent::with(seen.context), &params.arguments) {
             (Some(sent), _) => sent,
             (None, None) => Sent::new("{}", None),
-            // The protocol's reader takes arguments where the outline sees none: in params that are an array.
+            // rmcp also accepts params as an array, in which the outline finds no arguments.
             (None, Some(_)) => {
                 let why = "the arguments cannot be read: send params as a JSON object with a name and arguments";
                 return Err(ErrorData::invalid_params(why, None));
@@ -122,7 +122,7 @@ impl Session {
         Ok((self.server.begin(&offering, incoming), words, None))
     }
 
-    /// Sees to a call until there is something to answer. `open` is the question that it waits for, if it does.
+    /// Drives a call until there is a response. `open` is the unanswered question of a held call.
     async fn answer(
         &self,
         mut running: Running,
@@ -153,7 +153,7 @@ impl Session {
         }
     }
 
-    /// Leaves a call that waits for an answer, and tells the client how it goes on.
+    /// Holds a call that waits for an answer, and returns the response that tells the client how to continue.
     fn hold(&self, running: Running, ask: Ask, words: Words, way: Way) -> Result<CallToolResponse, Refusal> {
         let held = &self.server.held;
         let (questions, meta) = (ask.questions(), ask.meta());
@@ -187,8 +187,8 @@ impl Session {
     }
 }
 
-/// A tool that promises structured output gives it, also where it was moved to a payload: clients refuse a result
-/// without it. What the model reads stays a preview.
+/// Restores structured output that was moved to a payload, if the tool declares an output schema, because clients
+/// refuse a result without it. The content stays a preview.
 async fn fill_structured(offering: &Offering, offer: &Offer, result: &mut ToolResult) {
     let promised = offer.described.output_schema.is_some() && result.structured_content.is_none();
     if !promised || result.is_error {
@@ -225,12 +225,12 @@ impl ServerHandler for Session {
         Ok(ListToolsResult::with_all_items(self.server.offering().offers.listed()))
     }
 
-    /// Headers that repeat arguments are held against these.
+    /// Returns the tool whose schema rmcp checks the headers against that repeat arguments.
     fn get_tool(&self, name: &str) -> Option<Tool> {
         self.server.offering().offers.described(name)
     }
 
-    /// There are none, and none were announced.
+    /// Fails, because the server has no prompts and announces none.
     async fn list_prompts(
         &self,
         _: Option<PaginatedRequestParams>,
@@ -244,7 +244,7 @@ impl ServerHandler for Session {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        // On the heap: the future is moved several times on its way to where it runs.
+        // Boxed, because the future is moved several times before it runs.
         Box::pin(async move {
             let seen = self.seen(&context);
             let (running, words, open) = self.enter(params, &seen)?;
@@ -253,7 +253,7 @@ impl ServerHandler for Session {
         .await
     }
 
-    /// Requests that rmcp could not read come here, too: a known method with params that it does not take.
+    /// Handles unknown methods, and known methods with params that rmcp could not parse.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

@@ -6,10 +6,10 @@ use rmcp::model::Resource;
 use crate::dialect::mcp;
 use crate::record::{PersistedRef, ResultPersistence, ResultProvenance};
 
-/// Payloads that one client may read at the same time; the oldest make room for new ones, and stay on disk.
+/// Maximum number of payloads that one client can read; new ones displace the oldest, which stay on disk.
 const PAYLOADS_MAX: usize = 1_000;
 
-/// The payloads that results gave to one client: it reads those, and no others, also where it can guess a digest.
+/// The payloads that results referred one client to. It can read no others, even if it guesses a digest.
 #[derive(Debug, Default)]
 pub(super) struct Shelf(Mutex<VecDeque<Shelved>>);
 
@@ -17,9 +17,9 @@ pub(super) struct Shelf(Mutex<VecDeque<Shelved>>);
 #[derive(Clone, Debug)]
 pub(super) struct Shelved {
     pub(super) link: Resource,
-    /// Of its bytes.
+    /// The digest of the payload's bytes.
     pub(super) digest: String,
-    /// That of the result which refers to it.
+    /// The provenance of the result that refers to the payload.
     pub(super) provenance: Arc<ResultProvenance>,
 }
 
@@ -28,7 +28,7 @@ impl Shelf {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts what a result refers to on the shelf.
+    /// Adds the payloads that a result refers to.
     pub(super) fn put(&self, persistence: &[ResultPersistence], provenance: &ResultProvenance) {
         let mut references = persistence.iter().filter_map(|kept| kept.persisted_ref.as_ref()).peekable();
         // Most results refer to none.
@@ -51,12 +51,12 @@ impl Shelf {
         });
     }
 
-    /// The newest first.
+    /// Lists the payloads, newest first.
     pub(super) fn list(&self) -> Vec<Resource> {
         self.lock().iter().rev().map(|shelved| shelved.link.clone()).collect()
     }
 
-    /// The payload with this address.
+    /// Returns the payload with this URI.
     pub(super) fn find(&self, uri: &str) -> Option<Shelved> {
         self.lock().iter().find(|shelved| shelved.link.uri == uri).cloned()
     }

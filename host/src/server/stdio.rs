@@ -16,20 +16,20 @@ use super::Server;
 use super::frames::Frames;
 use super::session::{Identity, Session};
 
-/// How long calls may still run after standard input was closed: whoever pipes requests in closes it at once, and wants
-/// the answers; whoever was killed wants nothing any more.
+/// How long calls may still run after standard input closes. A client that pipes requests in closes it at once and
+/// wants the responses; a killed client wants nothing.
 const LINGER: Duration = Duration::from_millis(100);
-/// How long a stopped server waits for its calls to end, and for a client to take what is left.
+/// How long a stopped server waits for its calls to end, and for the client to read the remaining output.
 const STOP: Duration = Duration::from_millis(600);
 
 pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Serves the client at standard input and output until it goes away, or `interrupted` comes to its end.
+/// Serves the client on standard input and output until it disconnects or `interrupted` completes.
 ///
 /// # Errors
 ///
-/// Where the standard streams cannot be opened, or the client breaks the protocol before the two have greeted each other.
+/// Fails if the standard streams cannot be opened, or if the client violates the protocol during initialization.
 pub async fn serve_stdio(
     server: &Arc<Server>,
     actor: Option<String>,
@@ -38,11 +38,11 @@ pub async fn serve_stdio(
     serve_streams(server, actor, (standard_input()?, standard_output()?), interrupted).await
 }
 
-/// Serves the client at the other ends of two streams until it goes away, or `interrupted` comes to its end.
+/// Serves the client at the other ends of two streams until it disconnects or `interrupted` completes.
 ///
 /// # Errors
 ///
-/// Where the client breaks the protocol before the two have greeted each other.
+/// Fails if the client violates the protocol during initialization.
 pub async fn serve_streams(
     server: &Arc<Server>,
     actor: Option<String>,
@@ -75,7 +75,7 @@ pub async fn serve_streams(
             Ok(running) => {
                 let stop = server.stop.clone();
                 let cancel = running.cancellation_token();
-                // The loop drains the answers of calls that were stopped, and then ends.
+                // The service loop writes the responses of stopped calls, and then ends.
                 tokio::spawn(async move {
                     stop.cancelled().await;
                     cancel.cancel();
@@ -95,7 +95,7 @@ pub async fn serve_streams(
     served
 }
 
-/// Pipes and sockets are read without a thread in between, which would cost each call two switches.
+/// Pipes and sockets need no reader thread, which would cost each call two context switches.
 fn standard_input() -> anyhow::Result<Reader> {
     let stdin = std::io::stdin();
     let owned = || stdin.as_fd().try_clone_to_owned().context("open standard input");

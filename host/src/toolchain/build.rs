@@ -1,5 +1,6 @@
-//! `toolcell build`: cargo for the guest's target, then the component in the tool's own folder, and beside the record of
-//! what it was built from. Cargo runs what a build script and a macro say, as the user: only who was told to build calls this.
+//! `toolcell build`: runs cargo for the guest's target, then puts the component into the tool's own folder and beside
+//! the record of its sources. Cargo runs build scripts and macros as the user, so this is called only when the user
+//! asked for a build.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,25 +14,25 @@ use super::record::{self, Made};
 use super::sources::{Listing, Scope};
 use super::{Say, TARGET};
 
-/// Two megabytes at start: room for the stack and a heap that a small tool never has to grow.
+/// Initial memory of a component, in bytes: room for the stack and for a heap that a small tool never has to grow.
 const INITIAL_MEMORY: u64 = 2 << 20;
-/// What a module with larger static data gets beyond what it needs at least, and the step that sizes are rounded to.
+/// Spare initial memory of a module with larger static data, in bytes, and the unit that sizes are rounded up to.
 const SPARE_MEMORY: u64 = 1 << 20;
 
 const SDK: &str = "toolcell-guest";
 
 pub struct BuildSettings {
-    /// How to find a toolchain. Its `dir` and `offline` are set from the build's own.
+    /// How to find a toolchain. The build overwrites its `dir` and `offline`.
     pub search: Search,
-    /// Where it is kept what was built: see [`super::standing`].
+    /// The folder of build records: see [`super::standing`].
     pub records: PathBuf,
-    /// Where cargo compiles, below a folder named after the toolchain; by default `target/toolcell` of the tool's
-    /// workspace, so that tools of one workspace share what they depend on, and no lock with the user's own cargo.
+    /// Where cargo compiles, in a subfolder named after the toolchain. Default: `toolcell` in the target folder of the
+    /// tool's workspace, so that the tools of a workspace share dependencies, but no lock with the user's own cargo.
     pub target_dir: Option<PathBuf>,
     /// The folder of a local copy of the SDK (see `write_sdk`), for tools that name the SDK by its version alone.
     pub sdk: Option<PathBuf>,
     pub offline: bool,
-    /// Refuse to change Cargo.lock.
+    /// Refuses to change Cargo.lock.
     pub locked: bool,
     pub jobs: Option<u32>,
 }
@@ -49,15 +50,15 @@ pub struct Built {
     pub wasm: PathBuf,
     /// The package's name.
     pub name: String,
-    /// Nothing had to be compiled.
+    /// Whether nothing had to be compiled.
     pub fresh: bool,
-    /// A digest of everything that it was built from, in hex.
+    /// A digest of all its sources, in hex.
     pub sources: String,
-    /// How the toolchain came about.
+    /// How the toolchain was found.
     pub way: Way,
 }
 
-/// Builds the tool whose Cargo.toml lies in `dir`.
+/// Builds the tool whose Cargo.toml is in `dir`.
 pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
     let dir = std::fs::canonicalize(dir).with_context(|| format!("find the folder {}", dir.display()))?;
     if !dir.join("Cargo.toml").is_file() {
@@ -93,8 +94,8 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
     Ok(Built { wasm, name, fresh: artifact.fresh, sources: digest, way: toolchain.way })
 }
 
-/// Where a copy of the component is put for people: `target/toolcell` of the tool. Ignored by git as `target` is, and by a
-/// file of its own: in a workspace this is not the `target` that git was told to ignore.
+/// The folder of the user's copy of the component: `target/toolcell` of the tool. It has its own `.gitignore`, because
+/// in a workspace this is not the `target` that git already ignores.
 fn output_folder(dir: &Path) -> Result<PathBuf> {
     let folder = dir.join("target").join("toolcell");
     std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
@@ -105,12 +106,12 @@ fn output_folder(dir: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// In whole steps, with room to work.
+/// Rounds up to whole steps of [`SPARE_MEMORY`], and adds one.
 fn enough_for(bytes: u64) -> u64 {
     bytes.div_ceil(SPARE_MEMORY).saturating_add(1).saturating_mul(SPARE_MEMORY)
 }
 
-/// What `cargo metadata --no-deps` says; it resolves nothing and asks no network.
+/// The output of `cargo metadata --no-deps`, which resolves nothing and uses no network.
 #[derive(Deserialize)]
 struct Workspace {
     packages: Vec<Package>,
@@ -137,7 +138,7 @@ struct Target {
 struct Dependency {
     name: String,
     source: Option<String>,
-    /// The folder of a dependency that lies on this machine.
+    /// The folder of a path dependency.
     path: Option<PathBuf>,
 }
 
@@ -178,8 +179,8 @@ impl Workspace {
         }
     }
 
-    /// What a build of the tool in `dir` reads, as far as that is known before: the whole workspace, the folders that it
-    /// names beside it, and what steers cargo.
+    /// What a build of the tool in `dir` reads, as far as it is known before: the whole workspace, its path
+    /// dependencies, and the configuration of cargo.
     fn scope(&self, dir: &Path) -> Scope {
         let mut scope = Scope::default();
         scope.add(dir);
@@ -191,8 +192,8 @@ impl Workspace {
         scope
     }
 
-    /// Refuses what was built while its sources changed: nobody can say of which of them it is. Cargo itself may write the
-    /// lock file.
+    /// Refuses a build whose sources changed meanwhile, because it is unknown which of them it contains. Cargo itself
+    /// may write the lock file.
     fn refuse_changes(&self, before: &Listing, after: &Listing) -> Result<()> {
         let lock = self.workspace_root.join("Cargo.lock");
         match after.changes(before).into_iter().find(|(path, _)| *path != lock) {
@@ -201,7 +202,7 @@ impl Workspace {
         }
     }
 
-    /// Whether a package here takes the SDK from the registry, and nobody has said yet where else to find it.
+    /// Whether a package takes the SDK from the registry, and the workspace's manifest does not patch it.
     fn wants_sdk(&self) -> bool {
         let from_registry = |dependency: &Dependency| {
             dependency.name == SDK && dependency.source.as_deref().is_some_and(|source| source.starts_with("registry+"))
@@ -211,7 +212,7 @@ impl Workspace {
     }
 }
 
-/// Whether a manifest says itself where the registry's SDK is. Patches on the command line would overrule it.
+/// Whether a manifest patches the registry's SDK. A patch on the command line would override it.
 fn patches_sdk(manifest: &str) -> bool {
     let mut section = String::new();
     manifest.lines().map(str::trim).any(|line| {
@@ -245,7 +246,7 @@ impl Package {
 
 const CDYLIB: &str = "[lib]\ncrate-type = [\"cdylib\", \"rlib\"]";
 
-/// One package, to be built one way.
+/// One package, and how to build it.
 struct Job<'a> {
     dir: &'a Path,
     settings: &'a BuildSettings,
@@ -262,11 +263,11 @@ struct Artifact {
 
 enum Compiled {
     Done(Artifact),
-    /// The linker wants this many bytes at start.
+    /// The linker needs this many bytes of initial memory.
     NeedsMemory(u64),
 }
 
-/// The lines of `cargo --message-format=json` that matter here.
+/// The fields that are used of a line of `cargo --message-format=json`.
 #[derive(Deserialize)]
 struct Message {
     reason: String,
@@ -279,8 +280,8 @@ struct Message {
 }
 
 impl Job<'_> {
-    /// `cargo rustc`, because what is added for the linker then reaches this one crate: flags of the user's own
-    /// configuration stay in force, and dependencies are not compiled anew.
+    /// Runs `cargo rustc`, because then the linker's flag applies to this crate only: the user's own flags stay in
+    /// force, and dependencies are not compiled again.
     fn compile(&self, initial_memory: u64, say: Say) -> Result<Compiled> {
         let mut command = self.toolchain.cargo(self.dir);
         command.args(["rustc", "--release", "--lib", "--target", TARGET, "--color", "never"]);
@@ -331,7 +332,7 @@ impl Job<'_> {
         Some(Artifact { wasm, fresh: message.fresh })
     }
 
-    /// Where cargo compiles, with whatever toolchain.
+    /// The parent of the target folders of all toolchains.
     fn compiling(&self) -> PathBuf {
         match &self.settings.target_dir {
             Some(folder) => std::path::absolute(folder).unwrap_or_else(|_| folder.clone()),
@@ -343,7 +344,7 @@ impl Job<'_> {
         self.compiling().join(format!("build-{}", self.toolchain.id))
     }
 
-    /// Compiles, a second time where the linker wants more memory at start than `initial_memory`. Answers how much it got.
+    /// Compiles, and a second time if the linker needs more than `initial_memory`. Returns the memory used.
     fn compile_with(&self, initial_memory: u64, say: Say) -> Result<(Artifact, u64)> {
         let name = &self.package.name;
         let wanted = match self.compile(initial_memory, say)? {
@@ -360,7 +361,8 @@ impl Job<'_> {
         }
     }
 
-    /// All that the build read: the workspace, and the folders of the other packages among the sources that cargo lists.
+    /// Everything that the build read: the workspace, and the folders of other packages among the sources that cargo
+    /// lists.
     fn scope(&self, wasm: &Path) -> Result<Scope> {
         let list = wasm.with_extension("d");
         let text = std::fs::read_to_string(&list).with_context(|| format!("read cargo's list {}", list.display()))?;
@@ -382,7 +384,8 @@ fn manifest_of(source: &Path) -> Option<PathBuf> {
     source.ancestors().skip(1).map(|folder| folder.join("Cargo.toml")).find(|file| file.is_file())
 }
 
-/// The setting that makes cargo take the SDK from `sdk` instead of the registry. The SDK's own macros are a path beside it.
+/// The setting that makes cargo take the SDK from `sdk` instead of the registry. The SDK's macros are a path dependency
+/// of it.
 fn patch(sdk: &Path) -> Result<String> {
     let folder = sdk.join("guest-sdk").join("rust");
     if !folder.join("Cargo.toml").is_file() {
@@ -393,7 +396,7 @@ fn patch(sdk: &Path) -> Result<String> {
     Ok(format!("patch.crates-io.{SDK}.path={}", quoted(text)?))
 }
 
-/// As a TOML string: its escapes are those of JSON.
+/// `text` as a TOML string, whose escapes are those of JSON.
 pub(super) fn quoted(text: &str) -> Result<String> {
     serde_json::to_string(text).context("quote a path")
 }
@@ -417,7 +420,7 @@ fn sources_in(rule: &str) -> Vec<PathBuf> {
     names.into_iter().filter(|name| !name.is_empty()).map(PathBuf::from).collect()
 }
 
-/// Whether a line is cargo's word on its progress: a verb, set right in twelve columns.
+/// Whether a line is a status line of cargo: a verb, right-aligned in twelve columns.
 pub(super) fn is_status(line: &str) -> bool {
     let Some((verb, rest)) = line.split_at_checked(12) else { return false };
     let verb = verb.trim_start();
@@ -426,7 +429,7 @@ pub(super) fn is_status(line: &str) -> bool {
         && verb.chars().all(char::is_alphabetic)
 }
 
-/// The linker's answer to a start that is too small for the module's own data.
+/// The bytes that the linker asks for if the initial memory is too small for the module's data.
 fn memory_wanted(complaint: &str) -> Option<u64> {
     let (_, after) = complaint.split_once("initial memory too small, ")?;
     after.split_whitespace().next()?.parse().ok()

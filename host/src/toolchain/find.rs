@@ -1,4 +1,4 @@
-//! Which Rust builds the guests: the first of three ways that works, or the one that the user forces.
+//! Finds the Rust toolchain that builds guests: the first of three ways that works, or the one that the user forces.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -16,10 +16,11 @@ use super::{Say, TARGET, packages, sysroot};
 /// The environment variable that forces one way.
 pub const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
 
-/// A compiler that is asked a question answers at once; behind a proxy that wants to download first it may not.
+/// Time limit of one question to a compiler. It answers at once, unless a rustup proxy tries to download first.
 const PROBE: Duration = Duration::from_secs(20);
 
-/// About 30 MB over a slow line; without a network, rustup's own retries take most of it.
+/// Time limit of `rustup target add`: about 30 MB over a slow connection. Without a network, rustup's own retries take
+/// most of it.
 const DOWNLOAD: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,9 +28,9 @@ pub enum Preference {
     /// The first way that works.
     #[default]
     Any,
-    /// Only a target that is there already.
+    /// Only a target that is already installed.
     Installed,
-    /// Only through rustup, which may download.
+    /// An installed target, else one from rustup, which may download.
     Rustup,
     /// Only the system's packages and a private sysroot.
     Packages,
@@ -63,18 +64,18 @@ impl Preference {
 #[derive(Clone, Debug)]
 pub struct Search {
     pub preference: Preference,
-    /// What is set up is kept below `<cache_dir>/toolchain`.
+    /// The toolchain that toolcell sets up is kept below `<cache_dir>/toolchain`.
     pub cache_dir: PathBuf,
-    /// The tool's folder: rustup picks a toolchain by the folder in which it is asked.
+    /// The tool's folder, because rustup selects a toolchain by the current directory.
     pub dir: PathBuf,
-    /// Nothing is downloaded.
+    /// Forbids downloads.
     pub offline: bool,
-    /// The value of PATH in which programs are looked up, and which they get.
+    /// The PATH in which programs are looked up, and which they inherit.
     pub path: OsString,
 }
 
 impl Search {
-    /// With the PATH of this process, from its current folder.
+    /// Creates a search with the PATH and the current directory of this process.
     pub fn new(preference: Preference, cache_dir: impl Into<PathBuf>) -> Self {
         Search {
             preference,
@@ -107,10 +108,11 @@ pub enum Way {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toolchain {
     pub way: Way,
-    /// Differs whenever the standard library does: cargo does not see that by itself, so target folders carry it.
+    /// A hash that changes with the standard library. It is part of the target folder's name, because cargo does not
+    /// detect such a change.
     pub id: String,
     pub cargo: PathBuf,
-    /// Set when cargo must be told which rustc to take.
+    /// Passed to cargo as `RUSTC`; `None` if cargo finds the right rustc itself.
     pub rustc: Option<PathBuf>,
     path: OsString,
 }
@@ -120,7 +122,7 @@ impl Toolchain {
         Toolchain { way, id: short_hash(standard_library), cargo, rustc, path: path.to_owned() }
     }
 
-    /// A cargo that builds with this toolchain, started in `dir`.
+    /// A cargo command that builds with this toolchain, in `dir`.
     pub fn cargo(&self, dir: &Path) -> Command {
         let mut command = process::command(&self.cargo, &self.path);
         command.current_dir(dir);
@@ -140,7 +142,8 @@ pub(super) fn short_hash(text: &str) -> String {
     })
 }
 
-/// The first way that works, or the forced one. May download, install packages and compile a standard library, once.
+/// Finds the first way that works, or the forced one. The first time, this may download, install packages and compile a
+/// standard library.
 pub fn find(search: &Search, say: Say) -> Result<Toolchain> {
     match search.preference {
         Preference::Any => first_of_all(search, say),
@@ -161,7 +164,7 @@ fn first_of_all(search: &Search, say: Say) -> Result<Toolchain> {
         Ok(toolchain) => return Ok(toolchain),
         Err(reason) => reason,
     };
-    // Set up on an earlier day, when rustup could not help: do not wait for its network again.
+    // An earlier run set this up because rustup failed: do not wait for its network again.
     if let Ok(toolchain) = sysroot::ready(search) {
         return Ok(toolchain);
     }
@@ -181,7 +184,7 @@ fn first_of_all(search: &Search, say: Say) -> Result<Toolchain> {
     )
 }
 
-/// The one command that mends it here.
+/// The command that fixes the problem on this system.
 pub(super) fn remedy(search: &Search) -> String {
     if search.which("rustup").is_some() {
         format!("Run: rustup target add {TARGET}")
@@ -254,7 +257,7 @@ mod tests {
         echo "info: downloading component 'rust-std'" >&2; mkdir "${0%/*}/lib"; : > "${0%/*}/lib/libstd-1.rlib""#;
 
     fn programs() -> Programs {
-        // The stand-ins see only their own folder as PATH, so what they need comes by its full name.
+        // The stand-ins have only their own folder in PATH, so they start other programs by absolute path.
         Programs::new().with("rustc", RUSTC).with("cargo", "exit 0").with("mkdir", r#"exec /bin/mkdir "$@""#)
     }
 

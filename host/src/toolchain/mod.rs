@@ -1,16 +1,16 @@
-//! Finds or sets up what builds a guest, builds it, and starts new projects.
+//! Finds or sets up a toolchain, builds guests, and creates new projects.
 //!
 //! ```text
 //! find     the first of: the user's own rustc, `rustup target add`, the system's packages
-//! packages   what the last of these takes from apt      sysroot  what it makes of it
+//! packages the toolchain from apt's packages                  sysroot  its private sysroot
 //! build    cargo, then the component copied to `<tool>/target/toolcell/`
-//! sources  what cargo reads, and a digest of each file of it
-//! record   which sources were built with the user's consent, and the component that came of them
-//! sdk      the SDK's sources, carried inside this binary      project  `toolcell new`
+//! sources  the files that cargo reads, and a digest of each
+//! record   which sources were built with the user's consent, and the resulting component
+//! sdk      the SDK's sources, embedded in this binary         project  `toolcell new`
 //! survey   the same questions as `find`, asked without changing anything
 //! ```
 //!
-//! Everything here blocks: call it off the async runtime. What takes long is said through `say` while it happens.
+//! Everything here blocks: call it outside the async runtime. Slow steps report their progress through `say`.
 
 mod build;
 mod find;
@@ -36,5 +36,5 @@ pub use survey::{Finding, State, survey};
 /// The one target that guests are built for.
 pub const TARGET: &str = "wasm32-wasip2";
 
-/// Where progress goes: one sentence or one line of a tool's own progress at a time, without a line feed.
+/// Receives progress: one sentence, or one line of another program's progress, without a line feed.
 pub type Say<'a> = &'a mut dyn FnMut(&str);

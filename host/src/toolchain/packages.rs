@@ -1,5 +1,5 @@
-//! The way through the system's packages, on Debian and what descends from it: the compiler from the system's own
-//! package manager, a current C library for the guest from the same mirror. Every package's signature is checked by apt.
+//! The toolchain from the system's packages, on Debian and its derivatives: the compiler from the package manager, and
+//! a current C library for the guest from the same mirror. apt checks the signature of every package.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,19 +13,20 @@ use super::find::{Search, Toolchain};
 use super::process::{self, Output, Stream};
 use super::{Say, TARGET, sysroot};
 
-/// The compiler, its cargo, the sources of the standard library, the component linker; and what cargo checks servers by.
+/// The compiler, its cargo, the sources of the standard library, the component linker, and the CA certificates for
+/// cargo.
 pub(super) const NAMES: [&str; 5] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm", "ca-certificates"];
 
-/// The release whose wasi-libc is new enough. Bookworm's own claims memory that belongs to others: every file
+/// The release whose wasi-libc is new enough. Bookworm's own claims memory that is already in use, so that every file
 /// operation of a guest linked with it fails. The package is for all architectures and depends on nothing.
 const WASI_LIBC_SUITE: &str = "trixie-backports";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 const QUESTION: Duration = Duration::from_secs(60);
-/// An index of 310 KB and a package of 1.1 MB.
+/// Time limit for an index of 310 KB, or a package of 1.1 MB.
 const DOWNLOAD: Duration = Duration::from_secs(120);
 
-/// Installs what is missing, once, and gives the toolchain; at once when an earlier run did it.
+/// Installs what is missing and returns the toolchain; returns at once if an earlier run did so.
 pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
     let stale = match sysroot::ready(search) {
         Ok(toolchain) => return Ok(toolchain),
@@ -53,7 +54,7 @@ pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
     sysroot::ready(search).context("check the new sysroot")
 }
 
-/// What a run that was killed left behind. Only under the lock.
+/// Removes what a killed run left behind. The caller holds the lock.
 fn remove_leftovers(home: &Path) {
     let Ok(entries) = std::fs::read_dir(home) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(".new-")) {
@@ -65,7 +66,7 @@ fn has_libc(folder: &Path) -> bool {
     folder.join("VERSION").is_file() && folder.join("lib").join(TARGET).join("libc.a").is_file()
 }
 
-/// The package manager's programs, as this system has them.
+/// The programs of the system's package manager.
 pub(super) struct Apt<'a> {
     search: &'a Search,
     apt_get: PathBuf,
@@ -88,10 +89,10 @@ impl<'a> Apt<'a> {
         })
     }
 
-    /// Those of `names` that are not installed.
+    /// Returns those of `names` that are not installed.
     pub(super) fn missing<'n>(&self, names: &[&'n str]) -> Result<Vec<&'n str>> {
         let mut query = self.command(&self.dpkg_query);
-        // It fails when one is unknown, and still lists the others.
+        // The command fails for an unknown name, but still lists the others.
         query.args(["--show", "--showformat=${Package} ${db:Status-Status}\\n"]).args(names);
         let answer = process::output(query, QUESTION)?.out;
         let installed = |name: &str| answer.lines().any(|line| line == format!("{name} installed"));
@@ -101,10 +102,10 @@ impl<'a> Apt<'a> {
     fn install_missing(&self, say: Say) -> Result<()> {
         if !self.missing(&NAMES)?.is_empty() {
             say(&format!("installing {}: some 240 MB with what they need", NAMES.join(", ")));
-            // All of them, not only the missing: the compiler and the sources must be of one version.
+            // All of them, because the compiler and the sources must be of one version.
             self.install(&NAMES, say)?;
         }
-        // The linker's package carries the version of LLVM in its name; the link that needs it knows which.
+        // The name of the linker's package contains the version of LLVM; the target of the link tells which.
         let link = std::fs::read_link(sysroot::SYSTEM_LINKER)
             .with_context(|| format!("{}, which rust-web-llvm brings, is missing", sysroot::SYSTEM_LINKER))?;
         let linker = link.file_name().and_then(OsStr::to_str).context("name the linker's package")?;
@@ -121,7 +122,7 @@ impl<'a> Apt<'a> {
             bail!("packages are missing, which --offline forbids to download. Run: {by_hand}");
         }
         let prefix = self.as_root().with_context(|| format!("packages are missing. Run: {by_hand}"))?;
-        // Some source that has nothing to do with it may be broken: whether the lists suffice, the next step shows.
+        // An unrelated package source may be broken; the installation shows whether the lists suffice.
         if let Err(reason) = self.apt_get(&prefix, &["update"], say) {
             say(&format!("{reason:#}; trying with the lists as they are"));
         }
@@ -135,7 +136,7 @@ impl<'a> Apt<'a> {
         })
     }
 
-    /// What to put before a command so that it may change the system: nothing for root, else sudo without a question.
+    /// The prefix that runs a command as root: nothing for root, else sudo without a prompt.
     fn as_root(&self) -> Result<Vec<PathBuf>> {
         if rustix::process::geteuid().is_root() {
             return Ok(Vec::new());
@@ -150,10 +151,11 @@ impl<'a> Apt<'a> {
         Ok(vec![sudo, PathBuf::from("--non-interactive")])
     }
 
-    /// Not bounded in time: a package manager that is killed half-way leaves work to the user. It gives up by itself.
+    /// Runs apt-get without a time limit, because a package manager that is killed half-way leaves repairs to the user.
+    /// With [`WAITS`] it gives up by itself.
     fn apt_get(&self, prefix: &[PathBuf], words: &[&str], say: Say) -> Result<()> {
         let mut line: Vec<&OsStr> = prefix.iter().map(|word| word.as_os_str()).collect();
-        // sudo drops the environment, so the setting travels as a word of the command.
+        // sudo drops the environment, so env sets the variable.
         line.extend([
             OsStr::new("/usr/bin/env"),
             OsStr::new("DEBIAN_FRONTEND=noninteractive"),
@@ -166,7 +168,7 @@ impl<'a> Apt<'a> {
         let status = process::run(command, None, &mut |stream, line| {
             if stream == Stream::Err && !line.trim().is_empty() {
                 say(line);
-                // Errors begin so; what follows them is advice.
+                // Errors begin like this; the lines after them are advice.
                 if line.starts_with("E: ") || last.is_empty() {
                     line.clone_into(&mut last);
                 }
@@ -179,7 +181,8 @@ impl<'a> Apt<'a> {
         Ok(())
     }
 
-    /// Unpacks a current wasi-libc, with lists and archives of its own: the system's stay as they are.
+    /// Downloads and unpacks a current wasi-libc, with separate lists and archives, so that the system's stay
+    /// unchanged.
     fn fetch_wasi_libc(&self, home: &Path, place: &Path, say: Say) -> Result<()> {
         if self.search.offline {
             bail!("wasi-libc is missing, which --offline forbids to download");
@@ -221,7 +224,7 @@ impl<'a> Apt<'a> {
         std::fs::rename(unpacked, place).context("put wasi-libc in place")
     }
 
-    /// The system's own mirror of Debian, in apt's words.
+    /// The system's own mirror of Debian, as apt reports it.
     fn mirror(&self) -> Result<String> {
         let mut query = self.command(&self.apt_get);
         query.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
@@ -258,7 +261,7 @@ impl<'a> Apt<'a> {
             set(name, OsStr::new(value));
         }
         if rustix::process::geteuid().is_root() {
-            // Its own unprivileged user could not write into our folder.
+            // apt's unprivileged user could not write into this folder.
             set("APT::Sandbox::User", OsStr::new("root"));
         }
         command.args(WAITS).arg("-qq");
@@ -271,7 +274,7 @@ impl<'a> Apt<'a> {
         command
     }
 
-    /// What a short command prints; its failure is an error.
+    /// Runs a short command and returns what it prints. A failing command is an error.
     fn text(&self, command: &mut Command) -> Result<String> {
         let taken = std::mem::replace(command, Command::new(""));
         let shown = process::shown(&taken);
@@ -284,7 +287,7 @@ impl<'a> Apt<'a> {
     }
 }
 
-/// Bounds on what would otherwise hang: a silent mirror, another package manager at work.
+/// Limits for what would otherwise hang: a silent mirror, or another package manager at work. Times are in seconds.
 const WAITS: [&str; 8] = [
     "-o",
     "Acquire::Retries=2",
@@ -310,7 +313,7 @@ mod tests {
     use super::super::standin::Programs;
     use super::*;
 
-    /// A Debian on which nothing is installed, with a sudo for when the tests do not run as root.
+    /// A Debian with only cargo-web installed, and a sudo for tests that do not run as root.
     fn debian() -> Programs {
         Programs::new()
             .with("dpkg", "echo amd64")

@@ -1,4 +1,4 @@
-//! Runs other programs: bounded in time, free of what an outer cargo left in the environment, line by line.
+//! Runs other programs with a time limit, without the environment of an outer cargo, and reads their output by lines.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// How often a wait looks whether the child is gone or its time is up.
+/// Interval at which a wait checks whether the child has exited or its time is up.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How long a child's output may stay open after it ended: a daemon that it left behind holds the pipe for ever.
+/// How long a child's output is read after it exited: a daemon that it left behind holds the pipe open for ever.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What a program that is asked to stop may still take to clean up, before it is killed.
+/// Time between SIGTERM and SIGKILL, in which a program can clean up.
 const STOP: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// The last thing that the program said, which is where most of them put their reason.
+    /// Returns the last line that the program printed, where most programs put their reason.
     pub(super) fn reason(&self) -> String {
         last_line(&self.err).or_else(|| last_line(&self.out)).map_or_else(|| self.status.to_string(), str::to_owned)
     }
@@ -56,7 +56,7 @@ pub(super) fn is_executable(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// A command that sees `path` as its PATH, and nothing of a cargo that may have started this process.
+/// A command with `path` as its PATH, and without the variables of a cargo that may have started this process.
 pub(super) fn command(program: &Path, path: &OsStr) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -64,7 +64,8 @@ pub(super) fn command(program: &Path, path: &OsStr) -> Command {
             command.env_remove(name);
         }
     }
-    // cargo run and cargo test put the folders of their own toolchain there, which another rustc must not load from.
+    // `cargo run` and `cargo test` add the folders of their own toolchain, from which another rustc must not load
+    // libraries.
     if std::env::var_os("CARGO").is_some() {
         command.env_remove("LD_LIBRARY_PATH").env_remove("DYLD_FALLBACK_LIBRARY_PATH");
     }
@@ -72,7 +73,7 @@ pub(super) fn command(program: &Path, path: &OsStr) -> Command {
     command
 }
 
-/// Whether a variable steers one particular build, so that it would steer the guest's build by accident.
+/// Whether a variable configures one particular build, and would affect the guest's build by accident.
 fn leaks(name: &OsStr) -> bool {
     const NAMES: [&str; 16] = [
         "CARGO",
@@ -95,11 +96,11 @@ fn leaks(name: &OsStr) -> bool {
     const BEGINNINGS: [&str; 6] =
         ["CARGO_BIN_", "CARGO_BUILD_", "CARGO_CFG_", "CARGO_FEATURE_", "CARGO_MANIFEST_", "CARGO_PKG_"];
     let Some(name) = name.to_str() else { return false };
-    // A bound on the machine's load is no setting of one build.
+    // A limit on the machine's load applies to every build.
     name != "CARGO_BUILD_JOBS" && (NAMES.contains(&name) || BEGINNINGS.iter().any(|start| name.starts_with(start)))
 }
 
-/// Runs to the end and keeps what was printed.
+/// Runs `command` for at most `limit`, and returns what it printed.
 pub(super) fn output(command: Command, limit: Duration) -> Result<Output> {
     let (mut out, mut err) = (String::new(), String::new());
     let status = run(command, Some(limit), &mut |stream, line| {
@@ -110,8 +111,8 @@ pub(super) fn output(command: Command, limit: Duration) -> Result<Output> {
     Ok(Output { status, out, err })
 }
 
-/// Runs to the end, handing over each line as it comes. With a `limit` the program gets a process group of its own,
-/// which is stopped as a whole when the time is up.
+/// Runs `command` and passes each line to `on_line` as it arrives. With a `limit`, the program gets a process group of
+/// its own, which is stopped as a whole when the time is up.
 pub(super) fn run(
     mut command: Command,
     limit: Option<Duration>,
@@ -156,7 +157,7 @@ fn has_ended(child: &mut Child) -> Result<bool> {
     Ok(child.try_wait().context("wait for a program")?.is_some())
 }
 
-/// Only for a child that leads its own process group.
+/// Stops a child that leads its own process group, and the rest of the group.
 fn stop(child: &mut Child) -> Result<()> {
     let group = Pid::from_child(child);
     kill_process_group(group, Signal::TERM).ok();
@@ -164,13 +165,14 @@ fn stop(child: &mut Child) -> Result<()> {
     while asked.elapsed() < STOP && !has_ended(child)? {
         std::thread::sleep(TICK);
     }
-    // Also when the leader is gone: the others of its group may not be.
+    // Other processes of the group may survive the leader.
     kill_process_group(group, Signal::KILL).ok();
     child.wait().context("wait for a stopped program")?;
     Ok(())
 }
 
-/// Another thread that forks at the wrong moment keeps a freshly written program open for writing: try again.
+/// Retries if the program is busy: a thread that forks at the wrong moment keeps a freshly written program open for
+/// writing.
 fn spawn(command: &mut Command) -> std::io::Result<Child> {
     for _ in 0..10 {
         match command.spawn() {
@@ -241,7 +243,7 @@ mod tests {
         .unwrap_err();
         assert!(error.to_string().contains("`hang` did not end within 0 s and was stopped"), "{error}");
         assert!(started.elapsed() < Duration::from_secs(10));
-        // It may stay as a zombie that its new parent has yet to collect.
+        // It may remain a zombie until its new parent reaps it.
         let lives = || {
             let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
             !state.is_empty() && !state.contains(") Z")

@@ -25,7 +25,7 @@ impl FromStr for Language {
 }
 
 impl Language {
-    /// File name and text; `{{name}}` stands for the project's name.
+    /// Name and text of each file; `{{name}}` is replaced by the project's name.
     fn files(self) -> [(&'static str, &'static str); 4] {
         match self {
             Language::Rust => [
@@ -40,7 +40,7 @@ impl Language {
 
 const RUST_CONFIG: &str = include_str!("template/rust/cargo-config.toml");
 
-/// Names that a crate cannot have, or that would hide another.
+/// Names that a crate cannot have, or that would shadow another crate.
 const TAKEN: [&str; 44] = [
     "abstract",
     "alloc",
@@ -88,7 +88,7 @@ const TAKEN: [&str; 44] = [
     "use",
 ];
 
-/// Writes a new project into `<parent>/<name>`, whole or not at all. `sdk` is the folder that `write_sdk` gave.
+/// Writes a new project into `<parent>/<name>`, whole or not at all. `sdk` is the folder that `write_sdk` returned.
 pub fn new_project(parent: &Path, name: &str, language: Language, sdk: Option<&Path>) -> Result<PathBuf> {
     check_name(name)?;
     let place = parent.join(name);
@@ -100,7 +100,7 @@ pub fn new_project(parent: &Path, name: &str, language: Language, sdk: Option<&P
         .prefix(&format!(".{name}."))
         .tempdir_in(parent)
         .with_context(|| format!("write into {}", parent.display()))?;
-    // A folder in the temporary one, because that one is private to the user.
+    // A subfolder, because the temporary folder itself is accessible to the user only.
     let folder = temporary.path().join(name);
     for (file, text) in language.files() {
         write(&folder.join(file), &text.replace("{{name}}", name))?;
@@ -110,7 +110,7 @@ pub fn new_project(parent: &Path, name: &str, language: Language, sdk: Option<&P
         let text = crate_folder.to_str().with_context(|| format!("{} is not UTF-8", crate_folder.display()))?;
         write(&folder.join(".cargo/config.toml"), &RUST_CONFIG.replace("{{sdk}}", &quoted(text)?))?;
     }
-    // Fails when somebody made a folder with something in it meanwhile.
+    // Fails if a non-empty folder of this name appeared meanwhile.
     std::fs::rename(&folder, &place).with_context(|| format!("make {}", place.display()))?;
     Ok(place)
 }
@@ -123,7 +123,7 @@ fn write(file: &Path, text: &str) -> Result<()> {
     write().with_context(|| format!("write {}", file.display()))
 }
 
-/// The name is that of a folder, of a crate, and the first part of every tool's id.
+/// Checks a name that becomes a folder, a crate and the first part of every tool's id.
 fn check_name(name: &str) -> Result<()> {
     const RULE: &str =
         "a name begins with a lower-case letter and goes on with lower-case letters, digits, `-` and `_`";

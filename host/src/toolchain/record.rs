@@ -1,5 +1,5 @@
-//! What was built with the user's consent: which sources, and what came of them. A record lies in toolcell's data folder,
-//! where no grant reaches it, and so does the component that it is about: what a tool may write is never what is run.
+//! Records of builds that the user agreed to: the sources, and the resulting component. Both are kept in toolcell's
+//! data folder, which no grant reaches, so that a tool cannot replace what is run.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -14,18 +14,18 @@ use super::sources::{Listing, Scope};
 
 const FORMAT: u32 = 1;
 const FILE: &str = "record.json";
-/// Bytes of a record: 100,000 files with long paths take less.
+/// Maximum size of a record, in bytes; 100,000 files with long paths take less.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// One build.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     format: u32,
-    /// The tool's folder: the name of the record is a digest of it.
+    /// The tool's folder. A digest of it names the record.
     dir: PathBuf,
     /// The component's file name, beside the record.
     component: PathBuf,
-    /// The memory that this component needs at start, in bytes: the next build begins with it.
+    /// The initial memory of this component, in bytes; the next build begins with it.
     pub(super) initial_memory: u64,
     pub(super) scope: Scope,
     pub(super) sources: Listing,
@@ -34,7 +34,7 @@ pub(super) struct Record {
 /// Whether a source folder may be used without building it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It was built, and no source changed since: the component.
+    /// The component: it was built, and no source has changed since.
     Built(PathBuf),
     /// Why it has to be built, such as `src/lib.rs has changed since it was built`.
     NotBuilt(String),
@@ -45,8 +45,8 @@ fn folder(records: &Path, dir: &Path) -> PathBuf {
     records.join(blake3::hash(dir.as_os_str().as_encoded_bytes()).to_hex().as_str())
 }
 
-/// Whether the tool in `dir` was built as it is now. Runs nothing of the folder: a stat call for each source, and a look at
-/// those that are not as they were.
+/// Returns whether the tool in `dir` was built from its current sources. Runs nothing of the folder: calls stat on each
+/// source, and reads those whose state has changed.
 pub fn standing(dir: &Path, records: &Path) -> Standing {
     match check(dir, records) {
         Ok(component) => Standing::Built(component),
@@ -72,15 +72,15 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<PathBuf, String> {
         return Err("its component is gone".to_owned());
     }
     if now != record.sources {
-        // The same contents in other states: noted, so that they need not be read again.
+        // Same contents, other states: keep them, so that the files need not be read again.
         record.sources = now;
         let _ = keep(records, &record);
     }
     Ok(component)
 }
 
-/// Every place that a build of the tool in `dir` reads, as far as that is known without running cargo: whoever can change
-/// one of them decides what the next build runs.
+/// Returns every place that a build of the tool in `dir` reads, as far as it is known without running cargo. Write
+/// access to one of them decides what the next build runs.
 pub fn source_places(dir: &Path, records: &Path) -> Vec<PathBuf> {
     let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let mut scope = read(records, &dir).map(|record| record.scope).unwrap_or_default();
@@ -88,8 +88,8 @@ pub fn source_places(dir: &Path, records: &Path) -> Vec<PathBuf> {
     scope.places().cloned().collect()
 }
 
-/// The record of the tool in `dir`. One of another version of toolcell, or that somebody else could have written, counts as
-/// none.
+/// Reads the record of the tool in `dir`; `None` for one of another version of toolcell, or one that another user could
+/// have written.
 pub(super) fn read(records: &Path, dir: &Path) -> Option<Record> {
     let flags = rustix::fs::OFlags::NOFOLLOW.bits();
     let file = folder(records, dir).join(FILE);
@@ -105,7 +105,7 @@ pub(super) fn read(records: &Path, dir: &Path) -> Option<Record> {
     (record.format == FORMAT && record.dir == dir).then_some(record)
 }
 
-/// Held by whoever builds in the folder `compiling`: two tools of one name could mistake what cargo made for the other.
+/// The lock of builds in the folder `compiling`: without it, two tools of one name could take each other's output.
 pub(super) fn lock(compiling: &Path) -> Result<fd_lock::RwLock<File>> {
     make_folder(compiling)?;
     let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
@@ -116,7 +116,7 @@ pub(super) fn lock(compiling: &Path) -> Result<fd_lock::RwLock<File>> {
 
 /// Waits for `lock`, and says so if that takes time.
 pub(super) fn wait<'a>(lock: &'a mut fd_lock::RwLock<File>, say: Say) -> Result<fd_lock::RwLockWriteGuard<'a, File>> {
-    // The first guard would keep the lock borrowed: look, let go, and wait.
+    // Keeping the first guard would borrow the lock: test, release, and wait.
     let busy = matches!(lock.try_write(), Err(error) if error.kind() == ErrorKind::WouldBlock);
     if busy {
         say("waiting for another build");
@@ -129,7 +129,7 @@ fn make_folder(folder: &Path) -> Result<()> {
     make.with_context(|| format!("make {}", folder.display()))
 }
 
-/// What a build made, to be kept.
+/// The result of a build, to be recorded.
 pub(super) struct Made<'a> {
     pub(super) dir: &'a Path,
     pub(super) component: &'a [u8],
@@ -140,12 +140,12 @@ pub(super) struct Made<'a> {
     pub(super) sources: Listing,
 }
 
-/// Keeps the component, and then the record that vouches for it.
+/// Writes the component, and then the record that vouches for it.
 pub(super) fn write(records: &Path, made: Made) -> Result<()> {
     let folder = folder(records, made.dir);
     make_folder(&folder)?;
     let component = PathBuf::from(format!("{}.wasm", made.name));
-    // Until the new record is there, the old one must not stand for the new component.
+    // The old record must not vouch for the new component.
     match std::fs::remove_file(folder.join(FILE)) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).context("remove the record of a build"),
         _ => {}
@@ -159,7 +159,7 @@ pub(super) fn write(records: &Path, made: Made) -> Result<()> {
 }
 
 fn keep(records: &Path, record: &Record) -> Result<()> {
-    // A path that is not Unicode has no form in a record.
+    // Fails for a path that is not Unicode, because JSON cannot hold it.
     let text = serde_json::to_vec(record).context("write the record of a build")?;
     replace(&folder(records, &record.dir).join(FILE), &text)
 }
@@ -178,8 +178,8 @@ fn remove_orphans(records: &Path) {
     }
 }
 
-/// Writes beside `file`, then renames: a reader sees the old or the new, never a part. Unchanged bytes keep their time, so
-/// that what was derived from them stays valid.
+/// Replaces `file` by a rename, so that a reader sees the old or the new bytes, never a part. An unchanged file keeps
+/// its time, so that what was derived from it stays valid.
 pub(super) fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
     let same =
         || std::fs::symlink_metadata(file).is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64);
@@ -196,7 +196,7 @@ pub(super) fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
     write().with_context(|| format!("write {}", file.display()))
 }
 
-/// What an ordinary new file gets, less what the user's mask takes; a temporary file would be private.
+/// The mode of an ordinary new file, before the umask; a temporary file would be private.
 fn readable() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o644)
 }
@@ -255,7 +255,7 @@ mod tests {
         tool.is_not_built("build.rs is new since it was built, and 1 more");
         tool.record();
         assert!(matches!(tool.standing(), Standing::Built(_)));
-        // The same sources elsewhere are another folder: nobody said yes to that one.
+        // The same sources in another folder, which the user did not agree to.
         let copy = Tool::new();
         assert_eq!(
             standing(copy.folder.path(), tool.records.path()),

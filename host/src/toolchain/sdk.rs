@@ -1,4 +1,4 @@
-//! The SDK for guests, carried inside this binary: a tool names it by its version, and finds this copy.
+//! The guest SDK, embedded in this binary: a tool depends on it by version, and gets this copy.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ macro_rules! files {
     ($($path:literal),* $(,)?) => { &[$(($path, include_str!(concat!("../../../", $path)))),*] };
 }
 
-/// Path and text of each source, as they lie in the repository: the SDK reads the contract from `../../wit`.
+/// Path and text of each source, in the layout of the repository, because the SDK reads the contract from `../../wit`.
 const FILES: &[(&str, &str)] = files![
     "guest-sdk/rust/Cargo.toml",
     "guest-sdk/rust/README.md",
@@ -40,10 +40,10 @@ const FILES: &[(&str, &str)] = files![
     "wit/tool.wit",
 ];
 
-/// The folder of this version's SDK below `data_dir`, written if it is not there yet. Its name is a hash of what it
-/// holds, so versions of toolcell stand side by side, and what is there is never changed.
+/// Returns the folder of this version's SDK below `data_dir`; writes it first if it does not exist. Its name is a hash
+/// of its contents, so that versions of toolcell coexist and an existing folder never changes.
 pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
-    // Absolute, because tools that lie elsewhere name it.
+    // Absolute, because tools in other folders refer to it.
     let parent = std::path::absolute(data_dir).context("find the data folder")?.join("sdk");
     let place = parent.join(content_hash());
     if place.is_dir() {
@@ -59,7 +59,7 @@ pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
             std::fs::write(&file, text)?;
         }
         match std::fs::rename(&folder, &place) {
-            // Another process was faster, with the same files.
+            // Another process wrote the same files first.
             Err(_) if place.is_dir() => Ok(()),
             other => Ok(other?),
         }
@@ -87,7 +87,7 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
-            // What a tool that depends on the SDK never compiles.
+            // Never compiled by a tool that depends on the SDK.
             if ["target", "tests", "examples", "benches", "Cargo.lock"].contains(&name.as_str())
                 || name.starts_with('.')
             {

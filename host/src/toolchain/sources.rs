@@ -1,5 +1,6 @@
-//! What cargo reads when it builds a tool, and a digest of each file of it. A stat call tells whether a file is still the
-//! one that was digested: only the kernel sets the time of a change, so a tool that puts back size and times is noticed.
+//! The files that cargo reads when it builds a tool, with a digest of each. A stat call tells whether a file is
+//! unchanged since: only the kernel sets the change time, so a tool that restores size and modification time is
+//! noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata, OpenOptions};
@@ -13,38 +14,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::file_state::FileState;
 
-/// Files and folders that are looked at for one tool, and entries of one folder.
+/// Maximum number of files and folders of one tool, and of entries of one folder.
 const FILES_MAX: usize = 100_000;
-/// Links that lead from one to the next: Linux follows no more.
+/// Maximum length of a chain of symbolic links, as in Linux.
 const LINKS_MAX: usize = 40;
-/// Bytes of one file. Reading a larger one, or a file that never ends, would hold up every command.
+/// Maximum size of one file, in bytes. Reading a larger one, or one that never ends, would delay every command.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// Configuration files of cargo that include one another.
+/// Maximum depth of cargo configuration files that include one another.
 const INCLUDES_MAX: u32 = 8;
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// Files that steer cargo and rustup, looked for in the folder of a tool and in every folder above it. A manifest above it
-/// can make it part of a workspace.
+/// Files that configure cargo and rustup, in a tool's folder and in every folder above it. A manifest above can make
+/// the tool part of a workspace.
 const STEERING: [&str; 5] =
     ["Cargo.toml", ".cargo/config.toml", ".cargo/config", "rust-toolchain.toml", "rust-toolchain"];
 
 /// The places that a build reads. All paths are absolute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Scope {
-    /// Everything below these, but for `.git`, and for `target` beside a manifest.
+    /// Folders whose whole content counts, except `.git`, and `target` beside a manifest.
     pub(super) folders: BTreeSet<PathBuf>,
-    /// Single files, whether they are there or not.
+    /// Single files, whether they exist or not.
     pub(super) files: BTreeSet<PathBuf>,
 }
 
 impl Scope {
-    /// Adds a folder with all that is below it, and what steers cargo in the folders above it.
+    /// Adds a folder with everything below it, and the files that configure cargo in it and above it.
     pub(super) fn add(&mut self, folder: &Path) {
         self.folders.insert(folder.to_owned());
         self.add_steering(folder);
     }
 
-    /// Adds what steers cargo in `folder` and in the folders above it.
+    /// Adds the files that configure cargo in `folder` and in the folders above it.
     pub(super) fn add_steering(&mut self, folder: &Path) {
         for folder in folder.ancestors() {
             STEERING.iter().for_each(|name| self.add_file(folder.join(name)));
@@ -76,7 +77,8 @@ impl Scope {
     }
 }
 
-/// The files that a configuration of cargo includes: `include = "a.toml"`, a list of such, or of tables with a `path`.
+/// Returns the files that a cargo configuration includes: `include = "a.toml"`, a list of paths, or a list of tables
+/// with a `path`.
 fn included(config: &Path) -> Vec<PathBuf> {
     let read = || -> Option<Vec<PathBuf>> {
         let mut text = String::new();
@@ -92,22 +94,22 @@ fn included(config: &Path) -> Vec<PathBuf> {
     read().unwrap_or_default()
 }
 
-/// Opens a regular file; anything else, a named pipe say, is not waited for.
+/// Opens a regular file; `None` for anything else. Does not block on a named pipe.
 fn plain_file(path: &Path) -> Option<File> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path).ok()?;
     file.metadata().ok()?.is_file().then_some(file)
 }
 
-/// What lies at a path.
+/// The content at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Content {
     /// The BLAKE3 digest of a regular file, in hex.
     File(String),
-    /// The text of a symbolic link.
+    /// The target of a symbolic link, as it is written.
     Link(PathBuf),
-    /// A socket, a named pipe, a device, a folder in the place of a file.
+    /// A socket, a named pipe, a device, or a folder in place of a file.
     Other,
 }
 
@@ -115,21 +117,21 @@ pub(super) enum Content {
 struct Seen {
     #[serde(flatten)]
     content: Content,
-    /// While a file is in this state it has this content. `None` where it has to be read again.
+    /// The file has this content while it is in this state; `None` if it must be read again.
     state: Option<FileState>,
 }
 
-/// Every file of a scope, by its path. A file that is not there has no entry.
+/// Every file of a scope, by its path. A missing file has no entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Listing(BTreeMap<PathBuf, Seen>);
 
 impl Listing {
-    /// Looks at all files of `scope`, and reads those that are not in the state in which `known` has them.
+    /// Lists all files of `scope`; reads those whose state differs from `known`.
     ///
     /// # Errors
     ///
-    /// More than [`FILES_MAX`] files and folders, a file of more than [`FILE_BYTES_MAX`] bytes, one that cannot be read, and
-    /// more than [`LINKS_MAX`] links in a row.
+    /// More than [`FILES_MAX`] files and folders, a file of more than [`FILE_BYTES_MAX`] bytes, a file that cannot be
+    /// read, or a chain of more than [`LINKS_MAX`] links.
     pub(super) fn of(scope: &Scope, known: &Self) -> Result<Self> {
         let mut walk = Walk { known, found: BTreeMap::new(), walked: BTreeSet::new(), folders: 0 };
         for folder in &scope.folders {
@@ -141,7 +143,7 @@ impl Listing {
         Ok(Self(walk.found))
     }
 
-    /// The paths at which another content lies than `earlier` has there, each with what became of it.
+    /// Returns the paths whose content differs from `earlier`, each with what happened to it.
     pub(super) fn changes(&self, earlier: &Self) -> Vec<(PathBuf, &'static str)> {
         let mut changes = Vec::new();
         for (path, seen) in &self.0 {
@@ -160,7 +162,7 @@ impl Listing {
     pub(super) fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         let mut part = |bytes: &[u8]| {
-            // The length keeps apart what is cut elsewhere.
+            // The length prefix keeps adjacent parts distinct.
             hasher.update(&(bytes.len() as u64).to_le_bytes());
             hasher.update(bytes);
         };
@@ -179,9 +181,9 @@ impl Listing {
 struct Walk<'a> {
     known: &'a Listing,
     found: BTreeMap<PathBuf, Seen>,
-    /// Folders by device and inode: a link may lead back to where it came from.
+    /// Visited folders, by device and inode, because links can form a cycle.
     walked: BTreeSet<(u64, u64)>,
-    /// Folders that were found, those that still have to be walked included.
+    /// Number of folders found, including those not walked yet.
     folders: usize,
 }
 
@@ -202,7 +204,7 @@ impl Walk<'_> {
             let has_manifest = entries.iter().any(|entry| entry.file_name() == "Cargo.toml");
             for entry in entries {
                 let name = entry.file_name();
-                // What cargo makes, and what git keeps: neither is a source, and both change by themselves.
+                // Build output and git's data: neither is a source, and both change without an edit.
                 if name == ".git" || (name == "target" && has_manifest) {
                     continue;
                 }
@@ -215,13 +217,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Looks at one path. Answers a folder that has to be walked: it, or one that it leads to; that of a single file's
-    /// path is not, so `within` says which of them this is.
+    /// Records one path and follows its links. Returns the folder to walk if the path is or leads to one. `within` is
+    /// false for a single file's path, where a folder is not walked.
     fn one(&mut self, path: &Path, within: bool) -> Result<Option<PathBuf>> {
         let mut at = path.to_owned();
         for _ in 0..=LINKS_MAX {
             let Some(metadata) = there(std::fs::symlink_metadata(&at), &at)? else { return Ok(None) };
-            // Empty folders count as well: walking them takes time and memory, too.
+            // Empty folders count too, because walking them takes time and memory.
             if self.found.len() + self.folders >= FILES_MAX {
                 return Err(too_many());
             }
@@ -237,7 +239,7 @@ impl Walk<'_> {
             }
             let target = std::fs::read_link(&at).with_context(|| format!("read the link {}", at.display()))?;
             let led_to = at.parent().unwrap_or(Path::new("/")).join(&target);
-            // A link to a link is followed one step at a time; one that was seen before ends the way.
+            // A chain of links is followed one step at a time; a link that was seen before ends it.
             if self.found.insert(at, Seen { content: Content::Link(target), state: None }).is_some() {
                 return Ok(None);
             }
@@ -259,7 +261,7 @@ impl Walk<'_> {
         }
         let context = || format!("read {}", path.display());
         let file = plain_file(path).with_context(context)?;
-        // Before it is read: a change after this shows in its state.
+        // Taken before reading, so that a later change shows in the state.
         let (began, state) = (SystemTime::now(), FileState::of(&file).with_context(context)?);
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(file.take(FILE_BYTES_MAX + 1)).with_context(context)?;
@@ -277,7 +279,7 @@ fn too_many() -> anyhow::Error {
     )
 }
 
-/// `None` for what is not there.
+/// Returns `None` if the path does not exist.
 fn there(metadata: std::io::Result<Metadata>, path: &Path) -> Result<Option<Metadata>> {
     match metadata {
         Ok(metadata) => Ok(Some(metadata)),
@@ -357,7 +359,7 @@ mod tests {
         project.write("src/lib.rs", "src/LIB.rs");
         date();
         assert_eq!(project.changes(&before), ["src/lib.rs has changed"]);
-        // The same bytes in another file are the same source.
+        // The same bytes in a new file are the same source.
         std::fs::remove_file(&file).unwrap();
         project.write("src/lib.rs", "src/lib.rs");
         assert!(project.changes(&before).is_empty());

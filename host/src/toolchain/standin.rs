@@ -28,7 +28,7 @@ impl Programs {
         self.folder.path()
     }
 
-    /// A script may use what every system has (`sleep`), but `which` finds only the stand-ins.
+    /// A command whose script finds the system's programs, such as `sleep`; `which` still finds only the stand-ins.
     pub(super) fn command(&self, name: &str) -> Command {
         let path = OsString::from("/usr/bin:/bin");
         process::command(&self.dir().join(name), &path)

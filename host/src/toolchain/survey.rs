@@ -1,4 +1,4 @@
-//! What `toolcell doctor` says about building tools: asks what `find` asks, and changes nothing.
+//! What `toolcell doctor` reports about building tools: asks what `find` asks, and changes nothing.
 
 use super::find::{Search, installed, remedy};
 use super::packages::{Apt, NAMES};
@@ -8,9 +8,9 @@ use super::{Preference, TARGET, sysroot};
 pub enum State {
     /// Works as it is.
     Ready,
-    /// Not there, and not needed, or set up by the first build that needs it.
+    /// Not set up: it is not needed, or the first build that needs it sets it up.
     Absent,
-    /// Tools cannot be built until it is mended.
+    /// Not available. As the verdict: tools cannot be built until this is fixed.
     Missing,
 }
 
@@ -19,11 +19,11 @@ pub struct Finding {
     pub subject: &'static str,
     pub state: State,
     pub detail: String,
-    /// The command that mends it.
+    /// The command that fixes it.
     pub mend: Option<String>,
 }
 
-/// The verdict first, then each way to a toolchain.
+/// Returns the verdict first, then each way to a toolchain.
 pub fn survey(search: &Search) -> Vec<Finding> {
     let ways = [by_installed(search), by_rustup(search), by_packages(search)];
     let [installed, rustup, packages] = &ways;
@@ -74,7 +74,7 @@ fn by_installed(search: &Search) -> Finding {
     }
 }
 
-/// Whether rustup could be asked; whether its download works is known only when it is tried.
+/// Whether rustup is installed. Only a build tells whether its download works.
 fn by_rustup(search: &Search) -> Finding {
     let (state, detail, mend) = match search.which("rustup") {
         Some(rustup) => (State::Absent, rustup.display().to_string(), Some(format!("rustup target add {TARGET}"))),

@@ -1,5 +1,5 @@
-//! A private view of the system's Rust that also has the guest's target: the packaged compiler, seen through a folder
-//! of links, plus a standard library compiled once from the packaged sources. Nothing below /usr is touched.
+//! A private sysroot that adds the guest's target to the system's Rust: a wrapper of the packaged compiler, links to
+//! its libraries, and a standard library compiled once from the packaged sources. Nothing below /usr is changed.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -14,17 +14,16 @@ use super::find::{Search, Toolchain, Way, standard_library};
 use super::process::{self, Stream};
 use super::{Say, TARGET};
 
-/// Where the distribution's packages put them. Not looked up in PATH: rustup's proxies usually come first there.
+/// Paths of the distribution's packages. PATH is not searched, because rustup's proxies usually come first there.
 pub(super) const SYSTEM_RUSTC: &str = "/usr/bin/rustc";
 pub(super) const SYSTEM_CARGO: &str = "/usr/bin/cargo";
-/// A link to the linker of the LLVM that this rustc goes with.
+/// A symbolic link to the linker of the LLVM version that this rustc uses.
 pub(super) const SYSTEM_LINKER: &str = "/usr/bin/rust-lld";
 
 const FORMAT: u32 = 1;
 const QUESTION: Duration = Duration::from_secs(20);
 
-/// Written last into a finished sysroot; what it says must still hold.
-/// A file of the system as `stat` shows it; a file that is not there has neither.
+/// A system file as `stat` reports it; both fields are `None` if the file does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Mark {
     /// Nanoseconds since 1970.
@@ -45,10 +44,11 @@ impl Mark {
     }
 }
 
+/// Written last into a finished sysroot, which is usable only while this still holds.
 #[derive(Serialize, Deserialize)]
 struct Stamp {
     format: u32,
-    /// Names this very build: two builds of the same versions do not share compiled guests.
+    /// Identifies this build, so that two builds of the same versions do not share compiled guests.
     id: String,
     rustc: String,
     wasi_libc: String,
@@ -56,7 +56,7 @@ struct Stamp {
     system_linker: PathBuf,
 }
 
-/// Everything that `toolcell` sets up itself.
+/// The folder of everything that `toolcell` sets up itself.
 pub(super) fn home(cache_dir: &Path) -> PathBuf {
     cache_dir.join("toolchain")
 }
@@ -65,7 +65,8 @@ fn folder(cache_dir: &Path) -> PathBuf {
     home(cache_dir).join("rust")
 }
 
-/// The sysroot as it stands, checked with a few stat calls and no process; the error says what is amiss.
+/// Returns the finished sysroot, checked with a few stat calls and without a process. The error says what is missing or
+/// outdated.
 pub(super) fn ready(search: &Search) -> Result<Toolchain> {
     let root = folder(&search.cache_dir);
     // An absolute path, because cargo runs rustc in other folders.
@@ -129,7 +130,7 @@ pub(super) fn build(search: &Search, wasi_libc: &Path, say: Say) -> Result<()> {
     Ok(())
 }
 
-/// An answer of the system's rustc.
+/// Runs the system's rustc with `args` and returns what it prints.
 fn ask(search: &Search, args: &[&str]) -> Result<String> {
     let mut question = process::command(Path::new(SYSTEM_RUSTC), &search.path);
     question.args(args);
@@ -163,7 +164,7 @@ fn lay_out(search: &Search, root: &Path, wasi_libc: &Path) -> Result<()> {
         std::fs::copy(&from, contained.join(file)).with_context(|| format!("copy {}", from.display()))?;
     }
     let rustc = root.join("bin/rustc");
-    // The folder is moved when it is complete, so the script must not know where it lies.
+    // The folder is renamed when it is complete, so the script must not contain its path.
     let script =
         format!("#!/bin/sh\nd=$(cd \"${{0%/*}}/..\" && pwd -P) && exec {SYSTEM_RUSTC} --sysroot \"$d\" \"$@\"\n");
     std::fs::write(&rustc, script).context("write the compiler's wrapper")?;
@@ -176,26 +177,26 @@ fn compile(search: &Search, root: &Path, seed: &Path, say: Say) -> Result<()> {
     let manifest = "[package]\nname = \"std-seed\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[workspace]\n";
     std::fs::write(seed.join("Cargo.toml"), manifest)?;
     std::fs::write(seed.join("src/lib.rs"), "")?;
-    // What std depends on comes from cargo's registry, checked against the sums in the sources' own lock file: the
-    // copies in the package lack a prebuilt part.
+    // The dependencies of std come from cargo's registry, checked against the checksums in the sources' own lock file,
+    // because the packaged copies lack a prebuilt part.
     let mut command: Command = process::command(Path::new(SYSTEM_CARGO), &search.path);
     command.args(["build", "--release", "--color", "never", "-Zbuild-std=std,panic_abort", "--target", TARGET]);
     if search.offline {
         command.arg("--offline");
     }
-    // Bitcode, so that guests may use link-time optimisation. Flags apart by \x1f, because a path may hold spaces.
+    // Bitcode lets guests use link-time optimisation. \x1f separates the flags, because a path may contain spaces.
     let flags = ["-Cembed-bitcode=yes", "-Cdebuginfo=0", &format!("--remap-path-prefix={}=/rust", root.display())];
     command
         .current_dir(seed)
         .env("RUSTC", root.join("bin/rustc"))
-        // Only here: the sources need it, guests are built without.
+        // Only for std, whose sources need it; guests are built without it.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_DIR", seed.join("target"))
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     let mut complaint = String::new();
     let status = process::run(command, None, &mut |stream, line| {
         if is_status(line) {
-            // Without the folder of each package: a temporary one.
+            // Leaves out the folder of each package, which is temporary.
             say(line.split_once(" (").map_or(line, |(short, _)| short));
         } else if stream == Stream::Err {
             complaint.push_str(line);

@@ -143,7 +143,7 @@ fn a_call_that_is_stopped_while_it_waits_ends_and_cannot_be_approved() {
 #[test]
 fn of_ten_who_approve_at_once_one_does() {
     let place = Place::new();
-    // Once with a process that waits for the answer, once without.
+    // Once with a process that waits for the answer, once with an orphaned call.
     for attended in [true, false] {
         let (child, id) = place.waiting("one", &[]);
         let child = if attended {

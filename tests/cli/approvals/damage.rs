@@ -2,7 +2,7 @@ use std::fs;
 
 use super::Place;
 
-/// Whatever was done to the journal: nothing runs, and somebody is told.
+/// Whatever damage the journal has, nothing runs, and the approver gets an error.
 #[track_caller]
 fn stays_closed(place: &Place, id: &str, what: &str) {
     let ran = place.run(&["approvals", "approve", id]);
@@ -26,7 +26,7 @@ fn a_damaged_journal_approves_nothing_and_says_so() {
         damage(&mut bytes);
         fs::write(&database, bytes).unwrap();
         stays_closed(&place, &id, what);
-        // A new question cannot be stored, and so it is not asked.
+        // A new question cannot be stored, so it is not asked.
         let ran = place.call("two", &["--json", "--approval-timeout=2s"]).run();
         assert_ne!(ran.code, Some(0), "{what}");
         let error = ran.json()["error"]["error_code"].clone();
@@ -44,7 +44,7 @@ fn a_row_that_was_changed_behind_the_journals_back_runs_nothing() {
     settle(&place);
     let database = place.home.join("journal/journal.db");
     let whole = fs::read(&database).unwrap();
-    // What would run is sealed; each of these is in the clear in the file, and bound to it.
+    // The call itself is encrypted; each of these values is in plain text in the file, and authenticated.
     for (old, new) in [("pending", "claimed"), ("sha256:", "sha256;")] {
         let changed = replaced(&whole, old.as_bytes(), new.as_bytes());
         assert_ne!(changed, whole, "{old} is not in the file");
@@ -83,7 +83,7 @@ fn a_journal_that_cannot_be_written_asks_nobody() {
     assert!(place.lines().is_empty());
 }
 
-/// Opening and closing the journal brings everything from its log into its file.
+/// Opens and closes the journal, which moves everything from its write-ahead log into its file.
 fn settle(place: &Place) {
     place.list(&[]);
     assert!(!place.home.join("journal/journal.db-wal").exists());

@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::{Place, kill, said_id};
 
-/// Rounds of this test; each kills the process that asks, and the one that approves, at two moments by chance.
+/// Rounds of this test; each kills the asking and the approving process, each at a random moment.
 const ROUNDS: u64 = 60;
 
 #[test]
 fn whenever_processes_are_killed_nothing_that_was_said_is_lost_and_nothing_runs_twice() {
-    // The component is compiled beforehand: the moments are those of a call.
+    // The component is compiled beforehand, so that the random moments fall into the call.
     let warm = Place::new();
     warm.orphan("warm", &[]);
     let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
@@ -25,12 +25,12 @@ fn whenever_processes_are_killed_nothing_that_was_said_is_lost_and_nothing_runs_
     });
 }
 
-/// Asks and approves, and kills who does at two moments by chance. Answers what is stored of the call in the end; nothing
-/// if it was killed before it had said anything.
+/// Asks and approves, and kills both processes at random moments. Returns what the journal holds of the call in the
+/// end; `None` if the asking process was killed before it stored anything.
 pub(crate) fn round(place: &Place, seed: u64) -> Option<Value> {
     let mut chance = Chance(seed);
     let mut asking = place.call("one", &["--json"]).spawn();
-    // Half of the askers are killed before they could say anything, or just then.
+    // Half of the asking processes are killed before they print the id, or just then.
     let id = if chance.below(2) == 0 {
         chance.pause(120);
         kill(asking);
@@ -41,7 +41,7 @@ pub(crate) fn round(place: &Place, seed: u64) -> Option<Value> {
                 assert_eq!(state, "pending", "nobody answered");
                 id.clone()
             }
-            // It was killed before it had stored, and so before it had said, anything.
+            // The process was killed before it stored the call, and so before it printed the id.
             None => {
                 assert!(place.lines().is_empty());
                 return None;
@@ -59,12 +59,12 @@ pub(crate) fn round(place: &Place, seed: u64) -> Option<Value> {
         }
         id
     };
-    // What was said is stored: it is there whatever happened to whoever said it.
+    // A call whose id was printed is stored, whatever happens to the process that printed it.
     assert!(place.lines().is_empty());
     let approving = place.toolcell(&["approvals", "approve", &id]).spawn();
     chance.pause(150);
     kill(approving);
-    // Again, until somebody says that it is over.
+    // Repeated until the call has a result.
     let mut told_it_ran = false;
     for _ in 0..50 {
         let ran = place.run(&["approvals", "approve", &id]);
@@ -83,7 +83,7 @@ pub(crate) fn round(place: &Place, seed: u64) -> Option<Value> {
     let approvals = transitions.iter().filter(|step| step["to"] == "approved").count();
     match (shown["state"].as_str().unwrap(), shown["invocation"]["status"].as_str().unwrap()) {
         ("done", "succeeded") => assert_eq!((lines.len(), approvals), (1, 1), "seed {seed}"),
-        // Claimed, and killed before the result was stored: it is known to be unknown.
+        // The process was killed between claim and result, so the outcome is recorded as unknown.
         ("done", "canceled") => assert_eq!(shown["result"]["error"]["error_code"], "interrupted", "seed {seed}"),
         other => panic!("seed {seed}: {other:?}, told {told_it_ran}"),
     }
@@ -93,7 +93,7 @@ pub(crate) fn round(place: &Place, seed: u64) -> Option<Value> {
     Some(shown)
 }
 
-/// Numbers by chance, the same for the same seed: splitmix64.
+/// Random numbers, the same for the same seed (splitmix64).
 struct Chance(u64);
 
 impl Chance {

@@ -1,4 +1,4 @@
-//! Calls that wait for an approval, and who answers them: real processes, which may be killed at any moment.
+//! Calls that wait for an approval, and their approvers: real processes, which may be killed at any moment.
 
 mod answers;
 mod damage;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::guest;
 use crate::support::{Ran, Toolcell, kept, scratch};
 
-/// A folder to write to, and a journal of its own; compiled components are shared with all tests.
+/// A folder to write to, and its own journal; compiled components are shared with all tests.
 pub(crate) struct Place {
     _guard: tempfile::TempDir,
     home: PathBuf,
@@ -29,7 +29,7 @@ impl Place {
         Self::of(&guest("probe#append_approved"))
     }
 
-    /// For the tool `FILE#NAME`.
+    /// A place for the tool `FILE#NAME`.
     pub(crate) fn of(tool: &str) -> Self {
         let (guard, path) = scratch();
         let (home, folder) = (path.join("home"), path.join("work"));
@@ -42,7 +42,7 @@ impl Place {
         Self { _guard: guard, home, folder, tool: tool.to_owned() }
     }
 
-    /// The file that every run of the tool adds a line to.
+    /// The file to which every run of the tool adds a line.
     fn file(&self) -> PathBuf {
         self.folder.join("lines")
     }
@@ -72,12 +72,12 @@ impl Place {
         self.toolcell(&arguments)
     }
 
-    /// A call that adds `line`, once it says that it waits, and the id by which it does.
+    /// A call that adds `line`, once it waits, and its id.
     fn waiting(&self, line: &str, options: &[&str]) -> (Child, String) {
         waiting(self.call(line, options))
     }
 
-    /// A call that waits, and that no process sees to.
+    /// An orphaned call: it waits, and its process was killed.
     pub(crate) fn orphan(&self, line: &str, options: &[&str]) -> String {
         let (child, id) = self.waiting(line, options);
         kill(child);
@@ -93,7 +93,7 @@ impl Place {
         self.show(id)["state"].as_str().unwrap().to_owned()
     }
 
-    /// The ids that are listed, with their states.
+    /// The listed ids with their states.
     fn list(&self, options: &[&str]) -> Vec<(String, String)> {
         let mut arguments = vec!["approvals", "list", "--json"];
         arguments.extend(options);
@@ -104,21 +104,21 @@ impl Place {
     }
 }
 
-/// Starts a call, and reads the id from what it says once it waits.
+/// Starts a call, and reads the id that it prints once it waits.
 pub(crate) fn waiting(call: Toolcell) -> (Child, String) {
     let mut child = call.spawn();
     let id = said_id(&mut child).unwrap_or_else(|| panic!("the call ended: {:?}", child.wait_with_output_of_stdout()));
     (child, id)
 }
 
-/// The id that a call says it waits by; nothing if it ends without.
+/// The id that a waiting call prints; `None` if the call ends without one.
 fn said_id(child: &mut Child) -> Option<String> {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let found = lines.by_ref().map_while(Result::ok).find_map(|line| {
         let rest = line.strip_prefix("waiting for an answer: toolcell approvals approve ")?;
         Some(rest.split(',').next().unwrap().to_owned())
     });
-    // Somebody has to read what it says from here on.
+    // A thread reads the rest of stderr, or the full pipe would block the process.
     std::thread::spawn(move || lines.for_each(drop));
     found
 }
@@ -136,18 +136,18 @@ impl Stdout for Child {
     }
 }
 
-/// Kills a process as nothing can be answered to: SIGKILL.
+/// Kills a process with SIGKILL, which it cannot handle.
 pub(crate) fn kill(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
-/// What a call printed, which must end by itself.
+/// The output of a call that must end by itself.
 fn ended(child: Child) -> Ran {
     Ran::from(child.wait_with_output().unwrap())
 }
 
-/// The statuses that an invocation passed.
+/// The statuses that an invocation went through.
 fn passed(record: &Value) -> Vec<&str> {
     let steps = record["invocation"]["status_transitions"].as_array().unwrap();
     steps.iter().map(|step| step["to"].as_str().unwrap()).collect()
@@ -158,7 +158,7 @@ pub(crate) fn error(record: &Value) -> (&str, &str) {
     (error["error_class"].as_str().unwrap(), error["error_code"].as_str().unwrap())
 }
 
-/// A copy of the guest, so that a test can change it.
+/// A copy of the guest that a test can change.
 pub(crate) fn copy_of(tool: &str, to: &Path) -> String {
     let (file, name) = tool.split_once('#').unwrap();
     std::fs::copy(file, to).unwrap();

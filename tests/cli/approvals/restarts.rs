@@ -25,7 +25,7 @@ fn a_call_whose_process_was_killed_is_listed_and_runs_once_when_it_is_approved()
 fn a_call_whose_process_was_killed_runs_what_was_asked_with_the_words_it_was_asked_with() {
     let place = Place::new();
     let (tool, input) = (guest("probe#append_approved"), place.input("relative"));
-    // A relative grant means the folder that it was typed in.
+    // A relative grant is resolved against the working directory of the call.
     let call = place.toolcell(&["call", &tool, &input, "--allow-write=."]);
     let (child, id) = super::waiting(call);
     super::kill(child);
@@ -115,7 +115,7 @@ fn after_the_world_of_the_call_changed_an_approval_runs_nothing() {
     let grant = format!("--allow-write={}=/given", link.display());
     let (child, id) = super::waiting(place.toolcell(&["call", &place.tool, &input, &grant]));
     super::kill(child);
-    // The same words now mean another folder.
+    // The same path now leads to another folder.
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink(&b, &link).unwrap();
     let ran = place.run(&["approvals", "approve", &id]).exits(3);

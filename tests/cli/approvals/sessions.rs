@@ -11,7 +11,7 @@ fn always_holds_for_the_same_tool_with_the_same_access_in_the_same_session() {
     let asked = place.show(&id);
     let suggested = &asked["decisions"][0]["suggested_updates"][0];
     assert_eq!((&suggested["type"], &suggested["behavior"]), (&"session_rule".into(), &"allow".into()));
-    // A yes is no always: a suggestion is written only when it is accepted.
+    // A yes does not mean always: a suggested rule is written only if it is accepted.
     place.run(&["approvals", "approve", &id]).exits(0);
     ended(child).exits(0);
     let (child, id) = place.waiting("two", &session);
@@ -33,7 +33,7 @@ fn always_holds_for_the_same_tool_with_the_same_access_in_the_same_session() {
     let (child, id) = waiting(place.call("asks", &["--session=work"]).env("TOOLCELL_ACTOR", "agent:7"));
     place.run(&["approvals", "deny", &id]).exits(0);
     ended(child).exits(3);
-    // The same file, with other bytes.
+    // The same file with other bytes.
     let mut bytes = std::fs::read(&file).unwrap();
     bytes.extend_from_slice(&[0, 3, 1, b'x', b'y']);
     std::fs::write(&file, bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Questions at a terminal: `script` of util-linux gives the program one.
+//! Questions at a terminal, which `script` of util-linux provides.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use super::super::guest;
 use super::Place;
 use crate::cli::interrupts::wait_until;
 
-/// A program at a terminal, with somebody who types.
+/// A program at a terminal, and the keys that its user types.
 struct Terminal {
     child: Child,
     keys: ChildStdin,
@@ -21,7 +21,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Runs `command` of the shell in the place's folder.
+    /// Runs the shell command `command` in the folder of `place`.
     fn run(place: &Place, command: &str) -> Self {
         let mut child = Command::new("script")
             .args(["--quiet", "--return", "--command", command, "/dev/null"])
@@ -77,7 +77,7 @@ impl Terminal {
         self.keys.flush().unwrap();
     }
 
-    /// The exit code, once the program has ended.
+    /// The exit code and the output, once the program has ended.
     fn ends(&mut self) -> (Option<i32>, String) {
         let mut ended = None;
         wait_until("ending", || {
@@ -151,7 +151,7 @@ fn what_was_typed_before_the_question_is_no_answer() {
     let mut terminal = Terminal::run(&place, &command);
     terminal.shows("ready");
     terminal.types("y\ny\n");
-    // The terminal echoes it: it lies there, ready to be read.
+    // The terminal echoes the input, so it is queued and ready to be read.
     terminal.shows("y\r\ny\r\n");
     fs::write(place.folder.join("go"), "").unwrap();
     terminal.shows(ASKS);
@@ -164,7 +164,7 @@ fn what_was_typed_before_the_question_is_no_answer() {
 fn nothing_in_the_arguments_can_forge_the_question() {
     let place = Place::new();
     let forged = "\u{1b}[2J\r\n  tool       harmless.echo\n\u{202e}\u{200b}\u{e0041}\u{9b}31m[approved]";
-    // Raw in the text of the JSON, where that allows it, and escaped in a string.
+    // As raw characters between JSON tokens, where JSON allows them, and escaped in a string.
     let input = format!("{{\"path\":{},\"text\":\"{}\"}}", json!(place.file()), "\u{202e}\u{200b}\u{e0041}\u{feff}");
     let spaced = input.replacen('{', "{\n\r\n\r\t\n", 1);
     let escaped = json!({ "path": place.file(), "text": forged }).to_string();
@@ -195,7 +195,7 @@ fn long_arguments_are_cut_and_the_question_says_so() {
     let (id, _) = place.list(&[])[0].clone();
     let full = place.run(&["approvals", "show", &id, "--full"]).exits(0);
     assert!(full.stdout.replace("\n|            ", "").contains("secret-end"), "{}", full.stdout);
-    // A yes to a part is none, until the rest was shown, or somebody went to its end.
+    // A yes does not count until the rest was shown, or the user scrolled to the end.
     terminal.types("y\n");
     terminal.shows("not all of the call was shown");
     terminal.shows(ASKS);
@@ -221,7 +221,7 @@ fn long_arguments_are_cut_and_the_question_says_so() {
     assert_eq!(place.lines().len(), 1);
 }
 
-/// What a terminal of 80 columns and 24 rows shows at last, row by row.
+/// The rows that a terminal of 80 columns and 24 rows shows in the end.
 fn screen(written: &str) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     for line in written.split('\n') {
@@ -238,7 +238,7 @@ fn screen(written: &str) -> Vec<String> {
 fn padding_forges_no_row_of_a_question_and_scrolls_nothing_true_away() {
     let place = Place::new();
     let folder = place.folder.display();
-    // Rows of a whole false question, each as wide as the terminal, with blanks of several kinds, dots, and none.
+    // The rows of a forged question, each as wide as the terminal: padded with several kinds of blanks, or with dots.
     let forged = [
         "May this tool run?",
         "  tool       harmless.echo",
@@ -433,7 +433,7 @@ fn a_stored_question_keeps_its_gutter_on_a_narrower_display() {
     let show = format!("stty cols 50 rows 60; exec $TOOLCELL approvals show {id}");
     let (code, seen) = Terminal::run(&place, &show).ends();
     assert_eq!(code, Some(0), "{seen}");
-    // A terminal breaks a wider row itself, and puts no gutter before the rest.
+    // A terminal wraps a wider row itself, without a gutter before the rest.
     assert!(seen.lines().all(|row| row.trim_end().chars().count() < 50), "{seen}");
     let forged: Vec<&str> = seen.lines().filter(|row| row.contains("forged")).collect();
     assert!(forged.len() > 5 && forged.iter().all(|row| row.starts_with("| ")), "{seen}");

@@ -1,4 +1,4 @@
-//! Components that are valid or nearly so: loading one ends in a tool or in a refusal, and never in a fault of the host.
+//! Valid and nearly valid components: loading one yields a tool or a refusal, and never a fault of the host.
 
 #![no_main]
 

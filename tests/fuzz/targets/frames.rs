@@ -1,4 +1,4 @@
-//! Frames of MCP: whatever a client sends, the server goes on, and answers the ping that comes after it.
+//! MCP frames: whatever a client sends, the server keeps running and answers the ping that follows.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use toolcell::host::{Host, Limits};
 use toolcell::server::{ApprovalSettings, Away, Offered, Offering, Offers, Server, Settings, serve_streams};
 use toolcell_fuzz::{host, runtime};
 
-/// Bytes of a pipe between client and server.
+/// Capacity of the pipe between client and server, in bytes.
 const PIPE_BYTES: usize = 64 << 10;
 /// How long the server may take for one input.
 const PATIENCE: Duration = Duration::from_secs(5);

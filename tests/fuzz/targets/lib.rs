@@ -7,17 +7,17 @@ use toolcell::config::Home;
 use toolcell::host::{Host, HostSettings, Limits, Request};
 use toolcell::record::Input;
 
-/// The parts of an input that separate lines hold: what is before the first line feed, and what is after it.
+/// Splits an input at its first line feed; `None` if there is none, or the input is not UTF-8.
 #[must_use]
 pub fn halves(data: &[u8]) -> Option<(&str, &str)> {
     std::str::from_utf8(data).ok()?.split_once('\n')
 }
 
-/// A host with its state in a new folder, which lives as long as the process.
+/// A host with its state in a new temporary folder, which is not removed.
 ///
 /// # Panics
 ///
-/// Where there is no folder, no program to compile with (`TOOLCELL`), or no sandbox: nothing can be fuzzed then.
+/// If there is no folder, no program to compile with (`TOOLCELL`), or no sandbox, because then nothing can be fuzzed.
 #[must_use]
 pub fn host() -> Arc<Host> {
     let home = tempfile::tempdir().expect("make a folder").keep();
@@ -32,7 +32,7 @@ pub fn host() -> Arc<Host> {
 ///
 /// # Panics
 ///
-/// Where the system has no resources for one.
+/// If the system has no resources for one.
 #[must_use]
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("start a runtime")

@@ -1,4 +1,4 @@
-//! Lifting of results: a guest whose memory, and so every pointer, length and discriminant of its answer, is the input.
+//! Lifting of results: the input is the memory of a guest, and so every pointer, length and discriminant of its result.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use toolcell::host::Host;
 use toolcell_fuzz::{host, request, runtime};
 
-/// Bytes of the guest's memory that an input fills.
+/// Maximum size of the guest's memory that an input fills, in bytes.
 const FILLED_MAX: usize = 16 << 10;
 
 fn guest() -> &'static (tokio::runtime::Runtime, Arc<Host>) {

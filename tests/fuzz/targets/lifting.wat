@@ -1,4 +1,4 @@
-;; Fills its memory with its input, and answers a pointer to it: whatever the input says is the outcome that the host lifts.
+;; Fills its memory with its input, and returns a pointer to it: the input decides the outcome that the host lifts.
 (component
   (component $tool
     (core module $main
@@ -20,13 +20,13 @@
         "{\"schema_version\":\"0.2.0\",\"permission_profile_id\":\"fuzz.lift.permissions\",\"risk_level\":\"low\","
         "\"access_kinds\":[],\"write_effects\":[\"none\"],\"network_scope\":\"none\"}]}")
 
-      ;; Answers the text at 1024.
+      ;; Returns the text at 1024.
       (func (export "describe") (result i32)
         (i32.store (i32.const 16) (i32.const 1024))
         (i32.store (i32.const 20) (i32.const 935))
         (i32.const 16))
 
-      ;; Hands out one block after the other, and takes more memory when the last page is full.
+      ;; A bump allocator, which grows the memory when the last page is full.
       (global $free (mut i32) (i32.const 131072))
       (func (export "realloc") (param $old i32) (param $old_size i32) (param $align i32) (param $size i32) (result i32)
         (local $start i32)

@@ -1,4 +1,4 @@
-//! The redactor and the scrubber: no value is left in what they give, however a stream of it is cut.
+//! The redactor and the scrubber: no value is left in their output, however a stream is split.
 
 #![no_main]
 
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use toolcell::secret::{Redactor, ScrubStream, Scrubber, SecretValue, Secrets, Term, Terms};
 use toolcell_fuzz::halves;
 
-/// A value that is shorter is looked for as a whole word only.
+/// A shorter value is redacted only if it is the whole text.
 const VALUE_BYTES_MIN: usize = 8;
 
-/// What stands in the place of a value.
+/// The labels that replace a value.
 const MARKS: [&str; 2] = ["[secret FUZZ]", "[redacted]"];
 
-/// Whether `mark` can be a part of `value`, or the reverse, or make one with the text beside it: then it cannot be told from a
-/// value that was left.
+/// Whether `mark` contains `value`, or the reverse, or could form one with the text beside it: then a value that was
+/// left cannot be told apart.
 fn meets(mark: &str, value: &str) -> bool {
     let (mark, value) = (mark.as_bytes(), value.as_bytes());
     let inside = |one: &[u8], other: &[u8]| one.windows(other.len().max(1)).any(|part| part == other);

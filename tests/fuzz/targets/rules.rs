@@ -1,5 +1,5 @@
-//! Rules about URLs and paths, and grants for the network: what is compiled from any words answers for any URL and path,
-//! and a URL that is written out and read again is treated alike.
+//! Rules about URLs and paths, and grants for the network: a pattern compiled from any words handles any URL and path,
+//! and treats a URL alike after it was written and parsed again.
 
 #![no_main]
 

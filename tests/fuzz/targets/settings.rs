@@ -1,4 +1,4 @@
-//! `toolcell.toml`: whatever a project's file says, reading it ends, and reading it again says the same.
+//! `toolcell.toml`: parsing any text terminates, and is deterministic.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! What a guest says of itself, and its contracts held against arguments: reading a toolkit, compiling its schemas, and
-//! evaluating them on what a model sends.
+//! Toolkits of guests, and their contracts: parsing a toolkit, compiling its schemas, and evaluating them on a model's
+//! arguments.
 
 #![no_main]
 
@@ -14,7 +14,7 @@ use toolcell_fuzz::halves;
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((first, second)) = halves(data) else { return };
     let text = match serde_json::from_str::<Value>(first) {
-        // A schema alone stands in a toolkit that is in order: what is below it is reached more often.
+        // A schema alone is wrapped in a valid toolkit, so that the code behind the parser is reached more often.
         Ok(schema) if schema.get("declarations").is_none() => around(schema).to_string(),
         _ => first.to_owned(),
     };

@@ -11,7 +11,7 @@ fn limited(server: &Server, tool: &str, change: impl FnOnce(&mut NetworkLimits))
     Test::new(&format!("egress#{tool}")).net(&server.url("")).limit(|limits| change(&mut limits.network))
 }
 
-/// A server that talks until nobody listens.
+/// A server that sends until the client disconnects.
 fn endless(head: &'static str, piece: &'static str) -> Server {
     Server::start(move |visit| {
         visit.head();
@@ -159,7 +159,7 @@ async fn a_flood_of_requests_meets_a_limit_and_few_connections_at_once() {
     let called = test.call(json!({ "requests": requests, "at_once": true, "fail": true })).await;
     called.failed("rate_limited", "network_request_limit");
     assert_eq!(denials(&called).len(), 1, "a limit is recorded once");
-    // A server sees the end of a connection a little after the sandbox does.
+    // The server sees the end of a connection slightly later than the sandbox.
     assert!(server.connections() <= 40 && server.most_open() < 10, "{} {}", server.connections(), server.most_open());
 }
 

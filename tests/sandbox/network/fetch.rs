@@ -1,4 +1,4 @@
-//! The example tool `fetch`: what it reads, and what it does not reach, with the servers' own counters.
+//! The example tool `fetch`: what it reads, and what it does not reach, by the servers' own counters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ async fn only_the_server_of_its_argument_is_there_whatever_was_granted() {
         }
     });
     let both = || fetch().net(&server.url("")).net(&other.url("")).net(&elsewhere.url(""));
-    // Both ends were granted, but the call names one: what it redirects to is another call's to ask for.
+    // Both hosts are granted, but the call names only one; a redirect target needs another call.
     let called = fetched(both(), &elsewhere.url("/")).await;
     called.failed("sandbox_violation", "network_denied");
     assert!(called.message().contains("fetch that URL itself"), "{}", called.message());
@@ -74,7 +74,7 @@ async fn what_was_not_granted_is_refused_before_the_tool_runs() {
         assert!(called.0.result.is_error, "{url}");
         called.never_ran();
     }
-    // A user in front of the host that was granted is no other host, and is not sent.
+    // A user name before the granted host does not change the host, and is not sent.
     let called = fetched(granted(), &format!("http://user:pass@127.0.0.1:{port}/")).await;
     assert!(server.heads().iter().all(|head| !head.contains("authorization") && !head.contains("pass")), "{called:?}");
 }

@@ -155,7 +155,7 @@ async fn a_call_that_fails_after_a_denial_ends_with_the_verdict_of_the_sandbox()
     assert_eq!(other.connections(), 0);
 }
 
-/// Egress to `server` under one rule about a URL.
+/// A request tool granted `server`, under one rule about a URL.
 fn ruled(tool: &str, server: &Server, behavior: &str, url: &str) -> Test {
     let words = RuleWords { behavior, url: Some(url), ..RuleWords::default() };
     let rule = Rule::compile(&words, &Provenance { source: RuleSource::UserSettings, file: None }).unwrap();

@@ -45,7 +45,7 @@ async fn one_private_address_among_public_ones_spoils_the_answer() {
 #[tokio::test]
 async fn a_name_that_changes_its_address_is_vetted_each_time_and_connected_to_as_vetted() {
     let server = Server::hello();
-    // The grant of the address stands for a public one: the first answer may be used, the second one may not.
+    // The granted address stands for a public one: the first answer may be used, the second one may not.
     let resolver = Arc::new(ScriptedResolver::answering(&[&["127.0.0.1"], &["127.0.0.2"]]));
     let test = Test::new("egress#ask").on(&looking_up_in(&resolver)).net("http://api.ex.test:*").net(&server.url(""));
     let request = json!({ "authority": format!("api.ex.test:{}", server.port) });

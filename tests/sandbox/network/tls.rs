@@ -14,7 +14,7 @@ fn hello(visit: &mut Visit) {
     }
 }
 
-/// A host in which every name is this machine, and `roots` are trusted.
+/// A host in which every name resolves to this machine, and `roots` are trusted.
 fn trusting(roots: Option<PathBuf>) -> Arc<Host> {
     Arc::new(host(|settings| {
         settings.network.resolver = Arc::new(ScriptedResolver::answering(&[&["127.0.0.1"]]));
@@ -51,7 +51,7 @@ async fn a_server_that_cannot_prove_its_name_sees_no_request() {
     let host = trusted(&identity, &dir);
     failed(&ask(&host, &server, "other.ex.test").await, "TlsCertificateError");
     failed(&ask(&host, &server, "127.0.0.1").await, "TlsCertificateError");
-    // And without the root that signed it, none at all.
+    // Without the root that signed the certificate, no name is accepted.
     failed(&ask(&trusting(None), &server, "api.ex.test").await, "TlsCertificateError");
     assert!(server.heads().is_empty() && server.connections() == 3);
 }

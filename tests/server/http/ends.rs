@@ -1,4 +1,4 @@
-//! How calls end when a client goes away, or the server is told to (FE-11).
+//! The end of calls when a client disconnects, or the server is stopped (FE-11).
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ fn wait_for_record(file: &std::path::Path) -> Value {
     }
 }
 
-/// A call that goes on and on, of either revision, once it runs.
+/// A long call of either revision, once it runs.
 fn spinning(web: &Web, session: Option<&str>) -> crate::support::Coming {
     let mut params = json!({ "name": "progress", "arguments": { "count": 200, "interval_ms": 200 }, "_meta": { "progressToken": 1 } });
     let mut more = vec![];

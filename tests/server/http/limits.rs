@@ -1,4 +1,4 @@
-//! What is too large, too much or too slow (FE-6, FE-7).
+//! Requests that are too large, too many or too slow (FE-6, FE-7).
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ fn a_request_says_once_how_long_its_body_is() {
     let send = |framing: &str| {
         let mut stream = web.connect();
         let (size, probe) = (body.len(), format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", web.address));
-        // A request before it, on the same connection.
+        // Sent after another request on the same connection.
         let text = format!(
             "{probe}POST /mcp HTTP/1.1\r\n{head}Connection: close\r\n{framing}\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n"
         );
@@ -109,7 +109,7 @@ fn a_request_says_once_how_long_its_body_is() {
         assert!(answer.starts_with("HTTP/1.1 400"), "{framing}: {answer}");
         assert!(answer.to_ascii_lowercase().contains("connection: close"), "{framing}: {answer}");
     }
-    // Sound, and then refused for what it says: there is no session.
+    // Valid framing; the request is then refused because it has no session.
     let answer = send(chunked);
     assert!(answer.starts_with("HTTP/1.1 4") && !answer.contains("in one way"), "{answer}");
     works(&web);

@@ -1,4 +1,4 @@
-//! The door that can be left on.
+//! The HTTP transport.
 
 mod ends;
 mod limits;

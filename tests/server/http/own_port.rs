@@ -1,4 +1,4 @@
-//! A tool that calls the server which runs it, and other services of this machine (NET-12).
+//! A tool that calls the server which runs it, or other services of this machine (NET-12).
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Toolcell, Web, fixture, kept};
 
-/// What came of a request that the tool sends to `authority`.
+/// The outcome of a request from the tool to `authority`.
 fn asks(web: &Web, authority: &str) -> Value {
     let arguments = json!({ "requests": [{ "authority": authority, "path": "/healthz" }] });
     let reply = web.stateless("tools/call", json!({ "name": "ask", "arguments": arguments }), json!({}));
@@ -26,7 +26,7 @@ fn a_tool_cannot_call_the_server_that_runs_it_although_its_address_was_granted()
             "{host}: {answer}"
         );
     }
-    // Nobody listens there, and the grant counts for other ports.
+    // The grant applies to other ports; this one is free, so the connection is refused.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let free = other.local_addr().unwrap().port();
     drop(other);
@@ -53,7 +53,7 @@ fn a_server_at_every_address_is_closed_to_its_tools_at_every_address() {
     }
 }
 
-/// Runs one request to a public address of a machine of its own, which has that address, and answers what came of it.
+/// Runs one request to a public address in a network namespace that has that address. Returns the outcome.
 #[cfg(target_os = "linux")]
 fn in_a_machine_with_a_public_address(grant: &str) -> Value {
     let mut tool = fixture("egress").into_os_string();
@@ -82,7 +82,7 @@ fn in_a_machine_with_a_public_address(grant: &str) -> Value {
 fn a_wide_grant_does_not_reach_a_public_address_of_this_machine() {
     let answer = in_a_machine_with_a_public_address("--allow-net=http://*:*");
     assert!(answer["error"].as_str().is_some_and(|error| error.contains("DestinationIpProhibited")), "{answer}");
-    // It is named: nobody listens there.
+    // The grant names the address; the connection is refused because no service listens.
     let answer = in_a_machine_with_a_public_address("--allow-net=http://93.184.215.14:80");
     assert!(answer["error"].as_str().is_some_and(|error| error.contains("ConnectionRefused")), "{answer}");
 }

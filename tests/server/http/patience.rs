@@ -1,5 +1,5 @@
-//! How many may come at once, and how long they may take (FE-6, FE-7). The server is the library's own, with less patience
-//! than it has by itself.
+//! Limits on the number of clients and on their time (FE-6, FE-7). The server is the library's own, with shorter limits
+//! than its defaults.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,11 +10,11 @@ use toolcell::server::HttpLimits;
 
 use crate::support::{Web, frame};
 
-/// Longer than anything takes on a busy machine, where it takes a second by itself.
+/// Longer than any step takes on a busy machine; on an idle one it takes a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(1);
 
-/// Serves `probe` with limits of which one or two are changed.
+/// Serves `probe` with one or two changed limits.
 fn web(change: impl FnOnce(&mut HttpLimits)) -> Web {
     let mut limits = HttpLimits::default();
     change(&mut limits);
@@ -26,7 +26,7 @@ fn works(web: &Web) {
     assert_eq!(reply.answer()["result"]["isError"], json!(false), "{reply:?}");
 }
 
-/// Asks for a sign of life on a connection that stays open.
+/// Sends a health check on a connection that stays open.
 fn ask(web: &Web, stream: &mut TcpStream) {
     let text = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", web.address);
     stream.write_all(text.as_bytes()).unwrap();
@@ -42,14 +42,14 @@ fn is_answered(stream: &mut TcpStream) {
     assert!(seen.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&seen));
 }
 
-/// What came by the time that the connection ended; `drip` is sent bit by bit meanwhile.
+/// Everything received until the connection ended; `drip` is sent byte by byte meanwhile.
 fn dripped(mut stream: TcpStream, drip: &str) -> String {
     let began = Instant::now();
     stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let (mut seen, mut buffer) = (Vec::new(), [0; 1024]);
     for byte in drip.bytes().cycle() {
         assert!(began.elapsed() < PATIENCE, "the server goes on waiting");
-        // It may have closed its end: what it said before comes all the same.
+        // The server may have closed its side; its answer is readable even so.
         let _ = stream.write_all(&[byte]);
         match stream.read(&mut buffer) {
             Ok(0) => break,
@@ -61,14 +61,14 @@ fn dripped(mut stream: TcpStream, drip: &str) -> String {
     String::from_utf8_lossy(&seen).into_owned()
 }
 
-/// A sign of life from within MCP, on a connection that stays open: from then on it is its principal's.
+/// Sends a request to MCP on a connection that stays open, and from then on counts for its principal.
 fn ping(web: &Web, stream: &mut TcpStream) {
     let head: String = web.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let text = format!("GET /mcp HTTP/1.1\r\n{head}\r\n");
     stream.write_all(text.as_bytes()).unwrap();
 }
 
-/// It is an answer, whatever it says: there is no session.
+/// Checks that the server answers, with an error, because there is no session.
 #[track_caller]
 fn is_told(stream: &mut TcpStream) {
     let (mut seen, mut byte) = (Vec::new(), [0]);
@@ -148,7 +148,7 @@ fn who_drips_the_body_is_answered_that_it_took_too_long() {
     works(&web);
 }
 
-/// Opens sessions until there is room for one more, which says that another one ended.
+/// Opens sessions until one succeeds, which shows that another one ended.
 fn until_one_ended(web: &Web) {
     let params =
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
@@ -178,7 +178,7 @@ fn a_session_that_waits_or_listens_is_in_use() {
     let (waits, listens, unused) = (web.session(json!({})), web.session(json!({})), web.session(json!({})));
     let stream = web.send("GET /mcp", &web.changed(&web.in_session(&listens)), "");
     assert_eq!(stream.status, 200, "{}", stream.head);
-    // Silent for several times as long as a session may be idle.
+    // Silent for several times the idle limit of a session.
     let held = answer(&web, &waits, "hold", json!({ "ms": 4_000 }));
     assert!(held["structuredContent"]["left_ns"].is_number(), "{held}");
     let list = |session: &str| {
@@ -195,9 +195,9 @@ fn who_takes_nothing_of_its_answer_does_not_keep_its_place() {
     let session = web.session(json!({}));
     let big = answer(&web, &session, "big", json!({ "bytes": 7_000_000 }));
     let read = frame(json!(3), "resources/read", json!({ "uri": big["content"][1]["uri"] }));
-    // Far more than what the two ends of a connection keep for each other.
+    // Far more than the socket buffers of both ends hold.
     let stream = web.begin("POST /mcp", &web.changed(&web.in_session(&session)), &read);
-    // There is one place, and it is taken.
+    // There is only one place, and it is taken.
     works(&web);
     drop(stream);
 }

@@ -1,4 +1,4 @@
-//! One client leaves room for the others.
+//! One client must leave room for the others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::server::contracts::heavy;
 use crate::support::{Web, scratch};
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const SOON: Duration = Duration::from_secs(8);
 
 fn works(web: &Web) {
@@ -20,7 +20,7 @@ fn works(web: &Web) {
 const ANNA: &str = "0123456789abcdef0";
 const BERT: &str = "fedcba98765432100";
 
-/// A server of two principals; it is Anna who speaks first.
+/// A server with two principals; the token is Anna's at first.
 fn of_two(tools: &[&str], options: &[&str]) -> Web {
     let (_guard, path) = scratch();
     let tokens = path.join("tokens");
@@ -32,7 +32,7 @@ fn of_two(tools: &[&str], options: &[&str]) -> Web {
     web
 }
 
-/// Whether the stream of a call has said something of its tool by now.
+/// Whether the stream of a call has received a progress notification by now.
 fn speaks(mut stream: &TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     let mut bytes = [0; 4 << 10];
@@ -48,9 +48,9 @@ fn all_the_places_of_one_principal_leave_some_for_another() {
         let params = json!({ "name": "progress", "arguments": arguments, "_meta": { "progressToken": 1 } });
         web.begin_stateless("tools/call", params, json!({}))
     };
-    // More than there are places.
+    // More calls than places.
     let running: Vec<TcpStream> = (0..80).map(|_| call()).collect();
-    // Those of hers that run say so: no more than her share.
+    // Her running calls report progress, and are no more than her share.
     let mut silent: Vec<&TcpStream> = running.iter().collect();
     let began = Instant::now();
     while silent.len() > 48 {
@@ -84,7 +84,7 @@ fn all_the_streams_of_one_principal_leave_room_for_another() {
     let session = web.session(json!({}));
     let headers = web.changed(&web.in_session(&session));
     let streams: Vec<TcpStream> = (0..256).map(|_| web.begin("GET /mcp", &headers, "")).collect();
-    // All of them are served that will be.
+    // By now every stream that is accepted has been served.
     let mut status = [0; 12];
     (&streams[0]).read_exact(&mut status).unwrap();
     assert_eq!(&status, b"HTTP/1.1 200");
@@ -104,7 +104,7 @@ fn silent_connections_without_a_token_leave_room_for_who_has_one() {
     let began = Instant::now();
     works(&web);
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    // Also those that begin a request, and send no token.
+    // The same with connections that begin a request and send no token.
     for stream in &silent {
         let _ = (&*stream).write_all(b"POST /mcp HTTP/1.1\r\nHost: ");
     }

@@ -1,4 +1,4 @@
-//! Sessions of 2025-11-25, requests of 2026-07-28, and whose is what.
+//! Sessions of 2025-11-25, requests of 2026-07-28, and their owners.
 
 use std::io::Read;
 
@@ -114,12 +114,12 @@ fn an_id_that_is_in_flight_is_not_taken_twice_and_the_first_request_gets_its_ans
     };
     let refused = echo(json!(7));
     assert_eq!((refused.status, refused.answer()["error"]["code"].clone()), (400, json!(-32600)), "{refused:?}");
-    // An id of another type is another id.
+    // An id of another JSON type is another id.
     assert_eq!(echo(json!("7")).answer()["result"]["isError"], json!(false));
     let answer = std::iter::repeat_with(|| first.next()).find(|frame| frame["id"] == 7).unwrap();
     assert!(answer.get("result").is_some(), "{answer}");
     first.whole();
-    // It was answered: the id is free.
+    // The request was answered, so the id is free.
     let began = std::time::Instant::now();
     while echo(json!(7)).status != 200 {
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "the id stays taken");
@@ -137,7 +137,7 @@ fn no_more_sessions_than_a_principal_may_have() {
     assert_eq!((refused.status, refused.header("retry-after").is_some()), (503, true), "{refused:?}");
     assert_eq!(web.request("DELETE /mcp", &web.in_session(&sessions[0]), "").status / 100, 2);
     assert_eq!(open().status, 200);
-    // And those that are there go on.
+    // Existing sessions still work.
     assert_eq!(web.call(&sessions[1], "echo", json!({}))["result"]["isError"], json!(false));
 }
 

@@ -1,4 +1,4 @@
-//! Who is not let in, and that nothing runs for them (FE-1, FE-2).
+//! Unauthorized clients are refused, and nothing runs for them (FE-1, FE-2).
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn call() -> String {
     frame(json!(1), "tools/call", json!({ "name": "invocation", "arguments": {} }))
 }
 
-/// A server of one tool, and where its records go.
+/// A server with one tool, and the file of its records.
 fn recorded(options: &[&str]) -> (Web, tempfile::TempDir, std::path::PathBuf) {
     let (guard, path) = scratch();
     let file = path.join("records");
@@ -43,7 +43,7 @@ fn another_host_or_origin_is_refused_on_every_route_and_nothing_runs() {
         let none = web.request(path, &[("Host", "")], &call());
         assert!([400, 403].contains(&none.status), "{path} without a Host: {none:?}");
     }
-    // The same from where it may come.
+    // The same request from an allowed origin.
     let stateless = |more: &[(&str, &str)]| {
         let mut params = json!({ "name": "invocation", "arguments": {} });
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
@@ -77,7 +77,7 @@ fn nobody_comes_in_without_the_token_and_nothing_runs() {
     let mut twice = web.headers();
     twice.push(("Authorization".to_owned(), "Bearer x".to_owned()));
     assert_eq!(web.send("POST /mcp", &twice, &call()).whole().status, 401);
-    // Who is not let in does not learn what is there.
+    // An unauthorized client does not learn which tools exist.
     let reply = web.request("POST /mcp", &[("Authorization", "")], &call());
     assert!(!reply.body.contains("invocation"), "{reply:?}");
     assert_eq!(web.terminate().0.to_string(), "exit status: 0");

@@ -26,7 +26,7 @@ const ARGUMENTS: &str = "name, title, kind, search_hint, aliases, risk, access, 
      credential_refs, env, sensitive_fields, paths, urls, resources, content, read_only, concurrency_safe, destructive, open_world, timeout_ms, \
      validate, preflight";
 
-/// What stands in `#[tool(..)]`.
+/// The arguments of `#[tool(..)]`.
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) name: Option<LitStr>,

@@ -2,7 +2,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Error, Ident, ItemFn, Result, Token, parse::Parser, punctuated::Punctuated};
 
-/// The specification's words, and the SDK's.
+/// The events' names in the specification, and in the SDK.
 const EVENTS: [(&str, &str); 6] = [
     ("pre_tool_use", "PreToolUse"),
     ("permission_request", "PermissionRequest"),
@@ -12,7 +12,7 @@ const EVENTS: [(&str, &str); 6] = [
     ("result_persistence", "ResultPersistence"),
 ];
 
-/// Writes, beside the function, an empty type of the same name that implements `Hook`, and exports it.
+/// Generates, beside the function, an empty type of the same name that implements `Hook`, and exports it.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let words = Punctuated::<Ident, Token![,]>::parse_terminated.parse2(arguments)?;
     let function: ItemFn = syn::parse2(item)?;

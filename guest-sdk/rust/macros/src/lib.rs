@@ -8,7 +8,7 @@ mod toolkit;
 use proc_macro::TokenStream;
 use quote::quote;
 
-/// Makes a typed function a tool.
+/// Turns a typed function into a tool.
 ///
 /// The name, the description (the doc comment) and both JSON Schemas come from the function. The function takes one
 /// argument, or none. Arguments of the attribute, all optional:
@@ -38,7 +38,7 @@ pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
     tool::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Makes a function a hook, and exports it: `#[hook(pre_tool_use, post_tool_use)]`.
+/// Turns a function into a hook, and exports it: `#[hook(pre_tool_use, post_tool_use)]`.
 ///
 /// The function takes a `Call` and returns outputs, one output or none, or a `Result` of them. A package has one hook.
 #[proc_macro_attribute]
@@ -48,14 +48,15 @@ pub fn hook(arguments: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Exports the tools of a package: `toolkit! { namespace: "text", tools: [count, upper] }`.
 ///
-/// A tool of another module is named by its path, `[words::count]`, not by an imported name. Makes a type `Toolkit`, which tests can use.
+/// A tool of another module is named by its path, `[words::count]`, not by an imported name. Generates a type
+/// `Toolkit`, which tests can use.
 #[proc_macro]
 pub fn toolkit(input: TokenStream) -> TokenStream {
     toolkit::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Makes a type fit for a tool's input or output: it can be read from JSON and written as JSON, it has a JSON Schema, and
-/// it refuses fields that it does not know.
+/// Makes a type usable as the input or output of a tool: it can be read from JSON and written as JSON, has a JSON
+/// Schema, and rejects unknown fields.
 ///
 /// The same as deriving `serde::Serialize`, `serde::Deserialize` and `schemars::JsonSchema` with
 /// `#[serde(deny_unknown_fields)]`, without those crates as dependencies. Attributes of serde and schemars work.

@@ -7,7 +7,7 @@ use syn::{
 
 use crate::attributes::Arguments;
 
-/// Writes, beside the function, an empty type of the same name that implements `Tool`, and a macro that tells
+/// Generates, beside the function, an empty type of the same name that implements `Tool`, and a macro that tells
 /// `toolkit!` whether this tool checks values.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let arguments: Arguments = syn::parse2(arguments)?;
@@ -69,7 +69,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     })
 }
 
-/// The type of the one argument, and the call.
+/// Returns the type of the one argument, and the call.
 fn input(function: &ItemFn) -> Result<(TokenStream, TokenStream)> {
     let signature = &function.sig;
     let name = &signature.ident;
@@ -113,7 +113,7 @@ fn attributes(function: &ItemFn, arguments: &Arguments) -> Result<TokenStream> {
         return Err(Error::new(function.sig.ident.span(), message));
     }
     let fields = &arguments.fields;
-    // `..` is of no use when every field is stated, which nobody does.
+    // `..` is redundant only if every field is stated.
     Ok(quote!(::toolcell_guest::Attributes { #(#fields,)* ..::toolcell_guest::Attributes::new(#name, #description) }))
 }
 
@@ -143,8 +143,9 @@ fn check(name: &str, input: &TokenStream, path: Option<&Path>) -> TokenStream {
     }
 }
 
-/// `toolkit!` sees names only, so it asks these macros in a row: the first tool that checks values writes the export, and
-/// the others pass the question on. It must be known before types are: an export is there or not, whatever runs.
+/// `toolkit!` sees names only, so it chains these macros: the first tool that checks values generates the export, and
+/// the others pass the question on. This is decided before types are known, because an export exists or not whatever
+/// runs.
 fn exports_validation(name: &Ident, exports: bool) -> TokenStream {
     let (public, private) = (marker(name), format_ident!("__toolcell_ask_{}", bare(name)));
     let rules = match exports {

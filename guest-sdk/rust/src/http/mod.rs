@@ -1,4 +1,4 @@
-//! Requests to servers that the host lets the tool reach. The feature `http` brings this in; the tool declares
+//! HTTP requests to servers that the host lets the tool reach. Needs the feature `http`; the tool declares
 //! `access = ["network"]` and a `network_scope`.
 //!
 //! ```no_run
@@ -9,8 +9,8 @@
 //! # }
 //! ```
 //!
-//! A redirect is a response like any other: whoever follows it sends another request. `Host`, `Content-Length` and what
-//! frames a message are the host's to write, and a tool sends no credentials of its own.
+//! A redirect is a response like any other: to follow it, send another request. The host writes `Host`,
+//! `Content-Length` and the headers that frame a message, and a tool sends no credentials of its own.
 
 use std::fmt;
 
@@ -27,9 +27,9 @@ use crate::testing as host;
 /// A request under construction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// Such as `GET`.
+    /// The method, such as `GET`.
     pub method: String,
-    /// Absolute.
+    /// The absolute URL.
     pub url: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Option<Vec<u8>>,
@@ -40,7 +40,7 @@ pub fn get(url: impl Into<String>) -> Request {
     request("GET", url)
 }
 
-/// A request with any method. A tool that does not declare `remote_mutation` sends `GET`, `HEAD` and `OPTIONS` only.
+/// A request with any method. A tool that does not declare `remote_mutation` may send `GET`, `HEAD` and `OPTIONS` only.
 pub fn request(method: impl Into<String>, url: impl Into<String>) -> Request {
     Request { method: method.into(), url: url.into(), headers: Vec::new(), body: None }
 }
@@ -60,33 +60,33 @@ impl Request {
         self
     }
 
-    /// Sends it, and waits for the head of the response.
+    /// Sends the request, and waits for the head of the response.
     pub fn send(self) -> Result<Response, Error> {
         host::send(self)
     }
 }
 
-/// A response. Its body is still on its way.
+/// A response, whose body may still be arriving.
 #[derive(Debug)]
 pub struct Response {
-    /// Such as 200.
+    /// The status code, such as 200.
     pub status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: host::Body,
 }
 
 impl Response {
-    /// The first header of that name, in any case, if it is text.
+    /// Returns the first header called `name`, in any case, if its value is UTF-8.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// Returns the next piece of the body; `None` at its end.
     pub fn chunk(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.body.chunk()
     }
 
-    /// The rest of the body, if it has no more than `limit` bytes.
+    /// Reads the rest of the body. Fails with [`Error::TooLarge`] if it has more than `limit` bytes.
     pub fn read(&mut self, limit: usize) -> Result<Vec<u8>, Error> {
         let mut body = Vec::new();
         while let Some(chunk) = self.chunk()? {
@@ -99,26 +99,26 @@ impl Response {
     }
 }
 
-/// Why there is no response, or no whole one. `?` turns it into a [`ToolError`].
+/// Why there is no response, or no complete one. `?` turns it into a [`ToolError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// No absolute `http` or `https` URL, or a header that no request can have.
+    /// The URL is not an absolute `http` or `https` URL, or a header is not possible in a request.
     Invalid(String),
-    /// The host does not let this call send it.
+    /// The host does not allow this call to send the request.
     NotAllowed,
-    /// A limit of the host on requests or bytes was met.
+    /// A limit of the host on requests or bytes was reached.
     Limit,
-    /// The body is larger than the tool wants.
+    /// The body is larger than the limit of the tool.
     TooLarge {
-        /// In bytes.
+        /// The limit, in bytes.
         limit: usize,
     },
     /// The server did not answer in time.
     Timeout,
-    /// There is no such server, or it does not answer, or it cannot prove who it is.
+    /// The server does not exist, does not answer, or has no valid certificate.
     Unreachable(String),
-    /// What came was no response, or not all of it.
+    /// The response is malformed or incomplete.
     Broken(String),
 }
 

@@ -10,13 +10,13 @@ use wasip2::{
 
 use super::{Error, Request, Response};
 
-/// Bytes that are read or written at once.
+/// Maximum size of one read or write, in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// What is still to come of a response.
+/// The unread rest of a response body.
 #[derive(Debug)]
 pub struct Body {
-    // Dropped before what it is a part of.
+    // Declared first, because a child resource must be dropped before its parent.
     stream: InputStream,
     _body: IncomingBody,
 }
@@ -29,7 +29,7 @@ pub(crate) fn send(request: Request) -> Result<Response, Error> {
     };
     let answer = outgoing_handler::handle(outgoing, None).map_err(error)?;
     if let (Some(body), Some(bytes)) = (body, &request.body) {
-        // A server may answer before it has read everything; then its answer is what counts.
+        // A server may respond before it has read everything, so a failed upload is not an error.
         let _ = upload(&body, bytes);
         let _ = OutgoingBody::finish(body, None);
     }

@@ -1,20 +1,21 @@
-//! What can be said of a schema before any value is there: how large it is once every reference is written out, and how
-//! deep. A small text can be a huge schema: `allOf` of two references, forty times in a row, is 10^12 checks.
+//! The size and the depth of a schema with every reference expanded, measured before any value is checked. A small text
+//! can be a huge schema: `allOf` of two references, forty times in a row, is 10^12 checks.
 
 use anyhow::{bail, ensure};
 
 use super::graph::{Graph, Node, NodeId};
 
-/// Subschemas of one schema, weighted, with every reference written out; recursion is written out once.
+/// Maximum weighted number of subschemas of one schema with every reference expanded; recursion is expanded once.
 const EXPANDED_MAX: u64 = 200_000;
-/// Subschemas that lie in each other, every reference written out. Each takes stack: when a value is checked, and when the
-/// compiled schema is dropped.
+/// Maximum nesting depth of subschemas with every reference expanded. Each level takes stack, when a value is checked
+/// and when the compiled schema is dropped.
 const DEPTH_MAX: usize = 256;
 
-/// The bounds of a schema that was accepted.
+/// The bounds of an accepted schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Units of work for each value, at the most; `None` where it depends on how deep a value is.
+    /// Maximum units of work for each value; `None` if the schema is recursive or has `uniqueItems`, so that the work
+    /// depends on the value.
     pub(super) per_value: Option<u64>,
     /// Units of work for each byte.
     pub(super) per_byte: u64,
@@ -60,20 +61,20 @@ pub(super) fn measure(graph: &Graph) -> anyhow::Result<Bounds> {
     })
 }
 
-/// Nodes that can be reached from each other.
+/// A strongly connected component: nodes that can reach each other.
 struct Component {
     nodes: Vec<NodeId>,
     cyclic: bool,
 }
 
-/// The work for one value: of a check, and of finding out what a check evaluated.
+/// The work for one value: of a check, and of finding out what the check evaluated.
 #[derive(Clone, Copy, Default)]
 struct Work {
     check: u64,
     mark: u64,
 }
 
-/// The weight of every node with all that it refers to; what is recursive counts once.
+/// The weight of every node with all that it refers to; a cycle counts once.
 fn expanded(graph: &Graph, components: &[Component], weight: &dyn Fn(&Node) -> u64) -> Vec<u64> {
     let mut works = vec![Work::default(); graph.nodes.len()];
     for Component { nodes, .. } in components {
@@ -106,8 +107,8 @@ fn expanded(graph: &Graph, components: &[Component], weight: &dyn Fn(&Node) -> u
     works.into_iter().map(|work| work.check).collect()
 }
 
-/// How deep every node is with all that it refers to. Within a cycle only what lies in each other in the text counts,
-/// which JSON itself bounds: how deep a cycle goes is up to the value.
+/// The depth of every node with all that it refers to. A cycle counts as one level: JSON itself bounds how deep its
+/// text is nested, and the value decides how deep the recursion goes.
 fn depths(graph: &Graph, components: &[Component]) -> Vec<usize> {
     depths_of(graph, components, &|node| node.in_place.iter().copied().chain(node.children()).collect())
 }
@@ -126,8 +127,8 @@ fn depths_of(graph: &Graph, components: &[Component], edges: &dyn Fn(&Node) -> V
     depths
 }
 
-/// The strongly connected components, each after all that it refers to (Tarjan, without recursion: the graph may be a chain
-/// of thousands).
+/// The strongly connected components, each after all that it refers to. This is Tarjan's algorithm without recursion,
+/// because the graph may be a chain of thousands of nodes.
 fn components(graph: &Graph, edges: &dyn Fn(&Node) -> Vec<NodeId>) -> Vec<Component> {
     const NEW: usize = usize::MAX;
     let count = graph.nodes.len();
@@ -138,7 +139,7 @@ fn components(graph: &Graph, edges: &dyn Fn(&Node) -> Vec<NodeId>) -> Vec<Compon
         if get(&order, root) != NEW {
             continue;
         }
-        // A node, what it refers to, and how much of that was looked at.
+        // A node, its edges, and how many of them were visited.
         let mut open: Vec<(NodeId, Vec<NodeId>, usize)> = Vec::new();
         let mut enter = Some(root);
         loop {
@@ -180,7 +181,7 @@ fn lower(low: &mut [usize], id: NodeId, to: usize) {
     }
 }
 
-/// Takes the component that `id` began off the stack.
+/// Pops the component that `id` began off the stack.
 fn close(
     graph: &Graph,
     edges: &dyn Fn(&Node) -> Vec<NodeId>,

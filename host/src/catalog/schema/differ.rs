@@ -1,7 +1,7 @@
-//! What it takes to find out whether the items of an array differ. The evaluator hashes each item, and compares it with those
-//! before it that have the same hash. It hashes an array as its items one after the other, so that `[]`, `[[]]` and
-//! `[[], []]` have one hash; a boolean as a number, so that `[0, false]` and `[false, 0]` have one; and so have integers that
-//! one floating-point number stands for.
+//! The cost of checking `uniqueItems`. The evaluator hashes each item and compares it with the earlier items of the
+//! same hash. Some hashes collide: it hashes an array as the sequence of its items, so `[]`, `[[]]` and `[[], []]`
+//! collide; a boolean as a number, so `[0, false]` and `[false, 0]` collide; and integers as floating-point numbers, so
+//! those that round to the same one collide.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -12,21 +12,21 @@ use super::graph::TEXT_BYTES_PER_UNIT;
 
 /// Values that one unit of work compares.
 const COMPARED_PER_UNIT: u64 = 8;
-/// What the evaluator hashes for `null`.
+/// The evaluator's hash input for `null`.
 const NULL: u64 = 3_221_225_473;
 
-/// Units of work for `items`, where all must differ. What is beyond `max` is not looked at.
+/// Units of work of checking that all `items` differ. The count stops when it exceeds `max`.
 pub(super) fn work(items: &[Value], max: u64) -> u64 {
     let mut hashing = Hashing { values: 0, max };
     let mut compared: u64 = 0;
-    // By hash: the first item, and how many there are.
+    // By hash: the first item, and the number of items.
     let mut alike: HashMap<u64, (&Value, u64)> = HashMap::new();
     for item in items {
         let (before, mut hasher) = (hashing.values, DefaultHasher::new());
         hashing.value(item, &mut hasher);
         let (first, count) = alike.entry(hasher.finish()).or_insert((item, 0));
         if *count > 0 && *first == item {
-            // The evaluator ends at an item that is there already.
+            // The evaluator stops at a duplicate.
             break;
         }
         if guard!("same_hashes") {
@@ -40,7 +40,7 @@ pub(super) fn work(items: &[Value], max: u64) -> u64 {
     hashing.values.saturating_add(compared / COMPARED_PER_UNIT)
 }
 
-/// Writes values to a hasher as the evaluator does: what is the same for it is the same here.
+/// Feeds values to a hasher as the evaluator does, so that values that collide there collide here.
 struct Hashing {
     /// Values so far; a text counts by its length.
     values: u64,
@@ -56,7 +56,7 @@ impl Hashing {
         match value {
             Value::Null => into.write_u64(NULL),
             Value::Bool(truth) => into.write_u64(u64::from(*truth)),
-            // `-0.0` is `0`.
+            // `-0.0` hashes as `0`.
             Value::Number(number) => into.write_u64(number.as_f64().map_or(0, |number| (number + 0.0).to_bits())),
             Value::String(text) => self.text(text, into),
             Value::Array(items) => items.iter().for_each(|item| self.value(item, into)),
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// The lists of ten values, of which each is one of two.
+    /// All lists of ten values, each of which is `zero` or `one`.
     fn lists(zero: &Value, one: &Value) -> Vec<Value> {
         let value = |n: u32, bit: u32| if (n >> bit) & 1 == 0 { zero.clone() } else { one.clone() };
         (0..1_024).map(|n| Value::Array((0..10).map(|bit| value(n, bit)).collect())).collect()

@@ -1,5 +1,5 @@
-//! What it would cost to check one value, counted before it is done: the evaluator cannot be stopped. Each subschema is
-//! counted once for each value, so that the count is quick where the check would not be.
+//! The cost of checking one value, counted before the check, because the evaluator cannot be stopped. Each subschema is
+//! counted once for each value, so that the count is fast where the check would not be.
 
 use std::collections::HashMap;
 
@@ -8,31 +8,31 @@ use serde_json::{Map, Value};
 use super::differ;
 use super::graph::{Graph, Node, NodeId, TEXT_BYTES_PER_UNIT, type_of};
 
-/// Pairs of a subschema and a value that a count remembers.
+/// Maximum number of pairs of a subschema and a value that a count remembers; a check that needs more is too costly.
 const PAIRS_MAX: usize = 400_000;
-/// Subschemas that lie in each other while a value is checked. The threads for checks have stack for this many.
+/// Maximum nesting depth of subschemas while a value is checked. The threads for checks have stack for this depth.
 pub(super) const DEPTH_MAX: u32 = 1_000;
 
-/// What one check may take.
+/// The limits of one check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
-    /// Units of work of the check, and steps of the count itself: none takes more steps than it finds work.
+    /// Units of work of the check, and steps of the count itself: a count never takes more steps than it finds work.
     pub(super) units: u64,
-    /// Subschemas that lie in each other.
+    /// Nesting depth of subschemas.
     pub(super) depth: u32,
-    /// Whether a subschema of another type costs nothing more: that is how validity is checked, and not how errors are
-    /// collected.
+    /// Whether a subschema for another type costs nothing more. That is so when validity is checked, but not when
+    /// errors are collected.
     pub(super) fail_fast: bool,
 }
 
-/// What an estimate exceeds.
+/// The limit that an estimate exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     Work,
     Depth,
 }
 
-/// The units of work that a check of `value` by the whole of `graph` takes, if `budget` has them.
+/// Returns the units of work of checking `value` with the whole `graph`. Fails if they exceed `budget`.
 pub(super) fn within(graph: &Graph, value: &Value, budget: Budget) -> Result<u64, Over> {
     let mut count = Count { graph, known: HashMap::new(), steps: 0, budget };
     count.of(0, value, 0).map(|work| work.check)
@@ -42,7 +42,7 @@ pub(super) fn within(graph: &Graph, value: &Value, budget: Budget) -> Result<u64
 struct Work {
     check: u64,
     mark: u64,
-    /// Subschemas that lie in each other.
+    /// Nesting depth of subschemas.
     height: u32,
 }
 
@@ -85,7 +85,7 @@ impl Count<'_> {
         if self.steps > self.budget.units { Err(Over::Work) } else { Ok(()) }
     }
 
-    /// The work of `node` with everything that it applies.
+    /// The work of `node` and everything that it applies.
     fn whole(&mut self, node: &Node, own: u64, value: &Value, depth: u32) -> Result<Work, Over> {
         let mut work = Work { check: own, mark: own, height: 1 };
         for inner in &node.in_place {
@@ -109,7 +109,7 @@ impl Count<'_> {
         Ok(work)
     }
 
-    /// The work of everything that `node` applies to parts of `value`, and how high that is.
+    /// The work of everything that `node` applies to parts of `value`, and its height.
     fn parts(&mut self, node: &Node, value: &Value, depth: u32) -> Result<(u64, u32), Over> {
         let (mut work, mut height): (u64, u32) = (0, 0);
         let mut add = |inner: Work| {
@@ -144,7 +144,7 @@ impl Count<'_> {
         if work > self.budget.units { Err(Over::Work) } else { Ok((work, height)) }
     }
 
-    /// The work of a subschema for the name of a property. Not remembered: the name has no place of its own.
+    /// The work of a subschema for a property's name. It is not remembered, because the name has no stable address.
     fn name(&mut self, id: NodeId, name: &str, depth: u32) -> Result<Work, Over> {
         let budget = Budget { fail_fast: false, ..self.budget };
         let mut count = Count { graph: self.graph, known: HashMap::new(), steps: self.steps, budget };
@@ -173,7 +173,7 @@ impl Count<'_> {
         if own > self.budget.units { Err(Over::Work) } else { Ok(own) }
     }
 
-    /// The work of looking up the names of `fields`, each as long as it may be, before any is.
+    /// The work of looking up the names of `fields`. It is counted before any name is read, because names may be long.
     fn names(&mut self, node: &Node, fields: &Map<String, Value>) -> Result<u64, Over> {
         let bytes: u64 = fields.keys().map(|name| name.len() as u64).sum();
         let count = fields.len() as u64;
@@ -184,7 +184,7 @@ impl Count<'_> {
     }
 }
 
-/// Units of work for reading so many bytes of text once.
+/// Units of work for reading `bytes` bytes of text once.
 fn units(bytes: u64) -> u64 {
     bytes / TEXT_BYTES_PER_UNIT as u64
 }

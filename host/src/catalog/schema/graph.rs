@@ -1,5 +1,5 @@
-//! The subschemas of one JSON Schema, and which of them is applied to what. A schema is one resource: the evaluator compiles
-//! a subschema once for each way through other resources, and there are more ways than could be counted.
+//! The subschemas of one JSON Schema, and what each of them is applied to. A schema is one resource, because the
+//! evaluator compiles a subschema once for each path through other resources, and the number of paths can explode.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,16 @@ use serde_json::{Map, Value};
 use super::survey::{Survey, same_resource};
 use crate::search;
 
-/// Subschemas of one schema.
+/// Maximum number of subschemas of one schema.
 const NODES_MAX: usize = 50_000;
-/// States of the automata of all patterns of one schema.
+/// Maximum number of automaton states of all patterns of one schema.
 const PATTERN_STATES_MAX: usize = 200_000;
-/// States that one unit of work steps through, for one byte of text.
+/// Automaton states that one unit of work steps through, for one byte of text.
 const STATES_PER_UNIT: usize = 8;
 /// Bytes of text that one unit of work measures, compares, hashes or copies.
 pub(super) const TEXT_BYTES_PER_UNIT: usize = 64;
 
-/// Where a schema that names no address of its own lies.
+/// Base URI of a schema without an `$id`.
 const BASE: &str = "json-schema:///";
 
 /// Keywords that hold one subschema for the value itself.
@@ -36,24 +36,25 @@ const EVERY_ITEM: [&str; 4] = ["items", "additionalItems", "contains", "unevalua
 /// Keywords that refer to a subschema.
 const REFERENCES: [&str; 2] = ["$ref", "$dynamicRef"];
 
-/// An index of [`Graph::nodes`].
+/// Index into [`Graph::nodes`].
 pub(super) type NodeId = usize;
 
-/// All subschemas that can be reached. The root is the first.
+/// All reachable subschemas. The root is the first.
 #[derive(Debug)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
-    /// States of the automata of all patterns.
+    /// Automaton states of all patterns.
     pub(super) pattern_states: usize,
-    /// Bytes of the places of all keywords.
+    /// Size of the JSON Pointers of all keywords, in bytes.
     pub(super) place_bytes: usize,
 }
 
-/// One subschema. Weights are in units of work, of which each takes some 50 ns at the most.
+/// One subschema. Weights are in units of work; one unit takes about 50 ns at the most.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// The node that holds this one, and the step from there to here. Not for messages of calls.
+    /// The node that holds this one; for errors at load time, not for messages of calls.
     parent: Option<NodeId>,
+    /// The step from the parent to this node.
     step: String,
     /// Work for any value.
     pub(super) weight: u64,
@@ -61,12 +62,12 @@ pub(super) struct Node {
     pub(super) per_byte: u64,
     /// Work for each byte of a property's name.
     pub(super) per_name_byte: u64,
-    /// Keywords that measure or compare a whole string: work for each [`TEXT_BYTES_PER_UNIT`] of it.
+    /// Number of keywords that measure or compare a whole string: units of work for each [`TEXT_BYTES_PER_UNIT`] of it.
     pub(super) text_words: u64,
-    /// The only types that pass, if `type` says so. It is looked at before everything else.
+    /// The only types that pass, if there is a `type`. It is checked before everything else.
     pub(super) types: Option<u8>,
     pub(super) unique_items: bool,
-    /// What this evaluates depends on what its neighbours evaluated: they are evaluated twice.
+    /// Whether it depends on what its neighbours evaluated, so that they are evaluated twice.
     pub(super) unevaluated: bool,
     pub(super) contains: bool,
     /// Applied to the value itself.
@@ -84,18 +85,18 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Whether it applies nothing but itself.
+    /// Whether it applies no other subschema.
     pub(super) fn is_leaf(&self) -> bool {
         self.children().next().is_none() && self.in_place.is_empty()
     }
 
-    /// How often the names of an object's properties are looked up or copied: work for each [`TEXT_BYTES_PER_UNIT`] of
-    /// them.
+    /// How often the names of an object's properties are looked up or copied: units of work for each
+    /// [`TEXT_BYTES_PER_UNIT`] of them.
     pub(super) fn name_words(&self) -> u64 {
         u64::from(!self.properties.is_empty() || !self.every_property.is_empty()) + u64::from(!self.names.is_empty())
     }
 
-    /// What it applies to parts of the value.
+    /// The subschemas that it applies to parts of the value.
     pub(super) fn children(&self) -> impl Iterator<Item = NodeId> {
         let lists = [&self.every_property, &self.every_item, &self.prefix, &self.names];
         lists.into_iter().flatten().chain(self.properties.values()).copied()
@@ -131,7 +132,7 @@ fn types(value: &Value) -> Option<u8> {
 }
 
 impl Graph {
-    /// Reads `schema`. An error names the place of what cannot be read, or of what is too large.
+    /// Reads `schema`. An error names the place of what cannot be read or is too large.
     pub(super) fn read(schema: &Value) -> anyhow::Result<Self> {
         let survey = Survey::of(schema)?;
         let id = schema.get("$id").and_then(Value::as_str).unwrap_or(BASE);
@@ -159,7 +160,7 @@ impl Graph {
     }
 }
 
-/// Steps that a place in a message has.
+/// Maximum number of steps of a place in a message.
 const STEPS_SHOWN: usize = 12;
 
 fn place(nodes: &[Node], id: NodeId) -> String {
@@ -176,7 +177,7 @@ fn place(nodes: &[Node], id: NodeId) -> String {
     if path.is_empty() { "the top".to_owned() } else { path }
 }
 
-/// Nothing is fetched, whatever a schema refers to.
+/// A retriever that refuses every URI, so that no schema is fetched.
 struct NoOther;
 
 impl Retrieve for NoOther {
@@ -191,7 +192,7 @@ struct Reader<'s> {
     /// By the address of the subschema.
     known: HashMap<*const Value, NodeId>,
     open: Vec<(NodeId, &'s Value, Resolver<'s>)>,
-    /// Of all patterns so far.
+    /// Automaton states of all patterns so far.
     states: usize,
 }
 
@@ -218,7 +219,7 @@ impl<'s> Reader<'s> {
         let Value::Object(fields) = contents else { return Ok(()) };
         ensure!(!fields.contains_key("$recursiveRef"), "`$recursiveRef` is of an older draft; use `$dynamicRef`");
         if id > 0 {
-            // A reference also leads to where the survey sees data.
+            // A reference can also lead to a value that the survey treats as data.
             same_resource(fields)?;
         }
         let resolver = resolver.in_subresource(Draft::Draft202012.create_resource_ref(contents))?;
@@ -245,7 +246,7 @@ impl<'s> Reader<'s> {
         for word in EVERY_ITEM {
             node.every_item.extend(self.one(id, fields, word, &resolver)?);
         }
-        // Older drafts have a list at `items`.
+        // In older drafts, `items` may be a list.
         node.prefix = self.list(id, fields, "prefixItems", &resolver)?;
         node.prefix.extend(self.list(id, fields, "items", &resolver)?);
         node.names.extend(self.one(id, fields, "propertyNames", &resolver)?);
@@ -257,7 +258,7 @@ impl<'s> Reader<'s> {
         Ok(())
     }
 
-    /// What a subschema asserts of the value itself.
+    /// Reads what a subschema asserts of the value itself.
     fn asserted(&mut self, fields: &Map<String, Value>) -> anyhow::Result<Node> {
         let mut node = Node { weight: 1 + fields.len() as u64, ..Node::default() };
         node.types = fields.get("type").and_then(types);
@@ -267,7 +268,7 @@ impl<'s> Reader<'s> {
         for word in ["enum", "const", "required", "dependentRequired", "dependencies"] {
             node.weight = node.weight.saturating_add(fields.get(word).map_or(0, compared));
         }
-        // A value that lacks the name is asked for it, too.
+        // Each name is looked up, even in a value that lacks it.
         for word in ["properties", "patternProperties", "dependentSchemas"] {
             let names = fields.get(word).and_then(Value::as_object).into_iter().flat_map(Map::keys);
             node.weight = node.weight.saturating_add(names.map(|name| text_units(name)).sum());
@@ -328,18 +329,18 @@ impl<'s> Reader<'s> {
         Ok(named)
     }
 
-    /// What a reference leads to. A dynamic one leads where a plain one does, because the schema is one resource.
+    /// Resolves a reference. A dynamic one has the target of a plain one, because the schema is one resource.
     fn target(&mut self, id: NodeId, word: &str, reference: &str, resolver: &Resolver<'s>) -> anyhow::Result<NodeId> {
         let shown: String = reference.chars().take(100).collect();
         let found = resolver.lookup(reference).with_context(|| format!("{word} {shown:?} leads nowhere"))?;
         let (contents, target, _) = found.into_inner();
-        // The schemas of JSON Schema itself are at hand, and recursive in a way that cannot be bounded well.
+        // The meta-schemas of JSON Schema are built in, and their recursion cannot be bounded well.
         let own = self.survey.holds(contents);
         ensure!(own, "{word} {shown:?} leads out of the schema; copy what it refers to into `$defs`");
         self.node(Some(id), format!("/{word}"), contents, target)
     }
 
-    /// Units of work for each byte that `pattern` is looked for in.
+    /// Units of work for each byte of text that `pattern` is matched against.
     fn pattern(&mut self, pattern: &str) -> anyhow::Result<u64> {
         let shown: String = pattern.chars().take(100).collect();
         let Ok(translated) = to_rust_regex(pattern) else { bail!("the pattern {shown:?} is not supported") };
@@ -354,12 +355,12 @@ impl<'s> Reader<'s> {
     }
 }
 
-/// Units of work that it takes to read `text` once.
+/// Units of work for reading `text` once.
 fn text_units(text: &str) -> u64 {
     (text.len() / TEXT_BYTES_PER_UNIT) as u64
 }
 
-/// Units of work that it takes to compare a value with `options`.
+/// Units of work for comparing a value with `options`.
 fn compared(options: &Value) -> u64 {
     match options {
         Value::String(text) => 1 + text_units(text),

@@ -1,6 +1,6 @@
-//! One JSON Schema 2020-12, compiled: no remote references, patterns in linear time, and a bound on what a check costs.
-//! The schema is a guest's, the value a caller's, and the evaluator can neither be stopped nor given a budget: so the
-//! work is counted before it is done.
+//! One JSON Schema 2020-12, compiled: no remote references, patterns in linear time, and a bound on the cost of a
+//! check. The schema comes from a guest and the value from a caller, and the evaluator can neither be stopped nor given
+//! a budget, so the work is counted before it is done.
 
 mod bounds;
 mod differ;
@@ -20,22 +20,22 @@ use graph::{Graph, TEXT_BYTES_PER_UNIT};
 use super::load::LoadBudget;
 use crate::search::PATTERN_BYTES_MAX;
 
-/// Violations that one error names at the most.
+/// Maximum number of violations in one error.
 const VIOLATIONS_MAX: usize = 5;
-/// Units of work that one check may take: up to a quarter of a second.
+/// Maximum work of one check, in units: up to a quarter of a second.
 const WORK_MAX: u64 = 4_000_000;
-/// Units of work up to which all violations are collected: each takes memory.
+/// Maximum work of a check whose violations are all collected, in units: each violation takes memory.
 const COLLECTED_MAX: u64 = 50_000;
-/// Bytes of the places of all violations: each holds the names of everything that it lies in.
+/// Maximum size of the JSON Pointers of all violations, in bytes: each holds the names of everything above it.
 const PLACES_BYTES_MAX: u64 = 32 << 20;
-/// Characters of a violation in words, and of its place.
+/// Maximum length of the text of a violation, and of its place, in characters.
 const SHOWN_MAX: usize = 300;
-/// Units of work that a caller may wait for in place: a millisecond.
+/// Maximum work of a check on the caller's thread, in units: 1 ms.
 const LIGHT_MAX: u64 = 20_000;
-/// Subschemas that lie in each other in a check that is done in place.
+/// Maximum nesting depth of subschemas in a check on the caller's thread.
 const LIGHT_DEPTH_MAX: u32 = 48;
 
-/// A schema that was accepted.
+/// An accepted schema.
 #[derive(Debug)]
 pub(super) struct Schema {
     validator: Validator,
@@ -43,12 +43,12 @@ pub(super) struct Schema {
     bounds: Bounds,
 }
 
-/// Why a value was not accepted.
+/// Why a value is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsatisfied {
     /// What is wrong with the value.
     Mismatch(String),
-    /// Finding that out would cost too much.
+    /// The check would cost too much.
     Costly(String),
 }
 
@@ -61,10 +61,10 @@ impl fmt::Display for Unsatisfied {
 }
 
 impl Schema {
-    /// Compiles `schema`, with what is left of `budget`. An error names the place of what is wrong, or the bound that it
-    /// exceeds.
+    /// Compiles `schema` within what is left of `budget`. An error names the place of what is wrong, or the bound that
+    /// it exceeds.
     pub(super) fn compile(schema: &Value, budget: &mut LoadBudget) -> anyhow::Result<Self> {
-        // First, because compiling a schema without bounds has none either.
+        // The bounds come first, because compiling a schema without bounds is not bounded either.
         let graph = Graph::read(schema)?;
         budget.take_subschemas(graph.nodes.len())?;
         budget.take_pattern_states(graph.pattern_states)?;
@@ -80,8 +80,8 @@ impl Schema {
         Ok(Self { validator, graph, bounds })
     }
 
-    /// Whether a check of `value`, whose JSON text has at most `bytes` bytes, takes a millisecond at the most, and little
-    /// stack. Finding that out takes no longer.
+    /// Whether a check of `value`, whose JSON text has at most `bytes` bytes, takes at most 1 ms and little stack. The
+    /// estimate itself takes no longer.
     pub(super) fn is_light(&self, value: &Value, bytes: usize) -> bool {
         self.is_always_light(bytes) || self.takes_at_most(value, LIGHT_MAX)
     }
@@ -104,8 +104,8 @@ impl Schema {
         depth <= LIGHT_DEPTH_MAX as usize && work.is_some_and(|work| work <= LIGHT_MAX)
     }
 
-    /// What is wrong with `value`, whose JSON text has at most `bytes` bytes. Where it is not light, this takes up to
-    /// a quarter of a second and the stack of a thread for checks.
+    /// Checks `value`, whose JSON text has at most `bytes` bytes. An error says what is wrong. A check that is not
+    /// light takes up to a quarter of a second and the stack of a thread for checks.
     pub(super) fn check(&self, value: &Value, bytes: usize) -> Result<(), Unsatisfied> {
         let light = self.is_always_light(bytes);
         if !light && guard!("schema_work") {
@@ -122,14 +122,14 @@ impl Schema {
         Err(Unsatisfied::Mismatch(self.violations(value)))
     }
 
-    /// Whether all violations of `value` take little memory. The evaluator writes out the place of each.
+    /// Whether collecting all violations of `value` takes little memory. The evaluator builds the JSON Pointer of each.
     fn may_collect(&self, value: &Value) -> bool {
         let budget = Budget { units: COLLECTED_MAX, depth: DEPTH_MAX, fail_fast: false };
         estimate::within(&self.graph, value, budget)
             .is_ok_and(|work| work.saturating_mul(longest_place(value)) <= PLACES_BYTES_MAX)
     }
 
-    /// The first violations, in words.
+    /// Describes the first violations.
     fn violations(&self, value: &Value) -> String {
         let mut problems: Vec<String> = self
             .validator
@@ -165,14 +165,14 @@ fn cut(text: &str) -> String {
     text.chars().take(SHOWN_MAX).collect()
 }
 
-/// Bytes of the longest JSON Pointer to a value in `value`, or a few more.
+/// Upper bound of the size of the longest JSON Pointer to a value in `value`, in bytes.
 fn longest_place(value: &Value) -> u64 {
-    // An index has at most six digits: there are not more values.
+    // An index has at most six digits, because there are no more values.
     const INDEX_BYTES: u64 = 8;
     match value {
         Value::Array(items) => items.iter().map(|item| INDEX_BYTES + longest_place(item)).max().unwrap_or(0),
         Value::Object(fields) => {
-            // A `~` or a `/` in a name takes two bytes.
+            // A `~` or a `/` in a name is escaped with two bytes.
             let below = fields.iter().map(|(name, inner)| 1 + 2 * name.len() as u64 + longest_place(inner));
             below.max().unwrap_or(0)
         }

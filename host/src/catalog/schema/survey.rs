@@ -1,5 +1,5 @@
-//! The whole document of one JSON Schema, before anything resolves its references: that it is one resource, and that its
-//! places are short enough to be kept.
+//! A pass over the document of one JSON Schema before its references are resolved. It checks that the document is one
+//! resource, and that its JSON Pointers are short enough to be kept.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,50 +9,50 @@ use serde_json::{Map, Value};
 
 use crate::catalog::words::{Below, below};
 
-/// Bytes of the places of all keywords of one schema. The evaluator keeps a JSON Pointer for each, and a name of a megabyte
-/// stands in those of everything below it.
+/// Maximum size of the JSON Pointers of all keywords of one schema, in bytes. The evaluator keeps one for each keyword,
+/// and a name of a megabyte is part of every pointer below it.
 const PLACE_BYTES_MAX: usize = 64 << 20;
 
-/// What was seen of a document.
+/// The result of the pass over a document.
 #[derive(Debug, Default)]
 pub(super) struct Survey<'s> {
     /// The address of every value.
     values: HashSet<*const Value>,
-    /// The subschemas that have a name, by that.
+    /// The subschemas that have an anchor, by its name.
     named: HashMap<&'s str, *const Value>,
-    /// Bytes of the places of all keywords.
+    /// Size of the JSON Pointers of all keywords, in bytes.
     place_bytes: usize,
 }
 
-/// Where a value stands in a schema.
+/// The position of a value in a schema.
 #[derive(Clone, Copy, PartialEq)]
 enum Position {
     Schema,
-    /// Where names or indexes lead to schemas.
+    /// A map or a list of schemas.
     Schemas,
-    /// Where nothing is a schema, whatever it looks like: in `const`, `enum`, `default`, `examples`, unknown words.
+    /// Data, even if it looks like a schema: in `const`, `enum`, `default`, `examples` and unknown keywords.
     Data,
 }
 
 impl<'s> Survey<'s> {
-    /// Looks at every value of `schema` once.
+    /// Visits every value of `schema` once.
     pub(super) fn of(schema: &'s Value) -> anyhow::Result<Self> {
         let mut survey = Self::default();
         survey.value(schema, Position::Schema, 0)?;
         Ok(survey)
     }
 
-    /// Whether `value` is a part of the document.
+    /// Whether `value` is part of the document.
     pub(super) fn holds(&self, value: &Value) -> bool {
         self.values.contains(&std::ptr::from_ref(value))
     }
 
-    /// Bytes of the places of all keywords.
+    /// Size of the JSON Pointers of all keywords, in bytes.
     pub(super) fn place_bytes(&self) -> usize {
         self.place_bytes
     }
 
-    /// `path`: the bytes of the JSON Pointer to `value`, 0 for the whole document.
+    /// Visits `value`. `path` is the size of the JSON Pointer to it, in bytes; 0 for the whole document.
     fn value(&mut self, value: &'s Value, position: Position, path: usize) -> anyhow::Result<()> {
         self.values.insert(std::ptr::from_ref(value));
         let keywords = value.as_object().map_or(0, Map::len);
@@ -94,7 +94,7 @@ impl<'s> Survey<'s> {
         Ok(())
     }
 
-    /// Each name stands for one subschema, so that a dynamic reference has one target.
+    /// Collects anchors. Each name must denote one subschema, so that a dynamic reference has one target.
     fn names(&mut self, schema: &'s Value, fields: &'s Map<String, Value>) -> anyhow::Result<()> {
         let address = std::ptr::from_ref(schema);
         for word in ["$anchor", "$dynamicAnchor"] {
@@ -109,9 +109,9 @@ impl<'s> Survey<'s> {
     }
 }
 
-/// Refuses `fields` of a subschema that begins a resource of its own. The evaluator compiles a subschema once for each way
-/// that leads to it through other resources, and a few resources have more ways than could be counted. Older drafts begin
-/// one with another word.
+/// Refuses `fields` of a subschema that begins a resource of its own. The evaluator compiles a subschema once for each
+/// path to it through other resources, and a few resources have too many paths to count. Subschemas of older drafts are
+/// refused too, because those begin a resource with another keyword.
 pub(super) fn same_resource(fields: &Map<String, Value>) -> anyhow::Result<()> {
     if !guard!("schema_resources") {
         return Ok(());

@@ -8,7 +8,7 @@ fn compile(schema: &Value) -> anyhow::Result<Schema> {
     Schema::compile(schema, &mut LoadBudget::new(Duration::MAX))
 }
 
-/// What a check of `value` comes to.
+/// Returns the result of checking `value`.
 fn check(schema: &Value, value: &Value) -> Result<(), Unsatisfied> {
     compile(schema).unwrap().check(value, value.to_string().len())
 }
@@ -17,7 +17,7 @@ fn refused(schema: &Value) -> String {
     compile(schema).map(|_| ()).unwrap_err().root_cause().to_string()
 }
 
-/// On the stack that threads of the runtime have, and no more.
+/// Runs `work` on a stack of the size that the runtime's threads have.
 fn on_a_worker<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap()
 }
@@ -222,7 +222,7 @@ fn items_that_must_differ_and_have_the_same_hash_cost_more() {
     assert!(matches!(check(&schema, &json!(far)), Err(Unsatisfied::Costly(_))));
     let near: Vec<u64> = (0..60_000).collect();
     assert_eq!(check(&schema, &json!(near)), Ok(()));
-    // The evaluator hashes an array as what is in it.
+    // The evaluator hashes an array as the sequence of its items.
     let empty =
         |n: u32| Value::Array((0..12).map(|bit| if (n >> bit) & 1 == 0 { json!([]) } else { json!([[]]) }).collect());
     let nested: Vec<Value> = (0..4_000).map(empty).collect();

@@ -10,10 +10,10 @@ use super::super::show::{self, Form};
 use super::{Desk, unknown};
 use crate::cli::ask;
 
-/// How often an answer looks whether the process that waits for it has taken it.
+/// How often an answer checks whether the waiting process has taken it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What somebody says of a call.
+/// The approver's answer about a call.
 pub(super) struct Words {
     pub(super) approved: bool,
     pub(super) edit: Option<String>,
@@ -23,14 +23,14 @@ pub(super) struct Words {
 }
 
 impl Desk {
-    /// Answers the call `id`, and sees to it that what was answered happens: in the process that waits for it, or,
-    /// where that is gone, in this one.
+    /// Answers the call `id`, and ensures that the answer takes effect: in the waiting process, or in this one if that
+    /// has exited.
     pub(super) fn answer(&self, id: InvocationId, words: Words, json: bool) -> anyhow::Result<Exit> {
         if !self.journal.exists() || self.journal.with(|store| store.standing(id))?.is_none() {
             return Err(unknown(id));
         }
-        // One process at a time answers a call: so a call that is approved and not claimed is waited for by a process
-        // that lives, or by nobody.
+        // Only one process at a time answers a call, so an approved call that is not claimed has a living process that
+        // waits for it, or is orphaned.
         let Some(answering) = self.journal.hold(id, Role::Approver)? else {
             show::say(&format!("somebody else is answering {id} right now"));
             return Ok(Exit::Refused);
@@ -58,7 +58,7 @@ impl Desk {
         };
         match self.journal.with(|store| store.answer(id, &answer))? {
             Given::Taken => {}
-            // Approved before, by somebody whose process ended before anything ran: it can still run, once.
+            // Approved earlier, by a process that ended before the call ran: it can still run, once.
             Given::TooLate(ApprovalState::Approved) if again && !self.is_attended(id)? => {}
             Given::TooLate(state) => {
                 show::say(&format!("{id} is not open: it is {state}; nothing was changed, and nothing ran"));
@@ -73,7 +73,8 @@ impl Desk {
         self.see_to_it(id, json)
     }
 
-    /// Refuses a yes that could not run, or that does not know what it is to: the question stays open.
+    /// Refuses an approval whose edit the tool rejects, or one without `--although-cut` if the question shows only a
+    /// part of the call. The question stays open.
     fn check(&self, id: InvocationId, edit: Option<&str>, although_cut: bool) -> anyhow::Result<()> {
         let open = |kept: &Kept| kept.state == ApprovalState::Pending;
         let Some(kept) = self.journal.with(|store| store.kept(id))?.filter(open) else { return Ok(()) };
@@ -99,10 +100,10 @@ impl Desk {
         Ok(self.journal.hold(id, Role::Runner)?.is_none())
     }
 
-    /// Waits until the process that asked has taken the answer, or acts on it here when there is none.
+    /// Waits until the process that asked has taken the answer, or acts on it here if that process has exited.
     fn see_to_it(&self, id: InvocationId, json: bool) -> anyhow::Result<Exit> {
         loop {
-            // The state is read after the role was tried: a process that ends gives its role back last.
+            // The state is read after the attempt to take the role, because an ending process releases its role last.
             let held = self.journal.hold(id, Role::Runner)?;
             let kept = self.journal.with(|store| store.kept(id))?.ok_or_else(|| unknown(id))?;
             match (kept.state, held) {

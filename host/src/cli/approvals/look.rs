@@ -9,7 +9,7 @@ use super::super::exit::Exit;
 use super::super::show;
 use super::{Desk, unknown};
 
-/// Rows of one value.
+/// Maximum number of rows for one value.
 const ROWS_MAX: usize = 4;
 
 impl Desk {
@@ -50,7 +50,7 @@ impl Desk {
 
 fn line(summary: &Summary) -> String {
     let Summary { invocation_id, tool_id, state, expires_at, actor_ref, .. } = summary;
-    // A row of its own for what others wrote: nothing in it can look like the next call.
+    // Untrusted text gets rows of its own, so that it cannot pass for the next call.
     let mut sheet = Sheet::new(show::columns());
     sheet.host(&format!("{invocation_id}  {state:<9}  open until {expires_at}"));
     sheet.value("tool", tool_id, ROWS_MAX);
@@ -60,7 +60,7 @@ fn line(summary: &Summary) -> String {
     sheet.into_text()
 }
 
-/// Everything that is stored, as the records that it was stored as.
+/// Everything that is stored about a call, as its original records.
 pub(super) fn record(kept: &Kept) -> anyhow::Result<Value> {
     let result: Option<Value> = kept.result.as_deref().map(serde_json::from_str).transpose()?;
     Ok(json!({
@@ -76,20 +76,20 @@ pub(super) fn record(kept: &Kept) -> anyhow::Result<Value> {
     }))
 }
 
-/// The approval as it may be shown.
+/// The approval, redacted for display.
 fn approval(kept: &Kept) -> Approval {
     let mut approval = kept.approval.clone();
     if let Some(shown) = &approval.plan.shown_input {
         approval.plan.permission_input.clone_from(shown);
         approval.plan.model_input.clone_from(shown);
-        // The digest of a short value is as good as the value.
+        // A short value can be guessed from its digest.
         "[redacted]".clone_into(&mut approval.binding.arguments);
     }
     approval.plan.reference_key = None;
     approval
 }
 
-/// The answer as it may be shown: what was said of arguments that are not shown is not shown either.
+/// The answer, redacted for display: if the arguments are hidden, so are the edit and the note.
 fn answer(kept: &Kept) -> Option<Answer> {
     let hidden = kept.approval.plan.shown_input.is_some();
     kept.answer.clone().map(|answer| Answer {
@@ -106,7 +106,7 @@ fn for_people(kept: &Kept, full: bool) -> String {
         sheet.host("All of the arguments:");
         sheet.value("in full", &approval(kept).plan.permission_input, usize::MAX);
     }
-    // It is in rows with a gutter already, as it was shown; this display may be narrower.
+    // The prompt has rows with a gutter already; this display may be narrower than the one that showed it.
     let prompt: String = kept.approval.prompt.iter().filter_map(|block| block.as_text()).collect();
     sheet.rows_of(visible(&prompt, Whitespace::Kept).trim_end());
     sheet.host(&format!("now: {}, {}", kept.state, kept.invocation.status().as_str()));

@@ -1,4 +1,4 @@
-//! Calls that wait for an approval, seen and answered from outside the process that asked.
+//! Lists, shows and answers calls that wait for an approval, outside the process that asked.
 
 mod answer;
 mod look;

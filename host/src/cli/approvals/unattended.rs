@@ -1,4 +1,4 @@
-//! Calls whose process went away.
+//! Orphaned calls: calls whose process has exited.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::super::{call, hooks, runtime, target};
 use super::Desk;
 
 impl Desk {
-    /// Gives a result to every call that was interrupted, or whose time is up, and that no process sees to.
+    /// Gives a result to every orphaned call that was interrupted or has expired.
     pub(super) fn close_unattended(&self) -> anyhow::Result<()> {
         for id in self.journal.with(|store| store.unfinished())? {
             if let Some(held) = self.journal.hold(id, Role::Runner)? {
@@ -24,9 +24,9 @@ impl Desk {
         Ok(())
     }
 
-    /// Ends the call `id`, if it cannot go on; the result is stored.
+    /// Ends the call `id` if it cannot be resumed, and stores its result.
     pub(super) fn close(&self, id: InvocationId, held: Held) -> anyhow::Result<Option<CallRecord>> {
-        // Now that nobody else sees to it: what is stored does not change any more.
+        // Read now that no other process handles the call, so what is stored no longer changes.
         let Some(kept) = self.journal.with(|store| store.kept(id))?.filter(|kept| kept.result.is_none()) else {
             held.retire();
             return Ok(None);
@@ -36,8 +36,8 @@ impl Desk {
         Ok(ended)
     }
 
-    /// Runs the call of `kept`, which was approved: with the words that it was asked with, in the folder it was asked
-    /// in. Nothing where it cannot be tried from here; `held` is given back then.
+    /// Runs the approved call of `kept`, with its original options, in its original folder. Fails if it cannot be tried
+    /// from here, and releases `held` then.
     pub(super) fn resume(&self, kept: &Kept, held: Held) -> anyhow::Result<CallRecord> {
         let origin = kept.approval.plan.origin.clone().context("the call came through a door that is closed now")?;
         let origin: Origin = serde_json::from_value(origin).context("understand how the call was made")?;
@@ -45,7 +45,7 @@ impl Desk {
             .with_context(|| format!("go to the folder of the call, {}", origin.cwd.display()))?;
         let cancellation = Cancellation::new();
         let mut request = request(kept, cancellation.clone());
-        // The words of the call and the files as they are now: what they deny by now stays denied.
+        // The options of the call and the current files, so that what they deny by now stays denied.
         let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy)?;
         let mut settings = settings.map_err(|refusal| anyhow::anyhow!("{} [{}]", refusal.message, refusal.code))?;
         let closed = close_sources(&self.home, &mut settings, &origin.sources);
@@ -74,12 +74,12 @@ impl Desk {
 }
 
 impl Desk {
-    /// Why the call of `kept` cannot run with `edit` instead of its arguments. Nothing is wrong where the tool cannot be
-    /// looked at from here: the process that runs the call decides.
+    /// Checks that the call of `kept` can run with `edit` instead of its arguments. Succeeds if the tool cannot be
+    /// loaded from here, because the process that runs the call decides.
     pub(super) fn check_edit(&self, kept: &Kept, edit: &str) -> Result<(), String> {
         let origin = kept.approval.plan.origin.clone().and_then(|origin| serde_json::from_value::<Origin>(origin).ok());
         let Some(origin) = origin else { return Ok(()) };
-        // Files and relative paths are those of the call's folder, as where it goes on.
+        // Files and relative paths are those of the call's folder, as when the call is resumed.
         if std::env::set_current_dir(&origin.cwd).is_err() {
             return Ok(());
         }
@@ -104,7 +104,7 @@ async fn load(host: &Host, origin: &Origin) -> anyhow::Result<()> {
     loaded.map(|_| ()).map_err(|refusal| anyhow::anyhow!("{} [{}]", refusal.message, refusal.code))
 }
 
-/// What is known of a call without its words: enough to end it.
+/// Returns a request without the options of the call: enough to end it.
 fn request(kept: &Kept, cancellation: Cancellation) -> Request {
     Request {
         tool: kept.approval.plan.tool.clone(),

@@ -11,15 +11,15 @@ use crate::record::Input;
 
 use super::{Display, EDIT_BYTES_MAX, Keyboard, write};
 
-/// Rows of what was typed, or is wrong with it.
+/// Maximum number of rows for edited arguments, or for what is wrong with them.
 const EDIT_ROWS_MAX: usize = 14;
 
-/// The question whether a call may run.
+/// The dialog that asks whether a call may run.
 pub(super) struct Dialog {
     keyboard: Keyboard,
     prompt: Prompt,
     edit: Option<String>,
-    /// Whether the question shows a part of the call only.
+    /// Whether the question shows only a part of the call.
     cut: bool,
     /// Whether all of the call was shown.
     seen: bool,
@@ -68,7 +68,8 @@ impl Dialog {
         format!("[{show}{yes}, n no{always}, e edit the arguments; a note may follow y or n] ")
     }
 
-    /// Shows all of the call, a screen at a time. Going to the end is an answer, too: somebody chose not to read.
+    /// Shows all of the call, a page at a time. Skipping to the end counts as shown, because the approver chose not to
+    /// read.
     fn show(&mut self) -> anyhow::Result<()> {
         let display = Display::of_terminal();
         let text = self.prompt.full_text(display.columns);
@@ -106,7 +107,7 @@ impl Dialog {
         Ok(())
     }
 
-    /// The arguments as somebody changed them, in an editor or on one line, if the tool takes them.
+    /// Returns the arguments as the approver edited them, in an editor or on one line. Fails if the tool rejects them.
     fn edit(&self) -> anyhow::Result<String> {
         let old = self.edit.as_deref().unwrap_or(self.prompt.arguments().text());
         let editor =
@@ -122,13 +123,13 @@ impl Dialog {
         if let Err(error) = Input::from_text(new).value() {
             bail!("these are not JSON: {error}");
         }
-        // This is a thread for reading, which may wait.
+        // This thread is for blocking reads, so it may wait.
         Handle::current().block_on(self.prompt.check_edit(new)).map_err(anyhow::Error::msg)?;
         Ok(new.to_owned())
     }
 }
 
-/// Says `words`, and shows what they are about behind the gutter.
+/// Prints `words`, and `text` behind the gutter.
 fn tell(words: &str, text: &str) -> anyhow::Result<()> {
     let mut sheet = Sheet::new(Display::of_terminal().columns);
     sheet.host(words);
@@ -147,7 +148,7 @@ fn in_editor(editor: &str, text: &str) -> anyhow::Result<String> {
     if !status.success() {
         bail!("{editor} ended with {status}");
     }
-    // By its path: editors write a new file in the place of the old one.
+    // Reopened by its path, because editors may replace the file.
     let mut new = String::new();
     let mut changed = File::open(file.path()).context("read the arguments")?;
     changed

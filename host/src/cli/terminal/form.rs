@@ -5,15 +5,16 @@ use crate::record::{InputResponse, InputResponses};
 
 use super::{Display, Keyboard, write};
 
-/// Rows of what a tool says of one field.
+/// Maximum number of rows for a tool's text about one field.
 const FIELD_ROWS_MAX: usize = 6;
-/// Rows of its default.
+/// Maximum number of rows for the default of a field.
 const DEFAULT_ROWS_MAX: usize = 2;
 
-/// What a person types who does not want to say.
+/// The line that declines a form.
 const DECLINE: &str = "/decline";
 
-/// Asks for each field of each form, line by line. Nothing when nobody is there any more.
+/// Asks for each field of each form, line by line. Returns `None` if the terminal is too narrow or the answers are not
+/// needed any more.
 pub(super) fn fill(keyboard: &Keyboard, inquiry: &Inquiry) -> anyhow::Result<Option<InputResponses>> {
     let display = Display::of_terminal();
     if !display.is_wide_enough() {
@@ -58,13 +59,13 @@ fn one(keyboard: &Keyboard, request: &Requested) -> anyhow::Result<Option<InputR
     }
 }
 
-/// The end of the input closes the question; the call is over by itself.
+/// The end of the input cancels the question; `None` if the answer is not needed any more.
 fn ended(keyboard: &Keyboard) -> anyhow::Result<Option<InputResponse>> {
     write("\n")?;
     Ok((!keyboard.is_over()).then_some(InputResponse::Cancel))
 }
 
-/// One line of a form.
+/// One field of a form.
 struct Field<'a> {
     name: &'a str,
     schema: &'a Value,
@@ -78,7 +79,7 @@ fn fields(schema: &Value) -> Vec<Field<'_>> {
 }
 
 impl Field<'_> {
-    /// What the tool says of the field: its name, what can be chosen, what an empty answer means.
+    /// The tool's text about the field: its name, its choices, and its default.
     fn about(&self, columns: usize) -> String {
         let mut sheet = Sheet::new(columns);
         let word = |key: &str| self.schema[key].as_str().map(str::to_owned);
@@ -96,7 +97,7 @@ impl Field<'_> {
         sheet.into_text()
     }
 
-    /// The row that is answered: the host's words alone, because it has no gutter.
+    /// The input row: the host's words alone, because the row has no gutter.
     fn question(&self) -> String {
         let kind = match self.schema["type"].as_str() {
             Some("boolean") => "yes or no",
@@ -121,7 +122,7 @@ impl Field<'_> {
         options.into_iter().flatten().filter_map(option).collect()
     }
 
-    /// What was typed, as the value that it means; what means none is left to the check of the whole form.
+    /// Converts the typed line to a value. Invalid input stays a string, which the check of the whole form rejects.
     fn value(&self, line: &str) -> Option<Value> {
         if line.is_empty() {
             return self.schema.get("default").cloned();

@@ -1,4 +1,4 @@
-//! Asking whoever sits at the terminal.
+//! Asks the user at the terminal.
 
 mod approval;
 mod form;
@@ -17,9 +17,9 @@ use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, tcgetwinsize};
 use crate::host::{Approver, COLUMNS, COLUMNS_MIN, Inquiry, Prompt, ROWS, Reply, Respondent, Sheet};
 use crate::record::InputResponses;
 
-/// How often a read of the terminal looks whether the answer came from elsewhere.
+/// How often a read of the terminal checks whether the answer came from elsewhere.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of an edited input.
+/// Maximum size of a typed line or an edited input, in bytes.
 const EDIT_BYTES_MAX: u64 = 16 << 20;
 
 /// The terminal that this program runs in.
@@ -28,10 +28,10 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// The terminal, if somebody can see the question and type an answer to it.
+    /// Returns the terminal if a user can see the question and type an answer to it.
     pub(super) fn if_there(principal: String) -> Option<Self> {
         let seen = io::stdin().is_terminal() && io::stderr().is_terminal();
-        // A program in the background would only be stopped by reading.
+        // Reading would only stop a process in the background (SIGTTIN).
         let foreground = || tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
         (seen && foreground()).then_some(Self { principal })
     }
@@ -62,8 +62,8 @@ impl Respondent for Terminal {
     }
 }
 
-/// Asks whoever sits at the terminal a question that only a clear yes answers with yes: `question`, after the rows that `fill`
-/// adds. Without a terminal, or at one that is too narrow, nobody agrees.
+/// Asks the user at the terminal `question`, after the rows that `fill` adds. Returns true only for a clear yes, and
+/// false without a terminal or on one that is too narrow.
 pub(super) fn agrees(question: &str, fill: impl FnOnce(&mut Sheet)) -> bool {
     let display = Display::of_terminal();
     if Terminal::if_there(String::new()).is_none() || !display.is_wide_enough() {
@@ -77,17 +77,17 @@ pub(super) fn agrees(question: &str, fill: impl FnOnce(&mut Sheet)) -> bool {
     matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-/// Runs `dialog` on a thread of its own: reading blocks. A terminal that went away answers nothing.
+/// Runs `dialog` on a thread of its own, because reading blocks. Returns `None` if the terminal fails.
 async fn read<T: Send + 'static>(
     dialog: impl FnOnce(Keyboard) -> anyhow::Result<Option<T>> + Send + 'static,
 ) -> Option<T> {
-    // Dropped with this future: then the thread stops reading.
+    // Dropped with this future, so that the thread stops reading.
     let over = Over::default();
     let keyboard = Keyboard(Arc::clone(&over.0));
     tokio::task::spawn_blocking(move || dialog(keyboard)).await.ok()?.ok()?
 }
 
-/// Says that nobody waits for the answer any more.
+/// Tells the [`Keyboard`], when dropped, that the answer is not needed any more.
 #[derive(Default)]
 struct Over(Arc<AtomicBool>);
 
@@ -97,7 +97,7 @@ impl Drop for Over {
     }
 }
 
-/// Reads lines until nobody waits for them any more.
+/// Reads lines until the answer is not needed any more.
 struct Keyboard(Arc<AtomicBool>);
 
 impl Keyboard {
@@ -105,15 +105,15 @@ impl Keyboard {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The line that follows `question`; nothing as with [`Self::line`].
+    /// Asks `question`, and returns the line that follows; `None` as for [`Self::line`].
     fn answer(&self, question: &str) -> anyhow::Result<Option<String>> {
-        // What was typed before the question was there to be read is no answer to it.
+        // Input that was typed before the question was visible is not an answer to it.
         tcflush(io::stdin(), QueueSelector::IFlush)?;
         write(question)?;
         self.line()
     }
 
-    /// The next line; nothing at the end of the input, or when nobody waits for it any more.
+    /// Returns the next line; `None` at the end of the input, or when the answer is not needed any more.
     fn line(&self) -> anyhow::Result<Option<String>> {
         let stdin = io::stdin();
         let mut text = Vec::new();
@@ -128,7 +128,7 @@ impl Keyboard {
                 Ok(_) => {}
                 Err(error) => return Err(error.into()),
             }
-            // Past the standard library's buffer: it would keep what follows the line.
+            // Bypasses the standard library's buffer, which would keep what follows the line.
             let mut piece = [0; 4096];
             let count = rustix::io::read(&stdin, &mut piece)?;
             let piece = piece.get(..count).unwrap_or_default();
@@ -143,7 +143,7 @@ impl Keyboard {
     }
 }
 
-/// What the terminal shows at once.
+/// The size of the terminal.
 #[derive(Clone, Copy, Debug)]
 struct Display {
     columns: usize,
@@ -151,16 +151,16 @@ struct Display {
 }
 
 impl Display {
-    /// The terminal's size; one that does not say has 80 columns and 24 rows.
+    /// Returns the terminal's size; 78 columns and 24 rows if it is unknown.
     fn of_terminal() -> Self {
         let size = tcgetwinsize(io::stderr()).ok();
         let said = |count: Option<u16>| count.filter(|count| *count > 0).map(usize::from);
-        // A terminal may break a row that fills it to the last column.
+        // One less, because a terminal may wrap a row that fills the last column.
         let columns = said(size.map(|size| size.ws_col)).map_or(COLUMNS, |columns| columns.saturating_sub(1));
         Self { columns, rows: said(size.map(|size| size.ws_row)).unwrap_or(ROWS) }
     }
 
-    /// Whether a question can be shown: one that wraps by itself could be forged.
+    /// Whether a question can be shown: a row that wraps by itself could be forged.
     fn is_wide_enough(self) -> bool {
         self.columns >= COLUMNS_MIN
     }

@@ -1,4 +1,4 @@
-//! What the records of one tool say together: where two of them contradict each other, one would be lost.
+//! Consistency of the records of one tool: if two of them contradict each other, one claim would be lost.
 
 use std::collections::HashSet;
 
@@ -9,14 +9,14 @@ use crate::record::SubjectField;
 use super::findings::{Findings, Place};
 use super::references::{Linked, Record, text};
 
-/// Schemas that both a declaration and its interface may hold: contract and field, and the field of the interface.
+/// Schemas that both a declaration and its interface may have: contract and field, and the field of the interface.
 const SCHEMAS: [(&str, &str, &str); 3] = [
     ("input_contract", "model_input_schema", "model_input_schema"),
     ("input_contract", "runtime_input_schema", "runtime_input_schema"),
     ("output_contract", "structured_schema", "output_schema"),
 ];
 
-/// Holds the records of one tool against each other.
+/// Checks the records of one tool against each other.
 pub(super) fn check(tool: &Linked<'_>, tool_id: &str, findings: &mut Findings) {
     let top = Place::TOP;
     let lists = ["declarations", "interfaces", "execution_profiles", "permission_profiles"].map(|list| top.field(list));
@@ -38,7 +38,7 @@ pub(super) fn check(tool: &Linked<'_>, tool_id: &str, findings: &mut Findings) {
     }
 }
 
-/// An interface is the interface of one tool.
+/// Refuses an interface that names another tool than the one that refers to it.
 fn identity(declaration: &Value, tool_id: &str, interface: &Value, place: &Place<'_>, findings: &mut Findings) {
     if let Some(of) = text(interface, "tool_id").filter(|of| *of != tool_id) {
         findings.error(&place.field("tool_id"), format!("the interface of {tool_id:?} names another tool: {of:?}"));
@@ -55,7 +55,7 @@ fn identity(declaration: &Value, tool_id: &str, interface: &Value, place: &Place
     }
 }
 
-/// Of two schemas for one thing only one is held.
+/// Refuses two different schemas for one purpose, because only one of them would be checked.
 fn schemas(declaration: &Value, interface: &Value, place: &Place<'_>, findings: &mut Findings) {
     for (contract, field, of_interface) in SCHEMAS {
         let own = declaration.get(contract).and_then(|contract| contract.get(field)).filter(|own| !own.is_null());
@@ -69,7 +69,7 @@ fn schemas(declaration: &Value, interface: &Value, place: &Place<'_>, findings: 
     }
 }
 
-/// A subject that leads to no argument would narrow nothing.
+/// Refuses a subject that leads to no argument, because it would narrow nothing.
 fn subjects(declaration: &Value, interface: &Value, place: &Place<'_>, findings: &mut Findings) {
     fn schema(holder: &Value) -> Option<&Value> {
         holder.get("model_input_schema").filter(|schema| !schema.is_null())
@@ -85,7 +85,7 @@ fn subjects(declaration: &Value, interface: &Value, place: &Place<'_>, findings:
     }
 }
 
-/// A schema is kept from models by the lifecycle alone.
+/// Refuses the visibility `deferred` without that lifecycle, because only the lifecycle keeps a schema from models.
 fn visibility(tool: &Linked<'_>, interfaces: &Place<'_>, findings: &mut Findings) {
     let Some(interface) = tool.interface else { return };
     let deferred = text(interface.value, "schema_visibility") == Some("deferred");
@@ -95,7 +95,7 @@ fn visibility(tool: &Linked<'_>, interfaces: &Place<'_>, findings: &mut Findings
     }
 }
 
-/// The host names the sandbox profile that it applied; what a tool asks for stands in its permission profile.
+/// Refuses a sandbox profile that the permission profile does not request: the host writes the applied one here.
 fn execution_profile(tool: &Linked<'_>, execution: Record<'_>, place: &Place<'_>, findings: &mut Findings) {
     let asked = text(execution.value, "sandbox_profile");
     let honoured = tool.permission_profile.and_then(|profile| text(profile.value, "sandbox_profile"));
@@ -116,7 +116,7 @@ fn permission_profile(tool: &Linked<'_>, profile: &Value, place: &Place<'_>, fin
         subjects.into_iter().flat_map(|subjects| subjects.values()).filter_map(Value::as_str).collect();
     let place = place.field("rule_matching_fields");
     for (at, field) in fields.iter().enumerate() {
-        // What the specification calls `resource_id` is a subject of the kind `resource`.
+        // The specification's `resource_id` is a subject of the kind `resource`.
         let field = field.as_str().unwrap_or_default();
         if !kinds.contains(&field.strip_suffix("_id").unwrap_or(field)) {
             let message =
@@ -126,8 +126,8 @@ fn permission_profile(tool: &Linked<'_>, profile: &Value, place: &Place<'_>, fin
     }
 }
 
-/// Fields that a contract names in lists, and that no schema describes: where the schema is open they may be there, and
-/// otherwise their names are wrong.
+/// Notes fields that a contract lists and no schema describes. They may occur if the schema is open; otherwise their
+/// names are wrong.
 fn named_fields(tool: &Linked<'_>, place: &Place<'_>, findings: &mut Findings) {
     for (contract, field) in [
         ("input_contract", "sensitive_fields"),
@@ -161,14 +161,14 @@ fn named_fields(tool: &Linked<'_>, place: &Place<'_>, findings: &mut Findings) {
     }
 }
 
-/// The property that a JSON Pointer or a name ends in; nothing where it names items, or all of it.
+/// The property that a JSON Pointer or a name ends in; `None` if it names only items, or everything.
 fn last_name(field: &str) -> Option<String> {
     let Some(pointer) = field.strip_prefix('/') else { return Some(field.to_owned()).filter(|name| !name.is_empty()) };
     let named = |step: &&str| *step != "*" && step.parse::<usize>().is_err();
     pointer.rsplit('/').find(named).map(|step| step.replace("~1", "/").replace("~0", "~"))
 }
 
-/// Every name below a `properties` in `schema`.
+/// Collects every name below a `properties` in `schema`.
 fn properties<'a>(schema: &'a Value, found: &mut HashSet<&'a str>) {
     match schema {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! Every field of a toolkit that this host knows: what it may hold, whether it limits calls, and whether it is honoured.
+//! Every field of a toolkit that this host knows: its values, whether it limits calls, and whether it is honoured.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,10 +12,10 @@ use super::findings::{Findings, Place};
 use super::shape::{Field, Object, Shape, is, known_word, none_of, word};
 use super::unknown;
 
-/// Predicates that the specification knows in place of a safety fact.
+/// Prefixes of the predicates that the specification allows instead of a safety fact.
 const PREDICATES: [&str; 3] = ["classifier:", "same_as:", "feature:"];
 
-/// All of them, for whoever looks for a name.
+/// All objects, to look up a misplaced or misspelt name.
 pub(super) static OBJECTS: [&Object; 9] = [
     &TOOLKIT,
     &DECLARATION,
@@ -40,7 +40,7 @@ const fn count(name: &'static str) -> Field {
     Field::new(name, Shape::Is(is::<Option<u64>>))
 }
 
-/// A flag that the host writes from what it sees.
+/// A flag that the host writes from what it observes.
 const fn seen(name: &'static str) -> Field {
     Field::new(name, Shape::Is(is::<bool>))
 }
@@ -223,7 +223,7 @@ static PERMISSION_PROFILE: Object = Object {
         text("approval_reason"),
         Field::new("permission_channel", Shape::Is(word::<PermissionChannel>)).narrows(),
         Field::new("non_interactive", Shape::Is(word::<NonInteractive>)).narrows(),
-        // What of it has an effect depends on the interface: see `claims`.
+        // Its effect depends on the interface: see `claims`.
         texts("rule_matching_fields"),
         text("data_sensitivity").narrows(),
         hint("retention_hint", "stored results stay until somebody removes them"),
@@ -259,7 +259,8 @@ fn version(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     }
 }
 
-/// Of structured output the host knows by itself; the word says that there are no blocks.
+/// Accepts a block type, or `structured_content`, which says that there are no blocks: the host handles structured
+/// output itself.
 fn content_type(value: &Value) -> Result<(), String> {
     const WITHOUT_BLOCKS: &str = "structured_content";
     let known = value.as_str().is_some_and(|word| GUEST_BLOCKS.contains(&word) || word == WITHOUT_BLOCKS);
@@ -281,7 +282,8 @@ fn is_enabled(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     }
 }
 
-/// A predicate counts as unstated, which is careful (AT-N-03). What is no predicate was meant to say something.
+/// A predicate counts as unstated, which is the conservative choice (AT-N-03). Any other value is an error, because it
+/// was meant to state something.
 fn fact(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     match value {
         Value::Bool(_) | Value::Null => {}

@@ -1,13 +1,13 @@
 use crate::record::Finding;
 
-/// Errors that are listed. A description is foreign: it must not decide how long a message is.
+/// Maximum number of listed errors. The description is untrusted: it must not decide how long a message is.
 const ERRORS_MAX: usize = 32;
-/// Notes that are kept: some for each of the tools that one component may have.
+/// Maximum number of kept notes: several for each of the tools that one component may have.
 const NOTES_MAX: usize = 1_024;
-/// Fields that no table knows and that are looked at. Each is compared with every name that limits a call.
+/// Maximum number of unknown fields that are checked. Each is compared with every name that limits a call.
 const UNKNOWN_MAX: usize = 1_000;
 
-/// A place in the toolkit. Its pointer is made only where something is found.
+/// A place in the toolkit. Its pointer is built only for a finding.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     outer: Option<&'a Place<'a>>,
@@ -47,7 +47,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Everything that was found in one toolkit.
+/// All findings of one toolkit.
 #[derive(Default)]
 pub(super) struct Findings {
     errors: List,
@@ -79,17 +79,17 @@ impl List {
 }
 
 impl Findings {
-    /// What keeps the component from being loaded.
+    /// Adds a finding that keeps the component from being loaded.
     pub(super) fn error(&mut self, place: &Place<'_>, message: impl AsRef<str>) {
         self.errors.add(place, message.as_ref(), ERRORS_MAX);
     }
 
-    /// What has no effect, and takes nothing away.
+    /// Adds a finding about something that has no effect, and whose loss lifts no limit.
     pub(super) fn note(&mut self, place: &Place<'_>, message: impl AsRef<str>) {
         self.notes.add(place, message.as_ref(), NOTES_MAX);
     }
 
-    /// Counts one more unknown field; `false` once there are more than are looked at, which is an error itself.
+    /// Counts one more unknown field. Returns `false` beyond the maximum, which is reported as one error.
     pub(super) fn count_unknown(&mut self, place: &Place<'_>) -> bool {
         self.unknown += 1;
         if self.unknown == UNKNOWN_MAX + 1 {

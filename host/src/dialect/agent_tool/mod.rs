@@ -1,7 +1,7 @@
-//! What a guest's `describe` says: Agent Tool 0.2.0 records as JSON, read and normalised. All of it is a claim.
+//! The answer of a guest's `describe`: Agent Tool 0.2.0 records as JSON, parsed and normalised. All of it is a claim.
 //!
-//! Everything that is wrong is found at once. What would limit a call and cannot be honoured is wrong: a claim that is
-//! lost widens the tool. What is unknown and limits nothing stays in the records, and is named in a note.
+//! All errors are reported at once. A field that would limit a call and cannot be honoured is an error, because a lost
+//! limit widens the tool. An unknown field that limits nothing stays in the records, and a note names it.
 
 mod claims;
 mod fields;
@@ -17,19 +17,19 @@ use crate::record::{Finding, JSON_VALUES_MAX, Toolkit, read_unique_json};
 
 use findings::{Findings, Place};
 
-/// Tools of one component, and records of each other kind.
+/// Maximum number of tools of one component, and of records of each other kind.
 const RECORDS_MAX: usize = 256;
 
 /// A toolkit that can be loaded.
 #[derive(Debug)]
 pub struct Described {
     pub toolkit: Toolkit,
-    /// What of it has no effect on this host.
+    /// The parts of it that have no effect on this host.
     pub notes: Vec<Finding>,
 }
 
-/// Reads a toolkit and fills in what may be left out. Fails with everything that is incomplete, contradictory, dangling,
-/// unknown where words are closed, lost where it would limit a call, or not honoured by this host.
+/// Parses a toolkit and fills in what may be omitted. Fails with everything that is incomplete, contradictory,
+/// dangling, unknown where words are closed, lost where it would limit a call, or not honoured by this host.
 pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
     let one = |message: String| vec![Finding::new("", &message)];
     let mut value = read_unique_json(text, JSON_VALUES_MAX)

@@ -1,4 +1,4 @@
-//! What a declaration must say, and how: names end up in other protocols and on terminals.
+//! Names and texts of a declaration. They are restricted, because they end up in other protocols and on terminals.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use crate::record::{CredentialUse, ToolKind};
 use super::findings::{Findings, Place};
 use super::references::{records, text};
 
-/// Characters of a name or a namespace.
+/// Maximum length of a name or a namespace, in characters.
 const NAME_CHARS_MAX: usize = 64;
-/// Characters of a description: more would be an attack on the model's attention.
+/// Maximum length of a description, in characters: a longer one would be an attack on the model's attention.
 const DESCRIPTION_CHARS_MAX: usize = 16_000;
-/// Credentials that one profile names.
+/// Maximum number of credentials that one profile names.
 const CREDENTIALS_MAX: usize = 16;
-/// Headers that say where a request goes and where it ends: a value in one of them would be a request of its own.
+/// Headers that say where a request goes and where it ends: a credential in one of them would be request smuggling.
 const FRAMING_HEADERS: [&str; 10] = [
     "host",
     "connection",
@@ -45,7 +45,7 @@ pub(super) fn check(toolkit: &Value, findings: &mut Findings) {
     }
 }
 
-/// The id of a tool: what its declaration says, or `namespace.name`.
+/// Returns the id of a tool: the declared one, or `namespace.name`.
 pub(super) fn tool_id(declaration: &Value) -> String {
     let of = |field| text(declaration, field).unwrap_or_default();
     match of("tool_id") {
@@ -81,7 +81,7 @@ fn words(declaration: &Value, place: &Place<'_>, findings: &mut Findings) {
     }
 }
 
-/// Letters, digits, `_` and `-`; namespaces may be dotted.
+/// Accepts letters, digits, `_` and `-`; in namespaces also dots.
 fn name_is_plain(name: &str, what: &str, place: &Place<'_>, findings: &mut Findings) {
     let dotted = what == "namespace";
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dotted && c == '.');
@@ -94,7 +94,7 @@ fn name_is_plain(name: &str, what: &str, place: &Place<'_>, findings: &mut Findi
     }
 }
 
-/// A name or an id means one tool, and no alias is the name of another one.
+/// Checks that a name or an id belongs to one tool, and that no alias is the name of a tool.
 fn unique(declarations: &[Value], list: &Place<'_>, findings: &mut Findings) {
     let (mut names, mut ids) = (HashMap::new(), HashMap::new());
     for (at, declaration) in declarations.iter().enumerate() {
@@ -121,7 +121,7 @@ fn unique(declarations: &[Value], list: &Place<'_>, findings: &mut Findings) {
     }
 }
 
-/// Secrets are named, and go where a request may carry them.
+/// Checks that credentials are declared, and that a request can carry them where the profile puts them.
 fn credentials(profile: &Value, place: &Place<'_>, findings: &mut Findings) {
     let refs: Vec<&str> = items(profile, "credential_refs").collect();
     let uses = records(profile, "credential_uses");
@@ -132,7 +132,7 @@ fn credentials(profile: &Value, place: &Place<'_>, findings: &mut Findings) {
     }
     let list = place.field("credential_uses");
     for (at, used) in uses.iter().enumerate() {
-        // What cannot be read has an error of its own.
+        // An unreadable value has an error of its own.
         if let Ok(used) = CredentialUse::deserialize(used)
             && let Err(problem) = goes_into_a_request(&used, &refs)
         {

@@ -1,4 +1,4 @@
-//! Which records belong together. A record that nothing refers to would be lost, with everything that it says.
+//! References between records. An unreferenced record is an error, because everything that it says would be lost.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::findings::{Findings, Place};
 
-/// The lists of records beside the declarations: name, field of the id, and the field of a declaration that refers to it.
+/// The lists of records beside the declarations: name, id field, and the field of a declaration that refers to it.
 const LISTS: [(&str, &str, &str); 3] = [
     ("interfaces", "interface_id", "interface_ref"),
     ("execution_profiles", "execution_profile_id", "execution_profile_ref"),
     ("permission_profiles", "permission_profile_id", "permission_profile_ref"),
 ];
 
-/// One record, and where it stands in its list.
+/// One record, and its index in its list.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     pub(super) at: usize,
@@ -28,7 +28,7 @@ pub(super) struct Linked<'a> {
     pub(super) permission_profile: Option<Record<'a>>,
 }
 
-/// One list by the ids of its records, and which of them something refers to.
+/// The records of one list by their ids, and which of them are referred to.
 struct Shelf<'a> {
     list: &'static str,
     reference: &'static str,
@@ -37,8 +37,8 @@ struct Shelf<'a> {
     referred: Vec<bool>,
 }
 
-/// Puts the records of each tool together. Reports references that lead nowhere or contradict each other, ids that stand
-/// twice, and records that nothing refers to.
+/// Links the records of each tool. Reports dangling or contradictory references, duplicate ids, and records that
+/// nothing refers to.
 pub(super) fn link<'a>(toolkit: &'a Value, findings: &mut Findings) -> Vec<Linked<'a>> {
     let [mut interfaces, mut executions, mut permissions] = LISTS.map(|list| Shelf::new(toolkit, list, findings));
     let mut tools = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn link<'a>(toolkit: &'a Value, findings: &mut Findings) -> Vec<Linke
     tools
 }
 
-/// Writes the profiles that a tool's interface refers to into its declaration, where the declaration names none.
+/// Copies the references of a tool's interface to profiles into its declaration, if the declaration has none.
 pub(super) fn complete(toolkit: &mut Value) {
     let interfaces: HashMap<String, [Option<String>; LISTS.len()]> = records(toolkit, "interfaces")
         .iter()
@@ -84,12 +84,12 @@ pub(super) fn complete(toolkit: &mut Value) {
     }
 }
 
-/// The records of a list; none where it is no list.
+/// The records of a list; empty if it is not a list.
 pub(super) fn records<'a>(toolkit: &'a Value, list: &str) -> &'a [Value] {
     toolkit.get(list).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The text in a field of a record.
+/// The string in a field of a record.
 pub(super) fn text<'a>(record: &'a Value, field: &str) -> Option<&'a str> {
     record.get(field).and_then(Value::as_str)
 }
@@ -105,7 +105,7 @@ impl<'a> Shelf<'a> {
             let Some(named) = text(record, id) else { continue };
             if let Some(first) = by_id.get(named) {
                 findings.error(&place.item(at).field(id), format!("the id {named:?} also stands in /{list}/{first}"));
-                // One error is enough for it.
+                // A duplicate id is reported once.
                 if let Some(referred) = referred.get_mut(at) {
                     *referred = true;
                 }
@@ -116,7 +116,7 @@ impl<'a> Shelf<'a> {
         Self { list, reference, by_id, records, referred }
     }
 
-    /// The record that `declaration` refers to, or else its interface does.
+    /// Returns the record that `declaration` refers to, or else the one that its interface refers to.
     fn follow(
         &mut self,
         place: &Place<'_>,

@@ -1,4 +1,4 @@
-//! What a field of a record may hold. The types of the records decide, through serde.
+//! The values that a field of a record may have. The types of the records decide, through serde.
 
 use serde::de::value::Error;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use super::findings::{Findings, Place};
 
-/// Characters of a foreign value that a message shows.
+/// Maximum length of a foreign value in a message, in characters.
 const SHOWN_CHARS_MAX: usize = 60;
 
 /// One kind of object in a toolkit.
 pub(super) struct Object {
-    /// How messages name it.
+    /// Its name in messages.
     pub(super) name: &'static str,
     pub(super) fields: &'static [Field],
-    /// Whether its names mean something in it alone, because they are common words.
+    /// Whether its field names are common words, so that they have a meaning only in this object.
     pub(super) common_names: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Field {
     pub(super) narrows: bool,
 }
 
-/// Whether a value is what a field may hold, or else why not.
+/// Checks a value. An error says why the field may not have it.
 pub(super) type Check = fn(&Value) -> Result<(), String>;
 
 #[derive(Clone, Copy)]
@@ -39,9 +39,9 @@ pub(super) enum Shape {
     Object(&'static Object),
     Objects(&'static Object),
     Look(fn(&mut Findings, &Place<'_>, &Value)),
-    /// A claim or setting that this host does not honour, and what to do without it.
+    /// A claim or setting that this host does not honour, with advice what to do instead.
     Refused(&'static str),
-    /// A hint that this host makes nothing of, and what counts in its place.
+    /// A hint that this host ignores, with what applies instead.
     Hint(&'static str),
 }
 
@@ -59,7 +59,7 @@ impl Field {
     }
 }
 
-/// Holds `value` against what `field` may hold. Objects and lists of objects are looked into by `inside`.
+/// Checks `value` against the shape of `field`. `inside` checks objects and lists of objects.
 pub(super) fn hold(
     findings: &mut Findings,
     place: &Place<'_>,
@@ -97,7 +97,7 @@ fn report(findings: &mut Findings, place: &Place<'_>, checked: Result<(), String
     }
 }
 
-/// Whether a value is as good as none.
+/// Whether a value is equivalent to an absent one.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -108,12 +108,12 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// Whether `value` can be read as `T`.
+/// Checks that `value` can be deserialized as `T`.
 pub(super) fn is<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
     T::deserialize(value).map(drop).map_err(|error| error.to_string())
 }
 
-/// Whether `value` is one of the words of the enum `T`; `null` is none, where there may be none.
+/// Checks that `value` is a word of the enum `T`, or `null`.
 pub(super) fn word<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
     match value {
         Value::Null => Ok(()),
@@ -121,12 +121,12 @@ pub(super) fn word<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
     }
 }
 
-/// Whether `value` is one of the words of the enum `T`.
+/// Checks that `value` is a word of the enum `T`.
 pub(super) fn known_word<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
     T::deserialize(value).map(drop).map_err(|_| none_of(value, words::<T>()))
 }
 
-/// What a message says of a value that is not one of `words`.
+/// Builds the message for a value that is not one of `words`.
 pub(super) fn none_of(value: &Value, words: &[&str]) -> String {
     format!("{} is not a word that this host knows here; there are: {}", shown(value), words.join(", "))
 }
@@ -140,10 +140,10 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The words that serde reads as the enum `T`, in the order of its variants.
+/// Returns the words that serde accepts for the enum `T`, in the order of its variants.
 fn words<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut words: &'static [&'static str] = &[];
-    // It never gives a value: what it is asked for is what is wanted.
+    // Deserialization always fails, but it passes the variants to the deserializer.
     let _ = T::deserialize(Words(&mut words));
     words
 }

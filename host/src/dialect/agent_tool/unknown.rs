@@ -1,5 +1,5 @@
-//! Fields that no table knows. The specification's objects are open, so that they are kept; but a field that would limit
-//! a call, were it spelt right and in its place, must not be lost.
+//! Unknown fields. The specification's objects are open, so unknown fields are kept; but a misspelt or misplaced field
+//! that would limit a call must not be lost.
 
 use serde_json::Value;
 
@@ -7,10 +7,10 @@ use super::fields::OBJECTS;
 use super::findings::{Findings, Place};
 use super::shape::{Field, Object, hold};
 
-/// A longer name is nobody's misspelling: the longest that limits a call has 24 characters.
+/// Maximum size of a name that may be a misspelling, in bytes: the longest that limits a call has 25 characters.
 const NAME_BYTES_MAX: usize = 48;
 
-/// Looks at every field of one object.
+/// Checks every field of one object.
 pub(super) fn object(findings: &mut Findings, place: &Place<'_>, object: &'static Object, value: &Value) {
     let Value::Object(fields) = value else { return findings.error(place, "is not an object") };
     for (name, value) in fields {
@@ -68,8 +68,8 @@ fn elsewhere(object: &'static Object) -> impl Iterator<Item = (&'static Object, 
     others.flat_map(|other| other.fields.iter().map(move |field| (other, field)))
 }
 
-/// Annotations belong to the tool's author and are never read (AT-DECL-18). A field of a record that stands among them by
-/// its own name was meant for the record.
+/// Annotations belong to the tool's author and are never read (AT-DECL-18). A field that limits a call is an error
+/// here, because it was meant for a record.
 pub(super) fn annotations(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     match value {
         Value::Object(annotations) => {
@@ -89,13 +89,13 @@ pub(super) fn annotations(findings: &mut Findings, place: &Place<'_>, value: &Va
     }
 }
 
-/// Whether `name` may be a misspelling of `known`: another case, other separators, a plural, or one or two letters.
+/// Whether `name` may be a misspelling of `known`: other case, other separators, a plural, or one or two wrong letters.
 fn resembles(name: &str, known: &str) -> bool {
     if name.len() > NAME_BYTES_MAX {
         return false;
     }
     let (name, known) = (bare(name), bare(known));
-    // One letter of a short word makes another word of it.
+    // One wrong letter turns a short word into another word.
     let letters = match known.len() {
         0..5 => 0,
         5..8 => 1,
@@ -104,7 +104,7 @@ fn resembles(name: &str, known: &str) -> bool {
     name == known || (name.len().abs_diff(known.len()) <= letters && strsim::osa_distance(&name, &known) <= letters)
 }
 
-/// The letters and digits of a name, in lower case, without a plural's `s`.
+/// Returns the letters and digits of a name, in lower case, without a plural's `s`.
 fn bare(name: &str) -> String {
     let mut bare: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     if bare.ends_with('s') {

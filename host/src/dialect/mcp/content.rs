@@ -5,8 +5,8 @@ use crate::record::{Content, PersistedRef};
 
 use super::payload_link;
 
-/// The protocol's blocks for one block of a result. A block that its guest wrote badly becomes text, so that a client
-/// that checks what it reads does not drop the answer.
+/// Converts one block of a result into blocks of the protocol. A malformed block of a guest becomes text, so that a
+/// client that validates results does not drop the answer.
 pub(super) fn blocks(block: &Content) -> Vec<ContentBlock> {
     if block.is_persisted() {
         return persisted(block);
@@ -26,7 +26,7 @@ pub(super) fn blocks(block: &Content) -> Vec<ContentBlock> {
     vec![with_asides(converted, fields)]
 }
 
-/// The preview, and where the rest can be read.
+/// The preview, and a link to the whole block.
 fn persisted(block: &Content) -> Vec<ContentBlock> {
     let preview = string(&block.fields, "preview").unwrap_or_default();
     let reference = block.fields.get("persisted_ref").cloned();
@@ -67,7 +67,7 @@ fn link(fields: &Map<String, Value>) -> Option<ContentBlock> {
     Some(ContentBlock::ResourceLink(link))
 }
 
-/// The resource may stand in the block itself, or in its field `resource`.
+/// Converts an embedded resource, whose fields may be in the block itself or in its field `resource`.
 fn embedded(fields: &Map<String, Value>) -> Option<ContentBlock> {
     let fields = fields.get("resource").and_then(Value::as_object).unwrap_or(fields);
     let uri = string(fields, "uri").filter(|uri| is_uri(uri))?.to_owned();
@@ -83,8 +83,8 @@ fn embedded(fields: &Map<String, Value>) -> Option<ContentBlock> {
     Some(ContentBlock::Resource(EmbeddedResource::new(contents)))
 }
 
-/// `annotations` and `_meta` of the block, where they are what the protocol means by them. Keys of toolcell are the host's
-/// alone: a guest that writes one says nothing.
+/// Copies `annotations` and `_meta` of the block, if they are valid in the protocol. Keys of toolcell are reserved for
+/// the host: those of a guest are dropped.
 fn with_asides(mut block: ContentBlock, fields: &Map<String, Value>) -> ContentBlock {
     let annotations = || fields.get("annotations").and_then(|a| serde_json::from_value::<Annotations>(a.clone()).ok());
     let own = |key: &str| key.to_ascii_lowercase().starts_with("toolcell/") && guard!("own_meta");
@@ -121,7 +121,7 @@ fn is_base64(data: &str) -> bool {
         && body.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
 }
 
-/// A scheme and nothing that no address can hold: clients that parse addresses would refuse the whole result.
+/// Whether `uri` has a scheme, and only characters of a URI: clients that parse URIs would refuse the whole result.
 fn is_uri(uri: &str) -> bool {
     let Some((scheme, rest)) = uri.split_once(':') else { return false };
     scheme.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -1,6 +1,6 @@
-//! MCP, revisions 2025-11-25 and 2026-07-28: tools, results and notices as the protocol says them (requirements 3).
+//! MCP, revisions 2025-11-25 and 2026-07-28: tools, results and notices in the protocol's terms (requirements 3).
 //!
-//! What is lost in the protocol's own words stays reachable in `_meta`, under keys that begin with `toolcell/`.
+//! Facts that the protocol has no field for are in `_meta`, under keys that begin with `toolcell/`.
 
 mod content;
 mod name;
@@ -18,8 +18,8 @@ pub use question::{
 pub use result::{call_result, hint, payload, payload_link, protocol_error, structured_at};
 pub use tool::{Listed, tool};
 
-/// Takes out of a text that a model reads before anybody calls a tool what no person would see there: control,
-/// bidirectional, zero-width and tag characters. Instructions hide in them.
+/// Removes characters that a person does not see from a text that a model reads before any call: control,
+/// bidirectional, zero-width and tag characters. Instructions can be hidden in them.
 fn visible(text: &str) -> String {
     let hidden = |c: char| {
         (c.is_control() && c != '\n' && c != '\t')

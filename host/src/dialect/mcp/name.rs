@@ -2,18 +2,18 @@ use std::collections::{HashMap, HashSet};
 
 use crate::record::{ToolDeclaration, digest};
 
-/// Characters of a name: what clients and the models behind them accept.
+/// Maximum length of a name, in characters, that clients and the models behind them accept.
 const NAME_CHARS_MAX: usize = 64;
 
-/// The names by which `tools` are known in one server, in their order: the bare name where it is the only one, else
-/// `namespace__name`, and never the same one twice. Whoever gets such a name back looks it up; it is never taken apart.
+/// Returns the names of `tools` in one server, in their order: the bare name if it is unique, else `namespace__name`.
+/// No name occurs twice. A name that comes back is looked up; it is never parsed.
 pub fn exported(tools: &[&ToolDeclaration]) -> Vec<String> {
     let mut bearers: HashMap<&str, usize> = HashMap::new();
     for tool in tools {
         *bearers.entry(&tool.name).or_default() += 1;
     }
     let is_single = |tool: &ToolDeclaration| bearers.get(tool.name.as_str()) == Some(&1);
-    // Bare names first: a tool cannot lose its own to another one's qualified name.
+    // Bare names come first, so that a tool cannot lose its own to another tool's qualified name.
     let mut taken: HashSet<String> =
         tools.iter().filter(|tool| is_single(tool)).map(|tool| tool.name.clone()).collect();
     let mut name = |tool: &&ToolDeclaration| {
@@ -31,7 +31,7 @@ pub fn exported(tools: &[&ToolDeclaration]) -> Vec<String> {
     tools.iter().map(&mut name).collect()
 }
 
-/// `name`, cut where it is too long, with what tells it from others.
+/// Returns `name`, cut if it is too long, with a part of the digest of `identity` that makes it unique.
 fn distinct(name: &str, identity: &str) -> String {
     let digest = digest(identity.as_bytes());
     let mark: String = digest.chars().skip("sha256:".len()).take(6).collect();

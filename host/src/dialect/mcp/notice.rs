@@ -3,7 +3,7 @@
 use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken};
 use serde_json::{Value, json};
 
-/// How serious a log message is: the protocol's eight words, in order.
+/// Severity of a log message: the protocol's eight levels, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
@@ -17,7 +17,7 @@ pub enum Level {
     Emergency,
 }
 
-/// A level of the protocol as one that can be compared.
+/// Converts a level of the protocol into one that can be compared.
 pub fn log_level(level: LoggingLevel) -> Level {
     match level {
         LoggingLevel::Debug => Level::Debug,
@@ -31,7 +31,7 @@ pub fn log_level(level: LoggingLevel) -> Level {
     }
 }
 
-/// A `tool.invocation.logged` event's data as a log message, if it is at least as serious as `least`.
+/// Converts the data of a `tool.invocation.logged` event into a log message; `None` if it is less severe than `least`.
 pub fn log(logger: &str, data: &Value, least: Level) -> Option<LoggingMessageNotificationParam> {
     let (level, word) = match data.get("level").and_then(Value::as_str) {
         Some("trace" | "debug") => (Level::Debug, LoggingLevel::Debug),
@@ -52,8 +52,8 @@ pub fn log(logger: &str, data: &Value, least: Level) -> Option<LoggingMessageNot
     Some(param)
 }
 
-/// The progress of one call in numbers that only grow, as the protocol demands: percent where the tool counts in percent,
-/// else how often it said something.
+/// The progress of one call in numbers that only grow, as the protocol demands: percent if the first update has one,
+/// otherwise the number of updates.
 #[derive(Debug)]
 pub struct Steps {
     token: ProgressToken,
@@ -66,7 +66,7 @@ impl Steps {
         Self { token, last: None, in_percent: false }
     }
 
-    /// The notification for a progress event's data.
+    /// Returns the notification for a progress event's data.
     pub fn next(&mut self, data: &Value) -> ProgressNotificationParam {
         let field = |name: &str| data.get("progress").and_then(|progress| progress.get(name));
         let percent = field("percent").and_then(Value::as_f64);
@@ -75,7 +75,7 @@ impl Steps {
             true => percent.unwrap_or_default(),
             false => self.last.map_or(1.0, |last| last + 1.0),
         };
-        // The smallest step on, where the tool stood still or went back.
+        // Progress must grow: the smallest step, if the tool stood still or went back.
         let progress = self.last.map_or(now, |last| if now > last { now } else { last.next_up() });
         self.last = Some(progress);
         let mut param = ProgressNotificationParam::new(self.token.clone(), progress);

@@ -16,13 +16,13 @@ const REFUSE: &str = "do not run";
 /// The key of the question whether a call may run.
 pub const APPROVAL: &str = "approval";
 
-/// The field of a yes to a question that is cut.
+/// The field in which an approver acknowledges that the question is cut.
 const ALTHOUGH_CUT: &str = "although_cut";
 
-/// Arguments that are longer are not offered for a change: no form would show them.
+/// Maximum length of arguments that are offered for editing, in characters: a form would not show longer ones.
 const EDIT_CHARS_MAX: usize = 16_000;
 
-/// What a client's user says of a call.
+/// The decision of the client's user about a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     pub approved: bool,
@@ -30,19 +30,19 @@ pub struct Said {
     /// JSON text of the arguments that should run instead.
     pub edit: Option<String>,
     pub note: Option<String>,
-    /// Whether they know that not all of the call was shown.
+    /// Whether the user acknowledges that not all of the call was shown.
     pub although_cut: bool,
 }
 
 impl Said {
-    /// A no, and why.
+    /// Creates a refusal with its reason.
     pub fn refused(note: String) -> Self {
         Self { note: Some(note), ..Self::default() }
     }
 }
 
-/// The question whether a call may run, as a form: what to do, the arguments, and a note. Where the text is `cut`, a yes
-/// also has to say that it knows.
+/// Builds the form that asks whether a call may run: the decision, the arguments, and a note. If the text is `cut`, an
+/// approval must also acknowledge that.
 pub fn question(text: &str, arguments: &str, can_remember: bool, cut: bool) -> ElicitRequestParams {
     let mut choices = vec![RUN.to_owned(), REFUSE.to_owned()];
     if can_remember {
@@ -81,7 +81,7 @@ pub fn question(text: &str, arguments: &str, can_remember: bool, cut: bool) -> E
     }
 }
 
-/// What the client's user answered. Whatever is not clearly a yes is a no.
+/// Reads the decision of the client's user. Anything but a clear approval is a refusal.
 pub fn said(result: &ElicitResult) -> Said {
     let field = |name: &str| {
         let text = result.content.as_ref()?.get(name)?.as_str()?;
@@ -102,13 +102,13 @@ pub fn said(result: &ElicitResult) -> Said {
     }
 }
 
-/// The form that a tool wants filled in; nothing for a schema that the protocol has no words for.
+/// Builds the form that a tool wants filled in; `None` for a schema that the protocol cannot express.
 pub fn form(text: &str, schema: &Value) -> Option<ElicitRequestParams> {
     let requested_schema = serde_json::from_value(schema.clone()).ok()?;
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message: text.to_owned(), requested_schema })
 }
 
-/// The form as the client's user filled it in, or not.
+/// Converts the answer of the client's user to a form.
 pub fn filled(result: &ElicitResult) -> InputResponse {
     match (&result.action, result.content.as_ref().and_then(Value::as_object)) {
         (ElicitationAction::Accept, content) => InputResponse::Accept { content: content.cloned().unwrap_or_default() },
@@ -117,7 +117,7 @@ pub fn filled(result: &ElicitResult) -> InputResponse {
     }
 }
 
-/// The answer to a call that waits for its client's user (2026-07-28). `state` is what the client calls again with.
+/// Builds the answer to a call that waits for its client's user (2026-07-28). The client calls again with `state`.
 pub fn input_required(
     questions: BTreeMap<String, ElicitRequestParams>,
     state: &str,
@@ -128,13 +128,14 @@ pub fn input_required(
     InputRequiredResult::new(Some(requests), Some(state.to_owned())).with_meta(meta)
 }
 
-/// The answer under `key`; nothing where there is none, or one that cannot be read.
+/// Returns the answer under `key`; `None` if it is missing or cannot be read.
 pub fn input_response(responses: Option<&InputResponses>, key: &str) -> Option<InputResponse> {
     let response = responses?.get(key)?;
     serde_json::from_value::<ElicitResult>(response.clone()).ok().map(|result| filled(&result))
 }
 
-/// What the client's user answered, among the `responses` of a call that was made again; nothing where they did not.
+/// Returns the decision of the client's user among the `responses` of a repeated call; `None` if there is no answer.
+/// One that cannot be read is a refusal.
 pub fn response(responses: Option<&InputResponses>) -> Option<Said> {
     let response = responses?.get(APPROVAL)?;
     let result: Option<ElicitResult> = serde_json::from_value(response.clone()).ok();
@@ -144,7 +145,7 @@ pub fn response(responses: Option<&InputResponses>) -> Option<Said> {
     )
 }
 
-/// The answer to a call that waits for whoever runs the server.
+/// Builds the answer to a call that waits for an approval by the operator of the server.
 pub fn approval_pending(id: &str, expires_at: &str, meta: MetaObject) -> CallToolResult {
     let text = format!(
         "nothing ran yet: a person has to approve this call. Whoever runs the server can, until {expires_at}: \
@@ -155,13 +156,13 @@ pub fn approval_pending(id: &str, expires_at: &str, meta: MetaObject) -> CallToo
     result
 }
 
-/// What an answer says of a call that waits for an approval.
+/// Builds the `_meta` of an answer to a call that waits for an approval.
 pub fn approval_meta(invocation_id: &impl serde::Serialize, expires_at: &impl serde::Serialize) -> MetaObject {
     let facts = json!({ "invocation_id": invocation_id, "state": "pending", "expires_at": expires_at });
     meta("toolcell/approval", facts)
 }
 
-/// What an answer says of a call that waits for what its tool wants to know.
+/// Builds the `_meta` of an answer to a call that waits for the input that its tool asked for.
 pub fn input_meta(invocation_id: &impl serde::Serialize, expires_at: &impl serde::Serialize) -> MetaObject {
     let facts = json!({ "invocation_id": invocation_id, "expires_at": expires_at });
     meta("toolcell/input", facts)

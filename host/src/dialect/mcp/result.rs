@@ -8,8 +8,8 @@ use crate::record::{ErrorClass, PersistedRef, ResultProvenance, ToolError, ToolR
 
 use super::content::blocks;
 
-/// A tool_result as the answer to `tools/call`, in the words of `revision` (requirements 3.3, 3.4). Every error of a
-/// call is an `isError` result, so that the model can read it.
+/// Converts a tool_result into the answer to `tools/call` in `revision` (requirements 3.3, 3.4). Every error of a call
+/// is an `isError` result, so that the model can read it.
 pub fn call_result(result: &ToolResult, revision: &ProtocolVersion) -> CallToolResult {
     let mut content: Vec<ContentBlock> = match result.empty_result {
         true => Vec::new(),
@@ -28,20 +28,20 @@ pub fn call_result(result: &ToolResult, revision: &ProtocolVersion) -> CallToolR
     answer
 }
 
-/// Whether structured content may be this value: anything since 2026-07-28, an object before.
+/// Whether structured content may be this value: any value since 2026-07-28, an object before.
 pub fn structured_at(revision: &ProtocolVersion, value: &Value) -> bool {
     value.is_object() || *revision >= ProtocolVersion::V_2026_07_28
 }
 
-/// A call that names no tool of the server, or whose arguments are no object, is a JSON-RPC error with the result as its
-/// data.
+/// Converts the result of a call that names no tool of the server, or whose arguments are not an object, into a
+/// JSON-RPC error with the result as its data.
 pub fn protocol_error(result: &ToolResult) -> ErrorData {
     let message =
         result.error.as_ref().map_or_else(|| "the request is not valid".to_owned(), |error| error.message.clone());
     ErrorData::invalid_params(message, serde_json::to_value(result).ok())
 }
 
-/// A payload as a resource that can be read.
+/// A payload as a readable resource.
 pub fn payload_link(reference: &PersistedRef) -> Resource {
     let hex = reference.digest.trim_start_matches("sha256:");
     let short: String = hex.chars().take(12).collect();
@@ -51,7 +51,7 @@ pub fn payload_link(reference: &PersistedRef) -> Resource {
     link
 }
 
-/// The bytes of a payload as the contents of its resource, with where they come from.
+/// The bytes of a payload as the contents of its resource, with their provenance.
 pub fn payload(link: &Resource, bytes: Vec<u8>, provenance: &ResultProvenance) -> ResourceContents {
     let (uri, mime_type) = (link.uri.clone(), link.mime_type.clone());
     let meta = Some(MetaObject(JsonObject::from_iter([(PROVENANCE_KEY.to_owned(), json!(provenance))])));

@@ -7,7 +7,7 @@ use crate::record::{AccessKind, PermissionProfile, ToolDeclaration, ToolInterfac
 
 use super::visible;
 
-/// What the description of a tool is made of. The schemas are those that a model may see.
+/// The parts of the description of a tool. The schemas are those that a model may see.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed<'a> {
     /// The name in this server.
@@ -24,12 +24,12 @@ pub struct Listed<'a> {
     pub component: &'a str,
 }
 
-/// The tool as a client sees it (requirements 3.1).
+/// Builds the description of a tool for clients (requirements 3.1).
 pub fn tool(listed: Listed<'_>) -> Tool {
     let description = visible(listed.description);
     let mut tool = Tool::new(listed.name.to_owned(), description, Arc::new(input_schema(listed.input_schema)));
     tool.title = listed.title.map(visible);
-    // Clients of 2025-11-25 refuse a whole list for one output schema that does not describe an object.
+    // Clients of 2025-11-25 refuse a whole list if one output schema does not describe an object.
     tool.output_schema =
         listed.output_schema.and_then(Value::as_object).filter(|schema| is_object(schema)).cloned().map(Arc::new);
     tool.annotations = Some(annotations(&listed));
@@ -37,7 +37,7 @@ pub fn tool(listed: Listed<'_>) -> Tool {
     tool
 }
 
-/// The protocol demands `type: object`; what the host accepts is an object anyway.
+/// Adds `type: object`, which the protocol demands; the host accepts only objects anyway.
 fn input_schema(schema: &Value) -> JsonObject {
     let mut schema = schema.as_object().cloned().unwrap_or_default();
     if !is_object(&schema) {
@@ -50,8 +50,8 @@ fn is_object(schema: &JsonObject) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object")
 }
 
-/// Hints from effective facts: what the sandbox keeps a tool from doing is certain, what a tool says of itself can only
-/// make it look more dangerous. Whether a call can be repeated nobody but the tool knows: no hint.
+/// Hints from effective facts: what the sandbox prevents is certain, and the claims of a tool can only make it look
+/// more dangerous. There is no hint whether calls are idempotent, because only the tool knows.
 fn annotations(listed: &Listed<'_>) -> ToolAnnotations {
     let claim = |fact: Option<&Value>| fact.and_then(Value::as_bool);
     let interface = listed.interface;
@@ -67,8 +67,8 @@ fn annotations(listed: &Listed<'_>) -> ToolAnnotations {
     annotations
 }
 
-/// Whether a call may leave a trace, here or elsewhere: a request can change what it reaches, unless the profile rules
-/// remote mutation out.
+/// Whether a call may leave a trace, here or elsewhere: a request can change its target, unless the profile excludes
+/// remote mutation.
 fn changes(profile: &PermissionProfile) -> bool {
     let harmless = profile.write_effects.iter().all(|effect| *effect == WriteEffect::None);
     let only_reads_out = harmless && !profile.write_effects.is_empty();

@@ -5,32 +5,32 @@ use crate::record::{Answer, ApprovalState, InvocationId, SessionRule, Timestamp,
 use super::ask::{History, put_history, put_invocation};
 use super::{Store, StoreError, entry};
 
-/// What became of an answer.
+/// The result of giving an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// It is the answer.
+    /// The answer was accepted.
     Taken,
-    /// The call is not waiting any more; it stands like this.
+    /// The call no longer waits; this is its state.
     TooLate(ApprovalState),
-    /// Nobody approves what they themselves asked for.
+    /// The approver is the caller, who cannot approve its own call.
     OwnCall,
-    /// No such call was asked about.
+    /// No approval was requested for such a call.
     Unknown,
 }
 
-/// What a run brings along to claim its approval.
+/// What a run presents to claim its approval.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// The digest of what would run. An approval of anything else is not claimed.
+    /// The digest of what would run. An approval of anything else cannot be claimed.
     pub binding: String,
     pub invocation: ToolInvocation,
     pub history: History,
-    /// What the approver wants to be remembered.
+    /// The rule that the approver wants to be remembered.
     pub rule: Option<SessionRule>,
 }
 
 impl Store {
-    /// Gives `answer` to the call `id`. Of any number who answer at once, one is taken.
+    /// Gives `answer` to the call `id`. Of concurrent answers, one is accepted.
     pub fn answer(&mut self, id: InvocationId, answer: &Answer) -> Result<Given, StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let Some(standing) = super::read::standing(&transaction, &self.key, id)? else { return Ok(Given::Unknown) };
@@ -56,7 +56,7 @@ impl Store {
         }))
     }
 
-    /// Takes the one run that an approval gives. `false`: it is not there to be taken.
+    /// Claims the single run that an approval allows. Returns `false` if there is none to claim.
     pub fn claim(&mut self, claim: &Claim) -> Result<bool, StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let id = claim.invocation.invocation_id;
@@ -78,7 +78,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Closes a question that nobody answered. `false`: somebody did, or somebody else closed it.
+    /// Expires a pending question. Returns `false` if it was answered or already closed.
     pub fn expire(&mut self, id: InvocationId) -> Result<bool, StoreError> {
         let closed = self.connection.execute(
             "UPDATE approvals SET state = 'expired' WHERE invocation = ?1 AND state = 'pending'",

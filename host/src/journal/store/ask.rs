@@ -6,10 +6,10 @@ use crate::record::{
 
 use super::{Store, StoreError, entry};
 
-/// Calls that wait at once: beyond it a caller only tires whoever has to answer.
+/// Maximum number of waiting calls: with more, a caller only tires the approver.
 const WAITING_MAX: u32 = 200;
 
-/// The records that a call leaves on its way, each list in its order.
+/// The records that a call produces, each list in its order.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub decisions: Vec<PermissionDecision>,
@@ -18,7 +18,7 @@ pub struct History {
     pub events: Vec<ToolEvent>,
 }
 
-/// What is known of a call that somebody is about to be asked about.
+/// A call for which an approval is about to be requested.
 #[derive(Clone, Debug)]
 pub struct Asking {
     pub approval: Approval,
@@ -27,7 +27,7 @@ pub struct Asking {
 }
 
 impl Store {
-    /// Stores a call that waits from now on. When this returns, it is on disk.
+    /// Stores a call that waits for an approval. When this returns, it is on disk.
     pub fn ask(&mut self, asking: &Asking) -> Result<(), StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let now = asking.approval.asked_at.unix_millis();
@@ -53,7 +53,7 @@ impl Store {
         Ok(())
     }
 
-    /// Makes sure that nothing of the call `id` can be run any more.
+    /// Withdraws the approval of the call `id`, pending or given, so that it cannot run any more.
     pub fn withdraw(&mut self, id: InvocationId) -> Result<(), StoreError> {
         self.connection.execute(
             "UPDATE approvals SET state = 'withdrawn' WHERE invocation = ?1 AND state IN ('pending', 'approved')",
@@ -62,7 +62,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores how a call ended. A run that was claimed is done; what was not run cannot be run any more.
+    /// Stores the result of a call. A claimed run becomes done; an unclaimed approval is withdrawn.
     pub fn conclude(&mut self, record: &CallRecord) -> Result<(), StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let CallRecord { invocation, decisions, hooks, result, events, .. } = record;
@@ -76,7 +76,7 @@ impl Store {
         };
         put_history(&transaction, invocation.invocation_id, &history)?;
         transaction.execute(
-            // The first result of a call is its result: one that was recorded is never written over (A-19).
+            // The first result of a call is final: a recorded one is never overwritten (A-19).
             "INSERT INTO results (invocation, status, record) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
             params![id, word(&result.status)?, entry::write(result)?],
         )?;
@@ -106,7 +106,7 @@ pub(super) fn put_invocation(transaction: &Transaction<'_>, invocation: &ToolInv
     Ok(())
 }
 
-/// Adds what was not stored yet: these lists only ever grow.
+/// Adds the records that are not stored yet: the lists are append-only.
 pub(super) fn put_history(
     transaction: &Transaction<'_>,
     id: InvocationId,
@@ -144,7 +144,7 @@ pub(super) fn put_history(
     Ok(())
 }
 
-/// The word that a record uses for one of its values.
+/// Returns the word that a record uses for `value`.
 fn word(value: &impl serde::Serialize) -> Result<String, StoreError> {
     Ok(entry::write(value)?.trim_matches('"').to_owned())
 }

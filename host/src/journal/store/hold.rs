@@ -6,32 +6,32 @@ use crate::record::InvocationId;
 use super::schema::{private_file, private_folder};
 use super::{Journal, StoreError};
 
-/// Two parts that only one process at a time can have in a call that waits.
+/// A role in a waiting call. Only one process at a time can have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Waits for the answer, and runs the call.
     Runner,
-    /// Is giving an answer from elsewhere.
+    /// Gives an answer from another process.
     Approver,
 }
 
-/// A role, kept until this is dropped, or the process ends however it ends.
+/// A held role: a file lock, which is released when this is dropped or the process ends.
 #[derive(Debug)]
 pub struct Held {
     path: PathBuf,
-    // Closing the file gives the lock back.
+    // Closing the file releases the lock.
     _file: File,
 }
 
 impl Held {
-    /// The call has ended: nobody will want this role again.
+    /// Removes the lock file, because the call has ended and no process takes this role again.
     pub fn retire(self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 impl Journal {
-    /// Takes `role` for the call `id`, if no living process has it.
+    /// Takes `role` for the call `id`; `None` if a living process has it.
     pub fn hold(&self, id: InvocationId, role: Role) -> Result<Option<Held>, StoreError> {
         let folder = self.dir().join("waiting");
         let name = match role {

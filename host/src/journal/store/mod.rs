@@ -1,7 +1,8 @@
-//! What outlives the process: calls that somebody was asked about, in one SQLite file that only its owner can read.
+//! What outlives the process: the calls for which an approval was requested, in one SQLite file that only its owner can
+//! read.
 //!
-//! A call that nobody was asked about never opens it. Everything that was acknowledged is on disk before it is: a
-//! process can be killed at any moment. A store that cannot be read answers with an error, and never with "approved".
+//! A call without an approval never opens it. Every write is on disk before it is acknowledged, because a process can
+//! be killed at any moment. A store that cannot be read returns an error, and never an approval.
 
 mod answer;
 mod ask;
@@ -25,15 +26,15 @@ pub use ask::{Asking, History};
 pub use hold::{Held, Role};
 pub use read::{Kept, Standing, Summary};
 
-/// Why the store could not do what was asked. Nothing was changed.
+/// Why an operation of the store failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// What it holds cannot be trusted, or not be understood.
+    /// Its contents cannot be trusted or understood.
     #[error("the journal is damaged: {0}")]
     Damaged(String),
     #[error("the journal was written by a newer toolcell (format {found}, this one knows {known})")]
     Newer { found: i64, known: i64 },
-    /// No space, no permission, a lock that does not go away.
+    /// No space, no permission, or a lock that is not released.
     #[error("the journal cannot be used: {0}")]
     Unavailable(String),
     #[error("{0} calls wait for an answer already; answer or deny some: toolcell approvals list")]
@@ -55,7 +56,7 @@ impl From<rusqlite::Error> for StoreError {
 }
 
 impl From<StoreError> for Refusal {
-    /// A store that fails closes the door: without a record of the question nobody is asked, and nothing runs.
+    /// Fails closed: without a record of the question, no approver is asked and nothing runs.
     fn from(error: StoreError) -> Self {
         let (class, code) = match &error {
             StoreError::Damaged(_) => (ErrorClass::PolicyBlocked, "journal_damaged"),
@@ -80,7 +81,7 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// The journal on disk. Cheap to copy; the file is opened when it is first needed.
+/// The journal on disk. Cheap to clone; the file is opened when it is first needed.
 #[derive(Clone, Debug)]
 pub struct Journal(Arc<Inner>);
 
@@ -92,8 +93,8 @@ struct Inner {
 }
 
 impl Journal {
-    /// The journal in the folder `dir`, with the key in `key_file` that seals what would run. Both are made when the first
-    /// call is stored.
+    /// A journal in the folder `dir`; the key in `key_file` seals what would run. Both are created when the first call
+    /// is stored.
     pub fn new(dir: PathBuf, key_file: PathBuf) -> Self {
         Self(Arc::new(Inner { dir, key_file, store: Mutex::new(None) }))
     }
@@ -102,12 +103,12 @@ impl Journal {
         &self.0.dir
     }
 
-    /// Whether anybody was ever asked.
+    /// Whether an approval was ever requested.
     pub fn exists(&self) -> bool {
         self.0.dir.join(schema::FILE_NAME).exists()
     }
 
-    /// Works on the store, and waits for the disk on this thread.
+    /// Runs `work` on the store, and blocks this thread.
     pub fn with<T>(&self, work: impl FnOnce(&mut Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut kept = self.0.store.lock().unwrap_or_else(PoisonError::into_inner);
         let store = match kept.take() {
@@ -123,7 +124,7 @@ impl Journal {
         Ok(Store { connection, key: key.map_err(|error| StoreError::Unavailable(format!("{error:#}")))? })
     }
 
-    /// Works on the store, and waits for the disk on a thread for the host's own store.
+    /// Runs `work` on the store, on a thread for the host's own store.
     pub async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,

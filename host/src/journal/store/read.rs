@@ -9,10 +9,10 @@ use crate::secret::SealingKey;
 use super::ask::History;
 use super::{Store, StoreError, entry};
 
-/// Rows that one list holds at the most.
+/// Maximum number of rows of one list.
 const LIST_MAX: u32 = 1_000;
 
-/// Where an approval stands.
+/// An approval, its state, and its answer.
 #[derive(Clone, Debug)]
 pub struct Standing {
     pub approval: Approval,
@@ -20,7 +20,7 @@ pub struct Standing {
     pub answer: Option<Answer>,
 }
 
-/// Everything that is stored of one call.
+/// Everything that is stored about one call.
 #[derive(Clone, Debug)]
 pub struct Kept {
     pub approval: Approval,
@@ -45,12 +45,12 @@ pub struct Summary {
 }
 
 impl Store {
-    /// Where the approval `id` stands; nothing if there is none.
+    /// Returns the approval of the call `id`; `None` if there is none.
     pub fn standing(&mut self, id: InvocationId) -> Result<Option<Standing>, StoreError> {
         standing(&self.connection, &self.key, id)
     }
 
-    /// Everything that is stored of the call `id`; nothing if nobody was asked about it.
+    /// Returns everything that is stored about the call `id`; `None` if no approval was requested for it.
     pub fn kept(&mut self, id: InvocationId) -> Result<Option<Kept>, StoreError> {
         let transaction = self.connection.transaction()?;
         let Some(Standing { approval, state, answer }) = standing(&transaction, &self.key, id)? else {
@@ -87,7 +87,8 @@ impl Store {
         }))
     }
 
-    /// The calls that were asked about, the newest first: only those that can still be run, or `all`.
+    /// Lists the calls for which an approval was requested, the newest first: those that are pending, approved or
+    /// claimed, or `all`.
     pub fn list(&mut self, all: bool) -> Result<Vec<Summary>, StoreError> {
         let ids = self.ids(
             "SELECT invocation FROM approvals WHERE ?1 OR state IN ('pending', 'approved', 'claimed')
@@ -113,8 +114,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Calls that have no result, and that nothing can be expected to give one: they were running, or their time is
-    /// up. Whether a living process still sees to them is not known here.
+    /// Returns the calls without a result that may be orphaned: they were running or closed, or their time is up.
+    /// Whether a living process still handles them is not known here.
     pub fn unfinished(&mut self) -> Result<Vec<InvocationId>, StoreError> {
         self.ids(
             "SELECT invocation FROM approvals

@@ -13,10 +13,10 @@ pub(super) const FILE_NAME: &str = "journal.db";
 const VERSION: i64 = 1;
 /// `application_id` of the file: "hotc".
 const APPLICATION: i64 = 0x686f_7463;
-/// How long another process may keep the file to itself.
+/// How long to wait while another process locks the file.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Each statement list takes a file from the version of its index to the next one.
+/// Each entry migrates a file from the version of its index to the next one.
 const MIGRATIONS: [&str; 1] = ["
     CREATE TABLE invocations (
         id TEXT PRIMARY KEY, tool_id TEXT NOT NULL, status TEXT NOT NULL, actor TEXT,
@@ -57,13 +57,13 @@ const MIGRATIONS: [&str; 1] = ["
     ) STRICT, WITHOUT ROWID;
 "];
 
-/// Opens the store in `dir`, and makes or migrates it. One process does so at a time.
+/// Opens the store in `dir`; creates or migrates it, one process at a time.
 pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
     let unusable = |error: io::Error| StoreError::Unavailable(format!("{}: {error}", dir.display()));
     private_folder(dir).map_err(unusable)?;
     let turn = private_file(&dir.join("opening")).map_err(unusable)?;
     turn.lock().map_err(unusable)?;
-    // SQLite is told to follow no link: those that lead to the folder are followed here.
+    // SQLite is told to follow no symbolic links, so those that lead to the folder are resolved here.
     let path = dir.canonicalize().map_err(unusable)?.join(FILE_NAME);
     private_file(&path).map_err(unusable)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
@@ -76,7 +76,7 @@ pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(StoreError::Unavailable(format!("it cannot be kept in WAL mode, but in mode {mode}")));
     }
-    // What was acknowledged is there after a crash of the machine, too.
+    // Acknowledged writes survive a crash of the machine too.
     connection.pragma_update(None, "synchronous", "FULL")?;
     migrate(&mut connection)?;
     Ok(connection)
@@ -111,7 +111,7 @@ pub(super) fn private_folder(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file that only its owner can read, and makes it if it is not there. What SQLite puts beside its file gets
+/// Opens a file that only its owner can read; creates it if it does not exist. SQLite gives the files beside its own
 /// the same mode.
 pub(super) fn private_file(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};

@@ -6,12 +6,12 @@ use crate::record::{SessionRule, Timestamp};
 
 use super::{Store, StoreError, entry};
 
-/// The longest time that an approval for a session holds.
+/// Maximum lifetime of an approval for a session.
 const REMEMBERED_FOR: Duration = Duration::from_secs(12 * 3_600);
 
 impl Store {
-    /// Whether exactly this was approved for the rest of its session, and not too long ago: a session that somebody named
-    /// has no end of its own.
+    /// Whether exactly this was approved for the rest of its session within the last 12 hours: a named session has no
+    /// end of its own.
     pub fn remembers(&mut self, rule: &SessionRule) -> Result<bool, StoreError> {
         let since = Timestamp::now().minus(REMEMBERED_FOR);
         let found = self
@@ -29,7 +29,7 @@ impl Store {
         }
     }
 
-    /// Forgets what was approved for sessions, and answers how much that was. Everything is asked about again.
+    /// Forgets all approvals for sessions; returns how many. Every call needs an approval again.
     pub fn forget_sessions(&mut self) -> Result<usize, StoreError> {
         Ok(self.connection.execute("DELETE FROM session_rules", [])?)
     }
@@ -55,7 +55,7 @@ mod tests {
         let journal = Journal::new(dir.path().join("journal"), dir.path().join("key"));
         let remembered = |age: Duration| {
             journal.with(|store| {
-                // The rule alone: which call it came of does not matter here.
+                // Only the rule matters here, not the call that made it.
                 store.connection.pragma_update(None, "foreign_keys", false)?;
                 store.connection.execute(
                     "INSERT OR REPLACE INTO session_rules (reference, session, made_by, made_at, record)

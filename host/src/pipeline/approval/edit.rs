@@ -9,12 +9,17 @@ use crate::record::{Approval, Input};
 use super::super::aside;
 use super::super::journey::Journey;
 
-/// Why a number that was changed in more digits than a value holds is refused beside values that the approver does not see.
+/// Error for a changed number that has more digits than a parsed value holds, beside values that the approver does not
+/// see.
 const LONG_NUMBER: &str =
     "a number has more digits than can be kept beside hidden values: write it with 15 digits or fewer";
 
-/// What `text` means as the input that should run instead of `asked`, of which the approver saw `shown`; `None` where it is
-/// the same, every digit of a number included. What they were not shown stays as it was. An error says why it is no input.
+/// Reads `text`, which should run instead of `asked`, of which the approver saw `shown`. Returns `None` if it is the
+/// same, every digit of a number included. Hidden values stay as they were.
+///
+/// # Errors
+///
+/// Why `text` cannot be the input.
 pub(super) fn read(asked: &Input, shown: &Input, text: &str) -> Result<Option<Input>, String> {
     let input = Input::from_text(text);
     let value = input.value().map_err(|error| format!("it is not JSON: {error}"))?;
@@ -27,7 +32,8 @@ pub(super) fn read(asked: &Input, shown: &Input, text: &str) -> Result<Option<In
         return Ok((!input.same(asked)).then_some(input));
     }
     let restored = asked.with_value(restored);
-    // With the numbers of the one input, those that the approver wrote into the other may lose digits.
+    // `with_value` keeps the spelling of one input's numbers, so numbers that the approver wrote into the other may
+    // lose digits.
     let digits = |of: &Input| of.with_value(value.clone());
     let written = digits(&input);
     if written.text() != digits(&restored).text() && written.text() != digits(shown).text() {
@@ -36,7 +42,7 @@ pub(super) fn read(asked: &Input, shown: &Input, text: &str) -> Result<Option<In
     Ok((!restored.same(asked)).then_some(restored))
 }
 
-/// The check of edits for whoever is asked about `asked`: an edit that cannot run is no answer yet.
+/// The check of edits for the approver of `asked`: an edit that cannot run is not an answer.
 pub(super) fn check(tool: Arc<Tool>, asked: Input, shown: Input) -> EditCheck {
     Arc::new(move |text: String| {
         let (tool, asked, shown) = (Arc::clone(&tool), asked.clone(), shown.clone());
@@ -44,14 +50,15 @@ pub(super) fn check(tool: Arc<Tool>, asked: Input, shown: Input) -> EditCheck {
     })
 }
 
-/// The same for a question that is stored.
+/// Checks an edit for a stored question.
 pub(in crate::pipeline) async fn check_stored(tool: &Tool, approval: &Approval, text: &str) -> Result<(), String> {
     let asked = Input::from_text(approval.plan.permission_input.as_str());
     let shown = approval.plan.shown_input.as_deref().map_or_else(|| asked.clone(), Input::from_text);
     runs(tool, &asked, &shown, text).await
 }
 
-/// Whether the tool can be called with what `text` means. On a thread for checks: an approver may be another one's client.
+/// Checks that the tool can be called with `text`. Runs on a thread for checks, because the approver may be a client
+/// other than the caller.
 async fn runs(tool: &Tool, asked: &Input, shown: &Input, text: &str) -> Result<(), String> {
     let Some(input) = read(asked, shown, text)? else { return Ok(()) };
     let contract = Arc::clone(tool.contract());

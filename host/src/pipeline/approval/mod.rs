@@ -1,9 +1,9 @@
-//! Phase 7, where somebody has to say yes: rate_limited, approval_rejected, policy_blocked, dependency_unavailable,
+//! Phase 7, where an approval is required: rate_limited, approval_rejected, policy_blocked, dependency_unavailable,
 //! permission_denied, canceled.
 //!
-//! The question and everything before it are on disk before anybody hears of it. Whoever answers, here or in another
-//! process, changes one row from `pending`; whoever runs changes it from `approved` to `claimed` before the guest is
-//! entered. No step is ever taken twice, and a process may die between any two.
+//! The question and everything before it are on disk before an approver sees it. An answer, from this or another
+//! process, changes one row from `pending`; the process that runs the call changes it from `approved` to `claimed`
+//! before the guest is entered. No step is ever taken twice, and a process may die between any two.
 
 mod edit;
 mod resume;
@@ -32,19 +32,19 @@ use super::redaction::INLINE_BYTES_MAX;
 pub(super) use edit::check_stored;
 pub(super) use resume::{closing, re_enter};
 
-/// Where questions go.
+/// Where approval requests go.
 #[derive(Clone)]
 pub struct Desk {
     pub journal: Journal,
-    /// Who is asked first. An answer can always come from another process.
+    /// The approver that is asked first. An answer can always come from another process.
     pub approver: Option<Arc<dyn Approver>>,
 }
 
-/// A call that somebody was asked about.
+/// A call for which an approval was requested.
 pub(super) struct Asked {
     pub(super) journal: Journal,
     pub(super) approval: Approval,
-    /// Shows other processes that this one sees to the call.
+    /// Marks this process as the owner of the call for other processes.
     pub(super) held: Held,
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn ask(
     let actor = journey.request.actor_ref.as_deref();
     let binding = bind(&tool, question.capability(), question.limits(), question.call_input(), actor);
     let why = asked_because(&decision, question.brief());
-    // What cannot be undone is asked about each time.
+    // An irreversible call is asked about each time.
     let lasting = !tool.permission_profile().has_effect(&WriteEffect::Irreversible);
     let session = journey.request.approval.session.id().filter(|_| lasting);
     let rule = session.as_deref().map(|session| SessionRule::new(session, &journey.invocation.tool_id, &binding, &why));
@@ -121,8 +121,8 @@ pub(super) async fn ask(
     settle::settle(journey, tool, question.approved(), answer).await
 }
 
-/// The question without what must not be shown: in place where that is quick, else on a thread for checks, because the
-/// patterns that are looked for are the tool's.
+/// Builds the redacted prompt: inline if it is small, otherwise on a thread for checks, because the search uses the
+/// tool's own patterns.
 async fn draw(journey: &Journey<'_>, facts: Facts<'_>) -> Result<Prompt, Refusal> {
     let redactor = journey.redaction.redactor();
     let new = move |facts: Facts<'_>, mut meter: Meter| {
@@ -150,7 +150,7 @@ async fn draw(journey: &Journey<'_>, facts: Facts<'_>) -> Result<Prompt, Refusal
     aside::within(journey, "writing the question", work).await
 }
 
-/// Puts the question on disk; only then does anybody hear of it.
+/// Stores the question on disk, and only then announces it.
 async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval) -> Result<(), Refusal> {
     let id = approval.invocation_id;
     let held = journal.hold(id, Role::Runner)?;
@@ -169,7 +169,7 @@ async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval)
     Ok(())
 }
 
-/// The same was approved for this session before.
+/// Admits a call that was approved for this session before.
 async fn remembered(
     journey: &mut Journey<'_>,
     tool: Arc<Tool>,
@@ -187,14 +187,14 @@ async fn remembered(
     permission::admit(journey, tool, question.approved()).await
 }
 
-/// The digest of why somebody is asked.
+/// Digest of the reasons for the question.
 fn asked_because(decision: &PermissionDecision, brief: &Brief) -> String {
     let mut rules = brief.rule_refs.clone();
     rules.sort();
     digest(json!([decision.reason.kind, rules, brief.reason]).to_string().as_bytes())
 }
 
-/// The permit of an outcome that somebody agreed to; what is denied stays denied.
+/// The permit of an approved outcome; a denial stays a denial.
 fn permit_of(outcome: Outcome) -> Result<Permit, Refusal> {
     match outcome {
         Outcome::Allow(permit) => Ok(permit),
@@ -217,14 +217,14 @@ fn expired() -> Refusal {
     )
 }
 
-/// Stores how a call ended that somebody was asked about.
+/// Stores the end of a call for which an approval was requested.
 pub(super) async fn conclude(asked: Asked, record: &mut CallRecord) {
     let Asked { journal, held, approval } = asked;
     let kept = record.clone();
     let stored = journal.run(move |store| store.conclude(&kept)).await;
     match stored {
         Ok(()) => held.retire(),
-        // The caller still gets the result; the journal goes on to say that the call was not finished.
+        // The caller still gets the result, although the journal says that the call was not finished.
         Err(error) => {
             // A call that has ended must not run later, whatever else could not be stored.
             let _ = journal.run(move |store| store.withdraw(approval.invocation_id)).await;

@@ -10,8 +10,8 @@ use super::super::{pre_hooks, redaction};
 use super::{expired, permit_of, settle};
 use crate::journal::Kept;
 
-/// Re-enters a call at its answer, in a process that did not ask. Everything is decided anew; if anything is not as it
-/// was when somebody was asked, nothing runs.
+/// Re-enters a call at its answer, in a process that did not ask. Everything is decided again; if anything has changed
+/// since the question, nothing runs.
 pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -> Result<Permitted, Refusal> {
     if let Some(refusal) = journey.request.unavailable.take() {
         return Err(refusal);
@@ -41,8 +41,8 @@ pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -
     settle::settle(journey, tool, permit, answer).await
 }
 
-/// The input that was asked about, made again of what the caller sent: the hooks of now are heard, and what they would
-/// change by now was not asked about.
+/// Rebuilds the input that was asked about from what the caller sent, with the current hooks. Fails if they now change
+/// it differently, because that was not asked about.
 async fn again(journey: &mut Journey<'_>, tool: &Tool, kept: &Kept) -> Result<Input, Refusal> {
     let asked = Input::from_text(kept.approval.plan.permission_input.as_str());
     let sent = journey.request.input.clone();
@@ -63,7 +63,7 @@ fn outdated(changed: &[&str]) -> Refusal {
     Refusal::new(ErrorClass::ApprovalRejected, "approval_outdated", message)
 }
 
-/// How a call ends whose process went away, and that nobody can go on with; nothing where somebody can.
+/// The final refusal of an orphaned call; `None` if it can still be answered or resumed, or has ended.
 pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
     let reject = |code, message: String| Some(Refusal::new(ErrorClass::ApprovalRejected, code, message));
     match kept.state {
@@ -74,7 +74,7 @@ pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
              run again",
         )),
         ApprovalState::Rejected => {
-            // Nobody here knows what of it must not be shown, where something must not.
+            // If the input has hidden values, the feedback may repeat them, and nothing here can redact it.
             let open = kept.approval.plan.shown_input.is_none();
             let feedback = kept.answer.as_ref().and_then(|answer| answer.feedback.as_deref()).filter(|_| open);
             let because = feedback.map(|why| format!(": {why}")).unwrap_or_default();

@@ -45,7 +45,7 @@ pub(super) async fn settle(
     permission::admit(journey, tool, permit).await
 }
 
-/// The approver's input, where it is another one than was asked about.
+/// The approver's input; `None` if it is the one that was asked about.
 async fn edited(journey: &mut Journey<'_>, asked: &Input, answer: &Answer) -> Result<Option<Input>, Refusal> {
     let Some(text) = &answer.edit else { return Ok(None) };
     let shown = journey.shown_input(asked).await?;
@@ -57,7 +57,7 @@ fn edit_invalid(why: &str) -> Refusal {
     Refusal::new(ErrorClass::ApprovalRejected, "edit_invalid", message)
 }
 
-/// Holds the approver's input against everything that the caller's had to pass. Denials still deny.
+/// Runs the approver's input through every check that the caller's had to pass. Denials still deny.
 async fn edit(
     journey: &mut Journey<'_>,
     tool: &Arc<Tool>,
@@ -88,7 +88,7 @@ async fn check(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), 
     checked.map_err(|why| edit_invalid(&why.to_string()))
 }
 
-/// Takes the run that was approved. From here on the call can end without running, but never run again.
+/// Claims the approved run. From here on the call can end without running, but never run again.
 async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: bool) -> Result<(), Refusal> {
     let events = journey.trail.events();
     let history = journey.history(events);
@@ -111,7 +111,7 @@ async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: 
     Ok(())
 }
 
-/// The decision that an answer is.
+/// The decision that records an answer.
 async fn decided(
     journey: &mut Journey<'_>,
     answer: &Answer,

@@ -8,12 +8,14 @@ use crate::record::{AbortReason, Answer, ApprovalState, ErrorClass, InvocationId
 use super::super::journey::Journey;
 use super::{Desk, expired};
 
-/// How often an approver is asked once more whose edit cannot run. The last one's counts, and ends the call.
+/// Maximum number of times that an approver is asked if the edits cannot run. The last reply counts, and an edit in it
+/// that cannot run ends the call.
 const EDITS_MAX: usize = 8;
-/// How often the store is looked at for an answer from another process.
+/// Interval at which the store is polled for an answer from another process.
 const LOOK_EVERY: Duration = Duration::from_millis(75);
 
-/// Waits until somebody answers, here or elsewhere, or nobody does in time. A call that waits has no place to run.
+/// Waits for an answer from this or another process, until the question expires. A call that waits holds no place in
+/// the scheduler.
 pub(super) async fn wait(journey: &Journey<'_>, desk: &Desk, prompt: &Prompt) -> Result<Answer, Refusal> {
     let id = prompt.invocation_id();
     let cancellation = &journey.request.cancellation;
@@ -39,21 +41,22 @@ pub(super) async fn wait(journey: &Journey<'_>, desk: &Desk, prompt: &Prompt) ->
     }
 }
 
-/// Asks the approver of this process, and stores what they say. One who does not answer leaves it to others.
+/// Asks the approver of this process, and stores the reply. Without a reply, approvers in other processes can still
+/// answer.
 async fn answer_here(journey: &Journey<'_>, desk: &Desk, prompt: &Prompt) -> Result<(), Refusal> {
     let own = journey.request.approval.approver.as_deref();
     let Some(approver) = own.or(desk.approver.as_deref()) else { return Ok(()) };
     let Some(reply) = checked(approver, prompt).await else { return Ok(()) };
     let (id, answer) = (prompt.invocation_id(), answer_of(approver, reply));
     match desk.journal.run(move |store| store.answer(id, &answer)).await? {
-        // What counts is what is stored, also where somebody else was faster.
+        // The stored answer counts, even if another approver was faster.
         Given::Taken | Given::TooLate(_) => Ok(()),
         Given::OwnCall => Err(own_call()),
         Given::Unknown => Err(Refusal::host_fault("the question is not in the journal any more")),
     }
 }
 
-/// The approver's reply. An edit that the tool cannot be called with is none: they are asked again, and told why.
+/// The approver's reply. If the tool cannot be called with an edit, the approver is told why and asked again.
 async fn checked(approver: &dyn Approver, prompt: &Prompt) -> Option<Reply> {
     let mut again: Option<Prompt> = None;
     for _ in 1..EDITS_MAX {
@@ -84,7 +87,7 @@ fn own_call() -> Refusal {
     Refusal::new(ErrorClass::PermissionDenied, "self_approval", "nobody approves what they themselves asked for")
 }
 
-/// The answer, if there is one by now.
+/// The answer; `None` while the question is open.
 async fn look_up(desk: &Desk, id: InvocationId) -> Result<Option<Answer>, Refusal> {
     let standing = desk.journal.run(move |store| store.standing(id)).await?;
     let Some(Standing { approval, state, answer }) = standing else {
@@ -94,7 +97,7 @@ async fn look_up(desk: &Desk, id: InvocationId) -> Result<Option<Answer>, Refusa
         (ApprovalState::Pending, _) if approval.expires_at > Timestamp::now() || !guard!("approval_expiry") => Ok(None),
         (ApprovalState::Pending, _) => {
             let closed = desk.journal.run(move |store| store.expire(id)).await?;
-            // An answer may have come between the two looks.
+            // An answer may have arrived between the two reads.
             if closed { Err(expired()) } else { Ok(None) }
         }
         (ApprovalState::Approved | ApprovalState::Rejected, Some(answer)) => Ok(Some(answer)),

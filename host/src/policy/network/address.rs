@@ -1,10 +1,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A block of IANA's special-purpose registries: first address, bits of the prefix, what it is for.
+/// A block of IANA's special-purpose registries: first address, length of the prefix in bits, purpose.
 type Block4 = (Ipv4Addr, u32, &'static str);
 type Block6 = (Ipv6Addr, u32, &'static str);
 
-/// IPv4: the registry's blocks that are not globally reachable, multicast, and what clouds answer at without routing it.
+/// IPv4: the registry's blocks that are not globally reachable, multicast, and an address at which clouds serve
+/// metadata without routing it.
 const SPECIAL_4: [Block4; 17] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8, "this network"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
@@ -25,7 +26,7 @@ const SPECIAL_4: [Block4; 17] = [
     (Ipv4Addr::new(255, 255, 255, 255), 32, "broadcast"),
 ];
 
-/// IPv6: what is special. Outside of these blocks, only global unicast (`2000::/3`) is public.
+/// IPv6: special-purpose blocks. Outside of these blocks, only global unicast (`2000::/3`) is public.
 const SPECIAL_6: [Block6; 15] = [
     (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
     (Ipv6Addr::LOCALHOST, 128, "loopback"),
@@ -44,11 +45,12 @@ const SPECIAL_6: [Block6; 15] = [
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
 ];
 
-/// NAT64: a network without IPv4 answers with these for every IPv4 host.
+/// NAT64 prefix: in a network without IPv4, the addresses of IPv4 hosts begin with it.
 const TRANSLATED: Block6 = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96, "translated");
 const GLOBAL_UNICAST: Block6 = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3, "global unicast");
 
-/// What `address` is for, if it is not an ordinary public host's: nothing is sent there unless somebody named it.
+/// Purpose of `address`; `None` if it is an ordinary public address. Nothing is sent to a special address unless a
+/// grant names it.
 pub fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => special_4(address),
@@ -56,7 +58,7 @@ pub fn special(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Where a connection to `address` ends: what is mapped or translated leads to the IPv4 address inside of it.
+/// The address where a connection to `address` ends: the embedded IPv4 address of an IPv4-mapped or NAT64 address.
 pub fn reached(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(inner) if within(inner, TRANSLATED) => translated(inner).into(),
@@ -77,7 +79,7 @@ fn special_6(address: Ipv6Addr) -> Option<&'static str> {
     block.or((!within(address, GLOBAL_UNICAST)).then_some("unassigned"))
 }
 
-/// The IPv4 address that a translator reaches: the last four bytes.
+/// The IPv4 address embedded in a NAT64 address: the last four bytes.
 fn translated(address: Ipv6Addr) -> Ipv4Addr {
     let [.., a, b, c, d] = address.octets();
     Ipv4Addr::new(a, b, c, d)

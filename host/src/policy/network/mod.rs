@@ -23,15 +23,15 @@ pub(super) use rule::is_plain;
 /// The one name that means addresses of this machine. It is never looked up (RFC 6761).
 pub const LOCALHOST: &str = "localhost";
 
-/// Methods that a tool may use where a grant names none.
+/// Methods that [`Network::refuses`] tries beside those that grants list.
 const COMMON_METHODS: [&str; 7] = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
 
-/// A `network_scope` is a tool's own text: longer ones are not read.
+/// Maximum length of a `network_scope`, in bytes, because it is the tool's own text; a longer one is rejected.
 const SCOPE_BYTES_MAX: usize = 4 << 10;
-/// More patterns than a scope needs.
+/// Maximum number of patterns in a `network_scope`, which is more than a scope needs.
 const SCOPE_PATTERNS_MAX: usize = 64;
 
-/// What was granted and denied.
+/// Network grants and denials.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkGrants {
     pub(super) allow: Vec<Rule>,
@@ -44,12 +44,12 @@ impl NetworkGrants {
         self.allow.is_empty()
     }
 
-    /// The grants as they were written.
+    /// The grants as written, with their sources.
     pub(super) fn granted(&self) -> impl Iterator<Item = (&str, RuleSource)> {
         self.allow.iter().map(|rule| (rule.words.as_str(), rule.source))
     }
 
-    /// Where the denial with these words comes from.
+    /// Source of the denial that was written as `words`.
     pub(super) fn source_of_denial(&self, words: &str) -> Option<RuleSource> {
         self.deny.iter().find(|rule| rule.words == words).map(|rule| rule.source)
     }
@@ -70,7 +70,7 @@ impl NetworkGrants {
     }
 }
 
-/// A request as far as rules look at it.
+/// The parts of a request that rules compare.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub scheme: Scheme,
@@ -86,24 +86,24 @@ pub struct Request<'a> {
 pub struct NotAllowed {
     /// `not_granted`, `denied_by_rule` or `special_address`.
     pub code: &'static str,
-    /// The rule, as it was written, or what the address is for.
+    /// The rule as written, or the purpose of the address.
     pub rule: String,
 }
 
-/// The network of one call: every request that may leave it. Empty unless something was declared and granted.
+/// The network of one call: every request that it may send. Empty unless something was declared and granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
     allow: Vec<Rule>,
     deny: Vec<Rule>,
-    /// What rules close; see `[[rule]]`.
+    /// URLs that a `[[rule]]` closes.
     closed: Vec<UrlPattern>,
 }
 
 impl Network {
-    /// What `profile` declares and `grants` allows. `named` are the origins that the call's own arguments name: the word
-    /// `argument` of a scope means them, and patterns reach no others where there are any. Unless the profile says
-    /// `remote_mutation`, only methods that change nothing remain. A scope that cannot be understood declares nothing.
-    /// `closed` stays closed.
+    /// What `profile` declares and `grants` allows. `named` are the origins that the call's own arguments name: a scope
+    /// with the word `argument` adds them to its patterns; any other scope is narrowed to them, if there are any.
+    /// Unless the profile says `remote_mutation`, only methods that change nothing remain. A scope that cannot be
+    /// parsed declares nothing. `closed` stays closed.
     pub fn effective(
         profile: &PermissionProfile,
         grants: &NetworkGrants,
@@ -117,7 +117,7 @@ impl Network {
         let wanted = scope.narrowed(named);
         let mutating = profile.has_effect(&WriteEffect::RemoteMutation) || !guard!("safe_methods");
         let mut allow: Vec<Rule> = Vec::new();
-        // A thousand origins meet 64 patterns: a list would be searched once for each of them.
+        // A thousand origins meet 64 patterns, and a list would be searched once for each pair.
         let mut known = HashSet::new();
         for grant in &grants.allow {
             let met = wanted.iter().filter_map(|pattern| grant.meet(pattern));
@@ -130,24 +130,24 @@ impl Network {
         Self { allow, deny: grants.deny.clone(), closed: closed.to_vec() }
     }
 
-    /// Whether no request at all can leave.
+    /// Whether the call can send no request.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty()
     }
 
-    /// What may be sent. Each rule prints in a canonical form.
+    /// Requests that may be sent. Each rule prints in a canonical form.
     pub fn allowed(&self) -> &[Rule] {
         &self.allow
     }
 
-    /// What may not, whatever is allowed.
+    /// Requests that may not be sent, whatever is allowed.
     pub fn denied(&self) -> &[Rule] {
         &self.deny
     }
 
-    /// A form that is the same for the same network, whatever order it was granted in.
+    /// A canonical form, independent of the order of the grants.
     pub(super) fn canonical(&self) -> Value {
-        // Without `..`: a field that is added has to be bound, too.
+        // No `..` in this pattern, so that a new field must be bound too.
         let Self { allow, deny, closed } = self;
         let sorted = |mut words: Vec<String>| {
             words.sort_unstable();
@@ -161,7 +161,7 @@ impl Network {
         })
     }
 
-    /// The grants behind it, as they were written.
+    /// The grants behind the allowed requests, as written, with their sources.
     pub(super) fn rules(&self) -> impl Iterator<Item = (&str, RuleSource)> {
         self.allow.iter().map(|rule| (rule.words.as_str(), rule.source))
     }
@@ -172,12 +172,12 @@ impl Network {
         self.allow.iter().any(|rule| rule.meet(&origin).is_some())
     }
 
-    /// Why no request at all for `path` of `origin` may be sent, whatever its method; nothing where one may. The addresses
-    /// that a name has are not known here.
+    /// Why no request for `path` of `origin` may be sent, whatever its method; `None` if one may. The addresses of a
+    /// name are not known here.
     pub(super) fn refuses(&self, origin: &Origin, path: &str) -> Option<NotAllowed> {
         let listed = self.allow.iter().filter_map(Rule::methods).flatten().map(String::as_str);
         let mut refused = None;
-        // Each method once: with many rules, most of them list the same ones.
+        // Tries each method once, because many rules list the same ones.
         let mut tried: Vec<&str> = Vec::new();
         for method in listed.chain(COMMON_METHODS) {
             if tried.contains(&method) {
@@ -187,7 +187,7 @@ impl Network {
             let Origin { scheme, host, port } = origin;
             match self.check(&Request { scheme: *scheme, host, port: *port, method, path }) {
                 Ok(()) => return None,
-                // The first one is the plainest: a later one may be refused for its method alone.
+                // The first reason is the clearest: a later request may be refused for its method alone.
                 Err(reason) => refused = refused.or(Some(reason)),
             }
         }
@@ -209,9 +209,8 @@ impl Network {
         }
     }
 
-    /// Decides on one address that the host of an allowed `request` has. An address of a special-purpose registry, and any
-    /// other one that leads back to this machine (`here`), must have been granted as an address itself, or be a loopback
-    /// address where `localhost` was granted.
+    /// Decides on one address of the host of an allowed `request`. A special-purpose address, and any other that leads
+    /// back to this machine (`here`), must be granted as an address, or be a loopback address of a granted `localhost`.
     pub fn check_address(&self, request: &Request<'_>, address: IpAddr, here: bool) -> Result<(), NotAllowed> {
         let host = HostName::Address(address);
         self.check_denials(request, &host)?;
@@ -228,7 +227,7 @@ impl Network {
         Err(NotAllowed { code: "special_address", rule: format!("{purpose} address") })
     }
 
-    /// Whether something denies `request`, going to `host`.
+    /// Fails if a denial or a closed URL covers `request` with `host` as its host.
     fn check_denials(&self, request: &Request<'_>, host: &HostName) -> Result<(), NotAllowed> {
         let denied = |rule: &str| Err(NotAllowed { code: "denied_by_rule", rule: rule.to_owned() });
         if let Some(rule) = self.deny.iter().find(|rule| guard!("network_denials") && rule.touches(request, host)) {
@@ -238,9 +237,9 @@ impl Network {
             return Ok(());
         }
         let url = format!("{}://{host}:{}{}", request.scheme.as_str(), request.port, request.path);
-        // What is no URL cannot be compared, and so is not sent.
+        // A request that does not parse as a URL cannot be compared, so it is not sent.
         let Ok(url) = Url::parse(&url) else { return denied("a rule about URLs") };
-        // Of the path as it would be sent: a URL has its dots resolved.
+        // Checks the path as it would be sent, because parsing the URL resolved its dot segments.
         let plain = is_plain(request.path);
         match self.closed.iter().find(|pattern| pattern.touches(&url, plain)) {
             Some(pattern) => denied(&format!("a rule closes {}", pattern.text())),
@@ -249,11 +248,11 @@ impl Network {
     }
 }
 
-/// A profile's `network_scope` (AT-PERM-06): patterns with commas between them, or the words `none`, `any` and
-/// `argument`. Absent, it declares nothing.
+/// A profile's `network_scope` (AT-PERM-06): patterns and the words `none`, `any` and `argument`, separated by commas.
+/// An absent scope declares nothing.
 struct Scope {
     patterns: Vec<Rule>,
-    /// The origins that a call's arguments name.
+    /// Whether the origins that a call's arguments name belong to the scope.
     argument: bool,
 }
 
@@ -278,7 +277,7 @@ impl Scope {
         Ok(scope)
     }
 
-    /// What a call with `named` in its arguments may want.
+    /// The patterns for a call whose arguments name the origins `named`.
     fn narrowed(self, named: &[Origin]) -> Vec<Rule> {
         let origins = named.iter().map(Rule::origin);
         if self.argument {
@@ -291,7 +290,7 @@ impl Scope {
     }
 }
 
-/// Where a tool wants to go, in words that can be granted. Fails for a scope that asks for more than requests.
+/// The origins that a tool wants to reach, as they can be granted. Fails for a scope that [`Scope::of`] rejects.
 pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::Result<String> {
     let scope = Scope::of(profile)?;
     if !named.is_empty() {

@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::Url;
 
-/// How a server is spoken to.
+/// Scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     Http,
@@ -34,7 +34,7 @@ impl Scheme {
     }
 }
 
-/// A host in its one spelling: a name in lower case without a final dot, or an address.
+/// A host in canonical form: a lowercase name without a final dot, or an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostName {
     Name(String),
@@ -42,8 +42,9 @@ pub enum HostName {
 }
 
 impl HostName {
-    /// Reads a host as it stands in an authority. `None` for every spelling that two programs could read differently:
-    /// addresses in other notations (`127.1`, `0x7f.1`, `2130706433`), escapes, zones, and what no name can hold.
+    /// Parses the host of an authority. Returns `None` for every spelling that two programs could read differently:
+    /// addresses in other notations (`127.1`, `0x7f.1`, `2130706433`), escapes, zone identifiers, and characters that a
+    /// name cannot contain.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(inner) = text.strip_prefix('[') {
             let address: Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;
@@ -59,7 +60,7 @@ impl HostName {
                 && !label.starts_with('-')
                 && !label.ends_with('-')
         };
-        // What ends in a number is an address to some resolvers, and a name to others.
+        // A name that ends in a number is an address to some resolvers, and a name to others.
         let last = name.rsplit('.').next().unwrap_or_default();
         let number = last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x");
         (name.len() <= 253 && name.split('.').all(label) && !number).then_some(Self::Name(name))
@@ -76,7 +77,7 @@ impl fmt::Display for HostName {
     }
 }
 
-/// Scheme, host and port: what a request goes to, and what a call's argument can name.
+/// Scheme, host and port: the target of a request, and what an argument of a call can name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub scheme: Scheme,
@@ -85,8 +86,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The origin of an `http` or `https` URL. `None` for anything else, also for a URL with a user name: it is there to
-    /// be mistaken for a host.
+    /// The origin of an `http` or `https` URL. `None` for any other URL, and for one with a user name or a password,
+    /// because user information can be mistaken for a host.
     pub fn of_url(url: &Url) -> Option<Self> {
         let scheme = Scheme::parse(url.scheme())?;
         if !url.username().is_empty() || url.password().is_some() {

@@ -6,9 +6,9 @@ use crate::record::RuleSource;
 
 use super::{HostName, Origin, Request, Scheme};
 
-/// Methods that change nothing on the other side.
+/// Safe methods, which change nothing on the server.
 const SAFE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
-/// The method is a name in the record: longer ones are nonsense.
+/// Maximum length of a method, in characters, because methods appear in records.
 const METHOD_CHARS_MAX: usize = 20;
 
 /// Which requests a grant, a denial or a scope is about: `[METHOD+METHOD@][SCHEME://]HOST[:PORT][/PATH]`.
@@ -25,10 +25,10 @@ pub struct Rule {
     port: Option<u16>,
     methods: Methods,
     path: String,
-    /// Whether the host was named so exactly that an address of a special-purpose registry is meant: an address, or
-    /// `localhost`. Only a grant can do that.
+    /// Whether the rule permits a special-purpose address, because its host is an address or `localhost`. Only a grant
+    /// can do that.
     pub(super) named: bool,
-    /// How it was written, for the record: `--allow-net=api.example.com`.
+    /// The rule as written, for the record: `--allow-net=api.example.com`.
     pub(super) words: String,
     pub(super) source: RuleSource,
 }
@@ -49,7 +49,7 @@ enum Methods {
 }
 
 impl Rule {
-    /// A grant, and how it was written.
+    /// Parses a grant; `words` is the grant as written.
     pub(super) fn allow(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
         let mut rule = Self::parse(spec, true)?;
         rule.named = match &rule.host {
@@ -65,17 +65,17 @@ impl Rule {
         Ok(Self { words: words.to_owned(), source, ..rule })
     }
 
-    /// A denial: what is not said means everything.
+    /// Parses a denial: an omitted part means everything.
     pub(super) fn deny(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
         Ok(Self { words: words.to_owned(), source, ..Self::parse(spec, false)? })
     }
 
-    /// A pattern of a tool's `network_scope`.
+    /// Parses a pattern of a tool's `network_scope`.
     pub(super) fn declared(spec: &str) -> anyhow::Result<Self> {
         Self::parse(spec, true).with_context(|| format!("network_scope `{spec}`"))
     }
 
-    /// Everything. It takes a grant to make something of it.
+    /// The rule that covers every request. It has an effect only together with a grant.
     pub(super) fn any() -> Self {
         Self {
             scheme: None,
@@ -128,7 +128,8 @@ impl Rule {
         Ok(Self { scheme, host: HostPattern::parse(host)?, port, methods, path, ..Self::any() })
     }
 
-    /// What this rule and `other` both cover. The words and the naming are this rule's.
+    /// The intersection of this rule and `other`, with the words, source and `named` of this rule; `None` if it is
+    /// empty.
     pub(super) fn meet(&self, other: &Self) -> Option<Self> {
         Some(Self {
             scheme: either(self.scheme, other.scheme)?,
@@ -146,7 +147,7 @@ impl Rule {
         })
     }
 
-    /// The same rule for methods that change nothing.
+    /// The same rule for safe methods only; `None` if it covers none of them.
     pub(super) fn safe(&self) -> Option<Self> {
         let safe = Methods::Listed(SAFE.map(str::to_owned).to_vec());
         Some(Self { methods: self.methods.meet(&safe)?, ..self.clone() })
@@ -160,12 +161,13 @@ impl Rule {
         }
     }
 
-    /// Whether `request`, going to `host`, is what this rule allows.
+    /// Whether this rule allows `request` with `host` as its host.
     pub(super) fn covers(&self, request: &Request<'_>, host: &HostName) -> bool {
         self.matches(request, host) && (self.path == "/" || is_plain(request.path) && covers(&self.path, request.path))
     }
 
-    /// Whether `request`, going to `host`, could be what this rule denies: a path that servers read in several ways is.
+    /// Whether this rule could deny `request` with `host` as its host: a path that servers interpret in different ways
+    /// is denied.
     pub(super) fn touches(&self, request: &Request<'_>, host: &HostName) -> bool {
         self.matches(request, host) && (self.path == "/" || !is_plain(request.path) || covers(&self.path, request.path))
     }
@@ -221,7 +223,7 @@ impl HostPattern {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        // People write names in their own script; the wire has another form of them.
+        // Names in other scripts are converted to the ASCII form (Punycode) that is used on the wire.
         let ascii = if text.is_ascii() { text.to_owned() } else { url::Host::parse(text)?.to_string() };
         let host = HostName::parse(&ascii).with_context(|| format!("`{text}` is no host name and no address"))?;
         Ok(match host {
@@ -284,7 +286,7 @@ impl Methods {
     }
 }
 
-/// What two choices, each of them possibly open, have in common; `None` when that is nothing.
+/// The intersection of two choices, of which an inner `None` leaves all open; the outer `None` if it is empty.
 #[allow(clippy::option_option, reason = "the inner one is a choice that is open")]
 fn either<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
     match (one, other) {
@@ -298,7 +300,8 @@ fn covers(prefix: &str, path: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
 }
 
-/// Whether every server reads `path` alike: no escapes that could hide a separator, no empty and no dot segments.
+/// Whether every server interprets `path` in the same way: no escapes that could hide a separator, no backslash, no
+/// `;`, no empty and no dot segments.
 pub(in crate::policy) fn is_plain(path: &str) -> bool {
     let doubtful = ["%2e", "%2f", "%5c", "%25", "%3b", "//", "\\", ";"];
     let lower = path.to_ascii_lowercase();

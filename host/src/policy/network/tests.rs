@@ -25,7 +25,7 @@ fn of(url: &str) -> Option<Origin> {
     Origin::of_url(&url::Url::parse(url).unwrap())
 }
 
-/// What is decided on a request to `origin`, whose host has `address`.
+/// The decision on a request to `origin`, whose host has `address`.
 fn decided(network: &Network, origin: &str, address: &str) -> Result<(), &'static str> {
     let origin = of(origin).unwrap();
     let request = Request { scheme: origin.scheme, host: &origin.host, port: origin.port, method: "GET", path: "/" };

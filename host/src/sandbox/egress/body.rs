@@ -13,10 +13,11 @@ use super::Credentials;
 use super::credentials::BodyScrubber;
 use super::gate::Gate;
 
-/// A guest's body, framed anew: exactly the length that was declared, or chunks. Empty writes and trailers are not sent.
+/// A guest's body with new framing: exactly the length that was declared, or chunks. Empty writes and trailers are not
+/// sent.
 pub(super) struct Outgoing {
     body: WasiBody,
-    /// Bytes that are still to come, if the guest said how many there are.
+    /// Bytes that are still to come, if their number is known.
     left: Option<u64>,
 }
 
@@ -63,16 +64,16 @@ impl Body for Outgoing {
     }
 }
 
-/// The body of a response, with an end to waiting for it. Trailers are dropped.
+/// The body of a response, with timeouts. Trailers are dropped.
 pub(super) struct Answered {
     body: Incoming,
     gate: Arc<Gate>,
-    /// Between two pieces.
+    /// Timeout between two pieces.
     patience: Duration,
-    /// For all of it.
+    /// Deadline of the whole exchange.
     deadline: Instant,
     alarm: Pin<Box<Sleep>>,
-    /// There in a call with secrets.
+    /// `Some` in a call with secrets.
     scrubber: Option<BodyScrubber>,
 }
 
@@ -85,7 +86,7 @@ impl Answered {
         answered
     }
 
-    /// What of `data` the guest may see by now.
+    /// Returns what the guest may see by now.
     fn shown(&mut self, data: Bytes) -> Bytes {
         match &mut self.scrubber {
             Some(scrubber) => scrubber.push(&data).into(),
@@ -93,7 +94,7 @@ impl Answered {
         }
     }
 
-    /// What was held back, once there is no more.
+    /// Returns what was held back, at the end of the body.
     fn rest(&mut self) -> Option<Bytes> {
         let rest: Bytes = self.scrubber.take()?.finish().into();
         (!rest.is_empty()).then_some(rest)
@@ -111,7 +112,7 @@ impl Body for Answered {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         loop {
-            // Before the body: one that always has something to read must end, too.
+            // Checked before the body, so that a body that always has something to read ends too.
             if Instant::now() >= self.deadline {
                 return Poll::Ready(Some(Err(Error::HttpResponseTimeout)));
             }

@@ -13,7 +13,7 @@ use super::gate::Gate;
 use super::meter::Counted;
 use super::target::Target;
 
-/// Addresses of one host that are tried, one after another.
+/// Maximum number of addresses of one host that are tried, one after another.
 const ADDRESSES_TRIED_MAX: usize = 4;
 
 pub(super) type Socket = Counted;
@@ -22,8 +22,8 @@ pub(super) type Socket = Counted;
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Connects to the host of `target`: looks it up once, vets what comes of it, and speaks TLS where it should. `patience`
-/// is for connecting to all its addresses together.
+/// Connects to the host of `target`: looks it up once, vets its addresses, and speaks TLS for `https`. `patience` is
+/// the time to connect, for all its addresses together.
 pub(super) async fn open(gate: &Arc<Gate>, target: &Target, patience: Duration) -> Result<Box<dyn Stream>, Error> {
     let addresses = look_up(gate, target).await?;
     gate.vet(target, &addresses)?;
@@ -32,7 +32,7 @@ pub(super) async fn open(gate: &Arc<Gate>, target: &Target, patience: Duration) 
     let ends = socket.local_addr().and_then(|from| socket.peer_addr().map(|to| (from, to)));
     let (from, to) = ends.map_err(|_| Error::ConnectionTerminated)?;
     gate.vet_route(target, from, to)?;
-    // Whole requests are written at once; waiting for more would only take time.
+    // Requests are written whole, so that waiting for more data (Nagle's algorithm) only adds latency.
     let _ = socket.set_nodelay(true);
     let socket = Counted::new(socket, Arc::clone(gate));
     match target.origin.scheme {
@@ -54,7 +54,7 @@ async fn look_up(gate: &Gate, target: &Target) -> Result<Vec<IpAddr>, Error> {
     if addresses.is_empty() { Err(unknown()) } else { Ok(addresses) }
 }
 
-/// The first address that answers. Each gets its share of the time that is left.
+/// Connects to the first address that answers. Each gets an equal share of `patience`.
 async fn connect(target: &Target, addresses: &[IpAddr], patience: Duration) -> Result<TcpStream, Error> {
     let tried = addresses.len().clamp(1, ADDRESSES_TRIED_MAX);
     let share = patience / u32::try_from(tried).unwrap_or(1);

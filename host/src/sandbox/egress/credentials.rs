@@ -10,8 +10,8 @@ use crate::policy::network::Origin;
 use crate::policy::{Placement, SecretUse};
 use crate::secret::{ScrubStream, Scrubber, Secrets};
 
-/// The secrets that requests of one call carry, each to its own origin. They are put in after a request was vetted, and
-/// taken out of every response before the guest sees it: the guest has no part in it, and nothing to find.
+/// The secrets that requests of one call carry, each to its own origin. They are added after a request was vetted, and
+/// removed from every response before the guest sees it, so that the guest never holds them.
 pub(in crate::sandbox) struct Credentials {
     uses: Vec<SecretUse>,
     secrets: Secrets,
@@ -20,7 +20,7 @@ pub(in crate::sandbox) struct Credentials {
 }
 
 impl Credentials {
-    /// `None` for a call without secrets.
+    /// Returns `None` for a call without secrets.
     pub(in crate::sandbox) fn new(uses: &[SecretUse], secrets: Secrets) -> anyhow::Result<Option<Self>> {
         if uses.is_empty() {
             return Ok(None);
@@ -34,15 +34,15 @@ impl Credentials {
         self.found.load(Ordering::Relaxed)
     }
 
-    /// Puts into a request to `origin` what was granted for exactly that origin. What the guest wrote in the same place
-    /// gives way.
+    /// Adds to a request to `origin` the secrets that were granted for exactly that origin. They replace what the guest
+    /// wrote in the same place.
     pub(super) fn put_into(
         &self,
         origin: &Origin,
         headers: &mut HeaderMap,
         path_and_query: &mut String,
     ) -> Result<(), Error> {
-        // In a response that is compressed, or cut into ranges of the guest's choice, no secret could be found.
+        // In a response that is compressed, or cut into ranges that the guest chose, no secret could be found.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.remove(RANGE);
         for granted in self.uses.iter().filter(|granted| granted.origin == *origin || !guard!("secret_origin")) {
@@ -61,13 +61,13 @@ impl Credentials {
         Ok(())
     }
 
-    /// Takes secrets out of the head of a response, and refuses a body in which none could be found.
+    /// Removes secrets from the head of a response, and refuses a compressed body, in which none could be found.
     pub(super) fn scrub_head(&self, headers: &mut HeaderMap) -> Result<(), Error> {
         let plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
         if !headers.get_all(CONTENT_ENCODING).iter().all(plain) && guard!("compressed_bodies") {
             return Err(Error::HttpResponseContentCoding(None));
         }
-        // A label is not as long as what it stands for.
+        // A label differs in length from the secret that it replaces.
         headers.remove(CONTENT_LENGTH);
         let named: Vec<HeaderName> =
             headers.keys().filter(|name| self.finds(name.as_str().as_bytes())).cloned().collect();
@@ -89,33 +89,34 @@ impl Credentials {
         found
     }
 
-    /// What scrubs the body of a response, chunk by chunk.
+    /// Returns a scrubber for the body of a response, chunk by chunk.
     pub(super) fn scrub_body(&self) -> BodyScrubber {
         BodyScrubber { stream: ScrubStream::new(Arc::clone(&self.scrubber)), found: Arc::clone(&self.found) }
     }
 }
 
-/// Takes secrets out of a body as it comes.
+/// Removes secrets from a body as it arrives.
 pub(super) struct BodyScrubber {
     stream: ScrubStream,
     found: Arc<AtomicBool>,
 }
 
 impl BodyScrubber {
-    /// What of `chunk`, and of what was held back before, can be shown; it may be nothing.
+    /// Returns what can be shown of `chunk`, and of what was held back before; it may be empty.
     pub(super) fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
         let shown = self.stream.push(chunk);
         self.found.fetch_or(self.stream.found(), Ordering::Relaxed);
         shown
     }
 
-    /// What was held back to the end.
+    /// Returns what was held back until the end.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         self.stream.finish()
     }
 }
 
-/// `path_and_query` with the one parameter `key`: a second one of the guest's could be the one that the server reads.
+/// Returns `path_and_query` with exactly one parameter `key`, because the server might read a second one that the guest
+/// wrote.
 fn with_parameter(path_and_query: &str, key: &str, value: &str) -> String {
     let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
     let is_key = |pair: &str| form_urlencoded::parse(pair.as_bytes()).any(|(name, _)| name == key);

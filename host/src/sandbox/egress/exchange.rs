@@ -17,12 +17,12 @@ use super::gate::Gate;
 use super::target::Target;
 use super::{Answer, Connection};
 
-/// Headers of a response; hyper keeps an index of so many.
+/// Maximum number of headers of a response; hyper keeps an index of that size.
 const RESPONSE_HEADERS_MAX: usize = 128;
-/// The least that hyper takes as a buffer, and so as a limit of a response's head.
+/// Smallest buffer that hyper accepts, in bytes, and therefore the smallest limit of a response's head.
 const BUFFER_BYTES_MIN: usize = 8 << 10;
 
-/// Sends a guest's request, if it may be sent, and waits for the head of the response. The connection that comes with it
+/// Sends a guest's request, if it is allowed, and waits for the head of the response. The connection that comes with it
 /// must be polled for as long as the body is read, and closes when it is dropped.
 pub(super) async fn send(gate: Arc<Gate>, request: Request<WasiBody>, options: RequestOptions) -> Answer {
     let (parts, body) = request.into_parts();
@@ -54,7 +54,7 @@ pub(super) async fn send(gate: Arc<Gate>, request: Request<WasiBody>, options: R
     Ok((response, connection))
 }
 
-/// How long to wait for what: the guest's own wishes, where they are shorter than the limits.
+/// Timeouts of a request: the guest's own where they are shorter than the limits.
 struct Patience {
     connect: Duration,
     first_byte: Duration,
@@ -76,8 +76,8 @@ impl Patience {
     }
 }
 
-/// The request as it is sent: in origin-form, with a `Host` and a framing that are toolcell's own, and with the secrets
-/// that were granted for where it goes.
+/// Builds the request that is sent: in origin-form, with toolcell's own `Host` and framing, and with the secrets that
+/// were granted for its origin.
 fn outgoing(gate: &Gate, target: &Target, parts: Parts, body: WasiBody) -> Result<Request<Outgoing>, Error> {
     let mut headers = parts.headers;
     let declared = declared_length(&headers)?;
@@ -109,7 +109,7 @@ fn declared_length(headers: &HeaderMap) -> Result<Option<u64>, Error> {
 
 type Driver = std::pin::Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
-/// Speaks HTTP/1.1 over `stream` until the head of the response is there.
+/// Speaks HTTP/1.1 over `stream` until the head of the response has arrived.
 async fn ask(
     gate: &Arc<Gate>,
     stream: Box<dyn Stream>,
@@ -129,7 +129,7 @@ async fn ask(
             response = &mut sending => Ok::<_, Error>((response.map_err(|error| failed(gate, &error))?, Some(driver))),
             ended = &mut driver => {
                 ended?;
-                // The connection is over: the response is there, or it will never be.
+                // The connection is over, so the response has arrived, or never will.
                 Ok((sending.await.map_err(|error| failed(gate, &error))?, None))
             }
         }

@@ -15,12 +15,12 @@ use crate::sandbox::trap::Denied;
 use super::target::Target;
 use super::{Credentials, Uplink, headers, machine};
 
-/// Denials of one call that are recorded one by one; a guest can cause many more.
+/// Maximum number of denials of one call that are recorded one by one; a guest can cause many more.
 const DENIALS_RECORDED_MAX: u64 = 32;
-/// Characters of what a guest wanted to reach, in records.
+/// Maximum length of a request's target in records, in characters.
 const TARGET_CHARS_MAX: usize = 300;
 
-/// What stands between one call and the network: what it may send, what it has used, what it was denied.
+/// The gate between one call and the network: what the call may send, what it has used, what it was denied.
 pub(in crate::sandbox) struct Gate {
     network: Network,
     pub(super) credentials: Option<Credentials>,
@@ -31,7 +31,7 @@ pub(in crate::sandbox) struct Gate {
     requests: AtomicU64,
     pub(super) sent: AtomicU64,
     pub(super) received: AtomicU64,
-    /// A limit that was met is recorded once.
+    /// Set at the first limit that was exceeded, because only one is recorded.
     limited: AtomicBool,
     denials: AtomicU64,
     last: Mutex<Option<Denied>>,
@@ -66,7 +66,7 @@ impl Gate {
         &self.limits
     }
 
-    /// What was used; nothing if the guest sent no request.
+    /// Returns what was used; `None` if the guest sent no request.
     pub(in crate::sandbox) fn usage(&self) -> Option<NetworkUsage> {
         let metered = |meter: &AtomicU64, limit| Metered { used: meter.load(Ordering::Relaxed), limit };
         let requests = metered(&self.requests, self.limits.requests);
@@ -78,12 +78,12 @@ impl Gate {
         })
     }
 
-    /// Whether a secret was taken out of what the guest received.
+    /// Whether a secret was removed from what the guest received.
     pub(in crate::sandbox) fn redacted(&self) -> bool {
         self.credentials.as_ref().is_some_and(Credentials::found)
     }
 
-    /// What was denied last.
+    /// Returns the last denial.
     pub(in crate::sandbox) fn denied(&self) -> Option<Denied> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -113,14 +113,14 @@ impl Gate {
         Ok(target)
     }
 
-    /// Decides on the addresses that the host of `target` turned out to have: all of them, or none is used.
+    /// Decides on the addresses of the host of `target`: all of them must be allowed, or none is used.
     pub(super) fn vet(&self, target: &Target, addresses: &[IpAddr]) -> Result<(), Error> {
         let mut addresses = addresses.iter().filter(|_| guard!("vet_addresses"));
         addresses.try_for_each(|address| self.vet_address(target, *address, machine::is_here(*address)))
     }
 
-    /// Decides once more when the connection is there: one that has the same address at both ends led back to this machine,
-    /// by an address or a route that was added meanwhile.
+    /// Decides again after the connection is made: one with the same address at both ends led back to this machine, by
+    /// an address or a route that was added meanwhile.
     pub(super) fn vet_route(&self, target: &Target, from: SocketAddr, to: SocketAddr) -> Result<(), Error> {
         match from.ip() == to.ip() && guard!("vet_addresses") {
             true => self.vet_address(target, to.ip(), true),
@@ -129,7 +129,7 @@ impl Gate {
     }
 
     fn vet_address(&self, target: &Target, address: IpAddr, here: bool) -> Result<(), Error> {
-        // Before the grants: no grant would help.
+        // Checked before the grants, because no grant can allow it.
         if guard!("own_addresses") && machine::listens_at(SocketAddr::new(address, target.origin.port), here) {
             return Err(self.own(target));
         }
@@ -175,7 +175,7 @@ impl Gate {
         self.record(class, target, rule, Denied { class: ErrorClass::SandboxViolation, code, message });
     }
 
-    /// A limit on all requests of the call was met.
+    /// Records that a limit on all requests of the call was exceeded, and returns `error`.
     pub(super) fn over(&self, class: ErrorClass, code: &'static str, what: &str, error: Error) -> Error {
         if !self.limited.swap(true, Ordering::Relaxed) {
             let message = format!("the tool is over a limit of the network: {what}");
@@ -197,7 +197,7 @@ impl Gate {
     }
 }
 
-/// Method and origin: the path may hold what nobody should read in a record.
+/// Returns method and origin only, because the path may hold confidential data.
 fn shown(target: &Target) -> String {
     format!("{} {}", target.method, target.origin)
 }

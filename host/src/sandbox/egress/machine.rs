@@ -1,29 +1,31 @@
-//! Which addresses lead back to this machine, and to this process.
+//! Determines which addresses lead back to this machine, and to this process.
 //!
-//! The kernel is asked about the one address that a request goes to, at the time of the request: a list of interfaces that
-//! was read earlier lacks addresses that were added since, and addresses that are routed here without an interface.
+//! The kernel is asked about the one address that a request goes to, at the time of the request, because a list of
+//! interfaces that was read earlier lacks addresses that were added since, and addresses that are routed here without
+//! an interface.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{PoisonError, RwLock};
 
 use crate::policy::network::reached;
 
-/// Where this process listens. It is a fact of the process: a host is built before its server has a port, and is replaced
-/// while the server keeps it.
+/// Addresses at which this process listens. They belong to the process, because a host is built before its server has a
+/// port, and is replaced while the server keeps it.
 static LISTENING: RwLock<Vec<SocketAddr>> = RwLock::new(Vec::new());
 
-/// Addresses that no machine has: of the blocks for documentation (RFC 5737, RFC 3849).
+/// Addresses that no machine has, from the blocks for documentation (RFC 5737, RFC 3849).
 const NOWHERE_4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
 const NOWHERE_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0);
-/// The port for discarding (RFC 863). A UDP socket that is connected sends nothing.
+/// The discard port (RFC 863). A UDP socket that is connected sends nothing.
 const DISCARD: u16 = 9;
 
-/// Says that this process listens at an address, until this is dropped: no tool connects there, whatever was granted.
+/// Registers an address at which this process listens, until this is dropped: no tool connects there, whatever was
+/// granted.
 #[derive(Debug)]
 pub struct Listening(SocketAddr);
 
 impl Listening {
-    /// An unspecified address means every address of this machine.
+    /// Registers `address`; an unspecified one means every address of this machine.
     pub fn at(address: SocketAddr) -> Self {
         LISTENING.write().unwrap_or_else(PoisonError::into_inner).push(address);
         Self(address)
@@ -39,7 +41,7 @@ impl Drop for Listening {
     }
 }
 
-/// Whether this process listens at `address`, which leads to this machine if `here`.
+/// Whether this process listens at `address`; `here` if that address leads to this machine.
 pub(super) fn listens_at(address: SocketAddr, here: bool) -> bool {
     let ip = reached(address.ip());
     LISTENING.read().unwrap_or_else(PoisonError::into_inner).iter().any(|own| {
@@ -49,14 +51,14 @@ pub(super) fn listens_at(address: SocketAddr, here: bool) -> bool {
     })
 }
 
-/// Whether `address` is one of this machine's own. Microseconds: nothing is sent.
+/// Whether `address` is one of this machine's own. It takes microseconds, because nothing is sent.
 pub(super) fn is_here(address: IpAddr) -> bool {
     let address = reached(address);
     if address.is_loopback() || address.is_unspecified() {
         return true;
     }
     let nowhere = if address.is_ipv4() { IpAddr::from(NOWHERE_4) } else { NOWHERE_6.into() };
-    // `net.ipv4.ip_nonlocal_bind` lets every address be bound; then only the route says whose it is.
+    // With `net.ipv4.ip_nonlocal_bind` every address can be bound, and only the route tells whose it is.
     binds(address) && !binds(nowhere) || routed_back(address)
 }
 
@@ -64,7 +66,7 @@ fn binds(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Whether the kernel would answer with the very address that it would send to.
+/// Whether the kernel would use the destination itself as the source address.
 fn routed_back(address: IpAddr) -> bool {
     let unspecified =
         if address.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };

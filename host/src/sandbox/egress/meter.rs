@@ -26,7 +26,7 @@ impl Counted {
 }
 
 impl Gate {
-    /// What became of a connection that failed: a limit that was met explains it.
+    /// Returns the error of a connection that failed: a limit that was exceeded, or `otherwise`.
     pub(super) fn explain(&self, otherwise: Error) -> Error {
         let limits = self.limits();
         let used = |meter: &AtomicU64| meter.load(Ordering::Relaxed);

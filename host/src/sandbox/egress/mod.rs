@@ -1,9 +1,9 @@
-//! The way out. A guest's `wasi:http` request is decided on, its host is looked up once, every address is vetted, and
-//! the connection goes to a vetted address, with the certificate checked against the name. Nothing of the guest's is
-//! sent as it is but path, query, headers and body: toolcell writes the request line, `Host` and the framing.
+//! Outgoing HTTP of guests. A `wasi:http` request is decided on, its host is looked up once, every address is vetted,
+//! and the connection goes to a vetted address, with the certificate checked against the name. Only path, query,
+//! headers and body are sent as the guest wrote them: toolcell writes the request line, `Host` and the framing.
 //!
-//! HTTP/1.1 only, one connection for each request, no redirects, no cookies, no proxies. Everything that a request holds
-//! belongs to futures of the call: dropping the store closes its sockets.
+//! HTTP/1.1 only, one connection for each request, no redirects, no cookies, no proxies. Everything that a request
+//! holds belongs to futures of the call, so that dropping the store closes its sockets.
 
 mod body;
 mod connect;
@@ -42,9 +42,9 @@ const BODY_CHUNKS_WAITING: usize = 1;
 /// How all calls of a sandbox reach the network.
 #[derive(Clone, Debug)]
 pub struct NetworkSettings {
-    /// Looks names up.
+    /// Resolver of host names.
     pub resolver: Arc<dyn Resolver>,
-    /// A PEM file with certificates that are trusted beside the public ones.
+    /// PEM file of certificates that are trusted in addition to the public ones.
     pub extra_roots: Option<PathBuf>,
 }
 
@@ -54,7 +54,7 @@ impl Default for NetworkSettings {
     }
 }
 
-/// What all calls share on their way out.
+/// What all calls share to reach the network.
 pub(super) struct Uplink {
     resolver: Arc<dyn Resolver>,
     tls: Tls,
@@ -73,16 +73,16 @@ pub(super) struct Egress {
 }
 
 struct Hooks {
-    /// None in the empty world, and for components that cannot ask.
+    /// `None` in the empty world, and for components that do not import HTTP.
     gate: Option<Arc<Gate>>,
 }
 
-/// The answer of a request that is under way, and what keeps its connection going.
+/// The response to a request, and the future that drives its connection.
 type Answer = Result<(Response<WasiBody>, Connection), Error>;
 type Connection = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 impl Egress {
-    /// Through `gate`, or not at all.
+    /// Sends requests through `gate`; without one, denies them.
     pub(super) fn new(gate: Option<Arc<Gate>>) -> Self {
         let mut fields = WasiHttpCtx::new();
         if let Some(gate) = &gate {
@@ -112,7 +112,7 @@ impl WasiHttpHooks for Hooks {
     }
 
     fn is_supported_scheme(&mut self, _: &Scheme) -> bool {
-        // The gate knows, and keeps a record of what it refuses.
+        // The gate checks the scheme, and records a refusal.
         true
     }
 

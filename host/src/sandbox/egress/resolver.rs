@@ -1,5 +1,5 @@
-//! Looking names up without a thread that waits: what the C library does blocks until its name servers answer or its own
-//! patience ends, and cannot be stopped. Here a look-up is a future, and dropping it closes its sockets.
+//! Looks names up without blocking a thread: the C library's resolver blocks until its name servers answer or its own
+//! timeout ends, and cannot be stopped. Here a look-up is a future, and dropping it closes its sockets.
 
 use std::fmt::{self, Debug, Formatter};
 use std::fs::File;
@@ -20,31 +20,32 @@ use crate::executor::BoxFuture;
 use crate::file_state::FileState;
 use crate::pool::NAMES;
 
-/// Look-ups at once, of all calls: each has sockets of its own.
+/// Maximum number of concurrent look-ups of all calls; each has sockets of its own.
 const LOOK_UPS_MAX: usize = 256;
-/// Addresses of one answer that are read. Few are ever tried.
+/// Maximum number of addresses that are read from one answer. Few are ever tried.
 const ADDRESSES_MAX: usize = 32;
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
-/// Larger files are cut: lists of hosts that block advertisements have a few megabytes.
+/// Bytes that are read of a file; a larger one is cut. Lists of hosts that block advertisements have a few megabytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Looks names up.
 pub trait Resolver: Debug + Send + Sync {
-    /// Every address of `name`: lower case, no final dot. Dropping the future ends the look-up.
+    /// Returns every address of `name`, which is in lower case, without a final dot. Dropping the future ends the
+    /// look-up.
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// Looks names up in `/etc/hosts`, then asks the name servers of `/etc/resolv.conf`, with its search list and options. Both
-/// files are read again when they change. Other sources of `nsswitch.conf` (mDNS, LDAP) are not asked. Nothing is cached,
-/// so that no call learns of another's look-ups.
+/// Looks names up in `/etc/hosts`, then asks the name servers of `/etc/resolv.conf`, with its search list and options.
+/// Both files are read again when they change. Other sources of `nsswitch.conf` (mDNS, LDAP) are not asked. Nothing is
+/// cached, so that no call learns of another's look-ups.
 pub struct SystemResolver {
     servers: Vec<SocketAddr>,
     system: Mutex<Option<Arc<System>>>,
     at_once: Semaphore,
 }
 
-/// What the files said when they were read.
+/// Contents of the files when they were read.
 struct System {
     states: [Option<FileState>; 2],
     config: ResolverConfig,
@@ -108,7 +109,7 @@ impl Resolver for SystemResolver {
 }
 
 impl System {
-    /// What the files say now; `before`, if they did not change since.
+    /// Reads the files, or returns `before` if they have not changed since.
     fn read(before: Option<Arc<Self>>) -> Arc<Self> {
         let states = [RESOLV_CONF, HOSTS].map(|file| FileState::of(&File::open(file).ok()?));
         before.filter(|before| before.states == states).unwrap_or_else(|| Arc::new(Self::parse(states)))
@@ -116,21 +117,21 @@ impl System {
 
     fn parse(states: [Option<FileState>; 2]) -> Self {
         let (config, mut options) = system_conf::parse_resolv_conf(bytes(RESOLV_CONF)).unwrap_or_else(|_| {
-            // As the C library does where no name server is named.
+            // As the C library does if no name server is configured.
             let here = NameServerConfig::udp_and_tcp(IpAddr::from([127, 0, 0, 1]));
             (ResolverConfig::from_name_servers(vec![here]), ResolverOpts::default())
         });
         options.cache_size = 0;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-        // They are read here, once for each change.
+        // The hosts file is read here, once for each change.
         options.use_hosts_file = ResolveHosts::Never;
         let mut hosts = Hosts::default();
-        // What was read before an unreadable line counts.
+        // Entries before an unreadable line count.
         let _ = hosts.read_hosts_conf(bytes(HOSTS).as_slice());
         Self { states, config, options, hosts }
     }
 
-    /// The addresses that `/etc/hosts` has for `name`.
+    /// Returns the addresses that `/etc/hosts` has for `name`.
     fn hosts(&self, name: &Name) -> Vec<IpAddr> {
         let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
         let found = [RecordType::A, RecordType::AAAA].into_iter().filter_map(of);

@@ -3,12 +3,12 @@ use http::{Method, Uri};
 
 use crate::policy::network::{HostName, Origin, Request, Scheme};
 
-/// Bytes of path and query.
+/// Maximum length of path and query together, in bytes.
 const PATH_BYTES_MAX: usize = 8 << 10;
-/// Characters of a method's name.
+/// Maximum length of a method's name, in characters.
 const METHOD_CHARS_MAX: usize = 20;
 
-/// Where a request goes, read once and from one place: what is vetted is what is sent.
+/// Where a request goes, parsed once and from one place, so that what is vetted is what is sent.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) origin: Origin,
@@ -19,7 +19,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The target of a guest's request, or the rule that its form breaks.
+    /// Parses the target of a guest's request; the error is the rule that its form breaks.
     pub(super) fn of(parts: &Parts) -> Result<Self, &'static str> {
         let origin = origin(&parts.uri)?;
         if matches!(parts.method, Method::CONNECT | Method::TRACE) || parts.method.as_str().len() > METHOD_CHARS_MAX {
@@ -27,7 +27,7 @@ impl Target {
         }
         let path = parts.uri.path();
         let path = if path.is_empty() { "/" } else { path };
-        // Anything else than origin-form could name another host in the request line.
+        // Any form but origin-form could name another host in the request line.
         if !path.starts_with('/') {
             return Err("the path does not begin with /");
         }
@@ -48,7 +48,7 @@ impl Target {
         &self.path_and_query
     }
 
-    /// The request as rules look at it.
+    /// Returns the request in the form that rules check.
     pub(super) fn request(&self) -> Request<'_> {
         Request {
             scheme: self.origin.scheme,
@@ -59,7 +59,7 @@ impl Target {
         }
     }
 
-    /// What `Host` says.
+    /// Returns the value of the `Host` header.
     pub(super) fn authority(&self) -> String {
         let Origin { scheme, host, port } = &self.origin;
         if *port == scheme.default_port() { host.to_string() } else { format!("{host}:{port}") }
@@ -85,7 +85,7 @@ fn origin(uri: &Uri) -> Result<Origin, &'static str> {
     Ok(Origin { scheme, host, port })
 }
 
-/// Digits only: a sign or a space would be read by some.
+/// Parses a port of digits only, because some servers would accept a sign or a space.
 fn port(text: &str) -> Option<u16> {
     let digits = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten().filter(|port| *port != 0)

@@ -16,10 +16,10 @@ use crate::policy::network::HostName;
 
 use super::connect::Socket;
 
-/// A file of certificates larger than this is none.
+/// Maximum size of a PEM bundle, in bytes; a larger file is rejected.
 const ROOTS_BYTES_MAX: u64 = 4 << 20;
 
-/// What servers are trusted: the roots of Mozilla's programme, as they were when toolcell was built, and the operator's.
+/// Trusted root certificates: those of Mozilla's program when toolcell was built, and the operator's.
 pub(super) struct Tls {
     extra: Vec<CertificateDer<'static>>,
     /// Built when a tool first speaks TLS.
@@ -35,7 +35,7 @@ impl Tls {
         Ok(Self { extra, config: OnceLock::new() })
     }
 
-    /// Speaks TLS over `socket` with a server that must prove to be `host`.
+    /// Performs the TLS handshake over `socket` with a server that must prove to be `host`.
     pub(super) async fn handshake(&self, host: &HostName, socket: Socket) -> Result<TlsStream<Socket>, Error> {
         let config = self.config.get_or_init(|| self.configure()).as_ref().map_err(|_| Error::ConfigurationError)?;
         let name = match host {
@@ -60,7 +60,7 @@ impl Tls {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A ticket would let a server recognise one call in another.
+        // A session ticket would let a server link one call to another.
         config.resumption = Resumption::disabled();
         Ok(Arc::new(config))
     }

@@ -1,5 +1,5 @@
-//! Opening a path below a folder, and nothing but regular files and folders: a FIFO waits for its other end, a device does
-//! whatever its driver does, and a thread that waits in either could not be stopped.
+//! Opens paths below a folder, and only regular files and folders: a FIFO blocks until its other end is opened, a
+//! device does whatever its driver does, and a thread that blocks in either cannot be stopped.
 
 use std::fs::File;
 use std::io;
@@ -9,10 +9,10 @@ use wasmtime_wasi::filesystem::OpenMode;
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode, OpenFlags, PathFlags};
 
-/// The rights of a file that is made, before the process's umask.
+/// Permissions of a created file, before the process's umask.
 const MADE: Mode = Mode::from_raw_mode(0o666);
 
-/// How a guest wants a path opened, as the operating system says it.
+/// How a guest wants a path opened, in the operating system's flags.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     pub(super) follow: bool,
@@ -33,12 +33,12 @@ pub(super) enum Unopened {
     Error(io::Error),
     /// A FIFO, a socket or a device.
     Special,
-    /// The kernel has no `openat2`, or a filter forbids it.
+    /// The kernel has no `openat2` or gave up on it, or a filter forbids it.
     StepByStep,
 }
 
 impl Wish {
-    /// Reads the flags as wasmtime-wasi does.
+    /// Converts the flags as wasmtime-wasi does.
     pub(super) fn new(path: PathFlags, open: OpenFlags, flags: DescriptorFlags) -> FsResult<Self> {
         let makes = open.contains(OpenFlags::CREATE);
         let truncates = open.contains(OpenFlags::TRUNCATE);
@@ -72,7 +72,7 @@ impl Wish {
         let mut mode = OpenMode::empty();
         mode.set(OpenMode::READ, read);
         mode.set(OpenMode::WRITE, write);
-        // Whatever stands at the path in the meantime: opening it does not wait.
+        // The open must not block, even if the path was swapped meanwhile.
         let flags = wanted | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         Ok(Self { follow: path.contains(PathFlags::SYMLINK_FOLLOW), flags, mode })
     }
@@ -92,8 +92,8 @@ pub(super) fn open(folder: &File, path: &str, wish: &Wish) -> Result<Opened, Uno
         let flags = wish.flags - OFlags::NONBLOCK;
         return vetted(resolve_beneath(folder, path, &Wish { flags, ..*wish })?);
     }
-    // Opening a FIFO lets a writer go on that waits for a reader, and some devices act on it: first a look, which does
-    // nothing to what it looks at.
+    // Opening a FIFO unblocks a writer that waits for a reader, and some devices act on an open. `O_PATH` checks the
+    // type first, without such effects.
     let look = Wish { flags: OFlags::PATH | OFlags::CLOEXEC, ..*wish };
     match resolve_beneath(folder, path, &look) {
         Ok(file) if is_special(kind(&file)?) => return Err(Unopened::Special),
@@ -103,7 +103,7 @@ pub(super) fn open(folder: &File, path: &str, wish: &Wish) -> Result<Opened, Uno
     vetted(resolve_beneath(folder, path, wish)?)
 }
 
-/// Opens `name` in `folder` itself: it is not followed if it is a link.
+/// Opens `name` in `folder`, without following it if it is a link.
 pub(super) fn open_name(folder: &File, name: &str, wish: &Wish) -> Result<Opened, Unopened> {
     match rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
         Ok(there) if is_special(FileType::from_raw_mode(there.st_mode)) && guard!("special_files") => {
@@ -115,19 +115,19 @@ pub(super) fn open_name(folder: &File, name: &str, wish: &Wish) -> Result<Opened
     vetted(File::from(opened.map_err(failed)?))
 }
 
-/// What `name` in `folder` points to, if it is a link.
+/// Returns what `name` in `folder` points to, if it is a link.
 pub(super) fn link_target(folder: &File, name: &str) -> Option<String> {
     let target = rustix::fs::readlinkat(folder, name, Vec::new()).ok()?;
     target.into_string().ok()
 }
 
-/// Looks at what was really opened, which may not be what was there a moment ago.
+/// Checks the type of what was really opened, because the path may have been swapped since the first check.
 fn vetted(file: File) -> Result<Opened, Unopened> {
     match kind(&file)? {
         FileType::Directory => Ok(Opened::Folder(file)),
         special if is_special(special) && guard!("special_files") => Err(Unopened::Special),
         _ => {
-            // File systems in user space hear of the flag, and some answer differently with it.
+            // FUSE file systems see the flag, and some behave differently with it.
             let flags = fcntl_getfl(&file).map_err(failed)?;
             fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(failed)?;
             Ok(Opened::File(file))
@@ -151,7 +151,7 @@ fn failed(error: rustix::io::Errno) -> Unopened {
 fn resolve_beneath(folder: &File, path: &str, wish: &Wish) -> Result<File, Unopened> {
     use rustix::fs::{ResolveFlags, openat2};
     use rustix::io::Errno;
-    /// Renames anywhere on the machine make the kernel give up; more tries than that are not worth it.
+    /// Tries of `openat2` before falling back, because renames anywhere on the machine make the kernel give up.
     const TRIES: u32 = 4;
     let flags = if wish.follow { wish.flags } else { wish.flags | OFlags::NOFOLLOW };
     for _ in 0..TRIES {
@@ -159,7 +159,7 @@ fn resolve_beneath(folder: &File, path: &str, wish: &Wish) -> Result<File, Unope
         return match openat2(folder, path, flags, wish.made(), resolve) {
             Ok(file) => Ok(File::from(file)),
             Err(Errno::AGAIN) => continue,
-            // Some filters of system calls answer `EPERM` for all of a call that they do not know.
+            // Some seccomp filters answer `EPERM` for every system call that they do not know.
             Err(Errno::NOSYS | Errno::PERM) => break,
             // The path leads out of the folder.
             Err(Errno::XDEV) => Err(failed(Errno::PERM)),

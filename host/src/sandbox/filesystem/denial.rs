@@ -1,4 +1,4 @@
-//! What is closed in the mounts of a call, and by which names.
+//! Denied paths in the mounts of a call, and other hard links to denied files.
 
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
@@ -14,24 +14,24 @@ use crate::policy::{Denial, PathPattern};
 use crate::pool::Pool;
 use crate::way::Way;
 
-/// Names in closed folders that are looked at for files with further names, for one call: about a second's work. Where
-/// there are more, no file that has several names is opened at all.
+/// Maximum number of names in denied folders that one call searches for hard links: about a second's work. If there are
+/// more, no file with several hard links is opened.
 const CLOSED_NAMES_MAX: usize = 100_000;
 
-/// Where closed folders are looked through. A folder on a slow disk keeps a thread of it waiting, and nothing else.
+/// Pool of threads that search denied folders. A folder on a slow disk blocks one of them, and nothing else.
 static WALKS: LazyLock<io::Result<Pool>> = LazyLock::new(|| Pool::new("toolcell-walk", 4, 256, 512 << 10));
 
-/// What stays closed in the mounted folders of one call.
+/// Denied paths in the mounted folders of one call.
 #[derive(Debug)]
 pub(super) struct Denials {
     paths: Vec<Denial>,
-    /// Made at the first file with several names: most calls never see one.
+    /// Searched for at the first file with several hard links, because most calls never open one.
     twins: OnceCell<Twins>,
-    /// A file was kept from the guest because nobody could tell what its other names are.
+    /// Set if a file was refused because its other names could not be determined.
     undecided: AtomicBool,
 }
 
-/// How far a file is closed.
+/// How far a file is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Closed {
     ForWriting,
@@ -43,7 +43,8 @@ impl Denials {
         Self { paths, twins: OnceCell::new(), undecided: AtomicBool::new(false) }
     }
 
-    /// Why a file with several names was kept from the guest, if that is because its names could not all be looked for.
+    /// Returns why a file with several hard links was refused, if that is because its other names could not all be
+    /// searched for.
     pub(super) fn undecided(&self) -> Option<&str> {
         let twins = self.twins.get().filter(|_| self.undecided.load(Ordering::Relaxed))?;
         twins.unknown.as_deref()
@@ -53,35 +54,35 @@ impl Denials {
         self.paths.is_empty() || !guard!("denials")
     }
 
-    /// Whether `host` is closed; `write` also heeds what is closed for writing only.
+    /// Whether `host` is denied; `write` also applies denials of writing.
     pub(super) fn cover(&self, host: &Path, write: bool) -> bool {
         self.paths.iter().any(|denial| (denial.read || write) && denial.what.covers(host))
     }
 
-    /// Whether `way` ends in what is closed, or a link on it is closed by its own name, wherever it leads: `.env` is, under
-    /// a denial of `**/.env`, although what it points to has another name.
+    /// Whether `way` ends in a denied path, or a link on it is denied by its own name, wherever it leads: a denial of
+    /// `**/.env` covers a link `.env`, although its target has another name.
     pub(super) fn close(&self, way: &Way, write: bool) -> bool {
         let by_a_link = || way.links.iter().any(|link| self.cover(link, write));
         self.cover(&way.end, write) || (guard!("denied_names") && by_a_link())
     }
 
-    /// Whether moving or replacing `host` would move or replace something closed.
+    /// Whether moving or replacing `host` would move or replace a denied path.
     pub(super) fn hold_in_place(&self, host: &Path) -> bool {
         self.cover(host, true) || self.paths.iter().any(|denial| denial.what.prefix().starts_with(host))
     }
 
-    /// Whether `host` is closed itself, but its name is to be seen in a folder that is open.
+    /// Whether `host` is denied itself, but its name is visible in a folder that is not.
     pub(super) fn show(&self, host: &Path) -> bool {
         let is_seen = host.parent().is_some_and(|parent| !self.cover(parent, false));
         is_seen && self.cover(host, true)
     }
 
-    /// Whether something that is closed at `from` would be open at `to`.
+    /// Whether a path that is denied at `from` would not be denied at `to`.
     pub(super) fn opened_by_move(&self, from: &Path, to: &Path) -> bool {
         self.paths.iter().any(|denial| !denial.what.survives_move(from, to))
     }
 
-    /// How far an open file is closed because one of its other names is.
+    /// Returns how far an open file is denied because one of its other names is.
     pub(super) async fn of_other_names(&self, file: &Metadata) -> Option<Closed> {
         if !file.is_file() || file.nlink() < 2 || !guard!("hard_links") {
             return None;
@@ -94,16 +95,16 @@ impl Denials {
     }
 }
 
-/// The closed files that have a second name somewhere, by device and inode.
+/// The denied files with several hard links, by device and inode.
 #[derive(Debug, Default)]
 struct Twins {
     entirely: HashSet<(u64, u64)>,
     for_writing: HashSet<(u64, u64)>,
-    /// Why not all of them could be looked at.
+    /// Why the search is incomplete, if it is.
     unknown: Option<String>,
 }
 
-/// Ends a walk with the call that it is for: at its deadline, and when it is canceled.
+/// Stops a walk when its call ends, at its deadline or by cancellation.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -132,9 +133,9 @@ impl Twins {
     }
 }
 
-/// A look through everything that is closed. A guest cannot add to it: it makes no links to what is closed.
+/// A search through all denied paths. A guest cannot add to them, because it cannot link to a denied file.
 struct Walk {
-    /// Names that may still be looked at.
+    /// Number of names that may still be examined.
     left: usize,
     stopped: Arc<AtomicBool>,
 }
@@ -152,8 +153,8 @@ impl Walk {
         found
     }
 
-    /// Adds the files with several names that `closed` covers, without following links. Fails when something cannot be
-    /// read, nothing is left, or the call is over.
+    /// Adds the files with several hard links that `closed` covers, without following symbolic links. Fails if
+    /// something cannot be read, if `left` is used up, or if the call is over.
     fn collect(&mut self, closed: &PathPattern, into: &mut HashSet<(u64, u64)>) -> io::Result<()> {
         let too_many = || io::Error::other(format!("more than {CLOSED_NAMES_MAX} names would have to be looked at"));
         let mut waiting = vec![closed.prefix().to_owned()];
@@ -182,7 +183,8 @@ impl Walk {
     }
 }
 
-/// The path of an open file, from the kernel. Elsewhere than on Linux nobody tells, and so everything is closed.
+/// Returns the path of an open file, from the kernel. Fails on systems other than Linux, so that everything counts as
+/// denied there.
 pub(super) fn real_path(file: &File) -> io::Result<PathBuf> {
     #[cfg(target_os = "linux")]
     {

@@ -1,4 +1,4 @@
-//! Listing a folder a few names at a time: the host keeps so many of them however many the folder has.
+//! Lists a folder in batches, so that the host keeps only a few names however many the folder has.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,14 +14,14 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEn
 use crate::pool::GUEST_FILES;
 use crate::sandbox::limiter::Charge;
 
-/// Names that are read at once: each batch costs the way to another thread and back.
+/// Names that are read at once, because each batch costs a switch to another thread and back.
 const BATCH: usize = 64;
-/// What a listing may take of the host's memory, in bytes: the kernel's buffer, and a batch of names as long as they get.
+/// Host memory of one listing, in bytes: the kernel's buffer, and a batch of names of maximum length.
 pub(super) const LISTING_BYTES: usize = 72 << 10;
 
 type Entry = Result<DirectoryEntry, ErrorCode>;
 
-/// A folder in the middle of being listed.
+/// A listing of a folder in progress.
 pub(super) struct Listing {
     /// `None` at the end of the folder, and while a batch is read.
     rest: Option<Dir>,
@@ -36,7 +36,7 @@ impl Listing {
         Ok(Self { rest: Some(opened?), ready: VecDeque::new(), _charge: charge })
     }
 
-    /// The next name; `None` at the end.
+    /// Returns the next name; `None` at the end.
     pub(super) async fn next(&mut self) -> FsResult<Option<DirectoryEntry>> {
         if self.ready.is_empty()
             && let Some(rest) = self.rest.take()
@@ -47,7 +47,8 @@ impl Listing {
     }
 }
 
-/// The same entry of the table under the type that the interface has for it: wasmtime-wasi's own cannot be made elsewhere.
+/// Returns the same entry of the table under the interface's type, because wasmtime-wasi's own type cannot be
+/// constructed elsewhere.
 pub(super) fn shown(listing: &Resource<Listing>) -> Resource<DirectoryEntryStream> {
     Resource::new_own(listing.rep())
 }
@@ -56,14 +57,14 @@ pub(super) fn meant(stream: &Resource<DirectoryEntryStream>) -> Resource<Listing
     Resource::new_own(stream.rep())
 }
 
-/// The folder again, with a position of its own.
+/// Opens the folder again, with a position of its own.
 fn opened(folder: &File) -> io::Result<Dir> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder: OwnedFd = rustix::fs::openat(folder, ".", flags, Mode::empty())?;
     Ok(Dir::new(folder)?)
 }
 
-/// Reads some names. Nothing is left where there were no more of them.
+/// Reads up to [`BATCH`] names. Returns no folder if there are no more of them.
 fn batch(mut rest: Dir) -> (Option<Dir>, VecDeque<Entry>) {
     let mut entries = VecDeque::new();
     while entries.len() < BATCH {
@@ -88,7 +89,7 @@ fn batch(mut rest: Dir) -> (Option<Dir>, VecDeque<Entry>) {
     (Some(rest), entries)
 }
 
-/// What an entry is. Some file systems do not say so in the listing itself.
+/// Returns the type of an entry. It is looked up if the file system does not report it in the listing itself.
 fn kind(folder: &Dir, entry: &rustix::fs::DirEntry) -> DescriptorType {
     let asked = || {
         let stat = rustix::fs::statat(folder.fd().ok()?.as_fd(), entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok()?;

@@ -1,10 +1,10 @@
-//! `wasi:filesystem/types` with denials and quotas: wasmtime-wasi keeps a guest inside its mounts, this keeps it out of
-//! the paths that stay closed within them (`--deny-read`, `--deny-write`), and bounds what it writes, makes and opens.
+//! `wasi:filesystem/types` with denials and quotas: wasmtime-wasi keeps a guest inside its mounts; this module keeps it
+//! out of the denied paths within them (`--deny-read`, `--deny-write`), and limits what it writes, creates and opens.
 //!
-//! Where something is closed, a path is resolved by the host first, and then never trusted again: another call may swap a
-//! folder for a link at any moment. What is opened is looked at again before the guest gets it, nothing is truncated
-//! before that, and what works on names works on a name in a folder that was opened and looked at, without following
-//! it. A call without denials pays one comparison.
+//! In a call with denials, the host resolves a path first and never trusts the result afterwards, because another call
+//! may swap a folder for a link at any moment (a TOCTOU race). What is opened is checked again before the guest gets
+//! it, and nothing is truncated before that. An operation on a name uses a folder that was opened and checked, and does
+//! not follow the name. A call without denials pays one comparison.
 
 mod beneath;
 mod denial;
@@ -48,7 +48,7 @@ impl Rules {
         Self { denials: Denials::new(capability.denials.clone()), quota: Quota::new(limits) }
     }
 
-    /// What the guest was kept from because nobody could tell whether it is closed.
+    /// Returns what the guest was refused because the host could not determine whether it is denied.
     pub(super) fn denied(&self) -> Option<Denied> {
         let message = format!(
             "the sandbox did not open a file that has several names, because one of them could be closed: {}; a denial of a \
@@ -92,7 +92,7 @@ impl Guarded<'_> {
         &self.rules.denials
     }
 
-    /// What a descriptor keeps open, a file or a folder.
+    /// Returns the file or folder that a descriptor keeps open.
     fn handle(&self, fd: &Fd) -> FsResult<&Arc<std::fs::File>> {
         Ok(match self.plain.table.get(fd)? {
             Descriptor::File(file) => &file.file,
@@ -100,14 +100,14 @@ impl Guarded<'_> {
         })
     }
 
-    /// Remembers what an operation is about to change, for the end of a call in the middle of it.
+    /// Records what an operation is about to change, so that the end of the call can wait for it.
     fn changes(&self, fd: &Fd) {
         if let Ok(file) = self.handle(fd) {
             self.rules.quota.changes(file);
         }
     }
 
-    /// The file behind a descriptor that can be written to.
+    /// Returns the file behind a descriptor; fails for a folder.
     fn file(&self, fd: &Fd) -> FsResult<Arc<std::fs::File>> {
         match self.plain.table.get(fd)? {
             Descriptor::File(file) => Ok(Arc::clone(&file.file)),
@@ -115,7 +115,7 @@ impl Guarded<'_> {
         }
     }
 
-    /// Puts a meter before a stream into `file`.
+    /// Wraps a stream into `file` in a meter.
     fn metered(
         &mut self,
         stream: Resource<DynOutputStream>,
@@ -135,7 +135,7 @@ impl Guarded<'_> {
         Ok(listing::shown(&self.plain.table.push(listing)?))
     }
 
-    /// Counts what the host will keep as the guest's memory.
+    /// Charges host memory to the guest's memory limit.
     fn charge(&mut self, bytes: usize) -> FsResult<Charge> {
         Ok(self.limiter.charge(bytes).ok_or(ErrorCode::InsufficientMemory)?)
     }
@@ -207,7 +207,8 @@ impl HostDescriptor for Guarded<'_> {
             return self.plain.metadata_hash_at(fd, path_flags, path).await;
         }
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
-        // Whoever lists a folder asks this of every name in it. The hash is of the inode number, and tells nothing.
+        // A guest that lists a folder requests this for every name in it. The hash is of the inode number, and reveals
+        // nothing.
         let listed = !follow && self.way_is(&fd, &path, false, |denials, way| denials.show(&way.end)).await?;
         if !listed {
             self.check(&fd, &path, follow, false).await?;
@@ -240,7 +241,7 @@ impl HostDescriptor for Guarded<'_> {
             return self.plain.set_times_at(fd, path_flags, path, accessed, modified).await;
         }
         if self.denials().is_empty() {
-            // wasmtime-wasi opens the file for that, and would wait for the other end of a FIFO.
+            // wasmtime-wasi would open the file for that, and block until the other end of a FIFO is opened.
             let opened = self.open_to_change(fd, path).await?;
             let set = self.plain.set_times(again(&opened), accessed, modified).await;
             self.plain.table.delete(opened)?;
@@ -274,7 +275,7 @@ impl HostDescriptor for Guarded<'_> {
         if self.denials().is_empty() {
             return self.plain.link_at(fd, path_flags, old_path, new_fd, new_path).await;
         }
-        // A second name would be a way around: what is closed for writing cannot be linked either.
+        // A hard link would bypass the denial, so a file that is denied for writing cannot be linked either.
         self.check(&fd, &old_path, true, true).await?;
         let old = self.place_to_change(&fd, &old_path).await?;
         let new = match self.place_to_change(&new_fd, &new_path).await {
@@ -346,7 +347,7 @@ impl HostDescriptor for Guarded<'_> {
         }
         self.check(&fd, &path, false, true).await?;
         let place = self.place(&fd, &path).await?;
-        // A folder around what is closed may be made: nothing takes the place of anything.
+        // A parent of a denied path may be created, because that replaces nothing.
         let made = match guard!("denial_races") && self.denials().cover(&place.host, true) {
             true => Err(ErrorCode::Access.into()),
             false => self.plain.create_directory_at(again(&place.folder), place.name.clone()).await,
@@ -375,7 +376,7 @@ impl HostDescriptor for Guarded<'_> {
         removed
     }
 
-    // What follows works on handles, and `open_at` let no handle through that is closed.
+    // The operations below take handles, and `open_at` returns no handle to a denied path.
 
     async fn advise(&mut self, fd: Fd, offset: u64, length: u64, advice: types::Advice) -> FsResult<()> {
         self.plain.advise(fd, offset, length, advice).await

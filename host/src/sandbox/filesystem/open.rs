@@ -1,4 +1,5 @@
-//! Opening and making files: nothing is made or truncated before it is known where, and what is made is counted.
+//! Opens and creates files: nothing is created or truncated before its real place is known, and what is created is
+//! counted.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use crate::pool::GUEST_FILES;
 use crate::way::LINKS_MAX;
 
 impl Guarded<'_> {
-    /// Opens `path` below `fd` as wasmtime-wasi would, but for one thing: what is neither a regular file nor a folder is
-    /// refused, and no thread waits for it.
+    /// Opens `path` below `fd` as wasmtime-wasi does, except that anything but a regular file or a folder is refused,
+    /// and blocks no thread.
     pub(super) async fn open_only_files(
         &mut self,
         fd: Fd,
@@ -39,16 +40,17 @@ impl Guarded<'_> {
             Err(Unopened::StepByStep) if folder_and_name(&path).is_some() => {
                 self.open_step_by_step(&fd, path, wish, perms).await?
             }
-            // The path ends in a folder, or in nothing: neither can keep a thread waiting.
+            // A path that ends in `.`, `..` or nothing names a folder, which cannot block a thread.
             Err(Unopened::StepByStep) => self.plain.open_at(fd, path_flags, path, open, flags).await?,
             opened => self.push(opened, &wish, perms)?,
         };
-        // Among denials the host itself works with this handle next, and the guest never gets it.
+        // With denials, the host itself works with this handle first, and the guest may never get it.
         self.changes(&opened);
         Ok(opened)
     }
 
-    /// Opens what is at `path`, for a change that needs no rights to its content: with those that there are.
+    /// Opens `path` for a change that needs no access to its content, with the access that is permitted: to read, or
+    /// else to write.
     pub(super) async fn open_to_change(&mut self, fd: Fd, path: String) -> FsResult<Fd> {
         let (follow, open) = (PathFlags::SYMLINK_FOLLOW, OpenFlags::empty());
         let read = self.open_only_files(again(&fd), follow, path.clone(), open, DescriptorFlags::READ).await;
@@ -60,7 +62,7 @@ impl Guarded<'_> {
         }
     }
 
-    /// An open folder, and what may be done in it.
+    /// Returns an open folder and its permissions.
     pub(super) fn folder(&self, fd: &Fd) -> FsResult<(Arc<File>, FsPerms)> {
         match self.plain.table.get(fd)? {
             Descriptor::Dir(dir) => Ok((Arc::clone(&dir.dir), dir.perms)),
@@ -78,8 +80,9 @@ impl Guarded<'_> {
         Ok(self.plain.table.push(descriptor)?)
     }
 
-    /// Where the kernel does not resolve a path below a folder in one step: wasmtime-wasi opens the folder that the last
-    /// name is in, and the name is opened there, never through a link. A link is followed by beginning again with its target.
+    /// Opens `path` where the kernel cannot resolve it below a folder in one step: wasmtime-wasi opens the folder of
+    /// the last name, and the name is opened there without following links. A link is followed by starting again with
+    /// its target.
     async fn open_step_by_step(&mut self, fd: &Fd, path: String, mut wish: Wish, perms: FsPerms) -> FsResult<Fd> {
         if path.ends_with('/') {
             wish.flags |= OFlags::DIRECTORY;
@@ -109,7 +112,8 @@ impl Guarded<'_> {
         Err(ErrorCode::Loop.into())
     }
 
-    /// The folder at `path`. The dot at the end keeps the operating system from opening anything else, and so from waiting.
+    /// Opens the folder at `path`. The dot at the end makes the operating system refuse anything else, so that opening
+    /// cannot block.
     async fn open_folder(&mut self, fd: &Fd, path: &str) -> FsResult<Arc<File>> {
         let (follow, flags) = (PathFlags::SYMLINK_FOLLOW, DescriptorFlags::READ);
         let opened = self.plain.open_at(again(fd), follow, format!("{path}/."), OpenFlags::DIRECTORY, flags).await?;
@@ -119,7 +123,7 @@ impl Guarded<'_> {
         }
     }
 
-    /// Counts a file that opening `path` will make, if it is not there yet.
+    /// Counts the file that opening `path` will create, if it does not exist yet.
     pub(super) async fn count_new(&mut self, fd: &Fd, follow: PathFlags, path: &str) -> FsResult<()> {
         match self.plain.stat_at(again(fd), follow, path.to_owned()).await {
             Ok(_) => Ok(()),
@@ -127,7 +131,7 @@ impl Guarded<'_> {
         }
     }
 
-    /// Opens a path where something is closed: nothing is made or truncated before it is known where.
+    /// Opens a path in a call with denials: nothing is created or truncated before its real place is known.
     pub(super) async fn open_among_denials(
         &mut self,
         fd: Fd,
@@ -149,7 +153,7 @@ impl Guarded<'_> {
         self.leave(place)?;
         let opened = match opened? {
             Some(opened) => opened,
-            // A link to a file that is there. One to what is not there makes nothing.
+            // A link to an existing file. A dangling link creates nothing.
             None => {
                 self.open_only_files(fd, path_flags, path, OpenFlags::empty(), flags | DescriptorFlags::WRITE).await?
             }
@@ -161,7 +165,7 @@ impl Guarded<'_> {
         Ok(opened)
     }
 
-    /// Opens or makes the file at `place` itself, and truncates nothing; `None` where a link has to be followed.
+    /// Opens or creates the file at `place` itself, and truncates nothing; `None` if a link must be followed.
     async fn make(
         &mut self,
         place: &Place,
@@ -213,7 +217,7 @@ mod tests {
             let plain = WasiFilesystemCtxView { ctx: wasi.filesystem(), table: &mut table };
             let mut limiter = Limiter::new(&limits);
             let mut guarded = Guarded { rules: Arc::clone(&rules), plain, limiter: &mut limiter };
-            // What a thread holds that makes `new`.
+            // The handle that a thread holds while it creates `new`.
             let place = guarded.place(&root, "sub/new").await.unwrap();
             Arc::clone(guarded.handle(&place.folder).unwrap())
         };

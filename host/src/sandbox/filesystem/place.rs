@@ -1,4 +1,4 @@
-//! Where a path of the guest's really leads, found so that nobody can lead it elsewhere meanwhile.
+//! Finds where a guest's path really leads, in a form that cannot be redirected meanwhile.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -18,23 +18,23 @@ use crate::way::{ThroughMissing, Way};
 use super::denial::{Closed, Denials, real_path};
 use super::{Fd, Guarded, again};
 
-/// The longest path of a guest's that is followed where something is closed, in bytes: the kernel takes no longer one.
+/// Maximum length of a guest's path in a call with denials, in bytes: the kernel takes no longer one.
 const PATH_BYTES_MAX: usize = 4_096;
 
-/// A name in a folder that was opened and found to be open to the guest.
+/// A name in an open folder that was found not to be denied.
 pub(super) struct Place {
     pub(super) folder: Fd,
     pub(super) name: String,
     pub(super) host: PathBuf,
 }
 
-/// What a path leads to, in a form that nobody can lead elsewhere.
+/// What a path leads to, in a form that cannot be redirected.
 pub(super) enum Found {
     Place(Place),
     Opened(Fd),
 }
 
-/// The folder of a path, and the last name in it. `None` for what names the folder itself.
+/// Splits a path into its folder and its last name. `None` for a path that names the folder itself.
 pub(super) fn folder_and_name(path: &str) -> Option<(&str, &str)> {
     let path = path.trim_end_matches('/');
     let (folder, name) = match path.rsplit_once('/') {
@@ -45,12 +45,13 @@ pub(super) fn folder_and_name(path: &str) -> Option<(&str, &str)> {
     (!matches!(name, "" | "." | "..")).then_some((folder, name))
 }
 
-/// Where `path` below `folder` leads, with the last name unfollowed unless `follow`. `None` where it leads through a
-/// missing folder, or one that may not be entered: the kernel goes no further than this process either. Any other way that
-/// is not followed to its end counts as closed, because the kernel may follow it: it counts no names.
+/// Returns where `path` below `folder` leads, with the last name unfollowed unless `follow`. `None` if it leads through
+/// a missing folder, or one that may not be entered, because the kernel goes no further than this process either. Any
+/// other path that cannot be followed to its end counts as denied, because the kernel, which does not count names, may
+/// follow it.
 fn way(folder: &File, path: &str, follow: bool) -> Result<Option<Way>, ErrorCode> {
     let base = real_path(folder).map_err(|_| ErrorCode::Access)?;
-    // A slash or a dot at the end follows a link, whoever says otherwise.
+    // A slash or a dot at the end follows a link, even without `follow`.
     let unfollowed = folder_and_name(path).filter(|_| !follow && !path.ends_with('/'));
     let (walked, last) = match unfollowed {
         Some((folder, name)) => (base.join(folder), Some(name)),
@@ -71,8 +72,8 @@ fn way(folder: &File, path: &str, follow: bool) -> Result<Option<Way>, ErrorCode
 }
 
 impl Guarded<'_> {
-    /// Fails when `path` below `fd` leads to what is closed, whether that exists or not. `write` also heeds what is closed
-    /// for writing only.
+    /// Fails if `path` below `fd` leads to a denied path, whether that exists or not. `write` also applies denials of
+    /// writing.
     pub(super) async fn check(&mut self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<()> {
         match self.way_is(fd, path, follow, move |denials, way| denials.close(way, write)).await? {
             true => Err(ErrorCode::Access.into()),
@@ -80,8 +81,8 @@ impl Guarded<'_> {
         }
     }
 
-    /// Fails also when something closed lies below `path`: moved along, it would be open at its new place, and what
-    /// takes its place would be taken for it.
+    /// Fails also if a denied path lies below `path`: a move would take it to a place where it is not denied, and what
+    /// takes its place would count as denied.
     async fn check_move(&mut self, fd: &Fd, path: &str) -> FsResult<()> {
         match self.way_is(fd, path, false, |denials, way| denials.hold_in_place(&way.end)).await? {
             true => Err(ErrorCode::Access.into()),
@@ -89,11 +90,11 @@ impl Guarded<'_> {
         }
     }
 
-    /// What `question` answers of where `path` below `fd` leads on the host. `false` where it leads through what is not
-    /// there: wasmtime-wasi then says the same as without denials, and tells nothing of what lies outside.
+    /// Returns the answer of `question` about where `path` below `fd` leads on the host. `false` if it leads through a
+    /// missing folder: wasmtime-wasi then fails as it does without denials, and reveals nothing of what lies outside.
     ///
-    /// A way takes thousands of system calls, and each of its names is held against each denial: a thread for guests'
-    /// files does that, so that the call can be stopped meanwhile, and no other call waits.
+    /// Following a path can take thousands of system calls, and each of its names is compared with each denial. A
+    /// thread for guests' files does that, so that the call can be stopped meanwhile, and no other call waits.
     pub(super) async fn way_is(
         &mut self,
         fd: &Fd,
@@ -111,7 +112,8 @@ impl Guarded<'_> {
         Ok(answer?)
     }
 
-    /// Opens the folder of `path` and looks where it really is. What is then done to the name in it stays there.
+    /// Opens the folder of `path` and checks its real path. An operation on the name in that open folder cannot be
+    /// redirected.
     pub(super) async fn place(&mut self, fd: &Fd, path: &str) -> FsResult<Place> {
         let (folder, name) = folder_and_name(path).ok_or(ErrorCode::Access)?;
         let follow = PathFlags::SYMLINK_FOLLOW;
@@ -130,7 +132,7 @@ impl Guarded<'_> {
         }
     }
 
-    /// A place that may be changed: neither closed itself, nor around something closed.
+    /// Returns a place that may be changed: neither denied itself, nor a parent of a denied path.
     pub(super) async fn place_to_change(&mut self, fd: &Fd, path: &str) -> FsResult<Place> {
         self.check_move(fd, path).await?;
         let place = self.place(fd, path).await?;
@@ -146,7 +148,7 @@ impl Guarded<'_> {
         Ok(())
     }
 
-    /// Finds what `path` leads to, for whoever asks about it or sets its times.
+    /// Finds what `path` leads to, to query it or to set its times.
     pub(super) async fn find(&mut self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<Found> {
         if folder_and_name(path).is_none() || path.ends_with('/') {
             return self.open_to_look(fd, path, OpenFlags::DIRECTORY, write).await;
@@ -184,7 +186,7 @@ impl Guarded<'_> {
         Ok(Found::Opened(opened))
     }
 
-    /// Whether `settle` took the right to write away.
+    /// Whether `settle` removed the write permission.
     fn is_narrowed(&self, fd: &Fd) -> FsResult<bool> {
         Ok(match self.plain.table.get(fd)? {
             Descriptor::File(file) => file.perms.write_not_permitted(),
@@ -192,7 +194,8 @@ impl Guarded<'_> {
         })
     }
 
-    /// Looks at what was really opened: takes it away again if it is closed, and the right to write if only that is.
+    /// Checks what was really opened: closes it if it is denied, and removes the write permission if only writing is
+    /// denied.
     pub(super) async fn settle(&mut self, fd: Fd) -> FsResult<Fd> {
         let rules = Arc::clone(&self.rules);
         let file = Arc::clone(self.handle(&fd)?);

@@ -1,4 +1,4 @@
-//! Every operation on files, carried out by the threads for guests' files: wasmtime-wasi hands its work to the runtime that
+//! Runs every file operation on the threads for guests' files, because wasmtime-wasi gives its work to the runtime that
 //! polls it, whose threads the host needs itself.
 
 use wasmtime::component::Resource;
@@ -11,10 +11,10 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use super::{Fd, Guarded};
 use crate::pool::GUEST_FILES;
 
-/// The interface, in the pool.
+/// The interface, run in the pool.
 pub(super) struct Pooled<'a>(pub(super) Guarded<'a>);
 
-/// Methods that do nothing but call the same ones of [`Guarded`], in the pool.
+/// Methods that only call those of [`Guarded`], in the pool. `changes` first records what the operation changes.
 macro_rules! in_pool {
     (looks { $($look:ident($($a:ident: $t:ty),*) -> $r:ty;)* } changes { $($change:ident($($b:ident: $u:ty),*) -> $s:ty;)* }) => {
         $(async fn $look(&mut self, fd: Fd, $($a: $t),*) -> $r {

@@ -1,4 +1,4 @@
-//! What a call may make of the file systems that it can write to, and what it may keep open: WASI knows no such limits.
+//! Limits on what a call writes, creates and keeps open in its mounts; WASI has no such limits.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,11 +12,11 @@ use crate::policy::Limits;
 use crate::record::{self, FileUsage};
 use crate::sandbox::trap::Exceeded;
 
-/// Folders that a guest can be in the middle of listing. Each keeps one of the host's files open.
+/// Maximum number of folders that a guest lists at the same time. Each keeps one of the host's files open.
 const LISTINGS_MAX: u64 = 32;
 
-/// A call's last operation on a file takes microseconds on a disk. One on a file system that hangs does not end at all, and
-/// must not keep the result back.
+/// Time to wait for a call's last file operation. It takes microseconds on a disk; on a file system that hangs it never
+/// ends, and must not hold back the result.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 const SETTLE_STEP: Duration = Duration::from_millis(1);
 
@@ -32,7 +32,7 @@ impl Meter {
         Self { used: AtomicU64::new(0), limit }
     }
 
-    /// Counts `amount`; `None`, and nothing is counted, where that is over the limit.
+    /// Counts `amount`; returns `None`, and counts nothing, if that exceeds the limit.
     fn take(&self, amount: u64) -> Option<()> {
         let more = |used: u64| used.checked_add(amount).filter(|used| *used <= self.limit);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| ())
@@ -50,10 +50,10 @@ pub(in crate::sandbox) struct Quota {
     files: Meter,
     listings: Meter,
     descriptors_max: usize,
-    /// Open files of the host. A stream keeps its file open when the guest has long dropped the descriptor, so what counts
-    /// is who still holds the file.
+    /// Open files of the host, counted by their holders, because a stream keeps its file open after the guest dropped
+    /// the descriptor.
     open: Mutex<Vec<Weak<File>>>,
-    /// What the last operation that changes something works on: a folder, or a file.
+    /// The folder or file that the last changing operation works on.
     changing: Mutex<Weak<File>>,
 }
 
@@ -69,16 +69,16 @@ impl Quota {
         }
     }
 
-    /// What was used: bytes that were written, or that files grew by, whichever was more at each step; files, folders and
-    /// links that were made. Nothing if nothing was.
+    /// Returns what was used: bytes that were written, or that files grew by, whichever was more at each step; files,
+    /// folders and links that were created. `None` if both are zero.
     pub(in crate::sandbox) fn usage(&self, limits: &Limits) -> Option<FileUsage> {
         let disk_bytes = record::Metered { used: self.bytes.used(), limit: limits.disk_bytes };
         let files_created = record::Metered { used: self.files.used(), limit: limits.files_created };
         (disk_bytes.used > 0 || files_created.used > 0).then_some(FileUsage { disk_bytes, files_created })
     }
 
-    /// Counts a write of `length` bytes to `file`. A write beyond the end counts as far as the file grows: a hole takes no
-    /// space today, and all of it once it is copied.
+    /// Counts a write of `length` bytes to `file`. A write beyond the end counts as far as the file grows, because a
+    /// hole takes no space now, and all of it once the file is copied.
     pub(super) fn write(&self, file: &File, offset: u64, length: u64) -> Result<(), Exceeded> {
         let grows = |size: u64| offset.saturating_add(length).saturating_sub(size);
         let growth = file.metadata().ok().filter(|metadata| metadata.is_file()).map_or(0, |it| grows(it.len()));
@@ -89,12 +89,12 @@ impl Quota {
         if guard!("disk_bytes") { self.bytes.take(amount).ok_or(Exceeded::DiskBytes) } else { Ok(()) }
     }
 
-    /// Counts a write that is about to be made; a length of nothing stands for the file growing to `offset`.
+    /// Counts a write before it is made; a `length` of 0 means that the file grows to `offset`.
     pub(super) fn write_at(&self, file: &File, offset: u64, length: u64) -> FsResult<()> {
         self.write(file, offset, length).map_err(FsError::trap)
     }
 
-    /// Counts something that is about to be made.
+    /// Counts a file, folder or link before it is created.
     pub(super) fn file(&self) -> FsResult<()> {
         if guard!("files_created") {
             self.files.take(1).ok_or_else(|| FsError::trap(Exceeded::FilesCreated))
@@ -103,7 +103,7 @@ impl Quota {
         }
     }
 
-    /// Fails when the call already keeps as many files open as it may.
+    /// Fails if the call already keeps as many files open as it may.
     pub(super) fn room_to_open(&self) -> FsResult<()> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= self.descriptors_max {
@@ -116,12 +116,12 @@ impl Quota {
         }
     }
 
-    /// Counts a list of a folder's entries that the guest begins to read.
+    /// Counts a listing of a folder that the guest begins.
     pub(super) fn listing(&self) -> FsResult<()> {
         Ok(self.listings.take(1).ok_or(ErrorCode::InsufficientMemory)?)
     }
 
-    /// The guest dropped such a list.
+    /// Discounts a listing that the guest dropped.
     pub(super) fn listed(&self) {
         self.listings.used.fetch_sub(1, Ordering::Relaxed);
     }
@@ -130,13 +130,15 @@ impl Quota {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(file));
     }
 
-    /// An operation begins that changes something in or of `file`. A guest waits for it before it begins another.
+    /// Records that an operation begins to change `file`, or something in it. A guest waits for it before it begins
+    /// another.
     pub(in crate::sandbox) fn changes(&self, file: &Arc<File>) {
         *self.changing.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(file);
     }
 
-    /// Waits, once the store is gone, until no thread works on the call's files any more: what a thread of the pool has
-    /// begun goes on when the guest is long stopped. `false` if that takes too long, on a file system that hangs.
+    /// Waits, after the store is dropped, until no thread works on the call's files, because work that a thread of the
+    /// pool began goes on after the guest is stopped. Returns `false` if that takes longer than [`SETTLE_MAX`], on a
+    /// file system that hangs.
     pub(in crate::sandbox) async fn settled(&self) -> bool {
         let began = Instant::now();
         while self.is_busy() && guard!("settle") {
@@ -148,7 +150,7 @@ impl Quota {
         true
     }
 
-    /// Whether anybody holds one of the files. After the store is gone, that is a thread at work.
+    /// Whether one of the files is still held. After the store is dropped, only a thread at work holds one.
     fn is_busy(&self) -> bool {
         let held = |file: &Weak<File>| file.strong_count() > 0;
         held(&self.changing.lock().unwrap_or_else(PoisonError::into_inner))

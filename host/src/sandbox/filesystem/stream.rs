@@ -1,5 +1,5 @@
-//! Streams from and into files: what goes into one is counted, the memory that each may take is charged, and the threads
-//! behind them are those for guests' files.
+//! Streams from and into files: what is written is counted, the memory of each stream is charged, and the work runs on
+//! the threads for guests' files.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::Rules;
 use crate::pool::GUEST_FILES;
 use crate::sandbox::limiter::Charge;
 
-/// What one stream may hold of a file, in bytes: wasmtime-wasi reads and writes no more at once.
+/// Bytes of a file that one stream may hold: wasmtime-wasi reads and writes no more at once.
 pub(super) const STREAM_BYTES: usize = 64 << 10;
 
-/// A stream out of a file.
+/// A stream that reads from a file.
 pub(super) struct Source {
     pub(super) inner: DynInputStream,
     pub(super) _charge: Charge,
@@ -45,11 +45,11 @@ impl Pollable for Source {
     }
 }
 
-/// A stream into a file that counts what goes through it.
+/// A stream that writes to a file, and counts what it writes.
 pub(super) struct Metered {
     pub(super) inner: DynOutputStream,
     pub(super) file: Arc<File>,
-    /// Where the next byte goes; `None` where that is the end of the file, wherever it is.
+    /// Offset of the next byte; `None` if the stream appends to the end of the file.
     pub(super) position: Option<u64>,
     pub(super) rules: Arc<Rules>,
     pub(super) _charge: Charge,

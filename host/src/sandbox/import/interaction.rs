@@ -3,7 +3,7 @@ use crate::executor::{self, NeededInput};
 use crate::sandbox::state::State;
 use crate::sandbox::trap::Stop;
 
-/// The most questions that a tool may ask at once, and the bytes that their words and schemas may have together.
+/// Maximum number of questions that a tool may ask at once, and of bytes of their keys, messages and schemas together.
 const REQUESTS_MAX: usize = 8;
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 const RESUME_STATE_BYTES_MAX: usize = 64 << 10;

@@ -10,7 +10,7 @@ impl Host for State {
             Level::Warn => "warn",
             Level::Error => "error",
         };
-        // What the limit on logs drops, nobody hears either.
+        // A line that the log limit cut is not sent to the observer either.
         if self.logs.line(level, &message, fields.as_deref()) {
             self.observer.log(level, &message, fields.as_deref());
         }

@@ -5,11 +5,11 @@ use crate::executor::GuestProgress;
 use crate::record::{ProgressStatus, digest, read_json};
 use crate::sandbox::state::State;
 
-/// Text of an update is for a line on a screen; what is longer is cut.
+/// Maximum length of an update's text, in characters, for one line on a screen; longer text is cut.
 const MESSAGE_CHARS_MAX: usize = 1_000;
-/// Bytes of one partial result.
+/// Maximum size of one partial result, in bytes.
 const PARTIAL_BYTES_MAX: u64 = 256 << 10;
-/// Values in one partial result: the host keeps many of them.
+/// Maximum number of JSON values in one partial result, because the host keeps many results.
 const PARTIAL_VALUES_MAX: usize = 1_000;
 
 impl Host for State {

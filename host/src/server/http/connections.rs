@@ -1,5 +1,6 @@
-//! Who holds the connections. One that has shown no token is a stranger: strangers have places of their own, so that they
-//! take none of the principals', and the one that has used its time gives way to the next. Each principal has a share.
+//! Admission of connections. A connection that has not authenticated is a stranger. Strangers have places of their own,
+//! so that they take none of the principals', and one that has used its time is evicted for the next. Each principal
+//! has a share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,15 +14,15 @@ use crate::host::share;
 
 use super::HttpLimits;
 
-/// How long a stranger keeps its place when others want it: without a word, and with one. A client sends its request at
-/// once.
+/// How long a stranger keeps its place while others want it, before and after its first byte. A client sends its
+/// request at once.
 const SILENT: Duration = Duration::from_millis(100);
 const SPOKEN: Duration = Duration::from_secs(1);
 
 pub(super) struct Connections {
     strangers: Mutex<Strangers>,
     strangers_max: usize,
-    /// A stranger left.
+    /// Notified when a stranger frees its place.
     room: Notify,
     known: Arc<Semaphore>,
     /// By principal.
@@ -36,21 +37,20 @@ struct Strangers {
 }
 
 struct Stranger {
-    /// Until then it keeps its place.
+    /// When it can be evicted.
     until: Instant,
     leave: CancellationToken,
 }
 
-/// One connection.
 pub(super) struct Connection {
     connections: Arc<Connections>,
     id: u64,
     leave: CancellationToken,
-    /// The principal, and its places, once it is known.
+    /// The principal and its places, once the client has authenticated.
     known: Mutex<Option<(usize, [OwnedSemaphorePermit; 2])>>,
 }
 
-/// The principal has as many connections as it may have.
+/// All places of the principal are taken.
 pub(super) struct Full;
 
 impl Connections {
@@ -71,7 +71,7 @@ impl Connections {
         self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in one more stranger. Where all places are taken, one that has had its time leaves.
+    /// Admits one more stranger. If all places are taken, waits until one is free or a stranger can be evicted.
     pub(super) async fn enter(self: &Arc<Self>) -> Connection {
         loop {
             let room = self.room.notified();
@@ -96,19 +96,19 @@ impl Connections {
         Connection { connections: Arc::clone(self), id, leave, known: Mutex::default() }
     }
 
-    /// Waits until no connection is left that serves a principal.
+    /// Waits until no authenticated connection is left.
     pub(super) async fn end(&self, limits: &HttpLimits) {
         let _ = self.known.acquire_many(limits.connections).await;
     }
 }
 
 impl Strangers {
-    /// The one whose time is over first.
+    /// The stranger that can be evicted first.
     fn first(&self) -> Option<(u64, Instant)> {
         self.there.iter().map(|(id, stranger)| (*id, stranger.until)).min_by_key(|(_, until)| *until)
     }
 
-    /// Closes one whose time is over, if there is one.
+    /// Evicts a stranger whose time is up. Returns whether there was one.
     fn send_away(&mut self) -> bool {
         let over = self.first().filter(|(_, until)| *until <= Instant::now() && guard!("stranger_places"));
         let over = over.and_then(|(id, _)| self.there.remove(&id));
@@ -117,12 +117,12 @@ impl Strangers {
 }
 
 impl Connection {
-    /// Ends when another one gets its place.
+    /// Waits until the connection is evicted.
     pub(super) async fn left(&self) {
         self.leave.cancelled().await;
     }
 
-    /// Its first bytes came.
+    /// Notes that the first byte has arrived.
     pub(super) fn speaks(&self) {
         self.keeps_until(Instant::now() + SPOKEN);
     }
@@ -133,13 +133,13 @@ impl Connection {
         }
     }
 
-    /// Takes one of the places of `principal`, if it has none yet.
+    /// Takes one of the places of `principal`, unless the connection has one. Fails if none becomes free in time.
     pub(super) async fn belongs_to(&self, principal: usize) -> Result<(), Full> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known().as_ref().is_some_and(|(at, _)| *at == principal) {
             return Ok(());
         }
-        // Who waits for a place gives way to every newcomer.
+        // A stranger that waits for such a place can be evicted at once.
         self.keeps_until(Instant::now());
         let share = Arc::clone(self.connections.shares.get(principal).ok_or(Full)?);
         let all = Arc::clone(&self.connections.known);

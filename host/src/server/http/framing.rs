@@ -1,6 +1,6 @@
-//! How each request on a connection says where its body ends. hyper takes a request that says it in two ways, and what
-//! stands in front of the server may have taken the other one: then one of them sees a request where the other sees a body.
-//! hyper removes one of the two headers before the service sees them, so the bytes are read along.
+//! Guards against HTTP request smuggling. hyper accepts a request that gives its body length in two ways, and a proxy
+//! in front of the server may have used the other one: then one of them sees a request where the other sees a body.
+//! hyper removes one of the two headers before the service sees them, so the raw bytes are scanned.
 
 use std::io;
 use std::pin::Pin;
@@ -12,21 +12,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{HEAD_BYTES_MAX, HEADERS_MAX};
 
-/// Bytes of one line of a chunked body; hyper takes no longer ones.
+/// Maximum length of a line of a chunked body, in bytes; hyper accepts no longer ones.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// A stream whose requests are read along.
+/// A stream whose incoming bytes are scanned for the framing of requests.
 pub(super) struct Framed<S> {
     stream: S,
     requests: Requests,
 }
 
-/// How many requests have come so far that say once, or not at all, how long their body is.
+/// The number of requests so far that give their body length once, or not at all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sound(Arc<AtomicU64>);
 
 impl Sound {
-    /// Whether the request of that number is one of them.
+    /// Whether the request with this number, counted from 0, is one of them.
     pub(super) fn is(&self, number: u64) -> bool {
         number < self.0.load(Ordering::Acquire) || !guard!("request_framing")
     }
@@ -39,10 +39,10 @@ impl<S> Framed<S> {
     }
 }
 
-/// What has come so far.
+/// The state of the scanner.
 struct Requests {
     at: At,
-    /// Of a head, or of a line of a chunked body.
+    /// The bytes of an incomplete head, or of an incomplete line of a chunked body.
     kept: Vec<u8>,
     sound: Sound,
 }
@@ -52,13 +52,13 @@ enum At {
     Head,
     /// Bytes of the body that are left.
     Body(u64),
-    /// The line that says how long the next chunk is.
+    /// The line with the size of the next chunk.
     Size,
     /// Bytes of the chunk that are left.
     Chunk(u64),
     ChunkEnd,
     Trailer,
-    /// Nothing that comes now is known.
+    /// The framing is ambiguous or invalid, so the bytes that follow cannot be interpreted.
     Lost,
 }
 
@@ -125,7 +125,7 @@ impl Requests {
     }
 }
 
-/// What follows a head.
+/// The state after a head with these headers.
 fn body(headers: &[httparse::Header<'_>]) -> At {
     let named = |name: &'static str| headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
     let (mut lengths, mut encodings) = (named("content-length"), named("transfer-encoding"));
@@ -150,7 +150,7 @@ fn chunk(line: &[u8]) -> At {
     }
 }
 
-/// Digits and nothing else, not even a sign.
+/// Parses a number that is digits only, without a sign.
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
     let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
     u64::from_str_radix(digits, radix).ok()
@@ -195,7 +195,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
 mod tests {
     use super::{At, Framed, Sound};
 
-    /// How many sound requests `text` holds, in pieces of so many bytes, and where it ends.
+    /// Returns the number of sound requests in `text`, fed in pieces of `piece` bytes, and the final state.
     fn read(text: &str, piece: usize) -> (u64, At) {
         let (mut framed, sound): (_, Sound) = Framed::new(());
         text.as_bytes().chunks(piece).for_each(|bytes| framed.requests.see(bytes));

@@ -2,11 +2,11 @@ use http::header::{HOST, ORIGIN};
 use http::uri::Authority;
 use http::{HeaderMap, StatusCode, Uri};
 
-/// Names of this machine that no name server decides about.
+/// The loopback names, which do not depend on DNS.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Which hosts and origins requests may name. A page that a browser loaded from elsewhere, or that points its own name at
-/// this machine (DNS rebinding), names another one, and cannot do otherwise.
+/// The allowlist of hosts and origins. A web page from elsewhere, or one that points its own name at this machine (DNS
+/// rebinding), sends another host or origin, and cannot change that.
 #[derive(Clone, Debug)]
 pub struct Gate {
     port: u16,
@@ -15,15 +15,14 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Lets in who names this machine by a loopback name and `port`; `hosts` (`name` or `name:port`) and `origins`
-    /// (`https://name`) beside that.
+    /// Allows the loopback names with `port`, and also `hosts` (`name` or `name:port`) and `origins` (`https://name`).
     pub fn new(port: u16, hosts: &[String], origins: &[String]) -> Self {
         let lower =
             |names: &[String]| names.iter().map(|name| name.trim_end_matches('/').to_ascii_lowercase()).collect();
         Self { port, hosts: lower(hosts), origins: lower(origins) }
     }
 
-    /// Why the request may not come in, if it may not.
+    /// Checks the host and origin of a request. Fails with the status and the reason of the refusal.
     pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -46,7 +45,7 @@ impl Gate {
         let port = authority.port_u16();
         let here = LOOPBACK.contains(&host.as_str()) && port.unwrap_or(80) == self.port;
         let allowed = |name: &String| *name == host || port.is_some_and(|port| *name == format!("{host}:{port}"));
-        // Names and passwords before the host have no business here.
+        // User names and passwords before the host are refused.
         !authority.as_str().contains('@') && (here || self.hosts.iter().any(allowed))
     }
 

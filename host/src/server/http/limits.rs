@@ -1,29 +1,31 @@
 use std::time::Duration;
 
-/// How much clients over HTTP may take, and how long. What follows no choice is a constant where it is used.
+/// Limits on HTTP clients that can be chosen. Fixed limits are constants where they are used.
 #[derive(Clone, Debug)]
 pub struct HttpLimits {
-    /// Connections at once of clients that have shown a token, or need none. Where there are several principals, each has
-    /// its share of them, an eighth at the least; a request beyond it waits for `place_time` and is refused then.
+    /// Maximum number of concurrent connections of clients that have authenticated, or need no token. Each of several
+    /// principals has a share of them, at least an eighth; a request beyond the share waits for `place_time` and is
+    /// then refused.
     pub connections: u32,
-    /// Connections at once that have shown no token yet, beside those. When all are taken, one that was silent for 100 ms,
-    /// or sent no request within a second, is closed for the next.
+    /// Maximum number of concurrent connections that have not authenticated yet, in addition to `connections`. When all
+    /// are taken, one that was silent for 100 ms, or sent no request within 1 s, is closed to admit the next.
     pub strangers: u32,
-    /// How long a request waits until its principal has a connection left.
+    /// How long a request waits for a free connection of its principal.
     pub place_time: Duration,
-    /// How long a connection may send nothing at all after it was accepted.
+    /// How long a connection may stay silent after it is accepted.
     pub first_byte_time: Duration,
     /// How long a client may take to send the head of a request, also the first one of a connection.
     pub head_time: Duration,
-    /// How long it may take to send the body.
+    /// How long a client may take to send the body of a request; also how long a call waits for memory for its
+    /// arguments.
     pub body_time: Duration,
-    /// How long a client may take nothing of what it was sent, or be gone without a word.
+    /// How long a client may acknowledge nothing of what it was sent (`TCP_USER_TIMEOUT`, Linux only).
     pub stalled_time: Duration,
-    /// Sessions of one principal at once; others are refused.
+    /// Maximum number of concurrent sessions of one principal; more are refused.
     pub sessions: usize,
-    /// How long a session lasts of which no request is open.
+    /// How long a session without an open request lasts.
     pub session_idle: Duration,
-    /// How long running calls may go on after the server was told to end.
+    /// How long running calls may continue after the server is told to stop.
     pub drain_time: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! MCP over streamable HTTP/1.1, as something that can be left on: who may speak is decided before anything is read.
+//! MCP over streamable HTTP/1.1, for a server that is left running: a request is authorized before its body is read.
 
 mod connections;
 mod framing;
@@ -28,30 +28,31 @@ pub use gate::Gate;
 pub use limits::HttpLimits;
 pub use token::Tokens;
 
-/// Headers of one request, and bytes of all of them together with the request line.
+/// Maximum number of headers of one request, and maximum size of its request line and headers together, in bytes.
 const HEADERS_MAX: usize = 64;
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// How long connections may take to end after their calls were canceled.
+/// How long canceled calls, and then their connections, may take to end.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// How a server is reached over HTTP.
+/// The settings of an HTTP server.
 pub struct HttpSettings {
     pub listener: TcpListener,
     /// The hosts and origins that requests may name.
     pub gate: Gate,
-    /// Who may speak.
+    /// The tokens of the principals.
     pub tokens: Tokens,
     pub limits: HttpLimits,
 }
 
-/// Serves until `interrupted` comes to its end; then calls that run are given a while, and canceled after it.
+/// Serves until `interrupted` completes; then running calls may continue for [`HttpLimits::drain_time`] before they are
+/// canceled.
 pub async fn serve_http(
     server: &Arc<Server>,
     settings: HttpSettings,
     interrupted: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let HttpSettings { listener, gate, tokens, limits } = settings;
-    // Before the first request is accepted: no tool may call its own server.
+    // Registered before the first request is accepted, because no tool may call its own server.
     let _listening = Listening::at(listener.local_addr().context("find the address")?);
     let drain = CancellationToken::new();
     let close = CancellationToken::new();
@@ -61,7 +62,7 @@ pub async fn serve_http(
         loop {
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
-                // A client that went away, or too many open files: neither may end the server.
+                // The client disconnected, or too many files are open: neither may end the server.
                 Err(_) => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
@@ -86,7 +87,7 @@ pub async fn serve_http(
     Ok(())
 }
 
-/// Serves one connection until it ends, or has to give way as a stranger.
+/// Serves one connection until it ends, or until it is evicted before it has authenticated.
 async fn serve(
     stream: TcpStream,
     connection: Connection,
@@ -96,7 +97,7 @@ async fn serve(
 ) {
     let connection = Arc::new(connection);
     let http = async {
-        // What is looked at stays to be read.
+        // `peek` leaves the byte to be read.
         if let Ok(Ok(1)) = tokio::time::timeout(limits.first_byte_time, stream.peek(&mut [0])).await {
             connection.speaks();
             speak(stream, Arc::clone(&connection), routes, &limits, drain).await;
@@ -108,7 +109,7 @@ async fn serve(
     }
 }
 
-/// HTTP/1.1 only: none of the floods of HTTP/2 can reach what is not there.
+/// Speaks HTTP/1.1 only, which rules out the flooding attacks of HTTP/2.
 async fn speak(
     stream: TcpStream,
     connection: Arc<Connection>,
@@ -117,7 +118,7 @@ async fn speak(
     drain: CancellationToken,
 ) {
     let _ = stream.set_nodelay(true);
-    // Who reads nothing must not hold a connection for ever. Elsewhere than on Linux only the answers' own end helps.
+    // Drops clients that stop reading. On systems other than Linux, only the end of the response frees the connection.
     #[cfg(target_os = "linux")]
     let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(limits.stalled_time));
     let (stream, sound) = Framed::new(stream);
@@ -133,7 +134,7 @@ async fn speak(
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // How a connection ends is its client's business.
+    // An error on a connection concerns its client only.
     tokio::select! {
         _ = connection.as_mut() => {}
         () = drain.cancelled() => {

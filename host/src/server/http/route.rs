@@ -31,58 +31,58 @@ use super::framing::Sound;
 use super::sessions::{Claim, InUse, Sessions};
 use super::{Gate, HttpLimits, Tokens};
 
-/// Bytes of a request's body.
+/// Maximum size of a request body, in bytes.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 
 type Mcp = StreamableHttpService<Session, LocalSessionManager>;
 
-/// Bytes of bodies that are read, over all connections.
+/// Maximum memory for request bodies over all connections, in bytes.
 const BODIES_BYTES_MAX: usize = 64 << 20;
 
-/// One connection, as far as its requests have to know it.
+/// The state of one connection that its requests share.
 pub(super) struct Client {
     connection: Arc<Connection>,
     sound: Sound,
     requests: AtomicU64,
 }
 
-/// What the server answers under which path, and to whom.
+/// Authorizes requests, and routes them by path and principal.
 pub(super) struct Routes {
     server: Arc<Server>,
     gate: Gate,
     tokens: Tokens,
-    /// One for each principal, in their order: a session of one does not exist for another.
+    /// One per principal, in their order, so that the sessions of one principal do not exist for another.
     doors: Vec<Door>,
     body_time: Duration,
     sessions_max: usize,
     drain: CancellationToken,
 }
 
-/// What one principal reaches.
+/// The MCP service of one principal, with its sessions and budgets.
 struct Door {
     mcp: Mcp,
     sessions: Arc<Sessions>,
-    /// For bodies that are read, and for the arguments in them.
+    /// The budgets for request bodies, and for the arguments in them.
     bodies: Budget,
     arguments: Budget,
 }
 
-/// Keeps the id of a request while something sees to it; travels with it.
+/// An extension of a request that keeps its id claimed while it is handled.
 #[derive(Clone)]
 struct Claimed {
     _claim: Arc<Claim>,
 }
 
-/// A refusal before MCP sees anything.
+/// The response to a request that is refused before it reaches MCP.
 type Refused = Box<Response<Answer>>;
 
-/// The body of an answer. When it is dropped before its end, nobody waits for the answer any more.
+/// The body of a response. Dropping it before its end cancels the call, because the client is gone.
 pub(super) struct Answer {
     body: BoxBody<Bytes, Infallible>,
     _waits: Option<DropGuard>,
-    /// Of the session that it belongs to.
+    /// Keeps the session of the request in use.
     _in_use: Option<InUse>,
     _claim: Option<Arc<Claim>>,
 }
@@ -108,7 +108,7 @@ impl Routes {
         let door = |((principal, bodies), arguments): ((Arc<str>, Budget), Budget)| {
             let sessions = Sessions::new();
             tokio::spawn(Arc::clone(&sessions).end_idle(limits.session_idle, close.clone()));
-            // `Gate` has checked hosts and origins by then, for every route.
+            // `Gate` has already checked hosts and origins, for every route.
             let config = StreamableHttpServerConfig::default()
                 .disable_allowed_hosts()
                 .with_max_request_body_bytes(BODY_BYTES_MAX)
@@ -167,7 +167,7 @@ impl Routes {
         let (mut head, body, request_id) = self.read(door, head, body).await?;
         let gone = CancellationToken::new();
         head.extensions.insert(Gone(gone.clone()));
-        // Also when the connection ends before there is an answer.
+        // Cancels `gone` also if the connection closes before there is a response.
         let waits = gone.drop_guard();
         let mut in_use = named(&head.headers, &door.sessions).await;
         let mut claim = None;
@@ -179,13 +179,13 @@ impl Routes {
         }
         let response = door.mcp.handle(Request::from_parts(head, Full::new(body))).await;
         if in_use.is_none() {
-            // The session that was just opened.
+            // The request has just opened this session.
             in_use = named(response.headers(), &door.sessions).await;
         }
         Ok(response.map(|body| Answer { body, _waits: Some(waits), _in_use: in_use, _claim: claim }))
     }
 
-    /// The whole body. Its memory is set aside before it is read.
+    /// Reads the whole body, after reserving memory for it.
     async fn body(&self, door: &Door, head: &Parts, body: Incoming) -> Result<Lent, Refused> {
         let expected =
             body.size_hint().upper().map_or(BODY_BYTES_MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -194,7 +194,7 @@ impl Routes {
             return Err(too_large());
         }
         let read = async {
-            // Its pieces, and all of it.
+            // Twice the size: for the pieces and for the whole.
             let lease = door.bodies.take(expected * 2).await;
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await?;
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Lent { bytes: body.to_bytes(), _lease: lease })
@@ -210,8 +210,8 @@ impl Routes {
         }
     }
 
-    /// What MCP is to parse, with the arguments of a call beside it, and the id of a request. The body's own memory is
-    /// given back.
+    /// Returns what rmcp is to parse, with the arguments of a call as an extension of the head, and the id of a
+    /// request. Releases the body's memory reservation.
     async fn read(
         &self,
         door: &Door,
@@ -228,7 +228,7 @@ impl Routes {
         let lease = tokio::time::timeout(self.body_time, door.arguments.take(weight(arguments))).await;
         let lease = lease.map_err(|_| busy("the arguments of your calls take too much memory; wait for answers"))?;
         let sent = Sent::new(arguments, lease);
-        // Headers may have to repeat arguments.
+        // rmcp checks headers that repeat arguments against the body.
         let whole = sent.arguments.value().is_ok() && self.server.offering().offers.mirrors();
         let left = if whole { body.bytes.clone() } else { outline.without_arguments().into() };
         head.extensions.insert(sent);
@@ -236,13 +236,13 @@ impl Routes {
     }
 }
 
-/// A body, and the memory that was set aside for it.
+/// A body, and the memory that is reserved for it.
 struct Lent {
     bytes: Bytes,
     _lease: Option<Lease>,
 }
 
-/// Holds the session that `headers` name, if there is one.
+/// Keeps the session that `headers` name in use; `None` if there is none.
 async fn named(headers: &HeaderMap, sessions: &Arc<Sessions>) -> Option<InUse> {
     sessions.begin(headers.get(SESSION_HEADER)?.to_str().ok()?).await
 }
@@ -270,13 +270,13 @@ fn busy(why: &'static str) -> Response<Answer> {
     busy
 }
 
-/// The last one of its connection.
+/// Makes `response` the last one of its connection.
 fn closing(mut response: Response<Answer>) -> Response<Answer> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// Refuses a message of the protocol.
+/// Returns a JSON-RPC error with code -32600 (invalid request).
 fn rpc_error(id: Option<&RequestId>, why: &str) -> Refused {
     let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32600, "message": why } });
     response(StatusCode::BAD_REQUEST, "application/json", error.to_string().into()).into()

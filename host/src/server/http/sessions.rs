@@ -7,30 +7,29 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
 use tokio_util::sync::CancellationToken;
 
-/// The sessions of one principal. One that nobody uses ends; one that waits for a long call or an approval is in use,
-/// however silent it is.
+/// The sessions of one principal. An idle session ends; one that waits for a long call or an approval is not idle.
 pub(super) struct Sessions {
     manager: Arc<LocalSessionManager>,
     uses: Mutex<HashMap<SessionId, Use>>,
 }
 
 struct Use {
-    /// Requests that are not answered to their end.
+    /// The number of requests whose response is not complete.
     open: usize,
-    /// Their ids, as far as they have one, until nobody sees to them any more.
+    /// The ids of requests that are still being handled or answered.
     ids: HashSet<RequestId>,
-    /// When the last of them ended.
+    /// When the last request ended.
     since: Instant,
 }
 
-/// One request of a session, until it is dropped.
+/// Keeps the session in use for one request, until it is dropped.
 pub(super) struct InUse {
     sessions: Arc<Sessions>,
     id: SessionId,
 }
 
-/// The id of one request, which stands for no other one of its session until this is dropped. The answer has one, and what
-/// sees to the request: a client that goes away leaves a call that is still being stopped.
+/// The id of one request, which no other request of its session can use until this is dropped. The response and the
+/// handler share it, because a call may still be stopping after its client disconnected.
 pub(super) struct Claim {
     sessions: Arc<Sessions>,
     session: SessionId,
@@ -40,7 +39,7 @@ pub(super) struct Claim {
 impl Sessions {
     pub(super) fn new() -> Arc<Self> {
         let mut manager = LocalSessionManager::default();
-        // It counts a session as idle that only waits.
+        // rmcp's keep-alive counts a session that only waits as idle.
         manager.session_config.keep_alive = None;
         Arc::new(Self { manager: Arc::new(manager), uses: Mutex::default() })
     }
@@ -57,7 +56,7 @@ impl Sessions {
         self.manager.sessions.read().await.len()
     }
 
-    /// Notes a request of the session `id`, if there is one.
+    /// Registers a request of the session `id`; `None` if there is no such session.
     pub(super) async fn begin(self: &Arc<Self>, id: &str) -> Option<InUse> {
         let sessions = self.manager.sessions.read().await;
         let (id, _) = sessions.get_key_value(id)?;
@@ -65,34 +64,34 @@ impl Sessions {
         Some(InUse { sessions: Arc::clone(self), id: Arc::clone(id) })
     }
 
-    /// Takes `id` for one request of the session that is in use. `None` if it is that of a request that still runs.
+    /// Claims `id` for one request of the session. `None` if a running request has the same id.
     pub(super) fn claim(self: &Arc<Self>, in_use: &InUse, id: RequestId) -> Option<Claim> {
         let session = Arc::clone(&in_use.id);
         let free = self.uses().get_mut(&session)?.ids.insert(id.clone()) || !guard!("request_ids");
         free.then(|| Claim { sessions: Arc::clone(self), session, id })
     }
 
-    /// Ends sessions that were idle for so long, until `close`.
+    /// Ends sessions that have been idle for `idle`, until `close` is canceled.
     pub(super) async fn end_idle(self: Arc<Self>, idle: Duration, close: CancellationToken) {
         let mut next = idle;
         while close.run_until_cancelled(tokio::time::sleep(next)).await.is_some() {
             let (ended, left) = self.expired(idle).await;
             for id in ended {
-                // It may have ended by itself meanwhile.
+                // Fails if the session has ended in the meantime.
                 let _ = self.manager.close_session(&id).await;
             }
             next = left;
         }
     }
 
-    /// Which sessions are idle for so long, and when to look again: no other one can be before.
+    /// Returns the sessions that have been idle for `idle`, and the time until the next one can be.
     async fn expired(&self, idle: Duration) -> (Vec<SessionId>, Duration) {
         let sessions = self.manager.sessions.read().await;
         let mut uses = self.uses();
         uses.retain(|id, _| sessions.contains_key(id));
         let (mut ended, mut next) = (Vec::new(), idle);
         for id in sessions.keys() {
-            // One without a use was made for a client that went away before it heard of it.
+            // A session without a use was made for a client that disconnected before it received the session id.
             let used = uses.entry(Arc::clone(id)).or_insert_with(Use::new);
             match idle.checked_sub(used.since.elapsed()) {
                 _ if used.open > 0 => {}

@@ -7,17 +7,17 @@ use data_encoding::HEXLOWER;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-/// Characters of a token: what is shorter can be guessed.
+/// Minimum length of a token, in characters; a shorter one can be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
-/// A file of tokens that is larger is none.
+/// Maximum size of a token file, in bytes; a larger file is rejected.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Who may speak: bearers of a token, each of which stands for a principal. Kept as hashes, which are compared in constant
-/// time, so that nothing of a token can be learned from how long a wrong one takes.
+/// The bearer tokens that callers authenticate with, each of one principal. They are kept as hashes and compared in
+/// constant time, so that response times reveal nothing about a token.
 pub struct Tokens(Vec<(blake3::Hash, Arc<str>)>);
 
 impl Tokens {
-    /// A new token for one principal, and its text, which is nowhere else.
+    /// Generates a token for one principal. Returns its text, too, which is not stored.
     pub fn generate() -> anyhow::Result<(Self, String)> {
         let mut bytes = [0; 32];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("draw a random token")?;
@@ -25,7 +25,8 @@ impl Tokens {
         Ok((Self(vec![(blake3::hash(text.as_bytes()), "token:generated".into())]), text))
     }
 
-    /// The tokens in `file`: one a line, `NAME TOKEN` or `TOKEN`, only the owner may read it.
+    /// Reads the tokens in `file`, one per line, `NAME TOKEN` or `TOKEN`. Fails if users other than the owner can
+    /// access the file.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let metadata = std::fs::metadata(file).with_context(|| format!("read the tokens in {}", file.display()))?;
         ensure!(metadata.len() <= FILE_BYTES_MAX, "{} is larger than {FILE_BYTES_MAX} bytes", file.display());
@@ -58,7 +59,7 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Nobody needs a token. For loopback only.
+    /// Requires no token. For loopback only.
     pub fn none() -> Self {
         Self(Vec::new())
     }
@@ -71,7 +72,7 @@ impl Tokens {
         }
     }
 
-    /// At which place in the list of principals the bearer of `headers` stands.
+    /// Returns the index of the principal that `headers` authenticate; 0 if no token is required.
     pub(super) fn bearer(&self, headers: &HeaderMap) -> Option<usize> {
         if self.0.is_empty() {
             return Some(0);

@@ -1,4 +1,4 @@
-//! A component that imports `cancellation`: a cancelled call of it gets a grace. Two tools use it well, the others
+//! A component that imports `cancellation`, so that its calls get a grace period. Two tools use it well, the others
 //! waste it. (Sleepers without the import are in `hostile`: they must be stopped at once.)
 
 use fixture::{Access, Input, Tool, Toolkit};

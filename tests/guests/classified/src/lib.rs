@@ -1,5 +1,5 @@
-//! A component that classifies its inputs. It says of an input whatever the input tells it to say, truth or lie, and
-//! then writes a file, so that a test can compare the claim with what was allowed.
+//! A component that classifies its inputs. It makes the claim that the input asks for, true or false, and then writes a
+//! file, so that a test can compare the claim with what the host allowed.
 
 use fixture::{Access, Input, Tool, Toolkit};
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ impl classification::Guest for Classified {
     }
 }
 
-/// A refusal by the file system is an answer, so that a test sees what the guest saw.
+/// A file system error is an answer, so that the test sees the error of the guest.
 fn write(path: &str, text: &str) -> Value {
     match std::fs::write(path, text) {
         Ok(()) => json!({ "ok": true }),

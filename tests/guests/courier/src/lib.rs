@@ -1,4 +1,4 @@
-//! Sends requests that carry secrets which it never sees, and repeats in every way it knows what came back.
+//! Sends requests that carry secrets which the component never sees, and repeats the responses in every way it can.
 
 mod send;
 
@@ -103,7 +103,7 @@ impl Guest for Courier {
     }
 }
 
-/// `text` in letters of its own, in which no host could find anything: what a tool that knows a secret would write.
+/// `text` in an encoding that no host can search, as a tool would use that knows a secret.
 fn disguised(text: &str) -> String {
     text.bytes().filter_map(|byte| char::from_u32(0x100 + u32::from(byte))).collect()
 }

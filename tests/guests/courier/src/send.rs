@@ -3,7 +3,7 @@ use wasip2::http::outgoing_handler;
 use wasip2::http::types::{Fields, IncomingBody, IncomingResponse, OutgoingRequest, Scheme};
 use wasip2::io::streams::StreamError;
 
-/// `{status, headers, body}`, or `{error}`, and how many redirects were followed, of `follow` at most.
+/// Returns `{status, headers, body}` or `{error}`, with the number of redirects followed, `follow` at most.
 pub(crate) fn get(url: &str, headers: Option<&Vec<Value>>, follow: u64) -> Value {
     let mut url = url.to_owned();
     for followed in 0.. {
@@ -19,7 +19,7 @@ pub(crate) fn get(url: &str, headers: Option<&Vec<Value>>, follow: u64) -> Value
     Value::Null
 }
 
-/// Where a redirect leads.
+/// The target of a redirect.
 fn location(answer: &Value) -> Option<String> {
     let status = answer["status"].as_u64()?;
     let headers = answer["headers"].as_array()?;
@@ -62,7 +62,7 @@ fn ask(url: &str, given: Option<&Vec<Value>>) -> Result<Value, String> {
     Ok(json!({ "status": response.status(), "headers": headers, "body": body(&response)? }))
 }
 
-/// In small pieces, so that a value could come through in parts.
+/// Reads in small pieces, so that a secret could arrive split across reads.
 fn body(response: &IncomingResponse) -> Result<String, String> {
     let body: IncomingBody = response.consume().map_err(|()| "consume")?;
     let stream = body.stream().map_err(|()| "stream")?;

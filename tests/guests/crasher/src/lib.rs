@@ -1,4 +1,4 @@
-//! A component that panics before it has said what it is.
+//! A component that panics before it describes itself.
 
 wit_bindgen::generate!({
     inline: "

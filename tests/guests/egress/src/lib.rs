@@ -1,5 +1,5 @@
-//! Sends requests in every shape that `wasi:http` allows and some that it should not, and says what came of each. One
-//! behaviour, under several permission profiles.
+//! Sends requests in every shape that `wasi:http` allows and in some that it should not, and reports each outcome. The
+//! code is the same under several permission profiles.
 
 mod send;
 

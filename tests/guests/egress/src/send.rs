@@ -6,29 +6,29 @@ use wasip2::http::types::{
 };
 use wasip2::io::streams::StreamError;
 
-/// Text of a body that is reported.
+/// Maximum part of a body that is reported, in bytes.
 const SHOWN_BYTES_MAX: usize = 4_000;
 const CHUNK_BYTES: usize = 32 << 10;
 
-/// One request after the other.
+/// Sends the requests one after the other.
 pub(crate) fn in_turn(requests: &[Value]) -> Vec<Value> {
     requests.iter().map(|request| told(start(request).and_then(|sent| finish(sent, request)))).collect()
 }
 
-/// All requests first, then all answers.
+/// Sends all requests before it reads any response.
 pub(crate) fn at_once(requests: &[Value]) -> Vec<Value> {
     let started: Vec<_> = requests.iter().map(|request| (start(request), request)).collect();
     started.into_iter().map(|(sent, request)| told(sent.and_then(|sent| finish(sent, request)))).collect()
 }
 
-/// `error` begins with the step that failed.
+/// `error` begins with the name of the step that failed.
 fn told(answer: Result<Value, String>) -> Value {
     answer.unwrap_or_else(|error| json!({ "error": error }))
 }
 
 struct Sent {
     answer: FutureIncomingResponse,
-    /// What became of the body, if there is one.
+    /// The outcome of the upload, if the request has a body.
     uploaded: Option<Value>,
     unfinished: Option<OutgoingBody>,
 }

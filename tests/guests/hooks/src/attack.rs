@@ -1,4 +1,4 @@
-//! What a hostile hook does.
+//! Attacks of a hostile hook.
 
 use std::net::{TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +53,7 @@ pub(crate) fn run(attack: &str, outputs: &mut Vec<HookOutput>) {
     }
 }
 
-/// What worked, each as `attempt target`. In an empty world nothing does.
+/// The attempts that succeeded, each as `attempt target`. In an empty world none does.
 fn look_around() -> Vec<String> {
     let mut attempts = Attempts::default();
     for file in ["/etc/hostname", "secret", "/ws/secret", "toolcell.toml"] {

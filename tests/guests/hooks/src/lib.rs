@@ -1,4 +1,4 @@
-//! A hook that does what the input of the call tells it: under `hook`, a list of steps for each event.
+//! A hook that follows the input of the call: `hook` holds a list of steps for each event.
 
 mod attack;
 
@@ -61,7 +61,7 @@ fn output(name: &str, value: &Value, call: &HookCall) -> Result<HookOutput, Stri
         "updated_output" => {
             HookOutput::UpdatedOutput(ToolOutput { content: "[]".to_owned(), structured: Some(value.to_string()) })
         }
-        // Everything that the host said.
+        // Everything that the host passed to the hook.
         "seen" => {
             let context: Value = serde_json::from_str(&call.context).map_err(|error| error.to_string())?;
             let seen = json!({

@@ -1,4 +1,4 @@
-//! Attacks on the disk, and on the moment between looking at a path and using it.
+//! Attacks on disk space, and TOCTOU races between checking a path and using it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -62,7 +62,7 @@ fn fill_disk(input: &Input) -> std::io::Result<Never> {
                 file.write_all(&block)?;
             }
         }
-        // Never large, and written all the same.
+        // The file stays small, but the writes add up.
         "rewrite" => loop {
             fs::write(&file, &block)?;
             fs::remove_file(&file)?;
@@ -73,7 +73,7 @@ fn fill_disk(input: &Input) -> std::io::Result<Never> {
                 file.write_all(&block)?;
             }
         }
-        // Past the streams; slabs are so large that a stop meets most of them half written.
+        // Bypasses the streams. Slabs are so large that most stops interrupt a write.
         "positions" | "slabs" => {
             let block = if how == "slabs" { vec![b'x'; SLAB_BYTES] } else { block };
             File::create(&file)?;
@@ -124,7 +124,7 @@ fn until(ms: u64, mut each: impl FnMut()) -> u64 {
     rounds
 }
 
-/// `folder` is open, `to` is where the link leads.
+/// `folder` is the open folder, `to` is the target of the link.
 fn swap(input: &Input) -> Outcome {
     let folder = input.text("path");
     let (swapped, aside) = (format!("{folder}/swapped"), format!("{folder}/aside"));
@@ -147,7 +147,7 @@ fn symlink(says: &str, at: &str) -> Result<(), ()> {
     folder.symlink_at(says, name).map_err(|_| ())
 }
 
-/// Every way of changing something by its name. Only what `path` itself holds may be hit.
+/// Changes files by name in every way. Only files below `path` itself may be affected.
 fn use_swapped(input: &Input) -> Outcome {
     let folder = input.text("path");
     let inside = |name: &str| format!("{folder}/swapped/{name}");
@@ -169,7 +169,7 @@ fn use_swapped(input: &Input) -> Outcome {
         let _ = fs::create_dir(inside("made-folder"));
         let _ = symlink("file", &inside("made-link"));
         let _ = File::options().write(true).truncate(true).open(inside("file"));
-        // What lies where it should is put back.
+        // Names that lie where they should are restored.
         for name in ["made", "made-link"] {
             let _ = fs::remove_file(inside(name));
         }

@@ -1,4 +1,4 @@
-//! Attacks on space: memory, stack, handles of the host.
+//! Attacks on memory, stack and host handles.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -55,7 +55,7 @@ fn memory(input: &Input) -> Outcome {
     }
 }
 
-/// What most programs do: an allocation that fails ends them.
+/// A failed allocation aborts the guest, as in most programs.
 fn push(mib: usize) -> Outcome {
     let mut blocks = Vec::new();
     for _ in 0..mib {
@@ -64,7 +64,7 @@ fn push(mib: usize) -> Outcome {
     answer(json!({ "mib": blocks.len(), "refused": false }))
 }
 
-/// What a careful program does: an allocation that fails is reported.
+/// A failed allocation is reported, as in a careful program.
 fn reserve(mib: usize) -> Outcome {
     let mut blocks: Vec<Vec<u8>> = Vec::new();
     for _ in 0..mib {
@@ -80,7 +80,7 @@ fn reserve(mib: usize) -> Outcome {
     answer(json!({ "mib": blocks.len(), "refused": false }))
 }
 
-/// The bare instruction, touching nothing.
+/// The bare instruction; the new pages are not touched.
 fn grow(mib: usize) -> Outcome {
     for taken in 0..mib {
         if core::arch::wasm32::memory_grow::<0>(PAGES_PER_MIB) == usize::MAX {
@@ -98,7 +98,7 @@ fn recurse(input: &Input) -> Outcome {
     answer(json!({ "returned": depth }))
 }
 
-/// Keeps nothing in memory, and cannot become a loop: each level works on what the next one gave.
+/// Uses no linear memory, and cannot be compiled to a loop, because each level needs the result of the next one.
 #[inline(never)]
 fn deep_in_engine(level: u64) -> u64 {
     match level {
@@ -107,7 +107,7 @@ fn deep_in_engine(level: u64) -> u64 {
     }
 }
 
-/// Keeps a large frame in memory, so the guest's own stack ends first.
+/// Keeps a large frame in linear memory, so that the guest's own stack overflows first.
 #[inline(never)]
 fn deep_in_memory(level: u64) -> u64 {
     let frame = black_box([level; 512]);
@@ -130,7 +130,7 @@ fn flood_handles(input: &Input) -> Outcome {
     answer(json!({ "asked": count, "kept": kept }))
 }
 
-/// Opens until told not to, and holds everything until the last.
+/// Opens up to `count` handles, and holds all of them until the last one is open.
 fn keep<T>(count: usize, open: impl FnMut() -> Option<T>) -> usize {
     let handles: Vec<T> = std::iter::repeat_with(open).take(count).map_while(|handle| handle).collect();
     black_box(&handles).len()

@@ -1,4 +1,4 @@
-//! More of everything than anybody wants to keep.
+//! Floods of answers, logs, progress and output.
 
 use std::io::Write;
 
@@ -62,7 +62,7 @@ fn mebibytes(input: &Input) -> usize {
     input.number("mib") as usize * MIB
 }
 
-/// That many MiB between two ends, in one allocation: most of the guest's memory can become an answer.
+/// That many MiB between two ends, in one allocation, so that most of the guest's memory can become an answer.
 fn wrap(before: &str, mib: usize, after: &str) -> String {
     let mut text = String::with_capacity(before.len() + mib * MIB + after.len());
     let block = "x".repeat(MIB);
@@ -78,7 +78,7 @@ fn filler(input: &Input) -> String {
     "x".repeat(input.number_or("bytes", 100) as usize)
 }
 
-/// A stream may be closed or cut: then the guest tells how much it could write.
+/// If the stream is closed or cut off, the guest reports how many bytes it wrote.
 fn flood_stream(input: &Input, stream: &mut dyn Write) -> Outcome {
     let block = [b'x'; 4096];
     let mut written = 0;
@@ -93,7 +93,7 @@ fn flood_stream(input: &Input, stream: &mut dyn Write) -> Outcome {
     answer(json!({ "written": written, "error": error }))
 }
 
-/// Writes without asking whether there is room, after one write that filled some.
+/// Writes empty buffers without checking for room, after one write that used some of it.
 fn flood_empty_writes(input: &Input) -> Outcome {
     let stdout = get_stdout();
     let room = stdout.check_write().unwrap_or(0).min(1024) as usize;

@@ -1,4 +1,4 @@
-//! One tool per attack. The component imports no `cancellation`: whatever is to be stopped is to be stopped at once.
+//! One tool per attack. The component does not import `cancellation`, so its calls must be stopped at once.
 
 mod disks;
 mod endings;
@@ -67,7 +67,7 @@ fn refuse(class: ErrorClass, code: &str, message: &str) -> Outcome {
     })
 }
 
-/// The guest survived its own attack, and tells how far it came.
+/// The guest survived its own attack, and reports how far it got.
 fn answer(structured: Value) -> Outcome {
     raw("[]".into(), Some(structured.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Arguments that no host expects: each of these once made a host panic, or might.
+//! Unexpected arguments for host functions. Each of these once made a host panic, or might.
 
 use fixture::{Access, Input, Tool};
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::{Attack, Outcome, answer};
 
 type Poke = fn(&Descriptor) -> String;
 
-/// What is poked: the tests ask for each by name.
+/// The pokes; the tests select them by name.
 const POKES: &[(&str, Poke)] = &[
     ("poll_nothing", |_| shown(poll(&[]))),
     ("poll_the_same_often", |_| {

@@ -1,4 +1,4 @@
-//! Attacks on what the host does for a guest: threads that wait, lists that it keeps.
+//! Attacks on the host's resources for a guest: waiting threads and lists.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn listed(done: Result<serde_json::Value, ErrorCode>) -> Outcome {
     done.map_or_else(|error| refuse(ErrorClass::ExecutionFailed, "not_listed", error.name()), answer)
 }
 
-/// Counts what each way of opening ends with.
+/// Counts the outcomes of each way of opening.
 fn open_again(input: &Input) -> Outcome {
     let (folder, name) = (granted(), input.text("name"));
     let (follow, plain) = (PathFlags::SYMLINK_FOLLOW, PathFlags::empty());
@@ -95,7 +95,7 @@ fn hold_streams(input: &Input) -> Result<serde_json::Value, ErrorCode> {
     let file = granted().open_at(PathFlags::empty(), input.text("name"), OpenFlags::empty(), DescriptorFlags::READ)?;
     let mut held = Vec::new();
     while let Ok(stream) = file.read_via_stream(0) {
-        // Waits until its bytes are there, and takes none of them.
+        // Waits until the bytes are readable, and does not read them.
         stream.subscribe().block();
         held.push(stream);
         if held.len() == 900 {

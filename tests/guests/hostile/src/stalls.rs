@@ -54,7 +54,7 @@ fn spin_fuel() -> ! {
     }
 }
 
-/// Past std, whose longest sleep is shorter than the clock's.
+/// Calls the clock directly, because the longest sleep of std is shorter than the clock's.
 fn sleep(input: &Input) -> Outcome {
     let ms = input.number_or("ms", u64::MAX);
     monotonic_clock::subscribe_duration(ms.saturating_mul(1_000_000)).block();

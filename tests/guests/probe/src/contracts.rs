@@ -1,11 +1,11 @@
-//! Tools that exist for what their records say. Each answers the input that reached it.
+//! Tools that test their own records. Each answers the input that reached it.
 
 use fixture::{Access, Tool};
 use serde_json::json;
 
 use crate::{Handler, answer};
 
-/// A name that occurs nowhere else, so that a test can look for it in everything that a model is shown.
+/// A field name that occurs nowhere else, so that a test can search for it in everything that a model is shown.
 const INTERNAL_FIELD: &str = "zz_internal_7f3";
 
 const LIFECYCLES: [(&str, &str); 6] = [
@@ -30,7 +30,7 @@ fn plain(name: &'static str, description: &str) -> Tool {
     Tool::new(name, Access::Nothing, description)
 }
 
-/// What a caller may send, and what the host does with it before a guest sees it.
+/// Tools that test which input the host accepts, and how it changes the input before the guest sees it.
 fn argument_contracts() -> Vec<Tool> {
     let open_schema = || {
         json!({
@@ -72,7 +72,7 @@ fn argument_contracts() -> Vec<Tool> {
     ]
 }
 
-/// What a tool is called, and what is said of it.
+/// Tools that test names and descriptions.
 fn labels() -> Vec<Tool> {
     vec![
         plain("aliased", "Answers to other names as well").declares("aliases", json!(["nicknamed", "probe_alias"])),
@@ -96,7 +96,7 @@ fn labels() -> Vec<Tool> {
     ]
 }
 
-/// The model's schema names the internal field too: it is for the host to keep it from the model.
+/// The model's schema names the internal field too, and the host must keep it from the model.
 fn internal() -> Tool {
     let properties = json!({ "query": { "type": "string" }, INTERNAL_FIELD: { "type": "integer" } });
     Tool::new("internal", Access::Nothing, "Has a field that only the host's hooks may fill")

@@ -1,5 +1,5 @@
-//! Ways out of a granted folder: through std, as a tool would go, and past it, through the bare interface, because
-//! the library of the guest refuses some paths before the host ever sees them.
+//! Ways out of a granted folder. Each is tried through std, as a tool would, and through the bare WASI interface,
+//! because the guest's standard library refuses some paths before the host sees them.
 
 use std::fs;
 use std::io;
@@ -35,7 +35,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
     matches!(tool, "escape" | "escape_reader").then_some(escape as Handler)
 }
 
-/// Where the guest is locked in, and what it wants.
+/// The folder that the guest is confined to, and the file that it tries to reach.
 struct Target {
     /// The granted folder, as the guest names it.
     root: String,
@@ -43,11 +43,11 @@ struct Target {
     outside: String,
     /// The last part of `outside`.
     file: String,
-    /// `outside` reached by climbing: no folder is as deep as this climbs.
+    /// A path to `outside` with more `..` than any folder is deep.
     climbing: String,
-    /// A link in `root` that was there before the call: to the file outside, or to its folder.
+    /// A link in `root` from before the call, to the file outside or to its folder.
     link: String,
-    /// A folder beside `root` whose name starts like it.
+    /// A folder beside `root` whose name begins with that of `root`.
     sibling: String,
 }
 
@@ -117,7 +117,7 @@ fn read_through_own_links(target: &Target, attempts: &mut Attempts) {
     let mut attempt = |name: &str, says: &str, beneath: &str| {
         let link = target.inside(&format!("escape-{name}"));
         let path = format!("{link}{beneath}");
-        // A link from an earlier call will do as well, so what is left is to read through it.
+        // A link from an earlier call will do as well, so the read is tried even if no link could be made.
         let made = symlink(says, &link);
         let outcome = read(&path).map_err(|error| match made {
             Ok(()) => format!("linked, then {error}"),
@@ -174,7 +174,7 @@ fn list_folders_never_given(attempts: &mut Attempts) {
 }
 
 fn open_past_std(target: &Target, folder: &Descriptor, name: &str, attempts: &mut Attempts) {
-    // Whether it can be made or is there already, a path may then climb out of it.
+    // Whether the folder is created or exists already, a path can then climb out of it.
     let _ = folder.create_directory_at("escape-folder");
     let paths = [
         target.outside.clone(),
@@ -201,7 +201,7 @@ fn open_past_std(target: &Target, folder: &Descriptor, name: &str, attempts: &mu
     }
 }
 
-/// Opens anything: a file to read its first bytes, a folder to list it.
+/// Opens a file and reads its first bytes, or opens a folder and lists it.
 fn open_and_read(folder: &Descriptor, path: &str) -> Result<String, ErrorCode> {
     let open = |flags| folder.open_at(PathFlags::SYMLINK_FOLLOW, path, flags, DescriptorFlags::READ);
     let opened = open(OpenFlags::empty()).or_else(|_| open(OpenFlags::DIRECTORY))?;
@@ -239,7 +239,7 @@ fn link_past_std(target: &Target, folder: &Descriptor, name: &str, attempts: &mu
     }
 }
 
-/// Long paths are shortened: the list is for people as well.
+/// Truncates long paths, because people read the list too.
 fn shown(folder: &str, path: &str) -> String {
     let start: String = path.chars().take(120).collect();
     format!("{folder}: {start}")

@@ -1,4 +1,4 @@
-//! Plain work on files. The readers and the writers share code; only what their records declare differs.
+//! Ordinary work on files. The readers and the writers share code; only their declared records differ.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -56,7 +56,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
     })
 }
 
-/// A refusal by the file system is an answer here, so that a test sees what the guest saw.
+/// A file system error is an answer here, so that the test sees the error of the guest.
 fn report(outcome: io::Result<Value>) -> Outcome {
     answer(match outcome {
         Ok(value) => json!({ "ok": true, "value": value }),
@@ -114,7 +114,7 @@ pub(crate) fn symlink(from: &str, to: &str) -> io::Result<()> {
     fs::soft_link(from, to)
 }
 
-/// The liar: every change that the interface allows, at an existing file. The removal comes last.
+/// A tool that claims to be read-only: every change that the interface allows, to an existing file. Removal comes last.
 fn write_readonly(_: &Call, input: &Input) -> Outcome {
     let path = input.text("path");
     let beside = |suffix: &str| format!("{path}.{suffix}");

@@ -1,4 +1,4 @@
-//! Many small tools that behave, and some that are nosy: what a guest sees, reads, writes and answers.
+//! Many small tools, most of them well-behaved: what a guest sees, reads, writes and answers.
 
 mod contracts;
 mod escape;
@@ -72,12 +72,12 @@ fn refuse(class: ErrorClass, code: &str, message: &str) -> Outcome {
     })
 }
 
-/// Success with structured content alone.
+/// Success with only structured content.
 fn answer(structured: Value) -> Outcome {
     Outcome::Success(Output { content: "[]".into(), structured: Some(structured.to_string()), ui_summary: None })
 }
 
-/// Success with content blocks alone.
+/// Success with only content blocks.
 fn show(content: Value) -> Outcome {
     Outcome::Success(Output { content: content.to_string(), structured: None, ui_summary: None })
 }

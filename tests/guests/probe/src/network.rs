@@ -1,4 +1,4 @@
-//! Reaching for the network: once with a profile that says so, once with one that does not.
+//! Network access, once with a profile that declares it and once with one that does not.
 
 use std::io;
 use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};

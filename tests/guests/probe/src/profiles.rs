@@ -1,4 +1,4 @@
-//! One piece of code under many permission profiles: what differs between two answers is what the profiles give.
+//! The same code under many permission profiles, so that answers differ only by what the profiles grant.
 
 use std::fs;
 use std::io;
@@ -55,7 +55,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
     })
 }
 
-/// Tries everything with `path`: reads it, lists its folder, writes beside it, keeps a draft.
+/// Tries every operation on `path`: reads it, lists its folder, writes beside it, keeps a draft.
 fn touch(call: &Call, input: &Input) -> Outcome {
     let path = input.text_or("path", "sub");
     let scratch = scratch(&call.context);
@@ -79,7 +79,7 @@ fn touch(call: &Call, input: &Input) -> Outcome {
     }
 }
 
-/// Makes so many folders, each in the one before it, with a file in each. Answers how many there are.
+/// Creates `wanted` nested folders, each with a file. Returns how many it created.
 fn nest(folder: &str, wanted: u64) -> u64 {
     let mut path = folder.to_owned();
     for made in 0..wanted {
@@ -96,7 +96,7 @@ fn scratch(context: &str) -> Option<String> {
     context.get("scratch")?.as_str().map(str::to_owned)
 }
 
-/// The names in the folder `path`, or in the folder that the file lies in.
+/// The names in the folder `path`, or in the parent folder of the file `path`.
 fn list(path: &str) -> io::Result<Vec<String>> {
     let entries =
         fs::read_dir(path).or_else(|_| fs::read_dir(path.rsplit_once('/').map_or(".", |(folder, _)| folder)))?;

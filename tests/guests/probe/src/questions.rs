@@ -1,4 +1,4 @@
-//! What a guest asks its caller's user.
+//! Questions of a guest to the caller's user.
 
 use fixture::{Access, Input, Tool};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn word<'a>(one: &'a Value, name: &str) -> &'a str {
     one[name].as_str().unwrap_or_default()
 }
 
-/// A schema that is text is handed over as it is.
+/// A schema given as text is passed on unchanged.
 fn request(one: &Value, secret: &str) -> InputRequest {
     let schema = match one["schema"].clone() {
         Value::String(text) => text,

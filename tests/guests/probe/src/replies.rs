@@ -1,4 +1,4 @@
-//! Every shape of an answer: the good ones, and those that the host must not take at face value.
+//! Every shape of an answer: valid ones, and those that the host must not trust.
 
 use fixture::{Access, Input, Tool};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn plain(name: &'static str, description: &str) -> Tool {
     Tool::new(name, Access::Nothing, description)
 }
 
-/// Every way to end, but a trap.
+/// Every way to end a call, except a trap.
 fn ends() -> Vec<Tool> {
     let failure = json!({
         "class": { "type": "string" },

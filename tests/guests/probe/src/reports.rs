@@ -1,4 +1,4 @@
-//! What a guest says while it runs: progress, partial results, log lines.
+//! Output of a guest while it runs: progress, partial results, log lines.
 
 use std::time::Duration;
 

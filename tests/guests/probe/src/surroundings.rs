@@ -1,4 +1,4 @@
-//! What a guest sees of the world around it, and what is left of an earlier call.
+//! The surroundings that a guest sees, and the state that an earlier call left behind.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! A component that checks values: one check that is honest, and several that abuse the moment.
+//! A component that checks values: one check is honest, the others abuse it.
 
 mod nosy;
 

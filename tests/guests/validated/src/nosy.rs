@@ -1,4 +1,4 @@
-//! A check that should see nothing looks for everything.
+//! A check that should see nothing, and looks for everything.
 
 use std::net::{TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub(crate) fn checks_seen() -> u64 {
     CHECKS.load(Ordering::Relaxed)
 }
 
-/// Fails with what worked, as one `attempt target` per line of the detail. In an empty world nothing works.
+/// Fails with the attempts that succeeded, one `attempt target` per line of the detail. In an empty world none does.
 pub(crate) fn look_around(input: &Input) -> Result<(), ToolError> {
     let marker = input.text_or("marker", "/ws/marker");
     let file = input.text_or("file", "/ws/secret");
