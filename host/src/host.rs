@@ -140,7 +140,7 @@ impl Host {
             cancel_grace: settings.cancel_grace,
             network: settings.network,
         })
-        .context("set up the sandbox")?;
+        .context("cannot set up the sandbox")?;
         let sandbox = Arc::new(sandbox);
         let executor: Arc<dyn Executor> = Arc::<Sandbox>::clone(&sandbox);
         let mut hooks = Hooks::default();
@@ -305,7 +305,7 @@ fn unusable(errors: &[Finding]) -> Refusal {
 fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
     // Opening a FIFO, for example, would block.
     if !std::fs::metadata(file).map_err(|error| unreadable(file, &error))?.is_file() {
-        return Err(unreadable(file, &std::io::Error::other("it is no file")));
+        return Err(unreadable(file, &std::io::Error::other("it is not a regular file")));
     }
     let open = File::open(file).map_err(|error| unreadable(file, &error))?;
     let size = open.metadata().map_err(|error| unreadable(file, &error))?.len();
@@ -327,6 +327,6 @@ fn read_all(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
 }
 
 fn unreadable(file: &Path, error: &std::io::Error) -> Refusal {
-    let message = format!("read the component {}: {error}", file.display());
+    let message = format!("cannot read the component {}: {error}", file.display());
     Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
 }

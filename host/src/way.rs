@@ -93,7 +93,8 @@ impl Way {
                 }
                 Some(Step::Name(name)) => {
                     self.end.push(name);
-                    exists = exists && self.follow(&mut ahead).with_context(|| format!("find {}", full.display()))?;
+                    exists =
+                        exists && self.follow(&mut ahead).with_context(|| format!("cannot find {}", full.display()))?;
                 }
             }
         }
@@ -116,7 +117,7 @@ impl Way {
             // Not a link.
             Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(true),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("look at {}", self.end.display())),
+            Err(error) => Err(error).with_context(|| format!("cannot inspect {}", self.end.display())),
         }
     }
 }

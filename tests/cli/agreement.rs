@@ -79,10 +79,10 @@ fn of_files() -> Vec<Row> {
         with(
             asks,
             read(
-                "a rule asks, and nobody may be asked",
+                "a rule asks, and approvals are not allowed",
                 "src/a.txt",
                 &["--allow-read=src", "--mode=non_interactive"],
-                denied("approval_not_possible", "nobody may be asked here"),
+                denied("approval_not_possible", "approvals are not allowed here"),
             ),
         ),
         row(

@@ -79,7 +79,7 @@ fn checks(home: &std::path::Path, folder: &std::path::Path, options: &[&str]) ->
 
 fn wrong(checks: &[Value], subject: &str) -> Vec<String> {
     let found = checks.iter().filter(|check| check["subject"] == subject && check["state"] == "missing");
-    found.map(|check| format!("{} | {}", check["detail"].as_str().unwrap(), check["mend"].as_str().unwrap())).collect()
+    found.map(|check| format!("{} | {}", check["detail"].as_str().unwrap(), check["fix"].as_str().unwrap())).collect()
 }
 
 #[test]

@@ -78,9 +78,9 @@ fn what_is_missing_is_told_with_what_mends_it_and_a_failing_exit_code() {
     let ran = Toolcell::at(&home, ["doctor", "--json"]).run().exits(1);
     let checks = checks(&ran);
     let state = check(&checks, "state");
-    assert_eq!((state["state"].as_str(), state["mend"].as_str()), (Some("missing"), Some("export TOOLCELL_HOME=DIR")));
+    assert_eq!((state["state"].as_str(), state["fix"].as_str()), (Some("missing"), Some("export TOOLCELL_HOME=DIR")));
     let people = Toolcell::at(&home, ["doctor"]).run().exits(1);
-    assert!(people.stdout.contains("mend it: export TOOLCELL_HOME=DIR"), "{}", people.stdout);
+    assert!(people.stdout.contains("fix: export TOOLCELL_HOME=DIR"), "{}", people.stdout);
 }
 
 #[test]

@@ -35,8 +35,8 @@ fn help_says_what_matters() {
         (&["build", "--help"], &["Cargo.toml", "--json", "outside of the sandbox"]),
         (&["new", "--help"], &["NAME", "--lang", "rust"]),
         (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
-        (&["policy", "check", "--help"], &["exit 0", "6 if somebody would be asked", "--allow-read", "--mode"]),
-        (&["doctor", "--help"], &["--json", "mend what is missing"]),
+        (&["policy", "check", "--help"], &["exit 0", "6 if it needs an approval", "--allow-read", "--mode"]),
+        (&["doctor", "--help"], &["--json", "fix what is missing"]),
     ] {
         let ran = Toolcell::new(command).run().exits(0);
         for word in words {

@@ -324,7 +324,7 @@ fn what_would_refuse_every_call_is_not_trusted() {
     let with_hook = |words: &str| format!("[[hook]]\ncomponent = {hook:?}\n{words}\n");
     let home = place.home.display().to_string();
     for (text, what) in [
-        ("mode = \"strict\"\n".to_owned(), "line 1: mode \"strict\" is none of"),
+        ("mode = \"strict\"\n".to_owned(), "line 1: mode \"strict\" is not one of"),
         ("\n[[rule]]\nbehavior = \"deny\"\npath = \"src/[\"\n".to_owned(), "line 4"),
         ("[[rule]]\nbehavior = \"dney\"\n".to_owned(), "dney"),
         ("[grants]\nread = [\"nowhere\"]\n".to_owned(), "find the folder nowhere"),
@@ -351,7 +351,7 @@ fn check_answers_with_its_exit_code_and_runs_nothing() {
     let allowed = place.foretell("check", "src/a.txt", &["--allow-read=.", "--json"]).exits(0).json();
     assert_eq!((&allowed["behavior"], &allowed["error"]), (&json!("allow"), &Value::Null));
     let asked = place.foretell("check", "src/secret.txt", &["--allow-read=."]).exits(6);
-    assert!(asked.stdout.starts_with("somebody would be asked: ask the owner"), "{}", asked.stdout);
+    assert!(asked.stdout.starts_with("needs an approval: ask the owner"), "{}", asked.stdout);
     let denied = place.foretell("check", "src/secret.txt", &["--allow-read=.", "--mode=non_interactive", "--json"]);
     assert_eq!(denied.exits(3).json()["error"]["error_code"], "approval_not_possible");
     assert!(place.foretell("check", "src/a.txt", &[]).exits(3).stdout.starts_with("refused:"));

@@ -379,7 +379,7 @@ fn a_field_that_is_named_twice_is_an_error() {
     let twice = text.replacen("\"interface_id\"", "\"is_read_only\":true,\"is_read_only\":false,\"interface_id\"", 1);
     assert_ne!(text, twice);
     described(&describing(&text)).exits(0);
-    assert!(errors(&describing(&twice))[0].contains("\"is_read_only\" stands twice"));
+    assert!(errors(&describing(&twice))[0].contains("duplicate key \"is_read_only\""));
 }
 
 #[test]

@@ -334,7 +334,11 @@ async fn for_another_actor_or_in_another_world_nothing_runs() {
         change(&mut request);
         let called = resume(&host, &journal, &kept, request).await;
         called.failed("approval_rejected", "approval_outdated").ended("rejected", "denied").never_ran();
-        assert!(called.message().contains(&format!("this changed: {what};")), "{}", called.message());
+        assert!(
+            called.message().contains(&format!("since the approval was requested: {what};")),
+            "{}",
+            called.message()
+        );
         assert_eq!(lines(&folder), 0);
         let called = resume(&host, &journal, &kept, again(&folder, "agent:7")).await;
         called.failed("approval_rejected", "approval_not_open").never_ran();

@@ -133,11 +133,7 @@ async fn an_opinion_denies_and_asks_but_allows_nothing() {
         assert_eq!(called.record()["decisions"][0]["reason"]["type"], "hook");
         let called = decided(Behavior::Ask, "probe#counter", json!({})).await;
         called.failed("permission_denied", "approval_not_possible").never_ran();
-        assert!(
-            called.message().contains("the hook judge wants somebody to be asked: because"),
-            "{}",
-            called.message()
-        );
+        assert!(called.message().contains("the hook judge asks for an approval: because"), "{}", called.message());
         // A call without a grant stays denied, whatever a hook answers.
         let called = decided(Behavior::Allow, "probe#read", json!({"path": "/etc/hostname"})).await;
         called.failed("permission_denied", "not_granted").never_ran();

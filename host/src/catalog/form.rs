@@ -69,7 +69,7 @@ impl Form {
         // A budget of its own, because a form is small and compiled once.
         let mut budget = LoadBudget::new(Duration::MAX);
         let compiled =
-            Schema::compile(&schema, &mut budget).map_err(|error| format!("its schema is none: {error:#}"))?;
+            Schema::compile(&schema, &mut budget).map_err(|error| format!("its schema is not valid: {error:#}"))?;
         Ok(Self { schema, compiled: Arc::new(compiled) })
     }
 

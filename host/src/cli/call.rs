@@ -161,8 +161,8 @@ async fn prepare(
 /// The first interrupt cancels the call, so that it still ends in a result; the second one ends the program.
 pub(super) fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt()).context("listen to interrupts")?;
-    let mut terminate = signal(SignalKind::terminate()).context("listen to termination")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to interrupts")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen to termination")?;
     tokio::spawn(async move {
         let reason = tokio::select! {
             _ = interrupt.recv() => AbortReason::UserInterruption,

@@ -40,17 +40,17 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
         if Path::new(command).file_stem().is_none_or(|stem| stem != "toolcell") {
             continue;
         }
-        let mend = |words: &str| words.to_owned();
+        let fix = |words: &str| words.to_owned();
         checks.push(match program(command, named) {
             Err(error) => {
-                let mend = mend("look at it; then: toolcell doctor --client=FILE --client-program=PROGRAM");
-                Check::missing("server", format!("{name}: {error:#}"), mend)
+                let fix = fix("look at it; then: toolcell doctor --client=FILE --client-program=PROGRAM");
+                Check::missing("server", format!("{name}: {error:#}"), fix)
             }
             Ok(program) => match start(&program, server, home) {
                 Ok(()) => Check::ready("server", format!("{name} starts and offers its tools ({})", program.display())),
                 Err(error) => {
-                    let mend = mend("make the entry anew: toolcell mcp --print-config=CLIENT TOOL...");
-                    Check::missing("server", format!("{name}: {error:#}"), mend)
+                    let fix = fix("make the entry anew: toolcell mcp --print-config=CLIENT TOOL...");
+                    Check::missing("server", format!("{name}: {error:#}"), fix)
                 }
             },
         });
@@ -63,12 +63,12 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
 }
 
 fn servers(file: &Path) -> anyhow::Result<Vec<(String, Value)>> {
-    let place = || format!("read {}", file.display());
+    let place = || format!("cannot read {}", file.display());
     // Checked before it is opened, because opening a named pipe would block.
     ensure!(std::fs::metadata(file).with_context(place)?.is_file(), "{} is not a regular file", file.display());
     let mut text = String::new();
     File::open(file).with_context(place)?.take(CLIENT_BYTES_MAX).read_to_string(&mut text).with_context(place)?;
-    let whole: Value = serde_json::from_str(&text).with_context(|| format!("understand {}", file.display()))?;
+    let whole: Value = serde_json::from_str(&text).with_context(|| format!("cannot parse {}", file.display()))?;
     let sections = ["mcpServers", "servers"].into_iter().filter_map(|key| whole.get(key)?.as_object());
     Ok(sections.flatten().map(|(name, server)| (name.clone(), server.clone())).collect())
 }
@@ -77,8 +77,10 @@ fn servers(file: &Path) -> anyhow::Result<Vec<(String, Value)>> {
 /// `named`.
 fn program(command: &str, named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let found = found(command).with_context(|| format!("the command {command} leads to no program"))?;
-    let real = found.canonicalize().with_context(|| format!("find {}", found.display()))?;
-    let own = std::env::current_exe().and_then(|own| own.canonicalize()).context("find the toolcell program itself")?;
+    let real = found.canonicalize().with_context(|| format!("cannot find {}", found.display()))?;
+    let own = std::env::current_exe()
+        .and_then(|own| own.canonicalize())
+        .context("cannot find the toolcell program itself")?;
     let is_named = named.is_some_and(|named| named.canonicalize().is_ok_and(|named| named == real));
     if real == own || is_named || same_bytes(&real, &own)? || !guard!("client_program") {
         return Ok(real);
@@ -106,7 +108,7 @@ fn same_bytes(one: &Path, other: &Path) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let digest = |path: &Path| -> anyhow::Result<blake3::Hash> {
-        let file = File::open(path).with_context(|| format!("read {}", path.display()))?;
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         Ok(blake3::Hasher::new().update_reader(file)?.finalize())
     };
     Ok(digest(one)? == digest(other)?)
@@ -148,7 +150,7 @@ fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("start {}", program.display()))?;
+        .with_context(|| format!("cannot start {}", program.display()))?;
     let stderr = child.stderr.take().context("hear what it says")?;
     let hearing = std::thread::spawn(move || {
         let mut said = Vec::new();
@@ -157,7 +159,7 @@ fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
     });
     let began = Instant::now();
     let status = loop {
-        if let Some(status) = child.try_wait().context("wait for it")? {
+        if let Some(status) = child.try_wait().context("cannot wait for it")? {
             break status;
         }
         if began.elapsed() > START {

@@ -42,7 +42,7 @@ const PRINT: &str = "--print-config";
 /// The configuration with which `client` runs the `typed` command of `folder`, without `--print-config`, followed by
 /// `extra`.
 pub(super) fn config(client: Client, typed: &[String], extra: &[String], folder: &Path) -> anyhow::Result<String> {
-    let program = std::env::current_exe().context("find the toolcell program itself")?;
+    let program = std::env::current_exe().context("cannot find the toolcell program itself")?;
     let program = program.to_str().context("the path of toolcell is not Unicode")?;
     let mut arguments = arguments(typed, folder)?;
     arguments.extend(extra.iter().cloned());

@@ -18,11 +18,11 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
     let settings = match options::settings(home, &none.0, &none.1, policy)? {
         Ok(settings) => settings,
         Err(refusal) => {
-            let mend = match refusal.code {
+            let fix = match refusal.code {
                 "project_not_trusted" => "read the file, then: toolcell policy trust",
                 _ => "correct what the message names, then: toolcell doctor",
             };
-            return Ok(vec![Check::missing("configuration", refusal.message, mend.to_owned())]);
+            return Ok(vec![Check::missing("configuration", refusal.message, fix.to_owned())]);
         }
     };
     let mut checks = vec![memory(&settings)];
@@ -70,8 +70,8 @@ fn tool(home: &Home, layer: &Layer, word: &str) -> anyhow::Result<Vec<Check>> {
     let component = match target.locate(home, Building::No) {
         Ok(component) => component,
         Err(refusal) if refusal.code == target::NOT_BUILT => {
-            let mend = format!("toolcell build {}", target.path.display());
-            return Ok(vec![Check::missing("tool", format!("{word}: {}", refusal.message), mend)]);
+            let fix = format!("toolcell build {}", target.path.display());
+            return Ok(vec![Check::missing("tool", format!("{word}: {}", refusal.message), fix)]);
         }
         Err(refusal) => return Ok(vec![unusable(layer, word, &refusal)]),
     };

@@ -38,17 +38,17 @@ pub(super) struct Check {
     detail: String,
     /// The command that fixes it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    mend: Option<String>,
+    fix: Option<String>,
 }
 
 impl Check {
     pub(super) fn ready(subject: &str, detail: String) -> Self {
-        Self { subject: subject.to_owned(), state: "ready", detail, mend: None }
+        Self { subject: subject.to_owned(), state: "ready", detail, fix: None }
     }
 
     /// A problem, and the command that fixes it.
-    pub(super) fn missing(subject: &str, detail: String, mend: String) -> Self {
-        Self { subject: subject.to_owned(), state: "missing", detail, mend: Some(mend) }
+    pub(super) fn missing(subject: &str, detail: String, fix: String) -> Self {
+        Self { subject: subject.to_owned(), state: "missing", detail, fix: Some(fix) }
     }
 }
 
@@ -73,7 +73,7 @@ impl Doctor {
                 State::Missing => "missing",
             },
             detail: finding.detail,
-            mend: finding.mend,
+            fix: finding.fix,
         }));
         checks.extend(configuration::of_files(&home, &self.policy)?);
         if let Some(file) = &self.client {
@@ -95,8 +95,8 @@ impl Doctor {
             // Details may quote files with several lines; each further line is marked.
             let detail = show::printable(&check.detail, true).replace('\n', "\n         | ");
             writeln!(out, "{:<8} {}: {detail}", check.state, check.subject)?;
-            if let Some(mend) = &check.mend {
-                writeln!(out, "         mend it: {}", visible(mend, Whitespace::WrittenOut))?;
+            if let Some(fix) = &check.fix {
+                writeln!(out, "         fix: {}", visible(fix, Whitespace::WrittenOut))?;
             }
         }
         Ok(Exit::Succeeded)
@@ -113,7 +113,7 @@ fn writable(home: &Home) -> Check {
             subject: "state".to_owned(),
             state: "missing",
             detail: format!("{} cannot be written: {error}", folder.display()),
-            mend: Some(format!("export {}=DIR", crate::config::HOME_VARIABLE)),
+            fix: Some(format!("export {}=DIR", crate::config::HOME_VARIABLE)),
         },
     }
 }
@@ -138,7 +138,7 @@ fn kernel() -> Vec<Check> {
 }
 
 fn check(subject: &str, there: bool, detail: String) -> Check {
-    Check { subject: subject.to_owned(), state: if there { "ready" } else { "absent" }, detail, mend: None }
+    Check { subject: subject.to_owned(), state: if there { "ready" } else { "absent" }, detail, fix: None }
 }
 
 /// Makes the system call, because a seccomp filter may block it whatever the kernel version.

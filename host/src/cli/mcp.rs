@@ -43,7 +43,7 @@ impl Mcp {
     }
 
     fn print(&self, client: Client) -> anyhow::Result<Exit> {
-        let folder = std::env::current_dir().context("find the current folder")?;
+        let folder = std::env::current_dir().context("cannot find the current folder")?;
         let typed: Option<Vec<String>> =
             std::env::args_os().skip(1).map(|argument| argument.into_string().ok()).collect();
         let typed = typed.ok_or_else(|| BadRequest("a configuration cannot hold what is not Unicode".to_owned()))?;

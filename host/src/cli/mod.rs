@@ -34,11 +34,11 @@ use clap::{Parser, Subcommand};
 use exit::Exit;
 use lazily::Lazily;
 
-/// Runs tools that nobody has to trust: WebAssembly components, sandboxed, limited, and granted only what you grant.
+/// Runs untrusted tools: WebAssembly components in a sandbox, with limits, and with the permissions that you grant.
 #[derive(Debug, Parser)]
 #[command(name = "toolcell", version, max_term_width = 110, propagate_version = true)]
 #[command(after_help = "Exit codes: 0 succeeded, 1 the tool failed, 2 bad request, 3 refused, 4 a limit was hit, \
-                        5 canceled, 6 somebody would be asked (policy check), 70 fault of toolcell itself.")]
+                        5 canceled, 6 needs an approval (policy check), 70 internal error.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -64,7 +64,7 @@ enum Command {
     Policy(Lazily<policy::Policy>),
     /// Set, list and remove the secrets that tools' requests may carry
     Secret(Lazily<secret::Secret>),
-    /// Look at what this machine has, and say how to mend what is missing
+    /// Check what this machine has, and say how to fix what is missing
     Doctor(Lazily<doctor::Doctor>),
     /// Compile one component from standard input; toolcell calls this itself
     #[command(hide = true)]
@@ -117,5 +117,5 @@ fn parse() -> Result<Cli, clap::Error> {
 /// Returns an async runtime on this thread, because a command makes one call and threads would only delay its start.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     use anyhow::Context;
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")
 }

@@ -26,7 +26,7 @@ pub(super) struct Policy {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say whether a call would run: exit 0 if it would, 3 if it is refused, 6 if somebody would be asked
+    /// Say whether a call would run: exit 0 if it would, 3 if it is refused, 6 if it needs an approval
     Check(Foretell),
     /// Say why: each rule that is looked at, what it matched, and what the call would get
     Explain(Foretell),
@@ -221,7 +221,7 @@ fn for_people(told: &Foretold, in_full: bool) -> String {
     let exit = exit_of(explained);
     let verdict = match exit {
         Exit::Succeeded => "allowed",
-        Exit::WouldAsk => "somebody would be asked",
+        Exit::WouldAsk => "needs an approval",
         _ => "refused",
     };
     let mut lines = vec![format!("{verdict}: {}", decision.reason.message)];
@@ -288,16 +288,16 @@ fn world(capability: &Capability) -> Vec<String> {
 /// Trusts the current state of the project file of `dir` and of the hooks that it names; a change needs new trust.
 fn trust(dir: &Path) -> anyhow::Result<Exit> {
     let home = Home::find()?;
-    let folder = dir.canonicalize().map_err(|error| BadRequest(format!("find {}: {error}", dir.display())))?;
+    let folder = dir.canonicalize().map_err(|error| BadRequest(format!("cannot find {}: {error}", dir.display())))?;
     let Some(file) = config::project_file(&folder) else {
         let message = format!("there is no {} in {} or above it", config::FILE_NAME, folder.display());
         return Err(BadRequest(message).into());
     };
     let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
     let bytes = config::project_bytes(&file)
-        .and_then(|bytes| bytes.with_context(|| format!("find {}", file.display())))
+        .and_then(|bytes| bytes.with_context(|| format!("cannot find {}", file.display())))
         .map_err(bad)?;
-    let file = file.canonicalize().with_context(|| format!("find {}", file.display()))?;
+    let file = file.canonicalize().with_context(|| format!("cannot find {}", file.display()))?;
     // A file that refuses every call is not worth trusting.
     let (layers, trusted) = Layers::of_project(&home, &file, bytes.clone()).map_err(bad)?;
     let understood = options::expiry_of_files(&layers).and_then(|_| serving::understands(&layers));

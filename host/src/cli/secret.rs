@@ -87,7 +87,7 @@ fn read_value(name: &str) -> anyhow::Result<SecretValue> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         let typed = rpassword::prompt_password(format!("Value of {name} (not shown): "));
-        return typed.map(SecretValue::new).context("read the value from the terminal");
+        return typed.map(SecretValue::new).context("cannot read the value from the terminal");
     }
     // Allocated at full size, because a buffer that grows would leave copies behind.
     let mut value = String::with_capacity(VALUE_BYTES_MAX + 4);

@@ -48,8 +48,9 @@ impl Serve {
         runtime.spawn(served.follow());
         let done = runtime.block_on(async {
             let listener = TcpListener::bind(self.listen).await;
-            let listener = listener.map_err(|error| BadRequest(format!("listen at {}: {error}", self.listen)))?;
-            let address = listener.local_addr().context("find the address")?;
+            let listener =
+                listener.map_err(|error| BadRequest(format!("cannot listen at {}: {error}", self.listen)))?;
+            let address = listener.local_addr().context("cannot find the address")?;
             let gate = Gate::new(address.port(), &self.allow_host, &self.allow_origin);
             let interrupted = serving::interrupted();
             let mut err = std::io::stderr();

@@ -53,7 +53,7 @@ pub(super) struct Serving {
     policy: PolicyOptions,
     #[command(flatten)]
     approvals: ApprovalOptions,
-    /// Ask nobody through the client: answers come from `toolcell approvals` alone
+    /// Never ask through the client: answers come from `toolcell approvals` alone
     #[arg(long, help_heading = "Approvals")]
     no_elicitation: bool,
     /// What becomes of a call that needs an approval where the client cannot ask its user: it waits for `toolcell
@@ -198,7 +198,7 @@ impl Serving {
         }
         let Some(file) = config::project_file(folder) else { return Ok(Vec::new()) };
         let bytes = config::project_bytes(&file)?.unwrap_or_default();
-        let file = file.canonicalize().with_context(|| format!("find {}", file.display()))?;
+        let file = file.canonicalize().with_context(|| format!("cannot find {}", file.display()))?;
         if Trust::at(Home::find()?.trusted()).of(&file, &bytes)?.is_none() {
             let folder = file.parent().unwrap_or(&file).display();
             let message =
@@ -304,7 +304,7 @@ fn away_of_files(layers: &Layers) -> Result<Option<AwayWord>, Refusal> {
     for layer in layers.files() {
         if let Some(word) = &layer.file.approvals.away {
             away = Some(AwayWord::from_str(word, false).map_err(|_| {
-                unreadable(layer, &format!("[approvals] away = {word:?} is none of: wait, return"), word)
+                unreadable(layer, &format!("[approvals] away = {word:?} is not one of: wait, return"), word)
             })?);
         }
     }
@@ -339,7 +339,7 @@ fn unwritable(error: &std::io::Error) {
 
 /// Returns an async runtime with a thread per processor, so that calls run in parallel.
 pub(super) fn runtime() -> anyhow::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
 }
 
 /// Completes on SIGINT or SIGTERM. Signals count from this call on, not from the first poll, because a client may end

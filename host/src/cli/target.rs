@@ -195,7 +195,7 @@ pub(super) fn build(dir: &Path, home: &Home) -> anyhow::Result<Built> {
 
 /// Returns a host for one command.
 pub(super) fn host(home: &Home, change: impl FnOnce(&mut HostSettings)) -> anyhow::Result<Host> {
-    let compiler = std::env::current_exe().context("find the toolcell program itself")?;
+    let compiler = std::env::current_exe().context("cannot find the toolcell program itself")?;
     let mut settings = HostSettings::new(home.clone(), compiler);
     settings.calls_at_once = 1;
     settings.pooled = false;

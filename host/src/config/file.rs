@@ -174,9 +174,9 @@ impl ConfigFile {
 
     /// Parses `bytes`, the content of the file `path`.
     pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> anyhow::Result<Self> {
-        let text = String::from_utf8(bytes).with_context(|| format!("understand {}", path.display()))?;
+        let text = String::from_utf8(bytes).with_context(|| format!("cannot parse {}", path.display()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        let mut file = Self::parse(&text, folder).with_context(|| format!("understand {}", path.display()))?;
+        let mut file = Self::parse(&text, folder).with_context(|| format!("cannot parse {}", path.display()))?;
         path.clone_into(&mut file.path);
         Ok(file)
     }
@@ -231,7 +231,7 @@ fn read(
     flags: OFlags,
     check: fn(&Path, &File, &Metadata) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<Vec<u8>>> {
-    let place = || format!("read {}", path.display());
+    let place = || format!("cannot read {}", path.display());
     // Without NONBLOCK, a named pipe would block the reader.
     let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {

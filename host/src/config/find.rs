@@ -11,7 +11,7 @@ pub fn user_file(home: &Home) -> anyhow::Result<PathBuf> {
     if std::env::var_os(HOME_VARIABLE).is_some_and(|home| !home.is_empty()) {
         return Ok(home.folder().join(FILE_NAME));
     }
-    let base = etcetera::choose_base_strategy().context("find the folder for configuration")?;
+    let base = etcetera::choose_base_strategy().context("cannot find the folder for configuration")?;
     Ok(base.config_dir().join("toolcell").join(FILE_NAME))
 }
 

@@ -16,11 +16,12 @@ impl Home {
     /// `TOOLCELL_HOME`, else `toolcell` in the platform's data folder.
     pub fn find() -> anyhow::Result<Self> {
         if let Some(home) = std::env::var_os(HOME_VARIABLE).filter(|home| !home.is_empty()) {
-            let home = std::path::absolute(&home).with_context(|| format!("find the folder of {HOME_VARIABLE}"))?;
+            let home =
+                std::path::absolute(&home).with_context(|| format!("cannot find the folder of {HOME_VARIABLE}"))?;
             return Ok(Self(home));
         }
         let base = etcetera::choose_base_strategy()
-            .with_context(|| format!("find a folder for toolcell's data; set {HOME_VARIABLE} to choose one"))?;
+            .with_context(|| format!("cannot find a folder for toolcell's data; set {HOME_VARIABLE} to choose one"))?;
         Ok(Self(base.data_dir().join("toolcell")))
     }
 

@@ -20,12 +20,12 @@ const LIST_BYTES_MAX: u64 = 1 << 20;
 /// `metadata`, or could replace it: in any folder above it, or above a symbolic link that leads to it.
 pub(super) fn check_with_folders(path: &Path, file: &File, metadata: &Metadata) -> anyhow::Result<()> {
     check(path, file, metadata)?;
-    let full = std::path::absolute(path).with_context(|| format!("find {}", path.display()))?;
+    let full = std::path::absolute(path).with_context(|| format!("cannot find {}", path.display()))?;
     let way = Way::of(&full)?;
     let mut seen = HashSet::new();
     for place in way.links.iter().chain([&way.end]).flat_map(|place| place.ancestors()) {
         if seen.insert(place) {
-            let metadata = place.symlink_metadata().with_context(|| format!("look at {}", place.display()))?;
+            let metadata = place.symlink_metadata().with_context(|| format!("cannot inspect {}", place.display()))?;
             check_place(place, None, &metadata)?;
         }
     }

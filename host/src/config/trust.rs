@@ -57,8 +57,12 @@ impl Trust {
 
     /// Trusts `file` with exactly these `bytes` and digests.
     pub fn add(&self, file: &Path, bytes: &[u8], trusted: &Trusted) -> anyhow::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).context("make the folder of trusted files")?;
-        let mut entry = tempfile::NamedTempFile::new_in(&self.dir).context("write that a file is trusted")?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.dir)
+            .context("cannot create the folder of trusted files")?;
+        let mut entry = tempfile::NamedTempFile::new_in(&self.dir).context("cannot write that a file is trusted")?;
         let digests = [&[digest(bytes)][..], &trusted.components, &trusted.folders];
         let lines = KINDS
             .iter()
@@ -66,8 +70,8 @@ impl Trust {
             .flat_map(|(kind, digests)| digests.iter().map(move |digest| format!("{kind}{digest}\n")));
         // The path is for people: the name of the entry is a digest of it already.
         let text = [lines.collect::<String>().as_bytes(), file.as_os_str().as_bytes()].concat();
-        entry.write_all(&text).context("write that a file is trusted")?;
-        entry.persist(self.entry(file)).context("keep that a file is trusted")?;
+        entry.write_all(&text).context("cannot write that a file is trusted")?;
+        entry.persist(self.entry(file)).context("cannot keep that a file is trusted")?;
         Ok(())
     }
 

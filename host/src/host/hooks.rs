@@ -194,7 +194,7 @@ mod tests {
             ("events = [\"pre_tool\"]", "there is no hook event \"pre_tool\"; there are: pre_tool_use"),
             ("timeout = \"soon\"", "timeout = \"soon\""),
             ("grants = { net = [\"https://a\"] }", "a hook has no network"),
-            ("grants = { read = [\"not/there\"] }", "not/there\" in /nowhere/toolcell.toml: find the folder"),
+            ("grants = { read = [\"not/there\"] }", "not/there\" in /nowhere/toolcell.toml: cannot find the folder"),
         ] {
             let entry = entry(&format!("component = \"x.wasm\"\n{text}"));
             let error = understand(&entry, &said).err().unwrap();

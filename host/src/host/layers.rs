@@ -80,7 +80,8 @@ impl Layers {
         if let Some(path) = config::project_file(folder).filter(|path| !is_same(path, &user))
             && let Some(bytes) = config::project_bytes(&path).map_err(unreadable)?
         {
-            let path = path.canonicalize().with_context(|| format!("find {}", path.display())).map_err(unreadable)?;
+            let path =
+                path.canonicalize().with_context(|| format!("cannot find {}", path.display())).map_err(unreadable)?;
             let trusted = Trust::at(home.trusted()).of(&path, &bytes).map_err(unreadable)?;
             let Trusted { components, folders } = trusted.ok_or_else(|| untrusted(&path))?;
             let file = ConfigFile::from_bytes(bytes, &path).map_err(unreadable)?;
@@ -288,7 +289,7 @@ fn mode(word: &str) -> anyhow::Result<Mode> {
         "default" => Ok(Mode::Default),
         "non_interactive" => Ok(Mode::NonInteractive),
         "plan" => Ok(Mode::Plan),
-        other => anyhow::bail!("mode {other:?} is none of: default, non_interactive, plan"),
+        other => anyhow::bail!("mode {other:?} is not one of: default, non_interactive, plan"),
     }
 }
 
@@ -303,8 +304,8 @@ fn stricter(one: Mode, other: Mode) -> Mode {
 }
 
 fn named_file(named: &Path) -> anyhow::Result<ConfigFile> {
-    let path = named.canonicalize().with_context(|| format!("find {}", named.display()))?;
-    ConfigFile::read_named(&path)?.with_context(|| format!("find {}", named.display()))
+    let path = named.canonicalize().with_context(|| format!("cannot find {}", named.display()))?;
+    ConfigFile::read_named(&path)?.with_context(|| format!("cannot find {}", named.display()))
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

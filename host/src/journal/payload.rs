@@ -44,9 +44,9 @@ impl PayloadStore {
             return Ok(reference(digest, bytes, media_type));
         }
         private_file::make_folder(&self.dir)?;
-        let mut file = tempfile::NamedTempFile::new_in(&self.dir).context("make a payload file")?;
-        file.write_all(bytes).and_then(|()| file.as_file().sync_data()).context("write a payload")?;
-        file.persist(&path).context("keep a payload")?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.dir).context("cannot create a payload file")?;
+        file.write_all(bytes).and_then(|()| file.as_file().sync_data()).context("cannot write a payload")?;
+        file.persist(&path).context("cannot keep a payload")?;
         Ok(reference(digest, bytes, media_type))
     }
 
@@ -55,8 +55,8 @@ impl PayloadStore {
             digest.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
         let path = self.dir.join(name.context("not a digest of a payload")?);
         let mut bytes = Vec::new();
-        let file = fs::File::open(path).context("open a payload")?;
-        file.take(bytes_max + 1).read_to_end(&mut bytes).context("read a payload")?;
+        let file = fs::File::open(path).context("cannot open a payload")?;
+        file.take(bytes_max + 1).read_to_end(&mut bytes).context("cannot read a payload")?;
         ensure!(bytes.len() as u64 <= bytes_max, "the payload is larger than {bytes_max} bytes");
         ensure!(self::digest(&bytes) == digest, "the payload was changed on disk");
         Ok(bytes)

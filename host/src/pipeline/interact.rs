@@ -162,7 +162,7 @@ async fn wait(
         }
         responses = respondent.respond(inquiry) => responses.ok_or_else(gone),
         () = tokio::time::sleep(left) => {
-            let message = "nobody answered the tool's question in time; call again to be asked";
+            let message = "the tool's question was not answered in time; call again to be asked";
             Err(Refusal::new(ErrorClass::Timeout, "input_expired", message))
         }
     }
@@ -180,7 +180,7 @@ fn nobody_to_ask(requests: &[Requested]) -> Refusal {
     let quoted: String = requests.iter().map(Requested::message).collect::<Vec<_>>().join("; ");
     let quoted = legible(&quoted.chars().take(QUOTED_CHARS_MAX).collect::<String>());
     let message = format!(
-        "the tool has to ask its user something, and there is nobody to ask; call it in a terminal, or through a client \
+        "the tool has to ask its user a question, and no user can be asked; call it in a terminal, or through a client \
          that can ask. It wants to know: {quoted}"
     );
     Refusal::new(ErrorClass::CapabilityGap, "nobody_to_ask", message)

@@ -101,7 +101,7 @@ impl Redaction {
 
     /// Conceals references with the key of the process that began the call.
     pub(super) fn reuse(&mut self, key: Option<&str>) -> Result<(), Refusal> {
-        let read = |text| ReferenceKey::from_text(text).ok_or_else(|| Refusal::host_fault("a stored key is none"));
+        let read = |text| ReferenceKey::from_text(text).ok_or_else(|| Refusal::host_fault("a stored key is not valid"));
         self.references = key.map(read).transpose()?;
         Ok(())
     }

@@ -258,7 +258,7 @@ fn rule(call: &Call<'_>, looks: &[Look], world: &Capability) -> Ruling {
         return ask(case, Ruling::new(Behavior::Ask, ReasonType::Rule, reason).by(looks, Behavior::Ask));
     }
     if let Some(Opinion { behavior: Behavior::Ask, hook_id, reason }) = case.opinion {
-        let message = format!("the hook {hook_id} wants somebody to be asked: {reason}");
+        let message = format!("the hook {hook_id} asks for an approval: {reason}");
         return ask(case, Ruling::new(Behavior::Ask, ReasonType::Hook, message));
     }
     let named = looks.iter().any(|look| look.matched && look.behavior == Behavior::Allow && look.names_tool);
@@ -311,7 +311,7 @@ fn ask(case: &Case<'_>, question: Ruling) -> Ruling {
         return question;
     }
     let tool = case.declared.tool_id;
-    let message = format!("{tool} needs an approval ({}), and nobody may be asked here", question.message);
+    let message = format!("{tool} needs an approval ({}), and approvals are not allowed here", question.message);
     let refusal = Refusal::new(ErrorClass::PermissionDenied, "approval_not_possible", message.clone());
     Ruling { behavior: Behavior::Deny, kind: ReasonType::Mode, message, refusal: Some(refusal), ..question }
 }

@@ -177,7 +177,7 @@ impl Grants {
     /// Denies writing to the target of `path` and to the links on the way, like a `--deny-write` that is recorded as
     /// `rule`.
     pub fn keep(&mut self, path: &Path, rule: &str, source: RuleSource) -> anyhow::Result<()> {
-        let full = std::path::absolute(path).with_context(|| format!("find the path {}", path.display()))?;
+        let full = std::path::absolute(path).with_context(|| format!("cannot find the path {}", path.display()))?;
         self.close(Way::of(&full)?, false, rule, source);
         Ok(())
     }
@@ -267,7 +267,7 @@ fn variable(name: &str) -> anyhow::Result<Option<(String, String)>> {
     match std::env::var(name) {
         Ok(value) => Ok(Some((name.to_owned(), value))),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(error) => Err(error).context("read the environment variable"),
+        Err(error) => Err(error).context("cannot read the environment variable"),
     }
 }
 
@@ -278,9 +278,9 @@ fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<
         _ => (spec, None),
     };
     let Way { end: canonical, links, .. } =
-        way(host, said.base()).with_context(|| format!("find the folder {host}"))?;
+        way(host, said.base()).with_context(|| format!("cannot find the folder {host}"))?;
     // Does not follow links: one that was put here after the path was resolved would lead elsewhere (TOCTOU race).
-    if !std::fs::symlink_metadata(&canonical).with_context(|| format!("find the folder {host}"))?.is_dir() {
+    if !std::fs::symlink_metadata(&canonical).with_context(|| format!("cannot find the folder {host}"))?.is_dir() {
         let parent = canonical.parent().unwrap_or(Path::new("/")).display().to_string();
         bail!("{host} is not a folder; grant the folder that holds it: {}", word.words(&parent, said));
     }

@@ -152,7 +152,7 @@ pub(super) fn too_long() -> Refusal {
 }
 
 fn unreadable(field: &SubjectField, what: &str) -> Refusal {
-    let message = format!("the argument {} {what}, so that nobody can tell what the call is about", field.pointer);
+    let message = format!("the argument {} {what}, so the subject of the call is unknown", field.pointer);
     Refusal::new(ErrorClass::PermissionDenied, "subject_unreadable", message)
 }
 

@@ -9,12 +9,12 @@ use crate::way::Way;
 /// Makes `text` absolute, relative to `base`; `~` and `~/` mean the user's home directory.
 pub(super) fn rooted(text: &str, base: &Path) -> anyhow::Result<PathBuf> {
     if text == "~" || text.starts_with("~/") {
-        let home = std::env::home_dir().context("find your own folder, for `~`; write the whole path")?;
+        let home = std::env::home_dir().context("cannot find your own folder, for `~`; write the whole path")?;
         let full = home.join(text.trim_start_matches('~').trim_start_matches('/'));
-        return std::path::absolute(&full).with_context(|| format!("find the path {text}"));
+        return std::path::absolute(&full).with_context(|| format!("cannot find the path {text}"));
     }
     let full = base.join(text);
-    std::path::absolute(&full).with_context(|| format!("find the path {text}"))
+    std::path::absolute(&full).with_context(|| format!("cannot find the path {text}"))
 }
 
 /// Resolves `text`, relative to `base`.

@@ -89,7 +89,7 @@ impl Rule {
             "allow" => Behavior::Allow,
             "ask" => Behavior::Ask,
             "deny" => Behavior::Deny,
-            other => anyhow::bail!("behavior {other:?} is none of: allow, ask, deny"),
+            other => anyhow::bail!("behavior {other:?} is not one of: allow, ask, deny"),
         };
         let word = |name: &str, text: Option<&str>| {
             text.map(|text| WordPattern::compile(text).with_context(|| format!("{name} {text:?}"))).transpose()
@@ -172,7 +172,7 @@ fn risk(word: &str) -> anyhow::Result<RiskLevel> {
         "medium" => Ok(RiskLevel::Medium),
         "high" => Ok(RiskLevel::High),
         "critical" => Ok(RiskLevel::Critical),
-        other => anyhow::bail!("risk {other:?} is none of: low, medium, high, critical"),
+        other => anyhow::bail!("risk {other:?} is not one of: low, medium, high, critical"),
     }
 }
 

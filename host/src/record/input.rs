@@ -180,7 +180,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
         let mut values = Map::new();
         while let Some((name, Unique(value))) = fields.next_entry::<String, Unique>()? {
             if values.contains_key(&name) && guard!("unique_names") {
-                return Err(A::Error::custom(format_args!("the name {name:?} stands twice in one object")));
+                return Err(A::Error::custom(format_args!("duplicate key {name:?} in one object")));
             }
             values.insert(name, value);
         }
@@ -212,6 +212,6 @@ mod tests {
     fn an_object_names_each_field_once() {
         assert!(Input::from_text(r#"{"a": [1, -2, 1.5, true, null, "x"], "b": {"a": 1}}"#).value().is_ok());
         let twice = Input::from_text(r#"{"b": {"a": 1, "a": 2}}"#);
-        assert!(twice.value().unwrap_err().contains("stands twice"));
+        assert!(twice.value().unwrap_err().contains("duplicate key"));
     }
 }

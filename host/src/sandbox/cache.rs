@@ -222,21 +222,21 @@ impl Cache {
         description: Option<&impl Serialize>,
         code: &[u8],
     ) -> anyhow::Result<()> {
-        let description = serde_json::to_vec(&description).context("write a description")?;
+        let description = serde_json::to_vec(&description).context("cannot write a description")?;
         if (code.len() + description.len()) as u64 > self.bytes_max.saturating_sub(LENGTH + MAC) {
             return Ok(());
         }
         let length = (description.len() as u64).to_le_bytes();
         let mut hasher = self.authenticator(component);
         let mut file =
-            tempfile::NamedTempFile::new_in(&self.dir).context("write to the cache of compiled components")?;
+            tempfile::NamedTempFile::new_in(&self.dir).context("cannot write to the cache of compiled components")?;
         for part in [code, &description, &length] {
             hasher.update(part);
-            file.write_all(part).context("write a compiled component")?;
+            file.write_all(part).context("cannot write a compiled component")?;
         }
-        file.write_all(hasher.finalize().as_bytes()).context("write a compiled component")?;
+        file.write_all(hasher.finalize().as_bytes()).context("cannot write a compiled component")?;
         let kept = self.path(component);
-        file.persist(&kept).context("keep a compiled component")?;
+        file.persist(&kept).context("cannot keep a compiled component")?;
         self.trim(&kept);
         Ok(())
     }

@@ -82,7 +82,7 @@ impl Compiler {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("start the compiler {}", settings.program.display()))?;
+            .with_context(|| format!("cannot start the compiler {}", settings.program.display()))?;
         let (mut input, output, errors) = match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
             (Some(input), Some(output), Some(errors)) => (input, output, errors),
             _ => anyhow::bail!("the compiler has no pipes"),
@@ -97,8 +97,8 @@ impl Compiler {
         let mut output = output.take(CODE_BYTES_MAX);
         let mut errors = errors.take(8 << 10);
         let (_, read, heard) = tokio::join!(send, output.read_to_end(&mut code), errors.read_to_end(&mut said));
-        read.and(heard).context("read from the compiler")?;
-        let status = child.wait().await.context("wait for the compiler")?;
+        read.and(heard).context("cannot read from the compiler")?;
+        let status = child.wait().await.context("cannot wait for the compiler")?;
         Ok((status, code, String::from_utf8_lossy(&said).trim().to_owned()))
     }
 
@@ -169,8 +169,8 @@ fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<w
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
     confine::die_with(parent)?;
-    setrlimit(Resource::Cpu, limit(cpu_seconds)).context("limit the time")?;
-    setrlimit(Resource::As, limit(memory_bytes)).context("limit the memory")?;
+    setrlimit(Resource::Cpu, limit(cpu_seconds)).context("cannot limit the time")?;
+    setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
     setrlimit(Resource::Core, limit(0)).context("forbid core dumps")?;
     let engine = wasmtime::Engine::new(&config()).map_err(anyhow::Error::from)?;
     if guard!("compile_filter") {
@@ -181,7 +181,7 @@ fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<w
 
 fn work(engine: &wasmtime::Engine) -> anyhow::Result<()> {
     let mut component = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut component).context("read the component")?;
+    std::io::stdin().lock().read_to_end(&mut component).context("cannot read the component")?;
     let code = engine.precompile_component(&component).map_err(anyhow::Error::from)?;
-    std::io::stdout().lock().write_all(&code).context("write the code")
+    std::io::stdout().lock().write_all(&code).context("cannot write the code")
 }

@@ -27,7 +27,7 @@ mod linux {
     /// Makes the kernel kill this process when the thread that started it ends. Otherwise a compilation runs to its
     /// limit after its host was killed, because no process is left to kill it.
     pub(in crate::sandbox) fn die_with(parent: u32) -> anyhow::Result<()> {
-        set_parent_process_death_signal(Some(Signal::KILL)).context("ask for a signal at the parent's end")?;
+        set_parent_process_death_signal(Some(Signal::KILL)).context("cannot ask for a signal at the parent's end")?;
         // The parent may have ended before the request, and then nothing sends the signal.
         let living = getppid().and_then(|living| u32::try_from(living.as_raw_nonzero().get()).ok());
         anyhow::ensure!(living == Some(parent), "the host that asked for a compilation has ended");
@@ -76,12 +76,13 @@ mod linux {
     /// refused call fails with `EPERM` instead of ending the process, because allocators and the C library try calls
     /// that they can do without, and which ones differs between their releases.
     pub(in crate::sandbox) fn only_compute() -> anyhow::Result<()> {
-        let rules = rules().context("say what is allowed")?;
+        let rules = rules().context("cannot list the allowed system calls")?;
         let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-        let machine = std::env::consts::ARCH.try_into().context("find the filter's instruction set")?;
-        let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, machine).context("make a filter")?;
-        let program: BpfProgram = filter.try_into().context("compile the filter")?;
-        seccompiler::apply_filter(&program).context("put the filter in place")
+        let machine = std::env::consts::ARCH.try_into().context("cannot find the filter's instruction set")?;
+        let filter =
+            SeccompFilter::new(rules, refused, SeccompAction::Allow, machine).context("cannot create a filter")?;
+        let program: BpfProgram = filter.try_into().context("cannot compile the filter")?;
+        seccompiler::apply_filter(&program).context("cannot put the filter in place")
     }
 }
 

@@ -69,7 +69,7 @@ impl Engine {
             Some(calls) => config.allocation_strategy(pooling(calls, memory_bytes_max)),
             None => config.allocation_strategy(InstanceAllocationStrategy::OnDemand),
         };
-        let engine = wasmtime::Engine::new(&config).map_err(anyhow::Error::from).context("set up the engine")?;
+        let engine = wasmtime::Engine::new(&config).map_err(anyhow::Error::from).context("cannot set up the engine")?;
         let ticker = Ticker::start(&engine)?;
         Ok(Self { engine, ticker, scratch_dir: scratch_dir.into() })
     }
@@ -246,7 +246,7 @@ impl Ticker {
                     idle = 0;
                 }
             })
-            .context("start the epoch thread")?;
+            .context("cannot start the epoch thread")?;
         let ticker = Arc::new(Self {
             active: AtomicUsize::new(0),
             asleep: AtomicU64::new(0),

@@ -17,7 +17,7 @@ pub fn make_folder(dir: &Path) -> anyhow::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(dir)
-        .with_context(|| format!("make the folder {}", dir.display()))
+        .with_context(|| format!("cannot create the folder {}", dir.display()))
 }
 
 /// Reads `path`; `None` if it does not exist. Fails for a symbolic link, a file of more than `bytes_max`, a file of
@@ -27,9 +27,9 @@ pub fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Option<Zeroizing<Vec<
     let mut file = match OpenOptions::new().read(true).custom_flags(no_follow()).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("open {shown}")),
+        Err(error) => return Err(error).with_context(|| format!("cannot open {shown}")),
     };
-    let metadata = file.metadata().with_context(|| format!("look at {shown}"))?;
+    let metadata = file.metadata().with_context(|| format!("cannot inspect {shown}"))?;
     if !metadata.is_file() {
         bail!("{shown} is not a plain file");
     }
@@ -44,7 +44,7 @@ pub fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Option<Zeroizing<Vec<
     }
     // Allocated at full size, because a buffer that grows would leave copies in memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0) + 1));
-    Read::by_ref(&mut file).take(bytes_max).read_to_end(&mut bytes).with_context(|| format!("read {shown}"))?;
+    Read::by_ref(&mut file).take(bytes_max).read_to_end(&mut bytes).with_context(|| format!("cannot read {shown}"))?;
     Ok(Some(bytes))
 }
 
@@ -53,8 +53,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let mut file = temporary(path)?;
     file.write_all(bytes)
         .and_then(|()| file.as_file().sync_all())
-        .with_context(|| format!("write {}", path.display()))?;
-    file.persist(path).with_context(|| format!("write {}", path.display()))?;
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    file.persist(path).with_context(|| format!("cannot write {}", path.display()))?;
     sync_folder(path)
 }
 
@@ -67,18 +67,18 @@ pub fn read_or_make_key(path: &Path) -> anyhow::Result<Zeroizing<[u8; KEY_BYTES]
         make_folder(parent)?;
     }
     let mut key = Zeroizing::new([0; KEY_BYTES]);
-    rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty()).context("make a key")?;
+    rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty()).context("cannot create a key")?;
     let mut file = temporary(path)?;
-    file.write_all(&key[..]).and_then(|()| file.as_file().sync_all()).context("write a key file")?;
+    file.write_all(&key[..]).and_then(|()| file.as_file().sync_all()).context("cannot write a key file")?;
     match file.persist_noclobber(path) {
         Ok(_) => sync_folder(path).map(|()| key),
-        Err(_) => read_key(path)?.with_context(|| format!("read the key file {}", path.display())),
+        Err(_) => read_key(path)?.with_context(|| format!("cannot read the key file {}", path.display())),
     }
 }
 
 /// Reads the key in `path`; `None` if it does not exist.
 pub fn read_key(path: &Path) -> anyhow::Result<Option<Zeroizing<[u8; KEY_BYTES]>>> {
-    let Some(bytes) = read(path, KEY_BYTES as u64 + 1).context("open the key file")? else { return Ok(None) };
+    let Some(bytes) = read(path, KEY_BYTES as u64 + 1).context("cannot open the key file")? else { return Ok(None) };
     match <[u8; KEY_BYTES]>::try_from(bytes.as_slice()) {
         Ok(key) => Ok(Some(Zeroizing::new(key))),
         Err(_) => bail!("the key file {} is damaged", path.display()),
@@ -91,7 +91,7 @@ fn temporary(path: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
     tempfile::Builder::new()
         .permissions(fs::Permissions::from_mode(0o600))
         .tempfile_in(parent)
-        .with_context(|| format!("make a file in {}", parent.display()))
+        .with_context(|| format!("cannot create a file in {}", parent.display()))
 }
 
 /// Syncs the folder of `path`, so that the new name is on disk too.
@@ -99,7 +99,7 @@ fn sync_folder(path: &Path) -> anyhow::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
     File::open(parent)
         .and_then(|folder| folder.sync_all())
-        .with_context(|| format!("write the folder {}", parent.display()))
+        .with_context(|| format!("cannot write the folder {}", parent.display()))
 }
 
 #[allow(clippy::cast_possible_wrap, reason = "a small set of flags")]

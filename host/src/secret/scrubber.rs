@@ -63,8 +63,8 @@ struct Automaton {
 impl Automaton {
     fn new(patterns: &[Vec<u8>], label_of: Vec<usize>) -> anyhow::Result<Self> {
         let longest = patterns.iter().map(Vec::len).max().unwrap_or(1);
-        let nfa = NFA::builder().ascii_case_insensitive(true).build(patterns).context("build an automaton")?;
-        let start = nfa.start_state(Anchored::No).context("start an automaton")?;
+        let nfa = NFA::builder().ascii_case_insensitive(true).build(patterns).context("cannot build an automaton")?;
+        let start = nfa.start_state(Anchored::No).context("cannot start an automaton")?;
         Ok(Self { nfa, start, label_of, longest })
     }
 

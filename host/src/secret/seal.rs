@@ -34,7 +34,8 @@ impl SealingKey {
     /// Seals `plain` for `purpose`; the result opens for no other purpose.
     pub fn seal(&self, purpose: &str, plain: &[u8]) -> anyhow::Result<Vec<u8>> {
         let mut nonce = [0; NONCE_BYTES];
-        rustix::rand::getrandom(&mut nonce[..], rustix::rand::GetRandomFlags::empty()).context("make a nonce")?;
+        rustix::rand::getrandom(&mut nonce[..], rustix::rand::GetRandomFlags::empty())
+            .context("cannot create a nonce")?;
         let sealed = self.0.encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: purpose.as_bytes() });
         let Ok(sealed) = sealed else { bail!("too much to seal at once") };
         Ok([&nonce[..], &sealed].concat())

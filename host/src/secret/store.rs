@@ -129,16 +129,16 @@ impl SecretStore {
         let Some(sealed) = private_file::read(&self.file, STORE_BYTES_MAX).context("the secret store")? else {
             return Ok(Content::default());
         };
-        let mend = || format!("remove {} and set its secrets again", self.file.display());
+        let fix = || format!("remove {} and set its secrets again", self.file.display());
         // Creates no key, because a new one could not open the store.
         let Some(key) = SealingKey::read(&self.key_file)? else {
-            bail!("the key {} of the secret store is gone; {}", self.key_file.display(), mend());
+            bail!("the key {} of the secret store is gone; {}", self.key_file.display(), fix());
         };
         let plain =
-            key.open(PURPOSE, &sealed).with_context(|| format!("the secret store cannot be opened; {}", mend()))?;
+            key.open(PURPOSE, &sealed).with_context(|| format!("the secret store cannot be opened; {}", fix()))?;
         // The errors of the parser would quote secrets.
         let content = serde_json::from_slice(&plain).ok();
-        content.with_context(|| format!("the secret store is of another version; {}", mend()))
+        content.with_context(|| format!("the secret store is of another version; {}", fix()))
     }
 
     /// Changes the content under a file lock, so that concurrent processes lose no update.
@@ -152,14 +152,14 @@ impl SecretStore {
             .write(true)
             .mode(0o600)
             .open(&lock)
-            .with_context(|| format!("open {}", lock.display()))?;
+            .with_context(|| format!("cannot open {}", lock.display()))?;
         let mut lock = fd_lock::RwLock::new(lock);
-        let _held = lock.write().context("lock the secret store")?;
+        let _held = lock.write().context("cannot lock the secret store")?;
         let mut content = self.read()?;
         let changed = change(&mut content);
         let key = SealingKey::read_or_make(&self.key_file)?;
         let mut plain = Zeroizing::new(Vec::with_capacity(content.size()));
-        serde_json::to_writer(&mut *plain, &content).context("write the secret store")?;
+        serde_json::to_writer(&mut *plain, &content).context("cannot write the secret store")?;
         let sealed = key.seal(PURPOSE, &plain)?;
         ensure!(
             sealed.len() as u64 <= STORE_BYTES_MAX,

@@ -257,7 +257,7 @@ async fn send(peer: &Peer<RoleServer>, question: ElicitRequestParams) -> Result<
     open.id = None;
     match answer {
         Ok(Ok(ClientResult::ElicitResult(result))) => Ok(result),
-        Ok(Ok(_)) => Err("the client's answer is none to this question".to_owned()),
+        Ok(Ok(_)) => Err("the client's answer does not fit this question".to_owned()),
         Ok(Err(error)) => Err(format!("the client's user could not be asked: {error}")),
         Err(_) => Err("the client went away".to_owned()),
     }

@@ -109,7 +109,7 @@ impl HeldCalls {
     pub(super) fn hold(&self, running: Running, ask: Ask, words: Words) -> Result<String, Refusal> {
         let mut bytes = [0; 24];
         getrandom(&mut bytes, GetRandomFlags::empty())
-            .map_err(|error| Refusal::host_fault(format!("draw a random name: {error}")))?;
+            .map_err(|error| Refusal::host_fault(format!("cannot create a random name: {error}")))?;
         let name = HEXLOWER.encode(&bytes);
         let mut held = self.lock();
         held.calls.insert(name.clone(), HeldCall { running, ask, words, ended: None });

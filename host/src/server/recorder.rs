@@ -25,7 +25,8 @@ impl Recorder {
         options.append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let out = options.open(file).with_context(|| format!("open {} for the records of calls", file.display()))?;
+        let out =
+            options.open(file).with_context(|| format!("cannot open {} for the records of calls", file.display()))?;
         let (queue, records) = mpsc::channel(WAITING_MAX);
         let writer = std::thread::Builder::new().name("recorder".to_owned()).spawn(move || {
             if let Err(error) = write(out, records) {

@@ -98,7 +98,7 @@ pub async fn serve_streams(
 /// Pipes and sockets need no reader thread, which would cost each call two context switches.
 fn standard_input() -> anyhow::Result<Reader> {
     let stdin = std::io::stdin();
-    let owned = || stdin.as_fd().try_clone_to_owned().context("open standard input");
+    let owned = || stdin.as_fd().try_clone_to_owned().context("cannot open standard input");
     if let Ok(pipe) = pipe::Receiver::from_file(File::from(owned()?)) {
         return Ok(Box::new(pipe));
     }
@@ -110,7 +110,7 @@ fn standard_input() -> anyhow::Result<Reader> {
 
 fn standard_output() -> anyhow::Result<Writer> {
     let stdout = std::io::stdout();
-    let owned = || stdout.as_fd().try_clone_to_owned().context("open standard output");
+    let owned = || stdout.as_fd().try_clone_to_owned().context("cannot open standard output");
     if let Ok(pipe) = pipe::Sender::from_file(File::from(owned()?)) {
         return Ok(Box::new(pipe));
     }

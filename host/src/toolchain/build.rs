@@ -60,7 +60,7 @@ pub struct Built {
 
 /// Builds the tool whose Cargo.toml is in `dir`.
 pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
-    let dir = std::fs::canonicalize(dir).with_context(|| format!("find the folder {}", dir.display()))?;
+    let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find the folder {}", dir.display()))?;
     if !dir.join("Cargo.toml").is_file() {
         bail!("no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`", dir.display());
     }
@@ -70,7 +70,7 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
     let package = workspace.package_at(&dir)?;
     package.check_component()?;
     let sdk = settings.sdk.as_deref().filter(|_| workspace.wants_sdk());
-    let sdk = sdk.map(std::path::absolute).transpose().context("find the SDK")?;
+    let sdk = sdk.map(std::path::absolute).transpose().context("cannot find the SDK")?;
     let job = Job { dir: &dir, settings, toolchain: &toolchain, workspace: &workspace, package, sdk: sdk.as_deref() };
 
     let mut lock = record::lock(&job.compiling())?;
@@ -84,7 +84,8 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
     let scope = job.scope(&artifact.wasm)?;
     let sources = Listing::of(&scope, &after)?;
 
-    let component = std::fs::read(&artifact.wasm).with_context(|| format!("read {}", artifact.wasm.display()))?;
+    let component =
+        std::fs::read(&artifact.wasm).with_context(|| format!("cannot read {}", artifact.wasm.display()))?;
     let wasm = output_folder(&dir)?.join(format!("{}.wasm", package.name));
     record::replace(&wasm, &component)?;
     let digest = sources.digest();
@@ -98,7 +99,7 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
 /// in a workspace this is not the `target` that git already ignores.
 fn output_folder(dir: &Path) -> Result<PathBuf> {
     let folder = dir.join("target").join("toolcell");
-    std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let ignore = folder.join(".gitignore");
     if !ignore.exists() {
         record::replace(&ignore, b"*\n")?;
@@ -155,7 +156,7 @@ impl Workspace {
         if !status.success() {
             bail!("cargo cannot read {}:\n{}", dir.join("Cargo.toml").display(), complaint.trim_end());
         }
-        serde_json::from_str(&text).context("read the answer of `cargo metadata`")
+        serde_json::from_str(&text).context("cannot read the answer of `cargo metadata`")
     }
 
     fn package_at(&self, dir: &Path) -> Result<&Package> {
@@ -365,7 +366,8 @@ impl Job<'_> {
     /// lists.
     fn scope(&self, wasm: &Path) -> Result<Scope> {
         let list = wasm.with_extension("d");
-        let text = std::fs::read_to_string(&list).with_context(|| format!("read cargo's list {}", list.display()))?;
+        let text =
+            std::fs::read_to_string(&list).with_context(|| format!("cannot read cargo's list {}", list.display()))?;
         let made_here = self.target_dir();
         let mut scope = self.workspace.scope(self.dir);
         for file in sources_in(&text).into_iter().map(|file| self.dir.join(file)) {
@@ -448,7 +450,7 @@ mod tests {
         let error = build(folder.path(), &settings, &mut |_| ()).unwrap_err().to_string();
         assert!(error.starts_with("no Cargo.toml in ") && error.ends_with("`toolcell new NAME`"), "{error}");
         let error = build(&folder.path().join("none"), &settings, &mut |_| ()).unwrap_err().to_string();
-        assert!(error.starts_with("find the folder "), "{error}");
+        assert!(error.starts_with("cannot find the folder "), "{error}");
     }
 
     fn workspace(packages: &[(&str, &str)]) -> Workspace {

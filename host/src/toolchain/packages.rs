@@ -34,12 +34,12 @@ pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
     };
     let apt = Apt::find(search)?;
     let home = sysroot::home(&search.cache_dir);
-    std::fs::create_dir_all(&home).with_context(|| format!("make {}", home.display()))?;
-    let mut lock = fd_lock::RwLock::new(File::create(home.join("lock")).context("open the toolchain's lock")?);
+    std::fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
+    let mut lock = fd_lock::RwLock::new(File::create(home.join("lock")).context("cannot open the toolchain's lock")?);
     if lock.try_write().is_err() {
         say("waiting for another toolcell that sets up the toolchain");
     }
-    let _held = lock.write().context("wait for the toolchain's lock")?;
+    let _held = lock.write().context("cannot wait for the toolchain's lock")?;
     if let Ok(toolchain) = sysroot::ready(search) {
         return Ok(toolchain);
     }
@@ -190,8 +190,10 @@ impl<'a> Apt<'a> {
         if !Path::new(KEYRING).is_file() {
             bail!("the keys that sign Debian's packages are missing. Run: sudo apt-get install debian-archive-keyring");
         }
-        let temporary =
-            tempfile::Builder::new().prefix(".new-").tempdir_in(home).context("make a folder for wasi-libc")?;
+        let temporary = tempfile::Builder::new()
+            .prefix(".new-")
+            .tempdir_in(home)
+            .context("cannot create a folder for wasi-libc")?;
         let folder = std::fs::canonicalize(temporary.path())?;
         for name in ["lists/partial", "archives/partial"] {
             std::fs::create_dir_all(folder.join(name))?;
@@ -221,7 +223,7 @@ impl<'a> Apt<'a> {
         if place.symlink_metadata().is_ok() {
             std::fs::rename(place, folder.join("old"))?;
         }
-        std::fs::rename(unpacked, place).context("put wasi-libc in place")
+        std::fs::rename(unpacked, place).context("cannot put wasi-libc in place")
     }
 
     /// The system's own mirror of Debian, as apt reports it.

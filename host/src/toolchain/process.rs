@@ -123,7 +123,7 @@ pub(super) fn run(
     if limit.is_some() {
         command.process_group(0);
     }
-    let mut child = spawn(&mut command).with_context(|| format!("start `{shown}`"))?;
+    let mut child = spawn(&mut command).with_context(|| format!("cannot start `{shown}`"))?;
     let deadline = limit.map(|limit| Instant::now() + limit);
     let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
     let lines = read_lines(&mut child);
@@ -146,7 +146,7 @@ pub(super) fn run(
     while !is_over() && !has_ended(&mut child)? {
         std::thread::sleep(TICK.min(Duration::from_millis(2)));
     }
-    if let Some(status) = child.try_wait().with_context(|| format!("wait for `{shown}`"))? {
+    if let Some(status) = child.try_wait().with_context(|| format!("cannot wait for `{shown}`"))? {
         return Ok(status);
     }
     stop(&mut child)?;
@@ -154,7 +154,7 @@ pub(super) fn run(
 }
 
 fn has_ended(child: &mut Child) -> Result<bool> {
-    Ok(child.try_wait().context("wait for a program")?.is_some())
+    Ok(child.try_wait().context("cannot wait for a program")?.is_some())
 }
 
 /// Stops a child that leads its own process group, and the rest of the group.
@@ -167,7 +167,7 @@ fn stop(child: &mut Child) -> Result<()> {
     }
     // Other processes of the group may survive the leader.
     kill_process_group(group, Signal::KILL).ok();
-    child.wait().context("wait for a stopped program")?;
+    child.wait().context("cannot wait for a stopped program")?;
     Ok(())
 }
 

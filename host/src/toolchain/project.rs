@@ -95,23 +95,23 @@ pub fn new_project(parent: &Path, name: &str, language: Language, sdk: Option<&P
     if place.symlink_metadata().is_ok() {
         bail!("{} is there already: choose another name, or remove it", place.display());
     }
-    std::fs::create_dir_all(parent).with_context(|| format!("make {}", parent.display()))?;
+    std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
     let temporary = tempfile::Builder::new()
         .prefix(&format!(".{name}."))
         .tempdir_in(parent)
-        .with_context(|| format!("write into {}", parent.display()))?;
+        .with_context(|| format!("cannot write into {}", parent.display()))?;
     // A subfolder, because the temporary folder itself is accessible to the user only.
     let folder = temporary.path().join(name);
     for (file, text) in language.files() {
         write(&folder.join(file), &text.replace("{{name}}", name))?;
     }
     if let Some(sdk) = sdk {
-        let crate_folder = std::path::absolute(sdk).context("find the SDK")?.join("guest-sdk").join("rust");
+        let crate_folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk").join("rust");
         let text = crate_folder.to_str().with_context(|| format!("{} is not UTF-8", crate_folder.display()))?;
         write(&folder.join(".cargo/config.toml"), &RUST_CONFIG.replace("{{sdk}}", &quoted(text)?))?;
     }
     // Fails if a non-empty folder of this name appeared meanwhile.
-    std::fs::rename(&folder, &place).with_context(|| format!("make {}", place.display()))?;
+    std::fs::rename(&folder, &place).with_context(|| format!("cannot create {}", place.display()))?;
     Ok(place)
 }
 
@@ -120,7 +120,7 @@ fn write(file: &Path, text: &str) -> Result<()> {
         file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
         std::fs::write(file, text)
     };
-    write().with_context(|| format!("write {}", file.display()))
+    write().with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Checks a name that becomes a folder, a crate and the first part of every tool's id.
@@ -200,7 +200,7 @@ mod tests {
 
         std::fs::write(parent.path().join("file"), "").unwrap();
         let error = new_project(&parent.path().join("file"), "tool", Language::Rust, None).unwrap_err();
-        assert!(format!("{error:#}").starts_with("make "), "{error:#}");
+        assert!(format!("{error:#}").starts_with("cannot create "), "{error:#}");
 
         let mut left: Vec<_> =
             std::fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

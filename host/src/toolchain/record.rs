@@ -111,7 +111,7 @@ pub(super) fn lock(compiling: &Path) -> Result<fd_lock::RwLock<File>> {
     let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     let file = compiling.join("lock");
     let file = OpenOptions::new().write(true).create(true).truncate(false).custom_flags(flags).open(file);
-    Ok(fd_lock::RwLock::new(file.with_context(|| format!("write into {}", compiling.display()))?))
+    Ok(fd_lock::RwLock::new(file.with_context(|| format!("cannot write into {}", compiling.display()))?))
 }
 
 /// Waits for `lock`, and says so if that takes time.
@@ -121,12 +121,12 @@ pub(super) fn wait<'a>(lock: &'a mut fd_lock::RwLock<File>, say: Say) -> Result<
     if busy {
         say("waiting for another build");
     }
-    lock.write().context("wait for another build")
+    lock.write().context("cannot wait for another build")
 }
 
 fn make_folder(folder: &Path) -> Result<()> {
     let make = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    make.with_context(|| format!("make {}", folder.display()))
+    make.with_context(|| format!("cannot create {}", folder.display()))
 }
 
 /// The result of a build, to be recorded.
@@ -147,7 +147,9 @@ pub(super) fn write(records: &Path, made: Made) -> Result<()> {
     let component = PathBuf::from(format!("{}.wasm", made.name));
     // The old record must not vouch for the new component.
     match std::fs::remove_file(folder.join(FILE)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).context("remove the record of a build"),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).context("cannot remove the record of a build");
+        }
         _ => {}
     }
     replace(&folder.join(&component), made.component)?;
@@ -160,7 +162,7 @@ pub(super) fn write(records: &Path, made: Made) -> Result<()> {
 
 fn keep(records: &Path, record: &Record) -> Result<()> {
     // Fails for a path that is not Unicode, because JSON cannot hold it.
-    let text = serde_json::to_vec(record).context("write the record of a build")?;
+    let text = serde_json::to_vec(record).context("cannot write the record of a build")?;
     replace(&folder(records, &record.dir).join(FILE), &text)
 }
 
@@ -193,7 +195,7 @@ pub(super) fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
         temporary.persist(file)?;
         Ok(())
     };
-    write().with_context(|| format!("write {}", file.display()))
+    write().with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// The mode of an ordinary new file, before the umask; a temporary file would be private.

@@ -44,7 +44,7 @@ const FILES: &[(&str, &str)] = files![
 /// of its contents, so that versions of toolcell coexist and an existing folder never changes.
 pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
     // Absolute, because tools in other folders refer to it.
-    let parent = std::path::absolute(data_dir).context("find the data folder")?.join("sdk");
+    let parent = std::path::absolute(data_dir).context("cannot find the data folder")?.join("sdk");
     let place = parent.join(content_hash());
     if place.is_dir() {
         return Ok(place);
@@ -64,7 +64,7 @@ pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
             other => Ok(other?),
         }
     };
-    write().with_context(|| format!("write the SDK into {}", parent.display()))?;
+    write().with_context(|| format!("cannot write the SDK into {}", parent.display()))?;
     Ok(place)
 }
 

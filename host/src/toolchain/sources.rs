@@ -195,9 +195,9 @@ impl Walk<'_> {
             if !metadata.is_dir() || !self.walked.insert((metadata.dev(), metadata.ino())) {
                 continue;
             }
-            let entries = std::fs::read_dir(&folder).with_context(|| format!("look into {}", folder.display()))?;
+            let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
             let entries = entries.take(FILES_MAX + 1).collect::<std::io::Result<Vec<_>>>();
-            let entries = entries.with_context(|| format!("look into {}", folder.display()))?;
+            let entries = entries.with_context(|| format!("cannot list {}", folder.display()))?;
             if entries.len() > FILES_MAX {
                 return Err(too_many());
             }
@@ -237,7 +237,7 @@ impl Walk<'_> {
                 }
                 return Ok(None);
             }
-            let target = std::fs::read_link(&at).with_context(|| format!("read the link {}", at.display()))?;
+            let target = std::fs::read_link(&at).with_context(|| format!("cannot read the link {}", at.display()))?;
             let led_to = at.parent().unwrap_or(Path::new("/")).join(&target);
             // A chain of links is followed one step at a time; a link that was seen before ends it.
             if self.found.insert(at, Seen { content: Content::Link(target), state: None }).is_some() {
@@ -259,7 +259,7 @@ impl Walk<'_> {
         if let Some(known) = self.known.0.get(path).filter(|known| known.state == Some(now)) {
             return Ok(known.clone());
         }
-        let context = || format!("read {}", path.display());
+        let context = || format!("cannot read {}", path.display());
         let file = plain_file(path).with_context(context)?;
         // Taken before reading, so that a later change shows in the state.
         let (began, state) = (SystemTime::now(), FileState::of(&file).with_context(context)?);
@@ -284,7 +284,7 @@ fn there(metadata: std::io::Result<Metadata>, path: &Path) -> Result<Option<Meta
     match metadata {
         Ok(metadata) => Ok(Some(metadata)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("look at {}", path.display())),
+        Err(error) => Err(error).with_context(|| format!("cannot inspect {}", path.display())),
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Finding {
     pub state: State,
     pub detail: String,
     /// The command that fixes it.
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
 /// Returns the verdict first, then each way to a toolchain.
@@ -40,19 +40,19 @@ pub fn survey(search: &Search) -> Vec<Finding> {
             subject: "building tools",
             state: State::Ready,
             detail: format!("through {}", way.subject),
-            mend: None,
+            fix: None,
         },
         (None, Some(way)) => Finding {
             subject: "building tools",
             state: State::Absent,
             detail: format!("the first build sets up {}", way.subject),
-            mend: way.mend.clone(),
+            fix: way.fix.clone(),
         },
         (None, None) => Finding {
             subject: "building tools",
             state: State::Missing,
             detail: format!("no Rust here builds for {TARGET}"),
-            mend: Some(remedy(search)),
+            fix: Some(remedy(search)),
         },
     };
     std::iter::once(verdict).chain(ways).collect()
@@ -68,26 +68,26 @@ fn by_installed(search: &Search) -> Finding {
             subject: INSTALLED,
             state: State::Ready,
             detail: toolchain.cargo.display().to_string(),
-            mend: None,
+            fix: None,
         },
-        Err(reason) => Finding { subject: INSTALLED, state: State::Missing, detail: format!("{reason:#}"), mend: None },
+        Err(reason) => Finding { subject: INSTALLED, state: State::Missing, detail: format!("{reason:#}"), fix: None },
     }
 }
 
 /// Whether rustup is installed. Only a build tells whether its download works.
 fn by_rustup(search: &Search) -> Finding {
-    let (state, detail, mend) = match search.which("rustup") {
+    let (state, detail, fix) = match search.which("rustup") {
         Some(rustup) => (State::Absent, rustup.display().to_string(), Some(format!("rustup target add {TARGET}"))),
         None => (State::Missing, "no rustup on PATH".to_owned(), None),
     };
-    Finding { subject: RUSTUP, state, detail, mend }
+    Finding { subject: RUSTUP, state, detail, fix }
 }
 
 fn by_packages(search: &Search) -> Finding {
     let not_ready = match sysroot::ready(search) {
         Ok(toolchain) => {
             let detail = toolchain.rustc.unwrap_or_default().display().to_string();
-            return Finding { subject: PACKAGES, state: State::Ready, detail, mend: None };
+            return Finding { subject: PACKAGES, state: State::Ready, detail, fix: None };
         }
         Err(reason) => reason,
     };
@@ -97,10 +97,10 @@ fn by_packages(search: &Search) -> Finding {
                 [] => format!("{not_ready:#}; all packages are installed"),
                 names => format!("{not_ready:#}; not installed: {}", names.join(", ")),
             };
-            let mend = Some(format!("{}=packages toolcell build DIR", super::PREFERENCE_VARIABLE));
-            Finding { subject: PACKAGES, state: State::Absent, detail, mend }
+            let fix = Some(format!("{}=packages toolcell build DIR", super::PREFERENCE_VARIABLE));
+            Finding { subject: PACKAGES, state: State::Absent, detail, fix }
         }
-        Err(reason) => Finding { subject: PACKAGES, state: State::Missing, detail: format!("{reason:#}"), mend: None },
+        Err(reason) => Finding { subject: PACKAGES, state: State::Missing, detail: format!("{reason:#}"), fix: None },
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
 
     fn verdict(findings: &[Finding]) -> (State, &str, Option<&str>) {
         let first = findings.first().unwrap();
-        (first.state, &first.detail, first.mend.as_deref())
+        (first.state, &first.detail, first.fix.as_deref())
     }
 
     #[test]

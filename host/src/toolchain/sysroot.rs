@@ -97,7 +97,8 @@ pub(super) fn ready(search: &Search) -> Result<Toolchain> {
 /// Compiles the standard library and puts the sysroot in place. The caller holds the lock.
 pub(super) fn build(search: &Search, wasi_libc: &Path, say: Say) -> Result<()> {
     let home = home(&search.cache_dir);
-    let temporary = tempfile::Builder::new().prefix(".new-").tempdir_in(&home).context("make a folder for Rust")?;
+    let temporary =
+        tempfile::Builder::new().prefix(".new-").tempdir_in(&home).context("cannot create a folder for Rust")?;
     let root = std::fs::canonicalize(temporary.path())?.join("rust");
     let version = ask(search, &["--version"])?;
     say(&format!("compiling Rust's standard library for {TARGET} ({version}), once: about a minute"));
@@ -107,7 +108,7 @@ pub(super) fn build(search: &Search, wasi_libc: &Path, say: Say) -> Result<()> {
     compile(search, &root, &seed, say)?;
     let libraries = root.join("lib/rustlib").join(TARGET).join("lib");
     keep_libraries(&seed.join("target").join(TARGET).join("release/deps"), &libraries)?;
-    std::fs::remove_dir_all(&seed).context("remove the build folder")?;
+    std::fs::remove_dir_all(&seed).context("cannot remove the build folder")?;
 
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let wasi_libc = std::fs::read_to_string(wasi_libc.join("VERSION")).unwrap_or_default().trim().to_owned();
@@ -117,15 +118,15 @@ pub(super) fn build(search: &Search, wasi_libc: &Path, say: Say) -> Result<()> {
         rustc: version,
         wasi_libc,
         system_rustc: Mark::of(Path::new(SYSTEM_RUSTC)),
-        system_linker: std::fs::canonicalize(SYSTEM_LINKER).with_context(|| format!("find {SYSTEM_LINKER}"))?,
+        system_linker: std::fs::canonicalize(SYSTEM_LINKER).with_context(|| format!("cannot find {SYSTEM_LINKER}"))?,
     };
-    std::fs::write(root.join("stamp.json"), serde_json::to_vec_pretty(&stamp)?).context("write the stamp")?;
+    std::fs::write(root.join("stamp.json"), serde_json::to_vec_pretty(&stamp)?).context("cannot write the stamp")?;
 
     let place = folder(&search.cache_dir);
     if place.symlink_metadata().is_ok() {
-        std::fs::rename(&place, temporary.path().join("old")).context("move the old sysroot away")?;
+        std::fs::rename(&place, temporary.path().join("old")).context("cannot move the old sysroot away")?;
     }
-    std::fs::rename(&root, &place).context("put the sysroot in place")?;
+    std::fs::rename(&root, &place).context("cannot put the sysroot in place")?;
     say(&format!("the standard library is ready ({} s)", started.elapsed().as_secs()));
     Ok(())
 }
@@ -154,20 +155,20 @@ fn lay_out(search: &Search, root: &Path, wasi_libc: &Path) -> Result<()> {
     let host = host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc did not name its host")?;
     let own = root.join("lib/rustlib");
     let contained = own.join(TARGET).join("lib/self-contained");
-    std::fs::create_dir_all(&contained).context("make the sysroot")?;
+    std::fs::create_dir_all(&contained).context("cannot create the sysroot")?;
     std::fs::create_dir_all(root.join("bin"))?;
     // The host's library for procedural macros, and the linkers.
-    symlink(system.join(host), own.join(host)).context("link the host's library")?;
-    symlink(&sources, own.join("src")).context("link the sources")?;
+    symlink(system.join(host), own.join(host)).context("cannot link the host's library")?;
+    symlink(&sources, own.join("src")).context("cannot link the sources")?;
     for file in ["crt1-command.o", "crt1-reactor.o", "libc.a"] {
         let from = wasi_libc.join("lib").join(TARGET).join(file);
-        std::fs::copy(&from, contained.join(file)).with_context(|| format!("copy {}", from.display()))?;
+        std::fs::copy(&from, contained.join(file)).with_context(|| format!("cannot copy {}", from.display()))?;
     }
     let rustc = root.join("bin/rustc");
     // The folder is renamed when it is complete, so the script must not contain its path.
     let script =
         format!("#!/bin/sh\nd=$(cd \"${{0%/*}}/..\" && pwd -P) && exec {SYSTEM_RUSTC} --sysroot \"$d\" \"$@\"\n");
-    std::fs::write(&rustc, script).context("write the compiler's wrapper")?;
+    std::fs::write(&rustc, script).context("cannot write the compiler's wrapper")?;
     std::fs::set_permissions(&rustc, std::fs::Permissions::from_mode(0o755))?;
     Ok(())
 }
@@ -210,12 +211,12 @@ fn compile(search: &Search, root: &Path, seed: &Path, say: Say) -> Result<()> {
 }
 
 fn keep_libraries(from: &Path, to: &Path) -> Result<()> {
-    for file in std::fs::read_dir(from).context("read the compiled libraries")? {
+    for file in std::fs::read_dir(from).context("cannot read the compiled libraries")? {
         let file = file?;
         let name = file.file_name();
         let text = name.to_string_lossy();
         if text.ends_with(".rlib") && !text.starts_with("libstd_seed") {
-            std::fs::copy(file.path(), to.join(&name)).with_context(|| format!("keep {text}"))?;
+            std::fs::copy(file.path(), to.join(&name)).with_context(|| format!("cannot keep {text}"))?;
         }
     }
     if standard_library(to).is_none() {

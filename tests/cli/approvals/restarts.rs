@@ -77,7 +77,7 @@ fn after_the_component_changed_an_approval_runs_nothing() {
     bytes.extend_from_slice(&[0, 3, 1, b'x', b'y']);
     std::fs::write(&file, bytes).unwrap();
     let ran = place.run(&["approvals", "approve", &id]).exits(3);
-    assert!(ran.stderr.contains("this changed: the component; nothing ran"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("since the approval was requested: the component; nothing ran"), "{}", ran.stderr);
     assert!(place.lines().is_empty());
     let shown = place.show(&id);
     assert_eq!(error(&shown), ("approval_rejected", "approval_outdated"));
@@ -119,6 +119,10 @@ fn after_the_world_of_the_call_changed_an_approval_runs_nothing() {
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink(&b, &link).unwrap();
     let ran = place.run(&["approvals", "approve", &id]).exits(3);
-    assert!(ran.stderr.contains("this changed: what the call would be able to do; nothing ran"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("since the approval was requested: what the call would be able to do; nothing ran"),
+        "{}",
+        ran.stderr
+    );
     assert!(!a.join("lines").exists() && !b.join("lines").exists());
 }

@@ -167,7 +167,7 @@ fn known(word: &LitStr, words: &[&str]) -> Result<()> {
     if words.contains(&word.value().as_str()) {
         return Ok(());
     }
-    Err(Error::new(word.span(), format!("`{}` is none of: {}", word.value(), words.join(", "))))
+    Err(Error::new(word.span(), format!("`{}` is not one of: {}", word.value(), words.join(", "))))
 }
 
 #[cfg(test)]
@@ -186,10 +186,10 @@ mod tests {
 
     #[test]
     fn words_that_the_contract_does_not_know_are_refused() {
-        assert!(refusal(quote!(risk = "tiny")).starts_with("`tiny` is none of: low, medium"));
-        assert!(refusal(quote!(access = ["files"])).starts_with("`files` is none of: file_read"));
-        assert!(refusal(quote!(write_effects = ["all"])).starts_with("`all` is none of: none"));
-        assert!(refusal(quote!(content = ["html"])).starts_with("`html` is none of: text"));
+        assert!(refusal(quote!(risk = "tiny")).starts_with("`tiny` is not one of: low, medium"));
+        assert!(refusal(quote!(access = ["files"])).starts_with("`files` is not one of: file_read"));
+        assert!(refusal(quote!(write_effects = ["all"])).starts_with("`all` is not one of: none"));
+        assert!(refusal(quote!(content = ["html"])).starts_with("`html` is not one of: text"));
     }
 
     #[test]

@@ -75,7 +75,10 @@ fn input(function: &ItemFn) -> Result<(TokenStream, TokenStream)> {
     let name = &signature.ident;
     let refuse = |span: Span, what: &str| Err(Error::new(span, what));
     if let Some(word) = &signature.asyncness {
-        return refuse(word.span(), "a tool is a plain function: it may wait, nobody else runs beside it");
+        return refuse(
+            word.span(),
+            "a tool is a plain function: it may block, because nothing else runs in its instance",
+        );
     }
     if !signature.generics.params.is_empty() {
         return refuse(signature.generics.span(), "a tool has no generic parameters: its schema must be known");

@@ -132,7 +132,7 @@ fn error(code: ErrorCode) -> Error {
         | ErrorCode::HttpResponseTimeout
         | ErrorCode::DnsTimeout => Error::Timeout,
         ErrorCode::DnsError(_) | ErrorCode::DestinationNotFound => Error::Unreachable("no such host".to_owned()),
-        ErrorCode::ConnectionRefused => Error::Unreachable("nobody listens there".to_owned()),
+        ErrorCode::ConnectionRefused => Error::Unreachable("the connection was refused".to_owned()),
         ErrorCode::TlsCertificateError => Error::Unreachable("it cannot prove to be who it says".to_owned()),
         ErrorCode::DestinationUnavailable | ErrorCode::ConnectionTerminated | ErrorCode::TlsProtocolError => {
             Error::Unreachable(format!("{code:?}"))

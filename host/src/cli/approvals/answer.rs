@@ -32,7 +32,7 @@ impl Desk {
         // Only one process at a time answers a call, so an approved call that is not claimed has a living process that
         // waits for it, or is orphaned.
         let Some(answering) = self.journal.hold(id, Role::Approver)? else {
-            show::say(&format!("somebody else is answering {id} right now"));
+            show::say(&format!("another process is answering {id} right now"));
             return Ok(Exit::Refused);
         };
         self.close_unattended()?;
@@ -110,7 +110,7 @@ impl Desk {
                 (ApprovalState::Approved, Some(held)) => {
                     let record = self.resume(&kept, held).map_err(|error| {
                         BadRequest(format!(
-                            "{id} is approved, and could not be run: {error:#}; mend it and approve it again"
+                            "{id} is approved, and could not be run: {error:#}; fix that, and approve it again"
                         ))
                     })?;
                     return show::record(&record, if json { Form::Result } else { Form::People });

@@ -119,5 +119,5 @@ struct Desk {
 }
 
 fn unknown(id: InvocationId) -> anyhow::Error {
-    BadRequest(format!("nobody was asked about a call {id}: toolcell approvals list --all")).into()
+    BadRequest(format!("there is no approval request for a call {id}: toolcell approvals list --all")).into()
 }

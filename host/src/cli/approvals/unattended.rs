@@ -40,7 +40,7 @@ impl Desk {
     /// from here, and releases `held` then.
     pub(super) fn resume(&self, kept: &Kept, held: Held) -> anyhow::Result<CallRecord> {
         let origin = kept.approval.plan.origin.clone().context("the call came through a door that is closed now")?;
-        let origin: Origin = serde_json::from_value(origin).context("understand how the call was made")?;
+        let origin: Origin = serde_json::from_value(origin).context("cannot parse how the call was made")?;
         std::env::set_current_dir(&origin.cwd)
             .with_context(|| format!("go to the folder of the call, {}", origin.cwd.display()))?;
         let cancellation = Cancellation::new();

@@ -139,21 +139,22 @@ fn tell(words: &str, text: &str) -> anyhow::Result<()> {
 
 fn in_editor(editor: &str, text: &str) -> anyhow::Result<String> {
     // Readable by its owner only, like the journal.
-    let mut file = tempfile::Builder::new().prefix("arguments-").suffix(".json").tempfile().context("make a file")?;
-    file.write_all(text.as_bytes()).context("write the arguments")?;
+    let mut file =
+        tempfile::Builder::new().prefix("arguments-").suffix(".json").tempfile().context("cannot create a file")?;
+    file.write_all(text.as_bytes()).context("cannot write the arguments")?;
     let mut words = editor.split_whitespace();
     let program = words.next().context("the editor has no name")?;
     let status =
-        Command::new(program).args(words).arg(file.path()).status().with_context(|| format!("run {editor}"))?;
+        Command::new(program).args(words).arg(file.path()).status().with_context(|| format!("cannot run {editor}"))?;
     if !status.success() {
         bail!("{editor} ended with {status}");
     }
     // Reopened by its path, because editors may replace the file.
     let mut new = String::new();
-    let mut changed = File::open(file.path()).context("read the arguments")?;
+    let mut changed = File::open(file.path()).context("cannot read the arguments")?;
     changed
         .rewind()
         .and_then(|()| changed.take(EDIT_BYTES_MAX).read_to_string(&mut new))
-        .context("read the arguments")?;
+        .context("cannot read the arguments")?;
     Ok(new)
 }

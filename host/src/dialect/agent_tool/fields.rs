@@ -226,7 +226,7 @@ static PERMISSION_PROFILE: Object = Object {
         // Its effect depends on the interface: see `claims`.
         texts("rule_matching_fields"),
         text("data_sensitivity").narrows(),
-        hint("retention_hint", "stored results stay until somebody removes them"),
+        hint("retention_hint", "stored results stay until they are removed"),
         flag("redaction_required").narrows(),
         refused("policy_refs", "a toolkit carries no policies; rules stand in toolcell.toml"),
         texts("environment").narrows(),

@@ -33,7 +33,7 @@ pub struct Described {
 pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
     let one = |message: String| vec![Finding::new("", &message)];
     let mut value = read_unique_json(text, JSON_VALUES_MAX)
-        .map_err(|error| one(format!("read the toolkit that `describe` answers: {error}")))?;
+        .map_err(|error| one(format!("cannot read the toolkit that `describe` returns: {error}")))?;
     let mut findings = Findings::default();
     look(&value, &mut findings);
     if findings.has_errors() && guard!("description_findings") {

@@ -104,7 +104,7 @@ impl<'a> Shelf<'a> {
         for (at, record) in records.iter().enumerate() {
             let Some(named) = text(record, id) else { continue };
             if let Some(first) = by_id.get(named) {
-                findings.error(&place.item(at).field(id), format!("the id {named:?} also stands in /{list}/{first}"));
+                findings.error(&place.item(at).field(id), format!("the id {named:?} is also used at /{list}/{first}"));
                 // A duplicate id is reported once.
                 if let Some(referred) = referred.get_mut(at) {
                     *referred = true;

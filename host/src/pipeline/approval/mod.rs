@@ -205,7 +205,7 @@ fn permit_of(outcome: Outcome) -> Result<Permit, Refusal> {
 
 fn nobody_to_ask(question: &Question) -> Refusal {
     let brief = question.brief();
-    let message = format!("{} needs an approval ({}), and there is nobody to ask", brief.tool_id, brief.reason);
+    let message = format!("{} needs an approval ({}), and no approver can be asked", brief.tool_id, brief.reason);
     Refusal::new(ErrorClass::PermissionDenied, "nobody_to_ask", message)
 }
 
@@ -213,7 +213,7 @@ fn expired() -> Refusal {
     Refusal::new(
         ErrorClass::ApprovalRejected,
         "approval_expired",
-        "nobody approved the call in time; call again to ask",
+        "the call was not approved in time; call again to ask",
     )
 }
 

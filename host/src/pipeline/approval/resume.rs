@@ -37,7 +37,7 @@ pub(in super::super) async fn re_enter(journey: &mut Journey<'_>, kept: &Kept) -
         return Err(outdated(&changed));
     }
     let answer = kept.answer.clone().filter(|_| kept.state == ApprovalState::Approved);
-    let answer = answer.ok_or_else(|| Refusal::host_fault("a call that nobody approved was resumed"))?;
+    let answer = answer.ok_or_else(|| Refusal::host_fault("a call without an approval was resumed"))?;
     settle::settle(journey, tool, permit, answer).await
 }
 
@@ -57,7 +57,7 @@ async fn again(journey: &mut Journey<'_>, tool: &Tool, kept: &Kept) -> Result<In
 
 fn outdated(changed: &[&str]) -> Refusal {
     let message = format!(
-        "since somebody was asked, this changed: {}; nothing ran, and it has to be asked again: call again",
+        "this changed since the approval was requested: {}; nothing ran; call again to request a new approval",
         changed.join(", ")
     );
     Refusal::new(ErrorClass::ApprovalRejected, "approval_outdated", message)
@@ -80,9 +80,7 @@ pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
             let because = feedback.map(|why| format!(": {why}")).unwrap_or_default();
             reject("approval_rejected", format!("the call was not approved{because}"))
         }
-        ApprovalState::Withdrawn => {
-            reject("approval_withdrawn", "the call ended before anybody could run it".to_owned())
-        }
+        ApprovalState::Withdrawn => reject("approval_withdrawn", "the call ended before it could run".to_owned()),
         ApprovalState::Expired => Some(expired()),
         ApprovalState::Pending | ApprovalState::Approved if kept.approval.expires_at <= Timestamp::now() => {
             Some(expired())

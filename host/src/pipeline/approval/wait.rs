@@ -84,7 +84,7 @@ fn answer_of(approver: &dyn Approver, reply: Reply) -> Answer {
 }
 
 fn own_call() -> Refusal {
-    Refusal::new(ErrorClass::PermissionDenied, "self_approval", "nobody approves what they themselves asked for")
+    Refusal::new(ErrorClass::PermissionDenied, "self_approval", "a caller cannot approve its own call")
 }
 
 /// The answer; `None` while the question is open.

@@ -29,7 +29,9 @@ pub(super) struct Tls {
 impl Tls {
     pub(super) fn new(extra_roots: Option<&Path>) -> anyhow::Result<Self> {
         let extra = match extra_roots {
-            Some(file) => certificates(file).with_context(|| format!("read certificates from {}", file.display()))?,
+            Some(file) => {
+                certificates(file).with_context(|| format!("cannot read certificates from {}", file.display()))?
+            }
             None => Vec::new(),
         };
         Ok(Self { extra, config: OnceLock::new() })

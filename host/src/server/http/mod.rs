@@ -53,7 +53,7 @@ pub async fn serve_http(
 ) -> anyhow::Result<()> {
     let HttpSettings { listener, gate, tokens, limits } = settings;
     // Registered before the first request is accepted, because no tool may call its own server.
-    let _listening = Listening::at(listener.local_addr().context("find the address")?);
+    let _listening = Listening::at(listener.local_addr().context("cannot find the address")?);
     let drain = CancellationToken::new();
     let close = CancellationToken::new();
     let connections = Connections::new(&limits, tokens.principals().len());

@@ -20,7 +20,8 @@ impl Tokens {
     /// Generates a token for one principal. Returns its text, too, which is not stored.
     pub fn generate() -> anyhow::Result<(Self, String)> {
         let mut bytes = [0; 32];
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("draw a random token")?;
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+            .context("cannot create a random token")?;
         let text = HEXLOWER.encode(&bytes);
         Ok((Self(vec![(blake3::hash(text.as_bytes()), "token:generated".into())]), text))
     }
@@ -28,7 +29,8 @@ impl Tokens {
     /// Reads the tokens in `file`, one per line, `NAME TOKEN` or `TOKEN`. Fails if users other than the owner can
     /// access the file.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
-        let metadata = std::fs::metadata(file).with_context(|| format!("read the tokens in {}", file.display()))?;
+        let metadata =
+            std::fs::metadata(file).with_context(|| format!("cannot read the tokens in {}", file.display()))?;
         ensure!(metadata.len() <= FILE_BYTES_MAX, "{} is larger than {FILE_BYTES_MAX} bytes", file.display());
         #[cfg(unix)]
         {
@@ -36,8 +38,9 @@ impl Tokens {
             let name = file.display();
             ensure!(mode & 0o077 == 0, "others can read the tokens in {name}: chmod 600 {name}");
         }
-        let text = std::fs::read_to_string(file).with_context(|| format!("read the tokens in {}", file.display()))?;
-        Self::parse(&text).with_context(|| format!("understand {}", file.display()))
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("cannot read the tokens in {}", file.display()))?;
+        Self::parse(&text).with_context(|| format!("cannot parse {}", file.display()))
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
