@@ -7,6 +7,7 @@ mod machine;
 
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -303,12 +304,14 @@ fn unusable(errors: &[Finding]) -> Refusal {
 
 /// Opens the file of a component, and returns its size. Fails if it is not a regular file, or too large.
 fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
-    // Opening a FIFO, for example, would block.
-    if !std::fs::metadata(file).map_err(|error| unreadable(file, &error))?.is_file() {
+    // Without NONBLOCK, a named pipe would block the reader. Reading a regular file ignores it.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let open = File::options().read(true).custom_flags(flags).open(file).map_err(|error| unreadable(file, &error))?;
+    let metadata = open.metadata().map_err(|error| unreadable(file, &error))?;
+    if !metadata.is_file() {
         return Err(unreadable(file, &std::io::Error::other("it is not a regular file")));
     }
-    let open = File::open(file).map_err(|error| unreadable(file, &error))?;
-    let size = open.metadata().map_err(|error| unreadable(file, &error))?.len();
+    let size = metadata.len();
     if size > COMPONENT_BYTES_MAX {
         let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
         return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));

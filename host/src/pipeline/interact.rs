@@ -112,8 +112,8 @@ async fn answer(
 
 fn unfit_answers(request: &Requested, why: &str) -> Refusal {
     let message = format!(
-        "the tool's question {} was answered {UNFIT_MAX} times in ways that its form does not allow, at last with what \
-         has this wrong: {why}; call again and fill in the form",
+        "{UNFIT_MAX} answers to the tool's questions did not fit their forms, the last one to the question {}: {why}; call \
+         again and fill in the form",
         request.key()
     );
     Refusal::new(ErrorClass::InvalidArguments, "answer_invalid", message)
