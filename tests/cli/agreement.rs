@@ -235,7 +235,7 @@ fn hears(place: &Place, row: &Row) {
                 "{what}: {check:?}"
             );
             assert_eq!((error(&call).1.as_str(), call.code), ("approval_expired", Some(3)), "{what}");
-            assert!(call.stderr.contains(cause), "{what}: whoever is asked reads why: {}", call.stderr);
+            assert!(call.stderr.contains(cause), "{what}: the question names the cause: {}", call.stderr);
             let text = client["content"][0]["text"].as_str().unwrap();
             assert!(text.contains("a person has to approve this call"), "{what}: {text}");
         }

@@ -10,7 +10,7 @@ use super::guest;
 use super::policy::Place;
 use crate::support::{Ran, Toolcell, kept, scratch};
 
-const SECRET: &str = "secret-7f31-of-somebody-else";
+const SECRET: &str = "secret-7f31-of-another-user";
 
 /// A folder that tools may write, `work`, beside one that they may not see, `private`.
 struct Beside {

@@ -152,7 +152,7 @@ fn a_call_that_could_have_changed_something_is_not_safe_to_repeat() {
     let refused = Toolcell::new(["call", &guest("hostile#busy_write"), &input, "--json"]).run().exits(2).json();
     assert_eq!(refused["error"]["retry"]["safe"], json!(true));
     let denied = Toolcell::new(["call", &guest("hostile#busy_write"), "{\"path\":\"x\"}", "--json"]).run().exits(3);
-    assert_eq!(denied.json()["error"]["retry"]["safe"], json!(false), "not until somebody grants it");
+    assert_eq!(denied.json()["error"]["retry"]["safe"], json!(false), "a retry needs a grant first");
 }
 
 #[test]

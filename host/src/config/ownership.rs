@@ -149,7 +149,7 @@ mod tests {
         set.expect("the folder for temporary files has to be in a file system with access control lists: set TMPDIR");
         assert!(super::has_access_list(path, None) && super::has_access_list(path, Some(&open)));
         let metadata = open.metadata().unwrap();
-        assert_eq!(metadata.mode() & 0o777, 0o664, "the mask stands in place of the group");
+        assert_eq!(metadata.mode() & 0o777, 0o664, "the mode shows the mask as the rights of the group");
         let refused = super::check(path, &open, &metadata).unwrap_err().to_string();
         assert!(refused.contains("setfacl -b") && super::check_place(path, None, &metadata).is_err(), "{refused}");
     }
@@ -163,7 +163,7 @@ mod tests {
         assert!(private(1000, 1000) && private(70, 1000));
         assert!(!private(1001, 1001), "another member");
         assert!(!private(50, 1002), "another user whose first group it is");
-        assert!(!private(60, 1000) && !private(1000, 1001), "somebody else's");
+        assert!(!private(60, 1000) && !private(1000, 1001), "a group of another user");
         assert!(!private(4_000, 1000), "not listed");
         assert!(!private(1000, 5_000), "a user who is not listed");
     }

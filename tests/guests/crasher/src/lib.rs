@@ -21,7 +21,7 @@ impl Guest for Crasher {
     }
 
     fn invoke(_: Call) -> Outcome {
-        unreachable!("nobody knows its tools")
+        unreachable!("`describe` panics before this tool is known")
     }
 }
 
