@@ -14,6 +14,7 @@ lint:
     cargo fmt --manifest-path benches/peers/toolcell/Cargo.toml
     cargo fmt --manifest-path benches/peers/act/Cargo.toml
     cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy --test fuzz -- -D warnings
     cargo deny check bans licenses sources
 
 # The tests of the product, and of the example tools on this machine
@@ -23,11 +24,11 @@ test *ARGS:
 
 # The integration tests whose path contains NAME, such as sandbox::limits
 test-one NAME:
-    cargo test -p toolcell --test toolcell -- {{NAME}}
+    cargo test -p toolcell-cli --test toolcell -- {{NAME}}
 
-# The unit tests of one room of host/src, such as policy
+# The unit tests of one room, such as policy
 test-room ROOM:
-    cargo test -p toolcell --lib -- {{ROOM}}::
+    cargo test --lib -- {{ROOM}}::
 
 # The API documentation of the library and the guest SDK, with warnings as errors
 docs:
@@ -35,22 +36,22 @@ docs:
 
 # What a call costs, beside bare wasmtime in the same run. CI runs each bench in a short form, which measures nothing
 bench:
-    cargo bench -p toolcell --bench call
-    cargo bench -p toolcell --bench cli
+    cargo bench -p toolcell-cli --bench call
+    cargo bench -p toolcell-cli --bench cli
 
 # The attacks of the first set, twenty times each, to the letter: nothing else should run on this machine
 hostile RUNS="20":
-    TOOLCELL_ATTACK_RUNS={{RUNS}} TOOLCELL_ATTACKS_STRICT=1 cargo test -p toolcell --test toolcell -- hostile::the_first_set --nocapture
+    TOOLCELL_ATTACK_RUNS={{RUNS}} TOOLCELL_ATTACKS_STRICT=1 cargo test -p toolcell-cli --test toolcell -- hostile::the_first_set --nocapture
 
 # The tests of files where the kernel has no openat2, or a filter forbids it (needs strace; not as fast)
 hostile-without-openat2:
-    cargo test -p toolcell --test toolcell --no-run
+    cargo test -p toolcell-cli --test toolcell --no-run
     TOOLCELL_ATTACKS=FS-1,FS-2,FS-3 strace -f -qq -o /dev/null -e trace=openat2 -e inject=openat2:error=ENOSYS \
-        cargo test -p toolcell --test toolcell -- hostile::the_first_set sandbox::escapes sandbox::denials sandbox::races
+        cargo test -p toolcell-cli --test toolcell -- hostile::the_first_set sandbox::escapes sandbox::denials sandbox::races
 
 # Leaves out one guard of the sandbox at a time: some test must notice each. Takes minutes
 mutants:
-    cargo test -p toolcell --features mutants --test toolcell -- hostile::mutants --nocapture
+    cargo test -p toolcell-cli --features mutants --test toolcell -- hostile::mutants --nocapture
 
 # Fuzzes what the host does with foreign data: each target for so long, from tests/fuzz/corpus
 fuzz MINUTES="1" *TARGETS:

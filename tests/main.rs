@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod acceptance;
 mod cli;
 mod hostile;
 mod pipeline;

@@ -1,168 +1,166 @@
-//! The module boundaries: which module may import which, and which names belong to one module alone.
+//! What the structure of the repository promises: what a crate is made of, one name for the product, and a table of the
+//! specification that is true.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Command;
 
 use crate::support::root;
 
-/// A module, and the modules that it may import. `ARCHITECTURE.md` gives the reasons.
-const DOORS: [(&str, &[&str]); 22] = [
-    ("guard", &[]),
-    ("file_state", &[]),
-    ("pool", &[]),
-    ("way", &[]),
-    ("search", &[]),
-    ("record", &[]),
-    ("dialect", &["record"]),
-    ("policy", &["record", "way"]),
-    ("hook", &["record"]),
-    ("scheduler", &["record"]),
-    ("journal", &["pool", "record", "secret"]),
-    ("secret", &["pool", "record", "search"]),
-    ("catalog", &["pool", "record", "search"]),
-    ("approval", &["record", "policy", "catalog"]),
-    ("executor", &["record", "policy", "scheduler", "secret"]),
-    ("sandbox", &["file_state", "pool", "way", "record", "policy", "hook", "executor", "secret"]),
-    (
-        "pipeline",
-        &[
-            "pool",
-            "record",
-            "search",
-            "policy",
-            "hook",
-            "scheduler",
-            "journal",
-            "catalog",
-            "approval",
-            "executor",
-            "secret",
-        ],
-    ),
-    ("toolchain", &["file_state"]),
-    ("config", &["way"]),
-    (
-        "host",
-        &[
-            "pool",
-            "record",
-            "dialect",
-            "policy",
-            "hook",
-            "scheduler",
-            "journal",
-            "catalog",
-            "approval",
-            "executor",
-            "secret",
-            "sandbox",
-            "pipeline",
-            "config",
-        ],
-    ),
-    ("server", &["pool", "host", "catalog", "dialect", "record"]),
-    ("cli", &["host", "server", "catalog", "toolchain", "record", "config"]),
-];
-
-/// A crate that only one module may name.
-const KEPT: [(&str, &[&str]); 18] = [
-    ("wasmtime", &["sandbox"]),
-    ("wasmtime_wasi", &["sandbox"]),
-    ("clap", &["cli"]),
-    ("indicatif", &["cli"]),
-    ("jsonschema", &["catalog"]),
-    ("jsonschema_regex", &["catalog"]),
-    ("referencing", &["catalog"]),
-    ("regex_automata", &["search"]),
-    ("rmcp", &["dialect", "server"]),
-    ("hyper", &["server", "sandbox"]),
-    ("rusqlite", &["journal"]),
-    ("tempfile", &["sandbox", "journal", "toolchain", "config", "cli", "secret"]),
-    ("chacha20poly1305", &["secret"]),
-    ("aho_corasick", &["secret"]),
-    ("rpassword", &["cli"]),
-    ("globset", &["policy", "hook"]),
-    ("unicode_width", &["approval"]),
-    ("unicode_security", &["approval"]),
+/// A crate, and the crates that are in no build of it.
+const FREE_OF: [(&str, &[&str]); 2] = [
+    ("toolcell-core", &["wasmtime", "hyper", "clap", "rmcp", "indicatif"]),
+    ("toolcell", &["clap", "rmcp", "indicatif", "rpassword"]),
 ];
 
 #[test]
-fn rooms_import_only_what_their_door_allows() {
-    let mut wrong = Vec::new();
-    for (room, files) in rooms() {
-        let allowed = DOORS.iter().find(|(name, _)| *name == room).unwrap_or_else(|| panic!("no door for {room}")).1;
-        for file in files {
-            let text = code(&file);
-            for (name, _) in DOORS {
-                let uses = text.contains(&format!("crate::{name}::")) || text.contains(&format!("crate::{name};"));
-                if uses && name != room && !allowed.contains(&name) {
-                    wrong.push(format!("{} imports {name}", file.display()));
-                }
-            }
-            for (name, owners) in KEPT {
-                if text.contains(&format!("{name}::")) && !owners.contains(&room.as_str()) {
-                    wrong.push(format!("{} names {name}", file.display()));
-                }
-            }
-        }
+fn the_core_executes_nothing_and_the_library_has_no_command_line() {
+    for (package, forbidden) in FREE_OF {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args([
+            "tree",
+            "--offline",
+            "--locked",
+            "--edges=normal",
+            "--prefix=none",
+            "--format={lib}",
+            "-p",
+            package,
+        ]);
+        let tree = cargo.current_dir(root()).output().unwrap();
+        assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+        let tree = String::from_utf8(tree.stdout).unwrap();
+        let crates: Vec<&str> = tree.lines().collect();
+        assert!(crates.contains(&"serde_json"), "{tree}");
+        let found: Vec<&&str> = forbidden.iter().filter(|name| crates.contains(name)).collect();
+        assert!(found.is_empty(), "{package} is built with {found:?}");
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-#[test]
-fn every_room_of_the_tree_has_a_door() {
-    let rooms: BTreeSet<String> = rooms().into_iter().map(|(room, _)| room).collect();
-    let doors: BTreeSet<String> = DOORS.iter().map(|(room, _)| (*room).to_owned()).collect();
-    assert_eq!(rooms, doors);
 }
 
 /// The product's former name, from before the first release, belongs to another sandbox for agents.
 #[test]
 fn the_old_name_is_nowhere() {
     let old = ["hot", "cell"].concat();
-    let listed = std::process::Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output().unwrap();
-    assert!(listed.status.success(), "git cannot list the files: {}", String::from_utf8_lossy(&listed.stderr));
-    let files: Vec<&str> = std::str::from_utf8(&listed.stdout).unwrap().split_terminator('\0').collect();
-    assert!(files.len() > 400, "git lists {} files only", files.len());
+    let files = tracked();
     let has = |text: &[u8]| String::from_utf8_lossy(text).to_ascii_lowercase().contains(&old);
-    let left: Vec<&&str> = files
+    let left: Vec<&String> = files
         .iter()
         .filter(|file| has(file.as_bytes()) || std::fs::read(root().join(file)).is_ok_and(|text| has(&text)))
         .collect();
     assert!(left.is_empty(), "{left:#?}");
 }
 
+/// The families of requirements that the table of `docs/agent-tool.md` must have.
+const FAMILIES: &str = "OBJ DECL IF SURF NS IN INP OUT EXEC PERM DEC INV ST PIPE SCHED DEF PROG CAN RES CONT TERM PERS \
+                        STRAT REND CIRC ERR EC MAP EV HOOK HEV HO MUT FS ACC";
+
+#[test]
+fn the_table_of_the_specification_names_what_exists_and_all_that_the_code_mentions() {
+    let page = std::fs::read_to_string(root().join("docs/agent-tool.md")).unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| AT-")).collect();
+    let known: BTreeSet<&str> = rows.iter().flat_map(|row| families(row.split('|').nth(1).unwrap())).collect();
+    let compiled = compiled();
+    let mut wrong = Vec::new();
+    for row in &rows {
+        let words: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        if !words.iter().any(|word| word.contains("::")) {
+            wrong.push(format!("this row names no test: {row}"));
+        }
+        let exists = |word: &str| match word.split_once("::") {
+            Some((file, test)) => has_test(&compiled, file, test),
+            None => !(word.ends_with(".rs") || word.ends_with(".json")) || place(word).is_file(),
+        };
+        wrong.extend(words.into_iter().filter(|word| !exists(word)).map(|word| format!("there is no {word}")));
+    }
+    wrong.extend(FAMILIES.split_whitespace().filter(|family| !known.contains(family)).map(|id| format!("no AT-{id}")));
+    let scenarios = (1..=17).map(|number| format!("| AT-ACC-{number:02} "));
+    wrong.extend(scenarios.filter(|scenario| !rows.iter().any(|row| row.starts_with(scenario))));
+    let acceptance = std::fs::read_to_string(root().join("tests/acceptance/mod.rs")).unwrap();
+    let named = |test: &str| page.contains(&format!("`tests/acceptance/mod.rs::{test}`"));
+    let unnamed = tests_in(&acceptance).into_iter().filter(|test| !named(test));
+    wrong.extend(unnamed.map(|test| format!("{test} is not named")));
+    let is_meant = |file: &str| (file.starts_with("host/") || file.starts_with("tests/")) && file.ends_with(".rs");
+    for file in tracked().iter().filter(|file| is_meant(file)) {
+        let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
+        wrong.extend(families(&text).difference(&known).map(|id| format!("{file} mentions AT-{id}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The ids of families in `text`: `IN` of `AT-IN-06`.
+fn families(text: &str) -> BTreeSet<&str> {
+    let found = text.match_indices("AT-").filter_map(|(at, found)| {
+        let (before, after) = (&text[..at], &text[at + found.len()..]);
+        let end = after.find(|c: char| !c.is_ascii_uppercase()).unwrap_or(after.len());
+        (end > 0 && !before.ends_with(|c: char| c.is_alphanumeric())).then(|| &after[..end])
+    });
+    found.collect()
+}
+
+/// The file that the table calls `file`.
+fn place(file: &str) -> PathBuf {
+    match file.split_once('/') {
+        Some((package @ ("cli" | "core" | "sandbox" | "toolcell"), rest)) => {
+            root().join("host").join(package).join("src").join(rest)
+        }
+        _ => root().join(file),
+    }
+}
+
+/// Whether `file` has the test: among the `compiled` tests of this binary, or, if it belongs to another one, in the source.
+fn has_test(compiled: &str, file: &str, test: &str) -> bool {
+    let Some(path) = file.strip_prefix("tests/") else {
+        return std::fs::read_to_string(place(file)).is_ok_and(|source| tests_in(&source).contains(&test));
+    };
+    let module = path.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::");
+    let name = format!("{module}::{test}: test");
+    compiled.lines().any(|line| line == name)
+}
+
+/// The tests of this binary, a line for each.
+fn compiled() -> String {
+    let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
+    assert!(listed.status.success(), "the tests cannot be listed: {}", String::from_utf8_lossy(&listed.stderr));
+    String::from_utf8(listed.stdout).unwrap()
+}
+
+/// The names of the functions in `source` that have the attribute of a test.
+fn tests_in(source: &str) -> Vec<&str> {
+    let (mut found, mut is_marked) = (Vec::new(), false);
+    for line in source.lines().map(str::trim) {
+        if line.starts_with("#[") {
+            is_marked |= line == "#[test]" || line.starts_with("#[tokio::test");
+        } else if !line.is_empty() && !line.starts_with("//") {
+            let function = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ");
+            found.extend(function.filter(|_| is_marked).and_then(|rest| rest.split_once('(')).map(|(name, _)| name));
+            is_marked = false;
+        }
+    }
+    found
+}
+
+/// The files that git tracks.
+fn tracked() -> Vec<String> {
+    let listed = Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output().unwrap();
+    assert!(listed.status.success(), "git cannot list the files: {}", String::from_utf8_lossy(&listed.stderr));
+    let files = String::from_utf8(listed.stdout).unwrap();
+    let files: Vec<String> = files.split_terminator('\0').map(str::to_owned).collect();
+    assert!(files.len() > 400, "git lists {} files only", files.len());
+    files
+}
+
 /// All source files of the host.
 #[cfg(feature = "mutants")]
-pub(crate) fn sources() -> Vec<PathBuf> {
-    rooms().into_iter().flat_map(|(_, files)| files).collect()
-}
-
-/// Each module with its files. `lib.rs` and `main.rs` only name the modules.
-fn rooms() -> Vec<(String, Vec<PathBuf>)> {
-    let entries = std::fs::read_dir(root().join("host/src")).unwrap().map(|entry| entry.unwrap().path());
-    entries
-        .filter_map(|path| {
-            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            (name != "lib" && name != "main").then(|| (name, files(&path)))
-        })
-        .collect()
-}
-
-fn files(path: &Path) -> Vec<PathBuf> {
-    if path.is_file() {
-        return path
-            .extension()
-            .is_some_and(|extension| extension == "rs")
-            .then(|| path.to_owned())
-            .into_iter()
-            .collect();
+pub(crate) fn sources() -> Vec<std::path::PathBuf> {
+    fn files(path: &std::path::Path) -> Vec<std::path::PathBuf> {
+        match path.is_dir() {
+            true => std::fs::read_dir(path).unwrap().flat_map(|entry| files(&entry.unwrap().path())).collect(),
+            false => Some(path.to_owned())
+                .filter(|path| path.extension().is_some_and(|ext| ext == "rs"))
+                .into_iter()
+                .collect(),
+        }
     }
-    std::fs::read_dir(path).unwrap().flat_map(|entry| files(&entry.unwrap().path())).collect()
-}
-
-/// The text of a file without its comments.
-fn code(file: &Path) -> String {
-    let text = std::fs::read_to_string(file).unwrap();
-    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+    let crates = std::fs::read_dir(root().join("host")).unwrap();
+    crates.flat_map(|entry| files(&entry.unwrap().path().join("src"))).collect()
 }

@@ -50,7 +50,7 @@ fn the_bytes_of_the_arguments_are_what_the_record_refers_to() {
     let sent = " { \"a\" : 1.0 } \n";
     let ran = Toolcell::new(["call", &echo_in(&folder), "-", "--record"]).stdin(sent).run().exits(0);
     let record = ran.json();
-    assert_eq!(record["invocation"]["model_input_ref"], toolcell::record::digest(sent.as_bytes()));
+    assert_eq!(record["invocation"]["model_input_ref"], toolcell_core::record::digest(sent.as_bytes()));
     assert_eq!(record["invocation"]["model_input_text"], sent);
 }
 

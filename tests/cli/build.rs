@@ -1,12 +1,13 @@
-//! From `toolcell new` to a call. This is the only test here that builds from scratch; compiled dependencies are kept.
+//! From `toolcell new` to a call. Only two tests here build from scratch; compiled dependencies are kept.
 
 use std::path::{Path, PathBuf};
 
-use toolcell::config::Home;
+use toolcell::Home;
+
+use crate::support::{Ran, Toolcell, root, scratch};
 
 use super::clients::started;
 use super::{BUILDING, example};
-use crate::support::{Toolcell, root, scratch};
 
 /// The program with the user's state, in which the guest toolchain is installed.
 pub(super) fn with_toolchain(dir: &Path, arguments: &[&str]) -> Toolcell {
@@ -58,6 +59,68 @@ fn a_new_tool_builds_is_described_and_runs() {
     assert_eq!(broken["error"]["error_code"], "build_failed");
     assert!(broken["error"]["message"].as_str().unwrap().contains("src/lib.rs"), "{}", broken["error"]);
     with_toolchain(&place, &["build", "word-count"]).run().exits(2);
+}
+
+/// The command `toolcell WORD ..` among the lines that `toolcell new` printed, run by a shell in `dir`.
+fn shown(printed: &str, word: &str, dir: &Path) -> Ran {
+    let start = format!("toolcell {word} ");
+    let line =
+        printed.lines().map(str::trim).find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("{printed}"));
+    let mut shell = std::process::Command::new("sh");
+    let program = Path::new(env!("CARGO_BIN_EXE_toolcell")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    shell.args(["-c", line]).env("PATH", path).env("TOOLCELL_HOME", Home::find().unwrap().folder());
+    Toolcell::exactly(shell).dir(dir).run()
+}
+
+#[test]
+fn a_new_hook_builds_and_stops_calls_and_a_tool_after_it_compiles_itself_alone() {
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (_guard, place) = scratch();
+    let made = with_toolchain(&place, &["new", "--hook", "no-secrets"]).run().exits(0).stdout;
+    assert!(made.contains("[[hook]]") && made.contains("no-secrets/README.md"), "{made}");
+    let wasm = PathBuf::from(shown(&made, "build", &place).exits(0).stdout.trim_end());
+    let entry = format!("[[hook]]\ncomponent = {wasm:?}\ntimeout = \"20s\"\n");
+    std::fs::write(place.join("config.toml"), entry).unwrap();
+    for name in [".env", "note"] {
+        std::fs::write(place.join(name), "what is in it").unwrap();
+    }
+    let files = format!("{}#read", example("files"));
+    let read = |path: &str| {
+        let input = serde_json::json!({ "path": path }).to_string();
+        Toolcell::new(["call", &files, &input, "--allow-read=.", "--config=config.toml"]).dir(&place).run()
+    };
+    assert!(read(".env").exits(3).stderr.contains("dotfiles are private"));
+    assert!(read("note").exits(0).stdout.contains("what is in it"));
+    let unknown = with_toolchain(&place, &["describe", "no-secrets"]).run().exits(2);
+    assert!(unknown.stderr.contains("not_a_tool"), "{}", unknown.stderr);
+
+    let made = with_toolchain(&place, &["new", "second"]).run().exits(0).stdout;
+    // The same versions, although the registry may have newer ones since.
+    let lock = std::fs::read_to_string(place.join("no-secrets/Cargo.lock")).unwrap();
+    std::fs::write(place.join("second/Cargo.lock"), lock.replace("\"no-secrets\"", "\"second\"")).unwrap();
+    let built = shown(&made, "build", &place).exits(0);
+    let compiled: Vec<&str> =
+        built.stderr.lines().filter_map(|line| line.trim_start().strip_prefix("Compiling ")).collect();
+    assert!(compiled.len() == 1 && compiled[0].starts_with("second "), "{compiled:?}");
+    assert_eq!(shown(&made, "call", &place).exits(0).stdout, "3 words\n");
+    assert!(shown(&made, "describe", &place).exits(0).stdout.starts_with("second.count\n"));
+
+    // What `describe` would refuse, the build refuses, in the same words.
+    let source = place.join("second/src/lib.rs");
+    let text = std::fs::read_to_string(&source).unwrap();
+    let wrong = text.replace("#[tool(read_only,", "#[tool(paths = [\"nowhere\"], access = [\"file_read\"], read_only,");
+    assert_ne!(text, wrong);
+    std::fs::write(&source, wrong).unwrap();
+    let errors = |ran: Ran| -> Vec<String> {
+        assert!(ran.stdout.is_empty() && ran.code != Some(0), "{ran:?}");
+        ran.stderr.lines().skip_while(|line| !line.starts_with("error: ")).map(str::to_owned).collect()
+    };
+    let refused = errors(with_toolchain(&place, &["build", "second"]).run());
+    assert!(refused.concat().contains("nowhere"), "{refused:?}");
+    assert_eq!(refused, errors(with_toolchain(&place, &["describe", "second"]).run()));
+    let refused = with_toolchain(&place, &["build", "second", "--json"]).run().json();
+    assert!(refused["error"]["message"].as_str().unwrap().contains("nowhere"), "{refused}");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn a_compiled_component_that_was_tampered_with_is_not_run() {
 }
 
 /// A folder on the file system of the build folder, because no notes are written for files on a tmpfs.
-fn on_disk() -> (tempfile::TempDir, PathBuf) {
+pub(super) fn on_disk() -> (tempfile::TempDir, PathBuf) {
     let guard = tempfile::tempdir_in(kept("").canonicalize().unwrap()).unwrap();
     let path = guard.path().to_owned();
     (guard, path)

@@ -103,7 +103,8 @@ fn looking_at_a_source_folder_runs_nothing_of_it() {
 fn what_a_tool_writes_into_sources_does_not_run_before_the_user_agrees() {
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let place = Place::new();
-    place.run(&["build", "stranger"]).exits(0);
+    // It is built, and then refused, because it is not a tool.
+    place.run(&["build", "stranger"]).exits(2);
     assert!(place.ran());
     place.is_built();
     // Cargo's output, and the component that runs, lie where no tool can replace them.
@@ -193,7 +194,7 @@ fn agreeing_to_one_tool_builds_no_hook() {
 
 /// Runs the program at a terminal at which the user types `answer`. Returns its output and exit code.
 fn at_a_terminal(place: &Place, answer: &str) -> (String, Option<i32>) {
-    let home = toolcell::config::Home::find().unwrap();
+    let home = toolcell::Home::find().unwrap();
     let mut child = Command::new("script")
         .args(["--quiet", "--return", "--command", "exec $TOOLCELL call stranger", "/dev/null"])
         .current_dir(&place.folder)

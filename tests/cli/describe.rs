@@ -1,16 +1,20 @@
 use serde_json::{Value, json};
 
 use super::{echo_in, example, guest};
-use crate::support::{Toolcell, check_one, scratch};
+use crate::pipeline::doubles::echoing;
+use crate::support::{Toolcell, check_one, kept, scratch};
 
 #[test]
 fn a_person_sees_what_a_tool_does_takes_and_asks_for() {
     let ran = Toolcell::new(["describe", &format!("{}#search", example("files"))]).run().exits(0);
     let text = ran.stdout;
     assert!(text.starts_with("files.search\n"), "{text}");
-    for words in
-        ["Searches the text files", "pattern (string)", "ignore_case (boolean, optional)", "asks for: file_read"]
-    {
+    for words in [
+        "Searches the text files",
+        "pattern (string, required)",
+        "ignore_case (boolean, default false)",
+        "asks for: file_read",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
     assert!(!text.contains("files.list"), "only the one that was named: {text}");
@@ -26,6 +30,88 @@ fn all_tools_of_a_component_are_shown_unless_one_is_named() {
     assert!(ran.stdout.contains("asks for: nothing") && ran.stdout.contains("input (any, optional)"), "{}", ran.stdout);
 }
 
+/// A component whose tool says everything that people are shown.
+fn telling() -> Vec<u8> {
+    echoing("describe_telling", |toolkit| {
+        let declaration = &mut toolkit["declarations"][0];
+        for (field, value) in [("execution_profile_ref", "e"), ("permission_profile_ref", "p")] {
+            declaration[field] = json!(value);
+        }
+        declaration["input_contract"] = json!({"model_input_schema": {
+            "type": "object",
+            "required": ["to", "mode"],
+            "properties": {
+                "to": {
+                    "type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "string"},
+                    "description": "Who gets it.\n  risk: none\u{1b}[2J\u{202e} and a long explanation that does not fit into one row.",
+                },
+                "mode": {"enum": ["fast", "it's"]},
+                "retries": {"type": "integer", "minimum": 0, "maximum": 9, "default": 2},
+                "note": {"type": ["string", "null"], "maxLength": 1},
+                "when": {"type": "object", "required": ["day"], "properties": {"day": {"type": "string", "format": "date"}}},
+            },
+        }});
+        declaration["output_contract"] = json!({
+            "content_types": ["text"], "max_inline_bytes": 4096,
+            "structured_schema": {"type": "object", "properties": {"sent": {"type": "boolean"}}},
+        });
+        toolkit["execution_profiles"] = json!([{
+            "schema_version": "0.2.0", "execution_profile_id": "e", "execution_kind": "embedded_runtime",
+            "timeout_ms": 5000,
+        }]);
+        toolkit["permission_profiles"] = json!([{
+            "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "high",
+            "access_kinds": ["file_read", "credential"], "credential_refs": ["KEY"], "environment": ["LANG"],
+        }]);
+    })
+}
+
+#[test]
+fn arguments_output_limits_and_permissions_are_shown_in_rows_that_fit() {
+    let (_guard, folder) = scratch();
+    let file = folder.join("t.wasm");
+    std::fs::write(&file, telling()).unwrap();
+    let text = Toolcell::new(["describe", "t.wasm"]).dir(&folder).run().exits(0).stdout;
+    for row in [
+        "    to (array of string, required, 1 to 3 items) Who gets it. risk:",
+        "    mode (\"fast\" or \"it's\", required)",
+        "    retries (integer, default 2, 0 to 9)",
+        "    note (string or null, optional, at most 1 character)",
+        "    when (object, optional)",
+        "      day (string, required, format date)",
+        "  returns: text; structured:",
+        "    sent (boolean)",
+        "  asks for: file_read, credential",
+        "  secrets: KEY",
+        "  reads, if granted: LANG",
+        "  risk: high",
+        "  approval: needed for each call, unless a rule allows it: its risk is high",
+        "  limits: 5000 ms for a call, 4096 bytes of output",
+        "    toolcell call t.wasm '{\"to\":[\"TO\"],\"mode\":\"fast\"}' --allow-read=DIR --allow-secret=KEY@https://HOST",
+    ] {
+        assert!(text.lines().any(|line| line.starts_with(row)), "{row}\n{text}");
+    }
+    assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+    // The command is copied, and a note begins with a place.
+    assert!(wide.iter().all(|line| line.starts_with("    toolcell call ") || line.starts_with("    /")), "{wide:#?}");
+    assert_eq!(text, Toolcell::new(["describe", "t.wasm"]).dir(&folder).run().exits(0).stdout);
+}
+
+#[test]
+fn the_command_that_is_shown_calls_the_tool() {
+    let (_guard, folder) = scratch();
+    std::fs::write(folder.join("found.txt"), "x").unwrap();
+    std::fs::copy(example("files"), folder.join("my tools.wasm")).unwrap();
+    let text = Toolcell::new(["describe", "my tools.wasm#list"]).dir(&folder).run().exits(0).stdout;
+    let command = text.lines().find_map(|line| line.strip_prefix("    toolcell ")).unwrap_or_else(|| panic!("{text}"));
+    let line = format!("exec {} {}", env!("CARGO_BIN_EXE_toolcell"), command.replace("DIR", "."));
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &line]).env("TOOLCELL_HOME", kept("home"));
+    let ran = Toolcell::exactly(shell).dir(&folder).run().exits(0);
+    assert!(ran.stdout.contains("found.txt"), "{ran:?}");
+}
+
 #[test]
 fn every_line_belongs_to_its_tool() {
     // A description of several lines stays below its heading.
@@ -37,7 +123,7 @@ fn every_line_belongs_to_its_tool() {
 #[test]
 fn a_field_that_only_hooks_may_fill_is_not_shown_to_people_either() {
     let ran = Toolcell::new(["describe", &guest("probe#internal")]).run().exits(0);
-    assert!(ran.stdout.contains("query (string)") && !ran.stdout.contains("zz_internal_7f3"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("query (string") && !ran.stdout.contains("zz_internal_7f3"), "{}", ran.stdout);
 }
 
 #[test]
@@ -74,17 +160,19 @@ fn what_an_execution_profile_says_is_what_the_host_saw() {
         records["execution_profiles"][0].clone()
     };
     let facts = |profile: &Value| {
-        ["supports_progress", "supports_partial_results", "cancel_mode", "validates_values"]
+        ["supports_progress", "supports_partial_results", "supports_artifacts", "cancel_mode", "validates_values"]
             .map(|fact| profile[fact].clone())
     };
-    assert_eq!(facts(&profile("probe#echo")), [json!(true), json!(true), json!("forced"), json!(false)]);
-    assert_eq!(facts(&profile("cancellable#polling")), [json!(false), json!(false), json!("both"), json!(false)]);
-    assert_eq!(facts(&profile("validated#even")), [json!(false), json!(false), json!("forced"), json!(true)]);
+    let (yes, no) = (|| json!(true), || json!(false));
+    assert_eq!(facts(&profile("probe#echo")), [yes(), yes(), yes(), json!("forced"), no()]);
+    assert_eq!(facts(&profile("cancellable#polling")), [no(), no(), no(), json!("both"), no()]);
+    assert_eq!(facts(&profile("validated#even")), [no(), no(), yes(), json!("forced"), yes()]);
     let probe = profile("probe#echo");
     assert_eq!(
         (&probe["sandboxed"], &probe["offline"], &probe["supports_retries"]),
-        (&json!(true), &json!(true), &json!(false))
+        (&json!(true), &json!(true), &json!(true))
     );
+    assert_eq!(profile("probe#hold_writing")["supports_retries"], json!(false));
 }
 
 #[test]
@@ -100,7 +188,7 @@ fn what_a_profile_says_of_the_network_credentials_and_canceling_is_no_constant()
     assert_eq!(facts("probe#echo"), [true, false]);
 
     let (_guard, folder) = scratch();
-    let component = crate::pipeline::doubles::echoing("describe_claims", |toolkit| {
+    let component = echoing("describe_claims", |toolkit| {
         let profile = json!({
             "schema_version": "0.2.0", "execution_profile_id": "e", "execution_kind": "native_app",
             "supports_cancel": false, "supports_progress": false, "offline": false,

@@ -23,6 +23,7 @@ fn doctor_says_of_everything_whether_it_is_there() {
     assert!(version.contains(env!("CARGO_PKG_VERSION")) && version.contains("wasmtime"), "{version}");
     assert_eq!(check(&checks, "state")["state"], "ready");
     check(&checks, "building tools");
+    assert!(check(&checks, "journal")["detail"].as_str().unwrap().starts_with("all calls stay on record"));
     // The output for people has the same checks, one per line.
     let people = Toolcell::at(&folder, ["doctor"]).run();
     for found in &checks {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolcell::record::digest;
+use toolcell_core::record::digest;
+
+use crate::support::{Toolcell, scratch};
 
 use super::example;
-use crate::support::{Toolcell, scratch};
 
 /// Every file below `folder` with the digest of its bytes.
 fn digests(folder: &Path) -> BTreeMap<PathBuf, String> {
@@ -47,7 +48,8 @@ fn ticker_reports_progress_and_a_partial_result() {
     let record = Toolcell::new(["call", &example("ticker"), input, "--record"]).run().exits(0).json();
     let percents: Vec<&Value> =
         record["progress"].as_array().unwrap().iter().map(|update| &update["percent"]).collect();
-    assert_eq!(percents, [&json!(25.0), &json!(50.0), &Value::Null, &json!(75.0), &json!(100.0)]);
+    assert_eq!(percents, [&json!(25.0), &json!(50.0), &Value::Null, &json!(75.0), &json!(100.0), &Value::Null]);
+    assert_eq!(record["progress"][5]["status"], "completed");
     assert_eq!(record["progress"][2]["partial_content"], json!([{"type": "text", "text": "2 ticks so far"}]));
     assert_eq!(record["result"]["structured_content"], json!({"of": 4, "ticks": 4}));
 }
@@ -65,7 +67,7 @@ fn everything_answers_in_every_way() {
     let progress = call("test_tool_with_progress", "{}").exits(0).json();
     let percents: Vec<&Value> =
         progress["progress"].as_array().unwrap().iter().map(|update| &update["percent"]).collect();
-    assert_eq!(percents, [&json!(0.0), &json!(50.0), &json!(100.0)]);
+    assert_eq!(percents, [&json!(0.0), &json!(50.0), &json!(100.0), &Value::Null]);
     let failed = call("test_error_handling", "{}");
     assert!(failed.stdout.contains("intentional"), "{failed:?}");
     // `if`, `then` and `anyOf` of the schema are checked before the tool runs.

@@ -1,4 +1,6 @@
-use crate::support::Toolcell;
+use std::collections::BTreeSet;
+
+use crate::support::{Toolcell, root, scratch};
 
 #[test]
 fn help_says_what_matters() {
@@ -10,6 +12,7 @@ fn help_says_what_matters() {
                 "--allow-read",
                 "--allow-write",
                 "--allow-env",
+                "--allow-tool",
                 "--deny-read",
                 "--deny-write",
                 "--mode",
@@ -31,12 +34,37 @@ fn help_says_what_matters() {
                 "example-tools/files#search",
             ],
         ),
+        (
+            &["batch", "--help"],
+            &[
+                "--max-parallel",
+                "--ordering",
+                "--yield",
+                "--interrupt",
+                "--siblings",
+                "cancel_dependent",
+                "depends_on",
+                "--allow-read",
+                "--timeout",
+                "--json",
+                "--record",
+            ],
+        ),
         (&["describe", "--help"], &["--json", "#NAME", "permission"]),
+        (&["search", "--help"], &["select:NAME", "--limit", "[default: 5]", "--json"]),
+        (&["events", "--help"], &["--follow", "--from", "--session", "without gaps"]),
+        (&["artifact", "get", "--help"], &["--output", "--force", "redacted"]),
+        (&["mcp", "--help"], &["--tool-budget", "[default: 125]"]),
         (&["build", "--help"], &["Cargo.toml", "--json", "outside of the sandbox"]),
-        (&["new", "--help"], &["NAME", "--lang", "rust"]),
+        (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
         (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
         (&["policy", "check", "--help"], &["exit 0", "6 if it needs an approval", "--allow-read", "--mode"]),
         (&["doctor", "--help"], &["--json", "fix what is missing"]),
+        (&["replay", "--help"], &["<ID>", "--component", "--json", "Exit 0", "differs"]),
+        (&["schema", "--help"], &["list", "show", "validate", "exit 0"]),
+        (&["approvals", "approve", "--help"], &["<ID>", "last letters", "--although-cut"]),
+        (&["completions", "--help"], &["bash", "zsh", "fish"]),
+        (&["man", "--help"], &["[DIR]", "man1"]),
     ] {
         let ran = Toolcell::new(command).run().exits(0);
         for word in words {
@@ -54,7 +82,7 @@ fn help_hides_what_toolcell_calls_itself() {
 
 #[test]
 fn every_default_in_the_help_is_the_default() {
-    let limits = toolcell::policy::Limits::default();
+    let limits = toolcell_core::policy::Limits::default();
     let help = Toolcell::new(["call", "--help"]).run().exits(0).stdout;
     for default in [
         format!("[default: {}s]", limits.wall.as_secs()),
@@ -70,4 +98,83 @@ fn every_default_in_the_help_is_the_default() {
 fn the_version_is_that_of_the_package() {
     let ran = Toolcell::new(["--version"]).run().exits(0);
     assert_eq!(ran.stdout, format!("toolcell {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn every_shell_completes_commands_and_their_options() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = Toolcell::new(["completions", shell]).run().exits(0).stdout;
+        for word in ["toolcell", "completions", "approvals", "allow-read", "although-cut"] {
+            assert!(script.contains(word), "{shell} lacks {word}");
+        }
+    }
+    Toolcell::new(["completions", "cmd"]).run().exits(2);
+}
+
+#[test]
+fn the_manual_has_a_page_for_each_command() {
+    let (_guard, folder) = scratch();
+    let page = Toolcell::new(["man"]).run().exits(0).stdout;
+    assert!(page.contains(".TH toolcell 1") && page.contains("approvals"), "{page}");
+    let dir = folder.join("man/man1");
+    Toolcell::new(["man", dir.to_str().unwrap()]).run().exits(0);
+    for name in ["toolcell.1", "toolcell-call.1", "toolcell-approvals-approve.1"] {
+        assert!(dir.join(name).is_file(), "{name}");
+    }
+    let approve = std::fs::read_to_string(dir.join("toolcell-approvals-approve.1")).unwrap();
+    assert!(approve.replace('\\', "").contains("--although-cut"), "{approve}");
+    std::fs::write(folder.join("file"), "").unwrap();
+    let refused = Toolcell::new(["man", "file/man1"]).dir(&folder).run().exits(2);
+    assert!(refused.stderr.contains("file/man1"), "{}", refused.stderr);
+}
+
+/// The words of lower-case letters and hyphens that follow `mark` in `text`.
+fn words_after(mark: &str, text: &str) -> Vec<String> {
+    let starts = text.match_indices(mark).filter(|(at, _)| {
+        let before = text[..*at].chars().next_back();
+        !before.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-')
+    });
+    let word = |(at, _): (usize, &str)| -> String {
+        text[at + mark.len()..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect()
+    };
+    // A word that ends in a hyphen is put together from parts.
+    let whole = |word: &String| word.starts_with(|c: char| c.is_ascii_lowercase()) && !word.ends_with('-');
+    starts.map(word).filter(whole).collect()
+}
+
+/// The lines of the host's sources, without comments. The toolchain is left out, because it calls other programs with
+/// options of theirs.
+fn lines_of_the_host() -> Vec<String> {
+    let (mut folders, mut lines) = (vec![root().join("host")], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !["toolchain", "benches", "tests", "target"].iter().any(|name| path.ends_with(name)) {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                lines.extend(text.lines().filter(|line| !line.trim_start().starts_with("//")).map(str::to_owned));
+            }
+        }
+    }
+    lines
+}
+
+#[test]
+fn what_a_message_tells_to_type_is_in_the_help() {
+    let script = Toolcell::new(["completions", "bash"]).run().exits(0).stdout;
+    let options: BTreeSet<String> = words_after("--", &script).into_iter().collect();
+    let help = Toolcell::new(["--help"]).run().exits(0).stdout;
+    let commands: BTreeSet<&str> = help.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
+    assert!(options.contains("allow-read") && commands.contains("call"), "{options:?} {commands:?}");
+    let lines = lines_of_the_host();
+    let named = |mark: &str| lines.iter().flat_map(|line| words_after(mark, line)).collect::<BTreeSet<String>>();
+    let (named_options, named_commands) = (named("--"), named("`toolcell "));
+    assert!(named_options.len() > 10 && named_commands.len() > 3, "{named_options:?} {named_commands:?}");
+    for option in named_options {
+        assert!(options.contains(&option), "--{option} is named, and no help lists it");
+    }
+    for command in named_commands {
+        assert!(commands.contains(command.as_str()), "`toolcell {command}` is named, and the help does not list it");
+    }
 }

@@ -97,9 +97,9 @@ fn a_record_holds_everything_that_is_known_of_a_call() {
     let keys: Vec<&str> = record.as_object().unwrap().keys().map(String::as_str).collect();
     let all = "declaration invocation decisions hooks progress result_mappings persistence result events";
     assert_eq!(keys, all.split(' ').collect::<Vec<_>>());
-    assert_eq!((record["progress"].as_array().unwrap().len(), record["decisions"].as_array().unwrap().len()), (4, 1));
+    assert_eq!((record["progress"].as_array().unwrap().len(), record["decisions"].as_array().unwrap().len()), (5, 1));
     let bytes = std::fs::read(example("ticker")).unwrap();
-    let component = format!("component:{}", toolcell::record::digest(&bytes));
+    let component = format!("component:{}", toolcell_core::record::digest(&bytes));
     assert_eq!(record["invocation"]["runtime_refs"], json!([component]), "which component it was");
 }
 

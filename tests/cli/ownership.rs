@@ -32,7 +32,9 @@ fn a_file_that_others_may_write_does_not_count() {
     let place = Place::new().user("mode = \"plan\"\n").project("mode = \"plan\"\n").trusted();
     echo(&place, &[]).exits(0);
     let user = place.home.join("toolcell.toml");
-    let entry = fs::read_dir(place.home.join("trusted")).unwrap().next().unwrap().unwrap().path();
+    let mut entries = fs::read_dir(place.home.join("trusted")).unwrap().map(|entry| entry.unwrap().path());
+    // Beside the entry is a copy of the file, to compare it with.
+    let entry = entries.find(|path| path.extension().is_none()).unwrap();
     for file in [&user, &place.file(), &entry] {
         for (mode, advice) in [(0o602, "chmod o-w"), (0o666, "chmod o-w")] {
             set(file, mode);

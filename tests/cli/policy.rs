@@ -103,7 +103,7 @@ fn a_projects_file_counts_once_it_is_trusted_and_again_when_it_has_changed() {
     let (error, text) = error_of(&refused);
     assert_eq!(error, "policy_blocked/project_not_trusted");
     let command = format!("toolcell policy trust {}", place.project.display());
-    assert!(text.contains(&command), "{text}");
+    assert!(text.contains(&command) && text.contains("is not trusted"), "{text}");
     assert!(refused.json()["invocation"]["started_at"].is_null(), "nothing ran");
 
     let trusted = place.run(&["policy", "trust"]).exits(0);
@@ -121,7 +121,33 @@ fn a_projects_file_counts_once_it_is_trusted_and_again_when_it_has_changed() {
     let place = place.project("[grants]\nread = [\"src\"]\n");
     assert_eq!(error_of(&place.read("src/a.txt", &[]).exits(3)).0, "policy_blocked/project_not_trusted");
     let mode = fs::metadata(place.home.join("trusted")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o077, 0, "nobody else may trust for this user");
+    assert_eq!(mode & 0o077, 0, "no other user may trust for this user");
+}
+
+#[test]
+fn a_mistake_in_a_changed_file_is_shown_if_the_file_was_trusted_before() {
+    let mistaken = "[grants]\nread = [\"src\"]\nraed = [\"src\"]\n";
+    let refused = |place: &Place| {
+        let (error, text) = error_of(&place.read("src/a.txt", &[]).exits(3));
+        assert_eq!(error, "policy_blocked/project_not_trusted");
+        text
+    };
+    let place = Place::new().project(mistaken);
+    let text = refused(&place);
+    assert!(text.contains("is not trusted") && !text.contains("raed"), "{text}");
+
+    let place = place.project("[grants]\nread = [\"src\"]\n").trusted().project(mistaken);
+    let text = refused(&place);
+    let why = "has changed since it was trusted, and cannot be parsed (line 3: unknown field `raed`";
+    assert!(text.contains(why), "{text}");
+    // The words of the file control no terminal.
+    let place = place.project("\"\\u001b]0;title\\u0007\" = 1\n");
+    let shown = place.run(&["call", &guest("probe#echo"), "{}"]).exits(3);
+    assert!(!shown.stderr.contains(['\u{1b}', '\u{7}']) && shown.stderr.contains("line 1: "), "{}", shown.stderr);
+
+    let place = place.project("[grants]\nread = [\"src/deep\"]\n");
+    let text = refused(&place);
+    assert!(text.contains("has changed since it was trusted: read it"), "{text}");
 }
 
 #[test]
@@ -231,6 +257,10 @@ fn a_file_that_cannot_be_understood_denies_and_names_file_and_line() {
         ("[limits]\ntimeout = \"5\"\n", 2, "unit"),
         ("[grants]\nread = [\"nowhere\"]\n", 2, "nowhere"),
         ("[grants]\nwrite = [\"src/a.txt\"]\n", 2, "not a folder"),
+        // The same word twice: the second one is wrong.
+        ("[grants]\ndeny_read = [\"src/a.txt\"]\nread = [\n  \"src\",\n  \"src/a.txt\",\n]\n", 5, "not a folder"),
+        ("[approvals]\nexpire = \"5m\"\n[limits]\ntimeout = \"5s\"\nmemory = \"5m\"\n", 5, "5m"),
+        ("[limits]\ntimeout = \"5m\"\n[approvals]\n\nexpire = \"soon\"\n", 5, "soon"),
     ] {
         for place in [Place::new().user(text), Place::new().project(text)] {
             let (file, options): (_, &[&str]) = match place.file().exists() {
@@ -315,6 +345,39 @@ fn trust_is_given_to_what_is_there_and_can_be_understood() {
     place.run(&["policy", "trust", "nowhere"]).exits(2);
     let place = place.project("[grants\n");
     assert!(place.run(&["policy", "trust"]).exits(2).stderr.contains("line 1"));
+}
+
+#[test]
+fn trust_says_what_was_trusted_and_what_has_changed() {
+    let text = "mode = \"plan\"\n[grants]\nread = [\".\"]\n[[rule]]\nbehavior = \"deny\"\npath = \"**/.env\"\n\
+                [limits]\ntimeout = \"9s\"\n[approvals]\nexpire = \"7m\"\n";
+    let place = Place::new().project(text);
+    let trusted = place.run(&["policy", "trust"]).exits(0).stdout;
+    for line in [
+        "  mode: \"plan\"\n",
+        "  grants.read: \".\"\n",
+        "  rule: {\"behavior\":\"deny\",\"path\":\"**/.env\"}\n",
+        "  limits.timeout: \"9s\"\n",
+        "  approvals.expire: \"7m\"\n",
+    ] {
+        assert!(trusted.contains(line), "{trusted}");
+    }
+    let place = place.project(&text.replace("9s", "8s"));
+    let changed = place.run(&["policy", "trust"]).exits(0).stdout;
+    for line in ["\n- limits.timeout: \"9s\"\n", "\n+ limits.timeout: \"8s\"\n", "\n  mode: \"plan\"\n"] {
+        assert!(changed.contains(line), "{changed}");
+    }
+}
+
+#[test]
+fn trust_can_be_withdrawn() {
+    let place = Place::new().project("[grants]\nread = [\".\"]\n");
+    place.run(&["policy", "trust"]).exits(0);
+    place.foretell("check", "src/a.txt", &[]).exits(0);
+    assert!(place.run(&["policy", "untrust"]).exits(0).stdout.starts_with("not trusted any more: "));
+    place.foretell("check", "src/a.txt", &[]).exits(3);
+    assert!(place.run(&["policy", "untrust"]).exits(0).stdout.starts_with("was not trusted: "));
+    place.run(&["policy", "untrust", "nowhere"]).exits(2);
 }
 
 #[test]

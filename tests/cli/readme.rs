@@ -4,15 +4,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use toolcell::config::Home;
+use toolcell::Home;
+
+use crate::support::{Client, Toolcell, build_in, component, root, scratch};
 
 use super::BUILDING;
 use super::clients::{CLIENTS, started, tools};
-use crate::support::{Client, Toolcell, build_in, component, root, scratch};
 
-const CARGO_RUN: &str = "cargo run --release -- ";
-/// Prefixes of lines that are not run here: they set up, or they run these tests.
-const SKIPPED: [&str; 4] = ["cargo test", "cargo install", "git clone", "export "];
+const CARGO_RUN: &str = "cargo run -- ";
+/// Prefixes of lines that are not run here: they set up, or they run these tests. The tests of the library run its
+/// examples.
+const SKIPPED: [&str; 5] = ["cargo test", "cargo install", "cargo run --example", "git clone", "export "];
 
 struct Line {
     /// The line in the README.
@@ -121,7 +123,7 @@ fn every_command_of_the_readme_does_what_it_says() {
 fn the_toolcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
     let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
     let texts: Vec<&str> = markdown.split("```toml\n").skip(1).map(|part| part.split("```").next().unwrap()).collect();
-    assert_eq!(texts.len(), 3);
+    assert_eq!(texts.len(), 4);
     let (_guard, folder) = scratch();
     for made in ["src/secrets", "docs"] {
         std::fs::create_dir_all(folder.join(made)).unwrap();
@@ -137,6 +139,25 @@ fn the_toolcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
     let denied = check("src/.env").exits(3);
     assert!(denied.stdout.contains("tools have no business there"), "{}", denied.stdout);
     check("src/secrets/key").exits(3);
+}
+
+#[test]
+fn the_journal_of_the_readme_is_for_the_users_own_file() {
+    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let text = markdown.split("```toml\n").find(|part| part.starts_with("[journal]")).unwrap();
+    let (_guard, home) = scratch();
+    std::fs::write(home.join("toolcell.toml"), text.split("```").next().unwrap()).unwrap();
+    let echo = component("tests/guests/probe").display().to_string() + "#echo";
+    Toolcell::at(&home, ["call", &echo, r#"{"text": "x"}"#, "--no-config"]).run().exits(0);
+    Toolcell::at(&home, ["call", &echo, r#"{"text": "x"}"#]).run().exits(0);
+    let listed = Toolcell::at(&home, ["calls", "--json"]).run().exits(0).json();
+    assert_eq!(listed["calls"].as_array().unwrap().len(), 2);
+    let doctor = Toolcell::at(&home, ["doctor", "--json"]).run().json();
+    let said = doctor["checks"].as_array().unwrap().iter().find(|check| check["subject"] == "journal").unwrap();
+    assert!(said["detail"].as_str().unwrap().contains("1024 MiB for 90 days"), "{said}");
+    let of_a_project = format!("--config={}", home.join("toolcell.toml").display());
+    let refused = Toolcell::at(&home, ["call", &echo, r#"{"text": "x"}"#, &of_a_project]).run().exits(3);
+    assert!(refused.stderr.contains("[journal] is for your own"), "{}", refused.stderr);
 }
 
 #[test]
@@ -224,7 +245,7 @@ fn the_hook_that_the_readme_shows_stops_dotfiles_wherever_they_lie() {
 #[test]
 fn lines_of_a_readme_are_understood() {
     let found = blocks(
-        "x\n```sh\ncargo run --release -- call a '{}'  # refused, exit 3\ncd b\n\n# why\ncargo test\n```\n```rust\ntoolcell\n```\n",
+        "x\n```sh\ncargo run -- call a '{}'  # refused, exit 3\ncd b\n\n# why\ncargo test\n```\n```rust\ntoolcell\n```\n",
     );
     assert_eq!(found.len(), 1);
     let [call, enter, skip] = found.into_iter().next().unwrap().try_into().ok().unwrap();

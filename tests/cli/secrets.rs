@@ -73,7 +73,7 @@ fn a_value_is_no_argument_and_what_cannot_be_kept_out_of_records_is_refused_with
     assert!(set(&home, "API_KEY", &long).exits(2).stderr.contains("longer"));
     for name in ["", "a b", "a@b", "../a", ".a", "a,b", "\u{e4}", &"x".repeat(65)] {
         let ran = set(&home, name, CANARY.value()).exits(2);
-        assert!(ran.stderr.contains("no name of a secret"), "{name}: {ran:?}");
+        assert!(ran.stderr.contains("not a name for a secret"), "{name}: {ran:?}");
         shows_nothing(&ran);
     }
     assert!(listed(&home).is_empty());

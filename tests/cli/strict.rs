@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{BUILDING, build, example, guest};
+use super::{BUILDING, build, guest};
 use crate::pipeline::doubles::{describing, echoing};
-use crate::support::{Client, Ran, Toolcell, root, scratch};
+use crate::support::{Client, Ran, Toolcell, fixture, root, scratch};
 
 /// A toolkit with every record that a tool can have, linked: `strict.echo`, which takes one path.
 fn whole(toolkit: &mut Value) {
@@ -222,6 +222,8 @@ fn an_unknown_word_of_a_closed_vocabulary_is_an_error_with_the_known_ones() {
         ("/declarations/0", "lifecycle", json!("asleep"), "", "available"),
         ("/declarations/0/input_contract", "argument_mode", json!("telepathy"), "", "json"),
         ("/declarations/0/output_contract", "content_types", json!(["text", "txet"]), "/1", "resource_link"),
+        ("/declarations/0/output_contract", "persistence_policy_ref", json!("never"), "", "never_persist"),
+        ("/interfaces/0", "persistence_policy_ref", json!("never"), "", "never_persist"),
         ("/interfaces/0", "schema_visibility", json!("hidden"), "", "loaded"),
         ("/interfaces/0", "permission_subjects", json!({"/path": "file"}), "/~1path", "resource"),
         ("/interfaces/0", "is_read_only", json!("yes"), "", "predicate"),
@@ -249,13 +251,11 @@ fn a_setting_that_this_host_does_not_honour_keeps_the_component_from_loading() {
     let settings = [
         ("/declarations/0/input_contract", "argument_mode", json!("stream")),
         ("/declarations/0/input_contract", "mutation_policy", json!({"hooks": "deny"})),
-        ("/declarations/0/output_contract", "artifact_expectations", json!([{"name": "report"}])),
-        ("/declarations/0/output_contract", "persistence_policy_ref", json!("never")),
-        ("/interfaces/0", "is_enabled", json!("feature:x")),
+        ("/declarations/0/output_contract", "redaction_policy_refs", json!(["p1"])),
+        ("/interfaces/0", "is_enabled", json!("classifier:x")),
         ("/interfaces/0", "schema_visibility", json!("deferred")),
         ("/interfaces/0", "requires_user_interaction", json!(true)),
         ("/interfaces/0", "permission_matcher", json!("path:*")),
-        ("/interfaces/0", "persistence_policy_ref", json!("never")),
         ("/execution_profiles/0", "sandbox_profile", json!("read_only")),
         ("/execution_profiles/0", "memory_limit_bytes", json!(1024)),
         ("/permission_profiles/0", "tenant_scope", json!("tenant:7")),
@@ -451,7 +451,6 @@ fn with_notes() -> (Vec<u8>, Vec<&'static str>) {
     let component = changed(|toolkit| {
         toolkit["a_field_of_tomorrow"] = json!([1]);
         for (object, field, value) in [
-            ("/declarations/0", "search_hint", json!("echo words")),
             ("/declarations/0", "colour", json!("red")),
             ("/declarations/0", "tool_kind", json!("tea_ceremony")),
             ("/declarations/0/input_contract", "sensitive_fields", json!(["pth", "/path"])),
@@ -468,7 +467,6 @@ fn with_notes() -> (Vec<u8>, Vec<&'static str>) {
     });
     let places = vec![
         "/a_field_of_tomorrow",
-        "/declarations/0/search_hint",
         "/declarations/0/colour",
         "/declarations/0/tool_kind",
         "/declarations/0/input_contract/sensitive_fields/0",
@@ -520,12 +518,14 @@ fn doctor_lists_why_a_component_does_not_load() {
 #[test]
 fn build_names_what_has_no_effect() {
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    example("ticker");
-    let ran = build::with_toolchain(&root(), &["build", "example-tools/ticker"]).run().exits(0);
-    assert!(ran.stderr.contains("note: /declarations/0/search_hint: "), "{}", ran.stderr);
-    assert!(ran.stdout.ends_with("ticker.wasm\n"), "{}", ran.stdout);
-    let ran = build::with_toolchain(&root(), &["build", "example-tools/ticker", "--json"]).run().exits(0).json();
-    assert_eq!(ran["notes"][0]["path"], "/declarations/0/search_hint");
+    fixture("probe");
+    let ran = build::with_toolchain(&root(), &["build", "tests/guests/probe"]).run().exits(0);
+    let is_note = |line: &str| line.starts_with("note: /") && line.contains("/rule_matching_fields/0: ");
+    assert!(ran.stderr.lines().any(is_note), "{}", ran.stderr);
+    assert!(ran.stdout.ends_with("probe.wasm\n"), "{}", ran.stdout);
+    let ran = build::with_toolchain(&root(), &["build", "tests/guests/probe", "--json"]).run().exits(0).json();
+    let is_note = |note: &Value| note["path"].as_str().is_some_and(|path| path.ends_with("/rule_matching_fields/0"));
+    assert!(ran["notes"].as_array().unwrap().iter().any(is_note), "{ran:#}");
 }
 
 #[test]

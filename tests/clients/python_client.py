@@ -74,7 +74,7 @@ async def over_http(mode: str) -> str:
 
 
 async def refused(headers: dict[str, str]) -> None:
-    """Without the token nobody comes in, by the client nor by hand."""
+    """Without the token no request is accepted, neither the client's nor one made by hand."""
     async with http(headers) as session:
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
         answer = await session.post(URL, json=body, headers={"Accept": "application/json, text/event-stream"})

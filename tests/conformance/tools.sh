@@ -9,7 +9,7 @@ export TOOLCELL_HOME=${TOOLCELL_HOME:-$CACHE/home}
 # The program under test: TOOLCELL, or what `cargo build` makes.
 built_toolcell() {
   if [ -z "${TOOLCELL:-}" ]; then
-    cargo build --locked --quiet -p toolcell
+    cargo build --locked --quiet -p toolcell-cli
     TOOLCELL=${CARGO_TARGET_DIR:-target}/debug/toolcell
   fi
   TOOLCELL=$(realpath "$TOOLCELL")

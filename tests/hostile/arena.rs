@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell::config::Home;
-use toolcell::host::{Approver, Host, HostSettings, Prompt, Reply};
-use toolcell::policy::Limits;
-use toolcell::record::Refusal;
+use toolcell::{Approver, Home, Host, HostBuilder, Prompt, Reply};
+use toolcell_core::policy::Limits;
+use toolcell_core::record::Refusal;
+
+use crate::pipeline::doubles::home_with_own_payloads;
+use crate::support::{Called, ScriptedResolver, Test, kept, root, wat};
 
 use super::canary::{self, Canary, Listeners};
 use super::table::Attack;
 use super::{SECRET, STRICT, meters};
-use crate::pipeline::doubles::home_with_own_payloads;
-use crate::support::{Called, ScriptedResolver, Test, kept, root, wat};
 
 pub(super) type Fight<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
@@ -222,19 +222,19 @@ impl Approver for Person {
     }
 }
 
-fn at_home(settings: &mut HostSettings, home: &Home, names: &Arc<ScriptedResolver>, person: &Arc<Person>) {
-    settings.home = home.clone();
+fn at_home(settings: &mut HostBuilder, home: &Home, names: &Arc<ScriptedResolver>, person: &Arc<Person>) {
+    settings.home = Some(home.clone());
     settings.network.resolver = Arc::<ScriptedResolver>::clone(names);
     settings.approvals = true;
     settings.approver = Some(Arc::<Person>::clone(person));
 }
 
 /// A host with the settings of a server.
-pub(super) fn host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
-    let mut settings = HostSettings::new(Home::at(kept("home")), env!("CARGO_BIN_EXE_toolcell"));
+pub(super) fn host(change: impl FnOnce(&mut HostBuilder)) -> Arc<Host> {
+    let mut settings = Host::builder().home(Home::at(kept("home"))).compiler(env!("CARGO_BIN_EXE_toolcell"));
     settings.calls_at_once = 16;
     change(&mut settings);
-    Arc::new(Host::new(settings).unwrap())
+    Arc::new(settings.build().unwrap())
 }
 
 /// The echo tool with more items in its module, more memory, and code that runs before it answers.
@@ -271,23 +271,8 @@ async fn beat(host: &Host, component: &[u8], beats: &mut Vec<u64>, failures: &At
 
 async fn neighbour(host: &Host, component: &[u8]) -> Option<()> {
     let loaded = host.load(component).await.ok()?;
-    let record = host
-        .call(toolcell::pipeline::Request {
-            tool: loaded.tools.first()?.declaration().qualified_name(),
-            input: toolcell::record::Input::from_text("{\"beat\": 1}"),
-            native_call_id: None,
-            actor_ref: None,
-            grants: Arc::default(),
-            policy: Arc::default(),
-            limits: Limits::default(),
-            approval: toolcell::approval::Terms::default(),
-            cancellation: toolcell::executor::Cancellation::new(),
-            unavailable: None,
-            listener: None,
-            respondent: None,
-            mapping: None,
-        })
-        .await;
+    let tool = loaded.tools.first()?.declaration().qualified_name();
+    let record = host.call(toolcell::Request::new(tool, r#"{"beat": 1}"#)).await;
     (record.result.structured_content == Some(json!({ "beat": 1 }))).then_some(())
 }
 
@@ -327,6 +312,7 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     // The first beats also fill caches, and do not count.
     let idle = idle.split_off(10);
     let idle_us = meters::p99(&idle);
+    crate::support::prepare_schemas();
     settle(|| meters::threads() <= 8).await;
     let (rss, threads, descriptors) = (meters::resident_kib(), meters::threads(), meters::descriptors());
     meters::forget_peak();

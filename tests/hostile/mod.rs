@@ -24,6 +24,7 @@
 //! latter, alone on the machine.
 
 mod arena;
+mod artifacts;
 mod canary;
 mod files;
 mod loading;

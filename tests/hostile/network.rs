@@ -1,10 +1,11 @@
 //! Network attacks: other spellings, other names, redirects, names that change their address.
 
 use serde_json::{Value, json};
-use toolcell::host::{SecretStore, SecretValue};
+use toolcell_core::secret::{SecretStore, SecretValue};
+
+use crate::support::{Called, Mirror, SPECIAL_HOSTS, Server, Test};
 
 use super::arena::Arena;
-use crate::support::{Called, Mirror, SPECIAL_HOSTS, Server, Test};
 
 /// The only one of these hosts that is a name, and is looked up.
 const METADATA: &str = "metadata.google.internal";

@@ -28,7 +28,8 @@ fn on_a_terminal(arena: &Arena, stream: &str, arguments: &[&str]) -> String {
         .env("TERM", "xterm")
         .output()
         .unwrap();
-    String::from_utf8_lossy(&stdout).into_owned()
+    // The host's own emphasis.
+    String::from_utf8_lossy(&stdout).replace("\u{1b}[1m\u{1b}[31merror:\u{1b}[0m", "error:")
 }
 
 /// The characters of a text that control a terminal, or are invisible on one. A terminal ends lines with CR LF.

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use data_encoding::{BASE64, BASE64URL, HEXLOWER, HEXUPPER};
 use serde_json::json;
-use toolcell::host::{SecretStore, SecretValue};
+use toolcell_core::secret::{SecretStore, SecretValue};
+
+use crate::support::{Mirror, response};
 
 use super::arena::Arena;
-use crate::support::{Mirror, response};
 
 type Spell = fn(&str) -> String;
 
@@ -52,7 +53,7 @@ pub(super) async fn echoes(arena: &Arena) {
             });
             let called = arena.call(test, json!({ "url": origin, "then": then })).await;
             let redacted = called.events().contains(&"tool.result.redacted");
-            arena.holds(redacted, format!("Z: {name}, {then}: nobody was told that something was taken out"));
+            arena.holds(redacted, format!("Z: {name}, {then}: no note says that something was taken out"));
             arena.shown(&format!("{:?}", called.0));
             // A result that is too large to be inline has no such copy.
             let told = called.0.result.structured_content.as_ref().and_then(|told| told["disguised"].as_str());

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use toolcell::host::Host;
+use toolcell::Host;
+
+use crate::support::Test;
 
 use super::arena::{Arena, assembled, host};
-use crate::support::Test;
 
 const MIB: u64 = 1 << 20;
 

@@ -1,5 +1,5 @@
 use super::arena::{Arena, Fight};
-use super::{files, loading, network, output, secrets, space, surface, time, trust};
+use super::{artifacts, files, loading, network, output, secrets, space, surface, time, trust};
 
 const MIB: u64 = 1 << 20;
 
@@ -66,6 +66,11 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("FS-3", &["ok"], 16 * MIB, |arena| Box::pin(files::around_read_only(arena))),
     attack("FS-6", &["sandbox_violation/disk_limit", "sandbox_violation/files_limit"], 32 * MIB, |arena| {
         Box::pin(files::disk_fill(arena))
+    }),
+    // Tiny writes may take longer than the call has.
+    attack("ART-1", &["ok", "timeout/deadline_exceeded"], 64 * MIB, |arena| Box::pin(artifacts::floods(arena))),
+    attack("ART-2", &["ok", "execution_failed/artifact_ref_invalid"], 4 * MIB, |arena| {
+        Box::pin(artifacts::forgeries(arena))
     }),
     attack("NET-1", &["permission_denied/not_granted", "ok"], 4 * MIB, |arena| {
         Box::pin(surface::network_without_a_grant(arena))

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use toolcell::approval::{Session, Terms};
-use toolcell::host::{Host, Prompt, Reply};
-use toolcell::policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell::record::{Mode, RuleSource, digest};
+use toolcell::{Host, Prompt, Reply};
+use toolcell_core::approval::{Session, Terms};
+use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell_core::record::{Mode, RuleSource, digest};
 
-use super::arena::Arena;
-use super::meters;
 use crate::cli::approvals::{Place, copy_of, error, kill, kills, waiting};
 use crate::pipeline::doubles::echoing;
 use crate::support::{Called, Test};
+
+use super::arena::Arena;
+use super::meters;
 
 /// A tool that needs an approval. It answers its arguments.
 fn asking(change: impl FnOnce(&mut Value)) -> Vec<u8> {
@@ -52,7 +53,7 @@ async fn trust(arena: &Arena, component: &[u8]) {
 async fn is_asked_again(arena: &Arena, component: &[u8], what: &str) {
     let called = arena.call(in_session(&arena.next_host(), component), json!({ "n": 1 })).await;
     called.never_ran();
-    arena.holds(arena.person.asked().len() == 1, format!("{what}: nobody was asked"));
+    arena.holds(arena.person.asked().len() == 1, format!("{what}: no approver was asked"));
 }
 
 /// The name of a change to the description, and the change.
@@ -288,7 +289,7 @@ async fn another_session(arena: &Arena) {
     let refused = async |test: Test, what: &str| {
         let called: Called = arena.call(test, json!({ "n": 1 })).await;
         called.never_ran();
-        arena.holds(arena.person.asked().len() == 1, format!("{what}: nobody was asked"));
+        arena.holds(arena.person.asked().len() == 1, format!("{what}: no approver was asked"));
     };
     let elsewhere = |terms: &mut Terms| terms.session = Session::Named("t".to_owned());
     refused(in_session(&host, &component).asking(elsewhere), "another session").await;

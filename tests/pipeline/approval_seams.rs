@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use toolcell::approval::{Reply, Session};
-use toolcell::config::Home;
-use toolcell::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
-use toolcell::host::Host;
-use toolcell::policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell::record::{Behavior, HookEvent, Mode, PermissionResult, digest};
+use toolcell::{Home, Host};
+use toolcell_core::approval::{Reply, Session};
+use toolcell_core::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
+use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell_core::record::{Behavior, HookEvent, Mode, PermissionResult, digest};
+
+use crate::support::{Canary, Test, fixture};
 
 use super::approvals::{again, appending, approved, asked, asked_with, input, lines, place, resume};
 use super::doubles::{RecordingHook, declaring, own_host};
-use crate::support::{Canary, Test, fixture};
 
 const CANARY: Canary = Canary::new("seam-7f3/Qz+tT\"x0~long-enough");
 
@@ -44,7 +44,7 @@ fn stop() -> HookOutput {
 async fn elsewhere(folder: &Path, hooks: Vec<Registration>) -> Arc<Host> {
     let rewriter = RecordingHook::new("rewriter").before([HookOutput::UpdatedInput(input(folder))]).shared();
     let host = own_host(|settings| {
-        settings.home = Home::at(folder.with_file_name("home"));
+        settings.home = Some(Home::at(folder.with_file_name("home")));
         settings.approvals = true;
         settings.hooks = [Registration::new(rewriter)].into_iter().chain(hooks).collect();
     });
@@ -156,7 +156,7 @@ async fn whoever_is_asked_sees_no_sensitive_argument_and_an_edit_keeps_what_they
     let asked = sayer.asked.lock().unwrap();
     let (prompt, stored) = &asked[0];
     CANARY.is_not_in("the prompt", prompt.text());
-    CANARY.is_not_in("what whoever edits gets", prompt.arguments().text());
+    CANARY.is_not_in("what the approver edits", prompt.arguments().text());
     assert!(stored.approval.plan.permission_input.contains("seam-7f3"), "what would run is kept, sealed");
     let journal = folder.with_file_name("home").join("journal");
     let files = std::fs::read_dir(journal).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file());

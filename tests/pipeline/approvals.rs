@@ -7,16 +7,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell::approval::{Approver, Prompt, Reply, Session};
-use toolcell::config::Home;
-use toolcell::hook::{Hook, HookOutput, Registration};
-use toolcell::host::{Host, Journal, Kept, Request, Role};
-use toolcell::journal::{Asking, History};
-use toolcell::policy::{Grants, Limits};
-use toolcell::record::{AbortReason, ApprovalState, Input, InvocationId};
+use toolcell::{Home, Host, Kept, Request};
+use toolcell_core::approval::{Approver, Prompt, Reply, Session};
+use toolcell_core::hook::{Hook, HookOutput, Registration};
+use toolcell_core::journal::{Asking, History};
+use toolcell_core::journal::{Journal, Role};
+use toolcell_core::policy::Grants;
+use toolcell_core::record::{AbortReason, ApprovalState, InvocationId};
+
+use crate::support::{Called, Test, scratch};
 
 use super::doubles::{RecordingHook, RecordingListener, home_with_own_payloads, own_host};
-use crate::support::{Called, Test, scratch};
 
 /// Gives a fixed reply, and keeps its questions with the state of the journal at that moment.
 pub(super) struct Sayer {
@@ -71,7 +72,7 @@ pub(super) fn asked_with(folder: &Path, reply: Option<Reply>, hooks: Vec<Arc<dyn
     let sayer = Arc::new(Sayer { reply, journal, asked: Mutex::default() });
     let approver = Arc::clone(&sayer);
     let host = own_host(|settings| {
-        settings.home = home;
+        settings.home = Some(home);
         settings.hooks = hooks.into_iter().map(Registration::new).collect();
         settings.approvals = true;
         settings.approver = Some(approver);
@@ -173,7 +174,7 @@ async fn a_call_that_waits_takes_no_place_from_others_and_can_be_canceled() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
     let host = own_host(|settings| {
-        settings.home = home_beside(&folder);
+        settings.home = Some(home_beside(&folder));
         settings.calls_at_once = 1;
         settings.approvals = true;
         settings.listeners = vec![heard];
@@ -243,14 +244,14 @@ pub(super) async fn approved(folder: &Path, actor: &str) -> (Arc<Host>, Journal,
     assert!(call.await.is_err());
     let id = sayer.asked.lock().unwrap()[0].0.invocation_id();
     let journal = sayer.journal.clone();
-    let answer = toolcell::record::Answer {
+    let answer = toolcell_core::record::Answer {
         approved: true,
         approver: "user:other".to_owned(),
         channel: "test".to_owned(),
         edit: None,
         feedback: None,
         always: false,
-        answered_at: toolcell::record::Timestamp::now(),
+        answered_at: toolcell_core::record::Timestamp::now(),
     };
     journal.with(|store| store.answer(id, &answer)).unwrap();
     let kept = kept(&journal, id);
@@ -260,21 +261,7 @@ pub(super) async fn approved(folder: &Path, actor: &str) -> (Arc<Host>, Journal,
 pub(super) fn again(folder: &Path, actor: &str) -> Request {
     let mut grants = Grants::default();
     grants.allow_write(folder.to_str().unwrap()).unwrap();
-    Request {
-        tool: String::new(),
-        input: Input::from_text("{}"),
-        native_call_id: None,
-        actor_ref: Some(actor.to_owned()),
-        grants: Arc::new(grants),
-        policy: Arc::default(),
-        limits: Limits::default(),
-        approval: Default::default(),
-        cancellation: Default::default(),
-        unavailable: None,
-        listener: None,
-        respondent: None,
-        mapping: None,
-    }
+    Request::new("", "{}").grants(grants).actor(actor.to_owned())
 }
 
 pub(super) async fn resume(host: &Host, journal: &Journal, kept: &Kept, request: Request) -> Called {
@@ -325,7 +312,7 @@ async fn two_who_go_on_at_once_are_one_run() {
 #[tokio::test]
 async fn for_another_actor_or_in_another_world_nothing_runs() {
     for (what, change) in [
-        ("who calls", (|request: &mut Request| request.actor_ref = Some("agent:8".to_owned())) as fn(&mut Request)),
+        ("the caller", (|request: &mut Request| request.actor_ref = Some("agent:8".to_owned())) as fn(&mut Request)),
         ("what the call would be able to do", |request| request.limits.memory_bytes *= 2),
     ] {
         let (_guard, folder) = place();
@@ -353,7 +340,7 @@ async fn what_policy_denies_by_now_does_not_run_though_it_was_approved() {
     request.grants = Arc::default();
     let called = resume(&host, &journal, &kept, request).await;
     called.failed("permission_denied", "not_granted").never_ran();
-    assert_eq!(called.0.decisions.last().unwrap().behavior, toolcell::record::Behavior::Deny);
+    assert_eq!(called.0.decisions.last().unwrap().behavior, toolcell_core::record::Behavior::Deny);
     assert_eq!(lines(&folder), 0);
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use toolcell::host::{Cancellation, Listener};
-use toolcell::record::{AbortReason, ToolEvent};
+use toolcell::{Cancellation, Listener};
+use toolcell_core::record::{AbortReason, ToolEvent};
+
+use crate::support::{Called, Test};
 
 use super::doubles::{RecordingHook, RecordingListener, canceled_while_running, own_host};
-use crate::support::{Called, Test};
 
 const REQUESTED: &str = "tool.invocation.cancel_requested";
 const ACKNOWLEDGED: &str = "tool.invocation.cancel_acknowledged";
@@ -129,7 +130,7 @@ async fn a_request_that_comes_after_the_tool_has_answered_is_on_record_and_chang
     let (listener, hook) = (Arc::clone(&cancels), RecordingHook::new("watcher").shared());
     let host = own_host(|settings| {
         settings.listeners = vec![listener];
-        settings.hooks = vec![toolcell::hook::Registration::new(hook)];
+        settings.hooks = vec![toolcell_core::hook::Registration::new(hook)];
     });
     let test = Test::new("probe#echo").on(&host);
     assert!(cancels.1.set(test.cancellation()).is_ok());

@@ -1,10 +1,11 @@
 //! Phase 7: the decision on a call, as it is recorded.
 
 use serde_json::{Value, json};
-use toolcell::record::Mode;
+use toolcell_core::record::Mode;
+
+use crate::support::{Called, Test, scratch};
 
 use super::doubles::echoing;
-use crate::support::{Called, Test, scratch};
 
 fn decision(called: &Called) -> Value {
     assert_eq!(called.0.decisions.len(), 1);
@@ -18,7 +19,7 @@ async fn a_tool_that_asks_for_nothing_is_allowed_without_a_rule() {
     let decision = decision(&Test::new("probe#echo").call(json!({})).await);
     assert_eq!((&decision["behavior"], &decision["reason"]["type"]), (&json!("allow"), &json!("safety_check")));
     assert_eq!(decision["rule_refs"], json!([]));
-    assert!(decision.get("source").is_none(), "nobody's rule decided");
+    assert!(decision.get("source").is_none(), "no rule decided");
 }
 
 #[tokio::test]

@@ -6,16 +6,30 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use toolcell::config::Home;
-use toolcell::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
-use toolcell::host::{Host, HostSettings, Listener};
-use toolcell::record::{AbortReason, HookEvent, ToolEvent, ToolResult};
+use toolcell::{Home, Host, HostBuilder, Listener};
+use toolcell_core::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
+use toolcell_core::record::{AbortReason, HookEvent, ToolEvent, ToolResult};
 
 use crate::support::{Called, Test, host, root, share_compiled};
 
 /// The component text `echo.wat` with a changed toolkit: one tool `<namespace>.echo` that answers its input.
 pub(crate) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     wat::parse_str(echo_text(namespace, change)).unwrap()
+}
+
+/// [`echoing`] with `count` tools, `t0`, `t1` and so on, each with a word of its own in its description, `word0x` and so on.
+pub(crate) fn crowd(namespace: &str, count: usize, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    echoing(namespace, |toolkit| {
+        let one = toolkit["declarations"][0].clone();
+        let each = |n: usize| {
+            let mut declaration = one.clone();
+            declaration["name"] = json!(format!("t{n}"));
+            declaration["description"] = json!(format!("Answers its input about word{n}x"));
+            declaration
+        };
+        toolkit["declarations"] = (0..count).map(each).collect();
+        change(toolkit);
+    })
 }
 
 /// The component text `echo.wat`, which describes itself with `description`.
@@ -69,7 +83,7 @@ pub(crate) fn declaring(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec
 }
 
 /// A separate host without a pool, which is cheap.
-pub(crate) fn own_host(change: impl FnOnce(&mut HostSettings)) -> Arc<Host> {
+pub(crate) fn own_host(change: impl FnOnce(&mut HostBuilder)) -> Arc<Host> {
     Arc::new(host(|settings| {
         settings.pooled = false;
         change(settings);

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::sync::Notify;
-use toolcell::hook::{Hook, HookCall, HookFuture, OnFailure, Registration};
-use toolcell::record::{AbortReason, HookEvent, HookOutcome};
+use toolcell_core::hook::{Hook, HookCall, HookFuture, OnFailure, Registration};
+use toolcell_core::record::{AbortReason, HookEvent, HookOutcome};
+
+use crate::support::{Called, Test};
 
 use super::doubles::{RecordingHook, own_host};
-use crate::support::{Called, Test};
 
 /// A hook that never answers.
 struct Stuck {
@@ -168,12 +169,10 @@ async fn canceling_does_not_get_an_output_past_a_hook() {
 #[tokio::test]
 async fn two_hooks_cannot_have_one_id() {
     let hook = || Registration::new(RecordingHook::new("same").shared());
-    let mut settings = toolcell::host::HostSettings::new(
-        toolcell::config::Home::at(crate::support::kept("home")),
-        env!("CARGO_BIN_EXE_toolcell"),
-    );
+    let mut settings =
+        toolcell::Host::builder().home(crate::support::kept("home")).compiler(env!("CARGO_BIN_EXE_toolcell"));
     settings.pooled = false;
     settings.hooks = vec![hook(), hook()];
-    let error = toolcell::host::Host::new(settings).err().unwrap();
+    let error = settings.build().err().unwrap();
     assert!(error.to_string().contains("two hooks are called same"), "{error:#}");
 }

@@ -1,12 +1,13 @@
 //! Changes of the input by hooks: `model_input` stays as it was sent, and every change is recorded exactly.
 
 use serde_json::{Map, Value, json};
-use toolcell::hook::{HookOutput, Registration};
-use toolcell::record::HookEvent::{PermissionRequest, PreToolUse};
-use toolcell::record::digest;
+use toolcell_core::hook::{HookOutput, Registration};
+use toolcell_core::record::HookEvent::{PermissionRequest, PreToolUse};
+use toolcell_core::record::digest;
+
+use crate::support::{Called, Test};
 
 use super::doubles::{RecordingHook, declaring, hooked, own_host};
-use crate::support::{Called, Test};
 
 /// Checks the chain of mutations from the sent input to the one that ran.
 #[track_caller]

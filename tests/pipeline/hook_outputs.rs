@@ -1,11 +1,12 @@
 //! The outputs of a hook, and the effect of each.
 
 use serde_json::{Value, json};
-use toolcell::hook::{HookOutput, UpdatedOutput};
-use toolcell::record::{Input, digest};
+use toolcell_core::hook::{HookOutput, UpdatedOutput};
+use toolcell_core::record::{Input, digest};
+
+use crate::support::{Called, Test};
 
 use super::doubles::{RecordingHook, declaring, hooked};
-use crate::support::{Called, Test};
 
 fn updating(id: &'static str, input: Value) -> std::sync::Arc<RecordingHook> {
     RecordingHook::new(id).before([HookOutput::UpdatedInput(input)]).shared()

@@ -1,11 +1,11 @@
 //! Phases 6 and 11: when hooks run, their input, and the outcome of a call whose hook fails.
 
 use serde_json::{Value, json};
+use toolcell_core::hook::HookOutput;
 
-use toolcell::hook::HookOutput;
+use crate::support::Test;
 
 use super::doubles::{RecordingHook, hooked};
-use crate::support::Test;
 
 #[tokio::test]
 async fn a_hook_runs_before_and_after_a_success_and_sees_copies_of_the_records() {

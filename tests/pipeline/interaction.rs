@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell::approval::{Inquiry, Respondent};
-use toolcell::record::{InputResponses, Mode};
+use toolcell_core::approval::{Inquiry, Respondent};
+use toolcell_core::record::{InputResponses, Mode};
 
 use crate::support::{Called, Canary, Test};
 
@@ -115,7 +115,7 @@ async fn where_nobody_can_be_asked_the_call_fails_and_says_what_it_wanted() {
     let person = Person::who_says([json!({ "a": accept("Ada") })]);
     let refused = alone.answered_by(Arc::clone(&person) as _).call(json!({ "rounds": [[name("a")]] })).await;
     refused.failed("capability_gap", "nobody_to_ask");
-    assert!(person.asked().is_empty(), "a mode in which nobody is asked");
+    assert!(person.asked().is_empty(), "no user is asked in this mode");
     let message = &called.0.result.error.as_ref().unwrap().message;
     assert!(message.contains("Name of a?"), "{message}");
 }

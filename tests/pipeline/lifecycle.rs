@@ -40,6 +40,7 @@ async fn a_deferred_tool_says_that_its_schema_was_not_loaded_whatever_it_was_sen
         let error = called.0.result.error.as_ref().unwrap();
         assert!(error.retry.discovery_first && !error.retry.arguments_must_change);
         assert!(!called.events().contains(&"tool.invocation.validation_failed"));
+        assert!(called.message().contains("`select:probe.lifecycle_deferred`"), "{}", called.message());
     }
 }
 

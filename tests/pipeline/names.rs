@@ -1,7 +1,10 @@
+use std::sync::Arc;
+
 use serde_json::json;
+use toolcell_core::pipeline::Request;
 
 use super::doubles::{declaring, own_host};
-use crate::support::Test;
+use crate::support::{Called, Test};
 
 fn echo(namespace: &str) -> Test {
     Test::of_bytes(declaring(namespace, |_| {}), None)
@@ -43,6 +46,23 @@ async fn a_bare_name_that_one_tool_has_finds_it() {
 }
 
 #[tokio::test]
+async fn a_tool_that_the_caller_has_resolved_is_not_looked_up() {
+    let (host, other) = (own_host(|_| {}), own_host(|_| {}));
+    let tools = host.load(&declaring("names_resolved", |_| {})).await.unwrap().tools;
+    let tool = Arc::clone(tools.first().unwrap());
+    let called = Called(host.call(Request::new(Arc::clone(&tool), json!({"a": 1}))).await);
+    assert_eq!(called.succeeded(), json!({"a": 1}));
+    assert_eq!(called.0.events[0].data["requested"], "names_resolved.echo");
+    assert_eq!(called.0.events[1].data["via"], "name");
+    // A host that did not load it does not know the name, and does not have its code.
+    let called = Called(other.call(Request::new("names_resolved.echo", json!({}))).await);
+    called.failed("unknown_tool", "unknown_tool").never_ran();
+    let called = Called(other.call(Request::new(tool, json!({}))).await);
+    called.failed("dependency_unavailable", "component_not_loaded");
+    assert_eq!(called.0.invocation.tool_id, "names_resolved.echo");
+}
+
+#[tokio::test]
 async fn two_components_cannot_share_a_qualified_name() {
     let host = own_host(|_| {});
     echo("names_taken").on(&host).call(json!({})).await.succeeded();
@@ -50,7 +70,7 @@ async fn two_components_cannot_share_a_qualified_name() {
     let refusal = Test::of_bytes(other, None).on(&host).load().await.unwrap_err();
     assert_eq!(
         (refusal.class.result_status(), refusal.code),
-        (toolcell::record::ResultStatus::Failed, "tool_name_taken")
+        (toolcell_core::record::ResultStatus::Failed, "tool_name_taken")
     );
     let called = echo("names_taken").on(&host).call(json!({})).await;
     assert_eq!(called.0.declaration.as_ref().unwrap().title, None, "the first one stays");

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use toolcell::hook::{HookOutput, Registration, UpdatedOutput};
-use toolcell::record::AbortReason;
+use toolcell_core::hook::{HookOutput, Registration, UpdatedOutput};
+use toolcell_core::record::AbortReason;
 
-use super::doubles::{RecordingHook, RecordingListener, home_with_own_payloads, own_host};
 use crate::support::{Called, Test, component, scratch};
 
-const EVENTS: [&str; 21] = [
+use super::doubles::{RecordingHook, RecordingListener, home_with_own_payloads, own_host};
+
+const EVENTS: [&str; 24] = [
     "tool.invocation.planned",
     "tool.invocation.selected",
     "tool.invocation.arguments_ready",
@@ -20,7 +21,10 @@ const EVENTS: [&str; 21] = [
     "tool.hook.pre.completed",
     "tool.permission.decided",
     "tool.invocation.queued",
+    // Of the host: that the call waits, that it starts, and below that it has ended.
+    "tool.invocation.progress",
     "tool.invocation.started",
+    "tool.invocation.progress",
     "tool.invocation.progress",
     "tool.invocation.partial_result",
     "tool.invocation.progress",
@@ -29,6 +33,7 @@ const EVENTS: [&str; 21] = [
     "tool.hook.post.started",
     "tool.hook.post.completed",
     "tool.result.persisted",
+    "tool.invocation.progress",
     "tool.result.created",
     "tool.invocation.succeeded",
 ];
@@ -57,7 +62,7 @@ async fn everything() -> (Called, Vec<&'static str>) {
     let second = RecordingHook::new("second").after([output]).shared();
     let host = own_host(|settings| {
         settings.calls_at_once = 1;
-        settings.home = home_with_own_payloads(&folder);
+        settings.home = Some(home_with_own_payloads(&folder));
         settings.inline_bytes_max = 8;
         settings.listeners = vec![heard];
         settings.hooks = vec![Registration::new(first), Registration::new(second)];
@@ -106,7 +111,7 @@ async fn time_moves_forward_through_a_record() {
     assert_eq!(invocation.started_at().unwrap(), steps.iter().find(|step| step.to.as_str() == "running").unwrap().at);
     assert_eq!(invocation.ended_at().unwrap(), steps.last().unwrap().at);
     let progress = &called.0.progress;
-    assert_eq!(progress.len(), 50);
+    assert_eq!(progress.len(), 51);
     assert!(progress.windows(2).all(|pair| pair[0].timestamp <= pair[1].timestamp));
     assert_eq!(progress[49].percent, Some(100.0));
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolcell::hook::{HookOutput, Registration, UpdatedOutput};
-use toolcell::host::Host;
+use toolcell::Host;
+use toolcell_core::hook::{HookOutput, Registration, UpdatedOutput};
+
+use crate::support::{Called, Test, scratch};
 
 use super::doubles::{RecordingHook, home_with_own_payloads, hooked, own_host};
-use crate::support::{Called, Test, scratch};
 
 /// The events up to the end of each phase, in a call without failures on a host with one hook.
 const RESOLVED: &[&str] = &["invocation.planned", "invocation.selected"];
@@ -118,7 +119,7 @@ async fn phase_12_persist() {
     std::fs::write(folder.join("payloads"), "in the way").unwrap();
     let hook = RecordingHook::new("quiet").shared();
     let host = own_host(|settings| {
-        settings.home = home_with_own_payloads(&folder);
+        settings.home = Some(home_with_own_payloads(&folder));
         settings.hooks = vec![Registration::new(hook)];
     });
     let called = Test::new("probe#big").on(&host).call(json!({"bytes": 1 << 20})).await;

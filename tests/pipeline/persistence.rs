@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolcell::host::Host;
-use toolcell::record::digest;
+use toolcell::Host;
+use toolcell_core::record::digest;
+
+use crate::support::{Called, Test, scratch};
 
 use super::doubles::{declaring, home_with_own_payloads, own_host};
-use crate::support::{Called, Test, scratch};
 
 const LIMIT: u64 = 64 << 10;
 /// The size of a text block includes its quotes.
@@ -16,7 +17,7 @@ const QUOTES: u64 = 2;
 
 fn storing_host(folder: &Path) -> Arc<Host> {
     own_host(|settings| {
-        settings.home = home_with_own_payloads(folder);
+        settings.home = Some(home_with_own_payloads(folder));
         settings.inline_bytes_max = LIMIT;
     })
 }
@@ -151,7 +152,7 @@ async fn the_limit_that_a_tool_states_counts_where_it_is_the_lower_one() {
 async fn a_text_that_is_larger_than_a_small_limit_does_not_stay() {
     let (_guard, folder) = scratch();
     let host = own_host(|settings| {
-        settings.home = home_with_own_payloads(&folder);
+        settings.home = Some(home_with_own_payloads(&folder));
         settings.inline_bytes_max = 4_000;
     });
     let called = Test::new("probe#big").on(&host).call(json!({"bytes": 6_000})).await;
@@ -164,7 +165,7 @@ async fn a_text_that_is_larger_than_a_small_limit_does_not_stay() {
 async fn many_small_blocks_are_kept_as_one_payload() {
     let (_guard, folder) = scratch();
     let host = own_host(|settings| {
-        settings.home = home_with_own_payloads(&folder);
+        settings.home = Some(home_with_own_payloads(&folder));
         settings.inline_bytes_max = 300;
     });
     let called = Test::new("probe#blocks").on(&host).call(json!({})).await;

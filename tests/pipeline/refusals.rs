@@ -1,16 +1,14 @@
 //! One test for each way in which a host refuses or stops a call. Arguments, names, lifecycles, decisions and hooks
 //! have separate files.
 
-use std::sync::Arc;
-
 use serde_json::json;
-use toolcell::executor::Cancellation;
-use toolcell::pipeline::Request;
-use toolcell::policy::Limits;
-use toolcell::record::{AbortReason, ErrorClass, Input, Refusal};
+use toolcell_core::pipeline::Request;
+use toolcell_core::policy::Limits;
+use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
+
+use crate::support::{Called, Test, check_record};
 
 use super::doubles::{canceled_while_running, own_host};
-use crate::support::{Called, Test, check_record};
 
 #[tokio::test]
 async fn a_tool_that_takes_too_long_is_timed_out() {
@@ -103,22 +101,8 @@ async fn a_canceled_call_ends_as_canceled_with_its_reason() {
 #[tokio::test]
 async fn a_component_that_could_not_be_loaded_still_ends_in_a_result() {
     let host = own_host(|_| {});
-    let request = Request {
-        tool: "some.wasm".to_owned(),
-        input: Input::from_text("{}"),
-        native_call_id: None,
-        actor_ref: None,
-        grants: Arc::default(),
-        policy: Arc::default(),
-        limits: Limits::default(),
-        approval: Default::default(),
-        cancellation: Cancellation::new(),
-        unavailable: Some(Refusal::new(ErrorClass::SetupRequired, "build_failed", "it did not build")),
-        listener: None,
-        respondent: None,
-        mapping: None,
-    };
-    let record = host.call(request).await;
+    let refusal = Refusal::new(ErrorClass::SetupRequired, "build_failed", "it did not build");
+    let record = host.refuse(Request::new("some.wasm", "{}"), refusal).await;
     check_record(&serde_json::to_value(&record).unwrap());
     let called = Called(record);
     called.failed("setup_required", "build_failed").ended("failed", "blocked").never_ran();

@@ -3,14 +3,15 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use toolcell::record::{
+use toolcell_core::record::{
     Content, ExecutionProfile, ExternalMapping, InputContract, InputMutation, OutputContract, PermissionDecision,
     PermissionProfile, ResultPersistence, ToolDeclaration, ToolError, ToolEvent, ToolInterface, ToolInvocation,
     ToolProgress, ToolResult, Toolkit,
 };
 
-use super::doubles::declaring;
 use crate::support::Test;
+
+use super::doubles::declaring;
 
 /// Checks that `record` keeps an unknown field and all known ones.
 #[track_caller]
@@ -80,7 +81,7 @@ async fn what_a_tool_says_of_itself_comes_back_as_it_was() {
 
 #[test]
 fn every_known_kind_of_tool_is_known() {
-    use toolcell::record::ToolKind;
+    use toolcell_core::record::ToolKind;
     let open = ["browser_action", "shell_command", "web_search", "mcp_tool", "openapi_operation", "peer_agent_tool"];
     for kind in ToolKind::KNOWN {
         let read: ToolKind = serde_json::from_value(kind.into()).unwrap();

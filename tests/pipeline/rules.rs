@@ -5,11 +5,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolcell::policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell::record::{Mode, RuleSource, digest};
+use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell_core::record::{Mode, RuleSource, digest};
+
+use crate::support::{Called, Test, fixture, scratch};
 
 use super::doubles::{echoing, importing};
-use crate::support::{Called, Test, fixture, scratch};
 
 fn rule(words: RuleWords<'_>, source: RuleSource) -> Rule {
     Rule::compile(&words, &Provenance { source, file: None }).unwrap()
@@ -123,7 +124,7 @@ async fn what_a_wildcard_closes_cannot_be_renamed_into_the_open() {
     assert!(!moved(".env", "open").await && !moved("sub/x/key", "open").await, "itself");
     assert!(!moved("sub/x", "open").await && !moved("sub", "open").await, "with its folder");
     assert!(!moved("a", "sub/.env").await, "into its place");
-    assert!(moved("a", "free").await, "what nobody closed");
+    assert!(moved("a", "free").await, "a folder that no rule closes");
     assert_eq!(fs::read_to_string(project.root.join("sub/x/key")).unwrap(), "key");
     assert_eq!(fs::read_to_string(project.root.join(".env")).unwrap(), ".env");
 }
@@ -367,7 +368,7 @@ async fn no_grant_reaches_the_hosts_own_state() {
     let (_guard, outer) = scratch();
     let home = outer.join("home");
     fs::create_dir_all(home.join("keys")).unwrap();
-    let host = super::doubles::own_host(|settings| settings.home = toolcell::config::Home::at(&home));
+    let host = super::doubles::own_host(|settings| settings.home = Some(toolcell::Home::at(&home)));
     let read = |folder: &Path| Test::new("probe#touch_reads").on(&host).read(folder);
     symlink(home.join("keys"), outer.join("link")).unwrap();
     for folder in [outer.clone(), home.clone(), home.join("keys"), outer.join("link")] {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use toolcell::record::AbortReason;
+use toolcell_core::record::AbortReason;
+
+use crate::support::Test;
 
 use super::doubles::{RecordingListener, own_host};
-use crate::support::Test;
 
 #[tokio::test]
 async fn a_second_call_waits_until_the_first_one_ends() {

@@ -1,9 +1,9 @@
 //! The transition graph against a table that was written from the requirements (1.9.2), not from the code.
 
-use toolcell::record::Status;
+use toolcell_core::record::Status;
 
 /// Every status, and the statuses from which it can be reached.
-const ENTERED_FROM: [(&str, &str); 20] = [
+pub(super) const ENTERED_FROM: [(&str, &str); 20] = [
     ("planned", ""),
     ("selected", "planned"),
     ("schema_parse_failed", "selected"),

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tempfile::TempDir;
-use toolcell::config::Home;
-use toolcell::host::Host;
+use toolcell::{Home, Host};
 
 use crate::support::{Test, host, scratch, wat};
 
@@ -25,7 +24,7 @@ impl Cached {
         let (guard, dir) = scratch();
         let home = Home::at(dir.join("home"));
         let host = Arc::new(host(|settings| {
-            settings.home = home.clone();
+            settings.home = Some(home.clone());
             settings.pooled = false;
         }));
         Test::new("wat:echo").on(&host).load().await.unwrap();
@@ -38,9 +37,9 @@ impl Cached {
     /// A host that cannot compile, so that it loads only from the cache.
     fn without_compiler(&self) -> Arc<Host> {
         Arc::new(host(|settings| {
-            settings.home = self.home.clone();
+            settings.home = Some(self.home.clone());
             settings.pooled = false;
-            settings.compiler = "/nowhere/toolcell".into();
+            settings.compiler = Some("/nowhere/toolcell".into());
         }))
     }
 
@@ -49,7 +48,7 @@ impl Cached {
         let refusal = Test::new("wat:echo").on(&self.without_compiler()).load().await.unwrap_err();
         assert_eq!(refusal.code, "host_fault", "{refusal:?}");
         let host = Arc::new(host(|settings| {
-            settings.home = self.home.clone();
+            settings.home = Some(self.home.clone());
             settings.pooled = false;
         }));
         Test::new("wat:echo").on(&host).call(json!({ "n": 1 })).await.succeeded();
@@ -132,9 +131,9 @@ async fn an_entry_that_somebody_else_wrote_is_not_loaded() {
 
 /// The error of a host that loads nothing.
 async fn refused(home: &Home) -> String {
-    let mut settings = toolcell::host::HostSettings::new(home.clone(), env!("CARGO_BIN_EXE_toolcell"));
+    let mut settings = Host::builder().home(home.clone()).compiler(env!("CARGO_BIN_EXE_toolcell"));
     settings.pooled = false;
-    let refusal = Host::new(settings).unwrap().load(&wat("echo")).await.err().unwrap();
+    let refusal = settings.build().unwrap().load(&wat("echo")).await.err().unwrap();
     assert_eq!(refusal.code, "component_key_unreadable", "{refusal:?}");
     refusal.message
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell::record::{AbortReason, EventType};
+use toolcell_core::record::{AbortReason, EventType};
+
+use crate::support::{Called, Test, host};
 
 use super::Heard;
-use crate::support::{Called, Test, host};
 
 const SOON: Duration = Duration::from_millis(100);
 /// Far more than a grace period, far less than these tools would run.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolcell::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::support::{Test, host};
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell::config::ConfigFile;
-use toolcell::host::{ConfiguredHook, Grants, Host, Provenance};
-use toolcell::record::{RuleSource, digest};
+use toolcell::{Grants, Host};
+use toolcell_cli::config::{ConfigFile, ConfiguredHook, add_hook};
+use toolcell_core::policy::Provenance;
+use toolcell_core::record::{RuleSource, digest};
 
 use crate::support::{Called, Test, fixture, host, root, scratch};
 
@@ -22,7 +23,7 @@ async fn host_with(text: &str, folder: &Path) -> (Arc<Host>, Vec<String>) {
     let mut problems = Vec::new();
     for entry in &file.hooks {
         let configured = ConfiguredHook { entry, said, digest: None, kept: &Grants::default() };
-        problems.extend(host.add_hook(&configured, Ok(folder.join(&entry.component))).await.unwrap());
+        problems.extend(add_hook(&mut host, &configured, Ok(folder.join(&entry.component))).await.unwrap());
     }
     (Arc::new(host), problems)
 }
@@ -235,11 +236,11 @@ async fn a_hook_that_cannot_be_loaded_blocks_what_it_guards_and_says_why() {
         ("component = \"missing.wasm\"", "missing.wasm"),
         ("component = \"garbage.wasm\"", "not a WebAssembly component"),
         ("component = \"nothing.wasm\"", "it does not export toolcell:tool/hook-handler@0.2.0"),
-        (&format!("component = {tool:?}"), "the component is no hook"),
+        (&format!("component = {tool:?}"), "the component is not a hook"),
         ("component = \"empty.wasm\"", "does not follow toolcell:tool@0.2.0"),
         ("component = \"greedy.wasm\"", "the hook asks for what no hook gets"),
         ("component = \"COMPONENT\"\nevents = [\"pre_tool\"]", "there is no hook event"),
-        ("component = \"COMPONENT\"\nmatcher = { tool = \"[\" }", "is no pattern"),
+        ("component = \"COMPONENT\"\nmatcher = { tool = \"[\" }", "is not a pattern"),
         ("component = \"COMPONENT\"\ngrants = { secret = [\"X\"] }", "no secrets"),
         ("component = \"COMPONENT\"\ngrants = { read = [\"gone\"] }", "gone"),
     ] {
@@ -303,10 +304,10 @@ async fn a_hook_that_is_another_one_when_it_is_loaded_than_when_it_was_looked_at
     let (trusted, other) = (digest(&std::fs::read(fixture("hooks")).unwrap()), digest(b"another"));
     let nothing = Grants::default();
     let configured = |digest| ConfiguredHook { entry: &file.hooks[0], said, digest, kept: &nothing };
-    let problem = host.add_hook(&configured(Some(&other)), Ok(fixture("hooks"))).await.unwrap().unwrap();
+    let problem = add_hook(&mut host, &configured(Some(&other)), Ok(fixture("hooks"))).await.unwrap().unwrap();
     assert!(problem.contains("is not the component that was trusted"), "{problem}");
     let host = Arc::new(host);
     Test::new("probe#echo").on(&host).call(json!({})).await.failed("hook_blocked", "hook_not_loaded").never_ran();
     let mut host = crate::support::host(|settings| settings.pooled = false);
-    assert_eq!(host.add_hook(&configured(Some(&trusted)), Ok(fixture("hooks"))).await.unwrap(), None);
+    assert_eq!(add_hook(&mut host, &configured(Some(&trusted)), Ok(fixture("hooks"))).await.unwrap(), None);
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use toolcell::record::{AbortReason, EventType};
+use toolcell_core::record::{AbortReason, EventType};
+
+use crate::support::{Test, host};
 
 use super::Heard;
-use crate::support::{Test, host};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_small_call_is_answered_while_more_guests_spin_than_there_are_threads() {

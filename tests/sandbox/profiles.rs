@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolcell::config::Home;
-use toolcell::host::Host;
+use toolcell::{Home, Host};
 
 use crate::support::{Called, Test, host, scratch};
 
@@ -111,7 +110,7 @@ async fn a_sandbox_profile_takes_away_and_an_unknown_one_is_refused() {
 fn drafting() -> (tempfile::TempDir, PathBuf, Arc<Host>) {
     let (guard, home) = scratch();
     let host = Arc::new(host(|settings| {
-        settings.home = Home::at(&home);
+        settings.home = Some(Home::at(&home));
         settings.pooled = false;
     }));
     (guard, home.join("scratch"), host)
@@ -163,7 +162,7 @@ async fn a_canceled_call_leaves_no_draft() {
                 std::thread::yield_now();
             }
             seen.store(true, std::sync::atomic::Ordering::SeqCst);
-            cancellation.cancel(toolcell::record::AbortReason::UserInterruption);
+            cancellation.cancel(toolcell_core::record::AbortReason::UserInterruption);
         })
     };
     let called = test.call(json!({ "path": granted.file, "then": "spin" })).await;
@@ -193,7 +192,7 @@ async fn what_a_component_says_of_one_input_narrows_the_call() {
     assert_eq!(fs::read_to_string(&granted.file).unwrap(), "new");
     let decision = serde_json::to_value(&called.0.decisions[0]).unwrap();
     assert_eq!(decision["effective_facts"]["is_read_only"], false);
-    assert_eq!(decision["effective_facts"]["is_destructive"], true, "nobody can hold it to that claim");
+    assert_eq!(decision["effective_facts"]["is_destructive"], true, "the claim cannot be enforced");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ const SECRET: &str = "secret-4e51-nobody-may-read-this";
 const MS: u64 = 1_500;
 
 /// Runs the two calls at the same time. The link leads to `to`, which has the same names as the open folder.
-async fn race(deny: impl Fn(&mut toolcell::policy::Grants, &str)) {
+async fn race(deny: impl Fn(&mut toolcell_core::policy::Grants, &str)) {
     let (_guard, root) = scratch();
     for folder in ["closed/empty", "swapped/empty", "closed/movable", "swapped/movable"] {
         fs::create_dir_all(root.join(folder)).unwrap();
@@ -33,8 +33,8 @@ async fn race(deny: impl Fn(&mut toolcell::policy::Grants, &str)) {
     assert!(!used.to_string().contains(SECRET) || !is_closed_for_reading(&deny), "the secret was read: {used}");
 }
 
-fn is_closed_for_reading(deny: &impl Fn(&mut toolcell::policy::Grants, &str)) -> bool {
-    let mut grants = toolcell::policy::Grants::default();
+fn is_closed_for_reading(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> bool {
+    let mut grants = toolcell_core::policy::Grants::default();
     deny(&mut grants, "/closed");
     !grants.deny_read.is_empty()
 }

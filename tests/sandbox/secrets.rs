@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolcell::config::Home;
-use toolcell::executor::BoxFuture;
-use toolcell::host::{Host, SecretStore, SecretValue};
-use toolcell::sandbox::{NetworkSettings, Resolver};
+use toolcell::{Home, Host, NetworkSettings, Resolver};
+use toolcell_core::executor::BoxFuture;
+use toolcell_core::secret::{SecretStore, SecretValue};
 
 use crate::pipeline::doubles::{home_with_own_payloads, own_host};
 use crate::support::{Called, Canary, Mirror, Test, response, scratch};
@@ -41,7 +40,7 @@ impl World {
         let store = SecretStore::new(home.secrets(), home.secret_key());
         store.set("API_KEY", &SecretValue::new(CANARY.value().to_owned())).unwrap();
         let host = own_host(|settings| {
-            settings.home = home;
+            settings.home = Some(home);
             settings.inline_bytes_max = 4 << 20;
             settings.network = NetworkSettings { resolver: Arc::new(Here), ..NetworkSettings::default() };
         });
@@ -164,7 +163,7 @@ async fn a_header_is_hidden_by_its_value_and_gone_if_its_name_is_a_value() {
     let home = home_with_own_payloads(&folder);
     let store = SecretStore::new(home.secrets(), home.secret_key());
     store.set("API_KEY", &SecretValue::new("0123456789abcdef".to_owned())).unwrap();
-    let host = own_host(|settings| settings.home = home);
+    let host = own_host(|settings| settings.home = Some(home));
     let mirror = Mirror::new(move |_| response(&[(name, "v"), ("set-cookie", "k=0123456789ABCDEF; Secure")], b""));
     let origin = mirror.origin();
     let test = Test::new("courier#bearer").on(&host).grant(|grants| {
@@ -264,7 +263,7 @@ async fn a_profile_that_would_put_a_secret_where_it_frames_a_request_does_not_lo
     for (uses, why) in [
         (json!([{ "ref": "A", "header": "Host" }]), "belongs to the connection"),
         (json!([{ "ref": "A", "header": "content-length" }]), "belongs to the connection"),
-        (json!([{ "ref": "A", "header": "a b" }]), "no name of a header"),
+        (json!([{ "ref": "A", "header": "a b" }]), "is not a header name"),
         (json!([{ "ref": "A", "header": "x-a", "prefix": "a\r\nx-b: " }]), "no header has"),
         (json!([{ "ref": "A", "header": "x-a", "query": "a" }]), "not both"),
         (json!([{ "ref": "A", "query": "" }]), "no name"),

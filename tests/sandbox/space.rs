@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use toolcell::host::Host;
+use toolcell::Host;
+
+use crate::support::{Test, host, root, scratch};
 
 use super::text;
-use crate::support::{Test, host, root, scratch};
 
 const MIB: u64 = 1 << 20;
 

@@ -90,14 +90,14 @@ async fn there_is_no_network() {
     let tried = granted.call(json!({ "port": port })).await.succeeded();
     assert_eq!(tried["succeeded"], json!([]), "a grant is for requests, not for sockets: {tried:#}");
 
-    assert!(listener.accept().is_err(), "somebody connected");
+    assert!(listener.accept().is_err(), "the guest connected");
     assert!(socket.recv(&mut [0; 16]).is_err(), "something was sent");
 }
 
 #[tokio::test]
 async fn the_working_directory_of_the_caller_is_known_only_where_it_was_granted() {
     let (_dir, dir) = scratch();
-    let cwd = |grants: &mut toolcell::policy::Grants| grants.cwd = Some(std::env::temp_dir());
+    let cwd = |grants: &mut toolcell_core::policy::Grants| grants.cwd = Some(std::env::temp_dir());
     let seen = Test::new("probe#echo").grant(cwd).call(json!({})).await.succeeded();
     assert!(!seen["context_text"].as_str().unwrap().contains(text(&std::env::temp_dir())), "{seen}");
     // A tool that declares no access to files is not told of a granted folder, either.

@@ -72,7 +72,7 @@ impl Place {
 
     /// The only waiting call.
     fn waiting(&self) -> String {
-        let listed: Value = serde_json::from_str(&self.run(&["approvals", "list", "--json"]).exits(0).stdout).unwrap();
+        let listed = self.run(&["approvals", "list", "--json"]).exits(0).json();
         let listed = listed["approvals"].as_array().unwrap().clone();
         assert_eq!(listed.len(), 1, "{listed:#?}");
         listed[0]["invocation_id"].as_str().unwrap().to_owned()

@@ -84,7 +84,7 @@ fn numbers_stay_as_they_were_sent_where_defaults_are_filled_in() {
     assert!(client.close().0.success());
     let record = records(&file).pop().unwrap();
     let filled = r#"{"query":"x","limit":12345678901234567890123,"order":"newest"}"#;
-    assert_eq!(record["invocation"]["call_input_ref"], toolcell::record::digest(filled.as_bytes()), "{record:#}");
+    assert_eq!(record["invocation"]["call_input_ref"], toolcell_core::record::digest(filled.as_bytes()), "{record:#}");
 }
 
 /// Positional params of the tool `echo`, which some parsers accept for a structure.

@@ -82,7 +82,7 @@ const TWO: &str =
 fn tools_come_from_the_configuration_with_a_timeout_each() {
     let shop = Shop::new(TWO);
     let mut client = shop.client(json!({}));
-    assert_eq!(names(&mut client), ["echo", "hold"]);
+    assert_eq!(names(&mut client), ["echo", "hold", "read_result"]);
     let slow = client.call("hold", json!({ "ms": 5_000 }));
     assert_eq!(slow["_meta"]["toolcell/error"]["class"], "timeout");
 }
@@ -91,11 +91,11 @@ fn tools_come_from_the_configuration_with_a_timeout_each() {
 fn a_changed_configuration_counts_at_once_and_is_announced() {
     let shop = Shop::new(ECHO);
     let mut client = shop.client(json!({}));
-    assert_eq!(names(&mut client), ["echo"]);
+    assert_eq!(names(&mut client), ["echo", "read_result"]);
     shop.configure(TWO);
     list_changed(&mut client, 1);
-    assert_eq!(names(&mut client), ["echo", "hold"]);
-    // A new denial applies too, without a change of the list.
+    assert_eq!(names(&mut client), ["echo", "hold", "read_result"]);
+    // A new denial applies too. The tool is not listed any more, and a call of it is refused.
     shop.configure(&format!("{TWO}[[rule]]\nbehavior = \"deny\"\ntool = \"echo\"\n"));
     client.says("the new ones are offered");
     let refused = loop {
@@ -105,6 +105,7 @@ fn a_changed_configuration_counts_at_once_and_is_announced() {
         }
     };
     assert_eq!(refused["_meta"]["toolcell/error"]["class"], "permission_denied");
+    assert_eq!(names(&mut client), ["hold", "read_result"]);
 }
 
 #[test]
@@ -133,7 +134,7 @@ fn what_cannot_be_used_is_said_and_the_old_goes_on() {
     ] {
         replace(&shop.file(what), change);
         client.says(said);
-        assert_eq!(names(&mut client), ["echo"]);
+        assert_eq!(names(&mut client), ["echo", "read_result"]);
         assert_eq!(client.call("echo", json!({ "n": 1 }))["isError"], json!(false));
     }
     client.says("what was offered before goes on");
@@ -141,7 +142,7 @@ fn what_cannot_be_used_is_said_and_the_old_goes_on() {
     shop.put("probe", "tool.wasm");
     shop.configure(TWO);
     list_changed(&mut client, 1);
-    assert_eq!(names(&mut client), ["echo", "hold"]);
+    assert_eq!(names(&mut client), ["echo", "hold", "read_result"]);
     assert!(client.seen().iter().all(|frame| frame["not a frame"].is_null()));
 }
 
@@ -249,5 +250,5 @@ fn the_newer_revision_hears_of_changes_where_it_listens() {
     web.says("the new ones are offered");
     assert_eq!(coming.next()["method"], "notifications/tools/list_changed");
     let listed = web.stateless("tools/list", json!({}), json!({})).answer()["result"]["tools"].clone();
-    assert_eq!(listed.as_array().unwrap().len(), 2);
+    assert_eq!(listed.as_array().unwrap().len(), 3);
 }

@@ -94,6 +94,21 @@ fn three_calls_that_cost_the_most_delay_no_neighbour_and_take_little_memory() {
 }
 
 #[test]
+fn costly_checks_do_not_run_where_other_calls_are_served() {
+    let (_guard, folder) = scratch();
+    let mut client = server(&folder);
+    client.call("invocation", json!({}));
+    let [.., over] = attacks();
+    let began = Instant::now();
+    let attackers: Vec<Value> = (0..6).map(|_| client.begin_call("echo", over.clone())).collect();
+    client.call("invocation", json!({}));
+    let neighbour = began.elapsed();
+    attackers.iter().for_each(|id| _ = client.answer(id));
+    let all = began.elapsed();
+    assert!(neighbour < all / 4, "{neighbour:?} of {all:?}");
+}
+
+#[test]
 fn an_ordinary_call_does_not_wait_for_costly_checks() {
     let (_guard, folder) = scratch();
     let file = folder.join("plain.wasm");

@@ -1,4 +1,4 @@
-//! A thousand calls of one client at once.
+//! A thousand calls of one client at once, and many one after the other.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -73,6 +73,30 @@ fn a_thousand_calls_in_flight_are_answered_once_each_and_leave_no_memory_behind(
     let warm = waves[1..4].iter().max().unwrap();
     let at_last = waves[6..].iter().min().unwrap();
     assert!(*at_last <= warm + KEPT_KIB, "resident KiB, wave by wave: {waves:?}");
+}
+
+/// Descriptors, or threads, of the server.
+fn count(client: &Client, what: &str) -> usize {
+    std::fs::read_dir(format!("/proc/{}/{what}", client.pid())).unwrap().count()
+}
+
+/// `TOOLCELL_CALLS=100000` makes as many calls.
+#[test]
+fn a_long_run_of_calls_leaves_nothing_behind() {
+    let calls = std::env::var("TOOLCELL_CALLS").map_or(2_000, |calls| calls.parse().unwrap());
+    let mut client = Client::of(&["probe#echo"]);
+    let mut after = |calls: usize| {
+        for n in 0..calls {
+            assert_eq!(client.call("echo", json!({ "n": n }))["structuredContent"]["input"], json!({ "n": n }));
+            client.forget();
+        }
+        (resident_kib(&client), count(&client, "fd"), count(&client, "task"))
+    };
+    // The first calls fill caches for later ones.
+    let (before, later) = (after(500), after(calls));
+    let what = format!("(resident KiB, descriptors, threads): {before:?}, and {calls} calls later {later:?}");
+    assert!(later.0 <= before.0 + KEPT_KIB && later.1 <= before.1 && later.2 <= before.2 + 1, "{what}");
+    println!("{what}");
 }
 
 #[test]

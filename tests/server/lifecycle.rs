@@ -54,7 +54,7 @@ fn tools_are_listed_with_what_a_model_may_see() {
 fn only_what_was_offered_can_be_called() {
     let mut client = Client::of(&["probe#echo"]);
     let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
-    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(listed.as_array().unwrap().len(), 2);
     for name in ["counter", "probe.counter", "nothing"] {
         let id = client.begin_call(name, json!({}));
         let answer = client.answer(&id);

@@ -31,7 +31,7 @@ fn the_user_is_asked_in_the_words_of_the_tool_and_it_goes_on_with_the_answer() {
     let message = asked["params"]["message"].as_str().unwrap();
     let shown = "The tool probe.ask asks, in its own words:\n| Name of a?\n| May this tool run?\\u{202e}\n\
                  The answer goes to that tool. It approves nothing.\n";
-    assert_eq!(message, shown, "nobody takes a tool's words for toolcell's");
+    assert_eq!(message, shown, "a tool's words cannot pass for toolcell's");
     assert_eq!(asked["params"]["requestedSchema"]["properties"]["name"]["type"], "string");
     reply(&mut client, &asked, accept(json!({ "name": "Ada" })));
     let (_, next) = client.until(|frame| frame["method"] == "elicitation/create" && frame["id"] != asked["id"]);

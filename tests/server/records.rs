@@ -43,7 +43,7 @@ fn no_word_of_a_listed_tool_names_an_internal_field() {
     });
     let mut client = serving(&put(&folder, "internal.wasm", &component));
     let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
-    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(listed.as_array().unwrap().len(), 2);
     let text = listed.to_string();
     assert!(!text.contains("zz_tenant") && !text.contains("zz_inner"), "{listed:#}");
     assert_eq!(listed[0]["description"], "Echoes. [internal] is not yours to set.");

@@ -3,22 +3,21 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
-use toolcell::approval::{Respondent, Terms};
-use toolcell::config::Home;
-use toolcell::executor::Cancellation;
-use toolcell::host::{Host, HostSettings};
-use toolcell::pipeline::Request;
-use toolcell::policy::{Grants, Limits, Policy};
-use toolcell::record::{AbortReason, CallRecord, Input, Refusal};
+use toolcell::{Home, Host, HostBuilder};
+use toolcell_core::approval::{Respondent, Terms};
+use toolcell_core::executor::Cancellation;
+use toolcell_core::pipeline::Request;
+use toolcell_core::policy::{Grants, Limits, Policy};
+use toolcell_core::record::{AbortReason, CallRecord, Refusal};
 
 use super::{check_record, fixture, kept, wat};
 
 /// A host with changed settings.
-pub(crate) fn host(change: impl FnOnce(&mut HostSettings)) -> Host {
-    let mut settings = HostSettings::new(Home::at(kept("home")), env!("CARGO_BIN_EXE_toolcell"));
+pub(crate) fn host(change: impl FnOnce(&mut HostBuilder)) -> Host {
+    let mut settings = Host::builder().home(Home::at(kept("home"))).compiler(env!("CARGO_BIN_EXE_toolcell"));
     settings.calls_at_once = 16;
     change(&mut settings);
-    Host::new(settings).unwrap()
+    settings.build().unwrap()
 }
 
 /// The host that most tests share.
@@ -189,24 +188,16 @@ impl Test {
             }
             (None, None) => names.first().cloned().unwrap(),
         };
-        let record = self
-            .host
-            .call(Request {
-                tool,
-                input: Input::from_text(input),
-                native_call_id: self.native_call_id,
-                actor_ref: self.actor,
-                grants: Arc::new(self.grants),
-                policy: Arc::new(self.policy),
-                limits: self.limits,
-                approval: self.approval,
-                cancellation: self.cancellation,
-                unavailable: None,
-                listener: None,
-                respondent: self.respondent,
-                mapping: None,
-            })
-            .await;
+        let mut request = Request::new(tool, input)
+            .grants(self.grants)
+            .policy(self.policy)
+            .limits(self.limits)
+            .approval(self.approval)
+            .actor(self.actor)
+            .respondent(self.respondent)
+            .cancellation(self.cancellation);
+        request.native_call_id = self.native_call_id;
+        let record = self.host.call(request).await;
         check_record(&serde_json::to_value(&record).unwrap());
         Called(record)
     }

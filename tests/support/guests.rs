@@ -2,8 +2,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use toolcell::config::Home;
-use toolcell::toolchain::{BuildSettings, Preference, Search, build};
+use toolcell::Home;
+use toolcell_cli::toolchain::{BuildSettings, Preference, Search, build};
 
 use super::root;
 

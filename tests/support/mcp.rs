@@ -122,7 +122,7 @@ impl Client {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        panic!("nobody said {meant:?}: {}", self.said.lock().unwrap())
+        panic!("the server did not print {meant:?}: {}", self.said.lock().unwrap())
     }
 
     /// From now on, every request carries the metadata that 2026-07-28 requires.

@@ -20,7 +20,7 @@ pub(crate) use mcp::{Client, NEW, OLD, records};
 pub(crate) use mirror::{Mirror, response};
 pub(crate) use program::{Ran, Toolcell};
 pub(crate) use resolver::ScriptedResolver;
-pub(crate) use schemas::{check_one, check_record};
+pub(crate) use schemas::{check_one, check_printed, check_record, own as own_schemas, prepare_schemas};
 pub(crate) use server::{Identity, Server, Visit};
 pub(crate) use special::SPECIAL_HOSTS;
 pub(crate) use web::{Coming, Reply, Web, frame};
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 /// The root of the checkout.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 /// A folder of this test binary, kept between runs so that compiled components are reused.

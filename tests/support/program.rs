@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::{check_one, check_record, kept};
+use super::{check_printed, kept};
 
 /// The `toolcell` program, run as a user runs it.
 pub(crate) struct Toolcell {
@@ -98,11 +98,7 @@ impl Ran {
     pub(crate) fn json(&self) -> Value {
         let value: Value =
             serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {:?}", self.stdout));
-        if value.get("invocation").is_some() {
-            check_record(&value);
-        } else if value.get("result_id").is_some() {
-            check_one("result", &value);
-        }
+        check_printed(&value);
         value
     }
 }

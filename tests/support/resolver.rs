@@ -3,8 +3,8 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use toolcell::executor::BoxFuture;
-use toolcell::host::Resolver;
+use toolcell::Resolver;
+use toolcell_core::executor::BoxFuture;
 
 /// Answers look-ups from a script, and records the names.
 #[derive(Debug, Default)]

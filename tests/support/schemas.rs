@@ -1,21 +1,26 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 
 use jsonschema::Validator;
 use serde_json::Value;
+use toolcell_core::catalog::RecordSchema;
 
 use super::root;
 
-/// Validates a recorded call against the specification's schemas, if they are available, and against the invariants of
-/// every call: one terminal status, legal transitions in order, only events of the call.
+/// Maximum number of violations in the message of a failed check.
+const VIOLATIONS_MAX: usize = 20;
+
+/// Validates a recorded call against the schemas of this repository, those of the specification, if they are available,
+/// and the invariants of every call: one terminal status, legal transitions in order, only events of the call.
 #[track_caller]
 pub(crate) fn check_record(record: &Value) {
     check_invariants(record);
+    check_own("call-record", record);
     if !record["declaration"].is_null() {
-        check_one("tool-declaration", &record["declaration"]);
+        check_specified("tool-declaration", &record["declaration"]);
     }
-    check_one("invocation", &record["invocation"]);
-    check_one("result", &record["result"]);
+    check_specified("invocation", &record["invocation"]);
+    check_specified("result", &record["result"]);
     for (list, name) in [
         ("decisions", "permission-decision"),
         ("hooks", "hook"),
@@ -23,18 +28,103 @@ pub(crate) fn check_record(record: &Value) {
         ("persistence", "result-persistence"),
         ("events", "event"),
     ] {
-        record[list].as_array().unwrap().iter().for_each(|value| check_one(name, value));
+        record[list].as_array().unwrap().iter().for_each(|value| check_specified(name, value));
     }
     for mutation in record["result"]["input_mutations"].as_array().into_iter().flatten() {
-        check_one("input-mutation", mutation);
+        check_specified("input-mutation", mutation);
     }
+}
+
+/// Validates one document against this repository's schema of that name, and the specification's, if it is available.
+#[track_caller]
+pub(crate) fn check_one(name: &str, value: &Value) {
+    check_own(name, value);
+    check_specified(name, value);
+}
+
+/// Validates a document that the program printed, if there is a schema for its kind.
+#[track_caller]
+pub(crate) fn check_printed(value: &Value) {
+    match kind_of(value) {
+        Some("call-record") => check_record(value),
+        Some(name) => check_one(name, value),
+        None => {}
+    }
+}
+
+/// The name of the schema for a document with these fields.
+fn kind_of(value: &Value) -> Option<&'static str> {
+    let fields: Vec<&str> = value.as_object()?.keys().map(String::as_str).collect();
+    match fields.as_slice() {
+        ["checks"] => Some("doctor"),
+        ["secrets"] => Some("secret-list"),
+        ["approvals"] => Some("approvals-list"),
+        ["state", "approval", ..] => Some("approvals-show"),
+        ["declarations", ..] => Some("describe"),
+        ["error"] if value["error"]["error_class"].is_string() => Some("describe"),
+        ["name", "wasm", ..] => Some("build"),
+        ["id", "result"] => Some("batch-result"),
+        ["reference", "state", ..] => Some("artifact"),
+        ["sequence", .., "event"] | ["missed"] => Some("events"),
+        ["behavior", ..] if fields.contains(&"rules") => Some("policy-explain"),
+        ["behavior", ..] if fields.contains(&"error") => Some("policy-check"),
+        ["calls"] => Some("calls"),
+        ["folder", "sound", _] => Some("journal-verify"),
+        ["replay_of", "verdict", ..] => Some("replay"),
+        _ if fields.contains(&"invocation") && fields.contains(&"result") => Some("call-record"),
+        _ if fields.contains(&"query_type") => Some("tool-search-result"),
+        _ if fields.contains(&"progress_id") => Some("progress"),
+        _ if fields.contains(&"surface_reason") => Some("tool-surface"),
+        _ if fields.contains(&"result_id") => Some("result"),
+        _ => None,
+    }
+}
+
+/// The schemas of this repository, by name.
+pub(crate) fn own() -> &'static BTreeMap<String, Value> {
+    static OWN: OnceLock<BTreeMap<String, Value>> = OnceLock::new();
+    OWN.get_or_init(|| {
+        let files = std::fs::read_dir(root().join("schemas")).unwrap();
+        let read = |file: std::fs::DirEntry| {
+            let name = file.file_name().into_string().unwrap();
+            let name = name.strip_suffix(".schema.json").unwrap_or_else(|| panic!("{name} is not a schema")).to_owned();
+            let schema: Value = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
+            (name, schema)
+        };
+        files.map(|file| read(file.unwrap())).collect()
+    })
+}
+
+#[track_caller]
+fn check_own(name: &str, value: &Value) {
+    let problems = compiled(name).violations(value, VIOLATIONS_MAX);
+    assert!(problems.is_empty(), "schemas/{name}.schema.json: {problems:#?}\n{value:#}");
+}
+
+/// The schema of that name, compiled once.
+#[track_caller]
+fn compiled(name: &str) -> &'static RecordSchema {
+    static COMPILED: OnceLock<BTreeMap<&str, OnceLock<RecordSchema>>> = OnceLock::new();
+    let all = COMPILED.get_or_init(|| own().keys().map(|name| (name.as_str(), OnceLock::new())).collect());
+    let Some(schema) = all.get(name) else { panic!("there is no schema {name}") };
+    schema.get_or_init(|| {
+        let all: Vec<Value> = own().values().cloned().collect();
+        RecordSchema::compile(&own()[name], &all).unwrap()
+    })
+}
+
+/// Compiles the schemas of results and call records, so that they take no memory from then on.
+pub(crate) fn prepare_schemas() {
+    for name in ["call-record", "result"] {
+        compiled(name);
+    }
+    specified();
 }
 
 /// Validates one object against the specification's schema of that name, if it is available.
 #[track_caller]
-pub(crate) fn check_one(name: &str, value: &Value) {
-    let Some(schemas) = schemas() else { return };
-    let Some(validator) = schemas.get(name) else { panic!("there is no schema {name}") };
+fn check_specified(name: &str, value: &Value) {
+    let Some(validator) = specified().and_then(|schemas| schemas.get(name)) else { return };
     let problems: Vec<String> =
         validator.iter_errors(value).map(|error| format!("{error} at {}", error.instance_path())).collect();
     assert!(problems.is_empty(), "{name}: {problems:?}\n{value:#}");
@@ -66,7 +156,8 @@ fn check_invariants(record: &Value) {
     assert!(sequences.iter().copied().eq(1..=sequences.len() as u64), "{sequences:?}");
 }
 
-fn schemas() -> Option<&'static HashMap<String, Validator>> {
+/// The schemas of the specification, by name.
+fn specified() -> Option<&'static HashMap<String, Validator>> {
     static SCHEMAS: OnceLock<Option<HashMap<String, Validator>>> = OnceLock::new();
     SCHEMAS
         .get_or_init(|| {

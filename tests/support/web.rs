@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use toolcell::policy::Limits;
-use toolcell::server::{
+use toolcell_cli::server::{
     ApprovalSettings, Away, Gate, HttpLimits, HttpSettings, Offered, Offering, Offers, Server, Settings, Tokens,
     serve_http,
 };
+use toolcell_core::catalog::TOOL_BUDGET;
+use toolcell_core::policy::Limits;
 
 use super::{NEW, OLD, Toolcell, fixture, host};
 
@@ -101,8 +102,8 @@ impl Web {
         let address = runtime.block_on(async {
             let host = host(|_| {});
             let tools = host.load_file(&component).await.unwrap().tools;
-            let offers =
-                Offers::new(tools.into_iter().map(|tool| Offered { tool, wall: None, origin: None }).collect());
+            let offered = tools.into_iter().map(|tool| Offered { tool, wall: None, origin: None }).collect();
+            let offers = Offers::new(offered, TOOL_BUDGET);
             let approvals = ApprovalSettings {
                 expire: Duration::from_secs(60),
                 session: None,
@@ -111,7 +112,7 @@ impl Web {
             };
             let (host, grants, policy) = (Arc::new(host), Arc::default(), Arc::default());
             let offering = Offering::new(host, offers, grants, policy, Limits::default(), approvals);
-            let server = Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}) }, offering);
+            let server = Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}), store: None }, offering);
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let gate = Gate::new(address.port(), &[], &[]);
@@ -142,7 +143,7 @@ impl Web {
             }
             heard.push(line);
         }
-        panic!("nobody said {meant:?}: {heard:#?}")
+        panic!("the server did not print {meant:?}: {heard:#?}")
     }
 
     pub(crate) fn pid(&mut self) -> u32 {
@@ -240,7 +241,7 @@ impl Web {
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(NEW);
         params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities;
-        let name = params["name"].as_str().unwrap_or_default().to_owned();
+        let name = params["name"].as_str().or(params["taskId"].as_str()).unwrap_or_default().to_owned();
         let more = [("MCP-Protocol-Version", NEW), ("Mcp-Method", method), ("Mcp-Name", name.as_str())];
         self.begin("POST /mcp", &self.changed(&more), &frame(json!(1), method, params))
     }

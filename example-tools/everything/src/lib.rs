@@ -4,6 +4,7 @@
 mod questions;
 mod schema;
 mod signals;
+mod tasks;
 
 use toolcell_guest::{Content, Output, ToolError, data, tool, toolkit};
 
@@ -95,6 +96,13 @@ toolkit! {
         questions::test_input_required_result_multi_round,
         questions::test_input_required_result_tampered_state,
         questions::test_streaming_elicitation,
+        tasks::greet,
+        tasks::slow_compute,
+        tasks::failing_job,
+        tasks::protocol_error_job,
+        tasks::confirm_delete,
+        tasks::multi_input,
+        tasks::test_tool_with_task,
     ]
 }
 

@@ -63,10 +63,10 @@ impl JsonSchema for Contact {
     }
 }
 
-/// Says how somebody is reached: by phone, or by mail.
+/// Says how a person is reached: by phone, or by mail.
 #[tool(read_only, concurrency_safe)]
 pub fn json_schema_2020_12_tool(input: Contact) -> String {
-    let name = input.name.as_deref().unwrap_or("somebody");
+    let name = input.name.as_deref().unwrap_or("the person");
     let city = input.address.and_then(|address| address.city).map(|city| format!(" in {city}")).unwrap_or_default();
     let reached = match (input.contact_method, input.phone, input.email) {
         (Some(Method::Phone), Some(phone), _) | (_, Some(phone), None) => format!("by phone at {phone}"),

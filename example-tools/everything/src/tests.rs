@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use toolcell_guest::{ErrorClass, Outcome, log::Level, serde_json::Value, serde_json::json, testing};
+use toolcell_guest::{
+    ErrorClass, Outcome, interaction::Response, log::Level, serde_json::Value, serde_json::json, testing,
+};
 
 use super::*;
 
@@ -66,7 +68,7 @@ fn the_schema_keeps_the_words_of_2020_12() {
         "Ada in London is reached by mail at a@b.example"
     );
     let phone = json!({"contactMethod": "phone", "phone": "1", "email": "a@b.example"});
-    assert_eq!(content("json_schema_2020_12_tool", phone)[0]["text"], "somebody is reached by phone at 1");
+    assert_eq!(content("json_schema_2020_12_tool", phone)[0]["text"], "the person is reached by phone at 1");
 }
 
 #[test]
@@ -87,6 +89,30 @@ fn progress_comes_while_the_tool_runs() {
     let percents: Vec<_> = testing::progress().iter().map(|update| update.percent).collect();
     assert_eq!(percents, [0.0, 50.0, 100.0].map(Some));
     assert_eq!(testing::slept(), Duration::from_millis(100));
+}
+
+#[test]
+fn what_takes_long_says_so_and_asks_when_the_suite_expects_it() {
+    testing::reset();
+    let said = |tool: &str, input: Value| content(tool, input)[0]["text"].as_str().unwrap().to_owned();
+    assert_eq!(said("greet", json!({"name": "Ada"})), "Hello, Ada!");
+    assert_eq!(said("slow_compute", json!({"seconds": 2, "label": "sum"})), "sum took 2 s");
+    assert_eq!(testing::slept(), Duration::from_secs(2));
+    let accepted = |key: &str, fields: Value| {
+        let Value::Object(fields) = fields else { panic!("{fields}") };
+        testing::respond(key, Response::Accept(fields));
+    };
+    accepted("confirm", json!({"confirm": true}));
+    assert_eq!(said("confirm_delete", json!({"filename": "a"})), "a: confirmed: true");
+    accepted("first", json!({"name": "x"}));
+    testing::respond("second", Response::Decline);
+    assert_eq!(said("multi_input", json!({})), "1 of 2 answers");
+    accepted("user_name", json!({"name": "Ada"}));
+    assert_eq!(said("test_tool_with_task", json!({})), "Hello, Ada!");
+    let described = testing::describe::<Toolkit>();
+    let profiles = described["execution_profiles"].as_array().unwrap();
+    let patient: Vec<_> = profiles.iter().filter(|profile| profile["requires_background"] == true).collect();
+    assert_eq!(patient.len(), 2, "failing_job and test_tool_with_task");
 }
 
 fn of<'a>(records: &'a Value, name: &str) -> &'a Value {

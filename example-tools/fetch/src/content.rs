@@ -70,7 +70,7 @@ pub(crate) fn read(content_type: &ContentType, body: &[u8], url: &Url) -> Result
     let encoding = named.and_then(|name| Encoding::for_label(name.as_bytes())).unwrap_or(UTF_8);
     let (text, _, _) = encoding.decode(body);
     if kind != Kind::Html && text.contains('\0') {
-        return Err(ToolError::capability_gap("not_text", "the server sent bytes that are no text".to_owned()));
+        return Err(ToolError::capability_gap("not_text", "the server sent bytes that are not text".to_owned()));
     }
     match kind {
         Kind::Html => page::to_markdown(&text, url),

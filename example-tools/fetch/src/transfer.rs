@@ -60,7 +60,7 @@ fn next(response: &Response, url: &Url) -> Result<Option<Url>, ToolError> {
     }
     let broken = |why: &str| ToolError::execution_failed("bad_redirect", format!("{url} redirects {why}"));
     let location = response.header("location").ok_or_else(|| broken("to nowhere"))?;
-    let to = url.join(location).map_err(|_| broken("to what is no URL"))?;
+    let to = url.join(location).map_err(|_| broken("to an invalid URL"))?;
     match to.scheme() {
         "http" | "https" => Ok(Some(to)),
         scheme => Err(broken(&format!("to a URL of the scheme {scheme}, which is not followed"))),

@@ -1,5 +1,6 @@
 use std::{
-    fs, io,
+    fs::{self, File},
+    io::{self, Read},
     path::{Component, Path, PathBuf},
 };
 
@@ -83,11 +84,14 @@ pub(crate) fn read(target: &Target, action: Action) -> Result<Option<String>, To
     if metadata.is_dir() {
         return Err(failed(&io::ErrorKind::IsADirectory.into()));
     }
-    if metadata.len() > FILE_BYTES_MAX {
+    let mut bytes = Vec::new();
+    let file = File::open(&target.path).map_err(|error| failed(&error))?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    // Counted as it is read, because the file may grow.
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         let message = format!("{} is larger than {FILE_BYTES_MAX} bytes", target.name);
         return Err(ToolError::capability_gap("file_too_large", message));
     }
-    let bytes = fs::read(&target.path).map_err(|error| failed(&error))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Some(text)),
         Err(_) => Err(ToolError::invalid_arguments("binary_file", format!("{} is not UTF-8 text", target.name))),

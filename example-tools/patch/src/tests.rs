@@ -151,6 +151,24 @@ fn a_failure_while_writing_puts_everything_back() {
 }
 
 #[test]
+fn a_file_that_changed_since_it_was_read_is_not_overwritten() {
+    let files = [("a.txt", "a\n"), ("b.txt", "theirs\n")];
+    let folder = Folder::new(&files);
+    for (bad, code) in [
+        (change(&folder, "b.txt", Action::Modified, Some("read\n"), "mine\n"), "changed_meanwhile"),
+        (change(&folder, "b.txt", Action::Modified, Some("mineee\n"), "mine\n"), "changed_meanwhile"),
+        (change(&folder, "b.txt", Action::Deleted, Some("read\n"), ""), "changed_meanwhile"),
+        (change(&folder, "b.txt", Action::Created, None, "mine\n"), "already_exists"),
+    ] {
+        let good = change(&folder, "a.txt", Action::Modified, Some("a\n"), "A\n");
+        let error = commit(&[good, bad]).unwrap_err();
+        assert_eq!(error.code, code, "{error}");
+        assert!(error.message.ends_with("; nothing was changed"), "{error}");
+        assert_eq!(folder.files(), owned(&files));
+    }
+}
+
+#[test]
 fn a_file_that_is_in_the_way_is_not_overwritten() {
     let folder = Folder::new(&[("deep/er/new.txt", "mine\n")]);
     assert_eq!(folder.refused(CREATE).code, "already_exists");

@@ -36,9 +36,8 @@ impl Change {
 pub(crate) fn commit(changes: &[Change]) -> Result<(), ToolError> {
     let mut journal = Journal::default();
     let result = stage(changes, &mut journal).and_then(|staged| replace(changes, &staged, &mut journal));
-    result.map_err(|(name, error)| {
+    result.map_err(|error| {
         let left = journal.undo();
-        let error = ToolError::at_path(name, &error);
         match left.is_empty() {
             true => ToolError { message: format!("{}; nothing was changed", error.message), ..error },
             false => ToolError::execution_failed(
@@ -48,8 +47,6 @@ pub(crate) fn commit(changes: &[Change]) -> Result<(), ToolError> {
         }
     })
 }
-
-type Failure<'c> = (&'c str, io::Error);
 
 /// The steps so far, to be undone in reverse order.
 #[derive(Default)]
@@ -94,7 +91,7 @@ fn restore(change: &Change) -> io::Result<()> {
 }
 
 /// Writes each new text beside its file. Returns the staged paths, in the order of the changes.
-fn stage<'c>(changes: &'c [Change], journal: &mut Journal<'c>) -> Result<Vec<Option<PathBuf>>, Failure<'c>> {
+fn stage<'c>(changes: &'c [Change], journal: &mut Journal<'c>) -> Result<Vec<Option<PathBuf>>, ToolError> {
     let mut staged = Vec::new();
     for change in changes {
         if change.action == Action::Deleted {
@@ -109,26 +106,48 @@ fn stage<'c>(changes: &'c [Change], journal: &mut Journal<'c>) -> Result<Vec<Opt
             write_new(&path, &change.applied.text)?;
             Ok(path)
         };
-        staged.push(Some(write().map_err(|error| (change.name.as_str(), error))?));
+        staged.push(Some(write().map_err(|error: io::Error| ToolError::at_path(&change.name, &error))?));
     }
     Ok(staged)
 }
 
-fn replace<'c>(
-    changes: &'c [Change],
-    staged: &[Option<PathBuf>],
-    journal: &mut Journal<'c>,
-) -> Result<(), Failure<'c>> {
+fn replace<'c>(changes: &'c [Change], staged: &[Option<PathBuf>], journal: &mut Journal<'c>) -> Result<(), ToolError> {
     for (change, staged) in changes.iter().zip(staged) {
-        let (result, step) = match (staged, change.action) {
-            (Some(staged), Action::Created) => (fs::rename(staged, &change.path), Step::Created(change)),
-            (Some(staged), _) => (fs::rename(staged, &change.path), Step::Replaced(change)),
-            (None, _) => (fs::remove_file(&change.path), Step::Deleted(change)),
-        };
-        result.map_err(|error| (change.name.as_str(), error))?;
-        journal.0.push(step);
+        let failed = |error: io::Error| ToolError::at_path(&change.name, &error);
+        match (staged, change.action) {
+            (Some(staged), Action::Created) => {
+                // Takes the name first, because a rename would replace a file that was created since it was looked for.
+                OpenOptions::new().write(true).create_new(true).open(&change.path).map_err(failed)?;
+                journal.0.push(Step::Created(change));
+                fs::rename(staged, &change.path).map_err(failed)?;
+            }
+            (Some(staged), _) => {
+                is_as_read(change)?;
+                fs::rename(staged, &change.path).map_err(failed)?;
+                journal.0.push(Step::Replaced(change));
+            }
+            (None, _) => {
+                is_as_read(change)?;
+                fs::remove_file(&change.path).map_err(failed)?;
+                journal.0.push(Step::Deleted(change));
+            }
+        }
     }
     Ok(())
+}
+
+/// Fails with execution_failed, code `changed_meanwhile`, if the file is not what the hunks were applied to. WASI has no
+/// locks, so that only a change in the moment between this check and the replacement is lost.
+fn is_as_read(change: &Change) -> Result<(), ToolError> {
+    let failed = |error: io::Error| ToolError::at_path(&change.name, &error);
+    let before = change.before.as_deref().unwrap_or_default().as_bytes();
+    let metadata = fs::symlink_metadata(&change.path).map_err(failed)?;
+    if metadata.is_file() && metadata.len() == before.len() as u64 && fs::read(&change.path).map_err(failed)? == before
+    {
+        return Ok(());
+    }
+    let message = format!("{} was changed by another program since it was read; apply the patch again", change.name);
+    Err(ToolError::execution_failed("changed_meanwhile", message))
 }
 
 /// Creates the missing parent folders of `path`.

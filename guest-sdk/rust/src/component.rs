@@ -6,8 +6,15 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::{
-    Context, ErrorClass, Outcome, Output, ToolError, cancellation::AbortReason, log::Level, output::content_json,
-    progress::Update, toolkit, toolkit::Toolkit,
+    ArtifactError, Context, ErrorClass, Outcome, Output, ToolError,
+    cancellation::AbortReason,
+    interaction::Question,
+    log::Level,
+    output::content_json,
+    progress::Update,
+    toolkit,
+    toolkit::Toolkit,
+    tools::{Answer, Callable},
 };
 
 /// World `tool`, and a clock, so that a sleep and a cancellation can be awaited together: the two pollables must be of
@@ -32,6 +39,7 @@ pub mod tool {
 
             world sdk {
                 include toolcell:tool/tool@0.2.0;
+                include toolcell:tool/calling@0.2.0;
                 import wasi:clocks/monotonic-clock@0.2.6;
             }
         "#,
@@ -58,7 +66,7 @@ pub mod validating {
 
 use tool::{
     exports::toolcell::tool::guest,
-    toolcell::tool::{cancellation as stop, interaction, log as lines, progress, types},
+    toolcell::tool::{artifacts, cancellation as stop, interaction, log as lines, progress, tools, types},
     wasi::{clocks::monotonic_clock, io::poll},
 };
 use validating::exports::toolcell::tool::validation;
@@ -129,6 +137,53 @@ impl From<ErrorClass> for types::ErrorClass {
     }
 }
 
+impl From<types::ToolError> for ToolError {
+    fn from(error: types::ToolError) -> Self {
+        Self {
+            class: error.class.into(),
+            code: error.code,
+            message: error.message,
+            detail: error.detail,
+            retry_after: error.retry_after_ms.map(Duration::from_millis),
+        }
+    }
+}
+
+impl From<types::ErrorClass> for ErrorClass {
+    fn from(class: types::ErrorClass) -> Self {
+        match class {
+            types::ErrorClass::InvalidArguments => Self::InvalidArguments,
+            types::ErrorClass::CapabilityGap => Self::CapabilityGap,
+            types::ErrorClass::SetupRequired => Self::SetupRequired,
+            types::ErrorClass::CredentialMissing => Self::CredentialMissing,
+            types::ErrorClass::Timeout => Self::Timeout,
+            types::ErrorClass::RateLimited => Self::RateLimited,
+            types::ErrorClass::DependencyUnavailable => Self::DependencyUnavailable,
+            types::ErrorClass::ExecutionFailed => Self::ExecutionFailed,
+            types::ErrorClass::PartialFailure => Self::PartialFailure,
+            types::ErrorClass::ResultTooLarge => Self::ResultTooLarge,
+            types::ErrorClass::Canceled => Self::Canceled,
+            types::ErrorClass::Other(word) => Self::Other(word),
+        }
+    }
+}
+
+pub(crate) fn callable() -> Vec<Callable> {
+    let callable = |tool: tools::Callable| Callable { name: tool.name, description: tool.description };
+    tools::list().into_iter().map(callable).collect()
+}
+
+pub(crate) fn call_tool(tool: &str, input: &str) -> Result<Answer, ToolError> {
+    let answer = tools::call(tool, input)?;
+    Ok(Answer {
+        invocation_id: answer.invocation_id,
+        // The host writes both.
+        content: serde_json::from_str(&answer.content).unwrap_or_default(),
+        structured: answer.structured.and_then(|value| serde_json::from_str(&value).ok()),
+        missing: answer.missing.map(ToolError::from),
+    })
+}
+
 pub(crate) fn report(update: Update) {
     progress::report(&progress::Update {
         message: update.message,
@@ -156,6 +211,34 @@ pub(crate) fn log(level: Level, message: &str, fields: Option<&Value>) {
     lines::log(level, message, fields.map(Value::to_string).as_deref());
 }
 
+/// An artifact that is not finished.
+pub(crate) struct ArtifactDraft(artifacts::Artifact);
+
+pub(crate) fn create_artifact(name: &str, media_type: &str) -> Result<ArtifactDraft, ArtifactError> {
+    Ok(ArtifactDraft(artifacts::create(name, media_type)?))
+}
+
+impl ArtifactDraft {
+    pub(crate) fn write(&mut self, chunk: &[u8]) -> Result<(), ArtifactError> {
+        Ok(self.0.write(chunk)?)
+    }
+
+    pub(crate) fn finish(self) -> Result<String, ArtifactError> {
+        Ok(artifacts::Artifact::finish(self.0)?)
+    }
+}
+
+impl From<artifacts::StoreError> for ArtifactError {
+    fn from(error: artifacts::StoreError) -> Self {
+        match error {
+            artifacts::StoreError::Denied(why) => Self::Denied(why),
+            artifacts::StoreError::QuotaExceeded(why) => Self::QuotaExceeded(why),
+            artifacts::StoreError::Invalid(why) => Self::Invalid(why),
+            artifacts::StoreError::Failed(why) => Self::Failed(why),
+        }
+    }
+}
+
 pub(crate) fn responses() -> String {
     interaction::responses()
 }
@@ -164,10 +247,13 @@ pub(crate) fn resume_state() -> Vec<u8> {
     interaction::resume_state()
 }
 
-pub(crate) fn ask(key: &str, message: &str, schema: &str, state: &[u8]) -> ! {
-    let request =
-        interaction::InputRequest { key: key.to_owned(), message: message.to_owned(), schema: schema.to_owned() };
-    interaction::ask(&[request], state);
+pub(crate) fn ask(questions: &[Question<'_>], state: &[u8]) -> ! {
+    let request = |question: &Question<'_>| interaction::InputRequest {
+        key: question.key.to_owned(),
+        message: question.message.to_owned(),
+        schema: question.schema.to_string(),
+    };
+    interaction::ask(&questions.iter().map(request).collect::<Vec<_>>(), state);
     unreachable!("the host ends an instance that asks")
 }
 

@@ -1,5 +1,7 @@
 use std::{fmt, io, path::Path, time::Duration};
 
+use crate::ArtifactError;
+
 /// The kind of a failure: the `error_class` of Agent Tool, as far as a guest may report it. Verdicts of the host
 /// (permission, policy, sandbox, hooks, schema) are not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,6 +147,9 @@ impl std::error::Error for ToolError {}
 /// Derives the class and the code from the kind of the error. The path is unknown here: prefer [`ToolError::at_path`].
 impl From<io::Error> for ToolError {
     fn from(error: io::Error) -> Self {
+        if let Some(artifact) = error.get_ref().and_then(|inner| inner.downcast_ref::<ArtifactError>()) {
+            return artifact.clone().into();
+        }
         let (class, code, what) = classify(&error);
         Self::new(class, code, what).detail(error.to_string())
     }

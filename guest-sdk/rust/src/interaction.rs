@@ -53,11 +53,42 @@ pub fn ask<T: DeserializeOwned + JsonSchema>(key: &str, message: &str) -> Result
 
 /// Like [`ask`], with a JSON Schema of your own.
 pub fn ask_form(key: &str, message: &str, schema: &Value) -> Result<Response, ToolError> {
-    let responses: Map<String, Value> = serde_json::from_str(&host::responses()).map_err(|error| unusable(&error))?;
-    match responses.get(key) {
-        Some(response) => Response::deserialize(response).map_err(|error| unusable(&error)),
-        None => host::ask(key, message, &schema.to_string(), &REMEMBERED.take()),
+    let question = Question { key, message, schema };
+    response(&answers_to(&[question])?, &question)
+}
+
+/// One of several questions.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Identifies the question within the call.
+    pub key: &'a str,
+    /// Shown to the user.
+    pub message: &'a str,
+    /// The JSON Schema of the form.
+    pub schema: &'a Value,
+}
+
+/// Asks several questions at once, so that the user can answer them in any order. Returns the answers in the order of
+/// the questions.
+pub fn ask_forms(questions: &[Question<'_>]) -> Result<Vec<Response>, ToolError> {
+    let answers = answers_to(questions)?;
+    questions.iter().map(|question| response(&answers, question)).collect()
+}
+
+/// The answers so far, once there is one to each question; until then, asks.
+fn answers_to(questions: &[Question<'_>]) -> Result<Map<String, Value>, ToolError> {
+    let answers: Map<String, Value> = serde_json::from_str(&host::responses()).map_err(|error| unusable(&error))?;
+    let open: Vec<_> = questions.iter().copied().filter(|question| !answers.contains_key(question.key)).collect();
+    match open.as_slice() {
+        [] => Ok(answers),
+        open => host::ask(open, &REMEMBERED.take()),
     }
+}
+
+fn response(answers: &Map<String, Value>, question: &Question<'_>) -> Result<Response, ToolError> {
+    // `answers_to` has one for each question.
+    let answer = answers.get(question.key).unwrap_or(&Value::Null);
+    Response::deserialize(answer).map_err(|error| unusable(&error))
 }
 
 /// Keeps `state` for the next run of the function, if the tool asks a question after this call: at most 64 KiB, which

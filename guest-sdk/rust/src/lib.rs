@@ -34,10 +34,11 @@
 //! A panic is a bug: it stops the call, and the host reports it as such.
 //!
 //! While it runs, a tool can report [`progress`], write a [`log`], notice a [`cancellation`], ask its user something
-//! ([`interaction`]), and read its [`context()`]. With the feature `http` it can send requests. A [`hook`] is a
-//! component that the operator of a host runs around tools. Outside WebAssembly these calls are recorded, and
-//! [`testing`] reads them back.
+//! ([`interaction`]), call other [`tools`], write large files in chunks ([`Artifact`]), and read its [`context()`]. With
+//! the feature `http` it can send requests. A [`hook`] is a component that the operator of a host runs around tools.
+//! Outside WebAssembly these calls are recorded, and [`testing`] reads them back.
 
+mod artifact;
 mod context;
 mod error;
 mod output;
@@ -51,6 +52,7 @@ pub mod http;
 pub mod interaction;
 pub mod log;
 pub mod progress;
+pub mod tools;
 
 #[cfg(target_arch = "wasm32")]
 mod component;
@@ -64,6 +66,7 @@ use component as host;
 #[cfg(not(target_arch = "wasm32"))]
 use testing as host;
 
+pub use artifact::{Artifact, ArtifactError};
 pub use context::{Context, context};
 pub use error::{ErrorClass, ToolError};
 pub use output::{Content, Outcome, Output, Unstructured};

@@ -1,20 +1,31 @@
 use std::any::Any;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{ToolError, schema};
 
 /// One content block: an open JSON object with a `type`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Content(Map<String, Value>);
 
 impl Content {
     /// The block types that a tool may return.
-    pub const TYPES: [&str; 9] =
-        ["text", "image", "audio", "video", "file", "resource_link", "embedded_resource", "log", "diff"];
+    pub const TYPES: [&str; 11] = [
+        "text",
+        "image",
+        "audio",
+        "video",
+        "file",
+        "resource_link",
+        "embedded_resource",
+        "log",
+        "diff",
+        "artifact_ref",
+        "handoff_ref",
+    ];
 
     /// A block of any type, to be filled with [`Self::field`].
     pub fn new(kind: &str) -> Self {
@@ -67,6 +78,11 @@ impl Content {
             .field("uri", uri.into())
             .field("media_type", media_type)
             .field("text", text.into())
+    }
+
+    /// A proposal to hand the work to another agent, which the caller may follow or not. The host acts on none.
+    pub fn handoff(to_agent: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new("handoff_ref").field("to_agent", to_agent.into()).field("message", message.into())
     }
 
     /// Adds or replaces a field. The type of a block cannot be changed: a field named `type` is ignored.

@@ -13,8 +13,14 @@ use std::{cell::RefCell, time::Duration};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Context, Outcome, ToolError, cancellation::AbortReason, interaction::Response, log::Level, progress::Update,
-    toolkit, toolkit::Toolkit,
+    ArtifactError, Context, ErrorClass, Outcome, ToolError,
+    cancellation::AbortReason,
+    interaction::{Question, Response},
+    log::Level,
+    progress::Update,
+    toolkit,
+    toolkit::Toolkit,
+    tools::{Answer, Callable},
 };
 
 /// One line that a tool logged.
@@ -28,6 +34,19 @@ pub struct Line {
     pub fields: Option<Value>,
 }
 
+/// One artifact that a tool wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The name.
+    pub name: String,
+    /// The media type.
+    pub media_type: String,
+    /// Everything that was written.
+    pub bytes: Vec<u8>,
+    /// Whether the tool finished it. The host removes any other.
+    pub is_finished: bool,
+}
+
 #[derive(Default)]
 struct Recorded {
     progress: Vec<Update>,
@@ -38,6 +57,8 @@ struct Recorded {
     acknowledged: bool,
     responses: Map<String, Value>,
     resume_state: Vec<u8>,
+    artifacts: Vec<Written>,
+    artifact_bytes_max: Option<u64>,
 }
 
 thread_local! {
@@ -52,9 +73,16 @@ thread_local! {
     static SERVER: RefCell<Option<Server>> = RefCell::default();
 }
 
-/// Clears everything that this thread recorded, its server, and its context.
+type Called = Box<dyn Fn(&Value) -> Result<Answer, ToolError>>;
+
+thread_local! {
+    static TOOLS: RefCell<Vec<(String, Called)>> = RefCell::default();
+}
+
+/// Clears everything that this thread recorded, its server, its tools, and its context.
 pub fn reset() {
     RECORDED.take();
+    TOOLS.take();
     #[cfg(feature = "http")]
     SERVER.take();
     crate::context::set(Context::default());
@@ -73,6 +101,16 @@ pub fn partials() -> Vec<Value> {
 /// Every logged line so far, oldest first.
 pub fn logs() -> Vec<Line> {
     RECORDED.with_borrow(|recorded| recorded.logs.clone())
+}
+
+/// Every artifact so far, in the order in which they were created.
+pub fn artifacts() -> Vec<Written> {
+    RECORDED.with_borrow(|recorded| recorded.artifacts.clone())
+}
+
+/// Sets how many bytes the tool may write to artifacts, all together. By default there is no limit.
+pub fn set_artifact_bytes_max(bytes: u64) {
+    RECORDED.with_borrow_mut(|recorded| recorded.artifact_bytes_max = Some(bytes));
 }
 
 /// How long the tool has slept so far. No real time passes.
@@ -103,6 +141,11 @@ pub fn respond(key: &str, response: Response) {
 /// Sets what [`interaction::remembered`](crate::interaction::remembered) returns.
 pub fn set_remembered(state: impl Into<Vec<u8>>) {
     RECORDED.with_borrow_mut(|recorded| recorded.resume_state = state.into());
+}
+
+/// Offers a tool that the tested tool may call: `answer` gets the arguments.
+pub fn offer(name: &str, answer: impl Fn(&Value) -> Result<Answer, ToolError> + 'static) {
+    TOOLS.with_borrow_mut(|tools| tools.push((name.to_owned(), Box::new(answer))));
 }
 
 /// Sets what [`context`](crate::context()) returns.
@@ -188,6 +231,36 @@ pub(crate) fn log(level: Level, message: &str, fields: Option<&Value>) {
     RECORDED.with_borrow_mut(|recorded| recorded.logs.push(line));
 }
 
+/// An artifact that is not finished, by its number.
+pub(crate) struct ArtifactDraft(usize);
+
+pub(crate) fn create_artifact(name: &str, media_type: &str) -> Result<ArtifactDraft, ArtifactError> {
+    RECORDED.with_borrow_mut(|recorded| {
+        let (name, media_type) = (name.to_owned(), media_type.to_owned());
+        recorded.artifacts.push(Written { name, media_type, bytes: Vec::new(), is_finished: false });
+        Ok(ArtifactDraft(recorded.artifacts.len()))
+    })
+}
+
+impl ArtifactDraft {
+    pub(crate) fn write(&mut self, chunk: &[u8]) -> Result<(), ArtifactError> {
+        RECORDED.with_borrow_mut(|recorded| {
+            let used = recorded.artifacts.iter().map(|written| written.bytes.len()).sum::<usize>() + chunk.len();
+            if let Some(max) = recorded.artifact_bytes_max.filter(|max| used as u64 > *max) {
+                let why = format!("the artifacts of this call would have {used} bytes, {max} are allowed");
+                return Err(ArtifactError::QuotaExceeded(why));
+            }
+            recorded.artifacts[self.0 - 1].bytes.extend_from_slice(chunk);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn finish(self) -> Result<String, ArtifactError> {
+        RECORDED.with_borrow_mut(|recorded| recorded.artifacts[self.0 - 1].is_finished = true);
+        Ok(format!("toolcell:artifact/{}", self.0))
+    }
+}
+
 pub(crate) fn responses() -> String {
     RECORDED.with_borrow(|recorded| json!(recorded.responses).to_string())
 }
@@ -196,8 +269,31 @@ pub(crate) fn resume_state() -> Vec<u8> {
     RECORDED.with_borrow(|recorded| recorded.resume_state.clone())
 }
 
-pub(crate) fn ask(key: &str, message: &str, _schema: &str, _state: &[u8]) -> ! {
-    panic!("the tool asks {message:?}; a test answers with `testing::respond({key:?}, ..)`")
+pub(crate) fn ask(questions: &[Question<'_>], _state: &[u8]) -> ! {
+    let asked: Vec<String> = questions
+        .iter()
+        .map(|Question { key, message, .. }| {
+            format!("the tool asks {message:?}; a test answers with `testing::respond({key:?}, ..)`")
+        })
+        .collect();
+    panic!("{}", asked.join("\n"))
+}
+
+pub(crate) fn callable() -> Vec<Callable> {
+    let callable = |name: &String| Callable { name: name.clone(), description: String::new() };
+    TOOLS.with_borrow(|tools| tools.iter().map(|(name, _)| callable(name)).collect())
+}
+
+pub(crate) fn call_tool(tool: &str, input: &str) -> Result<Answer, ToolError> {
+    let input = serde_json::from_str(input).unwrap_or_default();
+    TOOLS.with_borrow(|tools| match tools.iter().rev().find(|(name, _)| name == tool) {
+        Some((_, answer)) => answer(&input),
+        None => {
+            let class = ErrorClass::Other("permission_denied".to_owned());
+            let message = format!("`{tool}` is no tool of this test; offer it with `testing::offer({tool:?}, ..)`");
+            Err(ToolError::new(class, "tool_not_callable", message))
+        }
+    })
 }
 
 pub(crate) fn cancel_requested() -> Option<AbortReason> {
@@ -249,6 +345,28 @@ mod tests {
         assert_eq!(ask().accepted().err().unwrap().class, crate::ErrorClass::Canceled);
         respond("who", Response::Accept(Map::from_iter([("name".to_owned(), "Ada".into())])));
         assert_eq!(ask().accepted().unwrap().name, "Ada");
+    }
+
+    #[test]
+    fn questions_that_are_asked_together_get_their_answers_in_their_order() {
+        reset();
+        let schema = json!({ "type": "object", "properties": {} });
+        let [first, second] = ["b", "a"].map(|key| Question { key, message: "?", schema: &schema });
+        respond("a", Response::Decline);
+        respond("b", Response::Cancel);
+        let answers = interaction::ask_forms(&[first, second]).unwrap();
+        assert_eq!(answers, [Response::Cancel, Response::Decline]);
+    }
+
+    #[test]
+    #[should_panic(expected = "the tool asks \"B?\"; a test answers with `testing::respond(\"b\", ..)`")]
+    fn a_question_without_an_answer_fails_the_test() {
+        reset();
+        let schema = json!({ "type": "object", "properties": {} });
+        respond("a", Response::Decline);
+        let [first, second] =
+            [("a", "A?"), ("b", "B?")].map(|(key, message)| Question { key, message, schema: &schema });
+        let _ = interaction::ask_forms(&[first, second]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub struct Attributes {
     pub network_scope: Option<&'static str>,
     pub credential_refs: &'static [&'static str],
     pub env: &'static [&'static str],
+    pub tool_calls: &'static [&'static str],
     pub sensitive_fields: &'static [&'static str],
     pub paths: &'static [&'static str],
     pub urls: &'static [&'static str],
@@ -31,6 +32,9 @@ pub struct Attributes {
     pub concurrency_safe: Option<bool>,
     pub destructive: Option<bool>,
     pub open_world: Option<bool>,
+    pub should_defer: Option<bool>,
+    pub always_load: Option<bool>,
+    pub requires_background: Option<bool>,
     pub timeout_ms: Option<u64>,
 }
 
@@ -50,6 +54,7 @@ impl Attributes {
             network_scope: None,
             credential_refs: &[],
             env: &[],
+            tool_calls: &[],
             sensitive_fields: &[],
             paths: &[],
             urls: &[],
@@ -59,6 +64,9 @@ impl Attributes {
             concurrency_safe: None,
             destructive: None,
             open_world: None,
+            should_defer: None,
+            always_load: None,
+            requires_background: None,
             timeout_ms: None,
         }
     }
@@ -280,6 +288,8 @@ fn interface(entry: &Entry, ids: &Ids) -> Value {
         .maybe("is_concurrency_safe", attributes.concurrency_safe)
         .maybe("is_destructive", attributes.destructive)
         .maybe("is_open_world", attributes.open_world)
+        .maybe("should_defer", attributes.should_defer)
+        .maybe("always_load", attributes.always_load)
         .maybe("permission_subjects", permission_subjects(attributes))
         .set("execution_profile_ref", ids.execution_profile.as_str())
         .set("permission_profile_ref", ids.permission_profile.as_str())
@@ -308,6 +318,7 @@ fn execution_profile(attributes: &Attributes, ids: &Ids) -> Value {
         .set("execution_profile_id", ids.execution_profile.as_str())
         .set("execution_kind", "embedded_runtime")
         .set("sandboxed", true)
+        .maybe("requires_background", attributes.requires_background)
         .maybe("timeout_ms", attributes.timeout_ms)
         .into()
 }
@@ -328,6 +339,7 @@ fn permission_profile(attributes: &Attributes, ids: &Ids) -> Value {
         .maybe("network_scope", attributes.network_scope)
         .list("credential_refs", attributes.credential_refs)
         .list("environment", attributes.env)
+        .list("tool_calls", attributes.tool_calls)
         .into()
 }
 

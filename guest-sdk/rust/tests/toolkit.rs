@@ -38,6 +38,8 @@ fn not_blank(input: &Text) -> Result<(), ToolError> {
     read_only,
     concurrency_safe = true,
     destructive = false,
+    always_load,
+    requires_background,
     timeout_ms = 500,
     validate = not_blank,
 )]
@@ -103,8 +105,11 @@ fn what_is_not_stated_stays_absent() {
     assert_eq!((&stated["is_read_only"], &stated["is_destructive"]), (&json!(true), &json!(false)));
     assert!(stated.get("is_open_world").is_none());
     assert!(described["interfaces"][1].get("is_read_only").is_none());
-    assert_eq!(described["execution_profiles"][0]["timeout_ms"], 500);
-    assert!(described["execution_profiles"][1].get("timeout_ms").is_none());
+    assert_eq!(stated["always_load"], true);
+    assert!(stated.get("should_defer").is_none() && described["interfaces"][1].get("always_load").is_none());
+    let [profile, other] = [0, 1].map(|at| &described["execution_profiles"][at]);
+    assert_eq!((&profile["timeout_ms"], &profile["requires_background"]), (&json!(500), &json!(true)));
+    assert!(other.get("timeout_ms").is_none() && other.get("requires_background").is_none());
     assert!(described["declarations"][1]["output_contract"].get("structured_schema").is_none());
     assert_eq!(described["permission_profiles"][1]["access_kinds"], json!([]));
 }

@@ -186,6 +186,29 @@ fn nobody_approves_their_own_call_and_denying_it_is_fine() {
 }
 
 #[test]
+fn the_end_of_an_id_names_the_call_as_the_list_prints_it() {
+    let place = Place::new();
+    let (child, id) = place.waiting("one", &[]);
+    let listed = place.run(&["approvals", "list"]).exits(0).stdout;
+    let short = listed.split_whitespace().next().unwrap();
+    assert!(id.ends_with(short) && short.len() < id.len(), "{listed}");
+    assert_eq!(place.show(&short.to_lowercase())["invocation"]["invocation_id"], id);
+    // The beginning of an id is its time, which names no call.
+    let unknown = place.run(&["approvals", "approve", &id[..8]]).exits(2);
+    assert!(unknown.stderr.contains("toolcell approvals list"), "{}", unknown.stderr);
+    let brief = place.run(&["approvals", "approve", &id[23..]]).exits(2);
+    assert!(brief.stderr.contains("last 4 or more"), "{}", brief.stderr);
+    assert_eq!(place.state(&id), "pending");
+    place.run(&["approvals", "approve", short]).exits(0);
+    ended(child).exits(0);
+    assert_eq!(place.lines(), ["one"]);
+    // The same letters name the call after its end.
+    assert_eq!(place.state(short), "done");
+    let help = place.run(&["approvals", "approve", "--help"]).exits(0).stdout;
+    assert!(help.contains("last letters"), "{help}");
+}
+
+#[test]
 fn what_was_never_asked_about_cannot_be_answered() {
     let place = Place::new();
     place.run(&["approvals", "approve", "01ARZ3NDEKTSV4RRFFQ69G5FAV"]).exits(2);
@@ -203,7 +226,7 @@ fn what_was_never_asked_about_cannot_be_answered() {
 fn a_call_that_nobody_has_to_approve_does_not_open_the_journal() {
     let place = Place::new();
     place.run(&["call", &super::guest("probe#echo"), "{}"]).exits(0);
-    assert!(!place.home.join("journal").exists());
+    assert!(!place.home.join("journal/journal.db").exists());
 }
 
 #[test]
@@ -239,10 +262,14 @@ fn the_record_of_a_call_that_another_process_finished_is_whole() {
     let place = Place::new();
     let id = place.orphan("one", &[]);
     place.run(&["approvals", "approve", &id]).exits(0);
-    let mut record = place.show(&id);
-    record["declaration"] = json!(null);
-    record["progress"] = json!([]);
-    record["persistence"] = json!([]);
+    let shown = place.show(&id);
+    let mut record = json!({
+        "declaration": null, "progress": [], "persistence": [],
+        "result_mappings": toolcell_core::record::ResultMappings::default(),
+    });
+    for field in ["invocation", "decisions", "hooks", "result", "events"] {
+        record[field] = shown[field].clone();
+    }
     check_record(&record);
     assert_eq!(
         passed(&record),

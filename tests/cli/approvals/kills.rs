@@ -38,7 +38,7 @@ pub(crate) fn round(place: &Place, seed: u64) -> Option<Value> {
         assert!(listed.len() <= 1, "{listed:?}");
         match listed.first() {
             Some((id, state)) => {
-                assert_eq!(state, "pending", "nobody answered");
+                assert_eq!(state, "pending", "no approver answered");
                 id.clone()
             }
             // The process was killed before it stored the call, and so before it printed the id.

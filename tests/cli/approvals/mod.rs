@@ -5,7 +5,7 @@ mod damage;
 pub(crate) mod kills;
 mod restarts;
 mod sessions;
-mod terminal;
+pub(crate) mod terminal;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -85,8 +85,7 @@ impl Place {
     }
 
     pub(crate) fn show(&self, id: &str) -> Value {
-        let shown = self.run(&["approvals", "show", id, "--json"]).exits(0);
-        serde_json::from_str(&shown.stdout).unwrap()
+        self.run(&["approvals", "show", id, "--json"]).exits(0).json()
     }
 
     fn state(&self, id: &str) -> String {
@@ -97,7 +96,7 @@ impl Place {
     fn list(&self, options: &[&str]) -> Vec<(String, String)> {
         let mut arguments = vec!["approvals", "list", "--json"];
         arguments.extend(options);
-        let listed: Value = serde_json::from_str(&self.run(&arguments).exits(0).stdout).unwrap();
+        let listed = self.run(&arguments).exits(0).json();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let listed = listed["approvals"].as_array().unwrap().clone();
         listed.iter().map(|one| (text(&one["invocation_id"]), text(&one["state"]))).collect()

@@ -13,7 +13,7 @@ use super::Place;
 use crate::cli::interrupts::wait_until;
 
 /// A program at a terminal, and the keys that its user types.
-struct Terminal {
+pub(crate) struct Terminal {
     child: Child,
     keys: ChildStdin,
     screen: Receiver<Vec<u8>>,
@@ -22,7 +22,7 @@ struct Terminal {
 
 impl Terminal {
     /// Runs the shell command `command` in the folder of `place`.
-    fn run(place: &Place, command: &str) -> Self {
+    pub(crate) fn run(place: &Place, command: &str) -> Self {
         let mut child = Command::new("script")
             .args(["--quiet", "--return", "--command", command, "/dev/null"])
             .current_dir(&place.folder)
@@ -58,7 +58,7 @@ impl Terminal {
 
     /// Waits until the screen has shown `text` once more.
     #[track_caller]
-    fn shows(&mut self, text: &str) -> String {
+    pub(crate) fn shows(&mut self, text: &str) -> String {
         let deadline = Instant::now() + Duration::from_secs(30);
         while !self.seen.contains(text) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -72,13 +72,13 @@ impl Terminal {
         std::mem::replace(&mut self.seen, rest)
     }
 
-    fn types(&mut self, text: &str) {
+    pub(crate) fn types(&mut self, text: &str) {
         self.keys.write_all(text.as_bytes()).unwrap();
         self.keys.flush().unwrap();
     }
 
     /// The exit code and the output, once the program has ended.
-    fn ends(&mut self) -> (Option<i32>, String) {
+    pub(crate) fn ends(&mut self) -> (Option<i32>, String) {
         let mut ended = None;
         wait_until("ending", || {
             ended = self.child.try_wait().unwrap();
@@ -190,7 +190,7 @@ fn long_arguments_are_cut_and_the_question_says_so() {
     let long = format!("{}secret-end", "a".repeat(5_000));
     let mut terminal = Terminal::call(&place, &place.input(&long), "");
     let question = terminal.shows(ASKS);
-    assert!(question.contains("NOT ALL IS SHOWN") && question.contains("[not all: "), "{question}");
+    assert!(question.contains("NOT ALL IS SHOWN") && question.contains(" more lines, v shows all"), "{question}");
     assert!(!question.contains("secret-end"));
     let (id, _) = place.list(&[])[0].clone();
     let full = place.run(&["approvals", "show", &id, "--full"]).exits(0);
@@ -199,7 +199,7 @@ fn long_arguments_are_cut_and_the_question_says_so() {
     terminal.types("y\n");
     terminal.shows("not all of the call was shown");
     terminal.shows(ASKS);
-    terminal.types("s\n");
+    terminal.types("v\n");
     terminal.shows("g to the end, q back] ");
     terminal.types("q\n");
     terminal.shows(ASKS);
@@ -207,7 +207,7 @@ fn long_arguments_are_cut_and_the_question_says_so() {
     terminal.shows("not all of the call was shown");
     terminal.shows(ASKS);
     assert!(place.lines().is_empty());
-    terminal.types("s\n");
+    terminal.types("v\n");
     let mut shown = terminal.shows("g to the end, q back] ");
     for _ in 0..3 {
         terminal.types("\n");
@@ -288,7 +288,7 @@ fn letters_that_pass_for_others_are_written_out() {
     let mut terminal =
         Terminal::call(&place, &place.input("p\u{430}ypal.com \u{43f}\u{440}\u{438}\u{432}\u{435}\u{442}"), "");
     let question = terminal.shows(ASKS);
-    let question = question.replace("\r\n|            ", "");
+    let question = question.replace("\r\n|            \\ ", "");
     assert!(question.contains("p\\u{430}ypal.com \u{43f}\u{440}\u{438}\u{432}\u{435}\u{442}"), "{question}");
     terminal.types("n\n");
     terminal.ends();
@@ -324,26 +324,95 @@ fn arguments_are_edited_on_a_line_or_in_an_editor() {
     terminal.shows("as one line of JSON: ");
     terminal.types("{\"pth\": \"x\", \"text\": \"y\"}\n");
     let told = terminal.shows(ASKS);
-    assert!(told.contains("the old ones stay") && told.contains("pth"), "{told}");
+    for words in ["the old ones stay", "e edits them again:\r\n| {\"pth\"", "pth"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
     terminal.types("e\n");
     terminal.shows("as one line of JSON: ");
     terminal.types(&format!("{}\n", place.input("two")));
     terminal.shows(ASKS);
     assert!(place.lines().is_empty(), "an edit is no yes");
+    // What "always" covers was said of the call that was asked about.
+    terminal.types("a\n");
+    assert!(!terminal.shows(ASKS).contains("a always"));
     terminal.types("y\n");
     assert_eq!(terminal.ends().0, Some(0));
     assert_eq!(place.lines(), ["two"]);
+}
 
+#[test]
+fn an_editor_begins_with_the_arguments_and_then_with_what_was_wrong() {
+    let place = Place::new();
     let (folder, tool) = (place.folder.display(), &place.tool);
-    fs::write(place.folder.join("new"), place.input("three")).unwrap();
-    let command = format!("EDITOR='cp new' exec $TOOLCELL call '{tool}' @input --allow-write={folder}");
+    // The editor keeps what it was given, and writes what comes next.
+    fs::write(
+        place.folder.join("editor"),
+        "stat -c %a \"$1\" >modes\ncat \"$1\" >>seen\necho == >>seen\ncp next \"$1\"\n",
+    )
+    .unwrap();
+    let wrong = "{\"path\": 7}\n";
+    fs::write(place.folder.join("next"), wrong).unwrap();
+    fs::write(place.folder.join("input"), place.input("one")).unwrap();
+    let command = format!("EDITOR=no VISUAL='sh editor' exec $TOOLCELL call '{tool}' @input --allow-write={folder}");
     let mut terminal = Terminal::run(&place, &command);
     terminal.shows(ASKS);
     terminal.types("e\n");
+    let told = terminal.shows(ASKS);
+    assert!(told.contains("these arguments cannot run") && told.contains("\n| {\"path\": 7}"), "{told}");
+    fs::write(place.folder.join("next"), place.input("three")).unwrap();
+    terminal.types("e\n");
+    assert!(terminal.shows(ASKS).contains("it would run with these arguments"));
+    assert!(place.lines().is_empty(), "an edit is no yes");
+    terminal.types("y\n");
+    assert_eq!(terminal.ends().0, Some(0));
+    assert_eq!(place.lines(), ["three"]);
+    let asked = format!("{{\n  \"path\": {},\n  \"text\": \"one\\n\"\n}}\n", json!(place.file()));
+    let seen = fs::read_to_string(place.folder.join("seen")).unwrap();
+    assert_eq!(seen, format!("{asked}==\n{}==\n", wrong.trim_end()));
+    assert_eq!(fs::read_to_string(place.folder.join("modes")).unwrap(), "600\n", "others read no arguments");
+}
+
+#[test]
+fn text_of_several_lines_is_shown_as_lines_and_the_summary_comes_last() {
+    let place = Place::new();
+    let text = "first\n| tool       harmless.echo\nMay this tool run?\n[y yes] ";
+    let mut terminal = Terminal::call(&place, &place.input(text), "");
+    let question = terminal.shows(ASKS).replace("\r\n", "\n");
+    let shown = "|            \"text\": 4 lines\n|                first\n|                | tool[7 blanks]harmless.echo\n\
+                 |                May this tool run?\n|                [y yes] \n";
+    assert!(question.contains(shown), "{question}");
+    let rows: Vec<&str> = question.lines().collect();
+    let at = |words: &str| rows.iter().position(|row| row.starts_with(words)).unwrap();
+    let order =
+        ["| arguments ", "| id ", "| because ", "| tool ", "| risk ", "| could ", "| caller ", "May this", "[y"];
+    assert!(order.map(at).is_sorted(), "{question}");
+    assert_eq!(at("[y") - at("| caller "), 2, "nothing is between the summary and the question: {question}");
+    assert!(rows[at("[y")].contains("; 10 min left; "), "{question}");
+    // All of it again.
+    terminal.types("v\n");
+    assert!(terminal.shows(ASKS).contains("| arguments  \"path\": "));
+    terminal.types("n\n");
+    assert_eq!(terminal.ends().0, Some(3));
+}
+
+#[test]
+fn at_most_eight_lines_of_arguments_are_shown_on_any_display() {
+    let place = Place::new();
+    let lines: String = (1..=40).map(|number| format!("line {number}\n")).collect();
+    fs::write(place.folder.join("input"), place.input(lines.trim_end())).unwrap();
+    let (folder, tool) = (place.folder.display(), &place.tool);
+    let command = format!("stty cols 80 rows 40; exec $TOOLCELL call '{tool}' @input --allow-write={folder}");
+    let mut terminal = Terminal::run(&place, &command);
+    let question = terminal.shows(ASKS);
+    assert!(question.contains("line 6\r\n|            \u{2026} 34 more lines, v shows all\r\n"), "{question}");
+    terminal.types("v\n");
+    terminal.shows("q back] ");
+    terminal.types("\n");
+    terminal.shows("line 40\r\n");
     terminal.shows(ASKS);
     terminal.types("y\n");
     assert_eq!(terminal.ends().0, Some(0));
-    assert_eq!(place.lines(), ["two", "three"]);
+    assert_eq!(place.lines().len(), 40);
 }
 
 #[test]
@@ -352,7 +421,11 @@ fn always_is_for_the_session_of_the_terminal() {
     fs::write(place.folder.join("input"), place.input("one")).unwrap();
     let call = format!("$TOOLCELL call '{}' @input --allow-write={}", place.tool, place.folder.display());
     let mut terminal = Terminal::run(&place, &format!("{call}; {call}; echo both"));
-    terminal.shows(ASKS);
+    let question = terminal.shows(ASKS).replace("\r\n|            ", "");
+    let component = question.split("\n| component  ").nth(1).unwrap().lines().next().unwrap().to_owned();
+    let covers =
+        format!("\n| always     would also allow this tool ({component}) with any other arguments, within the");
+    assert!(question.contains(&covers) && question.contains("for 12 hours in this session"), "{question}");
     terminal.types("a\n");
     let rest = terminal.shows("both");
     assert!(!rest.contains("May this tool run?"), "it was asked again: {rest}");

@@ -1,12 +1,10 @@
 //! Valid and nearly valid components: loading one yields a tool or a refusal, and never a fault of the host.
 
-#![no_main]
-
 use std::sync::{Arc, OnceLock};
 
+use crate::shared::{host, runtime};
 use arbitrary::Unstructured;
-use toolcell::host::Host;
-use toolcell_fuzz::{host, runtime};
+use toolcell::Host;
 use wasm_smith::{Component, Config};
 
 fn parts() -> &'static (tokio::runtime::Runtime, Arc<Host>) {
@@ -14,11 +12,11 @@ fn parts() -> &'static (tokio::runtime::Runtime, Arc<Host>) {
     PARTS.get_or_init(|| (runtime(), host()))
 }
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let mut input = Unstructured::new(data);
     let Ok(component) = Component::new(Config::default(), &mut input) else { return };
     let (runtime, host) = parts();
     if let Err(refusal) = runtime.block_on(host.load(&component.to_bytes())) {
         assert_ne!(refusal.code, "host_fault", "{refusal:?}");
     }
-});
+}

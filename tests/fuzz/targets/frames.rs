@@ -1,14 +1,13 @@
 //! MCP frames: whatever a client sends, the server keeps running and answers the ping that follows.
 
-#![no_main]
-
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::shared::{host, runtime};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use toolcell::host::{Host, Limits};
-use toolcell::server::{ApprovalSettings, Away, Offered, Offering, Offers, Server, Settings, serve_streams};
-use toolcell_fuzz::{host, runtime};
+use toolcell::{Host, Limits};
+use toolcell_cli::server::{ApprovalSettings, Away, Offered, Offering, Offers, Server, Settings, serve_streams};
+use toolcell_core::catalog::TOOL_BUDGET;
 
 /// Capacity of the pipe between client and server, in bytes.
 const PIPE_BYTES: usize = 64 << 10;
@@ -26,7 +25,7 @@ const PING: &str = "\n{\"jsonrpc\":\"2.0\",\"id\":\"the last one\",\"method\":\"
 struct Parts {
     runtime: tokio::runtime::Runtime,
     host: Arc<Host>,
-    tools: Vec<Arc<toolcell::catalog::Tool>>,
+    tools: Vec<Arc<toolcell_core::catalog::Tool>>,
 }
 
 fn parts() -> &'static Parts {
@@ -45,13 +44,13 @@ fn server(parts: &Parts) -> Arc<Server> {
         ApprovalSettings { expire: Duration::from_secs(1), session: None, elicitation: true, away: Away::Wait };
     let offering = Offering::new(
         Arc::clone(&parts.host),
-        Offers::new(parts.tools.iter().map(offered).collect()),
+        Offers::new(parts.tools.iter().map(offered).collect(), TOOL_BUDGET),
         Arc::default(),
         Arc::default(),
         Limits::default(),
         approvals,
     );
-    Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}) }, offering)
+    Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}), store: None }, offering)
 }
 
 /// Sends everything, and reads until the server answers the last request.
@@ -81,9 +80,9 @@ async fn converse(server: &Arc<Server>, data: &[u8]) {
     }
 }
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let parts = parts();
     let server = server(parts);
     parts.runtime.block_on(converse(&server, data));
     server.stop();
-});
+}

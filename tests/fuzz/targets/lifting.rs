@@ -1,11 +1,9 @@
 //! Lifting of results: the input is the memory of a guest, and so every pointer, length and discriminant of its result.
 
-#![no_main]
-
 use std::sync::{Arc, OnceLock};
 
-use toolcell::host::Host;
-use toolcell_fuzz::{host, request, runtime};
+use crate::shared::{host, request, runtime};
+use toolcell::Host;
 
 /// Maximum size of the guest's memory that an input fills, in bytes.
 const FILLED_MAX: usize = 16 << 10;
@@ -20,10 +18,10 @@ fn guest() -> &'static (tokio::runtime::Runtime, Arc<Host>) {
     })
 }
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let (runtime, host) = guest();
     let filled: String = data.iter().take(FILLED_MAX).map(|byte| format!("{byte:02x}")).collect();
     let record = runtime.block_on(host.call(request("fuzz.lift", &format!("{{\"m\":\"{filled}\"}}"))));
     let fault = record.result.error.as_ref().is_some_and(|error| error.error_code == "host_fault");
     assert!(!fault, "{:?}", record.result.error);
-});
+}

@@ -1,11 +1,9 @@
 //! The redactor and the scrubber: no value is left in their output, however a stream is split.
 
-#![no_main]
-
 use std::sync::Arc;
 
-use toolcell::secret::{Redactor, ScrubStream, Scrubber, SecretValue, Secrets, Term, Terms};
-use toolcell_fuzz::halves;
+use crate::shared::halves;
+use toolcell_core::secret::{Redactor, ScrubStream, Scrubber, SecretValue, Secrets, Term, Terms};
 
 /// A shorter value is redacted only if it is the whole text.
 const VALUE_BYTES_MIN: usize = 8;
@@ -22,7 +20,7 @@ fn meets(mark: &str, value: &str) -> bool {
     inside(mark, value) || inside(value, mark) || beside(mark, value) || beside(value, mark)
 }
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Some((value, text)) = halves(data) else { return };
     let secret = SecretValue::new(value.to_owned());
     let mut terms = Terms::default();
@@ -43,4 +41,4 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         whole
     };
     assert_eq!(scrub(&[head, tail]), scrub(&[text.as_bytes()]), "cut at {cut}");
-});
+}

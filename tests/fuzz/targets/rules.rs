@@ -1,16 +1,14 @@
 //! Rules about URLs and paths, and grants for the network: a pattern compiled from any words handles any URL and path,
 //! and treats a URL alike after it was written and parsed again.
 
-#![no_main]
-
 use std::path::Path;
 
-use toolcell::host::Grants;
-use toolcell::policy::{PathPattern, UrlPattern};
-use toolcell_fuzz::halves;
+use crate::shared::halves;
+use toolcell::Grants;
+use toolcell_core::policy::{PathPattern, UrlPattern};
 use url::Url;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Some((words, subject)) = halves(data) else { return };
     let mut grants = Grants::default();
     let _ = (grants.allow_net(words), grants.allow_secret(words));
@@ -23,4 +21,4 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     for plain in [false, true] {
         assert_eq!(pattern.touches(&url, plain), pattern.touches(&again, plain), "{url}");
     }
-});
+}

@@ -1,17 +1,15 @@
 //! Toolkits of guests, and their contracts: parsing a toolkit, compiling its schemas, and evaluating them on a model's
 //! arguments.
 
-#![no_main]
-
 use std::time::Duration;
 
+use crate::shared::halves;
 use serde_json::{Value, json};
-use toolcell::catalog::{Facts, Tool};
-use toolcell::dialect::agent_tool;
-use toolcell::secret::{Redactor, Terms};
-use toolcell_fuzz::halves;
+use toolcell_core::catalog::{ComponentFacts, Tool};
+use toolcell_core::dialect::agent_tool;
+use toolcell_core::secret::{Redactor, Terms};
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Some((first, second)) = halves(data) else { return };
     let text = match serde_json::from_str::<Value>(first) {
         // A schema alone is wrapped in a valid toolkit, so that the code behind the parser is reached more often.
@@ -19,7 +17,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         _ => first.to_owned(),
     };
     let Ok(described) = agent_tool::toolkit(&text) else { return };
-    let facts = Facts { component: "sha256:0".into(), imports: Vec::new(), validates: false, classifies: false };
+    let facts =
+        ComponentFacts { component: "sha256:0".into(), imports: Vec::new(), validates: false, classifies: false };
     let wall = Duration::from_secs(60);
     let Ok(tools) = Tool::from_toolkit(described.toolkit, &described.notes, &facts, wall) else { return };
     let Ok(value) = serde_json::from_str::<Value>(second) else { return };
@@ -35,7 +34,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         contract.each_sensitive(&mut value.clone(), &mut |_, _| seen += 1);
         contract.each_redacted(&mut value.clone(), &mut |_, _| seen += 1);
     }
-});
+}
 
 fn around(schema: Value) -> Value {
     json!({

@@ -7,7 +7,7 @@
       (data (i32.const 1024)
         "{\"declarations\":["
         "{\"schema_version\":\"0.2.0\",\"tool_id\":\"wat.invalid_utf8\",\"namespace\":\"wat\",\"name\":\"invalid_utf8\","
-        "\"description\":\"Answers bytes that are no text\",\"lifecycle\":\"available\",\"tool_kind\":\"function\","
+        "\"description\":\"Answers bytes that aren't text\",\"lifecycle\":\"available\",\"tool_kind\":\"function\","
         "\"input_contract\":{\"model_input_schema\":{\"type\":\"object\"},\"strict\":false},"
         "\"interface_ref\":\"wat.invalid_utf8.interface\",\"execution_profile_ref\":\"wat.invalid_utf8.execution\","
         "\"permission_profile_ref\":\"wat.invalid_utf8.permissions\"}],"

@@ -8,7 +8,7 @@
       (data (i32.const 1024)
         "{\"declarations\":["
         "{\"schema_version\":\"0.2.0\",\"tool_id\":\"wat.unknown_import\",\"namespace\":\"wat\",\"name\":\"unknown_import\","
-        "\"description\":\"Wants what nobody has\",\"lifecycle\":\"available\",\"tool_kind\":\"function\","
+        "\"description\":\"Has an unknown import\",\"lifecycle\":\"available\",\"tool_kind\":\"function\","
         "\"input_contract\":{\"model_input_schema\":{\"type\":\"object\"},\"strict\":false},"
         "\"interface_ref\":\"wat.unknown_import.interface\",\"execution_profile_ref\":\"wat.unknown_import.execution\","
         "\"permission_profile_ref\":\"wat.unknown_import.permissions\"}],"

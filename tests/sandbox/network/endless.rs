@@ -1,11 +1,12 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell::policy::NetworkLimits;
-use toolcell::record::AbortReason;
+use toolcell_core::policy::NetworkLimits;
+use toolcell_core::record::AbortReason;
+
+use crate::support::{Server, Test};
 
 use super::{answer, denials, eventually, failed};
-use crate::support::{Server, Test};
 
 fn limited(server: &Server, tool: &str, change: impl FnOnce(&mut NetworkLimits)) -> Test {
     Test::new(&format!("egress#{tool}")).net(&server.url("")).limit(|limits| change(&mut limits.network))

@@ -1,9 +1,10 @@
 use serde_json::json;
-use toolcell::policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell::record::{Mode, RuleSource};
+use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell_core::record::{Mode, RuleSource};
+
+use crate::support::{Server, Test};
 
 use super::{answer, answers, denials, failed};
-use crate::support::{Server, Test};
 
 #[tokio::test]
 async fn a_server_that_was_named_is_reached_and_the_meters_say_so() {
@@ -132,7 +133,7 @@ async fn a_denial_wins_over_a_grant() {
 async fn a_tool_never_reaches_the_host_that_runs_it() {
     let server = Server::hello();
     for own in [format!("127.0.0.1:{}", server.port), format!("0.0.0.0:{}", server.port)] {
-        let _listening = toolcell::host::Listening::at(own.parse().unwrap());
+        let _listening = toolcell::Listening::at(own.parse().unwrap());
         let test = Test::new("egress#ask").net(&server.url(""));
         failed(&answer(test, json!({ "authority": server.authority() })).await, "DestinationIpProhibited");
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell::host::Host;
+use toolcell::Host;
 
 use crate::support::{Called, ScriptedResolver, Test, host};
 

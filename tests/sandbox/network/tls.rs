@@ -3,10 +3,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell::host::Host;
+use toolcell::Host;
+
+use crate::support::{Identity, ScriptedResolver, Server, Test, Visit, host, scratch};
 
 use super::{answer, eventually, failed};
-use crate::support::{Identity, ScriptedResolver, Server, Test, Visit, host, scratch};
 
 fn hello(visit: &mut Visit) {
     if visit.head().is_some() {
@@ -85,11 +86,11 @@ fn a_file_that_holds_no_certificate_is_refused_when_a_host_is_set_up() {
     let file = dir.join("roots.pem");
     std::fs::write(&file, "no certificate").unwrap();
     let settings = || {
-        let home = toolcell::config::Home::at(crate::support::kept("home"));
-        let mut settings = toolcell::host::HostSettings::new(home, env!("CARGO_BIN_EXE_toolcell"));
+        let home = toolcell::Home::at(crate::support::kept("home"));
+        let mut settings = Host::builder().home(home).compiler(env!("CARGO_BIN_EXE_toolcell"));
         settings.network.extra_roots = Some(file.clone());
         settings
     };
-    let error = Host::new(settings()).err().unwrap();
+    let error = settings().build().err().unwrap();
     assert!(format!("{error:#}").contains("roots.pem"), "{error:#}");
 }

@@ -151,6 +151,7 @@ fn others_than_this_machine_are_served_only_with_a_token_and_by_a_name() {
     for (options, why) in [
         (["--listen=0.0.0.0:0", "--no-token"], "loopback"),
         (["--listen=0.0.0.0:0", "--allow-origin=https://app.example"], "--allow-host"),
+        (["--listen=0.0.0.0:0", "--allow-host=https://tools.example"], "'https://tools.example'"),
     ] {
         let mut arguments = Web::arguments(&["probe#invocation"], options);
         arguments.retain(|argument| argument != "--listen=127.0.0.1:0");

@@ -20,10 +20,13 @@ const CONTENT: &[&str] = &[
     "embedded_resource",
     "log",
     "diff",
+    "artifact_ref",
+    "handoff_ref",
     "structured_content",
 ];
 const ARGUMENTS: &str = "name, title, kind, search_hint, aliases, risk, access, write_effects, network_scope, \
-     credential_refs, env, sensitive_fields, paths, urls, resources, content, read_only, concurrency_safe, destructive, open_world, timeout_ms, \
+     credential_refs, env, tool_calls, sensitive_fields, paths, urls, resources, content, read_only, concurrency_safe, destructive, open_world, \
+     should_defer, always_load, requires_background, timeout_ms, \
      validate, preflight";
 
 /// The arguments of `#[tool(..)]`.
@@ -65,18 +68,23 @@ impl Arguments {
             "kind" => self.text(&key, input)?,
             "title" | "search_hint" | "network_scope" => self.optional_text(&key, input)?,
             "risk" => self.risk(&key, input)?,
-            "aliases" | "credential_refs" | "env" | "sensitive_fields" | "paths" | "urls" | "resources" => {
-                self.list(&key, input, None)?
-            }
+            "aliases" | "credential_refs" | "env" | "tool_calls" | "sensitive_fields" | "paths" | "urls"
+            | "resources" => self.list(&key, input, None)?,
             "access" => self.list(&key, input, Some(ACCESS_KINDS))?,
             "write_effects" => self.list(&key, input, Some(WRITE_EFFECTS))?,
             "content" => self.list(&key, input, Some(CONTENT))?,
-            "read_only" | "concurrency_safe" | "destructive" | "open_world" => self.claim(&key, input)?,
+            "read_only"
+            | "concurrency_safe"
+            | "destructive"
+            | "open_world"
+            | "should_defer"
+            | "always_load"
+            | "requires_background" => self.claim(&key, input)?,
             "timeout_ms" => self.milliseconds(&key, input)?,
             _ => {
                 return Err(Error::new(
                     key.span(),
-                    format!("`{word}` is no argument of `tool`; there are: {ARGUMENTS}"),
+                    format!("`{word}` is not an argument of `tool`; there are: {ARGUMENTS}"),
                 ));
             }
         }
@@ -181,7 +189,7 @@ mod tests {
     #[test]
     fn an_unknown_argument_is_refused_with_the_known_ones() {
         let message = refusal(quote!(colour = "red"));
-        assert!(message.starts_with("`colour` is no argument of `tool`; there are: name, title"), "{message}");
+        assert!(message.starts_with("`colour` is not an argument of `tool`; there are: name, title"), "{message}");
     }
 
     #[test]

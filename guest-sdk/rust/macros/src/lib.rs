@@ -26,10 +26,14 @@ use quote::quote;
 /// | `network_scope` | origins, such as `"https://api.example.com"` | none |
 /// | `credential_refs` | names of credentials | none |
 /// | `env` | names of environment variables | none |
+/// | `tool_calls` | tools that the tool calls, by qualified name or pattern: `["files.*", ..]` | none |
 /// | `sensitive_fields` | input fields to redact | none |
 /// | `paths`, `urls`, `resources` | input fields that name what the call is about: the host decides on them, and opens no other folder | none |
 /// | `content` | the block types that an `Output` may hold | any |
 /// | `read_only`, `concurrency_safe`, `destructive`, `open_world` | a boolean; the bare word means true | unstated |
+/// | `should_defer` | a boolean: whether a list of tools leaves the tool out until it is searched for | `false` |
+/// | `always_load` | a boolean: whether a list of tools has the tool even if the list is full | `false` |
+/// | `requires_background` | a boolean: whether the tool takes so long that only a client can call it that asks for the result later (MCP tasks) | `false` |
 /// | `timeout_ms` | milliseconds | the host's limit |
 /// | `validate` | `fn(&Input) -> Result<(), ToolError>`: value checks before anything runs | none |
 /// | `preflight` | the same, for whether the call could start at all | none |

@@ -33,7 +33,7 @@ impl Guest for Cancellable {
                 plain("polling", "Asks every 5 ms whether it should stop").input(work, &[]),
                 plain("acknowledge_never", "Sees the request, never says so, and goes on for ever"),
                 plain("acknowledge_and_stay", "Acknowledges the request, and goes on for ever"),
-                plain("acknowledge_unasked", "Acknowledges a request that nobody made"),
+                plain("acknowledge_unasked", "Acknowledges a request that was never made"),
                 plain("sleep_ignore_cancel", "Sleeps for ever, and never looks for a request"),
                 plain("spin_ignore_cancel", "Loops for ever, and never looks for a request"),
                 plain("trap_when_asked", "Traps as soon as it is asked to stop"),

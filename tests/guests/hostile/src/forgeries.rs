@@ -41,7 +41,7 @@ pub(crate) fn tools() -> Vec<Tool> {
             &[],
         ),
         plain("duplicate_keys", "Answers objects that name a key twice"),
-        plain("not_text", "Prints bytes that are no UTF-8, and answers them as a text file"),
+        plain("not_text", "Prints bytes that are not UTF-8, and answers them as a text file"),
         plain("forged_frames", "Puts frames of MCP and of event streams wherever a guest can put text"),
         plain("forged_record", "Answers what looks like a host's record, and prints a frame of MCP"),
     ]

@@ -1,5 +1,6 @@
 //! Many small tools, most of them well-behaved: what a guest sees, reads, writes and answers.
 
+mod artifacts;
 mod contracts;
 mod escape;
 mod files;
@@ -8,6 +9,7 @@ mod profiles;
 mod questions;
 mod replies;
 mod reports;
+mod retries;
 mod surroundings;
 
 use fixture::{Input, Toolkit};
@@ -39,6 +41,8 @@ impl Guest for Probe {
             .with(reports::tools())
             .with(contracts::tools())
             .with(questions::tools())
+            .with(artifacts::tools())
+            .with(retries::tools())
             .to_json()
     }
 
@@ -51,7 +55,9 @@ impl Guest for Probe {
             .or_else(|| replies::handler(&call.tool))
             .or_else(|| reports::handler(&call.tool))
             .or_else(|| contracts::handler(&call.tool))
-            .or_else(|| questions::handler(&call.tool));
+            .or_else(|| questions::handler(&call.tool))
+            .or_else(|| artifacts::handler(&call.tool))
+            .or_else(|| retries::handler(&call.tool));
         let Some(handler) = handler else {
             return refuse(ErrorClass::CapabilityGap, "unknown_tool", &call.tool);
         };

@@ -34,7 +34,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         writes("touch_liar", "Says that it only reads").claims("is_read_only", true),
         writes("touch_boxed", "Asks for the sandbox profile read_only").permits("sandbox_profile", "read_only"),
         writes("touch_emptied", "Asks for the sandbox profile empty").permits("sandbox_profile", "empty"),
-        writes("touch_unknown", "Asks for a sandbox profile that nobody knows").permits("sandbox_profile", "golden"),
+        writes("touch_unknown", "Asks for an unknown sandbox profile").permits("sandbox_profile", "golden"),
         touch("read_named", Access::ReadsFiles, "Reads what its argument names")
             .claims("permission_subjects", named.clone()),
         writes("write_named", "Writes where its argument says").claims("permission_subjects", named.clone()),

@@ -1,5 +1,7 @@
 //! Questions of a guest to the caller's user.
 
+use std::time::Duration;
+
 use fixture::{Access, Input, Tool};
 use serde_json::{Value, json};
 
@@ -13,6 +15,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         "state": { "type": "string" },
         "state_bytes": { "type": "integer", "minimum": 0 },
         "spin": { "type": "integer", "minimum": 0 },
+        "ms": { "type": "integer", "minimum": 0 },
         "always": { "type": "boolean" },
         "secret": { "type": "string" },
     });
@@ -30,6 +33,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
 fn ask_in_rounds(call: &Call, input: &Input) -> Outcome {
     log(Level::Info, "entered", None);
     let given: Value = serde_json::from_str(&responses()).unwrap();
+    std::thread::sleep(Duration::from_millis(input.number("ms")));
     for turn in 0..input.number("spin") {
         std::hint::black_box(turn);
     }

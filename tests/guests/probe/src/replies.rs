@@ -71,7 +71,25 @@ fn shapes() -> Vec<Tool> {
         plain("bad_structured_json", "Answers structured content that is not JSON"),
         plain("bad_structured", "Violates the schema of its own output").promises("structured_schema", numbered()),
         plain("good_structured", "Keeps the schema of its own output").promises("structured_schema", numbered()),
+        said(plain("say", "Answers the content, the structured output and the summary that it is told")),
+        said(plain("say_report", "Says what it is told, and promises a report"))
+            .promises("artifact_expectations", json!([{ "name": "report.csv", "media_type": "text/csv" }])),
+        said(plain("say_by_reference", "Says what it is told, and lets no result hold it"))
+            .promises("persistence_policy_ref", "ref_only"),
+        said(plain("say_nothing", "Says what it is told, and lets none of it out"))
+            .promises("persistence_policy_ref", "redact")
+            .promises("fallback_summary", "There was an answer."),
+        said(plain("say_or_drop", "Says what it is told, unless it is large"))
+            .promises("persistence_policy_ref", "drop_with_reason")
+            .promises("fallback_summary", "There was a long answer."),
+        said(plain("say_in_passing", "Says what it is told, and lets no disk hold it"))
+            .promises("persistence_policy_ref", "never_persist"),
     ]
+}
+
+fn said(tool: Tool) -> Tool {
+    let properties = json!({ "content": { "type": "array" }, "structured": {}, "summary": { "type": "string" } });
+    tool.input(properties, &["content"])
 }
 
 fn sizes() -> Vec<Tool> {
@@ -97,6 +115,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
         "bad_structured_json" => |_, _| raw("[]", Some("{not JSON")),
         "bad_structured" => |_, _| raw("[]", Some(r#"{"n":"not a number"}"#)),
         "good_structured" => |_, _| raw("[]", Some(r#"{"n":7}"#)),
+        "say" | "say_report" | "say_by_reference" | "say_nothing" | "say_or_drop" | "say_in_passing" => say,
         "big" => |_, input| show(json!([text_block(&filler("x", input))])),
         "big_multibyte" => |_, input| show(json!([text_block(&filler("\u{1F980}", input))])),
         "structured_big" => |_, input| answer(json!({ "text": filler("x", input) })),
@@ -107,6 +126,14 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
 
 fn raw(content: &str, structured: Option<&str>) -> Outcome {
     Outcome::Success(Output { content: content.into(), structured: structured.map(Into::into), ui_summary: None })
+}
+
+fn say(_: &Call, input: &Input) -> Outcome {
+    Outcome::Success(Output {
+        content: input.value()["content"].to_string(),
+        structured: input.value().get("structured").map(Value::to_string),
+        ui_summary: input.given("summary").map(Into::into),
+    })
 }
 
 /// As many whole `character`s as fit in the wanted length.
@@ -140,7 +167,7 @@ fn fail(_: &Call, input: &Input) -> Outcome {
     })
 }
 
-fn error_class(word: &str) -> ErrorClass {
+pub(crate) fn error_class(word: &str) -> ErrorClass {
     let classes = [
         ErrorClass::InvalidArguments,
         ErrorClass::CapabilityGap,

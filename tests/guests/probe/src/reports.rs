@@ -50,7 +50,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
         "partial_result_bad" => |_, _| answer(json!({ "reference": partial_result("not JSON") })),
         "log" => log_lines,
         "log_bad_fields" => |_, _| {
-            log(Level::Info, "fields are no object", Some("[1, 2"));
+            log(Level::Info, "fields are not an object", Some("[1, 2"));
             answer(json!({ "logged": 1 }))
         },
         "leak" => leak,

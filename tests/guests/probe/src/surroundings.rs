@@ -30,9 +30,16 @@ pub(crate) fn tools() -> Vec<Tool> {
         Tool::new("hold", Access::Nothing, "Sleeps, and says when it entered and left").input(milliseconds(), &["ms"]),
         Tool::new("hold_unstated", Access::Unstated, "Like hold, but states no fact: must never overlap another call")
             .input(milliseconds(), &["ms"]),
+        Tool::new("hold_writing", Access::WritesFiles, "Like hold, while it may write in the folder of its argument")
+            .input(json!({ "path": { "type": "string" }, "ms": { "type": "integer", "minimum": 0 } }), &["path", "ms"])
+            .claims("is_concurrency_safe", true)
+            .claims("permission_subjects", json!({ "/path": "path" })),
         Tool::new("timeboxed", Access::Nothing, "Like hold, with 300 ms in its own profile")
             .input(milliseconds(), &["ms"])
             .executes("timeout_ms", 300),
+        Tool::new("hold_background", Access::Nothing, "Like hold, for clients only that ask for its result later")
+            .input(milliseconds(), &["ms"])
+            .executes("requires_background", true),
     ]
 }
 
@@ -44,7 +51,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
         "env" => env,
         "stdio" => stdio,
         "stdin" => stdin,
-        "hold" | "hold_unstated" | "timeboxed" => hold,
+        "hold" | "hold_unstated" | "hold_writing" | "timeboxed" | "hold_background" => hold,
         _ => return None,
     })
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fixture::{Attempts, Input};
 use wasip2::filesystem::preopens;
 
+use crate::toolcell::tool::artifacts;
 use crate::{ErrorClass, ToolError, error};
 
 static CHECKS: AtomicU64 = AtomicU64::new(0);
@@ -43,6 +44,8 @@ pub(crate) fn look_around(input: &Input) -> Result<(), ToolError> {
     let folders = preopens::get_directories();
     let paths: Vec<_> = folders.iter().map(|(_, path)| path.as_str()).collect();
     attempts.record("preopens", "folders", found(paths.len(), paths.join(" ")));
+    let created = artifacts::create("a", "text/plain").map(|_| String::new());
+    attempts.record("artifact", "a", created.map_err(|_| "not outside of a call"));
     if attempts.succeeded().is_empty() {
         return Ok(());
     }

@@ -1,0 +1,111 @@
+//! The components to call, from a few hundred bytes to a real tool, and a host to call them in.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use toolcell::{Home, Host, HostBuilder, Keep, Request};
+use toolcell_cli::toolchain::{BuildSettings, Kind, Language, Preference, Search, build, new_project, write_sdk};
+use toolcell_core::record::CallRecord;
+
+/// One component, and one call of it.
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    pub(crate) component: Vec<u8>,
+    /// The tool's name in the component.
+    pub(crate) tool: &'static str,
+    /// The tool's name in the host.
+    pub(crate) qualified: &'static str,
+    pub(crate) input: &'static str,
+}
+
+impl Subject {
+    pub(crate) fn request(&self) -> Request {
+        request(self.qualified, self.input)
+    }
+}
+
+/// The smallest component: no imports, no allocator.
+pub(crate) fn echo() -> anyhow::Result<Subject> {
+    let component = wat("echo")?;
+    Ok(Subject { name: "wat echo", component, tool: "echo", qualified: "wat.echo", input: r#"{"a":1}"# })
+}
+
+/// What `toolcell new` writes: the smallest tool that an author would write with the SDK.
+pub(crate) fn count() -> anyhow::Result<Subject> {
+    let sdk = write_sdk(home().folder())?;
+    let folder = kept().join("count");
+    if !folder.exists() {
+        new_project(&kept(), "count", Language::Rust, Kind::Tool, Some(&sdk))?;
+    }
+    let component = component(&folder, Some(sdk))?;
+    let input = r#"{"text":"one two"}"#;
+    Ok(Subject { name: "SDK new", component, tool: "count", qualified: "count.count", input })
+}
+
+/// A tool with a parser, an interpreter and structured output under a schema.
+pub(crate) fn jq() -> anyhow::Result<Subject> {
+    let component = component(&root().join("example-tools/jq"), None)?;
+    let input = r#"{"filter":".","input":{"a":1}}"#;
+    Ok(Subject { name: "SDK jq .", component, tool: "jq", qualified: "jq.jq", input })
+}
+
+/// A guest of the tests, written without the SDK.
+pub(crate) fn fixture(
+    guest: &str,
+    name: &'static str,
+    tool: &'static str,
+    qualified: &'static str,
+) -> anyhow::Result<Subject> {
+    let component = component(&root().join("tests/guests").join(guest), None)?;
+    Ok(Subject { name, component, tool, qualified, input: "{}" })
+}
+
+pub(crate) fn wat(name: &str) -> anyhow::Result<Vec<u8>> {
+    let file = root().join("tests/guests/wat").join(format!("{name}.wat"));
+    wat::parse_file(&file).with_context(|| format!("read {}", file.display()))
+}
+
+fn component(folder: &Path, sdk: Option<PathBuf>) -> anyhow::Result<Vec<u8>> {
+    let mut settings =
+        BuildSettings::new(Search::new(Preference::from_env()?, Home::find()?.cache()), kept().join("builds"));
+    settings.sdk = sdk;
+    let built = build(folder, &settings, &mut |line| eprintln!("{line}"))?;
+    std::fs::read(&built.wasm).with_context(|| format!("read {}", built.wasm.display()))
+}
+
+/// A host that serves many calls, unless `change` says otherwise.
+pub(crate) fn host(change: impl FnOnce(&mut HostBuilder)) -> anyhow::Result<Host> {
+    let mut settings = Host::builder().home(home()).compiler(env!("CARGO_BIN_EXE_toolcell"));
+    // What is measured is a call; the journal has a row of its own.
+    settings.journal.keep = Keep::None;
+    change(&mut settings);
+    Ok(settings.build()?)
+}
+
+pub(crate) fn request(tool: &str, input: &str) -> Request {
+    Request::new(tool, input)
+}
+
+/// Fails unless the call succeeded, because a benchmark of an error would be a fast one.
+pub(crate) fn succeeded(record: CallRecord) -> anyhow::Result<CallRecord> {
+    anyhow::ensure!(!record.result.is_error, "the call failed: {:?}", record.result.error);
+    Ok(record)
+}
+
+pub(crate) async fn load(host: &Host, component: &[u8]) -> anyhow::Result<()> {
+    host.load(component).await.map_err(|refusal| anyhow::anyhow!("load a component: {refusal:?}"))?;
+    Ok(())
+}
+
+/// The folder of this benchmark, kept between runs.
+fn kept() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench")
+}
+
+fn home() -> Home {
+    Home::at(kept().join("home"))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

@@ -1,0 +1,78 @@
+//! The whole pipeline on a loaded tool, interleaved with bare calls of the same component.
+
+use std::time::Instant;
+
+use toolcell::Keep;
+
+use crate::bare::{Bare, Settings};
+use crate::samples::{Samples, repeated};
+use crate::subjects::{self, Subject};
+
+const ROUNDS: usize = 80;
+const CALLS_A_ROUND: usize = 25;
+const POOL: u32 = 64;
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    println!("warm: Host::call on a loaded tool, and bare wasmtime, interleaved; µs");
+    println!("{:<20}{:>10}{:>10}{:>8}{:>8}{:>12}{:>12}", "", "floor", "pipeline", "ratio", "more", "floor p99", "p99");
+    let counted = subjects::count()?;
+    let headline = compare(&counted, Keep::None)?;
+    let recorded = compare(&counted, Keep::All)?;
+    for subject in [subjects::jq()?, subjects::fixture("probe", "probe echo", "echo", "probe.echo")?, subjects::echo()?]
+    {
+        compare(&subject, Keep::None)?;
+    }
+    println!("targets, for SDK new: at most 3.00, and at most 1.50 and 20 µs");
+    println!("warm_over_floor={:.2}", headline.pipeline / headline.floor);
+    println!("recorded_over_floor={:.2}", recorded.pipeline / recorded.floor);
+    println!("warm_minus_floor_us={:.1}", headline.pipeline - headline.floor);
+    Ok(())
+}
+
+/// Medians in microseconds.
+struct Compared {
+    floor: f64,
+    pipeline: f64,
+}
+
+/// With what `keep` says on record.
+fn compare(subject: &Subject, keep: Keep) -> anyhow::Result<Compared> {
+    let (mut floor, mut pipeline) = (Samples::default(), Samples::default());
+    let bare = Bare::compile(Settings::metered(Some(POOL)), &subject.component)?;
+    let host = subjects::host(|settings| {
+        settings.calls_at_once = POOL;
+        settings.journal.keep = keep;
+    })?;
+    crate::runtime()?.block_on(async {
+        subjects::load(&host, &subject.component).await?;
+        for round in 0..repeated(ROUNDS) {
+            for _ in 0..repeated(CALLS_A_ROUND) {
+                let start = Instant::now();
+                bare.answer(subject.tool, subject.input).await?;
+                floor.since(start);
+            }
+            for _ in 0..repeated(CALLS_A_ROUND) {
+                let start = Instant::now();
+                subjects::succeeded(host.call(subject.request()).await)?;
+                pipeline.since(start);
+            }
+            if round == repeated(ROUNDS) / 10 {
+                // The rounds so far were the warm-up.
+                (floor, pipeline) = Default::default();
+            }
+        }
+        anyhow::Ok(())
+    })?;
+    let compared = Compared { floor: floor.median_us(), pipeline: pipeline.median_us() };
+    println!(
+        "{:<12}{:>10.1}{:>10.1}{:>8.2}{:>8.1}{:>12.1}{:>12.1}",
+        if keep == Keep::None { subject.name.to_owned() } else { format!("{}, on record", subject.name) },
+        compared.floor,
+        compared.pipeline,
+        compared.pipeline / compared.floor,
+        compared.pipeline - compared.floor,
+        floor.us(0.99),
+        pipeline.us(0.99),
+    );
+    Ok(compared)
+}

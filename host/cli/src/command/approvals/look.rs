@@ -1,0 +1,137 @@
+use std::io::Write;
+
+use serde_json::{Value, json};
+use toolcell::Kept;
+use toolcell_core::approval::{Sheet, Whitespace, visible};
+use toolcell_core::journal::Summary;
+use toolcell_core::record::{Answer, Approval, InvocationId};
+
+use super::super::exit::Exit;
+use super::super::show;
+use super::id::short;
+use super::{ApprovalCommands, unknown};
+
+/// Maximum number of rows for one value.
+const ROWS_MAX: usize = 4;
+
+impl ApprovalCommands {
+    pub(super) fn list(&self, all: bool, json: bool) -> anyhow::Result<Exit> {
+        let (found, known) = if self.journal.exists() {
+            self.close_unattended()?;
+            // An id is shortened among all of them, because its end has to name it among all of them.
+            let known = if json { Vec::new() } else { self.journal.with(|store| store.list(true))? };
+            (self.journal.with(|store| store.list(all))?, known)
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        let known: Vec<String> = known.iter().map(|call| call.invocation_id.to_string()).collect();
+        let text = match json {
+            true => format!("{}\n", json!({ "approvals": found })),
+            false if found.is_empty() => "nothing waits for an approval\n".to_owned(),
+            false => found.iter().map(|call| line(call, &known)).collect(),
+        };
+        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+
+    pub(super) fn forget(&self, json: bool) -> anyhow::Result<Exit> {
+        let forgotten = if self.journal.exists() { self.journal.with(|store| store.forget_sessions())? } else { 0 };
+        let text = match json {
+            true => format!("{}\n", json!({ "forgotten": forgotten })),
+            false if forgotten == 1 => "1 approval for a session forgotten\n".to_owned(),
+            false => format!("{forgotten} approvals for sessions forgotten\n"),
+        };
+        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+
+    pub(super) fn show(&self, id: InvocationId, full: bool, json: bool) -> anyhow::Result<Exit> {
+        if !self.journal.exists() {
+            return Err(unknown(id));
+        }
+        self.close_unattended()?;
+        let kept = self.journal.with(|store| store.kept(id))?.ok_or_else(|| unknown(id))?;
+        let text = if json { format!("{}\n", record(&kept)?) } else { for_people(&kept, full) };
+        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+}
+
+fn line(summary: &Summary, known: &[String]) -> String {
+    let Summary { invocation_id, tool_id, state, expires_at, actor_ref, .. } = summary;
+    // Untrusted text gets rows of its own, so that it cannot pass for the next call.
+    let mut sheet = Sheet::new(show::columns());
+    let id = invocation_id.to_string();
+    let id = short(&id, known);
+    sheet.host(&format!("{id}  {state:<9}  open until {expires_at}"));
+    sheet.value("tool", tool_id, ROWS_MAX);
+    if let Some(actor) = actor_ref {
+        sheet.value("caller", actor, ROWS_MAX);
+    }
+    sheet.into_text()
+}
+
+/// Everything that is stored about a call, as its original records.
+pub(super) fn record(kept: &Kept) -> anyhow::Result<Value> {
+    let mut result: Option<Value> = kept.result.as_deref().map(serde_json::from_str).transpose()?;
+    result.iter_mut().for_each(show::represent_again);
+    Ok(json!({
+        "state": kept.state,
+        "approval": approval(kept),
+        "answer": answer(kept),
+        "invocation": kept.invocation,
+        "decisions": kept.history.decisions,
+        "mutations": kept.history.mutations,
+        "hooks": kept.history.hook_runs,
+        "events": kept.history.events,
+        "result": result,
+    }))
+}
+
+/// The approval, redacted for display.
+fn approval(kept: &Kept) -> Approval {
+    let mut approval = kept.approval.clone();
+    if let Some(shown) = &approval.plan.shown_input {
+        approval.plan.permission_input.clone_from(shown);
+        approval.plan.model_input.clone_from(shown);
+        // A short value can be guessed from its digest.
+        "[redacted]".clone_into(&mut approval.binding.arguments);
+    }
+    approval.plan.reference_key = None;
+    approval
+}
+
+/// The answer, redacted for display: if the arguments are hidden, so are the edit and the note.
+fn answer(kept: &Kept) -> Option<Answer> {
+    let hidden = kept.approval.plan.shown_input.is_some();
+    kept.answer.clone().map(|answer| Answer {
+        edit: answer.edit.filter(|_| !hidden),
+        feedback: answer.feedback.filter(|_| !hidden),
+        ..answer
+    })
+}
+
+fn for_people(kept: &Kept, full: bool) -> String {
+    let mut sheet = Sheet::new(show::columns());
+    let rows_max = if full { usize::MAX } else { ROWS_MAX };
+    if full {
+        sheet.host("All of the arguments:");
+        sheet.value("in full", &approval(kept).plan.permission_input, usize::MAX);
+    }
+    // The prompt has rows with a gutter already; this display may be narrower than the one that showed it.
+    let prompt: String = kept.approval.prompt.iter().filter_map(|block| block.as_text()).collect();
+    sheet.rows_of(visible(&prompt, Whitespace::Kept).trim_end());
+    sheet.host(&format!("now: {}, {}", kept.state, kept.invocation.status().as_str()));
+    if let Some(answer) = &answer(kept) {
+        let verb = if answer.approved { "approved" } else { "denied" };
+        sheet.host(&format!("{verb} at {}", answer.answered_at));
+        sheet.value("by", &answer.approver, ROWS_MAX);
+        sheet.value("through", &answer.channel, ROWS_MAX);
+        for (name, said) in [("edit", &answer.edit), ("note", &answer.feedback)] {
+            if let Some(said) = said {
+                sheet.value(name, said, rows_max);
+            }
+        }
+    }
+    if let Some(result) = &kept.result {
+        sheet.value("result", result, rows_max);
+    }
+    sheet.into_text()
+}

@@ -1,0 +1,127 @@
+//! Orphaned calls: calls whose process has exited.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use toolcell::{Cancellation, Held, Host, Kept, Request};
+use toolcell_core::journal::Role;
+use toolcell_core::record::{CallRecord, InvocationId};
+
+use super::super::ask::Origin;
+use super::super::exit::Stop;
+use super::super::kept::close_sources;
+use super::super::options::{self, Settings};
+use super::super::{call, hooks, runtime, surface, target};
+use super::ApprovalCommands;
+
+impl ApprovalCommands {
+    /// Gives a result to every orphaned call that was interrupted or has expired.
+    pub(super) fn close_unattended(&self) -> anyhow::Result<()> {
+        for id in self.journal.with(|store| store.unfinished())? {
+            if let Some(held) = self.journal.hold(id, Role::Runner)? {
+                self.close(id, held)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the call `id` if it cannot be resumed, and stores its result.
+    pub(super) fn close(&self, id: InvocationId, held: Held) -> anyhow::Result<Option<CallRecord>> {
+        // Read now that no other process handles the call, so what is stored no longer changes.
+        let Some(kept) = self.journal.with(|store| store.kept(id))?.filter(|kept| kept.result.is_none()) else {
+            held.retire();
+            return Ok(None);
+        };
+        let host = target::host(&self.home, |settings| settings.approvals = true)?;
+        let ended = runtime()?.block_on(host.close(request(&kept, Cancellation::new()), &kept, held));
+        Ok(ended)
+    }
+
+    /// Runs the approved call of `kept`, with its original options, in its original folder. Fails if it cannot be tried
+    /// from here, and releases `held` then.
+    pub(super) fn resume(&self, kept: &Kept, held: Held) -> anyhow::Result<CallRecord> {
+        let origin = kept.approval.plan.origin.clone().context("the call came through a door that is closed now")?;
+        let origin: Origin = serde_json::from_value(origin).context("cannot parse how the call was made")?;
+        std::env::set_current_dir(&origin.cwd)
+            .with_context(|| format!("go to the folder of the call, {}", origin.cwd.display()))?;
+        let cancellation = Cancellation::new();
+        let mut request = request(kept, cancellation.clone());
+        // The options of the call and the current files, so that what they deny by now stays denied.
+        let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
+        let mut settings = settings.map_err(|stop| match stop {
+            Stop::Refused(refusal) => anyhow::anyhow!("{} [{}]", refusal.message, refusal.code),
+            Stop::Failed(error) => error,
+        })?;
+        let closed = close_sources(&self.home, &mut settings, &origin.sources);
+        let Settings { grants, limits, policy, layers, selection, .. } = settings;
+        request.grants = Arc::new(grants);
+        request.policy = Arc::new(policy);
+        request.limits = limits;
+        let memory = request.limits.memory_bytes;
+        let mut host = target::host(&self.home, |settings| {
+            origin.grants.reach(&mut settings.network);
+            settings.approvals = true;
+            settings.cache_bytes_max = layers.cache_bytes_max();
+            settings.journal = layers.journal();
+            settings.keeping = layers.keeping();
+            settings.memory_bytes_max = settings.memory_bytes_max.max(memory);
+        })?;
+        let runtime = runtime()?;
+        let record = runtime.block_on(async {
+            call::interrupts(cancellation)?;
+            hooks::add(&mut host, &self.home, &layers, &closed).await?;
+            load(&host, &origin).await?;
+            let tools = host.catalog().tools();
+            let surface = surface::of(&host, tools, selection, (&request.policy, &request.grants)).await;
+            request.offered = Some(surface::callable(&surface));
+            request.tool = surface::place(kept.approval.plan.tool.as_str().into(), &surface);
+            host.resume(request, kept, held).await.context("this host keeps no approvals")
+        })?;
+        runtime.shutdown_background();
+        std::mem::forget(host);
+        Ok(record)
+    }
+}
+
+impl ApprovalCommands {
+    /// Checks that the call of `kept` can run with `edit` instead of its arguments. Succeeds if the tool cannot be
+    /// loaded from here, because the process that runs the call decides.
+    pub(super) fn check_edit(&self, kept: &Kept, edit: &str) -> Result<(), String> {
+        let origin = kept.approval.plan.origin.clone().and_then(|origin| serde_json::from_value::<Origin>(origin).ok());
+        let Some(origin) = origin else { return Ok(()) };
+        // Files and relative paths are those of the call's folder, as when the call is resumed.
+        if std::env::set_current_dir(&origin.cwd).is_err() {
+            return Ok(());
+        }
+        let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
+        let Ok(Settings { limits, layers, .. }) = settings else { return Ok(()) };
+        let host = target::host(&self.home, |settings| {
+            settings.cache_bytes_max = layers.cache_bytes_max();
+            settings.journal = layers.journal();
+            settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
+        });
+        let (Ok(host), Ok(runtime)) = (host, runtime()) else { return Ok(()) };
+        runtime.block_on(async {
+            match load(&host, &origin).await {
+                Ok(()) => host.check_edit(&kept.approval, edit).await,
+                Err(_) => Ok(()),
+            }
+        })
+    }
+}
+
+async fn load(host: &Host, origin: &Origin) -> anyhow::Result<()> {
+    for component in [&origin.component].into_iter().chain(&origin.callable) {
+        let loaded = host.load_file(component).await;
+        loaded.map_err(|refusal| anyhow::anyhow!("{} [{}]", refusal.message, refusal.code))?;
+    }
+    Ok(())
+}
+
+/// Returns a request without the options of the call: enough to end it.
+fn request(kept: &Kept, cancellation: Cancellation) -> Request {
+    let plan = &kept.approval.plan;
+    Request::new(plan.tool.as_str(), plan.model_input.as_str())
+        .actor(kept.approval.actor_ref.clone())
+        .cancellation(cancellation)
+}

@@ -1,0 +1,111 @@
+//! The approver of the calls that this program makes, and the data with which another process can repeat a call.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolcell::{Approver, Prompt, Reply, Respondent};
+
+use super::options::{GrantOptions, LimitOptions, PolicyOptions};
+use super::show;
+use super::terminal::Terminal;
+
+/// The environment variable that names the caller for the record. The named caller cannot approve its own calls.
+pub(super) const ACTOR_VARIABLE: &str = "TOOLCELL_ACTOR";
+
+/// The name of the caller, if it is known.
+pub(super) fn actor() -> Option<String> {
+    std::env::var(ACTOR_VARIABLE).ok().filter(|actor| !actor.is_empty())
+}
+
+/// The name of the approver: the same name if it is set, else the system user.
+pub(super) fn principal() -> String {
+    actor().unwrap_or_else(|| format!("user:{}", rustix::process::getuid().as_raw()))
+}
+
+/// The user at the terminal; without a terminal, an announcement of how to answer from another process.
+pub(super) fn approver() -> Arc<dyn Approver> {
+    match Terminal::if_there(principal()) {
+        Some(terminal) => Arc::new(terminal),
+        None => Arc::new(Announcer(principal())),
+    }
+}
+
+/// The user at the terminal, who also answers the questions of tools.
+pub(super) fn respondent() -> Option<Arc<dyn Respondent>> {
+    Some(Arc::new(Terminal::if_there(principal())?))
+}
+
+/// Prints on standard error what waits and how to answer it. For servers, whose terminal, if any, is their client's.
+pub(super) fn announce(prompt: &Prompt) {
+    show::say(prompt.text());
+    show::say(&elsewhere(prompt));
+}
+
+/// Prints on standard error what waits and how to answer it; never answers.
+struct Announcer(String);
+
+impl Approver for Announcer {
+    fn principal(&self) -> &str {
+        &self.0
+    }
+
+    fn channel(&self) -> &str {
+        "none"
+    }
+
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+        announce(prompt);
+        Box::pin(async { None })
+    }
+}
+
+/// How to answer from another process.
+pub(super) fn elsewhere(prompt: &Prompt) -> String {
+    let id = prompt.invocation_id();
+    format!("waiting for an answer: toolcell approvals approve {id}, or toolcell approvals deny {id}")
+}
+
+/// The data with which another process can repeat a request: its options as they were typed, without any values.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Origin {
+    /// The component's file.
+    pub(super) component: PathBuf,
+    /// The folder that relative paths start in.
+    pub(super) cwd: PathBuf,
+    pub(super) grants: GrantOptions,
+    pub(super) limits: LimitOptions,
+    pub(super) policy: PolicyOptions,
+    /// The source folders of the command's tools, which no tool may change.
+    pub(super) sources: Vec<PathBuf>,
+    /// The components of the tools that the tool may call.
+    #[serde(default)]
+    pub(super) callable: Vec<PathBuf>,
+}
+
+impl Origin {
+    pub(super) fn new(
+        component: &Path,
+        sources: &[PathBuf],
+        (grants, limits, policy): (&GrantOptions, &LimitOptions, &PolicyOptions),
+    ) -> Self {
+        Self {
+            sources: sources.to_vec(),
+            callable: Vec::new(),
+            component: std::path::absolute(component).unwrap_or_else(|_| component.to_owned()),
+            cwd: std::env::current_dir().unwrap_or_default(),
+            grants: grants.clone(),
+            limits: limits.clone(),
+            policy: policy.clone(),
+        }
+    }
+
+    /// The stored form; `None` if a path is not Unicode, which cannot be stored.
+    pub(super) fn words(&self) -> Option<Arc<Value>> {
+        serde_json::to_value(self).ok().map(Arc::new)
+    }
+}

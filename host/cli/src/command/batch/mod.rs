@@ -1,0 +1,299 @@
+//! `toolcell batch`: many calls, in parallel where they cannot disturb each other.
+
+mod lines;
+mod output;
+mod questions;
+mod tools;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use toolcell::{
+    Batch as Calls, BatchCall, BatchPolicy, Cancellation, Home, Host, InterruptBehavior, Limits, OrderingPolicy,
+    Refusal, Request, SiblingFailurePolicy, YieldPolicy, memory_share_bytes,
+};
+use toolcell_core::record::AbortReason;
+use toolcell_core::scheduler::batch::PARALLEL_MAX;
+
+use crate::config::Layers;
+
+use super::exit::{self, Exit};
+use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::retrying::RetryOptions;
+use super::show::{self, Form};
+use super::target::{self, EntryPaths, Target};
+use super::{ask, call, hooks, kept, serving, surface};
+use lines::Line;
+use output::Output;
+use questions::Questions;
+use tools::{Chosen, Tools};
+
+/// Makes many calls, in parallel where they cannot disturb each other. The grants are for each of them.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A line is one call: a JSON object with id, tool (as for `toolcell call`, or the name of a tool of \
+                        --tool), input, and depends_on, the ids of the calls that have to end first.\n\n\
+                        Examples:\n  toolcell batch calls.ndjson --allow-read=.\n  \
+                        toolcell batch - --tool=example-tools/jq --json"
+)]
+pub(super) struct Batch {
+    /// The calls: one JSON object a line. - for standard input
+    #[arg(value_name = "FILE|-")]
+    file: PathBuf,
+    /// A .wasm file, or the source folder of a tool that is built, whose tools the lines may name; with #NAME for one of
+    /// them
+    #[arg(long, value_name = "TOOL")]
+    tool: Vec<String>,
+    /// Print one object with id and result for each call, and nothing else, on standard output
+    #[arg(long, conflicts_with = "record")]
+    json: bool,
+    /// Print everything that is known of each call, one line each
+    #[arg(long)]
+    record: bool,
+    #[command(flatten)]
+    order: OrderOptions,
+    #[command(flatten)]
+    grants: GrantOptions,
+    #[command(flatten)]
+    limits: LimitOptions,
+    #[command(flatten)]
+    retry: RetryOptions,
+    #[command(flatten)]
+    policy: PolicyOptions,
+    #[command(flatten)]
+    approvals: ApprovalOptions,
+}
+
+/// What runs at once, in which order, and what a failure means for the other calls.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Order")]
+struct OrderOptions {
+    /// Calls in progress at once, 1 to 64: fewer if the machine's memory is not enough for all of them [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=PARALLEL_MAX as i64))]
+    max_parallel: Option<u8>,
+    /// Which order calls keep that change something: that of their lines, or none; or one call at a time [default:
+    /// preserve_terminal_order]
+    #[arg(long, value_name = "POLICY", value_parser = words::<OrderingPolicy, 3>(OrderingPolicy::ALL.map(OrderingPolicy::as_str)))]
+    ordering: Option<OrderingPolicy>,
+    /// What is printed at once [default: progress_immediate_results_ordered]
+    #[arg(long = "yield", value_name = "POLICY", value_parser = words::<YieldPolicy, 3>(YieldPolicy::ALL.map(YieldPolicy::as_str)))]
+    yields: Option<YieldPolicy>,
+    /// What the first Ctrl-C does to calls that run. No other call starts after it [default: block]
+    #[arg(long, value_name = "POLICY", value_parser = words::<InterruptBehavior, 2>(InterruptBehavior::ALL.map(InterruptBehavior::as_str)))]
+    interrupt: Option<InterruptBehavior>,
+    /// What the failure of a call means for the others [default: cancel_dependent]
+    #[arg(long, value_name = "POLICY", value_parser = words::<SiblingFailurePolicy, 3>(SiblingFailurePolicy::ALL.map(SiblingFailurePolicy::as_str)))]
+    siblings: Option<SiblingFailurePolicy>,
+}
+
+/// Parses one of the specification's words.
+fn words<T, const N: usize>(words: [&'static str; N]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words).try_map(|word| serde_json::from_value::<T>(Value::String(word)))
+}
+
+impl OrderOptions {
+    /// The policy for `calls` calls with `limits`, with as many at once as half of the machine's memory holds.
+    fn policy(&self, limits: &Limits, calls: usize) -> BatchPolicy {
+        let default = BatchPolicy::default();
+        let policy = BatchPolicy {
+            max_parallel: self.max_parallel.map_or(default.max_parallel, usize::from),
+            ordering: self.ordering.unwrap_or_default(),
+            yields: self.yields.unwrap_or_default(),
+            interrupt: self.interrupt.unwrap_or_default(),
+            siblings: self.siblings.unwrap_or_default(),
+        };
+        let fitting = usize::try_from(memory_share_bytes() / limits.host_bytes().max(1)).unwrap_or(usize::MAX).max(1);
+        if fitting < policy.at_once().min(calls) {
+            show::say(&format!(
+                "note: {fitting} calls run at once, because each may take {} bytes of memory; lower --memory for more",
+                limits.host_bytes()
+            ));
+        }
+        BatchPolicy { max_parallel: policy.max_parallel.min(fitting), ..policy }
+    }
+}
+
+/// What every call of the batch gets.
+struct Shared {
+    settings: Settings,
+    sources: Vec<PathBuf>,
+    questions: Questions,
+    interrupt: Cancellation,
+    /// Ends all calls: the settings cannot be used.
+    refused: Option<Refusal>,
+}
+
+impl Batch {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        let lines = lines::read(&self.file)?;
+        // Calls that are refused by their policy still end in results.
+        let (mut settings, refused) = match options::settings(&home, &self.grants, &self.limits, &self.policy) {
+            Ok(settings) => (settings, None),
+            Err(stop) => (Settings::default(), Some(stop.refusal()?)),
+        };
+        self.retry.apply(&mut settings.policy);
+        let sources = self.sources(&lines);
+        let closed = kept::close_sources(&home, &mut settings, &sources);
+        let policy = self.order.policy(&settings.limits, lines.len());
+        let output = Arc::new(Output::new(self.form(), lines.iter().map(|line| line.id.clone()).collect()));
+        let questions = Questions::new(&output);
+        let mut host = self.host(&home, &settings, policy, &questions)?;
+        let runtime = serving::runtime()?;
+        let batched = runtime.block_on(async {
+            let interrupt = Cancellation::new();
+            call::interrupts(interrupt.clone())?;
+            tell_of_interrupt(interrupt.clone(), policy.interrupt);
+            tokio::select! {
+                biased;
+                () = interrupt.cancelled() => {}
+                added = hooks::add(&mut host, &home, &settings.layers, &closed) => added?,
+            }
+            let host = Arc::new(host);
+            let mut shared = Shared { settings, sources, questions, interrupt: interrupt.clone(), refused };
+            let calls = match self.calls(&host, &home, &mut shared, lines).await {
+                Ok(calls) => calls,
+                Err(refusal) => {
+                    show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+                    return anyhow::Ok((host, Some(exit::of_refusal(&refusal))));
+                }
+            };
+            let batch = Calls { policy, interrupt, ..Calls::new(calls, Arc::<Output>::clone(&output)) };
+            host.batch(batch).await?;
+            anyhow::Ok((host, None))
+        });
+        let (host, refused) = batched?;
+        // A blocking read of a guest may still wait for a file, and dropping the engine would only take time.
+        runtime.shutdown_background();
+        std::mem::forget(host);
+        refused.map_or_else(|| output.exit(), Ok)
+    }
+
+    /// The source folders that the command and the lines name.
+    fn sources(&self, lines: &[Line]) -> Vec<PathBuf> {
+        let named = self.tool.iter().chain(lines.iter().map(|line| &line.tool));
+        let targets: BTreeMap<&str, Target> = named.map(|typed| (typed.as_str(), Target::parse(typed))).collect();
+        kept::source_folders(targets.values())
+    }
+
+    fn host(
+        &self,
+        home: &Home,
+        settings: &Settings,
+        policy: BatchPolicy,
+        questions: &Questions,
+    ) -> anyhow::Result<Host> {
+        target::host(home, |host| {
+            self.grants.reach(&mut host.network);
+            host.calls_at_once = u32::try_from(policy.at_once()).unwrap_or(1);
+            host.memory_bytes_max = host.memory_bytes_max.max(settings.limits.memory_bytes);
+            host.cache_bytes_max = settings.layers.cache_bytes_max();
+            host.journal = settings.layers.journal();
+            host.keeping = settings.layers.keeping();
+            host.approvals = true;
+            host.approver = Some(questions.approver(ask::approver()));
+        })
+    }
+
+    /// Loads the tools, and makes a call of each line. Fails if a tool of `--tool` cannot be offered. A tool that only a
+    /// line names becomes the refusal of that line.
+    async fn calls(
+        &self,
+        host: &Host,
+        home: &Home,
+        shared: &mut Shared,
+        lines: Vec<Line>,
+    ) -> Result<Vec<BatchCall>, Refusal> {
+        let Settings { grants, limits, mut policy, expire, layers, selection } = std::mem::take(&mut shared.settings);
+        let chosen: Vec<Result<Chosen, Refusal>> = match &shared.refused {
+            Some(refusal) => lines.iter().map(|_| Err(refusal.clone())).collect(),
+            None => self.choose(host, home, (&layers, &mut policy), shared, &lines).await?,
+        };
+        let surface = surface::of(host, host.catalog().tools(), selection, (&policy, &grants)).await;
+        let callable = surface::callable(&surface);
+        let (grants, policy) = (Arc::new(grants), Arc::new(policy));
+        let respondent = ask::respondent().map(|asked| shared.questions.respondent(asked));
+        let make = |(line, chosen): (Line, Result<Chosen, Refusal>)| {
+            let Line { id, tool, input, depends_on } = line;
+            let (tool, origin, refusal) = match chosen {
+                Ok(Chosen { tool, origin }) => (surface::place(tool, &surface), origin, None),
+                Err(refusal) => (tool.into(), None, Some(refusal)),
+            };
+            let mut terms = self.approvals.terms(expire);
+            terms.origin = origin;
+            let mut request = Request::new(tool, input)
+                .grants(Arc::clone(&grants))
+                .limits(limits.clone())
+                .policy(Arc::clone(&policy))
+                .approval(terms)
+                .actor(ask::actor())
+                .respondent(respondent.clone());
+            request.offered = Some(Arc::clone(&callable));
+            BatchCall::new(id, request).after(depends_on).refusal(refusal)
+        };
+        Ok(lines.into_iter().zip(chosen).map(make).collect())
+    }
+
+    /// The tool of each line.
+    async fn choose(
+        &self,
+        host: &Host,
+        home: &Home,
+        (layers, policy): (&Layers, &mut toolcell::Policy),
+        shared: &Shared,
+        lines: &[Line],
+    ) -> Result<Vec<Result<Chosen, Refusal>>, Refusal> {
+        let mut tools = Tools {
+            host,
+            home,
+            entries: EntryPaths::of(layers),
+            policy,
+            sources: &shared.sources,
+            options: (&self.grants, &self.limits, &self.policy),
+            interrupt: &shared.interrupt,
+            offered: Vec::new(),
+            components: HashMap::new(),
+        };
+        for typed in &self.tool {
+            tools.offer(typed).await.map_err(|refusal| {
+                let message = format!("{typed}: {}", refusal.message);
+                Refusal { message, ..refusal }
+            })?;
+        }
+        let mut chosen = Vec::with_capacity(lines.len());
+        for line in lines {
+            chosen.push(tools.find(&line.tool).await);
+        }
+        Ok(chosen)
+    }
+
+    fn form(&self) -> Form {
+        match (self.record, self.json) {
+            (true, _) => Form::Record,
+            (false, true) => Form::Result,
+            (false, false) => Form::People,
+        }
+    }
+}
+
+/// Says what the first interrupt does, if it does not end the calls that run.
+fn tell_of_interrupt(interrupt: Cancellation, behavior: InterruptBehavior) {
+    tokio::spawn(async move {
+        interrupt.cancelled().await;
+        let waits = behavior == InterruptBehavior::Block;
+        if waits && interrupt.requested() == Some(AbortReason::UserInterruption) {
+            show::say(
+                "note: the calls that run go on to their end, and no other call starts; interrupt again to end toolcell \
+                 without their results",
+            );
+        }
+    });
+}

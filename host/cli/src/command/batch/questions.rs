@@ -1,0 +1,79 @@
+//! Asks one question at a time, because a batch has one user.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, MutexGuard};
+use toolcell::{Approver, Inquiry, Prompt, Reply, Respondent};
+use toolcell_core::record::InputResponses;
+
+use super::output::{Output, Pause};
+
+/// The user's attention: what the calls of a batch ask waits for its turn.
+#[derive(Clone)]
+pub(super) struct Questions {
+    turn: Arc<Mutex<()>>,
+    output: Arc<Output>,
+}
+
+/// One question. Fields are dropped in this order: what waited is printed before the next question.
+struct Asking<'a> {
+    _pause: Pause,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Questions {
+    pub(super) fn new(output: &Arc<Output>) -> Self {
+        Self { turn: Arc::default(), output: Arc::clone(output) }
+    }
+
+    async fn begin(&self) -> Asking<'_> {
+        let turn = self.turn.lock().await;
+        Asking { _pause: self.output.pause(), _turn: turn }
+    }
+
+    /// `approver`, asked one question at a time.
+    pub(super) fn approver(&self, approver: Arc<dyn Approver>) -> Arc<dyn Approver> {
+        Arc::new(InTurn { questions: self.clone(), asked: approver })
+    }
+
+    /// `respondent`, asked one question at a time.
+    pub(super) fn respondent(&self, respondent: Arc<dyn Respondent>) -> Arc<dyn Respondent> {
+        Arc::new(InTurn { questions: self.clone(), asked: respondent })
+    }
+}
+
+struct InTurn<T: ?Sized> {
+    questions: Questions,
+    asked: Arc<T>,
+}
+
+impl Approver for InTurn<dyn Approver> {
+    fn principal(&self) -> &str {
+        self.asked.principal()
+    }
+
+    fn channel(&self) -> &str {
+        self.asked.channel()
+    }
+
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+        Box::pin(async move {
+            let _asking = self.questions.begin().await;
+            self.asked.ask(prompt).await
+        })
+    }
+}
+
+impl Respondent for InTurn<dyn Respondent> {
+    fn respond<'a>(
+        &'a self,
+        inquiry: &'a Inquiry,
+    ) -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>> {
+        Box::pin(async move {
+            let _asking = self.questions.begin().await;
+            self.asked.respond(inquiry).await
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! The tools of a batch: those that `--tool` offers by name, and those whose component a line names.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolcell::{Callee, Cancellation, Home, Host, Loaded, Policy, Tool};
+use toolcell_core::executor::canceled;
+use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
+
+use super::super::ask::Origin;
+use super::super::options::{GrantOptions, LimitOptions, PolicyOptions};
+use super::super::show;
+use super::super::target::{Building, EntryPaths, Target};
+
+/// Maximum number of names that an error lists.
+const NAMES_MAX: usize = 20;
+
+/// The state that loading tools takes, and the policy, which learns which files name them.
+pub(super) struct Tools<'a> {
+    pub(super) host: &'a Host,
+    pub(super) home: &'a Home,
+    pub(super) entries: EntryPaths,
+    pub(super) policy: &'a mut Policy,
+    pub(super) sources: &'a [PathBuf],
+    pub(super) options: (&'a GrantOptions, &'a LimitOptions, &'a PolicyOptions),
+    pub(super) interrupt: &'a Cancellation,
+    pub(super) offered: Vec<Offered>,
+    /// By the path as it was typed.
+    pub(super) components: HashMap<PathBuf, Result<Component, Refusal>>,
+}
+
+/// A tool of a component that `--tool` names.
+pub(super) struct Offered {
+    tool: Arc<Tool>,
+    origin: Option<Arc<Value>>,
+}
+
+#[derive(Clone)]
+pub(super) struct Component {
+    loaded: Arc<Loaded>,
+    origin: Option<Arc<Value>>,
+}
+
+/// The tool of a call, and what another process needs to make the call again.
+pub(super) struct Chosen {
+    pub(super) tool: Callee,
+    pub(super) origin: Option<Arc<Value>>,
+}
+
+impl Tools<'_> {
+    /// Loads the component `typed`, and offers its tools by their names.
+    pub(super) async fn offer(&mut self, typed: &str) -> Result<(), Refusal> {
+        let target = Target::parse(typed);
+        let Component { loaded, origin } = self.component(&target).await?;
+        let tools = target.tools(&loaded)?;
+        self.offered.extend(tools.into_iter().map(|tool| Offered { tool, origin: origin.clone() }));
+        Ok(())
+    }
+
+    /// Finds the tool of a line: an offered one of that name, or else one of the component at that path.
+    pub(super) async fn find(&mut self, typed: &str) -> Result<Chosen, Refusal> {
+        if let Some(chosen) = self.named(typed)? {
+            return Ok(chosen);
+        }
+        let target = Target::parse(typed);
+        let Component { loaded, origin } = self.component(&target).await.map_err(|refusal| self.or_offered(refusal))?;
+        Ok(Chosen { tool: target.choose(&loaded)?, origin })
+    }
+
+    /// The offered tool with this qualified name, name or alias, in this order.
+    fn named(&self, word: &str) -> Result<Option<Chosen>, Refusal> {
+        let is_alias = |tool: &Tool| tool.declaration().aliases.iter().any(|alias| alias == word);
+        let kinds: [&dyn Fn(&Tool) -> bool; 3] =
+            [&|tool| tool.declaration().qualified_name() == word, &|tool| tool.declaration().name == word, &is_alias];
+        for (kind, is_meant) in kinds.into_iter().enumerate() {
+            let mut found: Vec<&Offered> = self.offered.iter().filter(|offered| is_meant(&offered.tool)).collect();
+            // A component may be named twice.
+            found.dedup_by(|one, other| Arc::ptr_eq(&one.tool, &other.tool));
+            match found.as_slice() {
+                [] => {}
+                [one] => {
+                    let origin = one.origin.clone();
+                    // The record says by which alias a tool was called.
+                    let by_alias = kind == 2;
+                    let tool = if by_alias { word.into() } else { Arc::clone(&one.tool).into() };
+                    return Ok(Some(Chosen { tool, origin }));
+                }
+                several => {
+                    let message = format!("`{word}` is ambiguous; say which: {}", names(several.iter().copied()));
+                    return Err(Refusal::new(ErrorClass::UnknownTool, "ambiguous_tool", message));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds the names that there are to the refusal of a path that leads nowhere.
+    fn or_offered(&self, refusal: Refusal) -> Refusal {
+        if refusal.class != ErrorClass::UnknownTool || self.offered.is_empty() {
+            return refusal;
+        }
+        let offered = self.offered.iter().filter(|offered| offered.tool.is_offered());
+        Refusal { message: format!("{}; the tools of --tool are: {}", refusal.message, names(offered)), ..refusal }
+    }
+
+    /// The component of `target`, loaded once.
+    async fn component(&mut self, target: &Target) -> Result<Component, Refusal> {
+        if let Some(known) = self.components.get(&target.path) {
+            return known.clone();
+        }
+        let component = tokio::select! {
+            biased;
+            () = self.interrupt.cancelled() => {
+                Err(canceled(self.interrupt.requested().unwrap_or(AbortReason::UserInterruption)))
+            }
+            component = self.load(target) => component,
+        };
+        match &component {
+            Ok(component) => target.name(self.policy, &self.entries, &component.loaded),
+            Err(refusal) => show::detail(refusal),
+        }
+        self.components.insert(target.path.clone(), component.clone());
+        component
+    }
+
+    /// A source folder has to be built before: a batch may come from a program, and building runs code as the user.
+    async fn load(&self, target: &Target) -> Result<Component, Refusal> {
+        let file = target.locate(self.home, Building::No)?;
+        let loaded = Arc::new(self.host.load_file(&file).await?);
+        Ok(Component { loaded, origin: self.origin(&file) })
+    }
+
+    fn origin(&self, file: &Path) -> Option<Arc<Value>> {
+        Origin::new(file, self.sources, self.options).words()
+    }
+}
+
+fn names<'a>(offered: impl Iterator<Item = &'a Offered>) -> String {
+    let names: Vec<String> = offered.take(NAMES_MAX).map(|one| one.tool.declaration().qualified_name()).collect();
+    names.join(", ")
+}

@@ -1,0 +1,205 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use toolcell::{Callee, Cancellation, Home, Host, Limits, Listener, Policy, Request};
+use toolcell_core::executor::canceled;
+use toolcell_core::record::{AbortReason, Refusal};
+
+use crate::config::Layers;
+
+use super::ask::{self, Origin};
+use super::callable::{self, Callables};
+use super::exit::Exit;
+use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::retrying::RetryOptions;
+use super::show::{self, Bar, Form};
+use super::target::{self, Building, EntryPaths, Target};
+use super::{hooks, input, kept, saved, surface};
+
+/// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  toolcell call example-tools/jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
+                        toolcell call example-tools/files#search '{\"pattern\": \"fn main\"}' --allow-read=.")]
+pub(super) struct Call {
+    /// A .wasm file, or the source folder of a tool, which has to be built; with #NAME if it has several tools
+    tool: String,
+    /// The arguments: JSON, @FILE, or - for standard input
+    #[arg(default_value = "{}", value_name = "JSON|@FILE|-")]
+    input: String,
+    /// Build the tool first if it is a source folder and has changed. Building runs its code as you, outside of the sandbox
+    #[arg(long)]
+    build: bool,
+    /// A .wasm file, or the source folder of a tool that is built, whose tools the tool may call, if --allow-tool names
+    /// them [default: those of toolcell.toml]
+    #[arg(long = "tool", value_name = "TOOL")]
+    callable: Vec<String>,
+    /// Print the tool_result record, and nothing else, on standard output
+    #[arg(long, conflicts_with = "record")]
+    json: bool,
+    /// Print everything that is known of the call: declaration, invocation, decisions, progress, result, events
+    #[arg(long)]
+    record: bool,
+    /// Copy the artifacts of the result to new files in this folder, which is created
+    #[arg(long, value_name = "DIR")]
+    artifacts: Option<PathBuf>,
+    #[command(flatten)]
+    grants: GrantOptions,
+    #[command(flatten)]
+    limits: LimitOptions,
+    #[command(flatten)]
+    retry: RetryOptions,
+    #[command(flatten)]
+    policy: PolicyOptions,
+    #[command(flatten)]
+    approvals: ApprovalOptions,
+}
+
+impl Call {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        // A call that is refused by its policy still ends in a result.
+        let (mut settings, refused) = match options::settings(&home, &self.grants, &self.limits, &self.policy) {
+            Ok(settings) => (settings, None),
+            Err(stop) => (Settings::default(), Some(stop.refusal()?)),
+        };
+        let input = input::read(&self.input)?;
+        let artifacts = self.artifacts.as_deref().map(saved::Folder::make).transpose()?;
+        let bar = if self.json || self.record { None } else { Bar::if_seen() };
+        let target = Target::parse(&self.tool);
+        // Located before interrupts cancel the call, so that an interrupt during the build ends the program.
+        let located = match refused {
+            Some(refusal) => Err(refusal),
+            None => self.locate(&home, &target, &settings),
+        };
+        let sources = kept::source_folders(callable::targets(&self.callable).iter().chain([&target]));
+        let closed = kept::close_sources(&home, &mut settings, &sources);
+        let Settings { grants, limits, mut policy, expire, layers, selection } = settings;
+        self.retry.apply(&mut policy);
+        let mut host = self.host(&home, &limits, &layers, bar.as_ref())?;
+        let runtime = super::runtime()?;
+        let record = runtime.block_on(async {
+            let cancellation = Cancellation::new();
+            interrupts(cancellation.clone())?;
+            tokio::select! {
+                biased;
+                () = cancellation.cancelled() => {}
+                added = hooks::add(&mut host, &home, &layers, &closed) => added?,
+            }
+            let mut request = Request::new(self.tool.as_str(), input)
+                .grants(grants)
+                .limits(limits)
+                .approval(self.approvals.terms(expire))
+                .actor(ask::actor())
+                .respondent(ask::respondent())
+                .cancellation(cancellation.clone());
+            if let Ok((component, callables)) = &located {
+                let options = (&self.grants, &self.limits, &self.policy);
+                let callable = callables.files().map(Path::to_owned).collect();
+                request.approval.origin = Origin { callable, ..Origin::new(component, &sources, options) }.words();
+            }
+            let mut naming = (&mut policy, EntryPaths::of(&layers));
+            match prepare(&host, located, &target, &mut naming, &cancellation).await {
+                Ok(tool) => {
+                    let tools = host.catalog().tools();
+                    let surface = surface::of(&host, tools, selection, (&policy, &request.grants)).await;
+                    request.tool = surface::place(tool, &surface);
+                    request.offered = Some(surface::callable(&surface));
+                    anyhow::Ok(host.call(request.policy(policy)).await)
+                }
+                Err(refusal) => {
+                    show::detail(&refusal);
+                    anyhow::Ok(host.refuse(request.policy(policy), refusal).await)
+                }
+            }
+        })?;
+        if let Some(bar) = bar {
+            bar.clear();
+        }
+        let saved = match &artifacts {
+            Some(folder) => runtime.block_on(saved::save(&host, &record, folder)),
+            None => Ok(()),
+        };
+        // A blocking read of the guest may still wait for a file; it must not delay the result.
+        runtime.shutdown_background();
+        // The process ends now, so dropping the engine would only take time.
+        std::mem::forget(host);
+        let exit = show::record(&record, self.form())?;
+        saved.map(|()| exit)
+    }
+
+    /// Finds the component of the tool, and those of the tools that it may call.
+    fn locate(&self, home: &Home, target: &Target, settings: &Settings) -> Result<(PathBuf, Callables), Refusal> {
+        let component = target.locate(home, if self.build { Building::Yes } else { Building::Asked })?;
+        Ok((component, Callables::find(home, &self.callable, &settings.layers, &settings.grants)?))
+    }
+
+    fn host(&self, home: &Home, limits: &Limits, layers: &Layers, bar: Option<&Arc<Bar>>) -> anyhow::Result<Host> {
+        target::host(home, |settings| {
+            self.grants.reach(&mut settings.network);
+            settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
+            settings.cache_bytes_max = layers.cache_bytes_max();
+            settings.journal = layers.journal();
+            settings.keeping = layers.keeping();
+            settings.approvals = true;
+            settings.approver = Some(ask::approver());
+            settings.listeners = bar.into_iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
+        })
+    }
+
+    fn form(&self) -> Form {
+        match (self.record, self.json) {
+            (true, _) => Form::Record,
+            (false, true) => Form::Result,
+            (false, false) => Form::People,
+        }
+    }
+}
+
+/// Loads the component, chooses the tool, and loads the tools that it may call, unless the call is canceled. `naming`
+/// learns which files name them.
+async fn prepare(
+    host: &Host,
+    located: Result<(PathBuf, Callables), Refusal>,
+    target: &Target,
+    naming: &mut (&mut Policy, EntryPaths),
+    cancellation: &Cancellation,
+) -> Result<Callee, Refusal> {
+    let (component, callables) = located?;
+    let (policy, entries) = naming;
+    let load = async {
+        let loaded = host.load_file(&component).await?;
+        let tool = target.choose(&loaded)?;
+        target.name(policy, entries, &loaded);
+        callables.load(host, &loaded, policy, entries).await?;
+        Ok(tool)
+    };
+    tokio::select! {
+        biased;
+        () = cancellation.cancelled() => {
+            Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
+        }
+        tool = load => tool,
+    }
+}
+
+/// The first interrupt cancels the call, so that it still ends in a result; the second one ends the program.
+pub(super) fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to interrupts")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen to termination")?;
+    tokio::spawn(async move {
+        let reason = tokio::select! {
+            _ = interrupt.recv() => AbortReason::UserInterruption,
+            _ = terminate.recv() => AbortReason::RuntimeShutdown,
+        };
+        cancellation.cancel(reason);
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        std::process::exit(130);
+    });
+    Ok(())
+}

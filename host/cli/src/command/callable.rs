@@ -1,0 +1,64 @@
+//! The tools that the tool of `toolcell call` may call: those of `--tool`, else those of the configuration files.
+
+use std::path::{Path, PathBuf};
+
+use toolcell::{Grants, Home, Host, Loaded, Policy, Refusal};
+
+use crate::config::Layers;
+
+use super::serving::{self, Named};
+use super::target::{Building, EntryPaths, Target};
+
+/// The named tools, and the files of their components, or why there are none. That matters only to a tool that calls
+/// others.
+#[derive(Default)]
+pub(super) struct Callables {
+    tools: Vec<(Named, Result<PathBuf, Refusal>)>,
+}
+
+impl Callables {
+    /// Finds the components of the tools `typed`, or of those of the files if there are none. If no call of a tool was
+    /// granted, it looks for none. A source folder has to be built before.
+    pub(super) fn find(home: &Home, typed: &[String], layers: &Layers, grants: &Grants) -> Result<Self, Refusal> {
+        let is_named = !typed.is_empty() || layers.files().iter().any(|layer| !layer.file.tools.is_empty());
+        if grants.tools.is_empty() || !is_named {
+            return Ok(Self::default());
+        }
+        let find = |named: Named| {
+            let file = named.target.locate(home, Building::No);
+            let file =
+                file.map(|file| std::path::absolute(&file).unwrap_or(file)).map_err(|refusal| named.failed(refusal));
+            (named, file)
+        };
+        Ok(Self { tools: serving::named(typed, layers)?.into_iter().map(find).collect() })
+    }
+
+    /// The files of the components.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.tools.iter().filter_map(|(_, file)| file.as_deref().ok())
+    }
+
+    /// Loads the tools, if `caller` can call tools at all.
+    pub(super) async fn load(
+        &self,
+        host: &Host,
+        caller: &Loaded,
+        policy: &mut Policy,
+        entries: &EntryPaths,
+    ) -> Result<(), Refusal> {
+        if !caller.tools.iter().any(|tool| tool.calls_tools()) {
+            return Ok(());
+        }
+        for (named, file) in &self.tools {
+            let file = file.as_ref().map_err(Clone::clone)?;
+            let loaded = host.load_file(file).await.map_err(|refusal| named.failed(refusal))?;
+            named.target.name(policy, entries, &loaded);
+        }
+        Ok(())
+    }
+}
+
+/// The targets of `typed`, whose sources no tool may change.
+pub(super) fn targets(typed: &[String]) -> Vec<Target> {
+    typed.iter().map(|typed| Target::parse(typed)).collect()
+}

@@ -1,0 +1,208 @@
+//! Checks whether the servers in the configuration of an MCP client start. The file is untrusted, because it may come
+//! from a repository: a server is started only if it is this program, offering tools and doing nothing else.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+use toolcell::{HOME_VARIABLE, Home};
+
+use super::ask::ACTOR_VARIABLE;
+use super::doctor::Check;
+use super::exit::BadRequest;
+use super::options::SESSION_VARIABLE;
+
+/// Maximum size of a client's configuration, in bytes.
+const CLIENT_BYTES_MAX: u64 = 4 << 20;
+/// How long a server may take to start and to end.
+const START: Duration = Duration::from_secs(120);
+/// Maximum size of the error output that is kept of a server, in bytes.
+const SAID_BYTES_MAX: u64 = 16 << 10;
+/// Options of `toolcell mcp` that do more than load and offer tools.
+const ACTING: [&str; 2] = ["--build", "--record"];
+/// Environment variables that a file may set for a server: names for the record. Others could make the dynamic loader,
+/// the toolchain or this program run what the file names.
+const VARIABLES: [&str; 2] = [SESSION_VARIABLE, ACTOR_VARIABLE];
+
+/// Starts every toolcell server that the configuration in `file` names, as the client would, and checks that it offers
+/// its tools. Refuses a program that is neither this one nor `named`, and a server whose state is not in `home`,
+/// because the state holds compiled code and the key that vouches for it.
+pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Result<Vec<Check>> {
+    let servers = servers(file).map_err(|error| BadRequest(format!("{error:#}")))?;
+    let mut checks = Vec::new();
+    for (name, server) in &servers {
+        let command = server.get("command").and_then(Value::as_str).unwrap_or_default();
+        if Path::new(command).file_stem().is_none_or(|stem| stem != "toolcell") {
+            continue;
+        }
+        let fix = |words: &str| words.to_owned();
+        checks.push(match program(command, named) {
+            Err(error) => {
+                let fix = fix("look at it; then: toolcell doctor --client=FILE --client-program=PROGRAM");
+                Check::missing("server", format!("{name}: {error:#}"), fix)
+            }
+            Ok(program) => match start(&program, server, home) {
+                Ok(()) => Check::ready("server", format!("{name} starts and offers its tools ({})", program.display())),
+                Err(error) => {
+                    let fix = fix("make the entry anew: toolcell mcp --print-config=CLIENT TOOL...");
+                    Check::missing("server", format!("{name}: {error:#}"), fix)
+                }
+            },
+        });
+    }
+    if checks.is_empty() {
+        let detail = format!("{} names no server whose command is toolcell", file.display());
+        checks.push(Check::missing("server", detail, "toolcell mcp --print-config=CLIENT TOOL...".to_owned()));
+    }
+    Ok(checks)
+}
+
+fn servers(file: &Path) -> anyhow::Result<Vec<(String, Value)>> {
+    let place = || format!("cannot read {}", file.display());
+    // Checked before it is opened, because opening a named pipe would block.
+    ensure!(std::fs::metadata(file).with_context(place)?.is_file(), "{} is not a regular file", file.display());
+    let mut text = String::new();
+    File::open(file).with_context(place)?.take(CLIENT_BYTES_MAX).read_to_string(&mut text).with_context(place)?;
+    let whole: Value = serde_json::from_str(&text).with_context(|| format!("cannot parse {}", file.display()))?;
+    let sections = ["mcpServers", "servers"].into_iter().filter_map(|key| whole.get(key)?.as_object());
+    Ok(sections.flatten().map(|(name, server)| (name.clone(), server.clone())).collect())
+}
+
+/// Returns the program that the client would start. Fails unless it is this one, a copy of it, or the one that the user
+/// `named`.
+fn program(command: &str, named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let found = found(command).with_context(|| format!("the command {command} leads to no program"))?;
+    let real = found.canonicalize().with_context(|| format!("cannot find {}", found.display()))?;
+    let own = std::env::current_exe()
+        .and_then(|own| own.canonicalize())
+        .context("cannot find the toolcell program itself")?;
+    let is_named = named.is_some_and(|named| named.canonicalize().is_ok_and(|named| named == real));
+    if real == own || is_named || same_bytes(&real, &own)? || !guard!("client_program") {
+        return Ok(real);
+    }
+    bail!(
+        "the client would start {}, which is not this toolcell, {}; it was not started",
+        real.display(),
+        own.display()
+    )
+}
+
+/// Resolves `command` as a client does: by its path, or by the search path.
+fn found(command: &str) -> Option<PathBuf> {
+    if command.contains('/') {
+        // Clients start programs in a folder of their own choice.
+        return Some(PathBuf::from(command)).filter(|path| path.is_absolute());
+    }
+    let paths = std::env::var_os("PATH")?;
+    std::env::split_paths(&paths).map(|folder| folder.join(command)).find(|path| path.is_file())
+}
+
+fn same_bytes(one: &Path, other: &Path) -> anyhow::Result<bool> {
+    let length = |path: &Path| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
+    if length(one).is_none() || length(one) != length(other) {
+        return Ok(false);
+    }
+    let digest = |path: &Path| -> anyhow::Result<blake3::Hash> {
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(blake3::Hasher::new().update_reader(file)?.finalize())
+    };
+    Ok(digest(one)? == digest(other)?)
+}
+
+/// Refuses a server whose state is not in `home`, because it would run the native code in its state folder.
+fn check_home(said: Option<&Value>, home: &Home) -> anyhow::Result<()> {
+    let Some(said) = said else { return Ok(()) };
+    let said = Path::new(said.as_str().unwrap_or_default());
+    // A folder that does not exist yet has no other name.
+    let real = |folder: &Path| folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    if said.is_absolute() && real(said) == real(home.folder()) || !guard!("client_home") {
+        return Ok(());
+    }
+    bail!(
+        "the client would start it with {HOME_VARIABLE}={}, and this toolcell keeps its state in {}; it was not started. If \
+         you know that folder: {HOME_VARIABLE}=DIR toolcell doctor --client=FILE",
+        said.display(),
+        home.folder().display()
+    )
+}
+
+/// Starts a server with empty input: it exits successfully only after it has loaded its tools.
+fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let arguments = server.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(text);
+    let arguments: Vec<String> = arguments.collect();
+    check_arguments(&arguments)?;
+    let environment = server.get("env").and_then(Value::as_object);
+    check_home(environment.and_then(|environment| environment.get(HOME_VARIABLE)), home)?;
+    let environment = environment.into_iter().flatten().filter_map(|(name, value)| Some((name, text(value)?)));
+    let mut child = Command::new(program)
+        .args(arguments)
+        .envs(environment.filter(|(name, _)| VARIABLES.contains(&name.as_str())))
+        // Not the path in the file, which could have been redirected since the check (TOCTOU race).
+        .env(HOME_VARIABLE, home.folder())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    let stderr = child.stderr.take().context("hear what it says")?;
+    let hearing = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        let _ = stderr.take(SAID_BYTES_MAX).read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().context("cannot wait for it")? {
+            break status;
+        }
+        if began.elapsed() > START {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!("it did not end within {} s", START.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let said = hearing.join().unwrap_or_default();
+    ensure!(status.success(), "it ended with {status}: {}", said.trim());
+    Ok(())
+}
+
+/// Refuses all commands except `mcp`, and options that do more than offer tools, because they would do what the file
+/// says.
+fn check_arguments(arguments: &[String]) -> anyhow::Result<()> {
+    let command = arguments.first().map_or("", String::as_str);
+    ensure!(command == "mcp", "the client would run `toolcell {command}`, which offers no tools; it was not started");
+    let acts = |argument: &&String| ACTING.contains(&argument.split('=').next().unwrap_or_default());
+    if let Some(argument) = arguments.iter().find(acts) {
+        bail!("the client would start it with {argument}, which does more than to offer tools; it was not started");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_arguments, found};
+
+    #[test]
+    fn only_offering_tools_is_started() {
+        let check = |words: &[&str]| check_arguments(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        check(&["mcp", "/tools/jq.wasm", "--allow-read=/data"]).unwrap();
+        for words in
+            [&["policy", "trust", "/evil"][..], &[], &["mcp", "/evil", "--build"], &["mcp", "x", "--record=/x"]]
+        {
+            check(words).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_relative_path_is_no_program() {
+        assert_eq!(found("./toolcell"), None);
+        assert_eq!(found("a/toolcell"), None);
+    }
+}

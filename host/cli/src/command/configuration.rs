@@ -1,0 +1,114 @@
+//! Checks whether a configuration can be used: what is wrong with it, and how to fix it.
+
+use std::path::Path;
+
+use toolcell::{Home, Loaded, memory_share_bytes};
+use toolcell_core::record::Refusal;
+use toolcell_core::secret::SecretStore;
+
+use crate::config::{Layer, configured_cache_bytes};
+
+use super::doctor::Check;
+use super::hooks;
+use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::target::{self, Building, Target};
+
+/// Checks the configuration files of this folder: whether they can be used, and whether everything that they name
+/// exists.
+pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Vec<Check>> {
+    let none = (GrantOptions::default(), LimitOptions::default());
+    let settings = match options::settings(home, &none.0, &none.1, policy) {
+        Ok(settings) => settings,
+        Err(stop) => {
+            let refusal = stop.refusal()?;
+            let fix = match refusal.code {
+                "project_not_trusted" => "read the file, then: toolcell policy trust",
+                _ => "correct what the message names, then: toolcell doctor",
+            };
+            return Ok(vec![Check::missing("configuration", refusal.message, fix.to_owned())]);
+        }
+    };
+    let mut checks = vec![memory(&settings)];
+    for layer in settings.layers.files() {
+        checks.push(Check::ready("configuration", layer.file.path.display().to_string()));
+        for entry in &layer.file.tools {
+            checks.extend(tool(home, layer, &entry.component)?);
+        }
+        for entry in &layer.file.hooks {
+            let file = hooks::path(layer, &entry.component);
+            if !file.exists() {
+                let detail = format!("the component of a hook, {}, is not there", file.display());
+                checks.push(Check::missing(
+                    "hook",
+                    detail,
+                    format!("correct [[hook]] in {}", layer.file.path.display()),
+                ));
+            }
+        }
+        checks.extend(secrets(home, layer));
+    }
+    Ok(checks)
+}
+
+/// The memory of all calls of a server, and how many calls run at once with it.
+fn memory(settings: &Settings) -> Check {
+    let (each, said) = (settings.limits.host_bytes(), settings.layers.memory_total());
+    let total = said.unwrap_or_else(memory_share_bytes);
+    let whose = if said.is_some() { "as [limits] memory_total says" } else { "half of what this machine has" };
+    let (total_mib, each_mib) = (total >> 20, each >> 20);
+    if said.is_some() && total < each {
+        let detail = format!("{total_mib} MiB for all calls of a server, {whose}: one call may take {each_mib} MiB");
+        return Check::missing("memory", detail, "raise memory_total in [limits], or lower memory".to_owned());
+    }
+    let calls = (total / each.max(1)).max(1);
+    let detail = format!("{total_mib} MiB for all calls of a server, {whose}: {calls} at once, of {each_mib} MiB each");
+    Check::ready("memory", detail)
+}
+
+/// Checks whether a tool of a file can be offered, and which parts of its description have no effect. Does not build
+/// it.
+fn tool(home: &Home, layer: &Layer, word: &str) -> anyhow::Result<Vec<Check>> {
+    let path = hooks::path(layer, Path::new(word));
+    let target = Target::parse(&path.to_string_lossy());
+    let component = match target.locate(home, Building::No) {
+        Ok(component) => component,
+        Err(refusal) if refusal.code == target::NOT_BUILT => {
+            let fix = format!("toolcell build {}", target.path.display());
+            return Ok(vec![Check::missing("tool", format!("{word}: {}", refusal.message), fix)]);
+        }
+        Err(refusal) => return Ok(vec![unusable(layer, word, &refusal)]),
+    };
+    let cache_bytes_max = configured_cache_bytes(home)?;
+    let host = target::host(home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
+    let loaded = super::runtime()?.block_on(async { target.tools(&host.load_file(&component).await?) });
+    Ok(match loaded {
+        Ok(tools) => {
+            let names: Vec<String> = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
+            let notes = Loaded::notes(&tools).into_iter().map(|note| Check::ready("note", format!("{word}: {note}")));
+            std::iter::once(Check::ready("tool", format!("{word}: {}", names.join(", ")))).chain(notes).collect()
+        }
+        Err(refusal) => vec![unusable(layer, word, &refusal)],
+    })
+}
+
+fn unusable(layer: &Layer, word: &str, refusal: &Refusal) -> Check {
+    let detail = format!("{word}: {}", refusal.message);
+    Check::missing("tool", detail, format!("correct [[tool]] in {}", layer.file.path.display()))
+}
+
+/// Reports the secrets that a file grants and that are not set.
+fn secrets(home: &Home, layer: &Layer) -> Vec<Check> {
+    let granted = layer.file.grants.secret.iter().filter_map(|spec| Some(spec.split_once('@')?.0));
+    let mut granted = granted.peekable();
+    if granted.peek().is_none() {
+        return Vec::new();
+    }
+    let known = match SecretStore::new(home.secrets(), home.secret_key()).list() {
+        Ok(known) => known,
+        Err(error) => return vec![Check::missing("secrets", format!("{error:#}"), "toolcell secret list".to_owned())],
+    };
+    let unset = granted.filter(|name| known.iter().all(|entry| entry.name != *name));
+    unset
+        .map(|name| Check::missing("secret", format!("{name} is not set"), format!("toolcell secret set {name}")))
+        .collect()
+}

@@ -1,0 +1,177 @@
+//! The command line that calls a tool, with placeholders for the values.
+
+use serde_json::{Map, Value, json};
+use toolcell_core::catalog::Tool;
+use toolcell_core::record::{AccessKind, Lifecycle, PermissionProfile};
+
+use super::super::show;
+use super::schema::{Reader, is_null, properties};
+
+/// Maximum length of the arguments on the command line, in bytes; longer ones belong into a file.
+const ARGUMENTS_BYTES_MAX: usize = 1_000;
+/// Maximum length of a placeholder, in characters.
+const PLACEHOLDER_CHARS_MAX: usize = 32;
+/// Maximum depth of the objects in the arguments.
+const DEPTH_MAX: usize = 4;
+
+/// Returns the command that calls `tool`, which the command line names `called`; `None` if no call of it can succeed.
+pub(super) fn command(tool: &Tool, called: &str) -> Option<String> {
+    let callable = matches!(tool.declaration().lifecycle, Lifecycle::Available | Lifecycle::Deprecated);
+    let profile = tool.permission_profile();
+    if !callable || !tool.is_enabled() || not_grantable(profile).next().is_some() {
+        return None;
+    }
+    let mut command = format!("toolcell call {} {}", quoted(called), quoted(&arguments(tool)));
+    for option in options(profile) {
+        command.push(' ');
+        command.push_str(&quoted(&option));
+    }
+    Some(command)
+}
+
+/// The access kinds that no option grants.
+pub(super) fn not_grantable(profile: &PermissionProfile) -> impl Iterator<Item = &AccessKind> {
+    use AccessKind::*;
+    profile.access_kinds.iter().filter(|kind| matches!(kind, Browser | Payment | ExternalSend | CodeExecution))
+}
+
+/// The grants without which a call is refused.
+fn options(profile: &PermissionProfile) -> Vec<String> {
+    let mut options = Vec::new();
+    if profile.wants_file_write() {
+        // It includes reading.
+        options.push("--allow-write=DIR".to_owned());
+    } else if profile.wants(&AccessKind::FileRead) {
+        options.push("--allow-read=DIR".to_owned());
+    }
+    if profile.wants(&AccessKind::Network) {
+        options.push("--allow-net=HOST".to_owned());
+    }
+    if profile.wants(&AccessKind::Credential) {
+        options.extend(profile.credential_refs.iter().map(|name| format!("--allow-secret={name}@https://HOST")));
+    }
+    options
+}
+
+/// The tool's own example, or else its required arguments with placeholders.
+fn arguments(tool: &Tool) -> String {
+    let contract = tool.declaration().input_contract.as_ref();
+    let examples = contract.map_or(&[][..], |contract| contract.examples.as_slice());
+    let mut candidates = examples.iter().map(Value::to_string).filter(|text| text.len() <= ARGUMENTS_BYTES_MAX);
+    let text = candidates.next().unwrap_or_else(|| {
+        let schema = tool.contract().model_schema();
+        fields(&mut Reader::new(schema), schema, 0).to_string()
+    });
+    if text.len() > ARGUMENTS_BYTES_MAX {
+        return "@FILE".to_owned();
+    }
+    // Escaped as JSON, so that the line means the same where it is pasted.
+    show::json_for_terminals(&text).into_owned()
+}
+
+fn fields<'a>(reader: &mut Reader<'a>, schema: &'a Value, depth: usize) -> Value {
+    let Some(object) = reader.object(schema).filter(|_| depth <= DEPTH_MAX) else { return json!({}) };
+    let mut filled = Map::new();
+    for (name, schema, required) in properties(object) {
+        if !reader.step() {
+            break;
+        }
+        if required {
+            filled.insert(name.to_owned(), placeholder(reader, name, schema, depth));
+        }
+    }
+    Value::Object(filled)
+}
+
+fn placeholder<'a>(reader: &mut Reader<'a>, name: &str, schema: &'a Value, depth: usize) -> Value {
+    if depth > DEPTH_MAX || !reader.step() {
+        return Value::Null;
+    }
+    let schema = reader.resolved(schema);
+    let first = |keyword: &str| schema.get(keyword)?.as_array()?.first();
+    let stated = schema.get("default").filter(|value| !value.is_null()).or_else(|| schema.get("const"));
+    if let Some(value) = stated.or_else(|| first("enum")).or_else(|| first("examples")) {
+        return value.clone();
+    }
+    let branches = ["anyOf", "oneOf"].iter().find_map(|keyword| schema.get(keyword)?.as_array());
+    if let Some(branch) = branches.and_then(|branches| branches.iter().find(|branch| !is_null(branch))) {
+        return placeholder(reader, name, branch, depth + 1);
+    }
+    let kind = match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().find_map(|kind| kind.as_str().filter(|kind| *kind != "null")),
+        Some(Value::String(kind)) => Some(kind.as_str()),
+        _ => None,
+    };
+    match kind {
+        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| json!(1)),
+        Some("boolean") => json!(false),
+        Some("array") => match schema.get("items").filter(|_| schema.get("minItems").is_some()) {
+            Some(items) => json!([placeholder(reader, name, items, depth + 1)]),
+            None => json!([]),
+        },
+        Some("object") => fields(reader, schema, depth + 1),
+        Some("null") => Value::Null,
+        _ => Value::String(name.chars().take(PLACEHOLDER_CHARS_MAX).collect::<String>().to_uppercase()),
+    }
+}
+
+/// `word` as a shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@#+,%".contains(c);
+    if !word.is_empty() && !word.starts_with('#') && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(schema: &Value) -> Value {
+        fields(&mut Reader::new(schema), schema, 0)
+    }
+
+    #[test]
+    fn what_is_required_gets_a_value_of_its_type() {
+        let schema = json!({
+            "required": ["text", "count", "mode", "many", "inner", "maybe", "all"],
+            "properties": {
+                "text": {"type": "string"},
+                "count": {"type": "integer", "minimum": 3},
+                "mode": {"enum": ["fast", "exact"]},
+                "many": {"type": "array", "minItems": 1, "items": {"type": "number"}},
+                "inner": {"type": "object", "required": ["x"], "properties": {"x": {"type": "boolean"}, "y": {}}},
+                "maybe": {"anyOf": [{"type": "null"}, {"type": "string"}]},
+                "all": {"type": "array"},
+                "more": {"type": "string"},
+            },
+        });
+        let expected = json!({
+            "text": "TEXT", "count": 3, "mode": "fast", "many": [1], "inner": {"x": false}, "maybe": "MAYBE", "all": [],
+        });
+        assert_eq!(filled(&schema), expected);
+        assert_eq!(filled(&json!(true)), json!({}));
+    }
+
+    #[test]
+    fn a_schema_that_demands_itself_ends() {
+        let tree =
+            json!({"type": "object", "required": ["a", "b"], "properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}});
+        assert!(filled(&tree).to_string().len() < 10_000);
+    }
+
+    #[test]
+    fn a_shell_reads_a_word_back() {
+        for (word, shown) in [
+            ("tools/files#read", "tools/files#read"),
+            ("{\"a\": \"it's\"}", "'{\"a\": \"it'\\''s\"}'"),
+            ("my tool", "'my tool'"),
+            ("", "''"),
+            ("#x", "'#x'"),
+            ("~x", "'~x'"),
+        ] {
+            assert_eq!(quoted(word), shown);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Shows the tools of a component: to people in words, to programs as their records.
+
+mod example;
+mod overview;
+mod schema;
+
+use std::io::Write;
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::{Value, json};
+use toolcell::{Home, Loaded};
+use toolcell_core::catalog::Tool;
+
+use crate::config::configured_cache_bytes;
+
+use super::exit::{self, BadRequest, Exit};
+use super::target::{self, Building, Target};
+use super::{runtime, show};
+
+/// Shows the tools of a component: what they do, take, return and ask for, and how to call them.
+#[derive(Debug, Args)]
+pub(super) struct Describe {
+    /// A .wasm file, or the source folder of a tool; with #NAME for one of its tools
+    tool: String,
+    /// Print the Agent Tool records: declarations, interfaces, execution and permission profiles
+    #[arg(long)]
+    json: bool,
+}
+
+impl Describe {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        let cache_bytes_max = configured_cache_bytes(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let host = target::host(&home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
+        let target = Target::parse(&self.tool);
+        let loaded = runtime()?.block_on(async {
+            let component = target.locate(&home, Building::No)?;
+            host.load_file(&component).await
+        });
+        let chosen = loaded.and_then(|loaded| match &target.name {
+            Some(_) => {
+                let tool = host.catalog().resolve(target.choose(&loaded)?.name())?;
+                Ok((loaded, vec![tool]))
+            }
+            None => {
+                let tools = loaded.tools.clone();
+                Ok((loaded, tools))
+            }
+        });
+        let (loaded, tools) = match chosen {
+            Ok(chosen) => chosen,
+            Err(refusal) => {
+                let error = refusal.to_error();
+                match self.json {
+                    true => writeln!(std::io::stdout(), "{}", json!({ "error": error }))?,
+                    false => show::say(&format!("error: {} [{}]", error.message, error.error_code)),
+                }
+                show::detail(&refusal);
+                return Ok(exit::of_refusal(&refusal));
+            }
+        };
+        let text = match self.json {
+            true => format!("{}\n", records(&loaded, &tools)),
+            false => for_people(&target, &loaded, &tools),
+        };
+        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+}
+
+fn records(loaded: &Loaded, tools: &[Arc<Tool>]) -> Value {
+    json!({
+        "declarations": tools.iter().map(|tool| tool.declaration()).collect::<Vec<_>>(),
+        "interfaces": tools.iter().filter_map(|tool| tool.interface()).collect::<Vec<_>>(),
+        "execution_profiles": tools.iter().map(|tool| tool.execution_profile()).collect::<Vec<_>>(),
+        "permission_profiles": tools.iter().map(|tool| tool.permission_profile()).collect::<Vec<_>>(),
+        "imports": loaded.imports(),
+        "notes": Loaded::notes(tools),
+    })
+}
+
+fn for_people(target: &Target, loaded: &Loaded, tools: &[Arc<Tool>]) -> String {
+    let path = target.path.display();
+    let columns = show::columns();
+    let shown = tools.iter().map(|tool| {
+        // The name is needed only where there are several.
+        let called = match loaded.tools.as_slice() {
+            [_] => path.to_string(),
+            _ => format!("{path}#{}", tool.declaration().name),
+        };
+        overview::of(tool, &called, columns)
+    });
+    // What a tool says of itself could act on the terminal.
+    show::printable(&shown.collect::<Vec<_>>().join("\n"), true)
+}

@@ -1,0 +1,67 @@
+use std::io::{IsTerminal, Write};
+
+use anyhow::Context;
+use clap::Args;
+use toolcell::Home;
+
+use super::clients::{self, Client};
+use super::exit::{BadRequest, Exit};
+use super::serving::{self, Ready, Serving};
+use super::target::{Building, Target};
+use super::{ask, folder, show};
+
+/// Offers tools to an MCP client, on standard input and output. A tool starts with nothing: grant what it needs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  toolcell mcp example-tools/jq example-tools/files --allow-read=.\n  \
+                        toolcell mcp --print-config=claude-code example-tools/jq")]
+pub(super) struct Mcp {
+    #[command(flatten)]
+    serving: Serving,
+    /// Print what to paste into the configuration of CLIENT to have it start this very command, and serve nothing
+    #[arg(long, value_name = "CLIENT")]
+    print_config: Option<Client>,
+}
+
+impl Mcp {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        if let Some(client) = self.print_config {
+            return self.print(client);
+        }
+        let runtime = serving::runtime()?;
+        let served = match self.serving.server(&runtime)? {
+            Ready::Server(served) => served,
+            Ready::Refused(exit) => return Ok(exit),
+        };
+        if std::io::stdin().is_terminal() {
+            show::say(
+                "toolcell mcp speaks MCP on standard input and output, and an MCP client starts it; for the entry in a \
+                 client's configuration: toolcell mcp --print-config=CLIENT TOOL...",
+            );
+        }
+        let server = served.server.clone();
+        runtime.spawn(served.follow());
+        let done =
+            runtime.block_on(async { crate::server::serve_stdio(&server, ask::actor(), serving::interrupted()).await });
+        serving::finish(runtime, server);
+        done.map(|()| Exit::Succeeded)
+    }
+
+    fn print(&self, client: Client) -> anyhow::Result<Exit> {
+        let folder = std::env::current_dir().context("cannot find the current folder")?;
+        let typed: Option<Vec<String>> =
+            std::env::args_os().skip(1).map(|argument| argument.into_string().ok()).collect();
+        let typed = typed.ok_or_else(|| BadRequest("a configuration cannot hold what is not Unicode".to_owned()))?;
+        let text = clients::config(client, &typed, &self.serving.project_file(&folder)?, &folder)?;
+        // A configuration that cannot be served is not worth pasting.
+        let home = Home::find()?;
+        for tool in &self.serving.tools {
+            let target = Target::parse(tool);
+            if folder::components(&target.path).is_ok_and(|found| found.is_some()) {
+                continue;
+            }
+            target.locate(&home, Building::No).map_err(|refusal| BadRequest(refusal.message))?;
+        }
+        show::say(&format!("paste this into {}:", client.file()));
+        write!(std::io::stdout(), "{text}").map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+}

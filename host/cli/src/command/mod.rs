@@ -1,0 +1,171 @@
+//! The command line: one file per subcommand.
+
+mod approvals;
+mod artifact;
+mod ask;
+mod batch;
+mod build;
+mod call;
+mod callable;
+mod calls;
+mod client_servers;
+mod clients;
+mod completions;
+mod configuration;
+mod deferred_args;
+mod describe;
+mod doctor;
+mod events;
+mod exit;
+mod family;
+mod folder;
+mod hooks;
+mod input;
+mod journal;
+mod kept;
+mod man;
+mod mcp;
+mod new;
+mod notes;
+mod options;
+mod policy;
+mod replay;
+mod retrying;
+mod saved;
+mod schema;
+mod search;
+mod secret;
+mod serve;
+mod serving;
+mod show;
+mod surface;
+mod target;
+mod terminal;
+mod trust;
+mod watching;
+
+use std::process::ExitCode;
+
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use deferred_args::DeferredArgs;
+use exit::Exit;
+
+/// Runs untrusted tools: WebAssembly components in a sandbox, with limits, and with the permissions that you grant.
+#[derive(Debug, Parser)]
+#[command(name = "toolcell", version, max_term_width = 110, propagate_version = true)]
+#[command(after_help = "Exit codes: 0 succeeded, 1 the tool failed, 2 bad request, 3 refused, 4 a limit was hit, \
+                        5 canceled, 6 needs an approval (policy check), 70 internal error.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Call a tool and print its result
+    Call(DeferredArgs<call::Call>),
+    /// Make many calls, in parallel where they cannot disturb each other
+    Batch(DeferredArgs<batch::Batch>),
+    /// See and answer what waits for an approval
+    Approvals(DeferredArgs<approvals::Approvals>),
+    /// List the latest calls, and those that run
+    Calls(DeferredArgs<calls::Calls>),
+    /// Show what happened in one call
+    Show(DeferredArgs<calls::Show>),
+    /// Run a recorded call again, and say whether its output is the same
+    Replay(DeferredArgs<replay::Replay>),
+    /// Print the events of calls, also as they happen
+    Events(DeferredArgs<events::Events>),
+    /// Fetch what a reference in a record refers to
+    Artifact(DeferredArgs<artifact::Artifact>),
+    /// Check the record of all calls
+    Journal(DeferredArgs<journal::Journal>),
+    /// Show what a component's tools are, take, and ask for
+    Describe(DeferredArgs<describe::Describe>),
+    /// Find tools by words, or by exact names
+    Search(DeferredArgs<search::Search>),
+    /// Show which tools a caller can select, and why not the others
+    Surface(DeferredArgs<surface::ShowSurface>),
+    /// Build a tool from its source folder
+    Build(DeferredArgs<build::Build>),
+    /// Offer tools to an MCP client, on standard input and output
+    Mcp(DeferredArgs<mcp::Mcp>),
+    /// Offer tools to MCP clients over HTTP
+    Serve(DeferredArgs<serve::Serve>),
+    /// Start a new tool
+    New(DeferredArgs<new::New>),
+    /// Say what would be decided on a call and why, and trust a project's toolcell.toml
+    Policy(DeferredArgs<policy::Policy>),
+    /// Set, list and remove the secrets that tools' requests may carry
+    Secret(DeferredArgs<secret::Secret>),
+    /// List, print and apply the JSON Schemas of what toolcell prints
+    Schema(DeferredArgs<schema::Schema>),
+    /// Check what this machine has, and say how to fix what is missing
+    Doctor(DeferredArgs<doctor::Doctor>),
+    /// Print a script that completes commands and options in a shell
+    Completions(DeferredArgs<completions::Completions>),
+    /// Print the manual page, or write those of all commands
+    Man(DeferredArgs<man::ManPages>),
+}
+
+/// Parses and runs the command line, and returns the exit code.
+pub fn run() -> ExitCode {
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            // Help and version are successful output; everything else is a bad request.
+            return if error.use_stderr() { Exit::BadRequest.into() } else { Exit::Succeeded.into() };
+        }
+    };
+    let outcome = match cli.command {
+        Command::Call(DeferredArgs(command)) => command.run(),
+        Command::Batch(DeferredArgs(command)) => command.run(),
+        Command::Approvals(DeferredArgs(command)) => command.run(),
+        Command::Calls(DeferredArgs(command)) => command.run(),
+        Command::Show(DeferredArgs(command)) => command.run(),
+        Command::Replay(DeferredArgs(command)) => command.run(),
+        Command::Events(DeferredArgs(command)) => command.run(),
+        Command::Artifact(DeferredArgs(command)) => command.run(),
+        Command::Journal(DeferredArgs(command)) => command.run(),
+        Command::Describe(DeferredArgs(command)) => command.run(),
+        Command::Search(DeferredArgs(command)) => command.run(),
+        Command::Surface(DeferredArgs(command)) => command.run(),
+        Command::Build(DeferredArgs(command)) => command.run(),
+        Command::Mcp(DeferredArgs(command)) => command.run(),
+        Command::Serve(DeferredArgs(command)) => command.run(),
+        Command::New(DeferredArgs(command)) => command.run(),
+        Command::Policy(DeferredArgs(command)) => command.run(),
+        Command::Secret(DeferredArgs(command)) => command.run(),
+        Command::Schema(DeferredArgs(command)) => command.run(),
+        Command::Doctor(DeferredArgs(command)) => command.run(),
+        Command::Completions(DeferredArgs(command)) => command.run(),
+        Command::Man(DeferredArgs(command)) => command.run(),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            // The error may quote a file or an argument, and may be read on a terminal later.
+            show::say(&show::printable(&format!("error: {error:#}"), true));
+            exit::of_error(&error).into()
+        }
+    }
+}
+
+/// Parses the command line. Not inlined, because its stack frame would then be held while the command runs, and the
+/// command would touch new stack pages instead of reusing them.
+#[inline(never)]
+fn parse() -> Result<Cli, clap::Error> {
+    // Left to itself, clap colours errors wherever the variable CI is set, whatever TERM says.
+    let colours = if show::wants_colours() { ColorChoice::Auto } else { ColorChoice::Never };
+    let mut command = Cli::command().color(colours);
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Returns an async runtime on this thread, because a command makes one call and threads would only delay its start.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    use anyhow::Context;
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")
+}

@@ -1,0 +1,36 @@
+//! The parts of a component's description that have no effect on this host.
+
+use std::path::Path;
+use std::time::Duration;
+
+use toolcell::{Grants, Home, Host, Loaded, read_component};
+use toolcell_core::record::{Finding, Refusal};
+
+use crate::config::configured_cache_bytes;
+
+use super::target;
+
+/// Time limit of a run of the hook that is loaded here. It never runs.
+const WALL: Duration = Duration::from_secs(1);
+
+/// Returns the notes on the component in `file`, or why it can be loaded neither as a tool nor as a hook. A hook has no
+/// notes, because its configuration describes it.
+pub(super) fn of_component(home: &Home, file: &Path) -> anyhow::Result<Result<Vec<Finding>, Refusal>> {
+    let cache_bytes_max = configured_cache_bytes(home)?;
+    let host = target::host(home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
+    Ok(super::runtime()?.block_on(load(&host, file)))
+}
+
+async fn load(host: &Host, file: &Path) -> Result<Vec<Finding>, Refusal> {
+    let no_tool = match host.load_file(file).await {
+        Ok(loaded) => return Ok(Loaded::notes(&loaded.tools).into_iter().cloned().collect()),
+        Err(refusal) if refusal.code == "not_a_tool" => refusal,
+        Err(refusal) => return Err(refusal),
+    };
+    let bytes = read_component(file)?;
+    match host.load_hook("hook", &bytes, &Grants::default(), WALL).await {
+        Ok(_) => Ok(Vec::new()),
+        Err(refusal) if refusal.code == "not_a_hook" => Err(no_tool),
+        Err(refusal) => Err(refusal),
+    }
+}

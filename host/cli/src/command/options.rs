@@ -1,0 +1,357 @@
+//! Options that several commands share: grants, limits, policy, approvals.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use toolcell::{GrantWord, Grants, Home, Limits, NetworkSettings, Policy, Session, SystemResolver, Terms};
+use toolcell_core::approval::{EXPIRE_DEFAULT, EXPIRE_MAX};
+use toolcell_core::catalog::Selection;
+use toolcell_core::policy::Provenance;
+use toolcell_core::record::{ErrorClass, Mode, Refusal};
+
+use crate::config::{self, ConfigFile, GivenLimits, LayerOptions, Layers, Word, duration, size};
+
+use super::exit::{BadRequest, Stop};
+
+/// Nothing is granted unless it is granted here; a tool gets what it declares and what is granted, both.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Grants")]
+pub(super) struct GrantOptions {
+    /// Let the tool read a folder and what is below it. HOST=GUEST gives it another name inside the tool
+    #[arg(long, value_name = "DIR", value_delimiter = ',')]
+    allow_read: Vec<String>,
+    /// Let the tool read and change a folder and what is below it
+    #[arg(long, value_name = "DIR", value_delimiter = ',')]
+    allow_write: Vec<String>,
+    /// Let the tool see an environment variable
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    allow_env: Vec<String>,
+    /// Let the tool send requests: [METHOD+METHOD@][https://]HOST[:PORT][/PATH], HOST a name, *.NAME, * or an address.
+    /// http://, and addresses that are not public, only where they are written out
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    allow_net: Vec<String>,
+    /// Let the tool's requests to one origin carry a secret of `toolcell secret`; the tool itself never sees it
+    #[arg(long, value_name = "NAME@https://HOST", value_delimiter = ',')]
+    allow_secret: Vec<String>,
+    /// Let the tool call other tools, by name or by a pattern such as files.*. A call so made gets no more than its caller
+    #[arg(long, value_name = "TOOL", value_delimiter = ',')]
+    #[serde(default)]
+    allow_tool: Vec<String>,
+    /// Keep a path closed, whatever is allowed
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    deny_read: Vec<String>,
+    /// Keep a path unchanged, whatever is allowed
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    deny_write: Vec<String>,
+    /// Keep requests from being sent, whatever is allowed
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    deny_net: Vec<String>,
+    /// Trust the certificates in a PEM file beside the public ones, when a tool speaks https
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Look names up at this name server, ADDRESS or ADDRESS:PORT, instead of those of /etc/resolv.conf
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = name_server)]
+    name_server: Vec<SocketAddr>,
+}
+
+impl GrantOptions {
+    /// Applies these options to the network settings.
+    pub(super) fn reach(&self, network: &mut NetworkSettings) {
+        network.extra_roots.clone_from(&self.tls_ca);
+        if !self.name_server.is_empty() {
+            network.resolver = Arc::new(SystemResolver::asking(self.name_server.clone()));
+        }
+    }
+
+    /// Adds these options to `grants`.
+    fn add_to(&self, grants: &mut Grants) -> anyhow::Result<()> {
+        for word in GrantWord::ALL {
+            self.specs(word).iter().try_for_each(|spec| grants.add(word, spec, &Provenance::COMMAND_LINE))?;
+        }
+        Ok(())
+    }
+
+    /// The grants or denials of one kind.
+    fn specs(&self, word: GrantWord) -> &[String] {
+        match word {
+            GrantWord::Read => &self.allow_read,
+            GrantWord::Write => &self.allow_write,
+            GrantWord::Env => &self.allow_env,
+            GrantWord::DenyRead => &self.deny_read,
+            GrantWord::DenyWrite => &self.deny_write,
+            GrantWord::Net => &self.allow_net,
+            GrantWord::Secret => &self.allow_secret,
+            GrantWord::Tool => &self.allow_tool,
+            GrantWord::DenyNet => &self.deny_net,
+        }
+    }
+}
+
+/// The default port of name servers.
+const DNS_PORT: u16 = 53;
+
+fn name_server(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse().or_else(|_| text.parse().map(|address: IpAddr| SocketAddr::new(address, DNS_PORT)));
+    address.map_err(|_| format!("{text:?} is neither an IP address nor one with a port, such as 10.0.0.1:53"))
+}
+
+/// What decides besides grants: the mode, and the files with rules.
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Policy")]
+pub(super) struct PolicyOptions {
+    /// What happens to a call that needs an approval: it is asked about, it is denied, or nothing with effects runs
+    #[arg(long, value_name = "MODE")]
+    mode: Option<ModeWord>,
+    /// Read this file instead of the project's toolcell.toml
+    #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
+    config: Option<PathBuf>,
+    /// Read no toolcell.toml, neither your own nor the project's
+    #[arg(long)]
+    no_config: bool,
+}
+
+impl PolicyOptions {
+    /// The file that `--config` names.
+    pub(super) fn named(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
+    /// Whether no configuration file is read.
+    pub(super) fn reads_none(&self) -> bool {
+        self.no_config
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum, Serialize, Deserialize)]
+#[value(rename_all = "snake_case")]
+enum ModeWord {
+    Default,
+    NonInteractive,
+    Plan,
+}
+
+/// The settings of a call: the options of the command line and the configuration files of this folder.
+#[derive(Default)]
+pub(super) struct Settings {
+    pub(super) grants: Grants,
+    pub(super) limits: Limits,
+    pub(super) policy: Policy,
+    /// The files themselves, for the sections that other modules read.
+    pub(super) layers: Layers,
+    /// How long a question stays open; `None` if no file says.
+    pub(super) expire: Option<Duration>,
+    /// Which tools can be selected.
+    pub(super) selection: Selection,
+}
+
+/// Merges the options and the files. A file that is not trusted or not valid is a refusal; an invalid option is a bad
+/// request.
+pub(super) fn settings(
+    home: &Home,
+    grants: &GrantOptions,
+    limits: &LimitOptions,
+    policy: &PolicyOptions,
+) -> Result<Settings, Stop> {
+    let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
+    let cwd = std::env::current_dir().and_then(std::fs::canonicalize).ok();
+    let mut granted = Grants { cwd: cwd.clone(), ..Grants::default() };
+    grants.add_to(&mut granted).map_err(bad)?;
+    let options = LayerOptions { file: policy.config.clone(), none: policy.no_config };
+    let mut layers = Layers::read(home, cwd.as_deref(), &options)?;
+    let expire = expiry_of_files(&layers)?;
+    let selection = config::selection(&layers, None, None)?;
+    granted.extend(layers.grants()).map_err(bad)?;
+    layers.note_changeable(&granted);
+    let mode = policy.mode.map(|mode| match mode {
+        ModeWord::Default => Mode::Default,
+        ModeWord::NonInteractive => Mode::NonInteractive,
+        ModeWord::Plan => Mode::Plan,
+    });
+    Ok(Settings {
+        grants: granted,
+        limits: limits.given().over(layers.limits(Limits::default())),
+        policy: layers.policy(mode),
+        expire,
+        selection,
+        layers,
+    })
+}
+
+/// Limits of one call. Units: ms, s, m for time; KiB, MiB, GiB for sizes.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Limits")]
+pub(super) struct LimitOptions {
+    /// Wall time, such as 500ms, 5s, 2m [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// CPU budget in units of fuel: about 15 to 35 million are a millisecond [default: 500000000000]
+    #[arg(long, value_name = "N")]
+    fuel: Option<u64>,
+    /// Memory of the tool [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<u64>,
+    /// Output of the tool [default: 8MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_output: Option<u64>,
+    /// What the tool may write to files, holes included [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_disk: Option<u64>,
+    /// What the tool may write to artifacts, all together [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_artifact_bytes: Option<u64>,
+}
+
+impl LimitOptions {
+    /// The limits of one call that are given.
+    fn given(&self) -> GivenLimits {
+        let &Self { timeout, fuel, memory, max_output, max_disk, max_artifact_bytes } = self;
+        GivenLimits { timeout, fuel, memory, memory_total: None, max_output, max_disk, max_artifact_bytes }
+    }
+}
+
+/// The environment variable that names the session if `--session` does not.
+pub(super) const SESSION_VARIABLE: &str = "TOOLCELL_SESSION";
+
+/// What happens when the call needs an approval.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Approvals")]
+pub(super) struct ApprovalOptions {
+    /// How long the call waits for an approval, where it needs one [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = expiry)]
+    approval_timeout: Option<Duration>,
+    /// What "always for this session" means [default: TOOLCELL_SESSION, else the terminal's session]
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+}
+
+impl ApprovalOptions {
+    /// The name of the session, where one is given.
+    pub(super) fn session(&self) -> Option<String> {
+        let named = self.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
+        named.filter(|name| !name.is_empty())
+    }
+
+    /// The terms of a call; `configured` is how long the configuration lets a question stay open.
+    pub(super) fn terms(&self, configured: Option<Duration>) -> Terms {
+        Terms {
+            expire: self.approval_timeout.or(configured).unwrap_or(EXPIRE_DEFAULT),
+            session: self.session().map_or(Session::Terminal, Session::Named),
+            origin: None,
+            approver: None,
+        }
+    }
+}
+
+/// The shortest time in all files that a question may stay open; `None` if they do not say.
+pub(super) fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
+    let mut shortest = None;
+    for layer in layers.files() {
+        let said = configured_expiry(&layer.file).map_err(|error| {
+            let message = format!("the policy cannot be read, and so nothing is allowed: {error}");
+            Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+        })?;
+        shortest = [shortest, said].into_iter().flatten().min();
+    }
+    Ok(shortest)
+}
+
+/// How long a question stays open according to `[approvals]`; `None` if it does not say.
+fn configured_expiry(file: &ConfigFile) -> Result<Option<Duration>, String> {
+    let read = |word: &Word| {
+        expiry(word).map_err(|error| format!("{}: [approvals] expire = {word:?}: {error}", file.place_of(word)))
+    };
+    file.approvals.expire.as_ref().map(read).transpose()
+}
+
+fn expiry(text: &str) -> Result<Duration, String> {
+    let wanted = duration(text)?;
+    match wanted <= EXPIRE_MAX {
+        true => Ok(wanted),
+        false => Err(format!("a question can stay open for {} hours at the most", EXPIRE_MAX.as_secs() / 3_600)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use clap::{Args, Command};
+    use toolcell::{GrantWord, Limits};
+
+    use crate::config::{ConfigFile, GivenLimits};
+
+    use super::{GrantOptions, LimitOptions, configured_expiry};
+
+    fn file(text: &str) -> ConfigFile {
+        ConfigFile::parse(text, Path::new("/")).unwrap()
+    }
+
+    /// The names of all options of `T`, with their dashes.
+    fn options<T: Args>() -> Vec<String> {
+        let command = T::augment_args(Command::new("t"));
+        command.get_arguments().filter_map(|argument| Some(format!("--{}", argument.get_long()?))).collect()
+    }
+
+    fn typed<T: Args>(option: &str) -> T {
+        let matches = T::augment_args(Command::new("t")).try_get_matches_from(["t", option]).unwrap();
+        T::from_arg_matches(&matches).unwrap()
+    }
+
+    #[test]
+    fn a_question_stays_open_for_a_time_that_has_an_end() {
+        let of = |text: &str| configured_expiry(&file(&format!("[approvals]\nexpire = {text:?}\n")));
+        assert_eq!(of("10m").unwrap(), Some(Duration::from_secs(600)));
+        assert_eq!(configured_expiry(&ConfigFile::default()).unwrap(), None);
+        for wrong in ["", "soon", "0s", "10", "99999m"] {
+            let error = of(wrong).unwrap_err();
+            assert!(error.contains("line 2: [approvals] expire"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn each_grant_is_an_option_and_an_entry_of_a_file() {
+        let mut known = options::<GrantOptions>();
+        known.retain(|option| option.starts_with("--allow-") || option.starts_with("--deny-"));
+        known.sort();
+        let mut words = GrantWord::ALL.map(GrantWord::option);
+        words.sort_unstable();
+        assert_eq!(known, words);
+        for word in GrantWord::ALL {
+            let options: GrantOptions = typed(&format!("{}=x", word.option()));
+            let file = file(&format!("[grants]\n{} = [\"x\"]\n", word.entry()));
+            for other in GrantWord::ALL {
+                let expected: &[&str] = if other == word { &["x"] } else { &[] };
+                assert_eq!(options.specs(other), expected, "{word:?}, {other:?}");
+                let specs: Vec<&str> = file.grants.specs(other).iter().map(|spec| &**spec).collect();
+                assert_eq!(specs, expected, "{word:?}, {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_limit_means_the_same_as_an_option_and_in_a_file() {
+        let mut known = Vec::new();
+        for (entry, value) in [
+            ("timeout", "\"7s\""),
+            ("fuel", "7"),
+            ("memory", "\"7MiB\""),
+            ("max_output", "\"7KiB\""),
+            ("max_disk", "\"7GiB\""),
+            ("max_artifact_bytes", "\"7GiB\""),
+        ] {
+            let option = format!("--{}", entry.replace('_', "-"));
+            let options: LimitOptions = typed(&format!("{option}={}", value.trim_matches('"')));
+            let given = options.given().over(Limits::default());
+            assert_ne!(given, Limits::default(), "{option}");
+            let said = GivenLimits::of_file(&file(&format!("[limits]\n{entry} = {value}\n"))).unwrap();
+            assert_eq!(given, said.over(Limits::default()), "{entry}");
+            known.push(option);
+        }
+        assert_eq!(options::<LimitOptions>(), known);
+    }
+}

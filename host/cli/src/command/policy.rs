@@ -1,0 +1,276 @@
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use toolcell::{CallExplanation, Explanation, Home, Request};
+use toolcell_core::approval::{Whitespace, visible};
+use toolcell_core::policy::{Capability, Placement, SecretUse};
+use toolcell_core::record::{Behavior, Refusal};
+
+use super::exit::{self, Exit, Stop};
+use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::target::{self, Building, EntryPaths, Target};
+use super::{hooks, input, kept, show, surface, trust};
+
+/// Looks at what decides on calls. No tool runs.
+#[derive(Debug, Args)]
+pub(super) struct Policy {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say whether a call would run: exit 0 if it would, 3 if it is refused, 6 if it needs an approval
+    Check(Foretell),
+    /// Say why: each rule that is looked at, what it matched, and what the call would get
+    Explain(Foretell),
+    /// Trust the toolcell.toml of a project, and the hooks that it names, as they are now
+    Trust {
+        /// The folder of the project, or one below it
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+    },
+    /// Stop trusting the toolcell.toml of a project: until it is trusted again, it refuses every call from there
+    Untrust {
+        /// The folder of the project, or one below it
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+    },
+}
+
+/// A call that is not made.
+#[derive(Debug, Args)]
+struct Foretell {
+    /// A .wasm file, or the source folder of a tool that is built; with #NAME if it has several tools
+    tool: String,
+    /// The arguments: JSON, @FILE, or - for standard input
+    #[arg(default_value = "{}", value_name = "JSON|@FILE|-")]
+    input: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    grants: GrantOptions,
+    #[command(flatten)]
+    limits: LimitOptions,
+    #[command(flatten)]
+    policy: PolicyOptions,
+}
+
+impl Policy {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        match self.command {
+            Command::Check(call) => call.run(false),
+            Command::Explain(call) => call.run(true),
+            Command::Trust { dir } => trust::trust(&dir),
+            Command::Untrust { dir } => trust::untrust(&dir),
+        }
+    }
+}
+
+impl Foretell {
+    fn run(self, in_full: bool) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        let settings = match options::settings(&home, &self.grants, &self.limits, &self.policy) {
+            Err(Stop::Failed(error)) => return Err(error),
+            settings => settings,
+        };
+        let input = input::read(&self.input)?;
+        let foretold = match settings.and_then(|settings| self.explain(&home, settings, input)) {
+            Ok(foretold) => Ok(foretold),
+            Err(stop) => Err(stop.refusal()?),
+        };
+        if let Err(refusal) = &foretold {
+            show::detail(refusal);
+        }
+        let (exit, text) = match (&foretold, self.json) {
+            (Ok(told), true) => (exit_of(&told.explanation), format!("{}\n", to_json(told, in_full))),
+            (Ok(told), false) => (exit_of(&told.explanation), show::printable(&for_people(told, in_full), true)),
+            (Err(refusal), true) => (exit::of_refusal(refusal), format!("{}\n", refused(refusal))),
+            (Err(refusal), false) => {
+                (exit::of_refusal(refusal), show::printable(&format!("refused: {}\n", refusal.message), true))
+            }
+        };
+        std::io::stdout().write_all(text.as_bytes()).map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+    }
+
+    fn explain(
+        &self,
+        home: &Home,
+        mut settings: Settings,
+        input: toolcell_core::record::Input,
+    ) -> Result<CallExplanation, Stop> {
+        let target = Target::parse(&self.tool);
+        let component = target.locate(home, Building::No);
+        let closed = kept::close_sources(home, &mut settings, &kept::source_folders([&target]));
+        let Settings { grants, limits, mut policy, layers, selection, .. } = settings;
+        let mut host = target::host(home, |host| {
+            host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
+            host.cache_bytes_max = layers.cache_bytes_max();
+            host.journal = layers.journal();
+        })?;
+        super::runtime()?.block_on(async {
+            hooks::add(&mut host, home, &layers, &closed).await?;
+            let loaded = host.load_file(&component?).await?;
+            let tool = target.choose(&loaded)?;
+            target.name(&mut policy, &EntryPaths::of(&layers), &loaded);
+            let surface = surface::of(&host, loaded.tools, selection, (&policy, &grants)).await;
+            let tool = surface::place(tool, &surface);
+            let request = Request::new(tool, input).grants(grants).policy(policy).limits(limits);
+            Ok(host.explain(request).await?)
+        })
+    }
+}
+
+fn exit_of(explained: &Explanation) -> Exit {
+    match (explained.decision.behavior, &explained.refusal) {
+        (_, Some(refusal)) => exit::of_refusal(refusal),
+        (Behavior::Allow, None) => Exit::Succeeded,
+        (_, None) => Exit::WouldAsk,
+    }
+}
+
+fn refused(refusal: &Refusal) -> Value {
+    json!({ "behavior": "deny", "error": refusal.to_error() })
+}
+
+fn to_json(told: &CallExplanation, in_full: bool) -> Value {
+    let explained = &told.explanation;
+    let decision = &explained.decision;
+    let hooks = told.hooks.iter().map(|hook| json!({ "hook_id": hook.hook_id, "events": hook.events }));
+    let mut value = json!({
+        "behavior": decision.behavior,
+        "decision": decision,
+        "error": explained.refusal.as_ref().map(Refusal::to_error),
+        "hooks": hooks.collect::<Vec<_>>(),
+        "session_rules": "not_looked_up",
+    });
+    let unbound: Vec<Value> = explained
+        .looks
+        .iter()
+        .filter(|look| look.unbound)
+        .map(|look| json!({ "rule": look.rule, "source": look.source, "why": look.why }))
+        .collect();
+    if let (false, Some(fields)) = (unbound.is_empty(), value.as_object_mut()) {
+        fields.insert("unbound_rules".to_owned(), unbound.into());
+    }
+    if let (true, Some(fields)) = (in_full, value.as_object_mut()) {
+        let looks = explained.looks.iter().map(|look| {
+            json!({
+                "rule": look.rule, "behavior": look.behavior, "source": look.source,
+                "matched": look.matched, "subject": look.subject, "why": look.why,
+            })
+        });
+        fields.insert("rules".to_owned(), looks.collect());
+        fields.insert("risk".to_owned(), json!(explained.risk));
+        fields.insert("capability".to_owned(), capability(explained));
+    }
+    value
+}
+
+/// The access that the call would get. It names variables and secrets, and never holds their values.
+fn capability(explained: &Explanation) -> Value {
+    let capability = &explained.capability;
+    let mounts = capability.mounts.iter().map(
+        |mount| json!({ "host": mount.host.display().to_string(), "guest": mount.guest, "writable": mount.writable }),
+    );
+    let closed = capability
+        .denials
+        .iter()
+        .filter(|denial| denial.what.covers_anything())
+        .map(|denial| json!({ "what": denial.what.text(), "read": denial.read }));
+    json!({
+        "mounts": mounts.collect::<Vec<_>>(),
+        "closed": closed.collect::<Vec<_>>(),
+        "network": capability.network.allowed().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "network_denied": capability.network.denied().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "closed_urls": capability.closed_urls.iter().map(|url| url.text()).collect::<Vec<_>>(),
+        "secrets": capability.secrets.iter().map(secret).collect::<Vec<_>>(),
+        "tools": capability.tools.patterns().collect::<Vec<_>>(),
+        "scratch": capability.scratch,
+        "environment": capability.environment.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "cwd": capability.cwd,
+    })
+}
+
+/// The origin that a secret is sent to, and its place in the request.
+fn secret(used: &SecretUse) -> Value {
+    let (place, name) = match &used.placement {
+        Placement::Header { name, .. } => ("header", name),
+        Placement::Query { key } => ("query", key),
+    };
+    json!({ "name": used.name, "origin": used.origin.to_string(), place: name })
+}
+
+fn for_people(told: &CallExplanation, in_full: bool) -> String {
+    let explained = &told.explanation;
+    let decision = &explained.decision;
+    let exit = exit_of(explained);
+    let verdict = match exit {
+        Exit::Succeeded => "allowed",
+        Exit::WouldAsk => "needs an approval",
+        _ => "refused",
+    };
+    let mut lines = vec![format!("{verdict}: {}", decision.reason.message)];
+    lines.extend(decision.rule_refs.iter().map(|rule| format!("  because of: {rule}")));
+    lines.extend(decision.blocked_path.iter().map(|path| format!("  blocked: {path}")));
+    lines.extend(show::notes(decision).map(|note| format!("  note: {note}")));
+    if !in_full {
+        let unbound = explained.looks.iter().filter(|look| look.unbound);
+        lines.extend(unbound.map(|look| format!("  does not count: {}: {}", look.rule, look.why)));
+    }
+    if matches!(exit, Exit::WouldAsk) {
+        lines.push("  whether the same was approved for its session before is not looked up".to_owned());
+    }
+    if matches!(exit, Exit::Succeeded | Exit::WouldAsk) && !told.hooks.is_empty() {
+        let names: Vec<&str> = told.hooks.iter().map(|hook| hook.hook_id.as_str()).collect();
+        lines.push(format!("  hooks can still stop it: {}", names.join(", ")));
+    }
+    if in_full {
+        lines.push(format!("  risk: {:?}", explained.risk));
+        for look in &explained.looks {
+            let subject = look.subject.as_deref().map(|subject| format!(" ({subject})")).unwrap_or_default();
+            let mark = if look.matched { "matches" } else { "does not match" };
+            lines.push(format!("  rule: {}", look.rule));
+            lines.push(format!("    {mark}{subject}: {}", look.why));
+        }
+        for hook in &told.hooks {
+            let events: Vec<&str> = hook.events.iter().map(|event| event.as_str()).collect();
+            lines.push(format!("  the hook {} would be heard at: {}", hook.hook_id, events.join(", ")));
+        }
+        lines.extend(world(&explained.capability));
+    }
+    // Text of a tool or a file stays on its line, because with line breaks it could pass for a verdict.
+    lines.iter().map(|line| visible(line, Whitespace::WrittenOut) + "\n").collect()
+}
+
+/// The access that the call would get, one line each.
+fn world(capability: &Capability) -> Vec<String> {
+    let mut lines = Vec::new();
+    for mount in &capability.mounts {
+        let may = if mount.writable { "read and change" } else { "read" };
+        lines.push(format!("  may {may}: {} as {}", mount.host.display(), mount.guest));
+    }
+    for denial in &capability.denials {
+        if !denial.what.covers_anything() {
+            lines.push(format!("  may not move or replace: {}", denial.what.text()));
+            continue;
+        }
+        let may = if denial.read { "nothing in" } else { "not change" };
+        lines.push(format!("  may {may}: {}", denial.what.text()));
+    }
+    let network = &capability.network;
+    lines.extend(network.allowed().iter().map(|rule| format!("  may send requests to: {rule}")));
+    lines.extend(network.denied().iter().map(|rule| format!("  may not send requests to: {rule}")));
+    lines.extend(capability.closed_urls.iter().map(|url| format!("  may not send requests to: {}", url.text())));
+    let secrets = capability.secrets.iter();
+    lines.extend(secrets.map(|used| format!("  requests to {} carry the secret: {}", used.origin, used.name)));
+    lines.extend(capability.tools.patterns().map(|tool| format!("  may call the tool: {tool}")));
+    if let Some(scratch) = &capability.scratch {
+        lines.push(format!("  may keep drafts, until the call ends, in: {scratch}"));
+    }
+    lines.extend(capability.environment.iter().map(|(name, _)| format!("  may see the variable: {name}")));
+    lines
+}

@@ -1,0 +1,134 @@
+//! A call as the journal has it, if it can be replayed.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use toolcell::record::{InvocationId, ReplayBlocker, ReplayData, ToolInvocation, Usage};
+use toolcell::{ErrorClass, Input, ToolResult};
+
+use super::report::Blocked;
+
+/// The error code of a call whose wall time is over.
+pub(super) const OUT_OF_TIME: &str = "deadline_exceeded";
+
+/// A recorded call that can be replayed, as far as its record says.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) id: InvocationId,
+    pub(super) tool_id: String,
+    /// `component:sha256:<hex>`.
+    pub(super) runtime_refs: Vec<String>,
+    pub(super) component_file: Option<PathBuf>,
+    /// The input that ran.
+    pub(super) input: Input,
+    pub(super) data: ReplayData,
+    pub(super) usage: Usage,
+    /// The result, as it is recorded.
+    pub(super) result: Value,
+}
+
+impl Recorded {
+    /// Reads `record`. Fails with all reasons for which the call cannot be replayed.
+    pub(super) fn read(record: &Value) -> Result<Self, Vec<Blocked>> {
+        let of = |name: &str| record.get(name).cloned().unwrap_or_default();
+        let damaged = |error: serde_json::Error| vec![Blocked::with(ReplayBlocker::LogDamaged, &error.to_string())];
+        let invocation: ToolInvocation = serde_json::from_value(of("invocation")).map_err(damaged)?;
+        if invocation.ended_at().is_none() {
+            return Err(vec![ReplayBlocker::StillRunning.into()]);
+        }
+        if invocation.extra.contains_key("replay_of") {
+            return Err(vec![ReplayBlocker::IsAReplay.into()]);
+        }
+        let result: ToolResult = serde_json::from_value(of("result")).map_err(damaged)?;
+        let canceled =
+            [ErrorClass::Canceled, ErrorClass::SiblingCanceled, ErrorClass::StreamingFallbackDiscarded].map(Some);
+        if canceled.contains(&result.error_class()) {
+            return Err(vec![ReplayBlocker::Canceled.into()]);
+        }
+        let Some(usage) = result.usage.clone() else { return Err(vec![ReplayBlocker::NeverRan.into()]) };
+        let data = match invocation.extra.get("replay") {
+            Some(data) => Some(serde_json::from_value::<ReplayData>(data.clone()).map_err(damaged)?),
+            None => None,
+        };
+        let input = input(&invocation);
+        let mut blockers = blockers(&result, data.as_ref());
+        if let Err(blocker) = &input
+            && !blockers.contains(blocker)
+        {
+            blockers.push(*blocker);
+        }
+        match (data, input) {
+            (Some(data), Ok(input)) if blockers.is_empty() => Ok(Self {
+                id: invocation.invocation_id,
+                tool_id: invocation.tool_id,
+                runtime_refs: invocation.runtime_refs,
+                component_file: data.component_file.as_ref().map(PathBuf::from),
+                input,
+                data,
+                usage,
+                result: of("result"),
+            }),
+            _ => Err(blockers.into_iter().map(Blocked::from).collect()),
+        }
+    }
+}
+
+/// What keeps a call with this result and this data from being replayed.
+fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker> {
+    let Some(data) = data else { return vec![ReplayBlocker::NotRecorded] };
+    let mut blockers = data.blocked_by.clone();
+    if [&data.wall_clock, &data.monotonic_clock].into_iter().flatten().any(|readings| readings.is_exceeded()) {
+        blockers.push(ReplayBlocker::ClockReadingsExceeded);
+    }
+    if result.error.as_ref().is_some_and(|error| error.error_code == OUT_OF_TIME) {
+        blockers.push(ReplayBlocker::StoppedByClock);
+    }
+    blockers
+}
+
+/// The input that ran, byte for byte: that of the caller, or what hooks, defaults or the approver made of it.
+fn input(invocation: &ToolInvocation) -> Result<Input, ReplayBlocker> {
+    let Some(reference) = invocation.call_input_ref.as_deref() else { return Err(ReplayBlocker::NeverRan) };
+    let sent = match &invocation.model_input_text {
+        Some(text) => Input::from_text(text.as_str()),
+        None => Input::from_value(invocation.model_input.clone()),
+    };
+    let ran = invocation.call_input.clone().map(Input::from_value);
+    let exact = [Some(sent), ran].into_iter().flatten().find(|input| input.reference() == reference);
+    // The reference of a sensitive input is concealed, and its record is redacted.
+    let why =
+        if reference.starts_with("sha256:") { ReplayBlocker::InputNotExact } else { ReplayBlocker::InputRedacted };
+    exact.ok_or(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn invocation(sent: &str, ran: &str) -> ToolInvocation {
+        let (sent, ran) = (Input::from_text(sent), Input::from_text(ran));
+        let mut invocation = ToolInvocation::planned("t", &sent);
+        invocation.call_input = Some(ran.to_value());
+        invocation.call_input_ref = Some(ran.reference().to_owned());
+        invocation
+    }
+
+    #[test]
+    fn the_input_that_ran_is_found_as_it_was_written() {
+        for (sent, ran) in [("{\"a\": 1.0}", "{\"a\": 1.0}"), ("{}", "{}"), ("{}", "{\"a\":1}"), ("{ }", "{\"a\":1}")] {
+            assert_eq!(input(&invocation(sent, ran)).unwrap().text(), ran);
+        }
+        let not_exact = invocation("{}", "{\"a\": 1}");
+        assert_eq!(input(&not_exact).unwrap_err(), ReplayBlocker::InputNotExact);
+    }
+
+    #[test]
+    fn a_record_that_is_not_one_is_damaged() {
+        for record in [json!({}), json!(null), json!({ "invocation": { "status": 1 } })] {
+            let reasons = Recorded::read(&record).unwrap_err();
+            assert_eq!(reasons.iter().map(|reason| reason.code).collect::<Vec<_>>(), [ReplayBlocker::LogDamaged]);
+        }
+    }
+}

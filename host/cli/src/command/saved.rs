@@ -1,0 +1,118 @@
+//! `toolcell call --artifacts`: the artifacts of a result as files.
+
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use serde_json::Value;
+use toolcell::{CallRecord, Host};
+
+use super::exit::BadRequest;
+use super::show;
+
+/// Maximum size of a file's name, in bytes. File systems take 255.
+const NAME_BYTES_MAX: usize = 100;
+/// Maximum number of names that are tried for one file.
+const NAMES_MAX: usize = 1_000;
+
+/// The folder for the files. It is open from before the call on, because the tool could put a link in its place.
+pub(super) struct Folder {
+    path: PathBuf,
+    open: OwnedFd,
+}
+
+impl Folder {
+    /// Creates the folder before the call, because a tool with effects must not run in vain.
+    pub(super) fn make(path: &Path) -> anyhow::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let made = fs::create_dir_all(path);
+        let opened = made.and_then(|()| Ok(rustix::fs::open(path, flags, Mode::empty())?));
+        let open = opened.map_err(|error| {
+            let path = path.display();
+            BadRequest(format!("cannot create the folder {path} for artifacts: {error}; name another one"))
+        })?;
+        Ok(Self { path: path.to_owned(), open })
+    }
+}
+
+/// Copies the artifacts of `record` to new files in `folder`, and prints their paths on standard error.
+pub(super) async fn save(host: &Host, record: &CallRecord, folder: &Folder) -> anyhow::Result<()> {
+    for artifact in &record.result.artifact_refs {
+        let text = |field: &str| artifact.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (name, file) = create(folder, text("name"))?;
+        let path = folder.path.join(&name);
+        if let Err(error) = host.copy_payload(text("digest"), file).await {
+            let _ = rustix::fs::unlinkat(&folder.open, &name, AtFlags::empty());
+            let get = format!("cannot save an artifact as {}; toolcell artifact get {}", path.display(), text("uri"));
+            return Err(error).context(get);
+        }
+        show::say(&format!("artifact {}: saved as {}", text("name"), path.display()));
+    }
+    Ok(())
+}
+
+/// Creates a new file for the artifact `name`; never opens an existing one, and follows no link.
+fn create(folder: &Folder, name: &str) -> anyhow::Result<(String, File)> {
+    let name = file_name(name);
+    for number in 1..=NAMES_MAX {
+        let name = if number == 1 { name.clone() } else { format!("{number}-{name}") };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(&folder.open, &name, flags, Mode::from_raw_mode(0o666)) {
+            Ok(file) => return Ok((name, file.into())),
+            Err(Errno::EXIST) => {}
+            Err(error) => {
+                let path = folder.path.join(name);
+                return Err(error).with_context(|| format!("cannot create the file {}", path.display()));
+            }
+        }
+    }
+    bail!("{NAMES_MAX} files in {} are named like {name}; name another folder", folder.path.display())
+}
+
+/// A file name made of the tool's name for an artifact: one segment of a path, not hidden, and no option of a program.
+fn file_name(name: &str) -> String {
+    let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name: String = name.chars().map(plain).collect();
+    let name = name.trim_start_matches(['.', '-']);
+    match name.get(..name.floor_char_boundary(NAME_BYTES_MAX)).unwrap_or_default() {
+        "" => "artifact".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_one_visible_file_in_the_folder() {
+        for (name, file) in [
+            ("report.csv", "report.csv"),
+            ("../../.ssh/config", "_.._.ssh_config"),
+            (".bashrc", "bashrc"),
+            ("-rf", "rf"),
+            ("a b\u{1b}[2J", "a_b__2J"),
+            ("...", "artifact"),
+            ("", "artifact"),
+            ("\u{e9}t\u{e9}.txt", "\u{e9}t\u{e9}.txt"),
+        ] {
+            assert_eq!(file_name(name), file, "{name:?}");
+        }
+        assert!(file_name(&"\u{e9}".repeat(500)).len() <= NAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn an_existing_file_and_a_link_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = folder.path().join("outside");
+        std::os::unix::fs::symlink(&outside, folder.path().join("a")).unwrap();
+        fs::write(folder.path().join("2-a"), "mine").unwrap();
+        let (name, _) = create(&Folder::make(folder.path()).unwrap(), "a").unwrap();
+        assert_eq!(name, "3-a");
+        assert!(!outside.exists());
+        assert_eq!(fs::read_to_string(folder.path().join("2-a")).unwrap(), "mine");
+    }
+}

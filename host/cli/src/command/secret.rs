@@ -1,0 +1,104 @@
+use std::io::{self, IsTerminal, Read, Write};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde_json::json;
+use toolcell::Home;
+use toolcell_core::secret::{SecretStore, SecretValue, VALUE_BYTES_MAX};
+
+use super::exit::{BadRequest, Exit};
+use super::show;
+
+/// The secrets that tools' requests may carry. A value goes in, and never comes out again: only a request to the origin
+/// of a grant (--allow-secret=NAME@https://HOST) carries it.
+#[derive(Debug, Args)]
+pub(super) struct Secret {
+    #[command(subcommand)]
+    action: Action,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Set a secret: the value is asked for, or read from standard input
+    Set { name: String },
+    /// List the names of the secrets that are set
+    List,
+    /// Remove a secret
+    Remove { name: String },
+}
+
+impl Secret {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        let store = SecretStore::new(home.secrets(), home.secret_key());
+        match &self.action {
+            Action::Set { name } => self.set(&store, name),
+            Action::List => self.list(&store),
+            Action::Remove { name } => self.remove(&store, name),
+        }
+    }
+
+    fn set(&self, store: &SecretStore, name: &str) -> anyhow::Result<Exit> {
+        SecretStore::check_name(name).map_err(bad_request)?;
+        let value = read_value(name)?;
+        SecretStore::check_value(&value).map_err(bad_request)?;
+        let replaced = store.set(name, &value)?;
+        if self.json {
+            return print(&json!({ "name": name, "replaced": replaced }));
+        }
+        show::say(&format!("{} the secret {name}", if replaced { "replaced" } else { "set" }));
+        Ok(Exit::Succeeded)
+    }
+
+    fn list(&self, store: &SecretStore) -> anyhow::Result<Exit> {
+        let secrets = store.list()?;
+        if self.json {
+            return print(&json!({ "secrets": secrets }));
+        }
+        let mut out = io::stdout().lock();
+        let listed = secrets.iter().try_for_each(|entry| writeln!(out, "{:<24} set {}", entry.name, entry.set_at));
+        listed.map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+
+    fn remove(&self, store: &SecretStore, name: &str) -> anyhow::Result<Exit> {
+        SecretStore::check_name(name).map_err(bad_request)?;
+        if !store.remove(name)? {
+            return Err(BadRequest(format!("there is no secret {name}; `toolcell secret list` lists them")).into());
+        }
+        if self.json {
+            return print(&json!({ "name": name, "removed": true }));
+        }
+        show::say(&format!("removed the secret {name}"));
+        Ok(Exit::Succeeded)
+    }
+}
+
+fn bad_request(error: anyhow::Error) -> BadRequest {
+    BadRequest(format!("{error:#}"))
+}
+
+/// Reads the value: typed without echo on a terminal, else all of standard input without the line end that a pipe adds.
+/// It is never an argument, because every process on the machine can read arguments.
+fn read_value(name: &str) -> anyhow::Result<SecretValue> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        let typed = rpassword::prompt_password(format!("Value of {name} (not shown): "));
+        return typed.map(SecretValue::new).context("cannot read the value from the terminal");
+    }
+    // Allocated at full size, because a buffer that grows would leave copies behind.
+    let mut value = String::with_capacity(VALUE_BYTES_MAX + 4);
+    let read = stdin.lock().take(VALUE_BYTES_MAX as u64 + 3).read_to_string(&mut value);
+    let length = value.strip_suffix('\n').map_or(value.len(), |line| line.strip_suffix('\r').unwrap_or(line).len());
+    value.truncate(length);
+    let value = SecretValue::new(value);
+    // The error itself is dropped, because it could quote the value.
+    read.map_err(|_| BadRequest("the value on standard input is not UTF-8 text".to_owned()))?;
+    Ok(value)
+}
+
+fn print(value: &serde_json::Value) -> anyhow::Result<Exit> {
+    writeln!(io::stdout().lock(), "{value}").map(|()| Exit::Succeeded).or_else(show::closed)
+}

@@ -1,0 +1,418 @@
+//! The common part of the commands that serve: load the tools once, offer them, follow their changes, and end on a
+//! signal.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use tokio::runtime::Runtime;
+use toolcell::{Home, Limits, LogSettings, MemoryBudget, ResourceLocks, Terms, memory_share_bytes};
+use toolcell_core::approval::EXPIRE_DEFAULT;
+use toolcell_core::catalog::{Conditions, Surface};
+use toolcell_core::journal::{CallLog, Journal};
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use crate::config::{self, Layer, Layers, Trust, Word};
+use crate::server::{self, ApprovalSettings, Away, CallStore, Offered, Offering, Offers, Recorder, Server};
+
+use super::ask::{self, Origin};
+use super::exit::{self, BadRequest, Exit, Stop};
+use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::target::{self, Building, EntryPaths, Target};
+use super::watching::Watched;
+use super::{folder, hooks, kept, show};
+
+/// How long to wait before a reload is retried that failed because the host was busy.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Which tools a server offers, and with what.
+#[derive(Debug, Args)]
+pub(super) struct Serving {
+    /// A .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools
+    /// [default: the tools of toolcell.toml]
+    #[arg(value_name = "TOOL")]
+    pub(super) tools: Vec<String>,
+    /// How many tools are listed from the start [default: 125]; a client finds and loads the others through search_tools
+    /// and load_tool
+    #[arg(long, value_name = "N")]
+    tool_budget: Option<usize>,
+    /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
+    #[arg(long, value_name = "NAME")]
+    role: Option<String>,
+    /// Append the record of every call to FILE, one JSON line each
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    #[command(flatten)]
+    grants: GrantOptions,
+    #[command(flatten)]
+    limits: LimitOptions,
+    /// Memory of all calls together; each takes its --memory, its output and some more, and waits for it [default: half of
+    /// what this machine has]
+    #[arg(long, value_name = "SIZE", value_parser = config::size, help_heading = "Limits")]
+    memory_total: Option<u64>,
+    /// What the calls of this process share, also those of a configuration that was replaced.
+    #[arg(skip)]
+    memory: Mutex<Option<MemoryBudget>>,
+    /// Where the calls of this process take turns, also those of a configuration that was replaced.
+    #[arg(skip)]
+    locks: ResourceLocks,
+    /// Those that hold a token of their own.
+    #[arg(skip = 1_usize)]
+    pub(super) callers: usize,
+    #[command(flatten)]
+    policy: PolicyOptions,
+    #[command(flatten)]
+    approvals: ApprovalOptions,
+    /// Never ask through the client: answers come from `toolcell approvals` alone
+    #[arg(long, help_heading = "Approvals")]
+    no_elicitation: bool,
+    /// What becomes of a call that needs an approval where the client cannot ask its user: it waits for `toolcell
+    /// approvals`, or the client is told at once and calls again [default: wait]
+    #[arg(long, value_name = "WHAT", help_heading = "Approvals")]
+    approval_away: Option<AwayWord>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AwayWord {
+    Wait,
+    Return,
+}
+
+/// A server that is ready, or the exit code of a refusal that was printed on standard error.
+pub(super) enum Ready {
+    Server(Served),
+    Refused(Exit),
+}
+
+/// A server, and the state that it takes to follow changes on disk.
+pub(super) struct Served {
+    pub(super) server: Arc<Server>,
+    pub(super) serving: Arc<Serving>,
+    home: Home,
+    components: Components,
+    watched: Watched,
+}
+
+/// The component file of each tool. A change of the file counts; a change of the sources does not, because the user has
+/// not built them.
+type Components = HashMap<PathBuf, PathBuf>;
+
+/// One tool to offer, as it was named.
+pub(super) struct Named {
+    pub(super) target: Target,
+    /// How it was written, for messages.
+    pub(super) typed: String,
+    timeout: Option<Duration>,
+    /// The folder of components that it was found in, if that was named.
+    pub(super) folder: Option<PathBuf>,
+}
+
+impl Named {
+    /// Adds to the refusal which tool it is about.
+    pub(super) fn failed(&self, refusal: Refusal) -> Refusal {
+        let message = format!("{}: {}", self.typed, refusal.message);
+        Refusal { message, ..refusal }
+    }
+}
+
+/// Does what [`Named::failed`] does for the tool with the index `at`.
+pub(super) fn failed(named: &[Named], at: usize, refusal: Refusal) -> Refusal {
+    match named.get(at) {
+        Some(named) => named.failed(refusal),
+        None => refusal,
+    }
+}
+
+impl Serving {
+    /// Loads the tools. Refuses to start if one of them is missing, because a server that lacks some of its tools would
+    /// surprise.
+    pub(super) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
+        let home = Home::find()?;
+        let mut components = Components::new();
+        let (offering, watched) = match runtime.block_on(self.assemble(&home, &mut components)) {
+            Ok(assembled) => assembled,
+            Err(stop) => {
+                let refusal = stop.refusal()?;
+                show::say(&format!("error: {}", refusal.message));
+                show::detail(&refusal);
+                return Ok(Ready::Refused(exit::of_refusal(&refusal)));
+            }
+        };
+        let recorder = self.record.as_deref().map(|file| Recorder::open(file, unwritable)).transpose()?;
+        let store = CallStore {
+            // For reading: the host has its own, which writes.
+            calls: CallLog::new(home.calls(), home.calls_key(), LogSettings::default()),
+            approvals: Journal::new(home.journal(), home.journal_key()),
+        };
+        let settings = server::Settings { recorder, announcer: Arc::new(ask::announce), store: Some(store) };
+        let server = Server::new(settings, offering);
+        runtime.block_on(server.announce());
+        Ok(Ready::Server(Served { server, serving: Arc::new(self), home, components, watched }))
+    }
+
+    /// Reads the current configuration files, and loads every tool that they or the command line name.
+    async fn assemble(&self, home: &Home, components: &mut Components) -> Result<(Offering, Watched), Stop> {
+        let mut settings = options::settings(home, &self.grants, &self.limits, &self.policy)?;
+        let named = named(&self.tools, &settings.layers)?;
+        let approvals = self.approvals(&settings.layers, settings.expire)?;
+        let memory = self.budget(&settings.layers, &settings.limits)?;
+        let mut sources = kept::source_folders(named.iter().map(|tool| &tool.target));
+        let folders: BTreeSet<PathBuf> = named.iter().filter_map(|tool| tool.folder.clone()).collect();
+        // A component that a tool puts there would be served with the grants of all.
+        sources.extend(folders.iter().map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.clone())));
+        let selection = config::selection(&settings.layers, self.tool_budget, self.role.as_deref())?;
+        let closed = kept::close_sources(home, &mut settings, &sources);
+        let Settings { grants, limits, mut policy, layers, .. } = settings;
+        let mut host = target::host(home, |host| {
+            host.pooled = true;
+            host.calls_at_once = toolcell::CALLS_AT_ONCE;
+            host.callers = self.callers;
+            host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
+            self.grants.reach(&mut host.network);
+            host.memory = Some(memory.clone());
+            host.locks = self.locks.clone();
+            host.cache_bytes_max = layers.cache_bytes_max();
+            host.journal = layers.journal();
+            host.keeping = layers.keeping();
+            host.approvals = true;
+        })?;
+        hooks::add(&mut host, home, &layers, &closed).await?;
+        let mut watched = Watched::new(home, &self.policy, layers.files());
+        folders.into_iter().for_each(|folder| watched.add(folder));
+        let entries = EntryPaths::of(&layers);
+        let paths = Self::locate(home, &named, components)?;
+        let loaded = host.load_files(&paths).await.map_err(|(at, refusal)| failed(&named, at, refusal))?;
+        let mut offered = Vec::new();
+        for ((tool, path), loaded) in named.iter().zip(paths).zip(&loaded) {
+            tool.target.name(&mut policy, &entries, loaded);
+            let tools = tool.target.tools(loaded).map_err(|refusal| tool.failed(refusal))?;
+            let origin = Origin::new(&path, &sources, (&self.grants, &self.limits, &self.policy)).words();
+            offered.extend(tools.into_iter().map(|one| Offered {
+                tool: one,
+                wall: tool.timeout,
+                origin: origin.clone(),
+            }));
+            components.insert(tool.target.path.clone(), path.clone());
+            watched.add(path);
+        }
+        let missing = host.missing_secrets(&grants).await;
+        if !grants.secrets.is_empty() {
+            // A secret that is set later makes its tools available.
+            watched.add(home.secrets());
+        }
+        let conditions = Conditions { policy: &policy, missing_secrets: &missing };
+        let offers = Offers::on(offered, |tools| Surface::build(tools, selection, &conditions));
+        let offering = Offering::new(Arc::new(host), offers, Arc::new(grants), Arc::new(policy), limits, approvals);
+        Ok((offering, watched))
+    }
+
+    /// The memory budget of all calls: that of the command line, else the lowest of the files, else a share of the
+    /// machine's. If the size stays the same, so does the budget, because calls of a replaced configuration still
+    /// count.
+    fn budget(&self, layers: &Layers, limits: &Limits) -> Result<MemoryBudget, Refusal> {
+        let said = self.memory_total.or_else(|| layers.memory_total());
+        if let Some(total) = said.filter(|total| *total < limits.host_bytes()) {
+            let message = format!(
+                "all calls together get {total} bytes of memory, and one call may take {}: raise --memory-total, or lower \
+                 --memory or --max-output",
+                limits.host_bytes()
+            );
+            return Err(Refusal::new(ErrorClass::SetupRequired, "memory_total_too_small", message));
+        }
+        let wanted = MemoryBudget::new(said.unwrap_or_else(memory_share_bytes));
+        let mut kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.as_ref().filter(|kept| kept.total() == wanted.total()) {
+            Some(same) => Ok(same.clone()),
+            None => Ok(kept.insert(wanted).clone()),
+        }
+    }
+
+    /// Returns the `--config` option for the project's file if the tools come from it, because a client starts this
+    /// program in another folder. Fails if the file is not trusted in its current state, because naming it implies
+    /// trust.
+    pub(super) fn project_file(&self, folder: &Path) -> anyhow::Result<Vec<String>> {
+        if !self.tools.is_empty() || self.policy.named().is_some() || self.policy.reads_none() {
+            return Ok(Vec::new());
+        }
+        let Some(file) = config::project_file(folder) else { return Ok(Vec::new()) };
+        let bytes = config::project_bytes(&file)?.unwrap_or_default();
+        let file = file.canonicalize().with_context(|| format!("cannot find {}", file.display()))?;
+        let trust = Trust::at(Home::find()?.trusted());
+        if trust.of(&file, &bytes)?.is_none() {
+            return Err(BadRequest(config::untrusted(&trust, &file, &bytes)).into());
+        }
+        Ok(vec![format!("--config={}", file.display())])
+    }
+
+    /// The approval settings: the command line takes precedence over the files. Disabling elicitation is the stricter
+    /// setting, so it counts wherever it is set.
+    fn approvals(&self, layers: &Layers, expire: Option<Duration>) -> Result<ApprovalSettings, Refusal> {
+        let Terms { expire, .. } = self.approvals.terms(expire.or(Some(EXPIRE_DEFAULT)));
+        let sections = || layers.files().iter().map(|layer| &layer.file.approvals);
+        let silent = self.no_elicitation || sections().any(|section| section.elicitation == Some(false));
+        let away = match self.approval_away.or(away_of_files(layers)?) {
+            Some(AwayWord::Return) => Away::Return,
+            Some(AwayWord::Wait) | None => Away::Wait,
+        };
+        Ok(ApprovalSettings { expire, session: self.approvals.session(), elicitation: !silent, away })
+    }
+
+    /// The component files of `named`, in their order. A file that was found before is not looked for again.
+    fn locate(home: &Home, named: &[Named], components: &Components) -> Result<Vec<PathBuf>, Refusal> {
+        let locate = |tool: &Named| match components.get(&tool.target.path) {
+            Some(component) => Ok(component.clone()),
+            None => tool.target.locate(home, Building::No).map_err(|refusal| tool.failed(refusal)),
+        };
+        named.iter().map(locate).collect()
+    }
+}
+
+impl Served {
+    /// Reloads the server when its files change. If the new state cannot be used, prints a warning and keeps the old
+    /// offering.
+    pub(super) async fn follow(mut self) {
+        loop {
+            self.watched.changed().await;
+            let assembled = loop {
+                match self.serving.assemble(&self.home, &mut self.components).await {
+                    // The change counts as seen, so it would be lost without a retry.
+                    Err(Stop::Refused(busy)) if busy.class == ErrorClass::RateLimited => {
+                        tokio::time::sleep(RETRY).await
+                    }
+                    assembled => break assembled,
+                }
+            };
+            match assembled {
+                Ok((offering, watched)) => {
+                    self.watched = watched;
+                    let changed = self.server.replace(offering).await;
+                    show::say("the tools or their configuration changed: the new ones are offered from now on");
+                    if let Some(reason) = changed {
+                        show::say(&format!("the surface of tools was {reason}"));
+                    }
+                }
+                Err(Stop::Refused(refusal)) => kept(&format!("{} [{}]", refusal.message, refusal.code)),
+                Err(Stop::Failed(error)) => kept(&format!("{error:#}")),
+            }
+        }
+    }
+}
+
+/// The tools of the command line, else those of the files.
+pub(super) fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Refusal> {
+    let mut named = Vec::new();
+    for typed in typed {
+        named.extend(each(Target::parse(typed), typed.clone(), None)?);
+    }
+    if typed.is_empty() {
+        for layer in layers.files() {
+            for entry in &layer.file.tools {
+                named.extend(of_entry(layer, entry)?);
+            }
+        }
+    }
+    if named.is_empty() {
+        let message =
+            "say which tools to offer: a .wasm file, the source folder of a tool, or [[tool]] in toolcell.toml";
+        return Err(Refusal::new(ErrorClass::SetupRequired, "no_tools", message));
+    }
+    Ok(named)
+}
+
+/// Checks the settings in the files that are for servers. Does not load the tools that they name.
+pub(super) fn understands(layers: &Layers) -> Result<(), Refusal> {
+    let entries = layers.files().iter().flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
+    for (layer, entry) in entries {
+        of_entry(layer, entry)?;
+    }
+    config::selection(layers, None, None)?;
+    away_of_files(layers).map(|_| ())
+}
+
+/// The `[approvals] away` setting of the last file that has one.
+fn away_of_files(layers: &Layers) -> Result<Option<AwayWord>, Refusal> {
+    let mut away = None;
+    for layer in layers.files() {
+        if let Some(word) = &layer.file.approvals.away {
+            away = Some(AwayWord::from_str(word, false).map_err(|_| {
+                unreadable(layer, &format!("[approvals] away = {word:?} is not one of: wait, return"), word)
+            })?);
+        }
+    }
+    Ok(away)
+}
+
+fn kept(why: &str) {
+    show::say(&format!("warning: what changed cannot be used, and what was offered before goes on: {why}"));
+}
+
+fn of_entry(layer: &Layer, entry: &config::ToolEntry) -> Result<Vec<Named>, Refusal> {
+    let path = hooks::path(layer, Path::new(&*entry.component));
+    let Some(path) = path.to_str() else {
+        return Err(unreadable(layer, "the path of a tool is not UTF-8", &entry.component));
+    };
+    let timeout = entry.timeout.as_ref().map(|word| {
+        config::duration(word)
+            .map_err(|error| unreadable(layer, &format!("[[tool]] timeout = {word:?}: {error}"), word))
+    });
+    let typed = String::from(&*entry.component);
+    each(Target::parse(path), typed, timeout.transpose()?)
+}
+
+/// The tools that `target` stands for: one, or those of a folder of components.
+fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<Named>, Refusal> {
+    let unreadable = |why: &str| {
+        let message = format!("{typed}: the folder of components cannot be read: {why}; name its files one by one");
+        Refusal::new(ErrorClass::SetupRequired, "folder_unreadable", message)
+    };
+    let found = match target.name {
+        None => folder::components(&target.path).map_err(|error| unreadable(&error.to_string()))?,
+        Some(_) => None,
+    };
+    let Some(files) = found else { return Ok(vec![Named { target, typed, timeout, folder: None }]) };
+    let one = |file: PathBuf| -> Result<Named, Refusal> {
+        let text = file.to_str().ok_or_else(|| unreadable("the name of a file is not UTF-8"))?;
+        let folder = Some(target.path.clone());
+        Ok(Named { target: Target::parse(text), typed: text.to_owned(), timeout, folder })
+    };
+    files.into_iter().map(one).collect()
+}
+
+fn unreadable(layer: &Layer, why: &str, word: &Word) -> Refusal {
+    let message = format!("the configuration cannot be read: {}: {why}", layer.file.place_of(word));
+    Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+}
+
+fn unwritable(error: &std::io::Error) {
+    show::say(&format!("warning: the records of calls cannot be written any more: {error}"));
+}
+
+/// Returns an async runtime with a thread per processor, so that calls run in parallel.
+pub(super) fn runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
+}
+
+/// Completes on SIGINT or SIGTERM. Signals count from this call on, not from the first poll, because a client may end
+/// the server as soon as it reads that it is ready. Must be called within a runtime.
+pub(super) fn interrupted() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return std::future::pending().await };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    }
+}
+
+/// Writes the remaining records, and leaves the rest to the end of the process: dropping the engine would only take
+/// time, and a guest's blocking read must not delay the exit.
+pub(super) fn finish(runtime: Runtime, server: Arc<Server>) {
+    runtime.shutdown_background();
+    server.close();
+    std::mem::forget(server);
+}

@@ -1,0 +1,145 @@
+//! The surface of a command: which tools its calls can select. `toolcell surface` shows it.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use toolcell::{Callee, Grants, Home, Host, Policy, Tool};
+use toolcell_core::approval::{Whitespace, visible};
+use toolcell_core::catalog::{Conditions, Selection, Surface};
+use toolcell_core::record::{Refusal, SurfaceScope, ToolSurface, WithheldTool};
+
+use crate::config;
+
+use super::exit::{self, Exit, Stop};
+use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::target::{self, Building, EntryPaths};
+use super::{runtime, serving, show};
+
+/// Shows which tools a server would list, defer, block and exclude, and why. No tool runs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  toolcell surface example-tools/files example-tools/jq\n  \
+                        toolcell surface --role=reviewer --json")]
+pub(super) struct ShowSurface {
+    /// A .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools
+    /// [default: the tools of toolcell.toml]
+    #[arg(value_name = "TOOL")]
+    tools: Vec<String>,
+    /// How many tools are loaded from the start [default: 125]
+    #[arg(long, value_name = "N")]
+    tool_budget: Option<usize>,
+    /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
+    #[arg(long, value_name = "NAME")]
+    role: Option<String>,
+    /// Print the tool_surface record
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    grants: GrantOptions,
+    #[command(flatten)]
+    policy: PolicyOptions,
+}
+
+/// Builds the surface of `tools` for calls with these rules and grants.
+pub(super) async fn of(
+    host: &Host,
+    tools: Vec<Arc<Tool>>,
+    selection: Selection,
+    (policy, grants): (&Policy, &Grants),
+) -> Surface {
+    let missing = host.missing_secrets(grants).await;
+    Surface::build(tools, selection, &Conditions { policy, missing_secrets: &missing })
+}
+
+/// Has `callee` called through `surface`.
+pub(super) fn place(callee: Callee, surface: &Surface) -> Callee {
+    let refusal = surface.judge(callee.tool(), callee.name());
+    callee.on_surface(Arc::clone(surface.id()), refusal)
+}
+
+/// The tools that the tool of a call may call through `surface`, as far as it was granted them.
+pub(super) fn callable(surface: &Surface) -> Arc<HashMap<String, Option<Duration>>> {
+    let callable = surface.tools().filter(|(tool, standing)| surface.is_callable(tool, *standing));
+    Arc::new(callable.map(|(tool, _)| (tool.declaration().tool_id.clone(), None)).collect())
+}
+
+impl ShowSurface {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let surface = match self.surface() {
+            Ok(surface) => surface,
+            Err(stop) => {
+                let refusal = stop.refusal()?;
+                let error = refusal.to_error();
+                match self.json {
+                    true => show::json(&json!({ "error": error }))?,
+                    false => {
+                        show::say(&show::printable(&format!("error: {} [{}]", error.message, error.error_code), true))
+                    }
+                }
+                show::detail(&refusal);
+                return Ok(exit::of_refusal(&refusal));
+            }
+        };
+        let printed = if self.json { show::json(&surface) } else { for_people(&surface) };
+        printed.map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+
+    fn surface(&self) -> Result<ToolSurface, Stop> {
+        let home = Home::find()?;
+        let settings = options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
+        let Settings { grants, mut policy, layers, .. } = settings;
+        let selection = config::selection(&layers, self.tool_budget, self.role.as_deref())?;
+        let named = serving::named(&self.tools, &layers)?;
+        let host = target::host(&home, |host| host.cache_bytes_max = layers.cache_bytes_max())?;
+        let locate =
+            |named: &serving::Named| named.target.locate(&home, Building::No).map_err(|refusal| named.failed(refusal));
+        let components = named.iter().map(locate).collect::<Result<Vec<PathBuf>, Refusal>>()?;
+        let runtime = runtime()?;
+        let loaded = runtime.block_on(host.load_files(&components));
+        let loaded = loaded.map_err(|(at, refusal)| serving::failed(&named, at, refusal))?;
+        let entries = EntryPaths::of(&layers);
+        let (mut tools, mut known) = (Vec::new(), HashSet::new());
+        for (named, loaded) in named.iter().zip(&loaded) {
+            named.target.name(&mut policy, &entries, loaded);
+            let chosen = named.target.tools(loaded).map_err(|refusal| named.failed(refusal))?;
+            tools.extend(chosen.into_iter().filter(|tool| known.insert(tool.declaration().qualified_name())));
+        }
+        let names: Vec<String> = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
+        let surface = runtime.block_on(of(&host, tools, selection, (&policy, &grants)));
+        let reason = "created: toolcell surface shows it";
+        Ok(surface.record(&names, SurfaceScope::Task, host.producer(), reason))
+    }
+}
+
+/// One line for each tool. Names and rules are foreign text.
+fn for_people(surface: &ToolSurface) -> std::io::Result<()> {
+    let mut lines = vec![format!(
+        "{}: {} loaded, {} deferred, {} blocked, {} excluded",
+        surface.surface_id,
+        surface.loaded_tools.len(),
+        surface.deferred_tools.len(),
+        surface.blocked_tools.len(),
+        surface.excluded_tools.len()
+    )];
+    lines.extend(surface.loaded_tools.iter().map(|id| format!("  loaded    {id}")));
+    lines.extend(surface.deferred_tools.iter().map(|tool| format!("  deferred  {}", tool.tool_id)));
+    lines.extend(surface.blocked_tools.iter().map(|tool| format!("  blocked   {}", why(tool))));
+    lines.extend(surface.excluded_tools.iter().map(|tool| format!("  excluded  {}", why(tool))));
+    let text: String = lines.iter().map(|line| visible(line, Whitespace::WrittenOut) + "\n").collect();
+    std::io::stdout().write_all(text.as_bytes())
+}
+
+fn why(tool: &WithheldTool) -> String {
+    let reason = match tool.reason {
+        Some(reason) => reason.as_str().to_owned(),
+        None => format!("its lifecycle is {:?}", tool.lifecycle).to_lowercase(),
+    };
+    match tool.policy_refs.as_slice() {
+        [] => format!("{}: {reason}", tool.tool_id),
+        refs => format!("{}: {reason} ({})", tool.tool_id, refs.join("; ")),
+    }
+}

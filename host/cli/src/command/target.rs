@@ -1,0 +1,222 @@
+//! Resolves TOOL on the command line to a component: a `.wasm` file, or a source folder that was built. Building runs
+//! code of the folder as the user, outside of any sandbox, so it needs the user's consent.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toolcell::{Callee, Home, Host, HostBuilder, Loaded, Policy};
+use toolcell_core::approval::legible;
+use toolcell_core::catalog::Tool;
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use crate::config::{Layer, Layers};
+use crate::toolchain::{self, BuildSettings, Built, Preference, Search, Standing};
+
+use super::{folder, terminal};
+
+/// TOOL as it was typed: a path, and the name of one of its tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) path: PathBuf,
+    pub(super) name: Option<String>,
+    typed: String,
+}
+
+impl Target {
+    pub(super) fn parse(typed: &str) -> Self {
+        let whole = Path::new(typed);
+        let (path, name) = match typed.rsplit_once('#') {
+            Some((path, name)) if !whole.exists() => (PathBuf::from(path), Some(name.to_owned())),
+            _ => (whole.to_owned(), None),
+        };
+        Self { path, name, typed: typed.to_owned() }
+    }
+
+    /// Returns the component file. A source folder without an up-to-date build is built if `building` allows it, else
+    /// refused.
+    pub(super) fn locate(&self, home: &Home, building: Building) -> Result<PathBuf, Refusal> {
+        let metadata = std::fs::metadata(&self.path).map_err(|error| {
+            let message = format!("there is no tool at {}: {error}", self.path.display());
+            Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+        })?;
+        if !metadata.is_dir() {
+            return Ok(self.path.clone());
+        }
+        match self.standing(home)? {
+            Standing::Built(component) => Ok(component),
+            Standing::NotBuilt(why) if building.is_agreed(&self.path, &why) => self.build(home),
+            Standing::NotBuilt(why) => Err(not_built(&self.path, &why, building)),
+        }
+    }
+
+    fn standing(&self, home: &Home) -> Result<Standing, Refusal> {
+        if !self.path.join("Cargo.toml").is_file() {
+            let message = format!(
+                "no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`",
+                self.path.display()
+            );
+            return Err(Refusal::new(ErrorClass::SetupRequired, "not_a_tool_folder", message));
+        }
+        Ok(toolchain::standing(&self.path, &home.builds()))
+    }
+
+    fn build(&self, home: &Home) -> Result<PathBuf, Refusal> {
+        build(&self.path, home)
+            .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "build_failed", format!("{error:#}")))?;
+        match self.standing(home)? {
+            Standing::Built(component) => Ok(component),
+            Standing::NotBuilt(why) => Err(not_built(&self.path, &why, Building::No)),
+        }
+    }
+
+    /// The source folder, if the path is one.
+    pub(super) fn source_folder(&self) -> Option<&Path> {
+        self.path.is_dir().then_some(self.path.as_path())
+    }
+
+    /// Tells `policy` which files name the loaded component as one of their tools, because a rule of the same file may
+    /// allow it by name.
+    pub(super) fn name(&self, policy: &mut Policy, entries: &EntryPaths, loaded: &Loaded) {
+        let Some(component) = loaded.tools.first().map(|tool| tool.component()) else { return };
+        // Most files name no tool: then nothing is looked up.
+        if entries.0.iter().all(|(_, paths)| paths.is_empty()) {
+            return;
+        }
+        let Ok(own) = self.path.canonicalize() else { return };
+        for (file, _) in entries.0.iter().filter(|(_, paths)| paths.contains(&own)) {
+            policy.name(file, component);
+        }
+    }
+
+    /// The files that the target stands for: those of a folder of components, or its own path.
+    fn files(&self) -> Vec<PathBuf> {
+        let of_folder = folder::components(&self.path).ok().flatten();
+        of_folder.unwrap_or_else(|| vec![self.path.clone()])
+    }
+
+    /// The target of a `[[tool]]` entry.
+    fn of_entry(layer: &Layer, component: &str) -> Self {
+        Self::parse(&layer.file.folder.join(component).to_string_lossy())
+    }
+
+    /// Returns the selected tools: all of the component, or the one that was named.
+    pub(super) fn tools(&self, loaded: &Loaded) -> Result<Vec<Arc<Tool>>, Refusal> {
+        match self.name {
+            None => Ok(loaded.tools.clone()),
+            Some(_) => self.find(loaded).map(|tool| vec![Arc::clone(tool)]),
+        }
+    }
+
+    /// Returns the one selected tool, for a call. Fails if there is none, or if the choice is ambiguous.
+    pub(super) fn choose(&self, loaded: &Loaded) -> Result<Callee, Refusal> {
+        let tool = self.find(loaded)?;
+        match &self.name {
+            // An alias is kept, because the record says by which name the tool was called. It may be the alias of
+            // several tools, so the host looks it up, and refuses it then.
+            Some(name) if tool.declaration().aliases.contains(name) => Ok(name.as_str().into()),
+            _ => Ok(Arc::clone(tool).into()),
+        }
+    }
+
+    fn find<'l>(&self, loaded: &'l Loaded) -> Result<&'l Arc<Tool>, Refusal> {
+        let refuse = |what: &str| {
+            // Only available tools are suggested, not deprecated ones.
+            let offered = loaded.tools.iter().filter(|tool| tool.is_offered());
+            let choices: Vec<String> =
+                offered.map(|tool| format!("{}#{}", self.path.display(), tool.declaration().name)).collect();
+            let message = format!("{what}; say which: {}", choices.join(", "));
+            Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+        };
+        match (&self.name, loaded.tools.as_slice()) {
+            (None, [tool]) => Ok(tool),
+            (None, _) => Err(refuse(&format!("{} has several tools", self.typed))),
+            (Some(name), tools) => {
+                let named = tools.iter().find(|tool| {
+                    let declaration = tool.declaration();
+                    declaration.name == *name
+                        || declaration.qualified_name() == *name
+                        || declaration.aliases.contains(name)
+                });
+                named.ok_or_else(|| refuse(&format!("{} has no tool `{name}`", self.path.display())))
+            }
+        }
+    }
+}
+
+/// The files, and the paths to which the `[[tool]]` entries of each lead, resolved once for all tools of a command.
+pub(super) struct EntryPaths(Vec<(PathBuf, HashSet<PathBuf>)>);
+
+impl EntryPaths {
+    pub(super) fn of(layers: &Layers) -> Self {
+        let paths = |layer: &Layer| {
+            let targets = layer.file.tools.iter().map(|entry| Target::of_entry(layer, &entry.component));
+            targets.flat_map(|target| target.files()).filter_map(|file| file.canonicalize().ok()).collect()
+        };
+        Self(layers.files().iter().map(|layer| (layer.file.path.clone(), paths(layer))).collect())
+    }
+}
+
+/// Maximum number of rows for the folder, and for the reason to build it, in the question whether to build it.
+const FOLDER_ROWS_MAX: usize = 2;
+const WHY_ROWS_MAX: usize = 4;
+
+/// Whether a source folder may be built, which runs its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Building {
+    /// Never: looking at a tool, or serving it, builds nothing.
+    No,
+    /// If the user at the terminal agrees.
+    Asked,
+    /// The user agreed with `--build`.
+    Yes,
+}
+
+impl Building {
+    fn is_agreed(self, folder: &Path, why: &str) -> bool {
+        match self {
+            Self::No => !guard!("building_is_consent"),
+            Self::Yes => true,
+            Self::Asked => terminal::agrees("Build it?", |sheet| {
+                sheet.host("This source folder is not built as it is now:");
+                sheet.value("folder", &folder.display().to_string(), FOLDER_ROWS_MAX);
+                // The reason names a changed file, whose name is untrusted.
+                sheet.value("because", why, WHY_ROWS_MAX);
+                sheet.host("Building runs its code as you, outside of the sandbox: build scripts and");
+                sheet.host("macros, its own and those of everything that it depends on.");
+            }),
+        }
+    }
+}
+
+/// The refusal code for a source folder without an up-to-date build.
+pub(super) const NOT_BUILT: &str = "not_built";
+
+/// Returns the refusal of a source folder that must be built first.
+fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
+    let (folder, why) = (folder.display(), legible(why));
+    let or = if building == Building::No { "" } else { ", or add --build" };
+    let message = format!(
+        "{folder} is a source folder that is not built as it is now: {why}. Building runs its code as you: look at it, \
+         then run `toolcell build {folder}`{or}"
+    );
+    Refusal::new(ErrorClass::SetupRequired, NOT_BUILT, message)
+}
+
+/// Builds the tool in `dir`, and reports the steps on standard error.
+pub(super) fn build(dir: &Path, home: &Home) -> anyhow::Result<Built> {
+    let search = Search::new(Preference::from_env()?, home.cache());
+    let mut settings = BuildSettings::new(search, home.builds());
+    settings.target_dir = Some(home.compiling());
+    settings.sdk = Some(toolchain::write_sdk(home.folder())?);
+    toolchain::build(dir, &settings, &mut super::show::say)
+}
+
+/// Returns a host for one command.
+pub(super) fn host(home: &Home, change: impl FnOnce(&mut HostBuilder)) -> anyhow::Result<Host> {
+    let mut settings = Host::builder().home(home.clone());
+    settings.calls_at_once = 1;
+    settings.pooled = false;
+    change(&mut settings);
+    Ok(settings.build()?)
+}

@@ -1,0 +1,186 @@
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use tokio::runtime::Handle;
+use toolcell::{Prompt, Reply};
+use toolcell_core::approval::{Sheet, pretty, visible_json};
+use toolcell_core::record::Input;
+
+use crate::command::ask::elsewhere;
+
+use super::{Display, EDIT_BYTES_MAX, Keyboard, write};
+
+/// Maximum number of rows for edited arguments, or for what is wrong with them.
+const EDIT_ROWS_MAX: usize = 14;
+
+/// The dialog that asks whether a call may run.
+pub(super) struct Dialog {
+    keyboard: Keyboard,
+    prompt: Prompt,
+    edit: Option<String>,
+    /// An edit that the tool rejected, to be corrected.
+    draft: Option<String>,
+    /// Whether all of the call was shown.
+    seen: bool,
+}
+
+impl Dialog {
+    pub(super) fn new(keyboard: Keyboard, prompt: Prompt) -> Self {
+        Self { keyboard, prompt, edit: None, draft: None, seen: false }
+    }
+
+    pub(super) fn run(&mut self) -> anyhow::Result<Option<Reply>> {
+        let display = Display::of_terminal();
+        if !display.is_wide_enough() {
+            write(&format!("(this terminal is too narrow for a question; {})\n", elsewhere(&self.prompt)))?;
+            return Ok(None);
+        }
+        let (text, cut) = self.prompt.on_display(display.columns, display.rows);
+        self.seen = !cut;
+        write(&text)?;
+        loop {
+            let Some(line) = self.keyboard.answer(&self.choices())? else { return self.unanswered() };
+            let (word, note) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
+            let note = Some(note.trim().to_owned()).filter(|note| !note.is_empty());
+            let yes = |always| Reply { approved: true, edit: self.edit.clone(), feedback: note.clone(), always };
+            match word.to_lowercase().as_str() {
+                "y" | "yes" | "a" | "always" if !self.seen => {
+                    write("not all of the call was shown: v shows it, then you can say yes\n")?;
+                }
+                "y" | "yes" => return Ok(Some(yes(false))),
+                "a" | "always" if self.can_remember() => return Ok(Some(yes(true))),
+                "n" | "no" => return Ok(Some(Reply { feedback: note, ..Reply::default() })),
+                "v" | "view" => self.view()?,
+                "e" | "edit" => self.edit()?,
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether "always" is offered. After an edit it is not, because the question says what it covers for the call that
+    /// was asked about.
+    fn can_remember(&self) -> bool {
+        self.prompt.can_remember() && self.edit.is_none()
+    }
+
+    /// The choices, and the time that is left: each time anew.
+    fn choices(&self) -> String {
+        let (before, after) = if self.seen { ("y yes", ", v view all") } else { ("v view all of it, then y yes", "") };
+        let always = if self.can_remember() { ", a always" } else { "" };
+        let left = self.prompt.time_left();
+        format!("[{before}, n no{always}, e edit the arguments{after}; {left}; a note may follow y or n] ")
+    }
+
+    /// Shows all of the call, a page at a time. Skipping to the end counts as shown, because the approver chose not to
+    /// read.
+    fn view(&mut self) -> anyhow::Result<()> {
+        let display = Display::of_terminal();
+        let text = self.prompt.full_text(display.columns);
+        let rows: Vec<&str> = text.lines().collect();
+        let page = display.rows.saturating_sub(2).max(1);
+        let mut at = 0;
+        loop {
+            let shown = rows.get(at..rows.len().min(at + page)).unwrap_or_default();
+            write(&format!("{}\n", shown.join("\n")))?;
+            at += page;
+            if at >= rows.len() {
+                self.seen = true;
+                return Ok(());
+            }
+            let left = rows.len() - at;
+            let asked = format!("[{left} more rows: Enter the next ones, g to the end, q back] ");
+            match self.keyboard.answer(&asked)?.as_deref() {
+                Some("") => {}
+                Some("g") => at = at.max(rows.len().saturating_sub(page)),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn unanswered(&self) -> anyhow::Result<Option<Reply>> {
+        let why =
+            if self.keyboard.is_over() { "answered elsewhere, or over".to_owned() } else { elsewhere(&self.prompt) };
+        write(&format!("\n({why})\n"))?;
+        Ok(None)
+    }
+
+    /// Lets the approver change the arguments. What the tool rejects stays a draft, which the next edit begins with.
+    fn edit(&mut self) -> anyhow::Result<()> {
+        let new = match self.typed() {
+            Ok(new) => new,
+            Err(error) => return tell("the arguments were not edited:", &format!("{error:#}")),
+        };
+        match self.check(&new) {
+            Ok(()) => {
+                tell("it would run with these arguments:", &new)?;
+                (self.edit, self.draft) = (Some(new), None);
+            }
+            Err(why) => {
+                tell("these arguments cannot run; the old ones stay:", &why)?;
+                tell("e edits them again:", &new)?;
+                self.draft = Some(new);
+            }
+        }
+        Ok(())
+    }
+
+    /// The arguments as the approver changes them, in an editor or on one line.
+    fn typed(&self) -> anyhow::Result<String> {
+        let editor =
+            ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok().filter(|word| !word.is_empty()));
+        let new = match editor {
+            Some(editor) => in_editor(&editor, &self.start())?,
+            None => {
+                write("the new arguments, as one line of JSON: ")?;
+                self.keyboard.line()?.context("nothing was typed")?
+            }
+        };
+        Ok(new.trim().to_owned())
+    }
+
+    /// The text that an edit begins with. The arguments of the call are escaped, because an editor shows them as they
+    /// are.
+    fn start(&self) -> String {
+        let changed = self.draft.as_ref().or(self.edit.as_ref());
+        changed.cloned().unwrap_or_else(|| pretty(&visible_json(self.prompt.arguments().text())).into_owned())
+    }
+
+    /// Checks whether the tool can be called with `new`. The error says why not.
+    fn check(&self, new: &str) -> Result<(), String> {
+        Input::from_text(new).value().map_err(|error| format!("these are not JSON: {error}"))?;
+        // This thread is for blocking reads, so it may wait.
+        Handle::current().block_on(self.prompt.check_edit(new))
+    }
+}
+
+/// Prints `words`, and `text` behind the gutter.
+fn tell(words: &str, text: &str) -> anyhow::Result<()> {
+    let mut sheet = Sheet::new(Display::of_terminal().columns);
+    sheet.host(words);
+    sheet.lines(text, EDIT_ROWS_MAX);
+    Ok(write(&sheet.into_text())?)
+}
+
+fn in_editor(editor: &str, text: &str) -> anyhow::Result<String> {
+    // Readable by its owner only, like the journal.
+    let mut file =
+        tempfile::Builder::new().prefix("arguments-").suffix(".json").tempfile().context("cannot create a file")?;
+    file.write_all(text.as_bytes()).context("cannot write the arguments")?;
+    let mut words = editor.split_whitespace();
+    let program = words.next().context("the editor has no name")?;
+    let status =
+        Command::new(program).args(words).arg(file.path()).status().with_context(|| format!("cannot run {editor}"))?;
+    if !status.success() {
+        bail!("{editor} ended with {status}");
+    }
+    // Reopened by its path, because editors may replace the file.
+    let mut new = String::new();
+    let mut changed = File::open(file.path()).context("cannot read the arguments")?;
+    changed
+        .rewind()
+        .and_then(|()| changed.take(EDIT_BYTES_MAX).read_to_string(&mut new))
+        .context("cannot read the arguments")?;
+    Ok(new)
+}

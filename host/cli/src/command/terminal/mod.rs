@@ -1,0 +1,172 @@
+//! Asks the user at the terminal.
+
+mod approval;
+mod form;
+
+use std::future::Future;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, tcgetwinsize};
+use toolcell::{Approver, Inquiry, Prompt, Reply, Respondent};
+use toolcell_core::approval::{COLUMNS, COLUMNS_MIN, ROWS, Sheet};
+use toolcell_core::record::InputResponses;
+
+/// How often a read of the terminal checks whether the answer came from elsewhere.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Maximum size of a typed line or an edited input, in bytes.
+const EDIT_BYTES_MAX: u64 = 16 << 20;
+
+/// The terminal that this program runs in.
+pub(super) struct Terminal {
+    principal: String,
+}
+
+impl Terminal {
+    /// Returns the terminal if a user can see the question and type an answer to it.
+    pub(super) fn if_there(principal: String) -> Option<Self> {
+        let seen = io::stdin().is_terminal() && io::stderr().is_terminal();
+        // Reading would only stop a process in the background (SIGTTIN).
+        let foreground = || tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
+        (seen && foreground()).then_some(Self { principal })
+    }
+}
+
+impl Approver for Terminal {
+    fn principal(&self) -> &str {
+        &self.principal
+    }
+
+    fn channel(&self) -> &str {
+        "terminal"
+    }
+
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+        let prompt = prompt.clone();
+        Box::pin(read(move |keyboard| approval::Dialog::new(keyboard, prompt).run()))
+    }
+}
+
+impl Respondent for Terminal {
+    fn respond<'a>(
+        &'a self,
+        inquiry: &'a Inquiry,
+    ) -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>> {
+        let inquiry = inquiry.clone();
+        Box::pin(read(move |keyboard| form::fill(&keyboard, &inquiry)))
+    }
+}
+
+/// Asks the user at the terminal `question`, after the rows that `fill` adds. Returns true only for a clear yes, and
+/// false without a terminal or on one that is too narrow.
+pub(super) fn agrees(question: &str, fill: impl FnOnce(&mut Sheet)) -> bool {
+    let display = Display::of_terminal();
+    if Terminal::if_there(String::new()).is_none() || !display.is_wide_enough() {
+        return false;
+    }
+    let mut sheet = Sheet::new(display.columns);
+    fill(&mut sheet);
+    let keyboard = Keyboard(Arc::default());
+    let asked = format!("{}{question} [y/N] ", sheet.into_text());
+    let answer = keyboard.answer(&asked).ok().flatten().unwrap_or_default();
+    matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+/// Runs `dialog` on a thread of its own, because reading blocks. Returns `None` if the terminal fails.
+async fn read<T: Send + 'static>(
+    dialog: impl FnOnce(Keyboard) -> anyhow::Result<Option<T>> + Send + 'static,
+) -> Option<T> {
+    // Dropped with this future, so that the thread stops reading.
+    let over = Over::default();
+    let keyboard = Keyboard(Arc::clone(&over.0));
+    tokio::task::spawn_blocking(move || dialog(keyboard)).await.ok()?.ok()?
+}
+
+/// Tells the [`Keyboard`], when dropped, that the answer is not needed any more.
+#[derive(Default)]
+struct Over(Arc<AtomicBool>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Reads lines until the answer is not needed any more.
+struct Keyboard(Arc<AtomicBool>);
+
+impl Keyboard {
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Asks `question`, and returns the line that follows; `None` as for [`Self::line`].
+    fn answer(&self, question: &str) -> anyhow::Result<Option<String>> {
+        // Input that was typed before the question was visible is not an answer to it.
+        tcflush(io::stdin(), QueueSelector::IFlush)?;
+        write(question)?;
+        self.line()
+    }
+
+    /// Returns the next line; `None` at the end of the input, or when the answer is not needed any more.
+    fn line(&self) -> anyhow::Result<Option<String>> {
+        let stdin = io::stdin();
+        let mut text = Vec::new();
+        let wait = Timespec::try_from(LOOK_EVERY)?;
+        loop {
+            if self.is_over() {
+                return Ok(None);
+            }
+            let mut fds = [PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN)];
+            match poll(&mut fds, Some(&wait)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Bypasses the standard library's buffer, which would keep what follows the line.
+            let mut piece = [0; 4096];
+            let count = rustix::io::read(&stdin, &mut piece)?;
+            let piece = piece.get(..count).unwrap_or_default();
+            text.extend_from_slice(piece);
+            if text.last() == Some(&b'\n') {
+                return Ok(Some(String::from_utf8_lossy(&text).trim().to_owned()));
+            }
+            if piece.is_empty() || text.len() as u64 > EDIT_BYTES_MAX {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// The size of the terminal.
+#[derive(Clone, Copy, Debug)]
+struct Display {
+    columns: usize,
+    rows: usize,
+}
+
+impl Display {
+    /// Returns the terminal's size; 78 columns and 24 rows if it is unknown.
+    fn of_terminal() -> Self {
+        let size = tcgetwinsize(io::stderr()).ok();
+        let said = |count: Option<u16>| count.filter(|count| *count > 0).map(usize::from);
+        // One less, because a terminal may wrap a row that fills the last column.
+        let columns = said(size.map(|size| size.ws_col)).map_or(COLUMNS, |columns| columns.saturating_sub(1));
+        Self { columns, rows: said(size.map(|size| size.ws_row)).unwrap_or(ROWS) }
+    }
+
+    /// Whether a question can be shown: a row that wraps by itself could be forged.
+    fn is_wide_enough(self) -> bool {
+        self.columns >= COLUMNS_MIN
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    err.write_all(text.as_bytes()).and_then(|()| err.flush())
+}

@@ -1,0 +1,86 @@
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::json;
+use toml::{Table, Value};
+use toolcell::Home;
+use toolcell_core::approval::{Whitespace, visible};
+
+use crate::config::{self, Layers, Trust};
+
+use super::exit::{BadRequest, Exit};
+use super::{options, serving, show};
+
+/// Trusts the current state of the project file of `dir` and of the hooks that it names; a change needs new trust. Says
+/// what was trusted, and how it differs from what was trusted before.
+pub(super) fn trust(dir: &Path) -> anyhow::Result<Exit> {
+    let home = Home::find()?;
+    let file = project_file(dir)?;
+    let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
+    let bytes = config::project_bytes(&file)
+        .and_then(|bytes| bytes.with_context(|| format!("cannot find {}", file.display())))
+        .map_err(bad)?;
+    let file = file.canonicalize().with_context(|| format!("cannot find {}", file.display()))?;
+    // A file that refuses every call is not worth trusting.
+    let (layers, trusted) = Layers::of_project(&home, &file, bytes.clone()).map_err(bad)?;
+    let understood = options::expiry_of_files(&layers).and_then(|_| serving::understands(&layers));
+    understood.map_err(|refusal| BadRequest(refusal.message))?;
+    let trust = Trust::at(home.trusted());
+    let before = trust.content(&file)?;
+    trust.add(&file, &bytes, &trusted)?;
+    print(std::iter::once(format!("trusted: {}", file.display())).chain(marked(before, &bytes)))
+}
+
+/// Ends the trust in the project file of `dir`.
+pub(super) fn untrust(dir: &Path) -> anyhow::Result<Exit> {
+    let file = project_file(dir)?;
+    let file = file.canonicalize().with_context(|| format!("cannot find {}", file.display()))?;
+    let was = Trust::at(Home::find()?.trusted()).remove(&file)?;
+    print([format!("{}: {}", if was { "not trusted any more" } else { "was not trusted" }, file.display())])
+}
+
+/// The project file of `dir`, or of the nearest folder above it.
+fn project_file(dir: &Path) -> anyhow::Result<PathBuf> {
+    let folder = dir.canonicalize().map_err(|error| BadRequest(format!("cannot find {}: {error}", dir.display())))?;
+    let missing = || BadRequest(format!("there is no {} in {} or above it", toolcell::FILE_NAME, folder.display()));
+    Ok(config::project_file(&folder).ok_or_else(missing)?)
+}
+
+/// What a file sets, one line for each word, in its own words: no setting can be left out.
+fn settings(bytes: &[u8]) -> Vec<String> {
+    let table: Table = str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+    let mut lines = Vec::new();
+    for (name, value) in &table {
+        match value {
+            Value::Table(section) => {
+                section.iter().for_each(|(word, value)| lines.extend(each(&format!("{name}.{word}"), value)));
+            }
+            value => lines.extend(each(name, value)),
+        }
+    }
+    lines
+}
+
+/// One line for each element of `value`, which is called `name`.
+fn each(name: &str, value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(values) => values.iter().map(|value| format!("{name}: {}", json!(value))).collect(),
+        value => vec![format!("{name}: {}", json!(value))],
+    }
+}
+
+/// The settings of a file that was trusted as `before`, marked with `+` and `-` where they differ from it.
+fn marked(before: Option<Vec<u8>>, now: &[u8]) -> Vec<String> {
+    let now = settings(now);
+    let before = before.map_or_else(|| now.clone(), |before| settings(&before));
+    let gone = before.iter().filter(|line| !now.contains(line)).map(|line| format!("- {line}"));
+    let mark = |line: &String| format!("{} {line}", if before.contains(line) { ' ' } else { '+' });
+    gone.chain(now.iter().map(mark)).collect()
+}
+
+/// Prints `lines`. Their words come from files of others, so each stays on its line.
+fn print(lines: impl IntoIterator<Item = String>) -> anyhow::Result<Exit> {
+    let text: String = lines.into_iter().map(|line| visible(&line, Whitespace::WrittenOut) + "\n").collect();
+    std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+}

@@ -1,0 +1,398 @@
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use serde::Deserialize;
+use toolcell_core::approval::{Whitespace, visible};
+use toolcell_core::policy::GrantWord;
+
+use super::ownership;
+use super::surface::SurfaceSection;
+use super::word::{Word, line};
+
+/// Maximum size of a configuration file, in bytes; a larger one is rejected before it is parsed.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Maximum length of what is said about a file that is not trusted, in characters, because it can quote the file.
+const PROBLEM_CHARS_MAX: usize = 200;
+
+/// A `toolcell.toml` as it is written, not yet interpreted. An unknown field is an error, so that a misspelled denial
+/// is not ignored.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConfigFile {
+    /// `default`, `non_interactive` or `plan`.
+    pub mode: Option<Word>,
+    pub grants: GrantSection,
+    pub limits: LimitSection,
+    pub approvals: ApprovalSection,
+    pub cache: CacheSection,
+    pub journal: JournalSection,
+    pub results: ResultSection,
+    pub retry: RetrySection,
+    pub surface: SurfaceSection,
+    #[serde(rename = "rule")]
+    pub rules: Vec<RuleEntry>,
+    #[serde(rename = "hook")]
+    pub hooks: Vec<HookEntry>,
+    #[serde(rename = "tool")]
+    pub tools: Vec<ToolEntry>,
+    /// The folder in which relative paths of this file start.
+    #[serde(skip)]
+    pub folder: PathBuf,
+    /// The path of the file.
+    #[serde(skip)]
+    pub path: PathBuf,
+    #[serde(skip)]
+    text: String,
+}
+
+/// `[grants]`: the same words as the options of the command line.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GrantSection {
+    pub read: Vec<Word>,
+    pub write: Vec<Word>,
+    pub env: Vec<Word>,
+    pub net: Vec<Word>,
+    pub secret: Vec<Word>,
+    pub tool: Vec<Word>,
+    pub deny_read: Vec<Word>,
+    pub deny_write: Vec<Word>,
+    pub deny_net: Vec<Word>,
+}
+
+impl GrantSection {
+    /// The grants or denials of one kind.
+    pub fn specs(&self, word: GrantWord) -> &[Word] {
+        match word {
+            GrantWord::Read => &self.read,
+            GrantWord::Write => &self.write,
+            GrantWord::Env => &self.env,
+            GrantWord::DenyRead => &self.deny_read,
+            GrantWord::DenyWrite => &self.deny_write,
+            GrantWord::Net => &self.net,
+            GrantWord::Secret => &self.secret,
+            GrantWord::Tool => &self.tool,
+            GrantWord::DenyNet => &self.deny_net,
+        }
+    }
+}
+
+/// `[limits]`: the same words as the options of the command line.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitSection {
+    pub timeout: Option<Word>,
+    pub fuel: Option<u64>,
+    pub memory: Option<Word>,
+    /// For all calls of a server together.
+    pub memory_total: Option<Word>,
+    pub max_output: Option<Word>,
+    pub max_disk: Option<Word>,
+    pub max_artifact_bytes: Option<Word>,
+}
+
+/// `[approvals]`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ApprovalSection {
+    /// How long a question stays open, such as `10m`.
+    pub expire: Option<Word>,
+    /// `false`: no question is sent through a client of a server.
+    pub elicitation: Option<bool>,
+    /// `wait` or `return`: what happens to a call whose client cannot ask its user.
+    pub away: Option<Word>,
+}
+
+/// `[cache]`: has an effect in the user's own file only.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheSection {
+    /// Maximum size of compiled code on disk, such as `2GiB`.
+    pub max: Option<Word>,
+}
+
+/// `[journal]`: has an effect in the user's own file only.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct JournalSection {
+    /// `all`, `failures` or `none`.
+    pub keep: Option<Word>,
+    /// `normal` or `full`: whether a call waits until the disk has its record.
+    pub durability: Option<Word>,
+    /// Maximum size of the log of calls on disk, such as `1GiB`.
+    pub max: Option<Word>,
+    /// Time after which calls are removed from the log, such as `129600m`.
+    pub age: Option<Word>,
+    /// `on` or `off`: whether a record has what a replay of its call needs.
+    pub replay: Option<Word>,
+}
+
+/// `[results]`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResultSection {
+    /// A strategy, such as `never_persist`: how outputs are kept at most.
+    pub persistence: Option<Word>,
+}
+
+/// `[retry]`: which failed calls run again.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetrySection {
+    /// Maximum number of attempts of a call, the first included.
+    pub attempts: Option<u32>,
+    /// Longest wait after the first attempt, such as `200ms`.
+    pub backoff: Option<Word>,
+    /// Error classes, such as `rate_limited`.
+    pub classes: Option<Vec<Word>>,
+}
+
+/// `[[tool]]`: what `toolcell mcp` and `toolcell serve` offer.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolEntry {
+    /// A .wasm file, a folder of such files, or the source folder of a tool; with `#NAME` for one of its tools.
+    pub component: Word,
+    /// Time limit of a call, such as `5s`.
+    pub timeout: Option<Word>,
+}
+
+/// `[[rule]]`: every subject that is named must match; patterns may contain `*`, and `**` for paths.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleEntry {
+    /// `allow`, `ask` or `deny`.
+    pub behavior: Word,
+    pub tool: Option<Word>,
+    pub namespace: Option<Word>,
+    /// `sha256:<hex>` of a component. A tool chooses its own name, but not this.
+    pub component: Option<Word>,
+    pub path: Option<Word>,
+    pub url: Option<Word>,
+    pub resource: Option<Word>,
+    /// Matches tools of at least this risk.
+    pub risk: Option<Word>,
+    /// Shown to the approver, or to the caller that is refused.
+    pub reason: Option<String>,
+}
+
+/// `[[hook]]`: a component of the world `hook`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HookEntry {
+    /// The hook's name in records. Default: the file name of the component.
+    pub id: Option<String>,
+    pub component: PathBuf,
+    /// Hook events, such as `pre_tool_use`. Default: all that the component handles.
+    #[serde(default)]
+    pub events: Vec<String>,
+    #[serde(default)]
+    pub matcher: HookMatcher,
+    /// Higher runs first.
+    #[serde(default)]
+    pub priority: i64,
+    /// Default: `block` before the tool, `warn` after it.
+    pub on_failure: Option<OnFailure>,
+    /// Time limit of a run, such as `500ms`.
+    pub timeout: Option<String>,
+    /// What the hook itself may access. Default: nothing.
+    #[serde(default)]
+    pub grants: GrantSection,
+}
+
+/// The calls that a hook runs for. Default: all.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HookMatcher {
+    pub tool: Option<String>,
+    pub namespace: Option<String>,
+}
+
+/// What happens to the call if a hook fails or is too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// The call does not go on, or its output is withheld.
+    Block,
+    /// The call goes on, and the record says what happened.
+    Warn,
+}
+
+impl ConfigFile {
+    /// Reads `path`, the user's own file; `None` if it does not exist. Fails if it cannot be parsed, or if another user
+    /// could have written it.
+    pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
+        bytes(path)?.map(|bytes| Self::from_bytes(bytes, path)).transpose()
+    }
+
+    /// Reads `path`, a file that the user named.
+    pub fn read_named(path: &Path) -> anyhow::Result<Option<Self>> {
+        named_bytes(path)?.map(|bytes| Self::from_bytes(bytes, path)).transpose()
+    }
+
+    /// Parses `bytes`, the content of the file `path`.
+    pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> anyhow::Result<Self> {
+        let text = String::from_utf8(bytes).with_context(|| format!("cannot parse {}", path.display()))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut file = Self::parse(&text, folder).with_context(|| format!("cannot parse {}", path.display()))?;
+        path.clone_into(&mut file.path);
+        Ok(file)
+    }
+
+    /// Parses the text of a file in `folder`.
+    pub fn parse(text: &str, folder: &Path) -> anyhow::Result<Self> {
+        let mut file: Self = toml::from_str(text)?;
+        folder.clone_into(&mut file.folder);
+        text.clone_into(&mut file.text);
+        Ok(file)
+    }
+
+    /// Returns where `word`, a word of this file, is written, for messages: `FILE, line N`.
+    pub fn place_of(&self, word: &Word) -> String {
+        format!("{}, line {}", self.path.display(), line(self.text.as_bytes(), word.at))
+    }
+
+    /// Returns why the content `bytes` of a file cannot be parsed, in one line, such as `line 3: unknown field`; `None`
+    /// if it can. The file is untrusted: what is quoted from it is cut, and escaped for a terminal.
+    pub(super) fn problem(bytes: &[u8]) -> Option<String> {
+        let (at, why) = match str::from_utf8(bytes) {
+            Err(error) => (Some(error.valid_up_to()), "not UTF-8".to_owned()),
+            Ok(text) => match toml::from_str::<Self>(text) {
+                Ok(_) => return None,
+                Err(error) => (error.span().map(|span| span.start), error.message().to_owned()),
+            },
+        };
+        let why: String = why.chars().take(PROBLEM_CHARS_MAX).collect();
+        let place = at.map(|at| format!("line {}: ", line(bytes, at))).unwrap_or_default();
+        Some(format!("{place}{}", visible(&why, Whitespace::WrittenOut)))
+    }
+}
+
+/// Reads `path`; `None` if it does not exist. Fails if it has more than 1 MiB, or if a user other than this one and
+/// root could have written it or put it there.
+pub fn bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    read(path, OFlags::empty(), ownership::check_with_folders)
+}
+
+/// Like [`bytes()`], for the file of a project, which must not be a symbolic link: trust is for the project that contains
+/// the file, and a link would give one project what was granted to another.
+pub fn project_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    if path.is_symlink() && guard!("project_links") {
+        let target = path.canonicalize().unwrap_or_default();
+        bail!(
+            "{} is a link, and the file of a project may be none; --config={} reads what it leads to",
+            path.display(),
+            target.display(),
+        );
+    }
+    read(path, OFlags::NOFOLLOW, ownership::check_with_folders)
+}
+
+/// Like [`bytes`], for a file that the user named: checks who may write to it, but not who may replace it, which the
+/// user has to know.
+fn named_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    read(path, OFlags::empty(), ownership::check)
+}
+
+fn read(
+    path: &Path,
+    flags: OFlags,
+    check: fn(&Path, &File, &Metadata) -> anyhow::Result<()>,
+) -> anyhow::Result<Option<Vec<u8>>> {
+    let place = || format!("cannot read {}", path.display());
+    // Without NONBLOCK, a named pipe would block the reader.
+    let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT | Errno::NOTDIR) if !path.is_symlink() => return Ok(None),
+        Err(error) => return Err(error).with_context(place),
+    };
+    let metadata = file.metadata().with_context(place)?;
+    if !metadata.is_file() {
+        bail!("{} is not a regular file", path.display());
+    }
+    check(path, &file, &metadata)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(place)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        bail!("{}: larger than {FILE_BYTES_MAX} bytes", path.display());
+    }
+    Ok(Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_section_is_read() {
+        let text = r#"
+            mode = "non_interactive"
+            [grants]
+            read = ["src"]
+            net = ["https://api.example.com"]
+            deny_read = [".secrets"]
+            [limits]
+            timeout = "5s"
+            [approvals]
+            expire = "10m"
+            [[rule]]
+            behavior = "deny"
+            path = "/etc/**"
+            reason = "not ours"
+            [[hook]]
+            component = "audit.wasm"
+            events = ["pre_tool_use"]
+            matcher = { tool = "files.*" }
+            priority = 10
+            on_failure = "warn"
+        "#;
+        let file = ConfigFile::parse(text, Path::new("/project")).unwrap();
+        assert_eq!(&*file.grants.read[0], "src");
+        assert_eq!(&*file.rules[0].behavior, "deny");
+        assert_eq!(file.hooks[0].on_failure, Some(OnFailure::Warn));
+        assert_eq!(file.folder, Path::new("/project"));
+    }
+
+    #[test]
+    fn a_misspelled_field_is_an_error() {
+        let wrong = ["mod = \"plan\"", "[grants]\nraed = []", "[[rule]]\nbehavior = \"deny\"\npaht = \"/\""];
+        assert!(wrong.iter().all(|text| ConfigFile::parse(text, Path::new("/")).is_err()));
+    }
+
+    #[test]
+    fn a_word_is_at_its_own_place_and_not_at_that_of_its_double() {
+        let text = "[grants]\nread = [\"src\"]\nwrite = [\n  'lib',\n  \"src\",\n]\n[[rule]]\nbehavior = \"deny\"\n\
+                    tool = \"deny\"\n[[tool]]\ncomponent = \"src\"\n";
+        let file = ConfigFile::parse(text, Path::new("/")).unwrap();
+        let rule = &file.rules[0];
+        let words = [
+            (&file.grants.read[0], 2),
+            (&file.grants.write[0], 4),
+            (&file.grants.write[1], 5),
+            (&rule.behavior, 8),
+            (rule.tool.as_ref().unwrap(), 9),
+            (&file.tools[0].component, 11),
+        ];
+        for (word, line) in words {
+            assert!(file.place_of(word).ends_with(&format!(", line {line}")), "{word:?}: {}", file.place_of(word));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_one_short_line_that_controls_nothing() {
+        let of = |text: &str| ConfigFile::problem(text.as_bytes()).unwrap();
+        assert_eq!(ConfigFile::problem(b"[grants]\nread = []\n"), None);
+        assert!(of("\n[grants]\nraed = []\n").starts_with("line 3: unknown field `raed`"));
+        assert!(of("mode = \"plan\"\n[grants\n").starts_with("line 2: "));
+        assert_eq!(ConfigFile::problem(b"\n\n\xff").unwrap(), "line 3: not UTF-8");
+        let hostile = of("\"\\u001b[2J\\nline 1: all is well\" = 1\n");
+        assert!(hostile.starts_with("line 1: ") && !hostile.chars().any(char::is_control), "{hostile}");
+        let long = of(&format!("{} = 1\n", "k".repeat(100_000)));
+        assert!(long.chars().count() <= PROBLEM_CHARS_MAX + "line 1: ".len(), "{}", long.len());
+    }
+}

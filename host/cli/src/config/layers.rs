@@ -1,0 +1,356 @@
+//! The layers of configuration: the user's file, the project's, one that the command line names. They are combined so
+//! that a layer can add restrictions, and cannot remove those of another.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use toolcell::record::Keeping;
+use toolcell::{CACHE_BYTES, Home, LogSettings};
+use toolcell_core::policy::{FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords};
+use toolcell_core::record::{ErrorClass, Mode, Refusal, RuleSource, digest};
+use toolcell_core::scheduler::RetryPolicy;
+
+use super::hooks::{self, hook_digest};
+use super::{ConfigFile, GivenLimits, Trust, Trusted, Word};
+
+const FOLDER_GONE: &str = "the current folder cannot be found, and so neither can the file of its project; go to a \
+                           folder that is there, or say --no-config or --config=FILE";
+
+/// Selects the configuration files that are read.
+#[derive(Clone, Debug, Default)]
+pub struct LayerOptions {
+    /// Read this file instead of the project's. Naming a file is trusting it.
+    pub file: Option<PathBuf>,
+    /// Read no file.
+    pub none: bool,
+}
+
+/// One file, and the source that its settings count as.
+#[derive(Debug)]
+pub struct Layer {
+    pub source: RuleSource,
+    pub file: ConfigFile,
+    /// The digests of the hook components that a project was trusted with, in the order of its hooks.
+    pub trusted: Vec<String>,
+}
+
+/// All files that apply to a call, parsed.
+#[derive(Debug, Default)]
+pub struct Layers {
+    layers: Vec<Layer>,
+    mode: Mode,
+    rules: Vec<Rule>,
+    grants: Grants,
+    kept: Grants,
+    /// The lowest limits that any file sets.
+    limits: GivenLimits,
+    cache_bytes_max: Option<u64>,
+    journal: LogSettings,
+    /// What every file allows to become of outputs.
+    keeping: Keeping,
+    /// The stricter one of each setting of all files.
+    retry: Option<RetryPolicy>,
+}
+
+impl Layers {
+    /// Reads the files that apply to a call from `folder`. Fails if a file cannot be read or parsed, or has a setting
+    /// that cannot be applied, and if the user has not trusted the project's file in its current state. Fails without a
+    /// folder, in which the project's file would be searched for, unless `options` exclude that file.
+    pub fn read(home: &Home, folder: Option<&Path>, options: &LayerOptions) -> Result<Self, Refusal> {
+        let unreadable = |error: anyhow::Error| {
+            let message = format!("the policy cannot be read, and so nothing is allowed: {error:#}");
+            Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+        };
+        let mut layers = Self::default();
+        if options.none {
+            return Ok(layers);
+        }
+        let user = home.user_file().map_err(unreadable)?;
+        layers.add_user(&user).map_err(unreadable)?;
+        if let Some(named) = &options.file {
+            let file = named_file(named).map_err(unreadable)?;
+            layers.add(RuleSource::FlagSettings, file, Vec::new()).map_err(unreadable)?;
+            return Ok(layers);
+        }
+        let folder = folder.context(FOLDER_GONE).map_err(unreadable)?;
+        if let Some(path) = super::project_file(folder).filter(|path| !is_same(path, &user))
+            && let Some(bytes) = super::project_bytes(&path).map_err(unreadable)?
+        {
+            let path =
+                path.canonicalize().with_context(|| format!("cannot find {}", path.display())).map_err(unreadable)?;
+            let trust = Trust::at(home.trusted());
+            let trusted = trust.of(&path, &bytes).map_err(unreadable)?;
+            let Trusted { components, folders } = trusted.ok_or_else(|| {
+                let message = format!("{}; --no-config goes on without any file", untrusted(&trust, &path, &bytes));
+                Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message)
+            })?;
+            let file = ConfigFile::from_bytes(bytes, &path).map_err(unreadable)?;
+            check_hooks(&file, &components)?;
+            let found = layers.add(RuleSource::ProjectSettings, file, components).map_err(unreadable)?;
+            check_folders(&path, &found, &folders)?;
+        }
+        Ok(layers)
+    }
+
+    /// Checks `path`, a project's file with these `bytes`, as a call does that finds it trusted. Returns its layers,
+    /// and what the trust is to cover.
+    ///
+    /// # Errors
+    ///
+    /// Everything that would refuse every call once the file is trusted: an invalid word, a missing folder, a grant
+    /// that reaches toolcell's own state, a hook that cannot be configured.
+    pub fn of_project(home: &Home, path: &Path, bytes: Vec<u8>) -> anyhow::Result<(Self, Trusted)> {
+        let file = ConfigFile::from_bytes(bytes, path)?;
+        let said = Provenance { source: RuleSource::ProjectSettings, file: Some(path) };
+        let understood = file.hooks.iter().try_for_each(|entry| hooks::check(entry, &said, &home.protected()));
+        understood.with_context(|| format!("a hook of {}", path.display()))?;
+        let components = hooks::hook_digests(&file).with_context(|| format!("a hook of {}", path.display()))?;
+        let mut layers = Self::default();
+        // A denial of the user can make a wide grant possible.
+        layers.add_user(&home.user_file()?)?;
+        let found = layers.add(said.source, file, components.clone())?;
+        if let Some(refusal) = layers.grants.refusal(&home.protected()) {
+            anyhow::bail!("{}: {}", path.display(), refusal.message);
+        }
+        let folders = found.iter().map(|(_, folder)| folder.clone()).collect();
+        Ok((layers, Trusted { components, folders }))
+    }
+
+    /// Adds the user's own file, if there is one.
+    fn add_user(&mut self, path: &Path) -> anyhow::Result<()> {
+        match ConfigFile::read(path)? {
+            Some(file) => self.add(RuleSource::UserSettings, file, Vec::new()).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the settings of `file`. Returns the folders that its grants lead to, each with the rule that grants it.
+    fn add(
+        &mut self,
+        source: RuleSource,
+        file: ConfigFile,
+        trusted: Vec<String>,
+    ) -> anyhow::Result<Vec<(String, String)>> {
+        let said = Provenance { source, file: Some(&file.path) };
+        if let Some(word) = &file.mode {
+            let mode = mode(word).with_context(|| file.place_of(word))?;
+            self.mode = stricter(self.mode, mode);
+        }
+        let mut grants = Grants::default();
+        for word in GrantWord::ALL {
+            for spec in file.grants.specs(word) {
+                grants.add(word, spec, &said).with_context(|| file.place_of(spec))?;
+            }
+        }
+        let mut found: Vec<(String, String)> = grants.folders().map(bound).collect();
+        self.grants.extend(&grants).with_context(|| file.path.display().to_string())?;
+        for entry in &file.rules {
+            let words = RuleWords {
+                behavior: &entry.behavior,
+                tool: entry.tool.as_deref(),
+                namespace: entry.namespace.as_deref(),
+                component: entry.component.as_deref(),
+                path: entry.path.as_deref(),
+                url: entry.url.as_deref(),
+                resource: entry.resource.as_deref(),
+                risk: entry.risk.as_deref(),
+                reason: entry.reason.as_deref(),
+            };
+            let telling = [&entry.path, &entry.url, &entry.risk, &entry.tool, &entry.resource];
+            let place = || file.place_of(telling.into_iter().flatten().next().unwrap_or(&entry.behavior));
+            self.rules.push(Rule::compile(&words, &said).with_context(place)?);
+        }
+        for entry in &file.hooks {
+            let rule = format!("hook component {:?} in {}", entry.component, file.path.display());
+            let path = file.folder.join(&entry.component);
+            [&mut self.grants, &mut self.kept].into_iter().try_for_each(|grants| grants.keep(&path, &rule, source))?;
+            // A hook with invalid grants is not loaded, and changes nothing.
+            if let Ok(of_hook) = hooks::grants(&entry.grants, &said) {
+                found.extend(of_hook.folders().map(bound));
+                self.grants.changeable.extend(of_hook.write.iter().cloned());
+                self.kept.changeable.extend(of_hook.write);
+            }
+        }
+        self.limits = std::mem::take(&mut self.limits).lower(GivenLimits::of_file(&file)?);
+        if let Some(word) = &file.cache.max {
+            anyhow::ensure!(
+                source == RuleSource::UserSettings,
+                "{}: [cache] is for your own toolcell.toml alone, because all projects share the cache; remove it here",
+                file.place_of(word)
+            );
+            self.cache_bytes_max = Some(cache_bytes(&file, word)?);
+        }
+        if let Some(word) = file.journal.word() {
+            anyhow::ensure!(
+                source == RuleSource::UserSettings,
+                "{}: [journal] is for your own toolcell.toml alone, because all projects share the journal; remove it here",
+                file.place_of(word)
+            );
+            self.journal = super::journal::settings(&file)?;
+        }
+        self.keeping = self.keeping.and(super::results::keeping(&file)?);
+        self.retry = match (self.retry.take(), super::retry::policy(&file)?) {
+            (Some(known), Some(said)) => Some(known.stricter(said)),
+            (known, said) => known.or(said),
+        };
+        self.layers.push(Layer { source, file, trusted });
+        Ok(found)
+    }
+
+    /// Records what tools may change, so that no hook is given a folder through a link that a tool may change.
+    pub fn note_changeable(&mut self, tools: &Grants) {
+        self.kept.changeable.extend(tools.write.iter().cloned());
+    }
+
+    /// The files that were read, the user's before the project's, for sections that other modules parse.
+    pub fn files(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// Returns rules, retries and mode. `mode`, from the command line, is the user's own word, and overrides that of the files.
+    pub fn policy(&self, mode: Option<Mode>) -> Policy {
+        let mut policy = Policy::new(mode.unwrap_or(self.mode), self.rules.clone());
+        policy.retry = self.retry.clone().unwrap_or_default();
+        policy
+    }
+
+    /// What the files grant and deny.
+    pub fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// Maximum size of the cache of compiled components, in bytes.
+    pub fn cache_bytes_max(&self) -> u64 {
+        self.cache_bytes_max.unwrap_or(CACHE_BYTES)
+    }
+
+    /// How calls are kept on record.
+    pub fn journal(&self) -> LogSettings {
+        self.journal
+    }
+
+    /// What may become of outputs: what every file allows.
+    pub fn keeping(&self) -> Keeping {
+        self.keeping
+    }
+
+    /// What neither a tool nor a hook may change, whatever is granted: the components of all hooks. It also lists what
+    /// other hooks and tools may change. [`Self::grants`] denies the components, too.
+    pub fn kept(&self) -> &Grants {
+        &self.kept
+    }
+
+    /// Returns `defaults`, overridden by the limits of the files.
+    pub fn limits(&self, defaults: Limits) -> Limits {
+        self.limits.over(defaults)
+    }
+
+    /// The memory that all calls of a server together may have, in bytes: the lowest that any file says.
+    pub fn memory_total(&self) -> Option<u64> {
+        self.limits.memory_total
+    }
+}
+
+/// Returns the maximum size of the cache of compiled components that the user's own file sets, in bytes, for commands
+/// that read nothing else of it.
+pub fn configured_cache_bytes(home: &Home) -> anyhow::Result<u64> {
+    let file = ConfigFile::read(&home.user_file()?)?;
+    match file.as_ref().and_then(|file| Some((file, file.cache.max.as_ref()?))) {
+        Some((file, word)) => cache_bytes(file, word),
+        None => Ok(CACHE_BYTES),
+    }
+}
+
+fn cache_bytes(file: &ConfigFile, word: &Word) -> anyhow::Result<u64> {
+    let parsed = super::size(word).map_err(|error| anyhow::anyhow!("[cache] max = {word:?}: {error}"));
+    parsed.with_context(|| file.place_of(word))
+}
+
+/// Parses a mode.
+fn mode(word: &str) -> anyhow::Result<Mode> {
+    match word {
+        "default" => Ok(Mode::Default),
+        "non_interactive" => Ok(Mode::NonInteractive),
+        "plan" => Ok(Mode::Plan),
+        other => anyhow::bail!("mode {other:?} is not one of: default, non_interactive, plan"),
+    }
+}
+
+/// Returns the mode that allows less.
+fn stricter(one: Mode, other: Mode) -> Mode {
+    let strictness = |mode: &Mode| match mode {
+        Mode::Default => 0,
+        Mode::NonInteractive => 1,
+        Mode::Plan => 2,
+    };
+    [one, other].into_iter().max_by_key(strictness).unwrap_or_default()
+}
+
+fn named_file(named: &Path) -> anyhow::Result<ConfigFile> {
+    let path = named.canonicalize().with_context(|| format!("cannot find {}", named.display()))?;
+    ConfigFile::read_named(&path)?.with_context(|| format!("cannot find {}", named.display()))
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Fails if a hook component of a project is not the one that the user trusted, because a hook decides what a project
+/// does as much as its file.
+fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
+    let refusal = |component: &Path| {
+        let message = format!(
+            "the hook {} of {} is not the one that was trusted: it has changed, or it is gone; look at it, then run \
+             `toolcell policy trust {}`; --no-config goes on without any file",
+            component.display(),
+            file.path.display(),
+            file.folder.display(),
+        );
+        Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message)
+    };
+    for (at, entry) in file.hooks.iter().enumerate() {
+        let now = hook_digest(file, entry).map_err(|error| refusal(&entry.component).detail(format!("{error:#}")))?;
+        if trusted.get(at) != Some(&now) {
+            return Err(refusal(&entry.component));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the rule that grants a folder, and a digest of the folder's path.
+fn bound(grant: &FolderGrant) -> (String, String) {
+    (grant.rule.clone(), digest(grant.host.as_os_str().as_encoded_bytes()))
+}
+
+/// Fails if the grants of the project's file `path` lead to other folders than when the user trusted it: a folder
+/// outside of the project can be a link, which another user or process may change.
+fn check_folders(path: &Path, found: &[(String, String)], trusted: &[String]) -> Result<(), Refusal> {
+    if !guard!("trusted_folders") || found.iter().map(|(_, folder)| folder).eq(trusted) {
+        return Ok(());
+    }
+    let moved = found.iter().enumerate().find(|(at, (_, folder))| trusted.get(*at) != Some(folder));
+    let rule = moved.map_or_else(|| path.display().to_string(), |(_, (rule, _))| rule.clone());
+    let message = format!(
+        "{rule} leads to another folder than when the file was trusted; look at where it leads, then run \
+         `toolcell policy trust {}`; --no-config goes on without any file",
+        path.parent().unwrap_or(path).display(),
+    );
+    Err(Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message))
+}
+
+/// Says why the project's file `path`, which has these `bytes`, has no effect, and what to do. A file that was trusted
+/// before is the user's own work, so a mistake in it is shown.
+pub fn untrusted(trust: &Trust, path: &Path, bytes: &[u8]) -> String {
+    let (shown, folder) = (path.display(), path.parent().unwrap_or(path).display());
+    let trusting = format!("then run `toolcell policy trust {folder}`");
+    if !trust.knows(path) {
+        return format!("{shown} is not trusted: read it, {trusting}");
+    }
+    match ConfigFile::problem(bytes) {
+        Some(why) => {
+            format!("{shown} has changed since it was trusted, and cannot be parsed ({why}): correct it, {trusting}")
+        }
+        None => format!("{shown} has changed since it was trusted: read it, {trusting}"),
+    }
+}

@@ -1,0 +1,100 @@
+use std::time::Duration;
+
+use anyhow::Context;
+use toolcell_core::policy::Limits;
+
+use super::file::{ConfigFile, LimitSection};
+use super::word::Word;
+use super::{duration, size};
+
+/// Limits that options or files set; `None` for each that they do not set.
+///
+/// Every function here names all fields, so that none is forgotten: neither in the options, nor in a file, nor where
+/// both are combined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GivenLimits {
+    pub timeout: Option<Duration>,
+    pub fuel: Option<u64>,
+    /// Bytes, like all below.
+    pub memory: Option<u64>,
+    /// For all calls of a server together.
+    pub memory_total: Option<u64>,
+    pub max_output: Option<u64>,
+    pub max_disk: Option<u64>,
+    pub max_artifact_bytes: Option<u64>,
+}
+
+impl GivenLimits {
+    /// Parses the `[limits]` of `file`.
+    pub fn of_file(file: &ConfigFile) -> anyhow::Result<Self> {
+        fn read<T>(
+            file: &ConfigFile,
+            word: Option<&Word>,
+            parse: fn(&str) -> Result<T, String>,
+        ) -> anyhow::Result<Option<T>> {
+            let Some(word) = word else { return Ok(None) };
+            let parsed = parse(word).map_err(|error| anyhow::anyhow!("limits: {word:?}: {error}"));
+            parsed.map(Some).with_context(|| file.place_of(word))
+        }
+        let LimitSection { timeout, fuel, memory, memory_total, max_output, max_disk, max_artifact_bytes } =
+            &file.limits;
+        Ok(Self {
+            timeout: read(file, timeout.as_ref(), duration)?,
+            fuel: *fuel,
+            memory: read(file, memory.as_ref(), size)?,
+            memory_total: read(file, memory_total.as_ref(), size)?,
+            max_output: read(file, max_output.as_ref(), size)?,
+            max_disk: read(file, max_disk.as_ref(), size)?,
+            max_artifact_bytes: read(file, max_artifact_bytes.as_ref(), size)?,
+        })
+    }
+
+    /// Returns the lower one of each limit that either sets.
+    pub(super) fn lower(self, other: Self) -> Self {
+        fn of<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+            [one, other].into_iter().flatten().min()
+        }
+        let Self { timeout, fuel, memory, memory_total, max_output, max_disk, max_artifact_bytes } = other;
+        Self {
+            timeout: of(self.timeout, timeout),
+            fuel: of(self.fuel, fuel),
+            memory: of(self.memory, memory),
+            memory_total: of(self.memory_total, memory_total),
+            max_output: of(self.max_output, max_output),
+            max_disk: of(self.max_disk, max_disk),
+            max_artifact_bytes: of(self.max_artifact_bytes, max_artifact_bytes),
+        }
+    }
+
+    /// Returns the limits of one call: these, and `defaults` for those that are not set.
+    pub fn over(&self, defaults: Limits) -> Limits {
+        let Self { timeout, fuel, memory, memory_total: _, max_output, max_disk, max_artifact_bytes } = self;
+        Limits {
+            wall: timeout.unwrap_or(defaults.wall),
+            fuel: fuel.unwrap_or(defaults.fuel),
+            memory_bytes: memory.unwrap_or(defaults.memory_bytes),
+            output_bytes: max_output.unwrap_or(defaults.output_bytes),
+            disk_bytes: max_disk.unwrap_or(defaults.disk_bytes),
+            artifact_bytes: max_artifact_bytes.unwrap_or(defaults.artifact_bytes),
+            ..defaults
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_lowest_limit_of_all_files_counts() {
+        let of = |text: &str| {
+            GivenLimits::of_file(&ConfigFile::parse(&format!("[limits]\n{text}"), Path::new("/")).unwrap()).unwrap()
+        };
+        let both = of("timeout = \"5s\"\nfuel = 7\nmax_disk = \"2MiB\"").lower(of("timeout = \"3s\"\nfuel = 9"));
+        assert_eq!(both, of("timeout = \"3s\"\nfuel = 7\nmax_disk = \"2MiB\""));
+        let (limits, defaults) = (both.over(Limits::default()), Limits::default());
+        assert_eq!((limits.wall, limits.fuel, limits.disk_bytes), (Duration::from_secs(3), 7, 2 << 20));
+        assert_eq!((limits.memory_bytes, limits.output_bytes), (defaults.memory_bytes, defaults.output_bytes));
+    }
+}

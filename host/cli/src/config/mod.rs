@@ -1,0 +1,29 @@
+//! The contents of `toolcell.toml`, the layers that its files form, and which projects are trusted.
+
+mod file;
+mod find;
+mod hooks;
+mod journal;
+mod layers;
+mod limits;
+mod ownership;
+mod results;
+mod retry;
+mod surface;
+mod trust;
+mod units;
+mod word;
+
+pub use file::{
+    ApprovalSection, ConfigFile, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure, RuleEntry, ToolEntry,
+    bytes, project_bytes,
+};
+pub use find::project_file;
+pub use hooks::{ConfiguredHook, add_hook, hook_digests};
+pub use journal::configured_journal;
+pub use layers::{Layer, LayerOptions, Layers, configured_cache_bytes, untrusted};
+pub use limits::GivenLimits;
+pub use surface::{SurfaceSection, selection};
+pub use trust::{Trust, Trusted};
+pub use units::{duration, size};
+pub use word::Word;

@@ -1,0 +1,92 @@
+use anyhow::{Context, anyhow, bail, ensure};
+use toolcell_core::record::ErrorClass;
+use toolcell_core::scheduler::{ATTEMPTS_MAX, BACKOFF_MAX, RETRY_CLASSES, RetryPolicy};
+
+use super::duration;
+use super::file::{ConfigFile, RetrySection};
+
+/// Parses the `[retry]` of `file`; `None` if it is empty.
+pub(super) fn policy(file: &ConfigFile) -> anyhow::Result<Option<RetryPolicy>> {
+    let RetrySection { attempts, backoff, classes } = &file.retry;
+    if file.retry == RetrySection::default() {
+        return Ok(None);
+    }
+    let mut policy = RetryPolicy::default();
+    if let Some(attempts) = *attempts {
+        ensure!(
+            (1..=ATTEMPTS_MAX).contains(&attempts),
+            "{}: [retry] attempts = {attempts}: give a number from 1 to {ATTEMPTS_MAX}",
+            file.path.display()
+        );
+        policy.attempts = attempts;
+    }
+    if let Some(word) = backoff {
+        let read = duration(word).map_err(|error| anyhow!("[retry] backoff = {word:?}: {error}"));
+        policy.backoff = read.with_context(|| file.place_of(word))?;
+        ensure!(
+            policy.backoff <= BACKOFF_MAX,
+            "{}: [retry] backoff = {word:?}: a wait is {} seconds at the most",
+            file.place_of(word),
+            BACKOFF_MAX.as_secs()
+        );
+    }
+    if let Some(words) = classes {
+        policy.classes.clear();
+        for word in words {
+            match class(word) {
+                Some(class) => policy.classes.push(class),
+                None => bail!(
+                    "{}: [retry] classes: {word:?} is not one of: {}",
+                    file.place_of(word),
+                    RETRY_CLASSES.map(name).join(", ")
+                ),
+            }
+        }
+    }
+    Ok(Some(policy))
+}
+
+fn class(word: &str) -> Option<ErrorClass> {
+    RETRY_CLASSES.into_iter().find(|class| name(*class) == word)
+}
+
+/// The specification's word.
+fn name(class: ErrorClass) -> String {
+    serde_json::to_value(class).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn of(text: &str) -> anyhow::Result<Option<RetryPolicy>> {
+        policy(&ConfigFile::parse(text, Path::new("/project")).unwrap())
+    }
+
+    #[test]
+    fn what_a_file_says_is_read_and_the_rest_is_the_default() {
+        assert_eq!(of("").unwrap(), None);
+        let said = of("[retry]\nattempts = 3\nbackoff = \"1s\"\nclasses = [\"execution_failed\"]\n").unwrap().unwrap();
+        let wanted =
+            RetryPolicy { attempts: 3, backoff: Duration::from_secs(1), classes: vec![ErrorClass::ExecutionFailed] };
+        assert_eq!(said, wanted);
+        assert_eq!(of("[retry]\nattempts = 2\n").unwrap().unwrap().classes, RetryPolicy::default().classes);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_told_with_its_value() {
+        for (text, why) in [
+            ("attempts = 0", "attempts = 0: give a number from 1 to 10"),
+            ("attempts = 11", "attempts = 11"),
+            ("backoff = \"soon\"", "backoff = \"soon\""),
+            ("backoff = \"5m\"", "30 seconds"),
+            ("classes = [\"canceled\"]", "\"canceled\" is not one of: rate_limited, dependency_unavailable"),
+        ] {
+            let error = format!("{:#}", of(&format!("[retry]\n{text}\n")).unwrap_err());
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The project files that the user trusts. A project comes from anywhere, and its file can grant: it has no effect
+//! until the user has trusted exactly these bytes.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use toolcell_core::private::{self, OnDisk};
+
+/// Prefixes of the lines of an entry: the file's own digest, those of its hook components, those of its folders.
+const KINDS: [&str; 3] = ["file ", "hook ", "folder "];
+
+/// Digests of what a file used when it was trusted; each is a word without spaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trusted {
+    /// Digests of its hook components, in their order.
+    pub components: Vec<String>,
+    /// Digests of the folders that its grants led to, in their order.
+    pub folders: Vec<String>,
+}
+
+/// The trusted files: one entry for each path, with the digests of when it was last trusted. Trusting a file again ends
+/// the trust in its earlier content.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    dir: PathBuf,
+}
+
+impl Trust {
+    /// A store in `dir`, which is created when a file is first trusted.
+    pub fn at(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// Returns what `file` was trusted with, if it had these `bytes` then; `None` if it is not trusted as it is.
+    ///
+    /// # Errors
+    ///
+    /// An entry that cannot be read, or that another user could have written.
+    pub fn of(&self, file: &Path, bytes: &[u8]) -> anyhow::Result<Option<Trusted>> {
+        let Some(entry) = super::bytes(&self.entry(file))? else { return Ok(None) };
+        let mut kinds: [Vec<String>; 3] = Default::default();
+        for line in entry.split(|byte| *byte == b'\n').map_while(|line| str::from_utf8(line).ok()) {
+            // The path comes last and begins with a slash, so that no prefix matches it.
+            let Some((kind, digest)) =
+                KINDS.iter().zip(&mut kinds).find_map(|(kind, of)| Some((of, line.strip_prefix(kind)?)))
+            else {
+                break;
+            };
+            kind.push(digest.to_owned());
+        }
+        let [files, components, folders] = kinds;
+        Ok((files == [digest(bytes)]).then_some(Trusted { components, folders }))
+    }
+
+    /// Trusts `file` with exactly these `bytes` and digests.
+    pub fn add(&self, file: &Path, bytes: &[u8], trusted: &Trusted) -> anyhow::Result<()> {
+        private::create_dir(&self.dir).context("cannot create the folder of trusted files")?;
+        let digests = [&[digest(bytes)][..], &trusted.components, &trusted.folders];
+        let lines = KINDS
+            .iter()
+            .zip(digests)
+            .flat_map(|(kind, digests)| digests.iter().map(move |digest| format!("{kind}{digest}\n")));
+        // The path is for people: the name of the entry is a digest of it already.
+        let lines: String = lines.collect();
+        let parts = [lines.as_bytes(), file.as_os_str().as_bytes()];
+        private::write_atomically(&self.entry(file), &parts, OnDisk::Later)
+            .context("cannot write that a file is trusted")?;
+        private::write_atomically(&self.copy(file), &[bytes], OnDisk::Later).context("cannot copy a trusted file")
+    }
+
+    /// Whether `file` was trusted, with whatever content.
+    pub fn knows(&self, file: &Path) -> bool {
+        self.entry(file).symlink_metadata().is_ok()
+    }
+
+    /// Returns the content that `file` was last trusted with, to compare it; `None` if it is not trusted.
+    ///
+    /// # Errors
+    ///
+    /// A copy that cannot be read, or that another user could have written.
+    pub fn content(&self, file: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+        super::bytes(&self.copy(file))
+    }
+
+    /// Ends the trust in `file`. Returns whether it was trusted, with whatever content.
+    pub fn remove(&self, file: &Path) -> anyhow::Result<bool> {
+        let remove = |path: PathBuf| match std::fs::remove_file(path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).context("cannot remove the trust in a file"),
+        };
+        let was = remove(self.entry(file))?;
+        remove(self.copy(file))?;
+        Ok(was)
+    }
+
+    fn copy(&self, file: &Path) -> PathBuf {
+        self.entry(file).with_extension("toml")
+    }
+
+    fn entry(&self, file: &Path) -> PathBuf {
+        self.dir.join(blake3::hash(file.as_os_str().as_bytes()).to_hex().as_str())
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Trust, Trusted};
+    use std::path::Path;
+
+    #[test]
+    fn trust_is_for_one_path_with_its_latest_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let trust = Trust::at(dir.path().join("trusted"));
+        let file = Path::new("/project/toolcell.toml");
+        let has = |file: &str, bytes| trust.of(Path::new(file), bytes).unwrap().is_some();
+        assert!(!has("/project/toolcell.toml", b"a"));
+        trust.add(file, b"a", &Trusted::default()).unwrap();
+        assert!(has("/project/toolcell.toml", b"a"));
+        assert!(!has("/project/toolcell.toml", b"b") && !has("/other/toolcell.toml", b"a"));
+        assert!(trust.knows(file) && !trust.knows(Path::new("/other/toolcell.toml")));
+        trust.add(file, b"b", &Trusted::default()).unwrap();
+        assert!(has("/project/toolcell.toml", b"b") && !has("/project/toolcell.toml", b"a"));
+        assert_eq!(trust.content(file).unwrap().as_deref(), Some(&b"b"[..]));
+        assert!(trust.remove(file).unwrap() && !has("/project/toolcell.toml", b"b"));
+        assert!(!trust.remove(file).unwrap() && trust.content(file).unwrap().is_none());
+    }
+
+    #[test]
+    fn trust_remembers_components_and_folders_and_takes_no_path_for_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let trust = Trust::at(dir.path().join("trusted"));
+        let file = Path::new("/project\nhook c\nfolder d/toolcell.toml");
+        let of = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let trusted = Trusted { components: of(&["a", "b"]), folders: of(&["x"]) };
+        trust.add(file, b"x", &trusted).unwrap();
+        assert_eq!(trust.of(file, b"x").unwrap(), Some(trusted));
+        trust.add(file, b"x", &Trusted::default()).unwrap();
+        assert_eq!(trust.of(file, b"x").unwrap(), Some(Trusted::default()));
+    }
+}

@@ -1,0 +1,80 @@
+use std::collections::{HashMap, HashSet};
+
+use toolcell_core::record::{ToolDeclaration, digest};
+
+/// Maximum length of a name, in characters, that clients and the models behind them accept.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Returns the names of `tools` in one server, in their order: the bare name if it is unique, else `namespace__name`.
+/// No name occurs twice, and none is one of `reserved`. A name that comes back is looked up; it is never parsed.
+pub fn exported(tools: &[&ToolDeclaration], reserved: &[&str]) -> Vec<String> {
+    let mut bearers: HashMap<&str, usize> = reserved.iter().map(|name| (*name, 1)).collect();
+    for tool in tools {
+        *bearers.entry(&tool.name).or_default() += 1;
+    }
+    let is_single = |tool: &ToolDeclaration| bearers.get(tool.name.as_str()) == Some(&1);
+    // Bare names come first, so that a tool cannot lose its own to another tool's qualified name.
+    let mut taken: HashSet<String> =
+        tools.iter().filter(|tool| is_single(tool)).map(|tool| tool.name.clone()).collect();
+    taken.extend(reserved.iter().map(|name| (*name).to_owned()));
+    let mut name = |tool: &&ToolDeclaration| {
+        if is_single(tool) {
+            return tool.name.clone();
+        }
+        let qualified = format!("{}__{}", tool.namespace.replace('.', "__"), tool.name);
+        let name = match qualified.len() <= NAME_CHARS_MAX && !taken.contains(&qualified) {
+            true => qualified,
+            false => distinct(&qualified, &tool.qualified_name()),
+        };
+        taken.insert(name.clone());
+        name
+    };
+    tools.iter().map(&mut name).collect()
+}
+
+/// Returns `name`, cut if it is too long, with a part of the digest of `identity` that makes it unique.
+fn distinct(name: &str, identity: &str) -> String {
+    let digest = digest(identity.as_bytes());
+    let mark: String = digest.chars().skip("sha256:".len()).take(6).collect();
+    let start: String = name.chars().take(NAME_CHARS_MAX - 7).collect();
+    format!("{start}_{mark}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exported;
+    use toolcell_core::record::ToolDeclaration;
+
+    fn declared(namespace: &str, name: &str) -> ToolDeclaration {
+        serde_json::from_value(serde_json::json!({
+            "schema_version": "0.2.0", "namespace": namespace, "name": name, "description": "d",
+            "lifecycle": "available", "tool_kind": "function",
+        }))
+        .unwrap()
+    }
+
+    fn names(tools: &[(&str, &str)]) -> Vec<String> {
+        let tools: Vec<ToolDeclaration> = tools.iter().map(|(namespace, name)| declared(namespace, name)).collect();
+        exported(&tools.iter().collect::<Vec<_>>(), &["search_tools"])
+    }
+
+    #[test]
+    fn a_name_is_qualified_only_where_it_collides() {
+        assert_eq!(names(&[("a", "read"), ("b.c", "write"), ("b.c", "read")]), ["a__read", "write", "b__c__read"]);
+    }
+
+    #[test]
+    fn no_tool_takes_a_reserved_name() {
+        assert_eq!(names(&[("a", "search_tools"), ("a", "read")]), ["a__search_tools", "read"]);
+    }
+
+    #[test]
+    fn no_two_tools_share_a_name_and_none_is_too_long() {
+        let long = "n".repeat(60);
+        let names = names(&[("a", "b"), ("c", "b"), ("x", "a__b"), ("first", &long), ("second", &long)]);
+        assert_eq!(names[2], "a__b");
+        assert!(names[0].starts_with("a__b_") && names.iter().all(|name| name.len() <= 64), "{names:?}");
+        let distinct: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len());
+    }
+}

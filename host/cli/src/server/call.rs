@@ -1,0 +1,399 @@
+//! One `tools/call`: from the request to a terminal record, with the cancellations and questions on the way.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::{InputResponses, NumberOrString, ProtocolVersion, RequestId};
+use rmcp::service::RequestContext;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use toolcell::{Background, Callee, Cancellation, Limits, Request, Session, Terms};
+use toolcell_core::record::{
+    AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, InvocationId, Refusal,
+};
+
+use super::asking::{Announcing, Ask, AskChannel, elicit, messenger};
+use super::budget::Lease;
+use super::calls::{CALLS_MAX, Place};
+use super::notices::{Spoken, Wanted};
+use super::offer::Offer;
+use super::tasks::{Detached, Identified};
+use super::{ApprovalSettings, Offering, Server};
+
+/// The `_meta` key of a timeout that the request asks for, in milliseconds. It can only shorten the server's limit.
+pub(super) const TIMEOUT_KEY: &str = "toolcell/timeout_ms";
+
+/// Time after which a call that was refused for want of room may be tried again, in seconds.
+const RETRY_AFTER: f64 = 1.0;
+
+/// The caller, and the connection whose end cancels the call.
+pub(super) struct Caller {
+    pub(super) actor: Option<Arc<str>>,
+    /// The name of the client's session, if it has one.
+    pub(super) session: Option<Arc<str>>,
+    /// Canceled when the connection that waits for the response closes.
+    pub(super) gone: Option<CancellationToken>,
+}
+
+/// A request whose client waits for the response.
+pub(super) struct Seen<'a> {
+    /// How an approval is requested, if one is needed.
+    pub(super) channel: AskChannel,
+    /// Whether the client can ask about a task instead of waiting for the response (SEP-2663).
+    pub(super) tasks: bool,
+    pub(super) wanted: Wanted,
+    pub(super) caller: Caller,
+    pub(super) context: &'a RequestContext<RoleServer>,
+}
+
+/// An incoming call.
+pub(super) struct Incoming<'a> {
+    pub(super) name: &'a str,
+    pub(super) input: Input,
+    /// The memory that is reserved for the input.
+    pub(super) lease: Option<Arc<Lease>>,
+    /// Answers to questions that the tool may ask; a client may send them with the call, before the tool asks.
+    pub(super) responses: Option<InputResponses>,
+    /// The tool, or why there is none to call.
+    pub(super) offer: Result<&'a Offer, Refusal>,
+    /// Whether the caller has the schema of the tool.
+    pub(super) loaded: bool,
+    /// The id of the caller's surface.
+    pub(super) surface: Arc<str>,
+    pub(super) seen: &'a Seen<'a>,
+}
+
+/// A call in progress; its record is kept when it ends.
+pub(super) struct Running {
+    /// The offering that the call began with.
+    offering: Arc<Offering>,
+    done: Done,
+    cancellation: Cancellation,
+    /// The questions of the call, if its client is to be asked.
+    questions: Option<mpsc::Receiver<Ask>>,
+    responses: Option<InputResponses>,
+    /// The events of the tool, if its client requested them.
+    spoken: Option<Spoken>,
+    /// The id of the call, if it can become a task.
+    identified: Option<Identified>,
+    /// Tells that the call goes on without its client; `None` for a call that asks its client nothing.
+    background: Option<Background>,
+}
+
+enum Done {
+    /// Makes progress only while its request is handled.
+    Here(Pin<Box<dyn Future<Output = Box<CallRecord>> + Send>>),
+    /// Runs in a task of its own.
+    Apart(JoinHandle<Box<CallRecord>>),
+}
+
+/// The next step of a call.
+pub(super) enum Step {
+    Done(Box<CallRecord>),
+    /// A question for which the client has to come back.
+    Asks(Ask),
+}
+
+impl Server {
+    /// Begins a call. It makes progress only while [`Running::attend`] runs.
+    pub(super) fn begin(self: &Arc<Self>, offering: &Arc<Offering>, incoming: Incoming<'_>) -> Running {
+        let Incoming { name, input, lease, responses, offer, loaded, surface, seen } = incoming;
+        let place = self.calls.begin();
+        let mut request = request(offering, name, input, seen);
+        let (mut spoken, mut questions, mut refused, mut identified, mut background) = (None, None, None, None, None);
+        let mut withheld = None;
+        match (offer, &place) {
+            (Err(refusal), _) => refused = Some(refusal),
+            (Ok(_), None) => refused = Some(too_many()),
+            (Ok(offer), Some(_)) => {
+                request.tool = Callee::from(Arc::clone(&offer.tool)).loaded(loaded);
+                withheld = offering.offers.surface().refusal(&offer.tool, offer.standing);
+                request.limits.wall = offer.wall.map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
+                request.approval.origin.clone_from(&offer.origin);
+                request.offered = Some(offering.offers.callable());
+                questions = self.ask(offering, &mut request, seen);
+                background = questions.is_some().then(Background::default);
+                request.background.clone_from(&background);
+                if offer.speaks && seen.wanted.anything() {
+                    let (listener, said) = seen.wanted.listen(offer.name.clone());
+                    request.listener = Some(listener);
+                    spoken = Some(said);
+                }
+                if seen.tasks {
+                    let learns = Identified::default();
+                    request.listener = Some(learns.before(request.listener.take()));
+                    identified = Some(learns);
+                }
+            }
+        }
+        request.tool = request.tool.on_surface(surface, withheld);
+        let cancellation = request.cancellation.clone();
+        let done = Done::Here(Box::pin(Arc::clone(self).run(Arc::clone(offering), request, refused, (place, lease))));
+        let offering = Arc::clone(offering);
+        Running { offering, done, cancellation, questions, responses, spoken, identified, background }
+    }
+
+    /// Runs the call, cancels it when the server stops, and keeps its record.
+    async fn run(
+        self: Arc<Self>,
+        offering: Arc<Offering>,
+        request: Request,
+        refused: Option<Refusal>,
+        held: (Option<Place>, Option<Arc<Lease>>),
+    ) -> Box<CallRecord> {
+        let cancellation = request.cancellation.clone();
+        let record = {
+            let call = std::pin::pin!(async {
+                match refused {
+                    Some(refusal) => offering.host.refuse(request, refusal).await,
+                    None => offering.host.call(request).await,
+                }
+            });
+            self.until_stopped(&cancellation, call).await
+        };
+        self.keep(&record).await;
+        drop(held);
+        Box::new(record)
+    }
+
+    /// Drives a call to its end; cancels it when the server stops.
+    pub(super) async fn until_stopped<T>(
+        &self,
+        cancellation: &Cancellation,
+        mut call: Pin<&mut impl Future<Output = T>>,
+    ) -> T {
+        tokio::select! {
+            biased;
+            ended = &mut call => ended,
+            () = self.stop.cancelled() => {
+                cancellation.cancel(AbortReason::RuntimeShutdown);
+                call.await
+            }
+        }
+    }
+
+    /// Hands the record of a call to the recorder.
+    pub(super) async fn keep(&self, record: &CallRecord) {
+        if let Some(recorder) = &self.settings.recorder {
+            recorder.keep(record.clone()).await;
+        }
+    }
+
+    /// Attaches the approver to `request`; returns the receiver of its questions if the client answers them.
+    fn ask(&self, offering: &Offering, request: &mut Request, seen: &Seen<'_>) -> Option<mpsc::Receiver<Ask>> {
+        let outdated = offering.outdated();
+        if seen.channel == AskChannel::Wait {
+            let announcer = Arc::clone(&self.settings.announcer);
+            request.approval.approver = Some(Arc::new(Announcing { announcer, outdated }));
+            return None;
+        }
+        // Without tasks, the client is told at once, together with the operator.
+        let announced = seen.tasks && seen.channel == AskChannel::Return;
+        let announcer = announced.then(|| Arc::clone(&self.settings.announcer));
+        let (messenger, questions) = messenger(seen.caller.actor.as_deref(), announcer, outdated);
+        if seen.channel != AskChannel::Return {
+            request.respondent = Some(Arc::clone(&messenger) as _);
+        }
+        request.approval.approver = Some(messenger);
+        Some(questions)
+    }
+}
+
+impl Running {
+    /// Drives a call until it has its record, or its client has to come back. Progress and logs are sent to the client
+    /// before this returns. The call is canceled if the client cancels the request or disconnects.
+    pub(super) async fn attend(&mut self, seen: &Seen<'_>) -> Result<Step, Refusal> {
+        let Self { done, cancellation, questions, responses, spoken, .. } = self;
+        let step = progress(done, cancellation, Questions { questions, responses }, seen);
+        let Some(spoken) = spoken else { return step.await };
+        let mut step = std::pin::pin!(step);
+        let mut pass_on = std::pin::pin!(spoken.pass_on(&seen.wanted, &seen.context.peer));
+        let step = tokio::select! {
+            biased;
+            step = &mut step => step?,
+            () = &mut pass_on => return step.await,
+        };
+        if matches!(step, Step::Done(_)) {
+            // The listener was dropped with the call, so the queue of events ends.
+            pass_on.await;
+        }
+        Ok(step)
+    }
+
+    /// Moves the call to a task of its own, so that it continues without a request.
+    pub(super) fn leave(mut self) -> Self {
+        if let Done::Here(call) = self.done {
+            self.background.iter().for_each(Background::enter);
+            self.done = Done::Apart(tokio::spawn(call));
+        }
+        self
+    }
+
+    /// Whether a call in a task of its own has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(&self.done, Done::Apart(call) if call.is_finished())
+    }
+
+    /// The offering that the call began with.
+    pub(super) fn offering(&self) -> &Arc<Offering> {
+        &self.offering
+    }
+
+    /// The id of the call; `None` if it cannot become a task, or has not begun.
+    pub(super) fn id(&self) -> Option<InvocationId> {
+        self.identified.as_ref()?.id()
+    }
+
+    /// Moves the call to a task of its own, for a client that asks about it.
+    pub(super) fn detach(self) -> Detached {
+        let call = match self.done {
+            Done::Here(call) => tokio::spawn(call),
+            Done::Apart(call) => call,
+        };
+        let abort = call.abort_handle();
+        let record = Box::pin(async move { call.await.ok() });
+        Detached { record, abort, cancellation: self.cancellation, questions: self.questions }
+    }
+}
+
+impl Done {
+    async fn record(&mut self) -> Result<Box<CallRecord>, Refusal> {
+        match self {
+            Self::Here(call) => Ok(call.await),
+            Self::Apart(call) => call.await.map_err(|error| Refusal::host_fault(format!("the call was lost: {error}"))),
+        }
+    }
+}
+
+async fn progress(
+    done: &mut Done,
+    cancellation: &Cancellation,
+    mut asks: Questions<'_>,
+    seen: &Seen<'_>,
+) -> Result<Step, Refusal> {
+    let mut asked: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
+    let mut stopping = false;
+    loop {
+        let stop = async {
+            tokio::select! {
+                () = seen.context.ct.cancelled() => {}
+                () = ended(seen.caller.gone.as_ref()) => {}
+            }
+        };
+        tokio::select! {
+            biased;
+            record = done.record() => return record.map(Step::Done),
+            () = stop, if !stopping => {
+                stopping = true;
+                cancellation.cancel(AbortReason::UserInterruption);
+            }
+            Some(ask) = asks.next() => match seen.channel {
+                // In this task, so that the client learns which of its requests the question belongs to.
+                AskChannel::Elicitation => asked = Some(Box::pin(elicit(ask, seen.context.peer.clone()))),
+                AskChannel::InputRequired | AskChannel::Return | AskChannel::Wait => return Ok(Step::Asks(ask)),
+            },
+            () = answered(&mut asked), if asked.is_some() => asked = None,
+        }
+    }
+}
+
+/// The questions of a call, and the answers that came before them.
+struct Questions<'a> {
+    questions: &'a mut Option<mpsc::Receiver<Ask>>,
+    responses: &'a mut Option<InputResponses>,
+}
+
+impl Questions<'_> {
+    /// The next question that is still open.
+    async fn next(&mut self) -> Option<Ask> {
+        loop {
+            let ask = self.questions.as_mut()?.recv().await?;
+            // An answer that came before the question approves nothing.
+            if !matches!(ask, Ask::Input { .. }) {
+                return Some(ask);
+            }
+            let Some(responses) = self.responses.take() else { return Some(ask) };
+            if let Err(open) = ask.answer(Some(&responses)) {
+                return Some(open);
+            }
+        }
+    }
+}
+
+async fn answered(asked: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
+    if let Some(asked) = asked {
+        asked.await;
+    }
+}
+
+async fn ended(gone: Option<&CancellationToken>) {
+    match gone {
+        Some(gone) => gone.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn request(offering: &Offering, name: &str, input: Input, seen: &Seen<'_>) -> Request {
+    let Seen { caller, context, .. } = seen;
+    let settings = &offering.approvals;
+    let session = session(settings, caller);
+    let mut request = Request::new(name, input)
+        .grants(Arc::clone(&offering.grants))
+        .policy(Arc::clone(&offering.policy))
+        .limits(limits(offering.limits.clone(), context))
+        .approval(Terms {
+            expire: settings.expire,
+            session: session.map_or(Session::None, Session::Named),
+            ..Terms::default()
+        })
+        .actor(caller.actor.as_deref().map(str::to_owned));
+    request.native_call_id = Some(context.id.to_string());
+    request.mapping = Some(mapping(name, context));
+    request
+}
+
+/// The name of the session of a call: the operator's, or else that of the client; `None` where the protocol has none.
+pub(super) fn session(settings: &ApprovalSettings, caller: &Caller) -> Option<String> {
+    settings.session.clone().or_else(|| caller.session.as_deref().map(|id| format!("mcp:{id}")))
+}
+
+fn too_many() -> Refusal {
+    let message = format!("more than {CALLS_MAX} calls are on their way already; try again later");
+    let mut refusal = Refusal::new(ErrorClass::RateLimited, "too_many_calls", message);
+    refusal.retry_after = Some(RETRY_AFTER);
+    refusal
+}
+
+fn limits(allowed: Limits, context: &RequestContext<RoleServer>) -> Limits {
+    let wish = context.meta.get(TIMEOUT_KEY).and_then(Value::as_u64).filter(|ms| *ms > 0);
+    Limits { wall: wish.map_or(allowed.wall, |ms| allowed.wall.min(Duration::from_millis(ms))), ..allowed }
+}
+
+/// The MCP metadata of the call (AT-MAP-01). The id keeps its type, and `_meta` all its keys.
+fn mapping(name: &str, context: &RequestContext<RoleServer>) -> ExternalMapping {
+    let mut fields = Extra::new();
+    fields.insert("method".to_owned(), "tools/call".into());
+    fields.insert("tool_name".to_owned(), name.into());
+    fields.insert("jsonrpc_request_id".to_owned(), id(&context.id));
+    fields.insert("mcp_protocol_version".to_owned(), revision(context).as_str().into());
+    if !context.meta.is_empty() {
+        fields.insert("_meta".to_owned(), json!(context.meta));
+    }
+    ExternalMapping { source: "mcp".to_owned(), fields }
+}
+
+fn id(id: &RequestId) -> Value {
+    match id {
+        NumberOrString::Number(number) => (*number).into(),
+        NumberOrString::String(text) => text.as_ref().into(),
+    }
+}
+
+/// The protocol revision of the request, else of its session; 2025-11-25 by default.
+pub(super) fn revision(context: &RequestContext<RoleServer>) -> ProtocolVersion {
+    context.protocol_version().unwrap_or(ProtocolVersion::V_2025_11_25)
+}

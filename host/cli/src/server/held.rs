@@ -1,0 +1,166 @@
+//! Calls that wait for an answer after their client already got a response; the client comes back for them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use data_encoding::HEXLOWER;
+use rustix::rand::{GetRandomFlags, getrandom};
+use toolcell_core::record::{ErrorClass, Input, Refusal};
+
+use super::asking::Ask;
+use super::budget::Lease;
+use super::call::Running;
+
+/// Maximum number of held calls of one caller, because a person would not read more questions.
+const HELD_MAX: usize = 32;
+/// How long an ended call stays held if its client does not come back for the result.
+const KEPT: Duration = Duration::from_secs(600);
+/// How often ended calls that have been held for too long are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// The identity of a held call: a request with the same owner, tool and arguments refers to the same call.
+#[derive(Clone, Debug)]
+pub(super) struct HeldCallKey {
+    /// The caller: the principal, or the connection if there is only one.
+    pub(super) owner: Arc<str>,
+    pub(super) tool: String,
+    pub(super) arguments: Input,
+    /// The memory that is reserved for the arguments.
+    pub(super) lease: Option<Arc<Lease>>,
+}
+
+impl HeldCallKey {
+    fn are(&self, other: &Self) -> bool {
+        self.are_of(other) && self.arguments.same(&other.arguments)
+    }
+
+    /// Whether both have the same owner and tool.
+    fn are_of(&self, other: &Self) -> bool {
+        self.owner == other.owner && self.tool == other.tool
+    }
+}
+
+/// A call that waits, or that has ended in the meantime.
+pub(super) struct HeldCall {
+    pub(super) running: Running,
+    /// The question, until it is answered.
+    pub(super) ask: Ask,
+    words: HeldCallKey,
+    /// When the call was first seen to have ended.
+    ended: Option<Instant>,
+}
+
+impl HeldCall {
+    /// Whether the call was seen to have ended more than [`KEPT`] ago.
+    fn is_over(&mut self) -> bool {
+        self.running.has_ended() && self.ended.get_or_insert_with(Instant::now).elapsed() > KEPT
+    }
+}
+
+/// All held calls, each under an unguessable name.
+#[derive(Default)]
+pub(super) struct HeldCalls(Arc<Mutex<Held<HeldCall>>>);
+
+struct Held<C> {
+    calls: HashMap<String, C>,
+    /// Whether a task sweeps the expired calls.
+    swept: bool,
+}
+
+impl<C> Default for Held<C> {
+    fn default() -> Self {
+        Self { calls: HashMap::new(), swept: false }
+    }
+}
+
+/// Removes expired calls until none is held, so that clients that do not come back leave no memory in use.
+async fn sweep<C>(held: Weak<Mutex<Held<C>>>, every: Duration, is_over: fn(&mut C) -> bool) {
+    loop {
+        tokio::time::sleep(every).await;
+        let Some(held) = held.upgrade() else { return };
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.calls.retain(|_, call| !is_over(call));
+        if held.calls.is_empty() {
+            held.swept = false;
+            return;
+        }
+    }
+}
+
+impl HeldCalls {
+    fn lock(&self) -> MutexGuard<'_, Held<HeldCall>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks that one more call of `owner` can be held. Fails with `too_many_approvals`.
+    pub(super) fn has_room(&self, owner: &str) -> Result<(), Refusal> {
+        let mut held = self.lock();
+        held.calls.retain(|_, call| !call.is_over());
+        if held.calls.values().filter(|call| *call.words.owner == *owner).count() < HELD_MAX {
+            return Ok(());
+        }
+        let message = format!("{HELD_MAX} calls wait for an approval already; answer those first");
+        Err(Refusal::new(ErrorClass::RateLimited, "too_many_approvals", message))
+    }
+
+    /// Holds a call, and returns its new name.
+    pub(super) fn hold(&self, running: Running, ask: Ask, words: HeldCallKey) -> Result<String, Refusal> {
+        let mut bytes = [0; 24];
+        getrandom(&mut bytes, GetRandomFlags::empty())
+            .map_err(|error| Refusal::host_fault(format!("cannot create a random name: {error}")))?;
+        let name = HEXLOWER.encode(&bytes);
+        let mut held = self.lock();
+        held.calls.insert(name.clone(), HeldCall { running, ask, words, ended: None });
+        if !std::mem::replace(&mut held.swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(&self.0), SWEEP_EVERY, HeldCall::is_over));
+        }
+        Ok(name)
+    }
+
+    /// Takes the call `name`, once, if it matches `words`: the name is useless to other callers and for other calls.
+    pub(super) fn take(&self, name: &str, words: &HeldCallKey) -> Option<HeldCall> {
+        // Large arguments are compared without the lock, so that other requests are not blocked.
+        let known = self.lock().calls.get(name).map(|call| call.words.clone())?;
+        known.are(words).then(|| self.lock().calls.remove(name)).flatten()
+    }
+
+    /// Takes a held call that matches `words`.
+    pub(super) fn take_same(&self, words: &HeldCallKey) -> Option<HeldCall> {
+        let of_caller: Vec<(String, HeldCallKey)> = {
+            let held = self.lock();
+            let calls = held.calls.iter().filter(|(_, call)| call.words.are_of(words));
+            calls.map(|(name, call)| (name.clone(), call.words.clone())).collect()
+        };
+        let mut same = of_caller.iter().filter(|(_, known)| known.are(words));
+        // Another request may have taken one of them by now.
+        same.find_map(|(name, _)| self.lock().calls.remove(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use super::{Held, sweep};
+
+    #[tokio::test]
+    async fn what_is_over_is_given_up_although_nobody_comes_back() {
+        let over = Arc::new(AtomicBool::new(false));
+        let known = [("first", Arc::new(AtomicBool::new(true))), ("second", Arc::clone(&over))];
+        let calls = known.into_iter().map(|(name, over)| (name.to_owned(), over)).collect();
+        let held = Arc::new(Mutex::new(Held { calls, swept: true }));
+        let is_over = |over: &mut Arc<AtomicBool>| over.load(Ordering::SeqCst);
+        let swept = tokio::spawn(sweep(Arc::downgrade(&held), Duration::from_millis(1), is_over));
+        while held.lock().unwrap().calls.len() > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(held.lock().unwrap().calls.contains_key("second"));
+        over.store(true, Ordering::SeqCst);
+        swept.await.unwrap();
+        let held = held.lock().unwrap();
+        assert!(held.calls.is_empty() && !held.swept);
+    }
+}

@@ -1,0 +1,147 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::header::{HOST, ORIGIN};
+use http::{HeaderMap, StatusCode, Uri};
+use toolcell_core::policy::network::{Authority, HostName, LOCALHOST, Origin, Scheme};
+
+/// The port of a `Host` header that names none.
+const HTTP_PORT: u16 = 80;
+
+/// The allowlist of hosts and origins. A web page from elsewhere, or one that points its own name at this machine (DNS
+/// rebinding), sends another host or origin, and cannot change that.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    port: u16,
+    hosts: Vec<Authority>,
+    /// As browsers write them, in lowercase. They can have schemes of their own: `vscode-webview://ID`.
+    origins: Vec<String>,
+}
+
+impl Gate {
+    /// Allows the loopback names with `port`, and also `hosts`, with any port if they have none, and `origins`
+    /// (`https://name`).
+    pub fn new(port: u16, hosts: &[Authority], origins: &[String]) -> Self {
+        let origins = origins.iter().map(|origin| origin.trim_end_matches('/').to_ascii_lowercase());
+        Self { port, hosts: hosts.to_vec(), origins: origins.collect() }
+    }
+
+    /// Checks the host and origin of a request. Fails with the status and the reason of the refusal.
+    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            return Err((StatusCode::BAD_REQUEST, "a request has one Host header"));
+        };
+        let known = |host: &str| Authority::parse(host).is_ok_and(|host| self.is_host(&host));
+        if !host.to_str().is_ok_and(known) || !uri.authority().is_none_or(|host| known(host.as_str())) {
+            return Err((StatusCode::FORBIDDEN, "this server does not answer to that Host"));
+        }
+        let foreign = |origin: &http::HeaderValue| !origin.to_str().is_ok_and(|origin| self.is_origin(origin));
+        if headers.get_all(ORIGIN).iter().any(foreign) {
+            return Err((StatusCode::FORBIDDEN, "this server does not answer to that Origin"));
+        }
+        Ok(())
+    }
+
+    fn is_host(&self, authority: &Authority) -> bool {
+        let Authority { host, port } = authority;
+        let here = is_loopback(host) && port.unwrap_or(HTTP_PORT) == self.port;
+        let allowed = |known: &Authority| known.host == *host && (known.port.is_none() || known.port == *port);
+        here || self.hosts.iter().any(allowed)
+    }
+
+    fn is_origin(&self, origin: &str) -> bool {
+        let origin = origin.to_ascii_lowercase();
+        let is_here =
+            |origin: Origin| origin.scheme == Scheme::Http && is_loopback(&origin.host) && origin.port == self.port;
+        Origin::parse(&origin).is_ok_and(is_here) || self.origins.contains(&origin)
+    }
+}
+
+/// Whether `host` is a loopback name, which does not depend on DNS.
+fn is_loopback(host: &HostName) -> bool {
+    match host {
+        HostName::Name(name) => name == LOCALHOST,
+        HostName::Address(address) => [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].contains(address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Authority, Gate};
+    use http::header::{HOST, ORIGIN};
+    use http::{HeaderMap, HeaderValue};
+
+    fn enters(host: &str, origin: Option<&str>) -> bool {
+        let hosts = ["tools.example", "ported.example:9"].map(|host| Authority::parse(host).unwrap());
+        let gate = Gate::new(4780, &hosts, &["https://app.example".to_owned(), "vscode-webview://id".to_owned()]);
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_str(host).unwrap());
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, HeaderValue::from_str(origin).unwrap());
+        }
+        gate.check(&"/mcp".parse().unwrap(), &headers).is_ok()
+    }
+
+    #[test]
+    fn only_names_that_were_allowed_are_answered() {
+        for host in [
+            "localhost:4780",
+            "127.0.0.1:4780",
+            "[::1]:4780",
+            "LOCALHOST:4780",
+            "tools.example",
+            "tools.example:9",
+            "ported.example:9",
+        ] {
+            assert!(enters(host, None), "{host}");
+        }
+        for host in [
+            "evil.test",
+            "evil.test:4780",
+            "localhost",
+            "localhost:80",
+            "localhost.evil.test:4780",
+            "0.0.0.0:4780",
+            "a@localhost:4780",
+            "127.0.0.1.nip.io:4780",
+            "tools.example.evil.test",
+            "ported.example",
+            "ported.example:8",
+            "127.0.0.2:4780",
+            "127.1:4780",
+            "",
+        ] {
+            assert!(!enters(host, None), "{host}");
+        }
+    }
+
+    #[test]
+    fn only_origins_that_were_allowed_are_answered() {
+        for origin in ["http://localhost:4780", "http://127.0.0.1:4780", "https://app.example", "vscode-webview://id"] {
+            assert!(enters("localhost:4780", Some(origin)), "{origin}");
+        }
+        for origin in [
+            "null",
+            "http://evil.test",
+            "http://localhost:3000",
+            "https://localhost:4780",
+            "http://app.example",
+            "https://app.example.evil.test",
+            "http://localhost:4780@evil.test",
+        ] {
+            assert!(!enters("localhost:4780", Some(origin)), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let gate = Gate::new(4780, &[], &[]);
+        let mut headers = HeaderMap::new();
+        assert!(gate.check(&"/".parse().unwrap(), &headers).is_err());
+        headers.append(HOST, HeaderValue::from_static("localhost:4780"));
+        assert!(gate.check(&"http://evil.test/".parse().unwrap(), &headers).is_err());
+        assert!(gate.check(&"http://localhost:4780/".parse().unwrap(), &headers).is_ok());
+        headers.append(HOST, HeaderValue::from_static("evil.test"));
+        assert!(gate.check(&"/".parse().unwrap(), &headers).is_err());
+    }
+}

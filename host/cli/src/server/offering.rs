@@ -1,0 +1,74 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::Tool;
+use tokio_util::sync::CancellationToken;
+use toolcell::{Grants, Host, Limits, Policy};
+
+use super::{Away, Offers};
+
+/// The tools of a server, and the host, grants, policy and limits of their calls. Any change replaces it as a whole.
+pub struct Offering {
+    pub host: Arc<Host>,
+    pub offers: Offers,
+    pub grants: Arc<Grants>,
+    pub policy: Arc<Policy>,
+    pub limits: Limits,
+    pub approvals: ApprovalSettings,
+    outdated: CancellationToken,
+}
+
+/// How approvals are requested.
+#[derive(Clone, Debug)]
+pub struct ApprovalSettings {
+    /// How long a question stays open.
+    pub expire: Duration,
+    /// The session that "for the rest of the session" refers to; `None` for the client's own session.
+    pub session: Option<String>,
+    /// Whether the client's user may be asked through the client.
+    pub elicitation: bool,
+    /// What happens to a call if the client's user cannot be asked.
+    pub away: Away,
+}
+
+impl Offering {
+    pub fn new(
+        host: Arc<Host>,
+        offers: Offers,
+        grants: Arc<Grants>,
+        policy: Arc<Policy>,
+        limits: Limits,
+        approvals: ApprovalSettings,
+    ) -> Self {
+        Self { host, offers, grants, policy, limits, approvals, outdated: CancellationToken::new() }
+    }
+
+    /// Whether a result of an offered tool can become a payload, so that a client needs a way to read it.
+    pub(super) fn can_persist(&self) -> bool {
+        self.host.keeping().can_persist() && self.offers.can_persist()
+    }
+
+    /// The description of an offered tool for clients. They validate structured output against the announced schema, so
+    /// none is announced where the operator keeps all output by reference.
+    pub(super) fn shown(&self, mut described: Tool) -> Tool {
+        if !self.host.keeping().inline {
+            described.output_schema = None;
+        }
+        described
+    }
+
+    /// Whether every caller gets the same list of tools from `other`.
+    pub(super) fn lists_as(&self, other: &Self) -> bool {
+        self.offers.lists_as(&other.offers) && self.host.keeping() == other.host.keeping()
+    }
+
+    /// Marks the offering as replaced.
+    pub(super) fn outdate(&self) {
+        self.outdated.cancel();
+    }
+
+    /// Returns a token that is canceled once the offering is replaced.
+    pub(super) fn outdated(&self) -> CancellationToken {
+        self.outdated.clone()
+    }
+}

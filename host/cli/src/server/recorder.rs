@@ -1,0 +1,69 @@
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::Context;
+use tokio::sync::mpsc;
+use toolcell_core::record::CallRecord;
+
+/// Maximum number of queued records; while the queue is full, a call that ends waits (backpressure).
+const WAITING_MAX: usize = 256;
+
+/// Appends the record of every call to a file, one JSON line each. A new file is readable by its owner only.
+pub struct Recorder {
+    queue: Mutex<Option<mpsc::Sender<CallRecord>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Recorder {
+    /// Opens or creates `file`. `failed` is called once, at the first write error.
+    pub fn open(file: &Path, failed: impl FnOnce(&std::io::Error) + Send + 'static) -> anyhow::Result<Self> {
+        let mut options = File::options();
+        options.append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let out =
+            options.open(file).with_context(|| format!("cannot open {} for the records of calls", file.display()))?;
+        let (queue, records) = mpsc::channel(WAITING_MAX);
+        let writer = std::thread::Builder::new().name("recorder".to_owned()).spawn(move || {
+            if let Err(error) = write(out, records) {
+                failed(&error);
+            }
+        })?;
+        Ok(Self { queue: Mutex::new(Some(queue)), writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Queues a record; waits while the queue is full.
+    pub(super) async fn keep(&self, record: CallRecord) {
+        let queue = lock(&self.queue).clone();
+        if let Some(queue) = queue {
+            // Sending fails after a write error, which was reported; calls continue.
+            let _ = queue.send(record).await;
+        }
+    }
+
+    /// Waits until all queued records are written. Later records are dropped.
+    pub(super) fn close(&self) {
+        drop(lock(&self.queue).take());
+        if let Some(writer) = lock(&self.writer).take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(out: File, mut records: mpsc::Receiver<CallRecord>) -> std::io::Result<()> {
+    let mut out = BufWriter::new(out);
+    while let Some(record) = records.blocking_recv() {
+        serde_json::to_writer(&mut out, &record)?;
+        out.write_all(b"\n")?;
+        // Flushed line by line, because a record matters most if the process dies.
+        out.flush()?;
+    }
+    Ok(())
+}

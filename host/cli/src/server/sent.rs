@@ -1,0 +1,42 @@
+//! The arguments of a call as the client sent them, kept beside what rmcp parses.
+
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+use toolcell_core::record::{Input, JSON_VALUES_MAX};
+
+use super::budget::Lease;
+
+/// Bytes of memory per byte of arguments while a call is in flight: the text, the parsed value, and copies of both for
+/// the record, for the guest, and on the way there. Measured, with a margin.
+const COPIES: usize = 6;
+/// Bytes of memory per value of the arguments, measured likewise.
+const VALUE_BYTES: usize = 400;
+
+/// The arguments of one call as they were sent; an extension of the request.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) arguments: Input,
+    /// The memory that is reserved for the arguments.
+    pub(super) lease: Option<Arc<Lease>>,
+}
+
+impl Sent {
+    pub(super) fn new(arguments: &str, lease: Option<Lease>) -> Self {
+        Self { arguments: Input::from_text(arguments), lease: lease.map(Arc::new) }
+    }
+
+    /// Returns the arguments that came with the request, over stdio or HTTP.
+    pub(super) fn with(context: &RequestContext<RoleServer>) -> Option<Self> {
+        let here = || context.extensions.get::<Self>();
+        let of_http = || context.extensions.get::<::http::request::Parts>()?.extensions.get::<Self>();
+        here().or_else(of_http).cloned()
+    }
+}
+
+/// Memory that `arguments` may take while in flight, in bytes. Values that are too many to be parsed count as none.
+pub(super) fn weight(arguments: &str) -> usize {
+    let values = arguments.bytes().filter(|byte| matches!(byte, b',' | b'{' | b'[')).take(JSON_VALUES_MAX).count();
+    arguments.len() * COPIES + values * VALUE_BYTES
+}

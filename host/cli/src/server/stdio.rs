@@ -1,0 +1,132 @@
+//! MCP on standard input and output. Standard output carries protocol frames and nothing else.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use rmcp::ServiceExt;
+use rmcp::service::ServerInitializeError;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::unix::pipe;
+use tokio_util::sync::CancellationToken;
+
+use super::Server;
+use super::frames::Frames;
+use super::session::{Identity, Session};
+
+/// How long calls may still run after standard input closes. A client that pipes requests in closes it at once and
+/// wants the responses; a killed client wants nothing.
+const LINGER: Duration = Duration::from_millis(100);
+/// How long a stopped server waits for its calls to end, and for the client to read the remaining output.
+const STOP: Duration = Duration::from_millis(600);
+
+pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
+pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// Serves the client on standard input and output until it disconnects or `interrupted` completes.
+///
+/// # Errors
+///
+/// Fails if the standard streams cannot be opened, or if the client violates the protocol during initialization.
+pub async fn serve_stdio(
+    server: &Arc<Server>,
+    actor: Option<String>,
+    interrupted: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    serve_streams(server, actor, (standard_input()?, standard_output()?), interrupted).await
+}
+
+/// Serves the client at the other ends of two streams until it disconnects or `interrupted` completes.
+///
+/// # Errors
+///
+/// Fails if the client violates the protocol during initialization.
+pub async fn serve_streams(
+    server: &Arc<Server>,
+    actor: Option<String>,
+    (reader, writer): (Reader, Writer),
+    interrupted: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let closed = CancellationToken::new();
+    let frames = Frames::new(reader, writer, closed.clone());
+    let pending = frames.pending();
+    let identity = Identity {
+        actor: actor.map(Into::into),
+        owner: "stdio".into(),
+        lasts: true,
+        shelf: Arc::default(),
+        loads: Arc::default(),
+    };
+    let session = Session::new(Arc::clone(server), identity);
+    let ends = async {
+        tokio::select! {
+            () = interrupted => {}
+            () = closed.cancelled() => {
+                // A request that was read may not have become a call yet; a call may outlast its request.
+                let answered = async {
+                    pending.empty().await;
+                    server.idle().await;
+                };
+                let _ = tokio::time::timeout(LINGER, answered).await;
+            }
+        }
+        server.stop();
+    };
+    let serving = async {
+        match session.serve(frames).await {
+            Ok(running) => {
+                let stop = server.stop.clone();
+                let cancel = running.cancellation_token();
+                // The service loop writes the responses of stopped calls, and then ends.
+                tokio::spawn(async move {
+                    stop.cancelled().await;
+                    cancel.cancel();
+                });
+                running.waiting().await.map(|_| ()).context("serve the client")
+            }
+            Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(error) => Err(error).context("greet the client"),
+        }
+    };
+    let mut serving = std::pin::pin!(serving);
+    let served = tokio::select! {
+        served = &mut serving => { server.stop(); served }
+        () = ends => tokio::time::timeout(STOP, &mut serving).await.unwrap_or(Ok(())),
+    };
+    let _ = tokio::time::timeout(STOP, server.idle()).await;
+    served
+}
+
+/// Pipes and sockets need no reader thread, which would cost each call two context switches.
+fn standard_input() -> anyhow::Result<Reader> {
+    let stdin = std::io::stdin();
+    let owned = || stdin.as_fd().try_clone_to_owned().context("cannot open standard input");
+    if let Ok(pipe) = pipe::Receiver::from_file(File::from(owned()?)) {
+        return Ok(Box::new(pipe));
+    }
+    if let Some(socket) = socket(owned()?) {
+        return Ok(Box::new(socket));
+    }
+    Ok(Box::new(tokio::io::stdin()))
+}
+
+fn standard_output() -> anyhow::Result<Writer> {
+    let stdout = std::io::stdout();
+    let owned = || stdout.as_fd().try_clone_to_owned().context("cannot open standard output");
+    if let Ok(pipe) = pipe::Sender::from_file(File::from(owned()?)) {
+        return Ok(Box::new(pipe));
+    }
+    if let Some(socket) = socket(owned()?) {
+        return Ok(Box::new(socket));
+    }
+    Ok(Box::new(tokio::io::stdout()))
+}
+
+fn socket(fd: std::os::fd::OwnedFd) -> Option<tokio::net::UnixStream> {
+    let socket = std::os::unix::net::UnixStream::from(fd);
+    socket.local_addr().ok()?;
+    socket.set_nonblocking(true).ok()?;
+    tokio::net::UnixStream::from_std(socket).ok()
+}

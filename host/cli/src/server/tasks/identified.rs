@@ -1,0 +1,37 @@
+use std::sync::{Arc, OnceLock};
+
+use toolcell::Listener;
+use toolcell_core::record::{InvocationId, ToolEvent};
+
+/// The id of one call, once it is known.
+#[derive(Clone, Default)]
+pub(in crate::server) struct Identified(Arc<OnceLock<InvocationId>>);
+
+impl Identified {
+    /// The id; `None` before the first event.
+    pub(in crate::server) fn id(&self) -> Option<InvocationId> {
+        self.0.get().copied()
+    }
+
+    /// A listener that learns the id from the first event, and passes every event on to `next`.
+    pub(in crate::server) fn before(&self, next: Option<Arc<dyn Listener>>) -> Arc<dyn Listener> {
+        Arc::new(Learning { identified: self.clone(), next })
+    }
+}
+
+/// Owned by the call alone: `next` learns that the call has ended when it is dropped.
+struct Learning {
+    identified: Identified,
+    next: Option<Arc<dyn Listener>>,
+}
+
+impl Listener for Learning {
+    fn event(&self, event: &ToolEvent) {
+        if let Some(id) = event.invocation_id {
+            let _ = self.identified.0.set(id);
+        }
+        if let Some(next) = &self.next {
+            next.event(event);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Tasks (SEP-2663): calls that a client asks about, instead of waiting for the response.
+//!
+//! A task is a call, under a name that only its owner can use. While the call lives in this process, it is in
+//! [`Tasks`]. Afterwards, and in later processes, its end is read from the log of calls, and a call that waits for an
+//! approval from the journal of approvals.
+
+mod again;
+mod ended;
+mod entry;
+mod identified;
+mod name;
+mod requests;
+mod stored;
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use toolcell::Cancellation;
+use toolcell_core::journal::{CallLog, Journal};
+use toolcell_core::record::{CallRecord, InvocationId};
+
+use super::asking::Ask;
+use super::call::Running;
+use ended::Ended;
+use entry::{Entry, Look, TooLarge};
+use name::Names;
+
+pub(super) use identified::Identified;
+
+/// How long a call may take before it becomes a task: longer than most calls, and shorter than a person's patience.
+pub(super) const TASK_AFTER: Duration = Duration::from_millis(500);
+/// How long a task can be asked about: as long as a question may stay open at most.
+const TTL: Duration = toolcell_core::approval::EXPIRE_MAX;
+/// Maximum number of tasks of one owner that have not ended; further calls are answered as if there were no tasks.
+const OPEN_MAX: usize = 32;
+/// Maximum number and size in bytes of the results of one owner that are kept in memory; older ones are in the log.
+const ENDED_MAX: usize = 32;
+const ENDED_BYTES_MAX: usize = 4 << 20;
+
+/// Where calls are found again after their process has ended.
+#[derive(Debug)]
+pub struct CallStore {
+    /// The log of all calls.
+    pub calls: CallLog,
+    /// The store of the calls that needed an approval.
+    pub approvals: Journal,
+}
+
+/// All tasks of this process.
+pub(super) struct Tasks {
+    store: Arc<CallStore>,
+    names: Names,
+    /// In the order in which the calls began.
+    entries: Mutex<BTreeMap<InvocationId, Entry>>,
+}
+
+/// A call that goes on without a request.
+pub(super) struct Detached {
+    /// The record; `None` if the call was lost, or left to another process.
+    pub(super) record: Pin<Box<dyn Future<Output = Option<Box<CallRecord>>> + Send>>,
+    /// Drops the call as it is.
+    pub(super) abort: AbortHandle,
+    pub(super) cancellation: Cancellation,
+    pub(super) questions: Option<mpsc::Receiver<Ask>>,
+}
+
+/// A call that cannot become a task, with its open question.
+pub(super) type Refused = Box<(Running, Option<Ask>)>;
+
+impl Tasks {
+    pub(super) fn new(store: CallStore) -> Arc<Self> {
+        let names = Names::new(store.calls.clone());
+        Arc::new(Self { store: Arc::new(store), names, entries: Mutex::default() })
+    }
+
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<InvocationId, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a task of a call; returns its id and its name. Fails, and returns the call, if its owner has too many.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        owner: &str,
+        running: Running,
+        ask: Option<Ask>,
+    ) -> Result<(InvocationId, String), Refused> {
+        let named = running.id().and_then(|id| Some((id, self.names.write(id, owner).ok()?)));
+        let Some((id, name)) = named else { return Err(Box::new((running, ask))) };
+        let mut entries = self.entries();
+        let open = entries.values().filter(|entry| entry.is_open() && *entry.owner == *owner).count();
+        if open >= OPEN_MAX && guard!("task_limit") {
+            return Err(Box::new((running, ask)));
+        }
+        self.put(&mut entries, id, owner, running.detach(), ask);
+        Ok((id, name))
+    }
+
+    /// Follows a call until it has ended.
+    fn put(
+        self: &Arc<Self>,
+        entries: &mut BTreeMap<InvocationId, Entry>,
+        id: InvocationId,
+        owner: &str,
+        detached: Detached,
+        ask: Option<Ask>,
+    ) {
+        let Detached { record, abort, cancellation, questions } = detached;
+        entries.insert(id, Entry::new(owner.into(), cancellation, abort, questions, ask));
+        let tasks = Arc::clone(self);
+        tokio::spawn(async move {
+            let ended = record.await.map(|record| Ended::of(*record));
+            tasks.end(id, ended);
+        });
+    }
+
+    /// Keeps the result of a task, as far as there is room; `None` if the call was lost.
+    fn end(&self, id: InvocationId, ended: Option<Ended>) {
+        let mut entries = self.entries();
+        let Some(entry) = entries.get_mut(&id) else { return };
+        entry.end(ended.unwrap_or_else(|| Ended::lost(id)));
+        let owner = Arc::clone(&entry.owner);
+        let kept = entries.iter().filter(|(_, entry)| entry.owner == owner);
+        let kept: Vec<_> = kept.filter_map(|(id, entry)| Some((*id, entry.ended_bytes()?))).collect();
+        for gone in surplus(&kept) {
+            entries.remove(&gone);
+        }
+    }
+
+    /// Drops the calls that wait for an approval, before this process ends. Their questions stay open in the journal, and
+    /// another process can go on with them.
+    pub(super) fn let_go(&self) {
+        self.entries().retain(|_, entry| {
+            let waits = entry.waits_for_approval();
+            if waits {
+                entry.abort();
+            }
+            !waits
+        });
+    }
+
+    /// The state of a task of this process.
+    fn look(&self, id: InvocationId) -> Option<Look> {
+        self.entries().get_mut(&id).map(Entry::look)
+    }
+
+    /// Passes answers on to a task of this process. Returns whether there is one.
+    fn give(&self, id: InvocationId, responses: &rmcp::model::InputResponses) -> Result<bool, TooLarge> {
+        match self.entries().get_mut(&id) {
+            Some(entry) => entry.give(responses).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Asks a task of this process to stop. Returns whether there is one.
+    fn cancel(&self, id: InvocationId) -> bool {
+        self.entries().get(&id).inspect(|entry| entry.cancel()).is_some()
+    }
+}
+
+/// The results that are too many or too large, the oldest first; `kept` has them in that order, with their sizes.
+fn surplus(kept: &[(InvocationId, usize)]) -> Vec<InvocationId> {
+    let (mut count, mut bytes) = (kept.len(), kept.iter().map(|(_, bytes)| bytes).sum::<usize>());
+    let mut gone = Vec::new();
+    for (id, size) in kept {
+        if count <= ENDED_MAX && bytes <= ENDED_BYTES_MAX {
+            break;
+        }
+        count -= 1;
+        bytes -= size;
+        gone.push(*id);
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::record::InvocationId;
+
+    use super::{ENDED_BYTES_MAX, ENDED_MAX, surplus};
+
+    #[test]
+    fn the_oldest_results_leave_the_memory_first() {
+        let ids: Vec<InvocationId> = (0..ENDED_MAX + 2).map(|_| InvocationId::new()).collect();
+        let of = |bytes: usize| ids.iter().map(|id| (*id, bytes)).collect::<Vec<_>>();
+        assert_eq!(surplus(&of(1)), &ids[..2]);
+        assert!(surplus(&of(1)[2..]).is_empty());
+        assert_eq!(surplus(&of(ENDED_BYTES_MAX / 4)), &ids[..ENDED_MAX - 2]);
+        assert_eq!(surplus(&[(ids[0], ENDED_BYTES_MAX + 1)]), [ids[0]], "the log has it");
+    }
+}

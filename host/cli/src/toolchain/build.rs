@@ -1,0 +1,551 @@
+//! `toolcell build`: runs cargo for the guest's target, then puts the component into the tool's own folder and beside
+//! the record of its sources. Cargo runs build scripts and macros as the user, so this is called only when the user
+//! asked for a build.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Deserialize;
+
+use super::find::{Search, Toolchain, ToolchainSource, find};
+use super::process::{self, Stream};
+use super::record::{self, Made};
+use super::sources::{Listing, Scope};
+use super::{Say, TARGET, build_cache};
+
+/// Initial memory of a component, in bytes: room for the stack and for a heap that a small tool never has to grow.
+const INITIAL_MEMORY: u64 = 2 << 20;
+/// Spare initial memory of a module with larger static data, in bytes, and the unit that sizes are rounded up to.
+const SPARE_MEMORY: u64 = 1 << 20;
+
+const SDK: &str = "toolcell-guest";
+
+pub struct BuildSettings {
+    /// How to find a toolchain. The build overwrites its `dir` and `offline`.
+    pub search: Search,
+    /// The folder of build records: see [`super::standing`].
+    pub records: PathBuf,
+    /// Where cargo compiles, in a subfolder named after the toolchain. Default: `toolcell` in the target folder of the
+    /// tool's workspace, so that the tools of a workspace share dependencies, but no lock with the user's own cargo.
+    pub target_dir: Option<PathBuf>,
+    /// The folder of a local copy of the SDK (see `write_sdk`), for tools that name the SDK by its version alone.
+    pub sdk: Option<PathBuf>,
+    pub offline: bool,
+    /// Refuses to change Cargo.lock.
+    pub locked: bool,
+    pub jobs: Option<u32>,
+}
+
+impl BuildSettings {
+    pub fn new(search: Search, records: impl Into<PathBuf>) -> Self {
+        let records = records.into();
+        BuildSettings { search, records, target_dir: None, sdk: None, offline: false, locked: false, jobs: None }
+    }
+}
+
+#[derive(Debug)]
+pub struct Built {
+    /// `<tool>/target/toolcell/<package>.wasm`
+    pub wasm: PathBuf,
+    /// The package's name.
+    pub name: String,
+    /// Whether nothing had to be compiled.
+    pub fresh: bool,
+    /// A digest of all its sources, in hex.
+    pub sources: String,
+    /// How the toolchain was found.
+    pub source: ToolchainSource,
+}
+
+/// Builds the tool whose Cargo.toml is in `dir`.
+pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+    let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find the folder {}", dir.display()))?;
+    if !dir.join("Cargo.toml").is_file() {
+        bail!("no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`", dir.display());
+    }
+    let search = Search { dir: dir.clone(), offline: settings.offline, ..settings.search.clone() };
+    let toolchain = find(&search, say)?;
+    let workspace = Workspace::read(&dir, &toolchain)?;
+    let package = workspace.package_at(&dir)?;
+    package.check_component()?;
+    let sdk = settings.sdk.as_deref().filter(|_| workspace.wants_sdk());
+    let sdk = sdk.map(std::path::absolute).transpose().context("cannot find the SDK")?;
+    let job = Job { dir: &dir, settings, toolchain: &toolchain, workspace: &workspace, package, sdk: sdk.as_deref() };
+
+    let _held = record::lock(&job.compiling(), say)?;
+    let earlier = record::read(&settings.records, &dir);
+    let (known, memory) = earlier.map_or((Listing::default(), INITIAL_MEMORY), |r| (r.sources, r.initial_memory));
+    let before = Listing::of(&workspace.scope(&dir), &known)?;
+    let (artifact, initial_memory) = job.compile_with(memory, say)?;
+    let after = Listing::of(&workspace.scope(&dir), &before)?;
+    workspace.refuse_changes(&before, &after)?;
+    let scope = job.scope(&artifact.wasm)?;
+    let sources = Listing::of(&scope, &after)?;
+
+    let component =
+        std::fs::read(&artifact.wasm).with_context(|| format!("cannot read {}", artifact.wasm.display()))?;
+    let wasm = output_folder(&dir)?.join(format!("{}.wasm", package.name));
+    record::replace(&wasm, &component)?;
+    let digest = sources.digest();
+    let made = Made { dir: &dir, component: &component, name: &package.name, initial_memory, scope, sources };
+    record::write(&settings.records, made)?;
+    build_cache::touch(&job.target_dir());
+    if !artifact.fresh {
+        build_cache::prune(&job.compiling(), build_cache::BYTES_MAX);
+    }
+    let name = package.name.clone();
+    Ok(Built { wasm, name, fresh: artifact.fresh, sources: digest, source: toolchain.source })
+}
+
+/// The folder of the user's copy of the component: `target/toolcell` of the tool. It has its own `.gitignore`, because
+/// in a workspace this is not the `target` that git already ignores.
+fn output_folder(dir: &Path) -> Result<PathBuf> {
+    let folder = dir.join("target").join("toolcell");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let ignore = folder.join(".gitignore");
+    if !ignore.exists() {
+        record::replace(&ignore, b"*\n")?;
+    }
+    Ok(folder)
+}
+
+/// Rounds up to whole steps of [`SPARE_MEMORY`], and adds one.
+fn enough_for(bytes: u64) -> u64 {
+    bytes.div_ceil(SPARE_MEMORY).saturating_add(1).saturating_mul(SPARE_MEMORY)
+}
+
+/// The output of `cargo metadata --no-deps`, which resolves nothing and uses no network.
+#[derive(Deserialize)]
+struct Workspace {
+    packages: Vec<Package>,
+    workspace_root: PathBuf,
+    target_directory: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    id: String,
+    manifest_path: PathBuf,
+    targets: Vec<Target>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+    crate_types: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    source: Option<String>,
+    /// The folder of a path dependency.
+    path: Option<PathBuf>,
+}
+
+impl Workspace {
+    fn read(dir: &Path, toolchain: &Toolchain) -> Result<Self> {
+        let mut command = toolchain.cargo(dir);
+        command.args(["metadata", "--no-deps", "--format-version", "1", "--color", "never"]);
+        let (mut text, mut complaint) = (String::new(), String::new());
+        let status = process::run(command, None, &mut |stream, line| {
+            let text = if stream == Stream::Out { &mut text } else { &mut complaint };
+            text.push_str(line);
+            text.push('\n');
+        })?;
+        if !status.success() {
+            bail!("cargo cannot read {}:\n{}", dir.join("Cargo.toml").display(), complaint.trim_end());
+        }
+        serde_json::from_str(&text).context("cannot read the answer of `cargo metadata`")
+    }
+
+    fn package_at(&self, dir: &Path) -> Result<&Package> {
+        if let Some(package) = self.packages.iter().find(|package| package.folder() == Some(dir)) {
+            return Ok(package);
+        }
+        let tools: Vec<String> = self
+            .packages
+            .iter()
+            .filter(|package| package.check_component().is_ok())
+            .filter_map(|package| Some(package.folder()?.display().to_string()))
+            .collect();
+        match tools.as_slice() {
+            [] => bail!("{} is a workspace without a tool in it", dir.display()),
+            [one] => bail!("{} is a workspace: name its tool's folder, {one}", dir.display()),
+            many => bail!(
+                "{} is a workspace of several tools: name the folder of one:\n  {}",
+                dir.display(),
+                many.join("\n  ")
+            ),
+        }
+    }
+
+    /// What a build of the tool in `dir` reads, as far as it is known before: the whole workspace, its path
+    /// dependencies, and the configuration of cargo.
+    fn scope(&self, dir: &Path) -> Scope {
+        let mut scope = Scope::default();
+        scope.add(dir);
+        scope.add(&self.workspace_root);
+        self.packages.iter().filter_map(Package::folder).for_each(|folder| scope.add(folder));
+        let beside = self.packages.iter().flat_map(|package| &package.dependencies);
+        beside.filter_map(|dependency| dependency.path.as_deref()).for_each(|folder| scope.add(folder));
+        scope.add_cargo_home();
+        scope
+    }
+
+    /// Refuses a build whose sources changed meanwhile, because it is unknown which of them it contains. Cargo itself
+    /// may write the lock file.
+    fn refuse_changes(&self, before: &Listing, after: &Listing) -> Result<()> {
+        let lock = self.workspace_root.join("Cargo.lock");
+        match after.changes(before).into_iter().find(|(path, _)| *path != lock) {
+            Some((path, what)) => bail!("{} {what} since the build began: build again", path.display()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a package takes the SDK from the registry, and the workspace's manifest does not patch it.
+    fn wants_sdk(&self) -> bool {
+        let from_registry = |dependency: &Dependency| {
+            dependency.name == SDK && dependency.source.as_deref().is_some_and(|source| source.starts_with("registry+"))
+        };
+        let manifest = std::fs::read_to_string(self.workspace_root.join("Cargo.toml")).unwrap_or_default();
+        self.packages.iter().any(|package| package.dependencies.iter().any(from_registry)) && !patches_sdk(&manifest)
+    }
+}
+
+/// Whether a manifest patches the registry's SDK. A patch on the command line would override it.
+fn patches_sdk(manifest: &str) -> bool {
+    let mut section = String::new();
+    manifest.lines().map(str::trim).any(|line| {
+        if line.starts_with('[') {
+            section = line.chars().filter(|letter| !matches!(letter, '"' | '\'' | ' ')).collect();
+        }
+        let is_key = line.split(['=', '.', ' ']).next().is_some_and(|key| key.trim_matches(['"', '\'']) == SDK);
+        section == format!("[patch.crates-io.{SDK}]") || (section == "[patch.crates-io]" && is_key)
+    })
+}
+
+impl Package {
+    fn folder(&self) -> Option<&Path> {
+        self.manifest_path.parent()
+    }
+
+    fn check_component(&self) -> Result<()> {
+        let is_library = |target: &Target| target.kind.iter().any(|kind| kind.ends_with("lib"));
+        let library = self.targets.iter().find(|target| is_library(target)).ok_or_else(|| {
+            anyhow!(
+                "{} has no library, and a tool is one: put it into src/lib.rs, and add to Cargo.toml:\n{CDYLIB}",
+                self.name
+            )
+        })?;
+        if !library.crate_types.iter().any(|kind| kind == "cdylib") {
+            bail!("{} does not build a component: add to {}:\n{CDYLIB}", self.name, self.manifest_path.display());
+        }
+        Ok(())
+    }
+}
+
+const CDYLIB: &str = "[lib]\ncrate-type = [\"cdylib\", \"rlib\"]";
+
+/// One package, and how to build it.
+struct Job<'a> {
+    dir: &'a Path,
+    settings: &'a BuildSettings,
+    toolchain: &'a Toolchain,
+    workspace: &'a Workspace,
+    package: &'a Package,
+    sdk: Option<&'a Path>,
+}
+
+struct Artifact {
+    wasm: PathBuf,
+    fresh: bool,
+}
+
+enum Compiled {
+    Done(Artifact),
+    /// The linker needs this many bytes of initial memory.
+    NeedsMemory(u64),
+}
+
+/// The fields that are used of a line of `cargo --message-format=json`.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    #[serde(default)]
+    package_id: String,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
+    #[serde(default)]
+    fresh: bool,
+}
+
+impl Job<'_> {
+    /// Runs `cargo rustc`, because then the linker's flag applies to this crate only: the user's own flags stay in
+    /// force, and dependencies are not compiled again.
+    fn compile(&self, initial_memory: u64, say: Say) -> Result<Compiled> {
+        let mut command = self.toolchain.cargo(self.dir);
+        command.args(["rustc", "--release", "--lib", "--target", TARGET, "--color", "never"]);
+        // Without the rlib that tests need, link-time optimisation is possible.
+        command.args(["--crate-type", "cdylib", "--message-format", "json-render-diagnostics"]);
+        command.arg("--target-dir").arg(self.target_dir());
+        for (flag, wanted) in [("--offline", self.settings.offline), ("--locked", self.settings.locked)] {
+            if wanted {
+                command.arg(flag);
+            }
+        }
+        if let Some(jobs) = self.settings.jobs {
+            command.args(["--jobs", &jobs.to_string()]);
+        }
+        if let Some(sdk) = self.sdk {
+            command.args(["--config", &patch(sdk)?]);
+        }
+        command.args(["--", "-C", &format!("link-arg=--initial-memory={initial_memory}")]);
+
+        let mut artifact = None;
+        let mut complaint = String::new();
+        let status = process::run(command, None, &mut |stream, line| match stream {
+            Stream::Out => artifact = self.artifact_in(line).or(artifact.take()),
+            Stream::Err if is_status(line) => say(line),
+            Stream::Err => {
+                complaint.push_str(line);
+                complaint.push('\n');
+            }
+        })?;
+        if !status.success() {
+            return match memory_wanted(&complaint) {
+                Some(bytes) => Ok(Compiled::NeedsMemory(bytes)),
+                None => Err(anyhow!("{} does not build:\n{}", self.package.name, complaint.trim_end())),
+            };
+        }
+        // Warnings, if any.
+        complaint.lines().for_each(say);
+        let name = &self.package.name;
+        artifact.map(Compiled::Done).ok_or_else(|| anyhow!("cargo built {name}, but no .wasm file came of it"))
+    }
+
+    fn artifact_in(&self, line: &str) -> Option<Artifact> {
+        let message: Message = serde_json::from_str(line).ok()?;
+        if message.reason != "compiler-artifact" || message.package_id != self.package.id {
+            return None;
+        }
+        let wasm = message.filenames.into_iter().find(|file| file.extension() == Some(OsStr::new("wasm")))?;
+        Some(Artifact { wasm, fresh: message.fresh })
+    }
+
+    /// The parent of the target folders of all toolchains.
+    fn compiling(&self) -> PathBuf {
+        match &self.settings.target_dir {
+            Some(folder) => std::path::absolute(folder).unwrap_or_else(|_| folder.clone()),
+            None => self.workspace.target_directory.join("toolcell"),
+        }
+    }
+
+    fn target_dir(&self) -> PathBuf {
+        self.compiling().join(format!("{}{}", build_cache::BUILD, self.toolchain.id))
+    }
+
+    /// Compiles, and a second time if the linker needs more than `initial_memory`. Returns the memory used.
+    fn compile_with(&self, initial_memory: u64, say: Say) -> Result<(Artifact, u64)> {
+        let name = &self.package.name;
+        let wanted = match self.compile(initial_memory, say)? {
+            Compiled::Done(artifact) => return Ok((artifact, initial_memory)),
+            Compiled::NeedsMemory(bytes) => enough_for(bytes),
+        };
+        say(&format!("{name} starts with {} MiB of memory: its data is large", wanted >> 20));
+        match self.compile(wanted, say)? {
+            Compiled::Done(artifact) => Ok((artifact, wanted)),
+            Compiled::NeedsMemory(bytes) => bail!(
+                "{name} needs {bytes} bytes of memory at start, but another setting holds it smaller: look for \
+                 --initial-memory in its build script and in .cargo/config.toml"
+            ),
+        }
+    }
+
+    /// Everything that the build read: the workspace, and the folders of other packages among the sources that cargo
+    /// lists.
+    fn scope(&self, wasm: &Path) -> Result<Scope> {
+        let list = wasm.with_extension("d");
+        let text =
+            std::fs::read_to_string(&list).with_context(|| format!("cannot read cargo's list {}", list.display()))?;
+        let made_here = self.target_dir();
+        let mut scope = self.workspace.scope(self.dir);
+        for file in sources_in(&text).into_iter().map(|file| self.dir.join(file)) {
+            let known = file.starts_with(&made_here) || scope.folders.iter().any(|folder| file.starts_with(folder));
+            match manifest_of(&file).as_deref().and_then(Path::parent) {
+                _ if known => {}
+                Some(folder) => scope.add(folder),
+                None => scope.add_file(file),
+            }
+        }
+        Ok(scope)
+    }
+}
+
+fn manifest_of(source: &Path) -> Option<PathBuf> {
+    source.ancestors().skip(1).map(|folder| folder.join("Cargo.toml")).find(|file| file.is_file())
+}
+
+/// The setting that makes cargo take the SDK from `sdk` instead of the registry. The SDK's macros are a path dependency
+/// of it.
+fn patch(sdk: &Path) -> Result<String> {
+    let folder = sdk.join("guest-sdk").join("rust");
+    if !folder.join("Cargo.toml").is_file() {
+        bail!("no SDK in {}", folder.display());
+    }
+    let text =
+        folder.to_str().with_context(|| format!("{} is not UTF-8, as cargo's settings must be", folder.display()))?;
+    Ok(format!("patch.crates-io.{SDK}.path={}", quoted(text)?))
+}
+
+/// `text` as a TOML string, whose escapes are those of JSON.
+pub(super) fn quoted(text: &str) -> Result<String> {
+    serde_json::to_string(text).context("quote a path")
+}
+
+/// The files after the colon of a make rule; a space in a name is escaped.
+fn sources_in(rule: &str) -> Vec<PathBuf> {
+    let Some((_, files)) = rule.lines().next().and_then(|line| line.split_once(".wasm: ")) else { return Vec::new() };
+    let mut names = vec![String::new()];
+    let mut letters = files.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, letters.peek(), names.last_mut()) {
+            ('\\', Some(' '), Some(name)) => {
+                name.push(' ');
+                letters.next();
+            }
+            (' ', ..) => names.push(String::new()),
+            (letter, _, Some(name)) => name.push(letter),
+            (_, _, None) => {}
+        }
+    }
+    names.into_iter().filter(|name| !name.is_empty()).map(PathBuf::from).collect()
+}
+
+/// Whether a line is a status line of cargo: a verb, right-aligned in twelve columns.
+pub(super) fn is_status(line: &str) -> bool {
+    let Some((verb, rest)) = line.split_at_checked(12) else { return false };
+    let verb = verb.trim_start();
+    rest.starts_with(' ')
+        && verb.starts_with(|letter: char| letter.is_ascii_uppercase())
+        && verb.chars().all(char::is_alphabetic)
+}
+
+/// The bytes that the linker asks for if the initial memory is too small for the module's data.
+fn memory_wanted(complaint: &str) -> Option<u64> {
+    let (_, after) = complaint.split_once("initial memory too small, ")?;
+    after.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Preference;
+    use super::super::standin::Programs;
+    use super::*;
+
+    #[test]
+    fn a_folder_without_a_manifest_is_told_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = BuildSettings::new(Programs::new().search(Preference::Installed), folder.path().join("records"));
+        let error = build(folder.path(), &settings, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("no Cargo.toml in ") && error.ends_with("`toolcell new NAME`"), "{error}");
+        let error = build(&folder.path().join("none"), &settings, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("cannot find the folder "), "{error}");
+    }
+
+    fn workspace(packages: &[(&str, &str)]) -> Workspace {
+        let packages: Vec<String> = packages
+            .iter()
+            .map(|(name, kind)| {
+                format!(
+                    r#"{{"name": "{name}", "id": "{name}", "manifest_path": "/w/{name}/Cargo.toml", "dependencies": [],
+                        "targets": [{{"kind": ["{kind}"], "crate_types": ["{kind}"]}}]}}"#
+                )
+            })
+            .collect();
+        let text = format!(
+            r#"{{"packages": [{}], "workspace_root": "/w", "target_directory": "/w/target"}}"#,
+            packages.join(",")
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn the_package_at_the_folder_is_built_and_a_workspace_is_asked_which() {
+        let both = workspace(&[("a", "cdylib"), ("b", "cdylib"), ("c", "lib")]);
+        assert_eq!(both.package_at(Path::new("/w/b")).ok().map(|package| package.name.as_str()), Some("b"));
+        let error = |workspace: &Workspace| workspace.package_at(Path::new("/w")).err().unwrap().to_string();
+        assert_eq!(error(&both), "/w is a workspace of several tools: name the folder of one:\n  /w/a\n  /w/b");
+        assert_eq!(error(&workspace(&[("a", "cdylib")])), "/w is a workspace: name its tool's folder, /w/a");
+        assert_eq!(error(&workspace(&[("c", "lib")])), "/w is a workspace without a tool in it");
+    }
+
+    #[test]
+    fn a_package_that_is_no_component_is_told_what_to_add() {
+        let packages = workspace(&[("c", "lib"), ("d", "bin")]).packages;
+        let [plain, program] = packages.as_slice() else { panic!("two packages") };
+        let error = plain.check_component().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "c does not build a component: add to /w/c/Cargo.toml:\n[lib]\ncrate-type = [\"cdylib\", \"rlib\"]"
+        );
+        assert!(program.check_component().unwrap_err().to_string().starts_with("d has no library, and a tool is one"));
+    }
+
+    #[test]
+    fn a_patch_of_the_users_own_is_seen() {
+        for manifest in [
+            "[patch.crates-io]\ntoolcell-guest = { path = \"../sdk\" }",
+            "[patch.crates-io]\nserde = \"1\"\ntoolcell-guest.path = \"../sdk\"",
+            "[patch.crates-io.toolcell-guest]\npath = \"../sdk\"",
+            "[patch.\"crates-io\"]\n\"toolcell-guest\" = { path = \"../sdk\" }",
+        ] {
+            assert!(patches_sdk(manifest), "{manifest}");
+        }
+        for manifest in [
+            "[dependencies]\ntoolcell-guest = \"0.1\"",
+            "[patch.crates-io]\ntoolcell-guest-macros = { path = \"m\" }\n[dependencies]\ntoolcell-guest = \"0.1\"",
+            "",
+        ] {
+            assert!(!patches_sdk(manifest), "{manifest}");
+        }
+    }
+
+    #[test]
+    fn cargos_progress_is_told_from_the_compilers_words() {
+        for line in ["   Compiling serde v1.0.0", "    Finished `release` profile", "     Locking 3 packages"] {
+            assert!(is_status(line), "{line}");
+        }
+        for line in ["error: expected `;`", "   --> src/lib.rs:1:1", "warning: unused", "            |", "", "é"] {
+            assert!(!is_status(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_linkers_wish_is_read_and_rounded_up() {
+        let complaint = "  = note: rust-lld: error: initial memory too small, 5308416 bytes needed\n";
+        assert_eq!(memory_wanted(complaint), Some(5_308_416));
+        assert_eq!(memory_wanted("error: linking failed"), None);
+        assert_eq!(enough_for(5_308_416), 7 << 20);
+    }
+
+    #[test]
+    fn cargos_list_of_sources_is_read_with_its_escapes() {
+        let rule = "/t/wasm32-wasip2/release/a.wasm: /w/a/src/lib.rs /w/with\\ space/x.rs\n\n/w/a/src/lib.rs:\n";
+        assert_eq!(sources_in(rule), [PathBuf::from("/w/a/src/lib.rs"), PathBuf::from("/w/with space/x.rs")]);
+        assert!(sources_in("").is_empty());
+    }
+
+    #[test]
+    fn the_sdk_must_be_where_it_is_said_to_be() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(patch(folder.path()).unwrap_err().to_string().starts_with("no SDK in "));
+        let sdk = folder.path().join("guest-sdk/rust");
+        std::fs::create_dir_all(&sdk).unwrap();
+        std::fs::write(sdk.join("Cargo.toml"), "").unwrap();
+        assert_eq!(patch(folder.path()).unwrap(), format!("patch.crates-io.toolcell-guest.path=\"{}\"", sdk.display()));
+    }
+}

@@ -1,0 +1,372 @@
+//! Finds the Rust toolchain that builds guests: the first of three ways that works, or the one that the user forces.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use sha2::{Digest, Sha256};
+
+use super::process::{self, Stream};
+use super::{Say, TARGET, packages, sysroot};
+
+/// The environment variable that forces one way.
+pub const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
+
+/// Time limit of one question to a compiler. It answers at once, unless a rustup proxy tries to download first.
+pub(super) const PROBE: Duration = Duration::from_secs(20);
+
+/// Time limit of `rustup target add`: about 30 MB over a slow connection. Without a network, rustup's own retries take
+/// most of it.
+const DOWNLOAD: Duration = Duration::from_secs(120);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preference {
+    /// The first way that works.
+    #[default]
+    Any,
+    /// Only a target that is already installed.
+    Installed,
+    /// An installed target, else one from rustup, which may download.
+    Rustup,
+    /// Only the system's packages and a private sysroot.
+    Packages,
+}
+
+impl FromStr for Preference {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "" => Ok(Preference::Any),
+            "installed" => Ok(Preference::Installed),
+            "rustup" => Ok(Preference::Rustup),
+            "packages" => Ok(Preference::Packages),
+            other => bail!(
+                "{PREFERENCE_VARIABLE} is {other:?}: set it to installed, rustup or packages, or unset it to take the \
+                 first that works"
+            ),
+        }
+    }
+}
+
+impl Preference {
+    pub fn from_env() -> Result<Self> {
+        let value = std::env::var_os(PREFERENCE_VARIABLE).unwrap_or_default();
+        value.to_string_lossy().parse()
+    }
+}
+
+/// Where to look for a toolchain, and what may be done to get one.
+#[derive(Clone, Debug)]
+pub struct Search {
+    pub preference: Preference,
+    /// The toolchain that toolcell sets up is kept below `<cache_dir>/toolchain`.
+    pub cache_dir: PathBuf,
+    /// The tool's folder, because rustup selects a toolchain by the current directory.
+    pub dir: PathBuf,
+    /// Forbids downloads.
+    pub offline: bool,
+    /// The PATH in which programs are looked up, and which they inherit.
+    pub path: OsString,
+}
+
+impl Search {
+    /// Creates a search with the PATH and the current directory of this process.
+    pub fn new(preference: Preference, cache_dir: impl Into<PathBuf>) -> Self {
+        Search {
+            preference,
+            cache_dir: cache_dir.into(),
+            dir: PathBuf::from("."),
+            offline: false,
+            path: std::env::var_os("PATH").unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn which(&self, name: &str) -> Option<PathBuf> {
+        process::which(name, &self.path)
+    }
+
+    pub(super) fn command(&self, program: &Path) -> Command {
+        let mut command = process::command(program, &self.path);
+        command.current_dir(&self.dir);
+        command
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolchainSource {
+    Installed,
+    Rustup,
+    Packages,
+}
+
+/// How to call the cargo that can build a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toolchain {
+    pub source: ToolchainSource,
+    /// A hash that changes with the standard library. It is part of the target folder's name, because cargo does not
+    /// detect such a change.
+    pub id: String,
+    pub cargo: PathBuf,
+    /// Passed to cargo as `RUSTC`; `None` if cargo finds the right rustc itself.
+    pub rustc: Option<PathBuf>,
+    path: OsString,
+}
+
+impl Toolchain {
+    pub(super) fn new(
+        source: ToolchainSource,
+        cargo: PathBuf,
+        rustc: Option<PathBuf>,
+        standard_library: &str,
+        path: &OsStr,
+    ) -> Self {
+        Toolchain { source, id: short_hash(standard_library), cargo, rustc, path: path.to_owned() }
+    }
+
+    /// A cargo command that builds with this toolchain, in `dir`.
+    pub fn cargo(&self, dir: &Path) -> Command {
+        let mut command = process::command(&self.cargo, &self.path);
+        command.current_dir(dir);
+        if let Some(rustc) = &self.rustc {
+            command.env("RUSTC", rustc);
+        }
+        command
+    }
+}
+
+pub(super) fn short_hash(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().take(6).fold(String::new(), |mut hex, byte| {
+        // Writing to a String cannot fail.
+        write!(hex, "{byte:02x}").ok();
+        hex
+    })
+}
+
+/// Finds the first way that works, or the forced one. The first time, this may download, install packages and compile a
+/// standard library.
+pub fn find(search: &Search, say: Say) -> Result<Toolchain> {
+    match search.preference {
+        Preference::Any => first_of_all(search, say),
+        Preference::Installed => installed(search),
+        Preference::Rustup => installed(search).or_else(|_| through_rustup(search, say)),
+        Preference::Packages => packages::set_up(search, say),
+    }
+    .with_context(|| match search.preference {
+        Preference::Any => "find a Rust toolchain that builds tools".to_owned(),
+        Preference::Installed => format!("use the installed Rust, as {PREFERENCE_VARIABLE}=installed says"),
+        Preference::Rustup => format!("use rustup, as {PREFERENCE_VARIABLE}=rustup says"),
+        Preference::Packages => format!("use the system's packages, as {PREFERENCE_VARIABLE}=packages says"),
+    })
+}
+
+fn first_of_all(search: &Search, say: Say) -> Result<Toolchain> {
+    let not_installed = match installed(search) {
+        Ok(toolchain) => return Ok(toolchain),
+        Err(reason) => reason,
+    };
+    // An earlier run set this up because rustup failed: do not wait for its network again.
+    if let Ok(toolchain) = sysroot::ready(search) {
+        return Ok(toolchain);
+    }
+    let no_rustup = match through_rustup(search, say) {
+        Ok(toolchain) => return Ok(toolchain),
+        Err(reason) => reason,
+    };
+    say(&format!("{no_rustup:#}; trying the system's packages"));
+    let no_packages = match packages::set_up(search, say) {
+        Ok(toolchain) => return Ok(toolchain),
+        Err(reason) => reason,
+    };
+    bail!(
+        "no way to build for {TARGET} worked\n  \
+         installed: {not_installed:#}\n  rustup: {no_rustup:#}\n  packages: {no_packages:#}\n{}",
+        remedy(search)
+    )
+}
+
+/// The command that fixes the problem on this system.
+pub(super) fn remedy(search: &Search) -> String {
+    if search.which("rustup").is_some() {
+        format!("Run: rustup target add {TARGET}")
+    } else {
+        match packages::Apt::find(search).and_then(|apt| apt.missing(&packages::NAMES)) {
+            Ok(missing) if missing.is_empty() => {
+                "Fix what the message says about the packages, then run it again".to_owned()
+            }
+            Ok(_) => format!("Run: sudo apt-get update && sudo apt-get install {}", packages::NAMES.join(" ")),
+            Err(_) => format!("Install Rust with rustup, then run: rustup target add {TARGET}"),
+        }
+    }
+}
+
+/// The user's own rustc, if it has the target's standard library.
+pub(super) fn installed(search: &Search) -> Result<Toolchain> {
+    let rustc = search.which("rustc").ok_or_else(|| anyhow!("no rustc on PATH"))?;
+    let cargo = search.which("cargo").ok_or_else(|| anyhow!("no cargo on PATH"))?;
+    let mut question = search.command(&rustc);
+    question.args(["--print", "target-libdir", "--target", TARGET]).env("RUSTUP_AUTO_INSTALL", "0");
+    let answer = process::output(question, PROBE)?;
+    if !answer.status.success() {
+        bail!("{} cannot build for {TARGET}: {}", rustc.display(), answer.reason());
+    }
+    let folder = PathBuf::from(answer.out.trim());
+    let library =
+        standard_library(&folder).ok_or_else(|| anyhow!("{} has no standard library for {TARGET}", rustc.display()))?;
+    Ok(Toolchain::new(ToolchainSource::Installed, cargo, None, &library.to_string_lossy(), &search.path))
+}
+
+/// `libstd-<hash>.rlib` in a target's library folder; its name changes with the toolchain's version.
+pub(super) fn standard_library(folder: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(folder).ok()?;
+    files.flatten().map(|file| file.path()).find(|file| {
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.starts_with("libstd-") && name.ends_with(".rlib")
+    })
+}
+
+fn through_rustup(search: &Search, say: Say) -> Result<Toolchain> {
+    let rustup = search.which("rustup").ok_or_else(|| anyhow!("no rustup on PATH"))?;
+    if search.offline {
+        bail!("rustup would have to download {TARGET}, and downloads are not allowed");
+    }
+    say(&format!("adding Rust's target {TARGET}: rustup target add {TARGET}"));
+    let mut add = search.command(&rustup);
+    add.args(["target", "add", TARGET]);
+    let mut last = String::new();
+    let status = process::run(add, Some(DOWNLOAD), &mut |stream, line| {
+        if stream == Stream::Err && !line.trim().is_empty() {
+            say(line);
+            line.trim().clone_into(&mut last);
+        }
+    })?;
+    if !status.success() {
+        bail!("rustup could not add {TARGET}: {}", if last.is_empty() { status.to_string() } else { last });
+    }
+    let toolchain = installed(search).context("rustup added the target, but rustc does not see it")?;
+    Ok(Toolchain { source: ToolchainSource::Rustup, ..toolchain })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::standin::Programs;
+    use super::*;
+
+    /// A rustc whose target folder is `lib` beside it.
+    const RUSTC: &str = r#"echo "${0%/*}/lib""#;
+
+    /// A rustup that adds the target: it makes the library appear.
+    const RUSTUP: &str = r#"[ "$*" = "target add wasm32-wasip2" ] || exit 9
+        echo "info: downloading component 'rust-std'" >&2; mkdir "${0%/*}/lib"; : > "${0%/*}/lib/libstd-1.rlib""#;
+
+    fn programs() -> Programs {
+        // The stand-ins have only their own folder in PATH, so they start other programs by absolute path.
+        Programs::new().with("rustc", RUSTC).with("cargo", "exit 0").with("mkdir", r#"exec /bin/mkdir "$@""#)
+    }
+
+    fn found(search: &Search) -> (Result<Toolchain>, Vec<String>) {
+        let mut said = Vec::new();
+        let result = find(search, &mut |line| said.push(line.to_owned()));
+        (result, said)
+    }
+
+    #[test]
+    fn a_preference_is_one_of_three_words_or_absent() {
+        assert_eq!("".parse::<Preference>().unwrap(), Preference::Any);
+        assert_eq!("installed".parse::<Preference>().unwrap(), Preference::Installed);
+        assert_eq!("rustup".parse::<Preference>().unwrap(), Preference::Rustup);
+        assert_eq!("packages".parse::<Preference>().unwrap(), Preference::Packages);
+        assert_eq!(
+            "Rustup".parse::<Preference>().unwrap_err().to_string(),
+            "TOOLCELL_GUEST_TOOLCHAIN is \"Rustup\": set it to installed, rustup or packages, or unset it to take the \
+             first that works"
+        );
+    }
+
+    #[test]
+    fn an_installed_target_is_taken_without_a_word() {
+        let programs = programs();
+        std::fs::create_dir(programs.dir().join("lib")).unwrap();
+        std::fs::write(programs.dir().join("lib/libstd-0a.rlib"), "").unwrap();
+        for preference in [Preference::Any, Preference::Installed, Preference::Rustup] {
+            let (toolchain, said) = found(&programs.search(preference));
+            let toolchain = toolchain.unwrap();
+            assert_eq!((toolchain.source, toolchain.rustc), (ToolchainSource::Installed, None));
+            assert_eq!(toolchain.cargo, programs.dir().join("cargo"));
+            assert!(said.is_empty(), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn another_standard_library_is_another_id() {
+        let programs = programs();
+        let lib = programs.dir().join("lib");
+        std::fs::create_dir(&lib).unwrap();
+        std::fs::write(lib.join("libstd-0a.rlib"), "").unwrap();
+        let search = programs.search(Preference::Installed);
+        let before = find(&search, &mut |_| ()).unwrap().id;
+        std::fs::rename(lib.join("libstd-0a.rlib"), lib.join("libstd-0b.rlib")).unwrap();
+        assert_ne!(find(&search, &mut |_| ()).unwrap().id, before);
+    }
+
+    #[test]
+    fn a_missing_target_is_added_by_rustup() {
+        let programs = programs().with("rustup", RUSTUP);
+        let (toolchain, said) = found(&programs.search(Preference::Any));
+        assert_eq!(toolchain.unwrap().source, ToolchainSource::Rustup);
+        assert_eq!(
+            said,
+            [
+                "adding Rust's target wasm32-wasip2: rustup target add wasm32-wasip2",
+                "info: downloading component 'rust-std'"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_failed_download_falls_through_with_a_sentence_and_one_error_names_the_command() {
+        let programs = programs().with("rustup", "echo 'error: could not download' >&2; exit 1");
+        let (toolchain, said) = found(&programs.search(Preference::Any));
+        let error = format!("{:#}", toolchain.unwrap_err());
+        let last = said.last().unwrap();
+        assert!(last.contains("could not add wasm32-wasip2: error: could not download; trying the system's packages"));
+        for part in ["installed: ", "has no standard library", "rustup: ", "packages: ", "no apt-get"] {
+            assert!(error.contains(part), "{part:?} is not in {error}");
+        }
+        assert!(error.ends_with("Run: rustup target add wasm32-wasip2"), "{error}");
+    }
+
+    #[test]
+    fn without_rustup_the_error_says_how_to_get_it() {
+        let (toolchain, _) = found(&programs().search(Preference::Any));
+        let error = format!("{:#}", toolchain.unwrap_err());
+        assert!(error.ends_with("Install Rust with rustup, then run: rustup target add wasm32-wasip2"), "{error}");
+    }
+
+    #[test]
+    fn what_is_forced_is_not_replaced_and_its_error_says_why() {
+        let programs = programs().with("rustup", RUSTUP);
+        let (toolchain, said) = found(&programs.search(Preference::Installed));
+        let error = format!("{:#}", toolchain.unwrap_err());
+        assert!(error.starts_with("use the installed Rust, as TOOLCELL_GUEST_TOOLCHAIN=installed says: "), "{error}");
+        assert!(error.ends_with("has no standard library for wasm32-wasip2") && said.is_empty(), "{error}");
+
+        let (toolchain, _) = found(&programs.search(Preference::Packages));
+        let error = format!("{:#}", toolchain.unwrap_err());
+        assert!(error.starts_with("use the system's packages, as TOOLCELL_GUEST_TOOLCHAIN=packages says: "), "{error}");
+    }
+
+    #[test]
+    fn offline_asks_nobody_for_a_download() {
+        let programs = programs().with("rustup", RUSTUP);
+        let search = Search { offline: true, ..programs.search(Preference::Rustup) };
+        let (toolchain, said) = found(&search);
+        let error = format!("{:#}", toolchain.unwrap_err());
+        assert!(error.contains("and downloads are not allowed") && said.is_empty(), "{error}");
+    }
+}

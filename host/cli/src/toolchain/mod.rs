@@ -1,0 +1,42 @@
+//! Finds or sets up a toolchain, builds guests, and creates new projects.
+//!
+//! ```text
+//! find     the first of: the user's own rustc, `rustup target add`, the system's packages
+//! packages the toolchain from apt's packages                  sysroot  its private sysroot
+//! build    cargo, then the component copied to `<tool>/target/toolcell/`
+//!          build_cache bounds the folders where cargo compiles
+//! sources  the files that cargo reads, and a digest of each
+//! record   which sources were built with the user's consent, and the resulting component
+//! sdk      the SDK's sources, embedded in this binary         project  `toolcell new`
+//! survey   the same questions as `find`, asked without changing anything
+//! ```
+//!
+//! Everything here blocks: call it outside the async runtime. Slow steps report their progress through `say`.
+
+mod build;
+mod build_cache;
+mod find;
+mod packages;
+mod process;
+mod project;
+mod record;
+mod sdk;
+mod sources;
+mod survey;
+mod sysroot;
+
+#[cfg(test)]
+mod standin;
+
+pub use build::{BuildSettings, Built, build};
+pub use find::{PREFERENCE_VARIABLE, Preference, Search, Toolchain, ToolchainSource, find};
+pub use project::{Kind, Language, new_project};
+pub use record::{Standing, source_places, standing};
+pub use sdk::write_sdk;
+pub use survey::{Finding, State, survey};
+
+/// The one target that guests are built for.
+pub const TARGET: &str = "wasm32-wasip2";
+
+/// Receives progress: one sentence, or one line of another program's progress, without a line feed.
+pub type Say<'a> = &'a mut dyn FnMut(&str);

@@ -1,0 +1,295 @@
+//! Records of builds that the user agreed to: the sources, and the resulting component. Both are kept in toolcell's
+//! data folder, which no grant reaches, so that a tool cannot replace what is run.
+
+use std::fs::{File, TryLockError};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use toolcell_core::private::{self, Others};
+
+use super::Say;
+use super::sources::{Listing, Scope};
+
+const FORMAT: u32 = 1;
+const FILE: &str = "record.json";
+/// Maximum size of a record, in bytes; 100,000 files with long paths take less.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
+
+/// One build.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    format: u32,
+    /// The tool's folder. A digest of it names the record.
+    dir: PathBuf,
+    /// The component's file name, beside the record.
+    component: PathBuf,
+    /// The initial memory of this component, in bytes; the next build begins with it.
+    pub(super) initial_memory: u64,
+    pub(super) scope: Scope,
+    pub(super) sources: Listing,
+}
+
+/// Whether a source folder may be used without building it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The component: it was built, and no source has changed since.
+    Built(PathBuf),
+    /// Why it has to be built, such as `src/lib.rs has changed since it was built`.
+    NotBuilt(String),
+}
+
+/// The folder of the record of the tool in `dir`, which is canonical.
+fn folder(records: &Path, dir: &Path) -> PathBuf {
+    records.join(blake3::hash(dir.as_os_str().as_encoded_bytes()).to_hex().as_str())
+}
+
+/// Returns whether the tool in `dir` was built from its current sources. Runs nothing of the folder: calls stat on each
+/// source, and reads those whose state has changed.
+pub fn standing(dir: &Path, records: &Path) -> Standing {
+    match check(dir, records) {
+        Ok(component) => Standing::Built(component),
+        Err(why) => Standing::NotBuilt(why),
+    }
+}
+
+fn check(dir: &Path, records: &Path) -> std::result::Result<PathBuf, String> {
+    let dir = std::fs::canonicalize(dir).map_err(|error| format!("{} cannot be found: {error}", dir.display()))?;
+    let mut record = read(records, &dir).ok_or("it was never built here")?;
+    let now = Listing::of(&record.scope, &record.sources).map_err(|error| format!("{error:#}"))?;
+    let changes = now.changes(&record.sources);
+    if let Some((path, what)) = changes.first() {
+        let more = match changes.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let path = path.strip_prefix(&dir).unwrap_or(path).display();
+        return Err(format!("{path} {what} since it was built{more}"));
+    }
+    let component = folder(records, &dir).join(&record.component);
+    if !component.is_file() {
+        return Err("its component is gone".to_owned());
+    }
+    if now != record.sources {
+        // Same contents, other states: keep them, so that the files need not be read again.
+        record.sources = now;
+        let _ = keep(records, &record);
+    }
+    Ok(component)
+}
+
+/// Returns every place that a build of the tool in `dir` reads, as far as it is known without running cargo. Write
+/// access to one of them decides what the next build runs.
+pub fn source_places(dir: &Path, records: &Path) -> Vec<PathBuf> {
+    let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    let mut scope = read(records, &dir).map(|record| record.scope).unwrap_or_default();
+    scope.add(&dir);
+    scope.places().cloned().collect()
+}
+
+/// Reads the record of the tool in `dir`; `None` for one of another version of toolcell, or one that another user could
+/// have written.
+pub(super) fn read(records: &Path, dir: &Path) -> Option<Record> {
+    let file = private::open(&folder(records, dir).join(FILE), Others::Read).ok()?;
+    if file.metadata().ok()?.len() > RECORD_BYTES_MAX {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    let record: Record = serde_json::from_slice(&bytes).ok()?;
+    (record.format == FORMAT && record.dir == dir).then_some(record)
+}
+
+/// Takes the lock of builds in the folder `compiling`, and says so if it has to wait for it: without the lock, two tools
+/// of one name could take each other's output. Dropping the file releases it.
+pub(super) fn lock(compiling: &Path, say: Say) -> Result<File> {
+    make_folder(compiling)?;
+    let file = private::open_or_create(&compiling.join("lock"));
+    let file = file.with_context(|| format!("cannot write into {}", compiling.display()))?;
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        say("waiting for another build");
+    }
+    file.lock().context("cannot wait for another build")?;
+    Ok(file)
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    private::create_dir(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
+
+/// The result of a build, to be recorded.
+pub(super) struct Made<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) component: &'a [u8],
+    /// The package's name.
+    pub(super) name: &'a str,
+    pub(super) initial_memory: u64,
+    pub(super) scope: Scope,
+    pub(super) sources: Listing,
+}
+
+/// Writes the component, and then the record that vouches for it.
+pub(super) fn write(records: &Path, made: Made) -> Result<()> {
+    let folder = folder(records, made.dir);
+    make_folder(&folder)?;
+    let component = PathBuf::from(format!("{}.wasm", made.name));
+    // The old record must not vouch for the new component.
+    match std::fs::remove_file(folder.join(FILE)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).context("cannot remove the record of a build");
+        }
+        _ => {}
+    }
+    replace(&folder.join(&component), made.component)?;
+    let (dir, initial_memory) = (made.dir.to_owned(), made.initial_memory);
+    let record = Record { format: FORMAT, dir, component, initial_memory, scope: made.scope, sources: made.sources };
+    keep(records, &record)?;
+    remove_orphans(records);
+    Ok(())
+}
+
+fn keep(records: &Path, record: &Record) -> Result<()> {
+    // Fails for a path that is not Unicode, because JSON cannot hold it.
+    let text = serde_json::to_vec(record).context("cannot write the record of a build")?;
+    replace(&folder(records, &record.dir).join(FILE), &text)
+}
+
+/// Removes the records of folders that are gone.
+fn remove_orphans(records: &Path) {
+    for entry in std::fs::read_dir(records).into_iter().flatten().flatten() {
+        #[derive(Deserialize)]
+        struct Named {
+            dir: PathBuf,
+        }
+        let bytes = std::fs::read(entry.path().join(FILE)).unwrap_or_default();
+        if serde_json::from_slice::<Named>(&bytes).is_ok_and(|named| !named.dir.exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Replaces `file` by a rename, so that a reader sees the old or the new bytes, never a part. An unchanged file keeps
+/// its time, so that what was derived from it stays valid.
+pub(super) fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
+    let same =
+        || std::fs::symlink_metadata(file).is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64);
+    if same() && std::fs::read(file).is_ok_and(|found| found == bytes) {
+        return Ok(());
+    }
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let write = || -> std::io::Result<()> {
+        let temporary = tempfile::Builder::new().prefix(".new-").permissions(readable()).tempfile_in(folder)?;
+        std::fs::write(temporary.path(), bytes)?;
+        temporary.persist(file)?;
+        Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// The mode of an ordinary new file, before the umask; a temporary file would be private.
+fn readable() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o644)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Tool {
+        folder: tempfile::TempDir,
+        records: tempfile::TempDir,
+    }
+
+    impl Tool {
+        fn new() -> Self {
+            let tool = Self { folder: tempfile::tempdir().unwrap(), records: tempfile::tempdir().unwrap() };
+            std::fs::write(tool.dir().join("Cargo.toml"), "[package]").unwrap();
+            std::fs::write(tool.dir().join("lib.rs"), "fn a() {}").unwrap();
+            tool
+        }
+
+        fn dir(&self) -> PathBuf {
+            self.folder.path().canonicalize().unwrap()
+        }
+
+        fn record(&self) {
+            let dir = self.dir();
+            let mut scope = Scope::default();
+            scope.add(&dir);
+            let sources = Listing::of(&scope, &Listing::default()).unwrap();
+            let made = Made { dir: &dir, component: b"\0asm", name: "tool", initial_memory: 2 << 20, scope, sources };
+            write(self.records.path(), made).unwrap();
+        }
+
+        fn standing(&self) -> Standing {
+            standing(self.folder.path(), self.records.path())
+        }
+
+        #[track_caller]
+        fn is_not_built(&self, why: &str) {
+            assert_eq!(self.standing(), Standing::NotBuilt(why.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_record_is_for_one_folder_with_one_content() {
+        let tool = Tool::new();
+        tool.is_not_built("it was never built here");
+        tool.record();
+        let Standing::Built(component) = tool.standing() else { panic!("{:?}", tool.standing()) };
+        assert_eq!(std::fs::read(&component).unwrap(), b"\0asm");
+        assert!(component.starts_with(tool.records.path()));
+        std::fs::write(tool.dir().join("build.rs"), "fn main() {}").unwrap();
+        tool.is_not_built("build.rs is new since it was built");
+        std::fs::write(tool.dir().join("lib.rs"), "fn b() {}").unwrap();
+        tool.is_not_built("build.rs is new since it was built, and 1 more");
+        tool.record();
+        assert!(matches!(tool.standing(), Standing::Built(_)));
+        // The same sources in another folder, which the user did not agree to.
+        let copy = Tool::new();
+        assert_eq!(
+            standing(copy.folder.path(), tool.records.path()),
+            Standing::NotBuilt("it was never built here".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_record_that_others_could_write_or_that_is_broken_counts_for_nothing() {
+        use std::os::unix::fs::PermissionsExt;
+        let tool = Tool::new();
+        tool.record();
+        let file = folder(tool.records.path(), &tool.dir()).join(FILE);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+        tool.is_not_built("it was never built here");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(matches!(tool.standing(), Standing::Built(_)));
+        std::fs::write(&file, "{\"format\": 1").unwrap();
+        tool.is_not_built("it was never built here");
+        tool.record();
+        std::fs::remove_file(file.with_file_name("tool.wasm")).unwrap();
+        tool.is_not_built("its component is gone");
+    }
+
+    #[test]
+    fn what_the_user_agreed_to_is_forgotten_with_its_folder() {
+        let (gone, kept) = (Tool::new(), Tool::new());
+        gone.record();
+        let kept = Tool { records: gone.records, ..kept };
+        drop(gone.folder);
+        kept.record();
+        let entries = std::fs::read_dir(kept.records.path()).unwrap().count();
+        assert_eq!(entries, 1);
+        assert!(matches!(kept.standing(), Standing::Built(_)));
+    }
+
+    #[test]
+    fn all_that_steers_a_build_is_among_its_places() {
+        let tool = Tool::new();
+        let places = source_places(tool.folder.path(), tool.records.path());
+        let above = tool.dir().parent().unwrap().to_owned();
+        for place in [tool.dir(), above.join("Cargo.toml"), above.join(".cargo/config.toml")] {
+            assert!(places.contains(&place), "{} is not in {places:?}", place.display());
+        }
+    }
+}

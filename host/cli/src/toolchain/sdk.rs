@@ -1,0 +1,129 @@
+//! The guest SDK, embedded in this binary: a tool depends on it by version, and gets this copy.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+
+macro_rules! files {
+    ($($path:literal),* $(,)?) => { &[$(($path, include_str!(concat!("../../../../", $path)))),*] };
+}
+
+/// Path and text of each source, in the layout of the repository, because the SDK reads the contract from `../../wit`.
+const FILES: &[(&str, &str)] = files![
+    "guest-sdk/rust/Cargo.toml",
+    "guest-sdk/rust/README.md",
+    "guest-sdk/rust/macros/Cargo.toml",
+    "guest-sdk/rust/macros/src/attributes.rs",
+    "guest-sdk/rust/macros/src/hook.rs",
+    "guest-sdk/rust/macros/src/lib.rs",
+    "guest-sdk/rust/macros/src/tool.rs",
+    "guest-sdk/rust/macros/src/toolkit.rs",
+    "guest-sdk/rust/src/artifact.rs",
+    "guest-sdk/rust/src/cancellation.rs",
+    "guest-sdk/rust/src/component.rs",
+    "guest-sdk/rust/src/context.rs",
+    "guest-sdk/rust/src/error.rs",
+    "guest-sdk/rust/src/hook.rs",
+    "guest-sdk/rust/src/hook_component.rs",
+    "guest-sdk/rust/src/http/mod.rs",
+    "guest-sdk/rust/src/http/wire.rs",
+    "guest-sdk/rust/src/interaction.rs",
+    "guest-sdk/rust/src/lib.rs",
+    "guest-sdk/rust/src/log.rs",
+    "guest-sdk/rust/src/output.rs",
+    "guest-sdk/rust/src/progress.rs",
+    "guest-sdk/rust/src/schema.rs",
+    "guest-sdk/rust/src/testing.rs",
+    "guest-sdk/rust/src/toolkit.rs",
+    "guest-sdk/rust/src/tools.rs",
+    "wit/deps/io/poll.wit",
+    "wit/hook.wit",
+    "wit/tool.wit",
+];
+
+/// Returns the folder of this version's SDK below `data_dir`; writes it first if it does not exist. Its name is a hash
+/// of its contents, so that versions of toolcell coexist and an existing folder never changes.
+pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
+    // Absolute, because tools in other folders refer to it.
+    let parent = std::path::absolute(data_dir).context("cannot find the data folder")?.join("sdk");
+    let place = parent.join(content_hash());
+    if place.is_dir() {
+        return Ok(place);
+    }
+    let write = || -> Result<()> {
+        std::fs::create_dir_all(&parent)?;
+        let temporary = tempfile::Builder::new().prefix(".new-").tempdir_in(&parent)?;
+        let folder = temporary.path().join("sdk");
+        for (path, text) in FILES {
+            let file = folder.join(path);
+            file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+            std::fs::write(&file, text)?;
+        }
+        match std::fs::rename(&folder, &place) {
+            // Another process wrote the same files first.
+            Err(_) if place.is_dir() => Ok(()),
+            other => Ok(other?),
+        }
+    };
+    write().with_context(|| format!("cannot write the SDK into {}", parent.display()))?;
+    Ok(place)
+}
+
+fn content_hash() -> String {
+    let mut hasher = Sha256::new();
+    for (path, text) in FILES {
+        for part in [path, text] {
+            hasher.update(part.len().to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+    }
+    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(folder: &Path, root: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            // Never compiled by a tool that depends on the SDK.
+            if ["target", "tests", "examples", "benches", "Cargo.lock"].contains(&name.as_str())
+                || name.starts_with('.')
+            {
+                continue;
+            }
+            if entry.path().is_dir() {
+                list(&entry.path(), root, found);
+            } else {
+                found.push(entry.path().strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn every_source_of_the_sdk_and_the_contract_is_carried() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut found = Vec::new();
+        for folder in ["guest-sdk/rust", "wit"] {
+            list(&root.join(folder), &root, &mut found);
+        }
+        found.sort();
+        let carried: Vec<&str> = FILES.iter().map(|(path, _)| *path).collect();
+        assert_eq!(found, carried, "add to the list in sdk.rs what is new on disk");
+    }
+
+    #[test]
+    fn the_sdk_is_written_once_and_whole() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = write_sdk(data.path()).unwrap();
+        for (path, text) in FILES {
+            assert_eq!(std::fs::read_to_string(folder.join(path)).unwrap(), *text);
+        }
+        assert_eq!(write_sdk(data.path()).unwrap(), folder);
+        let left: Vec<_> = std::fs::read_dir(data.path().join("sdk")).unwrap().collect();
+        assert_eq!(left.len(), 1);
+    }
+}

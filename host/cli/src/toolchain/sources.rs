@@ -1,0 +1,434 @@
+//! The files that cargo reads when it builds a tool, with a digest of each. A stat call tells whether a file is
+//! unchanged since: only the kernel sets the change time, so a tool that restores size and modification time is
+//! noticed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+use toolcell_core::file_state::FileState;
+
+/// Maximum number of files and folders of one tool, and of entries of one folder.
+const FILES_MAX: usize = 100_000;
+/// Maximum length of a chain of symbolic links, as in Linux.
+const LINKS_MAX: usize = 40;
+/// Maximum size of one file, in bytes. Reading a larger one, or one that never ends, would delay every command.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Maximum depth of cargo configuration files that include one another.
+const INCLUDES_MAX: u32 = 8;
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// Files that configure cargo and rustup, in a tool's folder and in every folder above it. A manifest above can make
+/// the tool part of a workspace.
+const STEERING: [&str; 5] =
+    ["Cargo.toml", ".cargo/config.toml", ".cargo/config", "rust-toolchain.toml", "rust-toolchain"];
+
+/// The places that a build reads. All paths are absolute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Scope {
+    /// Folders whose whole content counts, except `.git`, and `target` beside a manifest.
+    pub(super) folders: BTreeSet<PathBuf>,
+    /// Single files, whether they exist or not.
+    pub(super) files: BTreeSet<PathBuf>,
+}
+
+impl Scope {
+    /// Adds a folder with everything below it, and the files that configure cargo in it and above it.
+    pub(super) fn add(&mut self, folder: &Path) {
+        self.folders.insert(folder.to_owned());
+        self.add_steering(folder);
+    }
+
+    /// Adds the files that configure cargo in `folder` and in the folders above it.
+    pub(super) fn add_steering(&mut self, folder: &Path) {
+        for folder in folder.ancestors() {
+            STEERING.iter().for_each(|name| self.add_file(folder.join(name)));
+        }
+    }
+
+    /// Adds the user's own configuration of cargo.
+    pub(super) fn add_cargo_home(&mut self) {
+        let home = std::env::var_os("CARGO_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+        if let Some(home) = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))) {
+            ["config.toml", "config"].iter().for_each(|name| self.add_file(home.join(name)));
+        }
+    }
+
+    pub(super) fn add_file(&mut self, file: PathBuf) {
+        self.add_with_includes(file, INCLUDES_MAX);
+    }
+
+    fn add_with_includes(&mut self, file: PathBuf, depth: u32) {
+        if depth > 0 && file.parent().is_some_and(|folder| folder.ends_with(".cargo")) {
+            included(&file).into_iter().for_each(|other| self.add_with_includes(other, depth - 1));
+        }
+        self.files.insert(file);
+    }
+
+    /// Every place of this scope.
+    pub(super) fn places(&self) -> impl Iterator<Item = &PathBuf> {
+        self.folders.iter().chain(&self.files)
+    }
+}
+
+/// Returns the files that a cargo configuration includes: `include = "a.toml"`, a list of paths, or a list of tables
+/// with a `path`.
+fn included(config: &Path) -> Vec<PathBuf> {
+    let read = || -> Option<Vec<PathBuf>> {
+        let mut text = String::new();
+        plain_file(config)?.take(CONFIG_BYTES_MAX).read_to_string(&mut text).ok()?;
+        let table: toml::Table = toml::from_str(&text).ok()?;
+        let named = match table.get("include")? {
+            toml::Value::Array(entries) => entries.clone(),
+            one => vec![one.clone()],
+        };
+        let path = |entry: &toml::Value| Some(config.parent()?.join(entry.get("path").unwrap_or(entry).as_str()?));
+        Some(named.iter().filter_map(path).collect())
+    };
+    read().unwrap_or_default()
+}
+
+/// Opens a regular file; `None` for anything else. Does not block on a named pipe.
+fn plain_file(path: &Path) -> Option<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path).ok()?;
+    file.metadata().ok()?.is_file().then_some(file)
+}
+
+/// The content at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Content {
+    /// The BLAKE3 digest of a regular file, in hex.
+    File(String),
+    /// The target of a symbolic link, as it is written.
+    Link(PathBuf),
+    /// A socket, a named pipe, a device, or a folder in place of a file.
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    #[serde(flatten)]
+    content: Content,
+    /// The file has this content while it is in this state; `None` if it must be read again.
+    state: Option<FileState>,
+}
+
+/// Every file of a scope, by its path. A missing file has no entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Listing(BTreeMap<PathBuf, Seen>);
+
+impl Listing {
+    /// Lists all files of `scope`; reads those whose state differs from `known`.
+    ///
+    /// # Errors
+    ///
+    /// More than [`FILES_MAX`] files and folders, a file of more than [`FILE_BYTES_MAX`] bytes, a file that cannot be
+    /// read, or a chain of more than [`LINKS_MAX`] links.
+    pub(super) fn of(scope: &Scope, known: &Self) -> Result<Self> {
+        let mut walk = Walk { known, found: BTreeMap::new(), walked: BTreeSet::new(), folders: 0 };
+        for folder in &scope.folders {
+            walk.folder(folder)?;
+        }
+        for file in &scope.files {
+            walk.one(file, false)?;
+        }
+        Ok(Self(walk.found))
+    }
+
+    /// Returns the paths whose content differs from `earlier`, each with what happened to it.
+    pub(super) fn changes(&self, earlier: &Self) -> Vec<(PathBuf, &'static str)> {
+        let mut changes = Vec::new();
+        for (path, seen) in &self.0 {
+            match earlier.0.get(path) {
+                None => changes.push((path.clone(), "is new")),
+                Some(before) if before.content != seen.content => changes.push((path.clone(), "has changed")),
+                Some(_) => {}
+            }
+        }
+        changes
+            .extend(earlier.0.keys().filter(|path| !self.0.contains_key(*path)).map(|path| (path.clone(), "is gone")));
+        changes
+    }
+
+    /// A digest of all paths and contents, in hex.
+    pub(super) fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        let mut part = |bytes: &[u8]| {
+            // The length prefix keeps adjacent parts distinct.
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        for (path, seen) in &self.0 {
+            part(path.as_os_str().as_encoded_bytes());
+            match &seen.content {
+                Content::File(digest) => part(format!("file {digest}").as_bytes()),
+                Content::Link(target) => part(&[b"link ", target.as_os_str().as_encoded_bytes()].concat()),
+                Content::Other => part(b"other"),
+            }
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+}
+
+struct Walk<'a> {
+    known: &'a Listing,
+    found: BTreeMap<PathBuf, Seen>,
+    /// Visited folders, by device and inode, because links can form a cycle.
+    walked: BTreeSet<(u64, u64)>,
+    /// Number of folders found, including those not walked yet.
+    folders: usize,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, folder: &Path) -> Result<()> {
+        let mut folders = vec![folder.to_owned()];
+        while let Some(folder) = folders.pop() {
+            let Some(metadata) = there(std::fs::metadata(&folder), &folder)? else { continue };
+            if !metadata.is_dir() || !self.walked.insert((metadata.dev(), metadata.ino())) {
+                continue;
+            }
+            let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
+            let entries = entries.take(FILES_MAX + 1).collect::<std::io::Result<Vec<_>>>();
+            let entries = entries.with_context(|| format!("cannot list {}", folder.display()))?;
+            if entries.len() > FILES_MAX {
+                return Err(too_many());
+            }
+            let has_manifest = entries.iter().any(|entry| entry.file_name() == "Cargo.toml");
+            for entry in entries {
+                let name = entry.file_name();
+                // Build output and git's data: neither is a source, and both change without an edit.
+                if name == ".git" || (name == "target" && has_manifest) {
+                    continue;
+                }
+                if let Some(inner) = self.one(&entry.path(), true)? {
+                    self.folders += 1;
+                    folders.push(inner);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Records one path and follows its links. Returns the folder to walk if the path is or leads to one. `within` is
+    /// false for a single file's path, where a folder is not walked.
+    fn one(&mut self, path: &Path, within: bool) -> Result<Option<PathBuf>> {
+        let mut at = path.to_owned();
+        for _ in 0..=LINKS_MAX {
+            let Some(metadata) = there(std::fs::symlink_metadata(&at), &at)? else { return Ok(None) };
+            // Empty folders count too, because walking them takes time and memory.
+            if self.found.len() + self.folders >= FILES_MAX {
+                return Err(too_many());
+            }
+            if metadata.is_dir() && within {
+                return Ok(Some(at));
+            }
+            if !metadata.is_symlink() {
+                if !self.found.contains_key(&at) {
+                    let seen = self.seen(&at, &metadata)?;
+                    self.found.insert(at, seen);
+                }
+                return Ok(None);
+            }
+            let target = std::fs::read_link(&at).with_context(|| format!("cannot read the link {}", at.display()))?;
+            let led_to = at.parent().unwrap_or(Path::new("/")).join(&target);
+            // A chain of links is followed one step at a time; a link that was seen before ends it.
+            if self.found.insert(at, Seen { content: Content::Link(target), state: None }).is_some() {
+                return Ok(None);
+            }
+            at = led_to;
+        }
+        bail!(
+            "{} leads through more than {LINKS_MAX} links, so that no file can be opened by it: remove it",
+            path.display()
+        )
+    }
+
+    fn seen(&self, path: &Path, metadata: &Metadata) -> Result<Seen> {
+        if !metadata.is_file() {
+            return Ok(Seen { content: Content::Other, state: None });
+        }
+        let now = FileState::from(metadata);
+        if let Some(known) = self.known.0.get(path).filter(|known| known.state == Some(now)) {
+            return Ok(known.clone());
+        }
+        let context = || format!("cannot read {}", path.display());
+        let file = plain_file(path).with_context(context)?;
+        // Taken before reading, so that a later change shows in the state.
+        let (began, state) = (SystemTime::now(), FileState::of(&file).with_context(context)?);
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(file.take(FILE_BYTES_MAX + 1)).with_context(context)?;
+        if hasher.count() > FILE_BYTES_MAX {
+            bail!("{}, in the workspace of the tool, has more than {FILE_BYTES_MAX} bytes", path.display());
+        }
+        let state = Some(state).filter(|state| state.is_settled(began));
+        Ok(Seen { content: Content::File(hasher.finalize().to_hex().to_string()), state })
+    }
+}
+
+fn too_many() -> anyhow::Error {
+    anyhow!(
+        "more than {FILES_MAX} files and folders lie in the workspace of the tool: give the tool a folder of its own"
+    )
+}
+
+/// Returns `None` if the path does not exist.
+fn there(metadata: std::io::Result<Metadata>, path: &Path) -> Result<Option<Metadata>> {
+    match metadata {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot inspect {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    struct Project(tempfile::TempDir);
+
+    impl Project {
+        fn new() -> Self {
+            let project = Self(tempfile::tempdir().unwrap());
+            for name in ["Cargo.toml", "src/lib.rs", "target/debug/made", "src/target/mod.rs", ".git/HEAD"] {
+                project.write(name, name);
+            }
+            project
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            let file = self.0.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+
+        fn scope(&self) -> Scope {
+            let mut scope = Scope::default();
+            scope.add(self.0.path());
+            scope
+        }
+
+        fn listing(&self, known: &Listing) -> Listing {
+            Listing::of(&self.scope(), known).unwrap()
+        }
+
+        fn changes(&self, known: &Listing) -> Vec<String> {
+            let changes = self.listing(known).changes(known);
+            let below = |path: PathBuf| path.strip_prefix(self.0.path()).unwrap().display().to_string();
+            changes.into_iter().map(|(path, what)| format!("{} {what}", below(path))).collect()
+        }
+    }
+
+    #[test]
+    fn every_source_counts_and_what_cargo_made_does_not() {
+        let project = Project::new();
+        let before = project.listing(&Listing::default());
+        project.write("target/debug/made", "other");
+        project.write(".git/HEAD", "other");
+        assert!(project.changes(&before).is_empty());
+        project.write("src/target/mod.rs", "other");
+        project.write("build.rs", "fn main() {}");
+        project.write(".cargo/config.toml", "");
+        std::fs::remove_file(project.0.path().join("src/lib.rs")).unwrap();
+        let changes = project.changes(&before);
+        assert_eq!(
+            changes,
+            [".cargo/config.toml is new", "build.rs is new", "src/target/mod.rs has changed", "src/lib.rs is gone"]
+        );
+        assert_ne!(project.listing(&before).digest(), before.digest());
+    }
+
+    #[test]
+    fn a_change_that_puts_back_size_and_time_is_noticed() {
+        let project = Project::new();
+        let file = project.0.path().join("src/lib.rs");
+        let long_ago = SystemTime::now() - Duration::from_secs(3_600);
+        let date = || File::options().write(true).open(&file).unwrap().set_modified(long_ago).unwrap();
+        date();
+        let before = project.listing(&Listing::default());
+        assert!(project.changes(&before).is_empty());
+        project.write("src/lib.rs", "src/LIB.rs");
+        date();
+        assert_eq!(project.changes(&before), ["src/lib.rs has changed"]);
+        // The same bytes in a new file are the same source.
+        std::fs::remove_file(&file).unwrap();
+        project.write("src/lib.rs", "src/lib.rs");
+        assert!(project.changes(&before).is_empty());
+        assert_eq!(project.listing(&before).digest(), before.digest());
+    }
+
+    #[test]
+    fn links_are_followed_and_pipes_are_not_waited_for() {
+        let (project, elsewhere) = (Project::new(), tempfile::tempdir().unwrap());
+        std::fs::write(elsewhere.path().join("mod.rs"), "one").unwrap();
+        let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, project.0.path().join(name)).unwrap();
+        link(elsewhere.path(), "src/linked");
+        link(Path::new("."), "src/round");
+        link(Path::new("loop"), "src/loop");
+        let made = std::process::Command::new("mkfifo").arg(project.0.path().join("src/pipe")).status().unwrap();
+        assert!(made.success());
+        let before = project.listing(&Listing::default());
+        std::fs::write(elsewhere.path().join("mod.rs"), "two").unwrap();
+        let changes = project.listing(&before).changes(&before);
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert!(changes[0].0.ends_with("mod.rs"), "{changes:?}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn links_are_followed_as_far_as_the_kernel_does() {
+        let (project, elsewhere) = (Project::new(), tempfile::tempdir().unwrap());
+        let link = |to: usize, name: usize| {
+            std::os::unix::fs::symlink(to.to_string(), elsewhere.path().join(name.to_string())).unwrap();
+        };
+        std::fs::write(elsewhere.path().join("0"), "one").unwrap();
+        (1..20_000).for_each(|name| link(name - 1, name));
+        let enter = |name: usize| {
+            let entrance = project.0.path().join("src/entrance");
+            let _ = std::fs::remove_file(&entrance);
+            std::os::unix::fs::symlink(elsewhere.path().join(name.to_string()), &entrance).unwrap();
+            (std::fs::read_to_string(entrance).is_ok(), Listing::of(&project.scope(), &Listing::default()))
+        };
+        // The entrance is a link as well.
+        let (is_open, listing) = enter(LINKS_MAX - 1);
+        assert!(is_open && listing.unwrap().0.contains_key(&elsewhere.path().join("0")));
+        for name in [LINKS_MAX, 19_999] {
+            let (is_open, listing) = enter(name);
+            let error = listing.unwrap_err().to_string();
+            assert!(!is_open && error.contains("src/entrance leads through more than 40 links"), "{error}");
+        }
+    }
+
+    #[test]
+    fn folders_count_as_files_do() {
+        let (folder, known) = (tempfile::tempdir().unwrap(), Listing::default());
+        std::fs::create_dir_all(folder.path().join("one/two")).unwrap();
+        let walked = |folders: usize| {
+            Walk { known: &known, found: BTreeMap::new(), walked: BTreeSet::new(), folders }.folder(folder.path())
+        };
+        walked(FILES_MAX - 2).unwrap();
+        assert!(walked(FILES_MAX - 1).unwrap_err().to_string().contains("more than 100000 files and folders"));
+    }
+
+    #[test]
+    fn what_a_configuration_includes_counts() {
+        let project = Project::new();
+        project.write(".cargo/config.toml", "include = [\"../more.conf\", { path = \"last.conf\" }]");
+        let files = project.scope().files;
+        for name in [".cargo/../more.conf", ".cargo/last.conf", "rust-toolchain", "../Cargo.toml"] {
+            let path = match name.strip_prefix("../") {
+                Some(above) => project.0.path().parent().unwrap().join(above),
+                None => project.0.path().join(name),
+            };
+            assert!(files.contains(&path), "{name} is not in {files:?}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What `toolcell doctor` reports about building tools: asks what `find` asks, and changes nothing.
+
+use std::path::Path;
+
+use super::find::{PROBE, Search, installed, remedy};
+use super::packages::{Apt, NAMES};
+use super::{Preference, TARGET, process, sysroot};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Works as it is.
+    Ready,
+    /// Not set up: it is not needed, or the first build that needs it sets it up.
+    Absent,
+    /// Not available. As the verdict: tools cannot be built until this is fixed.
+    Missing,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub subject: &'static str,
+    pub state: State,
+    pub detail: String,
+    /// The command that fixes it.
+    pub fix: Option<String>,
+}
+
+/// Returns the verdict first, then each way to a toolchain.
+pub fn survey(search: &Search) -> Vec<Finding> {
+    let installed = by_installed(search);
+    let rustup = by_rustup(search, installed.state);
+    let ways = [installed, rustup, by_packages(search)];
+    let [installed, rustup, packages] = &ways;
+    let allowed: &[&Finding] = match search.preference {
+        Preference::Any => &[installed, packages, rustup],
+        Preference::Installed => &[installed],
+        Preference::Rustup => &[installed, rustup],
+        Preference::Packages => &[packages],
+    };
+    let ready = allowed.iter().find(|finding| finding.state == State::Ready);
+    let possible = allowed.iter().find(|finding| finding.state == State::Absent);
+    let verdict = match (ready, possible) {
+        (Some(way), _) => Finding {
+            subject: "building tools",
+            state: State::Ready,
+            detail: format!("through {}", way.subject),
+            fix: None,
+        },
+        (None, Some(way)) => Finding {
+            subject: "building tools",
+            state: State::Absent,
+            detail: format!("the first build sets up {}", way.subject),
+            fix: way.fix.clone(),
+        },
+        (None, None) => Finding {
+            subject: "building tools",
+            state: State::Missing,
+            detail: format!("no Rust here builds for {TARGET}"),
+            fix: Some(remedy(search)),
+        },
+    };
+    std::iter::once(verdict).chain(ways).collect()
+}
+
+/// What each way needs beyond programs that are installed: a Rust without the target is not a missing Rust.
+const INSTALLED: &str = "the installed Rust's target";
+const RUSTUP: &str = "the target from rustup";
+const PACKAGES: &str = "the target from the system's packages";
+
+fn by_installed(search: &Search) -> Finding {
+    match installed(search) {
+        Ok(toolchain) => Finding {
+            subject: INSTALLED,
+            state: State::Ready,
+            detail: toolchain.cargo.display().to_string(),
+            fix: None,
+        },
+        Err(reason) => Finding { subject: INSTALLED, state: State::Missing, detail: format!("{reason:#}"), fix: None },
+    }
+}
+
+/// Whether rustup has the target. If it has not, only a build tells whether its download works. `installed`: whether the
+/// rustc on PATH builds with a target; it is not rustup's if it does not see what rustup has.
+fn by_rustup(search: &Search, installed: State) -> Finding {
+    let finding = |state, detail, fix| Finding { subject: RUSTUP, state, detail, fix };
+    let Some(rustup) = search.which("rustup") else {
+        return finding(State::Missing, "no rustup on PATH".to_owned(), None);
+    };
+    let program = rustup.display();
+    match (rustup_has_target(search, &rustup), installed) {
+        (true, State::Ready) => finding(State::Ready, program.to_string(), None),
+        (true, _) => {
+            let detail =
+                format!("{program} has it, and the rustc on PATH is another: put rustup's folder first in PATH");
+            finding(State::Missing, detail, None)
+        }
+        (false, _) => {
+            let fix = format!("rustup target add {TARGET}");
+            finding(State::Absent, format!("{program} has not installed it"), Some(fix))
+        }
+    }
+}
+
+/// Asks rustup, which answers without a network. It is kept from installing a toolchain that a file names.
+fn rustup_has_target(search: &Search, rustup: &Path) -> bool {
+    let mut question = search.command(rustup);
+    question.args(["target", "list", "--installed"]).env("RUSTUP_AUTO_INSTALL", "0");
+    let answer = process::output(question, PROBE);
+    answer.is_ok_and(|answer| answer.status.success() && answer.out.lines().any(|line| line.trim() == TARGET))
+}
+
+fn by_packages(search: &Search) -> Finding {
+    let not_ready = match sysroot::ready(search) {
+        Ok(toolchain) => {
+            let detail = toolchain.rustc.unwrap_or_default().display().to_string();
+            return Finding { subject: PACKAGES, state: State::Ready, detail, fix: None };
+        }
+        Err(reason) => reason,
+    };
+    match Apt::find(search).and_then(|apt| apt.missing(&NAMES)) {
+        Ok(missing) => {
+            let detail = match missing.as_slice() {
+                [] => format!("{not_ready:#}; its packages are installed, so a build compiles it from them"),
+                names => format!("{not_ready:#}; packages that are not installed: {}", names.join(", ")),
+            };
+            let fix = Some(format!("{}=packages toolcell build DIR", super::PREFERENCE_VARIABLE));
+            Finding { subject: PACKAGES, state: State::Absent, detail, fix }
+        }
+        Err(reason) => Finding { subject: PACKAGES, state: State::Missing, detail: format!("{reason:#}"), fix: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::standin::Programs;
+    use super::*;
+
+    fn verdict(findings: &[Finding]) -> (State, &str, Option<&str>) {
+        let first = findings.first().unwrap();
+        (first.state, &first.detail, first.fix.as_deref())
+    }
+
+    #[test]
+    fn nothing_at_all_is_missing_and_says_how_to_mend_it() {
+        let programs = Programs::new();
+        let findings = survey(&programs.search(Preference::Any));
+        assert_eq!(
+            verdict(&findings),
+            (
+                State::Missing,
+                "no Rust here builds for wasm32-wasip2",
+                Some("Install Rust with rustup, then run: rustup target add wasm32-wasip2")
+            )
+        );
+        assert_eq!(findings.len(), 4);
+    }
+
+    #[test]
+    fn what_a_build_would_set_up_is_named_and_not_done() {
+        let programs = Programs::new().with("rustup", "exit 9");
+        let findings = survey(&programs.search(Preference::Any));
+        assert_eq!(
+            verdict(&findings),
+            (State::Absent, "the first build sets up the target from rustup", Some("rustup target add wasm32-wasip2"))
+        );
+
+        let programs = Programs::new()
+            .with("apt-get", "exit 9")
+            .with("dpkg", "exit 9")
+            .with("dpkg-deb", "exit 9")
+            .with("dpkg-query", "echo 'cargo-web installed'");
+        let findings = survey(&programs.search(Preference::Packages));
+        assert_eq!(verdict(&findings).1, "the first build sets up the target from the system's packages");
+        let last = findings.last().unwrap();
+        assert!(
+            last.detail
+                .ends_with("packages that are not installed: rustc-web, rust-web-src, rust-web-llvm, ca-certificates"),
+            "{last:?}"
+        );
+    }
+
+    #[test]
+    fn an_installed_target_is_ready() {
+        let programs = Programs::new().with("rustc", r#"echo "${0%/*}""#).with("cargo", "exit 0");
+        std::fs::write(programs.dir().join("libstd-1.rlib"), "").unwrap();
+        let findings = survey(&programs.search(Preference::Any));
+        assert_eq!(verdict(&findings), (State::Ready, "through the installed Rust's target", None));
+        assert_eq!(findings[2].detail, "no rustup on PATH");
+    }
+
+    #[test]
+    fn what_rustup_and_the_packages_have_is_not_called_absent() {
+        let rustc = r#"echo "${0%/*}""#;
+        let programs = Programs::new().with("rustup", "[ \"$*\" = 'target list --installed' ] && echo wasm32-wasip2");
+        let found = |programs: &Programs| survey(&programs.search(Preference::Any))[2].clone();
+        // Another rustc comes first in PATH, and has no target.
+        let programs = programs.with("rustc", rustc).with("cargo", "exit 0");
+        let other = found(&programs);
+        assert!(other.state == State::Missing && other.detail.contains("is another"), "{other:?}");
+        std::fs::write(programs.dir().join("libstd-1.rlib"), "").unwrap();
+        let own = found(&programs);
+        assert_eq!((own.state, own.fix), (State::Ready, None));
+
+        let names = NAMES.map(|name| format!("echo '{name} installed'")).join("; ");
+        let mut programs = Programs::new().with("dpkg-query", &names);
+        for name in ["apt-get", "dpkg", "dpkg-deb"] {
+            programs = programs.with(name, "exit 9");
+        }
+        let last = survey(&programs.search(Preference::Any)).pop().unwrap();
+        assert!(last.state == State::Absent && last.detail.contains("its packages are installed"), "{last:?}");
+    }
+}

@@ -1,0 +1,203 @@
+use std::future::Future;
+use std::pin::Pin;
+
+use serde_json::Value;
+
+use crate::catalog::Form;
+use crate::record::{InputResponse, InputResponses, InvocationId, Timestamp};
+
+use super::sheet::Sheet;
+use super::{Whitespace, deceives, legible, visible};
+
+/// Maximum rows of the message of one question, so that it does not fill a display and the host's line after it is
+/// seen.
+const MESSAGE_ROWS_MAX: usize = 14;
+/// Maximum characters of the message of one question that are kept.
+const MESSAGE_CHARS_MAX: usize = 2_000;
+const KEY_BYTES_MAX: usize = 64;
+/// Maximum characters of the tool's name before its question.
+const TOOL_CHARS_MAX: usize = 120;
+
+/// Questions of a tool to its caller's user, in the middle of a call.
+///
+/// ```
+/// use toolcell_core::approval::Inquiry;
+/// use toolcell_core::record::{InputResponse, InputResponses};
+///
+/// fn declined(inquiry: &Inquiry) -> InputResponses {
+///     inquiry.requests.iter().map(|asked| (asked.key().to_owned(), InputResponse::Decline)).collect()
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Inquiry {
+    /// The call that waits for the answers.
+    pub invocation_id: InvocationId,
+    /// The tool that asks.
+    pub tool_id: String,
+    /// The questions, in the tool's order.
+    pub requests: Vec<Requested>,
+    /// When the call stops waiting.
+    pub expires_at: Timestamp,
+}
+
+/// One form to fill in.
+///
+/// ```
+/// use toolcell_core::approval::Requested;
+/// use toolcell_core::record::InputResponse;
+///
+/// let schema = r#"{"type": "object", "properties": {"name": {"type": "string"}}}"#;
+/// let asked = Requested::read("who", "What is your name?", schema)?;
+/// assert!(asked.text("greet.hello", 80).starts_with("The tool greet.hello asks, in its own words:"));
+/// asked.check(&InputResponse::Decline)?;
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Requested {
+    key: String,
+    /// The tool's message, in which deceptive characters are escaped.
+    message: String,
+    form: Form,
+    /// Why the last answer could not be used.
+    problem: Option<String>,
+}
+
+impl Requested {
+    /// Reads a question of a tool. The error says why it cannot be asked.
+    pub fn read(key: &str, message: &str, schema: &str) -> Result<Self, String> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.chars().all(fits) {
+            return Err("its key has 1 to 64 letters, digits, `_`, `-` or `.`".to_owned());
+        }
+        let form = Form::read(schema)?;
+        if deceives_anywhere(form.schema()) {
+            return Err("its schema holds characters that cannot be seen, or mislead".to_owned());
+        }
+        let mut cut: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
+        if cut.len() < message.len() {
+            cut.push_str(&format!("\n[not all: {} characters]", message.chars().count()));
+        }
+        let message = if guard!("question_words") { visible(&cut, Whitespace::Kept) } else { cut };
+        Ok(Self { key: key.to_owned(), message, form, problem: None })
+    }
+
+    /// Key of the answer in [`InputResponses`]: 1 to 64 letters, digits, `_`, `-` or `.`.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The tool's message.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The question, for a display of `columns`. It attributes the message to the tool, and a line of the host follows,
+    /// so that the message cannot pass for the host's words.
+    pub fn text(&self, tool_id: &str, columns: usize) -> String {
+        let mut sheet = Sheet::new(columns);
+        let tool = legible(&tool_id.chars().take(TOOL_CHARS_MAX).collect::<String>());
+        sheet.host(&format!("The tool {tool} asks, in its own words:"));
+        match guard!("question_words") {
+            true => sheet.lines(&self.message, MESSAGE_ROWS_MAX),
+            false => sheet.host(&self.message),
+        }
+        sheet.host("The answer goes to that tool. It approves nothing.");
+        if let Some(problem) = &self.problem {
+            sheet.host("The last answer cannot be used:");
+            sheet.lines(problem, MESSAGE_ROWS_MAX);
+        }
+        sheet.into_text()
+    }
+
+    /// Sets why the last answer could not be used, for when the question is asked again.
+    pub fn refuse(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+
+    /// Why the last answer could not be used.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// JSON Schema of what is asked for.
+    pub fn schema(&self) -> &Value {
+        self.form.schema()
+    }
+
+    /// Checks `response` as an answer to this question. The error says what is wrong with it.
+    pub fn check(&self, response: &InputResponse) -> Result<(), String> {
+        match response {
+            InputResponse::Accept { content } => self.form.check(content),
+            InputResponse::Decline | InputResponse::Cancel => Ok(()),
+        }
+    }
+}
+
+/// Answers the questions of tools for the user. The future is dropped when no call waits any more, and what it shows
+/// must go away.
+///
+/// ```
+/// use toolcell_core::approval::{Inquiry, Respondent};
+/// use toolcell_core::executor::BoxFuture;
+/// use toolcell_core::record::{InputResponse, InputResponses};
+///
+/// /// Cancels every question, because no user is there.
+/// struct Unattended;
+///
+/// impl Respondent for Unattended {
+///     fn respond<'a>(&'a self, inquiry: &'a Inquiry) -> BoxFuture<'a, Option<InputResponses>> {
+///         let answers = inquiry.requests.iter().map(|asked| (asked.key().to_owned(), InputResponse::Cancel));
+///         let answers: InputResponses = answers.collect();
+///         Box::pin(async move { Some(answers) })
+///     }
+/// }
+/// ```
+pub trait Respondent: Send + Sync {
+    /// Shows every request and waits. An answer that is missing, or does not satisfy its schema, is asked for again.
+    /// Returns `None` if there is no user to ask any more.
+    fn respond<'a>(&'a self, inquiry: &'a Inquiry)
+    -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>>;
+}
+
+fn deceives_anywhere(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.chars().any(deceives),
+        Value::Array(items) => items.iter().any(deceives_anywhere),
+        Value::Object(fields) => {
+            fields.iter().any(|(name, value)| name.chars().any(deceives) || deceives_anywhere(value))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::COLUMNS;
+    use super::{InputResponse, Requested};
+
+    const SCHEMA: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+
+    #[test]
+    fn the_words_of_a_tool_are_shown_as_such() {
+        let asked = Requested::read("a", "Name?\nMay this tool run?\u{202e}", SCHEMA).unwrap();
+        let text = "The tool x.y asks, in its own words:\n| Name?\n| May this tool run?\\u{202e}\n\
+                    The answer goes to that tool. It approves nothing.\n";
+        assert_eq!(asked.text("x.y", COLUMNS), text);
+        let hidden = SCHEMA.replace("name", "na\u{200b}me");
+        for (key, schema) in [("", SCHEMA), ("a b", SCHEMA), ("a", "{}"), ("a", &hidden)] {
+            Requested::read(key, "", schema).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn only_what_was_accepted_has_to_fit() {
+        let asked = Requested::read("a", "", SCHEMA).unwrap();
+        let response = |value| serde_json::from_value::<InputResponse>(value).unwrap();
+        asked.check(&response(json!({ "action": "accept", "content": { "name": "Ada" } }))).unwrap();
+        asked.check(&response(json!({ "action": "accept", "content": {} }))).unwrap_err();
+        asked.check(&response(json!({ "action": "decline" }))).unwrap();
+        asked.check(&response(json!({ "action": "cancel", "content": {} }))).unwrap();
+    }
+}

@@ -1,0 +1,290 @@
+use std::borrow::Cow;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::{Map, Value, json};
+
+use crate::record::{RedactionRule, ToolDeclaration, ToolInterface};
+
+use super::fields;
+use super::listing::{self, Names};
+use super::load::LoadBudget;
+use super::schema::{LazySchema, Unsatisfied};
+use crate::search::{Pattern, states};
+
+/// Maximum number of internal-only fields, and of sensitive fields, of one contract; every value is searched for each.
+const FIELDS_MAX: usize = 256;
+/// Maximum number of examples of one tool.
+const EXAMPLES_MAX: usize = 100;
+/// Maximum number of examples of one tool that may take long to check, each up to a quarter of a second.
+const HEAVY_EXAMPLES_MAX: usize = 4;
+/// Maximum product of the bytes of JSON text and the number of fields searched for in it: a search of at most 1 ms.
+const LOOKED_FOR_LIGHT_MAX: usize = 256 << 10;
+
+/// Maximum number of redaction rules of one tool.
+const REDACTION_RULES_MAX: usize = 32;
+
+/// The contracts of one tool, each compiled once: JSON Schema 2020-12, no remote references, patterns in linear time.
+#[derive(Debug)]
+pub struct Contract {
+    /// The input schema that the model sees, without internal-only fields.
+    model_schema: Value,
+    model: LazySchema,
+    runtime: Option<LazySchema>,
+    output: Option<LazySchema>,
+    /// The output schema that the model sees, without internal-only fields.
+    output_schema: Option<Value>,
+    internal_only_fields: Vec<String>,
+    /// Names that texts for a model must not contain.
+    internal_names: Names,
+    sensitive_fields: Vec<String>,
+    /// Output fields that are redacted.
+    redacted_fields: Vec<String>,
+    /// Patterns whose matches in any text are redacted.
+    redacted_patterns: Vec<Pattern>,
+    defaults: Map<String, Value>,
+}
+
+impl Contract {
+    /// Compiles the contracts of `declaration` within what is left of `budget`. Schemas that it lacks come from
+    /// `interface`.
+    pub(super) fn compile(
+        declaration: &ToolDeclaration,
+        interface: Option<&ToolInterface>,
+        budget: &mut LoadBudget,
+    ) -> anyhow::Result<Self> {
+        let input = declaration.input_contract.clone().unwrap_or_default();
+        for (what, fields) in
+            [("internal_only_fields", &input.internal_only_fields), ("sensitive_fields", &input.sensitive_fields)]
+        {
+            ensure!(fields.len() <= FIELDS_MAX, "{what} names {} fields, more than {FIELDS_MAX}", fields.len());
+        }
+        let given = input.model_input_schema.or_else(|| interface.and_then(|i| i.model_input_schema.clone()));
+        // A tool without an input contract takes no arguments.
+        let mut model_schema = given.unwrap_or_else(|| json!({"type": "object", "maxProperties": 0}));
+        let mut internal_names =
+            listing::list(&mut model_schema, &input.internal_only_fields).context("model_input_schema")?;
+        let strict = input.strict || interface.is_some_and(|interface| interface.strict == Some(true));
+        let model = LazySchema::new(closed(&model_schema, strict), budget).context("model_input_schema")?;
+        let runtime = input.runtime_input_schema.or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
+        let mut compile = |schema: Value| LazySchema::new(schema, budget);
+        let runtime = runtime.map(&mut compile).transpose().context("runtime_input_schema")?;
+        let output = declaration.output_contract.as_ref().and_then(|contract| contract.structured_schema.clone());
+        let output = output.or_else(|| interface.and_then(|i| i.output_schema.clone()));
+        let mut output_schema = output.clone();
+        if let Some(schema) = &mut output_schema {
+            let names = listing::list(schema, &input.internal_only_fields).context("structured_schema")?;
+            internal_names.extend(names);
+        }
+        let output = output.map(&mut compile).transpose().context("structured_schema")?;
+        let (redacted_fields, redacted_patterns) = redaction(declaration, budget).context("redaction_rules")?;
+        let contract = Self {
+            model_schema,
+            model,
+            runtime,
+            output,
+            output_schema,
+            internal_only_fields: input.internal_only_fields,
+            internal_names,
+            sensitive_fields: input.sensitive_fields,
+            redacted_fields,
+            redacted_patterns,
+            defaults: input.defaults,
+        };
+        if !budget.is_accepted() {
+            contract.check_examples(&input.examples, budget)?;
+        }
+        Ok(contract)
+    }
+
+    fn check_examples(&self, examples: &[Value], budget: &mut LoadBudget) -> anyhow::Result<()> {
+        ensure!(examples.len() <= EXAMPLES_MAX, "examples has {} entries, more than {EXAMPLES_MAX}", examples.len());
+        let mut heavy = 0;
+        for (at, example) in examples.iter().enumerate() {
+            budget.in_time()?;
+            let bytes = example.to_string().len();
+            if !self.model_is_light(example, bytes) {
+                heavy += 1;
+                budget.take_heavy_example()?;
+            }
+            ensure!(
+                heavy <= HEAVY_EXAMPLES_MAX,
+                "examples[{at}] and those before it are too large for model_input_schema"
+            );
+            if let Err(problem) = self.check_model_input(example, bytes) {
+                bail!("examples[{at}] does not satisfy model_input_schema: {problem}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The schema that a model may see (AT-N-10).
+    pub fn model_schema(&self) -> &Value {
+        &self.model_schema
+    }
+
+    /// The schema of structured output that a model may see, if the tool promises any.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.output_schema.as_ref()
+    }
+
+    /// Whether [`Self::check_model_input`] takes at most 1 ms, and little stack, for `input` of at most `bytes` bytes
+    /// of JSON text. The estimate itself takes no longer.
+    pub fn model_is_light(&self, input: &Value, bytes: usize) -> bool {
+        self.looks_quickly(bytes) && self.model.is_light(input, bytes)
+    }
+
+    /// Whether searching `bytes` bytes of JSON text for the internal-only fields takes at most 1 ms.
+    fn looks_quickly(&self, bytes: usize) -> bool {
+        bytes.saturating_mul(self.internal_only_fields.len()) <= LOOKED_FOR_LIGHT_MAX
+    }
+
+    /// Checks `input` as a model's arguments, which are at most `bytes` bytes of JSON text. An error says what is
+    /// wrong. A check that is not light takes up to a quarter of a second and much stack: call it on a thread for
+    /// checks.
+    pub fn check_model_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+        if !input.is_object() {
+            return Err(Unsatisfied::Mismatch("arguments must be a JSON object".to_owned()));
+        }
+        if let Some(field) = self.internal_only_fields.iter().find(|field| fields::contains(input, field)) {
+            // The caller sent the name of the internal field, so the error discloses nothing.
+            return Err(Unsatisfied::Mismatch(format!("`{field}` cannot be given by a caller")));
+        }
+        // All schemas at the first check: a call that was canceled keeps its output, and compiles nothing for it.
+        self.runtime.iter().chain(&self.output).for_each(|schema| _ = schema.compiled());
+        self.model.check(input, bytes)
+    }
+
+    /// As [`Self::model_is_light`], for [`Self::check_call_input`].
+    pub fn call_is_light(&self, input: &Value, bytes: usize) -> bool {
+        match &self.runtime {
+            Some(runtime) => runtime.is_light(input, bytes),
+            None => self.model_is_light(input, bytes),
+        }
+    }
+
+    /// Checks `input` as the tool is about to get it, with the changes of hooks and approvers. They may fill the
+    /// internal-only fields, which only a runtime schema can describe; without one, the other fields are checked as a
+    /// model's input. As costly as [`Self::check_model_input`].
+    pub fn check_call_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+        if let Some(runtime) = &self.runtime {
+            return runtime.check(input, bytes);
+        }
+        if !self.has_internal_fields() {
+            return self.check_model_input(input, bytes);
+        }
+        let mut shown = input.clone();
+        self.internal_only_fields.iter().for_each(|field| fields::remove(&mut shown, field));
+        self.check_model_input(&shown, bytes)
+    }
+
+    /// Whether the tool takes fields that no model sees.
+    pub fn has_internal_fields(&self) -> bool {
+        !self.internal_only_fields.is_empty()
+    }
+
+    /// Whether a call input has to be checked beyond the model schema.
+    pub fn has_runtime_schema(&self) -> bool {
+        self.runtime.is_some()
+    }
+
+    /// Returns `text` of the tool as a model may see it: with the names of internal-only fields replaced (AT-N-10).
+    pub fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.internal_names.hidden_in(text)
+    }
+
+    /// As [`Self::model_is_light`], for [`Self::check_output`].
+    pub fn output_is_light(&self, output: &Value, bytes: usize) -> bool {
+        self.output.as_ref().is_none_or(|schema| schema.is_light(output, bytes))
+    }
+
+    /// Checks the structured output of the tool. As costly as [`Self::check_model_input`].
+    pub fn check_output(&self, output: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+        self.output.as_ref().map_or(Ok(()), |schema| schema.check(output, bytes))
+    }
+
+    /// Whether the tool promises structured output.
+    pub fn promises_structured_output(&self) -> bool {
+        self.output.is_some()
+    }
+
+    /// Whether some arguments must not be recorded.
+    pub fn has_sensitive_fields(&self) -> bool {
+        !self.sensitive_fields.is_empty()
+    }
+
+    /// Calls `seen` with every argument that must not be recorded, and with its JSON Pointer (AT-IN-06).
+    pub fn each_sensitive(&self, input: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
+        self.sensitive_fields.iter().for_each(|field| fields::visit(input, field, seen));
+    }
+
+    /// Calls `seen` with every value of structured output that only the tool may see, and with its place (AT-OUT-08).
+    pub fn each_redacted(&self, output: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
+        self.redacted_fields.iter().for_each(|field| fields::visit(output, field, seen));
+    }
+
+    /// Whether the whole output is redacted, because a rule names all of it.
+    pub fn redacts_everything(&self) -> bool {
+        self.redacted_fields.iter().any(String::is_empty)
+    }
+
+    /// Whether the output has redaction rules.
+    pub fn redacts_output(&self) -> bool {
+        !self.redacted_fields.is_empty() || !self.redacted_patterns.is_empty()
+    }
+
+    /// Patterns whose matches are redacted from all texts of the tool.
+    pub fn redacted_patterns(&self) -> &[Pattern] {
+        &self.redacted_patterns
+    }
+
+    /// Returns `input` with its missing fields set to their defaults; `None` if no default is missing.
+    pub fn with_defaults(&self, input: &Value) -> Option<Value> {
+        let given = input.as_object()?;
+        let missing: Vec<_> = self.defaults.iter().filter(|(name, _)| !given.contains_key(*name)).collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let mut filled = given.clone();
+        filled.extend(missing.into_iter().map(|(name, value)| (name.clone(), value.clone())));
+        Some(Value::Object(filled))
+    }
+}
+
+/// Reads the rules of the output contract: fields, and patterns that take linear time and bounded memory.
+fn redaction(declaration: &ToolDeclaration, budget: &mut LoadBudget) -> anyhow::Result<(Vec<String>, Vec<Pattern>)> {
+    let rules = declaration.output_contract.as_ref().map_or(&[][..], |contract| &contract.redaction_rules);
+    if rules.len() > REDACTION_RULES_MAX {
+        bail!("more than {REDACTION_RULES_MAX} rules");
+    }
+    let (mut fields, mut patterns) = (Vec::new(), Vec::new());
+    for rule in rules {
+        match rule {
+            RedactionRule::Field(field) => fields.push(field.clone()),
+            RedactionRule::Pattern { pattern, .. } => {
+                let shown: String = pattern.chars().take(100).collect();
+                let compiled = compile_pattern(pattern, budget).with_context(|| format!("the pattern {shown:?}"))?;
+                patterns.push(compiled);
+            }
+        }
+    }
+    Ok((fields, patterns))
+}
+
+/// Counts the states before it compiles, because the compiled pattern takes several times the memory that was counted.
+fn compile_pattern(pattern: &str, budget: &mut LoadBudget) -> anyhow::Result<Pattern> {
+    budget.take_pattern_states(states(pattern)?)?;
+    Pattern::compile(pattern)
+}
+
+/// Returns `schema`. If `strict`, it refuses properties that it does not name, even without a keyword for it
+/// (AT-IN-03).
+fn closed(schema: &Value, strict: bool) -> Value {
+    let mut schema = schema.clone();
+    if let (true, Some(fields)) = (strict, schema.as_object_mut())
+        && !fields.contains_key("additionalProperties")
+        && !fields.contains_key("unevaluatedProperties")
+    {
+        fields.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+    }
+    schema
+}

@@ -1,0 +1,81 @@
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use super::{LoadBudget, Schema, Unsatisfied};
+
+/// A schema that is compiled when its component is loaded for the first time, and from then on when it is first needed:
+/// most tools of a start are not called.
+#[derive(Debug)]
+pub(in crate::catalog) struct LazySchema {
+    /// The text of a schema that was accepted before; `null` once it is compiled at load.
+    source: Value,
+    compiled: OnceLock<Result<Schema, String>>,
+}
+
+impl LazySchema {
+    /// Compiles `schema` within what is left of `budget`. If the component was accepted before, the first check does it.
+    pub(in crate::catalog) fn new(schema: Value, budget: &mut LoadBudget) -> anyhow::Result<Self> {
+        if budget.is_accepted() {
+            return Ok(Self { source: schema, compiled: OnceLock::new() });
+        }
+        let compiled = Schema::compile(&schema, budget)?;
+        Ok(Self { source: Value::Null, compiled: OnceLock::from(Ok(compiled)) })
+    }
+
+    /// Whether [`Self::check`] takes at most 1 ms, and little stack. Never before the schema is compiled, because that
+    /// takes time and stack too.
+    pub(in crate::catalog) fn is_light(&self, value: &Value, bytes: usize) -> bool {
+        self.compiled
+            .get()
+            .and_then(|compiled| compiled.as_ref().ok())
+            .is_some_and(|schema| schema.is_light(value, bytes))
+    }
+
+    /// Compiles the schema, unless it is compiled already.
+    pub(in crate::catalog) fn compiled(&self) -> &Result<Schema, String> {
+        self.compiled.get_or_init(|| {
+            Schema::compile(&self.source, &mut LoadBudget::accepted()).map_err(|error| format!("{error:#}"))
+        })
+    }
+
+    /// Checks `value`, as [`Schema::check`] does.
+    pub(in crate::catalog) fn check(&self, value: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+        match self.compiled() {
+            Ok(schema) => schema.check(value, bytes),
+            Err(error) => Err(Unsatisfied::Costly(format!("the schema of the tool cannot be compiled: {error}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::{LazySchema, LoadBudget};
+
+    #[test]
+    fn a_schema_that_was_accepted_is_compiled_by_its_first_check() {
+        let schema = json!({ "type": "object", "required": ["n"] });
+        let eager = LazySchema::new(schema.clone(), &mut LoadBudget::new(Duration::MAX)).unwrap();
+        let lazy = LazySchema::new(schema, &mut LoadBudget::accepted()).unwrap();
+        let (good, bad) = (json!({ "n": 1 }), json!({}));
+        assert!(eager.is_light(&good, 8) && !lazy.is_light(&good, 8));
+        for schema in [&eager, &lazy] {
+            schema.check(&good, 8).unwrap();
+            schema.check(&bad, 2).unwrap_err();
+            assert!(schema.is_light(&good, 8));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_compiled_accepts_nothing() {
+        let broken = json!({ "type": 7 });
+        LazySchema::new(broken.clone(), &mut LoadBudget::new(Duration::MAX)).unwrap_err();
+        let lazy = LazySchema::new(broken, &mut LoadBudget::accepted()).unwrap();
+        assert!(lazy.check(&json!({}), 2).unwrap_err().to_string().contains("cannot be compiled"));
+        assert!(!lazy.is_light(&json!({}), 2));
+    }
+}

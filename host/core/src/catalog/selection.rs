@@ -1,0 +1,178 @@
+use std::collections::BTreeSet;
+
+use crate::policy::{Policy, ToolPatterns};
+use crate::record::{ARTIFACT, Content, ErrorClass, GUEST_BLOCKS, Refusal, SurfaceReason, TEXT, ToolChoice};
+
+use super::Tool;
+use super::surface::{Standing, TOOL_BUDGET};
+
+/// The types of content that every model takes: structured output, which is no block, and the reference to an artifact.
+const ALWAYS_TAKEN: [&str; 2] = ["structured_content", ARTIFACT];
+
+/// The settings of a surface: `[surface]` of toolcell.toml.
+///
+/// ```
+/// use toolcell_core::catalog::Selection;
+///
+/// let text_only = Selection { media: Some(["text".to_owned()].into()), ..Selection::default() };
+/// assert!(text_only.takes("text") && !text_only.takes("image"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Maximum number of tools that are loaded from the start (AT-N-07, AT-SURF-10).
+    pub budget: usize,
+    /// What may be called (AT-SURF-11).
+    pub choice: ToolChoice,
+    /// Capabilities that a tool has to declare (AT-SURF-12).
+    pub capabilities: BTreeSet<String>,
+    /// Feature gates that are open (AT-IF-04).
+    pub features: BTreeSet<String>,
+    /// Types of content that the model takes; `None` if it takes all (AT-SURF-13).
+    pub media: Option<BTreeSet<String>>,
+    /// The role of the caller (AT-SURF-14).
+    pub role: Option<String>,
+    /// The tools of that role: one of each of these has to match.
+    pub role_tools: Vec<ToolPatterns>,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self {
+            budget: TOOL_BUDGET,
+            choice: ToolChoice::default(),
+            capabilities: BTreeSet::new(),
+            features: BTreeSet::new(),
+            media: None,
+            role: None,
+            role_tools: Vec::new(),
+        }
+    }
+}
+
+/// What a surface depends on, beside its settings and its tools.
+///
+/// ```
+/// use toolcell_core::catalog::{Conditions, Selection, Surface};
+/// use toolcell_core::policy::Policy;
+///
+/// let conditions = Conditions { policy: &Policy::default(), missing_secrets: &Default::default() };
+/// assert!(!Surface::build(Vec::new(), Selection::default(), &conditions).defers());
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions<'a> {
+    /// Mode and rules of the calls.
+    pub policy: &'a Policy,
+    /// Secrets that are granted to tools, and are not set.
+    pub missing_secrets: &'a BTreeSet<String>,
+}
+
+/// Why a tool is withheld, and the rules, secrets or settings behind it.
+pub(super) type Withheld = (SurfaceReason, Vec<String>);
+
+impl Selection {
+    /// Whether the model takes content of this type.
+    pub fn takes(&self, kind: &str) -> bool {
+        ALWAYS_TAKEN.contains(&kind) || self.media.as_ref().is_none_or(|media| media.contains(kind))
+    }
+
+    /// Replaces the blocks of `content` that the model does not take with a text that says so (AT-SURF-13).
+    pub fn fit(&self, content: &mut [Content]) {
+        if self.media.is_none() {
+            return;
+        }
+        for block in content {
+            let kind = block.kind.as_str();
+            if kind != TEXT && GUEST_BLOCKS.contains(&kind) && block.is_model_facing() && !self.takes(kind) {
+                *block = Content::text(format!("[{kind} left out: the model does not take it]"));
+            }
+        }
+    }
+
+    /// Why `tool` is not for this surface; `None` if it is.
+    pub(super) fn withholds(&self, tool: &Tool, conditions: &Conditions<'_>) -> Option<Withheld> {
+        let (declaration, profile) = (tool.declaration(), tool.permission_profile());
+        if let Some(role) = &self.role
+            && !self.role_tools.iter().all(|tools| tools.matches(declaration))
+        {
+            return Some((SurfaceReason::RoleNotAllowed, vec![format!("role {role}")]));
+        }
+        if let Some(feature) = tool.feature().filter(|feature| !self.features.contains(*feature)) {
+            return Some((SurfaceReason::FeatureDisabled, vec![format!("feature {feature}")]));
+        }
+        let lacks = |capability: &&String| !declaration.capability_refs.contains(capability);
+        if let Some(lacking) = self.capabilities.iter().find(lacks) {
+            return Some((SurfaceReason::ModelUnsupported, vec![format!("capability {lacking}")]));
+        }
+        let returned = declaration.output_contract.as_ref().map_or(&[][..], |contract| &contract.content_types);
+        if !returned.is_empty() && !returned.iter().any(|kind| self.takes(kind)) {
+            return Some((
+                SurfaceReason::ModelUnsupported,
+                returned.iter().map(|kind| format!("media {kind}")).collect(),
+            ));
+        }
+        let rules = conditions.policy.blocking(declaration, profile.risk_level, tool.component());
+        if !rules.is_empty() {
+            return Some((SurfaceReason::PolicyBlocked, rules));
+        }
+        let missing = profile.credential_refs.iter().filter(|name| conditions.missing_secrets.contains(*name));
+        let missing: Vec<String> = missing.map(|name| format!("secret {name}")).collect();
+        (!missing.is_empty()).then_some((SurfaceReason::CredentialMissing, missing))
+    }
+
+    /// The refusal of a call of `tool`, which has this standing; `None` if the call goes on. A tool that a rule blocks, or
+    /// whose secret is missing, is refused by the phase that decides so, because the rule or the secret may have changed.
+    /// A tool that calls itself is refused where its call begins, because that depends on the calls above.
+    pub(super) fn refusal(&self, tool: &Tool, standing: Standing) -> Option<Refusal> {
+        let id = &tool.declaration().tool_id;
+        let refuse = |class, code, message: String| Some(Refusal::new(class, code, message));
+        match &self.choice {
+            ToolChoice::Auto => {}
+            ToolChoice::None => {
+                let message = format!("{id} cannot be called: tool_choice of this surface is none");
+                return refuse(ErrorClass::PolicyBlocked, "tool_choice_none", message);
+            }
+            ToolChoice::Tool(only) if is_called(tool, only) => {}
+            ToolChoice::Tool(only) => {
+                let message = format!("{id} cannot be called: tool_choice of this surface allows {only} alone");
+                return refuse(ErrorClass::PolicyBlocked, "tool_choice_other", message);
+            }
+        }
+        match standing.reason? {
+            SurfaceReason::RoleNotAllowed => {
+                let message = format!("the role of the caller does not have {id}; call a tool that is listed");
+                refuse(ErrorClass::PolicyBlocked, "role_not_allowed", message)
+            }
+            SurfaceReason::ModelUnsupported => {
+                let message = format!("{id} does not fit the capabilities of this surface; call a tool that is listed");
+                refuse(ErrorClass::CapabilityGap, "model_unsupported", message)
+            }
+            SurfaceReason::FeatureDisabled => {
+                refuse(ErrorClass::PolicyBlocked, "tool_disabled", format!("{id} is disabled here"))
+            }
+            SurfaceReason::PolicyBlocked
+            | SurfaceReason::CredentialMissing
+            | SurfaceReason::SetupRequired
+            | SurfaceReason::RecursiveToolForbidden
+            | SurfaceReason::DeferredUntilDiscovered => None,
+        }
+    }
+
+    /// Each setting by the word that the reason for a rebuilt surface uses (AT-SURF-17).
+    pub(super) fn knobs(&self) -> Vec<(&'static str, String)> {
+        let roles: Vec<&[String]> = self.role_tools.iter().map(ToolPatterns::texts).collect();
+        vec![
+            ("budget", self.budget.to_string()),
+            ("tool choice", format!("{:?}", self.choice)),
+            ("capability requirements", format!("{:?}", self.capabilities)),
+            ("feature gates", format!("{:?}", self.features)),
+            ("model capabilities", format!("{:?}", self.media)),
+            ("role", format!("{:?} {roles:?}", self.role)),
+        ]
+    }
+}
+
+/// Whether `tool` has this qualified name, name or id.
+pub(super) fn is_called(tool: &Tool, name: &str) -> bool {
+    let declaration = tool.declaration();
+    declaration.name == name || declaration.tool_id == name || declaration.qualified_name() == name
+}

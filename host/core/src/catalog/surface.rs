@@ -1,0 +1,354 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::policy::Policy;
+use crate::record::{
+    ErrorClass, Lifecycle, LoadingState, Refusal, RoleConstraints, SchemaVersion, SelectionPolicy, SurfaceReason,
+    SurfaceScope, Timestamp, ToolInterface, ToolRef, ToolSurface, WithheldTool, digest,
+};
+
+use super::selection::is_called;
+use super::{Conditions, Selection, Tool};
+
+/// Hexadecimal digits of a surface's id that are taken from its digest.
+const ID_CHARS: usize = 32;
+
+/// Default number of tools that are listed from the start. With the host's own tools, which search, load and read results,
+/// a list has 128: the APIs of large models refuse a request with more.
+pub const TOOL_BUDGET: usize = 125;
+
+/// What a caller can do with a tool before it has loaded any, and why it cannot do more.
+///
+/// ```
+/// use toolcell_core::catalog::Standing;
+/// use toolcell_core::record::LoadingState;
+///
+/// assert_eq!(Standing::LOADED.after_loading().state, LoadingState::Loaded);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// What the caller can do.
+    pub state: LoadingState,
+    /// Why the tool is not listed. `None` for a tool that is listed, deprecated, a draft, or retired.
+    pub reason: Option<SurfaceReason>,
+}
+
+impl Standing {
+    /// The standing of a tool that is listed.
+    pub const LOADED: Self = Self { state: LoadingState::Loaded, reason: None };
+    const DEFERRED: Self = Self { state: LoadingState::Deferred, reason: Some(SurfaceReason::DeferredUntilDiscovered) };
+
+    /// The standing for a caller that has loaded the tool (AT-DEF-12). A tool that cannot be called stays unavailable.
+    #[must_use]
+    pub fn after_loading(self) -> Self {
+        if self.state == LoadingState::Unavailable { self } else { Self::LOADED }
+    }
+
+    /// The standing of `tool` by its own records (AT-LIFE-01..07, AT-IF-02); `None` if the budget decides.
+    fn declared(tool: &Tool) -> Option<Self> {
+        let unavailable = |reason| Some(Self { state: LoadingState::Unavailable, reason });
+        let wishes = |wish: fn(&ToolInterface) -> Option<bool>| tool.interface().and_then(wish) == Some(true);
+        match tool.declaration().lifecycle {
+            Lifecycle::Draft | Lifecycle::Retired => unavailable(None),
+            Lifecycle::Disabled => unavailable(Some(SurfaceReason::FeatureDisabled)),
+            _ if !tool.is_enabled() && tool.feature().is_none() => unavailable(Some(SurfaceReason::FeatureDisabled)),
+            Lifecycle::RequiresSetup => unavailable(Some(SurfaceReason::SetupRequired)),
+            Lifecycle::Deprecated => Some(Self { state: LoadingState::Discoverable, reason: None }),
+            Lifecycle::Deferred => Some(Self::DEFERRED),
+            Lifecycle::Available if wishes(|interface| interface.always_load) => Some(Self::LOADED),
+            Lifecycle::Available if wishes(|interface| interface.should_defer) => Some(Self::DEFERRED),
+            Lifecycle::Available => None,
+        }
+    }
+}
+
+/// The tools that one caller can select (AT-SURF-05..10), each with its standing, in the order in which they are offered.
+///
+/// ```
+/// use toolcell_core::catalog::{Surface, TOOL_BUDGET};
+///
+/// assert!(!Surface::new(Vec::new(), TOOL_BUDGET).defers());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Surface {
+    tools: Vec<Placed>,
+    selection: Selection,
+    id: Arc<str>,
+    /// What the surface was built from, by the words that name a change (AT-SURF-17).
+    knobs: Vec<(&'static str, String)>,
+}
+
+/// One tool of a surface.
+#[derive(Clone, Debug)]
+struct Placed {
+    tool: Arc<Tool>,
+    standing: Standing,
+    /// The rules, secrets or settings that withhold it.
+    refs: Vec<String>,
+}
+
+impl Surface {
+    /// A surface of `tools` without rules, of which at most `budget` are loaded.
+    pub fn new(tools: Vec<Arc<Tool>>, budget: usize) -> Self {
+        let conditions = Conditions { policy: &Policy::default(), missing_secrets: &BTreeSet::new() };
+        Self::build(tools, Selection { budget, ..Selection::default() }, &conditions)
+    }
+
+    /// A surface of `tools`. Those that the selection or the conditions withhold cannot be called. Of the others, those
+    /// that declare `always_load` take their places in the budget first, and are loaded even if there are more of them
+    /// (AT-N-07, AT-SURF-10). The rest follows in its order.
+    pub fn build(tools: Vec<Arc<Tool>>, selection: Selection, conditions: &Conditions<'_>) -> Self {
+        let id = |tool: &Arc<Tool>| format!("{} {}\n", tool.declaration().tool_id, tool.component());
+        let considered: String = tools.iter().map(id).collect();
+        let mut knobs = vec![
+            ("tools", considered),
+            ("policy", conditions.policy.rules().iter().map(|rule| format!("{}\n", rule.words())).collect()),
+            ("runtime mode", format!("{:?}", conditions.policy.mode)),
+            ("credentials", format!("{:?}", conditions.missing_secrets)),
+        ];
+        knobs.extend(selection.knobs());
+        knobs.iter_mut().for_each(|(_, value)| *value = digest(value.as_bytes()));
+        let all: String = knobs.iter().map(|(_, value)| value.as_str()).collect();
+        let all = digest(all.as_bytes());
+        let hex: String = all.chars().skip("sha256:".len()).take(ID_CHARS).collect();
+        let tools = placed(tools, &selection, conditions);
+        Self { tools, selection, id: format!("surface:{hex}").into(), knobs }
+    }
+
+    /// The tools and their standings.
+    pub fn tools(&self) -> impl ExactSizeIterator<Item = (&Arc<Tool>, Standing)> {
+        self.tools.iter().map(|placed| (&placed.tool, placed.standing))
+    }
+
+    /// Whether some tool has to be loaded before it can be called.
+    pub fn defers(&self) -> bool {
+        self.tools.iter().any(|placed| placed.standing.state == LoadingState::Deferred)
+    }
+
+    /// The same for the same tools under the same settings, rules and secrets (AT-SURF-01).
+    pub fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    /// The settings of the surface.
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// The tool with this qualified name, name or id, else with this alias.
+    pub fn find(&self, word: &str) -> Option<(&Arc<Tool>, Standing)> {
+        let is_alias = |tool: &Tool| tool.declaration().aliases.iter().any(|alias| alias == word);
+        let named = self.tools().find(|(tool, _)| is_called(tool, word));
+        named.or_else(|| self.tools().find(|(tool, _)| is_alias(tool)))
+    }
+
+    /// The refusal of a call of `tool`, or of a call by `name` if it is not resolved; `None` if the call goes on. A name can
+    /// mean several tools, and whatever it resolves to must be callable: so the first refusal of them counts.
+    pub fn judge(&self, tool: Option<&Arc<Tool>>, name: &str) -> Option<Refusal> {
+        let is_meant = |known: &Arc<Tool>| match tool {
+            Some(tool) => known.component() == tool.component() && known.declaration().name == tool.declaration().name,
+            None => is_called(known, name) || known.declaration().aliases.iter().any(|alias| alias == name),
+        };
+        let mut meant = self.tools().filter(|(known, _)| is_meant(known)).peekable();
+        if meant.peek().is_none() && guard!("surface") {
+            let message = format!("`{name}` is not a tool of the surface of this call");
+            return Some(Refusal::new(ErrorClass::PolicyBlocked, "not_on_surface", message));
+        }
+        meant.find_map(|(tool, standing)| self.refusal(tool, standing))
+    }
+
+    /// The refusal of a call of `tool`, which has this standing here; `None` if the call goes on. A deferred tool, and one
+    /// that a rule or a missing secret blocks, are refused by later phases.
+    pub fn refusal(&self, tool: &Tool, standing: Standing) -> Option<Refusal> {
+        self.selection.refusal(tool, standing).filter(|_| guard!("surface"))
+    }
+
+    /// Whether `tool`, which has this standing here, can be called. A deferred tool can, because only a model has to load
+    /// its schema first.
+    pub fn is_callable(&self, tool: &Tool, standing: Standing) -> bool {
+        standing.state != LoadingState::Unavailable && self.refusal(tool, standing).is_none()
+    }
+
+    /// What differs from `before`, in words: `policy`, `tools`, `feature gates`, ..; nothing if both have the same id.
+    pub fn changes(&self, before: &Self) -> Vec<&'static str> {
+        let changed = self.knobs.iter().zip(&before.knobs).filter(|(now, then)| now.1 != then.1);
+        changed.map(|(now, _)| now.0).collect()
+    }
+
+    /// The ids of the tools with a state, in their order.
+    pub fn ids(&self, state: LoadingState) -> Vec<&str> {
+        let with = self.tools().filter(|(_, standing)| standing.state == state);
+        with.map(|(tool, _)| tool.declaration().tool_id.as_str()).collect()
+    }
+
+    /// The record of this surface (AT-SURF-00..17). The caller knows the tools by `names`, in the same order; `reason` says
+    /// why the surface was built.
+    pub fn record(&self, names: &[String], scope: SurfaceScope, producer: &Arc<str>, reason: &str) -> ToolSurface {
+        let all = || self.tools.iter().zip(names);
+        let withheld = |blocked: bool| -> Vec<WithheldTool> {
+            let is_meant = |placed: &Placed| {
+                let blocks = placed.standing.reason.is_some_and(SurfaceReason::blocks);
+                let offered = [LoadingState::Loaded, LoadingState::Deferred].contains(&placed.standing.state);
+                !offered && blocks == blocked
+            };
+            all().filter(|(placed, _)| is_meant(placed)).map(|(placed, name)| placed.withheld(name)).collect()
+        };
+        let deferred = all().filter(|(placed, _)| placed.standing.state == LoadingState::Deferred);
+        let deferred_tools: Vec<ToolRef> =
+            deferred.map(|(placed, name)| placed.tool.reference(name, placed.standing, None)).collect();
+        let blocked_tools = withheld(true);
+        let rules = blocked_tools.iter().filter(|tool| tool.reason == Some(SurfaceReason::PolicyBlocked));
+        let policy_refs: BTreeSet<String> = rules.flat_map(|tool| tool.policy_refs.iter().cloned()).collect();
+        let components: BTreeSet<String> = self.tools().flat_map(|(tool, _)| tool.runtime_refs().to_vec()).collect();
+        let selection = &self.selection;
+        let roles = || selection.role_tools.iter().flat_map(|tools| tools.texts().to_vec()).collect();
+        ToolSurface {
+            schema_version: SchemaVersion::default(),
+            surface_id: self.id.to_string(),
+            scope,
+            created_at: Timestamp::now(),
+            producer: Arc::clone(producer),
+            tool_refs: self.tools().map(|(tool, _)| tool.declaration().tool_id.clone()).collect(),
+            loaded_tools: self.ids(LoadingState::Loaded).into_iter().map(str::to_owned).collect(),
+            deferred_tools,
+            blocked_tools,
+            excluded_tools: withheld(false),
+            selection_policy: SelectionPolicy {
+                mode: "budget".to_owned(),
+                max_loaded: selection.budget,
+                allow_aliases: true,
+                allow_parallel: true,
+            },
+            default_tool_choice: selection.choice.clone(),
+            capability_requirements: selection.capabilities.iter().cloned().collect(),
+            model_capabilities: selection
+                .media
+                .iter()
+                .map(|media| ("media", media.iter().cloned().collect()))
+                .collect(),
+            role_constraints: selection.role.clone().map(|role| RoleConstraints { role, tools: roles() }),
+            policy_refs: policy_refs.into_iter().collect(),
+            runtime_refs: components.into_iter().collect(),
+            surface_reason: reason.to_owned(),
+        }
+    }
+}
+
+impl Placed {
+    fn withheld(&self, name: &str) -> WithheldTool {
+        WithheldTool {
+            tool_id: self.tool.declaration().tool_id.clone(),
+            name: name.to_owned(),
+            reason: self.standing.reason,
+            lifecycle: self.tool.declaration().lifecycle,
+            policy_refs: self.refs.clone(),
+        }
+    }
+}
+
+/// Gives each tool its standing.
+fn placed(tools: Vec<Arc<Tool>>, selection: &Selection, conditions: &Conditions<'_>) -> Vec<Placed> {
+    let declared = |tool: Arc<Tool>| {
+        let declared = Standing::declared(&tool);
+        // What cannot be called anywhere keeps its own reason.
+        let gone = declared.is_some_and(|standing| standing.state == LoadingState::Unavailable);
+        let withheld = if gone { None } else { selection.withholds(&tool, conditions) };
+        match withheld {
+            Some((reason, refs)) => {
+                (tool, Some(Standing { state: LoadingState::Unavailable, reason: Some(reason) }), refs)
+            }
+            None => (tool, declared, Vec::new()),
+        }
+    };
+    let declared: Vec<_> = tools.into_iter().map(declared).collect();
+    let always = declared.iter().filter(|(_, standing, _)| *standing == Some(Standing::LOADED)).count();
+    let mut left = selection.budget.saturating_sub(always);
+    let mut place = || match left.checked_sub(1) {
+        Some(rest) => {
+            left = rest;
+            Standing::LOADED
+        }
+        None => Standing::DEFERRED,
+    };
+    let placed = declared.into_iter().map(|(tool, standing, refs)| Placed {
+        standing: standing.unwrap_or_else(&mut place),
+        tool,
+        refs,
+    });
+    placed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use super::{Standing, Surface};
+    use crate::catalog::{ComponentFacts, Tool};
+    use crate::dialect::agent_tool;
+    use crate::record::LoadingState::{self, Deferred, Discoverable, Loaded, Unavailable};
+    use crate::record::SurfaceReason;
+
+    /// One tool for each pair of a lifecycle and the fields of an interface.
+    fn tools(each: &[(&str, Value)]) -> Vec<Arc<Tool>> {
+        let (mut declarations, mut interfaces) = (Vec::new(), Vec::new());
+        for (at, (lifecycle, fields)) in each.iter().enumerate() {
+            let (name, id) = (format!("t{at}"), format!("s.t{at}"));
+            declarations.push(json!({
+                "schema_version": "0.2.0", "namespace": "s", "name": name, "description": "d",
+                "lifecycle": lifecycle, "tool_kind": "function", "interface_ref": format!("i{at}"),
+            }));
+            let mut interface = json!({ "schema_version": "0.2.0", "interface_id": format!("i{at}"), "tool_id": id });
+            interface.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            interfaces.push(interface);
+        }
+        let toolkit = json!({ "declarations": declarations, "interfaces": interfaces }).to_string();
+        let described = agent_tool::toolkit(&toolkit).unwrap();
+        let facts =
+            ComponentFacts { component: "sha256:00".into(), imports: Vec::new(), validates: false, classifies: false };
+        Tool::from_toolkit(described.toolkit, &described.notes, &facts, Duration::from_secs(60)).unwrap()
+    }
+
+    fn states(each: &[(&str, Value)], budget: usize) -> Vec<LoadingState> {
+        Surface::new(tools(each), budget).tools().map(|(_, standing)| standing.state).collect()
+    }
+
+    #[test]
+    fn the_first_tools_are_loaded_until_the_budget_is_used_up() {
+        let plain = [(); 4].map(|()| ("available", json!({})));
+        assert_eq!(states(&plain, 2), [Loaded, Loaded, Deferred, Deferred]);
+        assert_eq!(states(&plain, 4), [Loaded; 4]);
+        assert_eq!(states(&plain, 0), [Deferred; 4]);
+        assert!(!Surface::new(tools(&plain), 4).defers() && Surface::new(tools(&plain), 3).defers());
+    }
+
+    #[test]
+    fn a_tool_that_wants_to_be_loaded_or_deferred_is() {
+        let always = || ("available", json!({ "always_load": true }));
+        let (plain, defer) = (("available", json!({})), ("available", json!({ "should_defer": true })));
+        assert_eq!(states(&[plain.clone(), always(), defer.clone()], 1), [Deferred, Loaded, Deferred]);
+        assert_eq!(states(&[always(), always(), plain], 1), [Loaded, Loaded, Deferred], "also over the budget");
+        assert_eq!(states(&[defer], 9), [Deferred], "also within the budget");
+        let both = json!({ "always_load": true, "should_defer": true });
+        assert_eq!(states(&[("available", both.clone()), ("deferred", both)], 9), [Loaded, Deferred]);
+    }
+
+    #[test]
+    fn a_tool_that_is_not_available_has_a_reason_and_takes_no_place() {
+        let each = ["draft", "disabled", "requires_setup", "deferred", "deprecated", "retired", "available"]
+            .map(|lifecycle| (lifecycle, json!({})));
+        let expected = [Unavailable, Unavailable, Unavailable, Deferred, Discoverable, Unavailable, Loaded];
+        assert_eq!(states(&each, 1), expected);
+        let surface = Surface::new(tools(&each), 1);
+        let reasons: Vec<_> = surface.tools().map(|(_, standing)| standing.reason).collect();
+        let (disabled, setup) = (Some(SurfaceReason::FeatureDisabled), Some(SurfaceReason::SetupRequired));
+        let deferred = Some(SurfaceReason::DeferredUntilDiscovered);
+        assert_eq!(reasons, [None, disabled, setup, deferred, None, None, None]);
+        let switched_off = tools(&[("available", json!({ "is_enabled": false, "always_load": true }))]);
+        let standing = Surface::new(switched_off, 9).tools().next().unwrap().1;
+        assert_eq!(standing, Standing { state: Unavailable, reason: disabled });
+        assert_eq!(standing.after_loading(), standing);
+    }
+}

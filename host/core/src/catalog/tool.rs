@@ -1,0 +1,324 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::record::{
+    AccessKind, ArtifactExpectation, ExecutionProfile, Finding, Keeping, PermissionProfile, SafetyFacts, Strategy,
+    SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit, WriteEffect,
+};
+
+use super::Contract;
+use super::load::LoadBudget;
+use super::records::Records;
+
+/// Maximum number of tools with an invalid contract that are reported.
+const ERRORS_MAX: usize = 32;
+/// Maximum length of the text that replaces a withheld output, in characters.
+const FALLBACK_CHARS_MAX: usize = 1_000;
+/// Version of what is checked when a component's records are loaded. It changes with every check that could refuse what
+/// was accepted before: acceptance is noted on disk.
+pub const CHECKS_VERSION: &str = "1";
+
+/// What the host observed of a component. The flags of the execution profile are written from it, never from a claim.
+#[derive(Clone, Debug)]
+pub struct ComponentFacts {
+    /// `sha256:<hex>` of the component.
+    pub component: Arc<str>,
+    pub imports: Vec<String>,
+    pub validates: bool,
+    pub classifies: bool,
+}
+
+/// One tool of one component, ready to be called.
+///
+/// ```
+/// use toolcell_core::catalog::Tool;
+/// use toolcell_core::record::AccessKind;
+///
+/// /// Whether a user interface should warn before it offers the tool.
+/// fn warns(tool: &Tool) -> bool {
+///     tool.permission_profile().wants(&AccessKind::FileWrite) || tool.facts().is_destructive == Some(true)
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Tool {
+    declaration: Arc<ToolDeclaration>,
+    interface: Option<ToolInterface>,
+    execution_profile: ExecutionProfile,
+    permission_profile: PermissionProfile,
+    contract: Arc<Contract>,
+    component: Arc<str>,
+    name: Arc<str>,
+    /// References to what runs the tool, for records.
+    runtime_refs: Vec<String>,
+    /// The arguments that hold a call's permission subjects.
+    subjects: Vec<SubjectField>,
+    validates: bool,
+    classifies: bool,
+    /// Whether the component imports the interface through which it calls other tools.
+    calls_tools: bool,
+    /// The parts of its records that have no effect on this host.
+    notes: Vec<Finding>,
+}
+
+impl Tool {
+    /// Builds the tools of `toolkit`, whose references are known to resolve; `notes` are about all of it. One invalid
+    /// contract refuses all tools. The errors name each invalid contract, at most 32 of them, and stop at the one with
+    /// which the tools together exceed the load budget or `wall`.
+    pub fn from_toolkit(
+        toolkit: Toolkit,
+        notes: &[Finding],
+        facts: &ComponentFacts,
+        wall: Duration,
+    ) -> Result<Vec<Arc<Self>>, Vec<Finding>> {
+        Self::all(toolkit, notes, facts, LoadBudget::new(wall))
+    }
+
+    /// Does what [`Self::from_toolkit`] does for a toolkit that it accepted before, in this version of the checks: nothing
+    /// is measured again, and schemas are compiled when they are first needed.
+    pub fn from_accepted(
+        toolkit: Toolkit,
+        notes: &[Finding],
+        facts: &ComponentFacts,
+    ) -> Result<Vec<Arc<Self>>, Vec<Finding>> {
+        Self::all(toolkit, notes, facts, LoadBudget::accepted())
+    }
+
+    fn all(
+        toolkit: Toolkit,
+        notes: &[Finding],
+        facts: &ComponentFacts,
+        mut budget: LoadBudget,
+    ) -> Result<Vec<Arc<Self>>, Vec<Finding>> {
+        let (mut tools, mut errors) = (Vec::with_capacity(toolkit.declarations.len()), Vec::new());
+        for (at, declaration) in toolkit.declarations.iter().enumerate() {
+            if budget.is_exceeded() {
+                break;
+            }
+            match Self::new(declaration, &Records::of(at, declaration, &toolkit), notes, facts, &mut budget) {
+                Ok(tool) => tools.push(Arc::new(tool)),
+                Err(_) if errors.len() == ERRORS_MAX => {}
+                Err(error) => {
+                    let message = format!("the tool {}: {error:#}", declaration.qualified_name());
+                    errors.push(Finding::new(&format!("/declarations/{at}"), &message));
+                }
+            }
+        }
+        if errors.is_empty() { Ok(tools) } else { Err(errors) }
+    }
+
+    fn new(
+        declaration: &ToolDeclaration,
+        records: &Records<'_>,
+        notes: &[Finding],
+        facts: &ComponentFacts,
+        budget: &mut LoadBudget,
+    ) -> anyhow::Result<Self> {
+        budget.in_time()?;
+        let interface = records.interface.cloned();
+        let permission_profile =
+            records.permission_profile.cloned().unwrap_or_else(|| PermissionProfile::none(&declaration.tool_id));
+        let asked = records.execution_profile.cloned().unwrap_or_else(|| ExecutionProfile {
+            execution_profile_id: format!("{}.execution", declaration.tool_id),
+            ..ExecutionProfile::default()
+        });
+        let contract = Contract::compile(declaration, interface.as_ref(), budget)?;
+        let mut notes: Vec<Finding> = notes.iter().filter(|note| records.hold(note)).cloned().collect();
+        let execution_profile = seen(asked.clone(), &permission_profile, facts);
+        notes.extend(records.overruled(&asked, &execution_profile));
+        Ok(Self {
+            subjects: subjects(interface.as_ref(), contract.model_schema())?,
+            validates: facts.validates,
+            classifies: facts.classifies,
+            calls_tools: facts.imports.iter().any(|import| import.starts_with("toolcell:tool/tools@")),
+            contract: Arc::new(contract),
+            execution_profile,
+            interface,
+            permission_profile,
+            component: Arc::clone(&facts.component),
+            name: declaration.name.as_str().into(),
+            runtime_refs: vec![format!("component:{}", facts.component)],
+            declaration: Arc::new(declaration.clone()),
+            notes,
+        })
+    }
+
+    /// The tool's declaration (AT-DECL-01..18).
+    pub fn declaration(&self) -> &Arc<ToolDeclaration> {
+        &self.declaration
+    }
+
+    /// The tool's interface (AT-IF-01..10); `None` if it declares none.
+    pub fn interface(&self) -> Option<&ToolInterface> {
+        self.interface.as_ref()
+    }
+
+    /// How the tool runs (AT-EXEC-01..16), with flags that the host observed.
+    pub fn execution_profile(&self) -> &ExecutionProfile {
+        &self.execution_profile
+    }
+
+    /// The permissions that the tool asks for (AT-PERM-01..18); empty if it declares none.
+    pub fn permission_profile(&self) -> &PermissionProfile {
+        &self.permission_profile
+    }
+
+    /// The compiled schemas of the tool's arguments and output.
+    pub fn contract(&self) -> &Arc<Contract> {
+        &self.contract
+    }
+
+    /// `sha256:<hex>`.
+    pub fn component(&self) -> &Arc<str> {
+        &self.component
+    }
+
+    /// The name by which the component knows the tool.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// References to what runs the tool, for records: `component:sha256:<hex>` (AT-INV-16).
+    pub fn runtime_refs(&self) -> &[String] {
+        &self.runtime_refs
+    }
+
+    /// The arguments that hold a call's permission subjects (AT-IF-07).
+    pub fn subjects(&self) -> &[SubjectField] {
+        &self.subjects
+    }
+
+    /// The parts of the tool's records that have no effect on this host: unknown fields, unused hints, flags that the
+    /// host writes.
+    pub fn notes(&self) -> &[Finding] {
+        &self.notes
+    }
+
+    /// Whether listings show the tool. Any other tool runs only for callers that know its name, or not at all.
+    pub fn is_offered(&self) -> bool {
+        self.declaration.lifecycle.is_offered() && self.is_enabled()
+    }
+
+    /// Whether the tool can be selected everywhere, as far as its interface says so (AT-IF-04).
+    pub fn is_enabled(&self) -> bool {
+        self.interface.as_ref().is_none_or(ToolInterface::is_enabled)
+    }
+
+    /// The feature gate on which it depends whether the tool can be selected.
+    pub fn feature(&self) -> Option<&str> {
+        self.interface.as_ref().and_then(ToolInterface::feature)
+    }
+
+    /// Whether the component validates its inputs itself.
+    pub fn validates(&self) -> bool {
+        self.validates
+    }
+
+    /// Whether the component can say what one input would do.
+    pub fn classifies(&self) -> bool {
+        self.classifies
+    }
+
+    /// Whether the component can call other tools, if it is granted any.
+    pub fn calls_tools(&self) -> bool {
+        self.calls_tools
+    }
+
+    /// What the interface claims of every input.
+    pub fn facts(&self) -> SafetyFacts {
+        self.interface.as_ref().map(ToolInterface::facts).unwrap_or_default()
+    }
+
+    /// The shortest timeout that the tool itself asks for, in milliseconds.
+    pub fn timeout_ms(&self) -> Option<u64> {
+        let interface = self.interface.as_ref().and_then(|interface| interface.timeout_ms);
+        [interface, self.execution_profile.timeout_ms].into_iter().flatten().min()
+    }
+
+    /// Maximum size of inline output in bytes, if the tool declares one (AT-OUT-05).
+    pub fn max_inline_bytes(&self) -> Option<u64> {
+        self.declaration.output_contract.as_ref().and_then(|contract| contract.max_inline_bytes)
+    }
+
+    /// Maximum length of inline output in characters, if the tool declares one (AT-OUT-05, AT-IF-10).
+    pub fn max_inline_chars(&self) -> Option<u64> {
+        let contract = self.declaration.output_contract.as_ref().and_then(|contract| contract.max_inline_chars);
+        let interface = self.interface.as_ref().and_then(|interface| interface.max_inline_chars);
+        [contract, interface].into_iter().flatten().min()
+    }
+
+    /// What the tool itself allows to become of its output (AT-OUT-06). If its data is `secret`, no result has it.
+    pub fn keeping(&self) -> Keeping {
+        let contract = self.declaration.output_contract.as_ref().and_then(|contract| contract.persistence_policy_ref);
+        let interface = self.interface.as_ref().and_then(|interface| interface.persistence_policy_ref);
+        let secret = self.permission_profile.is_secret() && guard!("secret_results");
+        let chosen = [contract, interface, secret.then_some(Strategy::RefOnly)].into_iter().flatten();
+        chosen.fold(Keeping::default(), |keeping, strategy| keeping.and(Keeping::by(strategy)))
+    }
+
+    /// The artifacts without which an output is only partial (AT-OUT-04).
+    pub fn artifact_expectations(&self) -> &[ArtifactExpectation] {
+        self.declaration.output_contract.as_ref().map_or(&[][..], |contract| &contract.artifact_expectations)
+    }
+
+    /// What a model reads in place of an output that was dropped or redacted (AT-OUT-09).
+    pub fn fallback_summary(&self) -> Option<String> {
+        let summary = self.declaration.output_contract.as_ref()?.fallback_summary.as_deref()?;
+        let cut: String = summary.chars().take(FALLBACK_CHARS_MAX).collect();
+        Some(self.contract.shown(&cut).into_owned())
+    }
+}
+
+/// The subjects that `interface` names. A pointer that leads to no argument is an error: it would narrow nothing.
+fn subjects(interface: Option<&ToolInterface>, schema: &Value) -> anyhow::Result<Vec<SubjectField>> {
+    let Some(interface) = interface else { return Ok(Vec::new()) };
+    let subject = |(pointer, kind): (&String, &SubjectKind)| {
+        let argument = SubjectField::argument(pointer, schema).map_err(anyhow::Error::msg)?;
+        // Only a top-level argument has a default that the host can read; a deeper one depends on the rest.
+        let deeper = pointer.matches('/').count() > 1;
+        let default = argument.get("default").filter(|_| !deeper).and_then(Value::as_str);
+        Ok(SubjectField { pointer: pointer.clone(), kind: *kind, default: default.map(str::to_owned) })
+    };
+    interface.permission_subjects.iter().map(subject).collect()
+}
+
+/// The effective execution profile: the component's imports and `permission` determine what the tool supports.
+fn seen(asked: ExecutionProfile, permission: &PermissionProfile, facts: &ComponentFacts) -> ExecutionProfile {
+    let imports = |name: &str| facts.imports.iter().any(|import| import.starts_with(name));
+    let progress = imports("toolcell:tool/progress");
+    // No tool can claim that it must not be stopped, because the host stops any guest. One that imports cancellation
+    // can also cooperate.
+    let cancel_mode = if imports("toolcell:tool/cancellation") { "both" } else { "forced" };
+    // What could change something is never repeated.
+    let lasting = [WriteEffect::RemoteMutation, WriteEffect::Irreversible];
+    let changes = permission.wants_file_write() || lasting.iter().any(|effect| permission.has_effect(effect));
+    let delegates = permission.wants(&AccessKind::Credential) && !permission.credential_refs.is_empty();
+    let mut profile = ExecutionProfile {
+        execution_kind: "embedded_runtime".to_owned(),
+        supports_progress: Some(progress),
+        supports_partial_results: Some(progress),
+        supports_cancel: Some(true),
+        supports_resume: Some(false),
+        supports_retries: Some(!changes),
+        supports_background: Some(false),
+        supports_artifacts: Some(imports("toolcell:tool/artifacts")),
+        supports_context_modifiers: Some(false),
+        sandboxed: Some(true),
+        ..asked
+    };
+    for (name, value) in [
+        ("cancel_mode", cancel_mode.into()),
+        ("supports_timeout", true.into()),
+        ("supports_persistence", true.into()),
+        // Credentials travel in requests: without an import to send requests, none is delegated.
+        ("credential_delegation", (delegates && imports("wasi:http/")).into()),
+        ("offline", (!permission.reaches_out()).into()),
+        ("validates_values", facts.validates.into()),
+        ("component_digest", facts.component.to_string().into()),
+        ("imports", facts.imports.clone().into()),
+    ] {
+        profile.extra.insert(name.to_owned(), value);
+    }
+    profile
+}

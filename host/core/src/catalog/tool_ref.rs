@@ -1,0 +1,42 @@
+use crate::record::{LoadingState, SchemaVersion, SchemaVisibility, ToolRef};
+
+use super::{Standing, Tool};
+
+/// Prefix of a query for exact names.
+pub const SELECT: &str = "select:";
+/// Maximum length of a title, hint or description in a reference, in characters.
+const SHOWN_CHARS_MAX: usize = 300;
+
+impl Tool {
+    /// The tool without its schemas (AT-DEF-01..10), for a caller that knows it as `name`; `score` is the relevance of a
+    /// match.
+    pub(crate) fn reference(&self, name: &str, standing: Standing, score: Option<f64>) -> ToolRef {
+        let declaration = self.declaration();
+        let shown = |text: &str| cut(&self.contract().shown(text), SHOWN_CHARS_MAX);
+        let is_listed = standing.state == LoadingState::Loaded;
+        ToolRef {
+            schema_version: SchemaVersion::default(),
+            tool_id: declaration.tool_id.clone(),
+            name: name.to_owned(),
+            namespace: declaration.namespace.clone(),
+            title: declaration.title.as_deref().map(shown),
+            description: shown(&declaration.description),
+            search_hint: declaration.search_hint.as_deref().map(shown),
+            source: self.component().to_string(),
+            schema_visibility: if is_listed { SchemaVisibility::Loaded } else { SchemaVisibility::Deferred },
+            loading_state: standing.state,
+            reason: standing.reason,
+            selection_ref: format!("{SELECT}{name}"),
+            // More digits would only differ between builds of SQLite.
+            score: score.map(|score| (score * 1_000.0).round() / 1_000.0),
+        }
+    }
+}
+
+/// The first `chars_max` characters of `text`, with a mark if there are more.
+pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,331 @@
+//! Every field of a toolkit that this host knows: its values, whether it limits calls, and whether it is honoured.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::record::{
+    AccessKind, ArgumentMode, Enabled, ExternalMapping, Extra, GUEST_BLOCKS, Lifecycle, NonInteractive,
+    PermissionChannel, RiskLevel, SchemaVersion, SchemaVisibility, Strategy, SubjectKind, WriteEffect,
+};
+
+use super::findings::{Findings, Place};
+use super::shape::{Field, Object, Shape, is, known_word, none_of, word};
+use super::unknown;
+
+/// Prefixes of the predicates that the specification allows instead of a safety fact.
+const PREDICATES: [&str; 3] = ["classifier:", "same_as:", "feature:"];
+
+/// Maximum length of a pattern in `tool_calls`: a namespace, a dot and a name fit.
+const TOOL_PATTERN_BYTES_MAX: usize = 200;
+
+/// All objects, to look up a misplaced or misspelt name.
+pub(super) static OBJECTS: [&Object; 10] = [
+    &TOOLKIT,
+    &DECLARATION,
+    &INPUT_CONTRACT,
+    &OUTPUT_CONTRACT,
+    &INTERFACE,
+    &EXECUTION_PROFILE,
+    &PERMISSION_PROFILE,
+    &CREDENTIAL_USE,
+    &REDACTION_RULE,
+    &ARTIFACT_EXPECTATION,
+];
+
+const fn text(name: &'static str) -> Field {
+    Field::new(name, Shape::Is(is::<Option<String>>))
+}
+
+const fn flag(name: &'static str) -> Field {
+    Field::new(name, Shape::Is(is::<Option<bool>>))
+}
+
+const fn count(name: &'static str) -> Field {
+    Field::new(name, Shape::Is(is::<Option<u64>>))
+}
+
+/// A flag that the host writes from what it observes.
+const fn seen(name: &'static str) -> Field {
+    Field::new(name, Shape::Is(is::<bool>))
+}
+
+const fn texts(name: &'static str) -> Field {
+    Field::new(name, Shape::Each(is::<String>))
+}
+
+const fn required(name: &'static str) -> Field {
+    Field::new(name, Shape::Is(is::<String>)).required()
+}
+
+/// A JSON Schema, which the catalog compiles.
+const fn schema(name: &'static str) -> Field {
+    Field::new(name, Shape::Is(any)).narrows()
+}
+
+const fn refused(name: &'static str, advice: &'static str) -> Field {
+    Field::new(name, Shape::Refused(advice)).narrows()
+}
+
+const fn hint(name: &'static str, instead: &'static str) -> Field {
+    Field::new(name, Shape::Hint(instead))
+}
+
+const VERSION: Field = Field::new("schema_version", Shape::Look(version)).required();
+/// The host's own strategies are the only policies to which a toolkit can refer.
+const PERSISTENCE: Field = Field::new("persistence_policy_ref", Shape::Is(word::<Strategy>)).narrows();
+const MAPPINGS: Field = Field::new("external_mappings", Shape::Each(is::<ExternalMapping>));
+
+pub(super) static TOOLKIT: Object = Object {
+    name: "the toolkit",
+    common_names: false,
+    fields: &[
+        Field::new("declarations", Shape::Objects(&DECLARATION)).required().narrows(),
+        Field::new("interfaces", Shape::Objects(&INTERFACE)).narrows(),
+        Field::new("execution_profiles", Shape::Objects(&EXECUTION_PROFILE)).narrows(),
+        Field::new("permission_profiles", Shape::Objects(&PERMISSION_PROFILE)).narrows(),
+    ],
+};
+
+static DECLARATION: Object = Object {
+    name: "declarations",
+    common_names: false,
+    fields: &[
+        VERSION,
+        Field::new("tool_id", Shape::Is(is::<String>)),
+        required("namespace"),
+        required("name"),
+        texts("aliases"),
+        text("search_hint"),
+        text("title"),
+        required("description"),
+        Field::new("lifecycle", Shape::Is(known_word::<Lifecycle>)).required().narrows(),
+        required("tool_kind"),
+        texts("capability_refs"),
+        Field::new("input_contract", Shape::Object(&INPUT_CONTRACT)).narrows(),
+        Field::new("output_contract", Shape::Object(&OUTPUT_CONTRACT)).narrows(),
+        text("interface_ref").narrows(),
+        text("execution_profile_ref").narrows(),
+        text("permission_profile_ref").narrows(),
+        MAPPINGS,
+        Field::new("annotations", Shape::Look(unknown::annotations)),
+    ],
+};
+
+static INPUT_CONTRACT: Object = Object {
+    name: "input_contract",
+    common_names: false,
+    fields: &[
+        schema("model_input_schema"),
+        schema("runtime_input_schema"),
+        Field::new("strict", Shape::Is(is::<bool>)).narrows(),
+        Field::new("defaults", Shape::Is(is::<Extra>)),
+        Field::new("examples", Shape::Is(is::<Vec<Value>>)),
+        texts("sensitive_fields").narrows(),
+        texts("internal_only_fields").narrows(),
+        Field::new("argument_mode", Shape::Is(word::<ArgumentMode>)).narrows(),
+        refused("mutation_policy", "hooks and approvers may change any argument within the schema; remove the field"),
+    ],
+};
+
+static OUTPUT_CONTRACT: Object = Object {
+    name: "output_contract",
+    common_names: false,
+    fields: &[
+        schema("structured_schema"),
+        Field::new("content_types", Shape::Each(content_type)).narrows(),
+        count("max_inline_bytes").narrows(),
+        count("max_inline_chars").narrows(),
+        Field::new("redaction_rules", Shape::Look(redaction_rules)).narrows(),
+        Field::new("artifact_expectations", Shape::Objects(&ARTIFACT_EXPECTATION)).narrows(),
+        PERSISTENCE,
+        refused("redaction_policy_refs", "a toolkit carries no such policy; use redaction_rules"),
+        hint("rendering_boundary", "content, structured output and summary are always kept apart"),
+        text("fallback_summary"),
+    ],
+};
+
+static INTERFACE: Object = Object {
+    name: "interfaces",
+    common_names: false,
+    fields: &[
+        VERSION,
+        required("interface_id"),
+        required("tool_id"),
+        text("name"),
+        texts("aliases"),
+        text("search_hint"),
+        schema("model_input_schema"),
+        schema("runtime_input_schema"),
+        schema("output_schema"),
+        flag("strict").narrows(),
+        Field::new("schema_visibility", Shape::Is(word::<SchemaVisibility>)).narrows(),
+        Field::new("is_enabled", Shape::Look(is_enabled)).narrows(),
+        Field::new("is_read_only", Shape::Look(fact)).narrows(),
+        Field::new("is_concurrency_safe", Shape::Look(fact)).narrows(),
+        Field::new("is_destructive", Shape::Look(fact)).narrows(),
+        Field::new("is_open_world", Shape::Look(fact)).narrows(),
+        refused("requires_user_interaction", "use approval_required, or ask through toolcell:tool/interaction"),
+        refused("permission_matcher", "name the arguments in permission_subjects"),
+        hint("classifier_input", "a component that exports classification gets the whole input"),
+        Field::new("permission_subjects", Shape::Look(subjects)).narrows(),
+        count("timeout_ms").narrows(),
+        count("max_inline_chars").narrows(),
+        text("execution_profile_ref").narrows(),
+        text("permission_profile_ref").narrows(),
+        PERSISTENCE,
+        refused("redaction_policy_refs", "a toolkit carries no such policy; use redaction_rules"),
+        hint("rendering", "people see the content and the summary of a result"),
+        flag("should_defer"),
+        flag("always_load"),
+        MAPPINGS,
+    ],
+};
+
+static EXECUTION_PROFILE: Object = Object {
+    name: "execution_profiles",
+    common_names: false,
+    fields: &[
+        VERSION,
+        required("execution_profile_id"),
+        required("execution_kind"),
+        seen("supports_progress"),
+        seen("supports_cancel"),
+        seen("supports_resume"),
+        seen("supports_retries"),
+        seen("supports_partial_results"),
+        seen("supports_background"),
+        flag("requires_background"),
+        seen("supports_artifacts"),
+        seen("supports_context_modifiers"),
+        seen("sandboxed"),
+        text("sandbox_profile").narrows(),
+        count("timeout_ms").narrows(),
+        refused("fuel_limit", LIMITS),
+        refused("memory_limit_bytes", LIMITS),
+        refused("table_elements_limit", LIMITS),
+        refused("instances_limit", LIMITS),
+        refused("stack_limit_bytes", LIMITS),
+        refused("max_output_bytes", LIMITS),
+        MAPPINGS,
+    ],
+};
+
+const LIMITS: &str = "limits other than timeout_ms are the caller's; remove the field";
+
+static PERMISSION_PROFILE: Object = Object {
+    name: "permission_profiles",
+    common_names: false,
+    fields: &[
+        VERSION,
+        required("permission_profile_id"),
+        Field::new("risk_level", Shape::Is(known_word::<RiskLevel>)).required().narrows(),
+        Field::new("access_kinds", Shape::Each(known_word::<AccessKind>)).narrows(),
+        Field::new("write_effects", Shape::Each(known_word::<WriteEffect>)).narrows(),
+        text("network_scope").narrows(),
+        refused("tenant_scope", "it knows no tenants; serve each tenant with a host of its own"),
+        texts("credential_refs").narrows(),
+        Field::new("credential_uses", Shape::Objects(&CREDENTIAL_USE)).narrows(),
+        text("sandbox_profile").narrows(),
+        flag("approval_required").narrows(),
+        text("approval_reason"),
+        Field::new("permission_channel", Shape::Is(word::<PermissionChannel>)).narrows(),
+        Field::new("non_interactive", Shape::Is(word::<NonInteractive>)).narrows(),
+        // Its effect depends on the interface: see `claims`.
+        texts("rule_matching_fields"),
+        text("data_sensitivity").narrows(),
+        hint("retention_hint", "stored results stay until they are removed"),
+        flag("redaction_required").narrows(),
+        refused("policy_refs", "a toolkit carries no policies; write rules into toolcell.toml"),
+        texts("environment").narrows(),
+        Field::new("tool_calls", Shape::Each(tool_pattern)).narrows(),
+    ],
+};
+
+static CREDENTIAL_USE: Object = Object {
+    name: "credential_uses",
+    common_names: true,
+    fields: &[required("ref"), text("header").narrows(), text("prefix").narrows(), text("query").narrows()],
+};
+
+static ARTIFACT_EXPECTATION: Object =
+    Object { name: "artifact_expectations", common_names: true, fields: &[text("name"), text("media_type")] };
+
+static REDACTION_RULE: Object =
+    Object { name: "redaction_rules", common_names: true, fields: &[required("pattern").narrows()] };
+
+fn any(_: &Value) -> Result<(), String> {
+    Ok(())
+}
+
+/// A qualified name, or a pattern of some: records and terminals show it.
+fn tool_pattern(value: &Value) -> Result<(), String> {
+    let text = value.as_str().ok_or_else(|| "is not a text".to_owned())?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '*');
+    match !text.is_empty() && text.len() <= TOOL_PATTERN_BYTES_MAX && text.chars().all(fits) {
+        true => Ok(()),
+        false => Err(format!(
+            "is neither the qualified name of a tool nor a pattern, such as files.read or files.*, of at most \
+             {TOOL_PATTERN_BYTES_MAX} characters"
+        )),
+    }
+}
+
+fn version(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    let Some(text) = value.as_str() else { return findings.error(place, "is not a text") };
+    match SchemaVersion::deserialize(value) {
+        Ok(version) if version.is_supported() => {
+            if text != SchemaVersion::CURRENT {
+                let current = SchemaVersion::CURRENT;
+                findings.note(place, format!("this host reads {current}; what {text} adds to it has no effect"));
+            }
+        }
+        _ => findings.error(place, format!("schema_version {text} is not one that this host reads")),
+    }
+}
+
+/// Accepts a block type, or `structured_content`, which says that there are no blocks: the host handles structured
+/// output itself.
+fn content_type(value: &Value) -> Result<(), String> {
+    const WITHOUT_BLOCKS: &str = "structured_content";
+    let known = value.as_str().is_some_and(|word| GUEST_BLOCKS.contains(&word) || word == WITHOUT_BLOCKS);
+    if known { Ok(()) } else { Err(none_of(value, &GUEST_BLOCKS)) }
+}
+
+fn redaction_rules(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    let Value::Array(rules) = value else { return findings.error(place, "is not a list") };
+    for (at, rule) in rules.iter().enumerate() {
+        if !rule.is_string() {
+            unknown::object(findings, &place.item(at), &REDACTION_RULE, rule);
+        }
+    }
+}
+
+/// Accepts a feature gate. Any other predicate is an error, because it would have to be evaluated.
+fn is_enabled(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    let is_gate = Enabled::deserialize(value).is_ok_and(|enabled| enabled.feature().is_some());
+    if !matches!(value, Value::Bool(_) | Value::Null) && !is_gate {
+        findings
+            .error(place, "this host does not honour it: write true, false or feature:NAME; it evaluates nothing else");
+    }
+}
+
+/// A predicate counts as unstated, which is the conservative choice (AT-N-03). Any other value is an error, because it
+/// was meant to state something.
+fn fact(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    match value {
+        Value::Bool(_) | Value::Null => {}
+        Value::String(text) if PREDICATES.iter().any(|start| text.starts_with(start)) => {
+            findings.note(place, "a predicate counts as unstated; what the component classifies counts for each call");
+        }
+        _ => findings.error(place, "is neither true nor false nor a predicate"),
+    }
+}
+
+fn subjects(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    let Value::Object(subjects) = value else { return findings.error(place, "is not an object") };
+    for (pointer, kind) in subjects {
+        if let Err(problem) = known_word::<SubjectKind>(kind) {
+            findings.error(&place.field(pointer), problem);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! TRANSLATION. One folder for each foreign format: pure functions between JSON text and records.
+
+pub mod agent_tool;

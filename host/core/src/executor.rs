@@ -1,0 +1,210 @@
+//! The trait between deciding and running. The pipeline depends on this file; the executor knows nothing of the
+//! pipeline.
+
+mod children;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::journal::Artifacts;
+use crate::policy::{Limits, Permit};
+use crate::record::{
+    AbortReason, Content, ErrorClass, InvocationId, ProgressStatus, Refusal, Replay, ReplayData, SafetyFacts, Usage,
+};
+pub use crate::scheduler::Cancellation;
+use crate::secret::Secrets;
+pub use children::{CallableTool, ChildAnswer, ChildCall, ChildOutput, Share, ToolCaller};
+
+/// A boxed future, because the trait is used as a trait object.
+///
+/// ```
+/// use toolcell_core::executor::BoxFuture;
+///
+/// fn length(text: &str) -> BoxFuture<'_, usize> {
+///     Box::pin(async move { text.len() })
+/// }
+/// ```
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Runs guests. Only [`Executor::invoke`] gives capabilities, and only for a [`Permit`].
+pub trait Executor: Send + Sync {
+    /// Runs value validation and preflight (phase 4) in an empty world. `Ok` if the component does not export them.
+    fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
+
+    /// Returns the component's claims about one input, from an empty world. `None` if it does not export the interface,
+    /// or does not answer; the conservative facts then apply.
+    fn classify<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Option<SafetyFacts>, Refusal>>;
+
+    /// Runs the tool that `permit` names, with what `permit` carries, and reports usage even if it fails. A call that
+    /// needs input is run again with the same permit.
+    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Execution>;
+}
+
+/// A check of an input, without capabilities.
+#[derive(Clone, Copy)]
+pub struct Check<'a> {
+    /// `sha256:<hex>` of the component.
+    pub component: &'a str,
+    pub tool: &'a str,
+    pub input: &'a str,
+    pub limits: &'a Limits,
+    pub cancellation: &'a Cancellation,
+}
+
+/// What a run gets besides its permit.
+#[derive(Clone)]
+pub struct Run {
+    /// 1 for the first try.
+    pub attempt: u32,
+    pub cancellation: Cancellation,
+    /// Values of the secrets that the permit names, for requests to their origins. The guest never gets them.
+    pub secrets: Secrets,
+    pub observer: Arc<dyn Observer>,
+    /// Where the guest writes artifacts; `None` for a tool that does not import them.
+    pub artifacts: Option<Artifacts>,
+    /// `Some` if the tool was called before in the same call.
+    pub resumed: Option<Arc<Resumed>>,
+    pub nondeterminism: Nondeterminism,
+    /// Calls other tools for the guest; `None` if it may call none.
+    pub tools: Option<Arc<dyn ToolCaller>>,
+    /// `Some` if another guest makes the call: what it may use of the limits of that one.
+    pub share: Option<Share>,
+}
+
+/// Where the random numbers and the clock readings of a guest come from.
+#[derive(Clone, Debug, Default)]
+pub enum Nondeterminism {
+    /// From this machine, and they are not recorded.
+    #[default]
+    Fresh,
+    /// From this machine. What a replay needs of them is recorded.
+    Recorded,
+    /// From the record of an earlier call.
+    Replayed(Arc<Replay>),
+}
+
+impl Nondeterminism {
+    /// The invocation id that the guest sees; `own` is that of the call.
+    pub fn shown_id(&self, own: InvocationId) -> InvocationId {
+        match self {
+            Self::Replayed(replay) => replay.of,
+            Self::Fresh | Self::Recorded => own,
+        }
+    }
+}
+
+/// What a call continues with after its questions were answered.
+#[derive(Clone, Debug)]
+pub struct Resumed {
+    /// JSON text of an object: every answer so far by its key.
+    pub responses: String,
+    pub resume_state: Vec<u8>,
+    /// Usage of the instances before this one: only the rest of each limit is left.
+    pub spent: Usage,
+}
+
+/// Receives what a guest reports while it runs. It is called from within the run, so it must not block.
+pub trait Observer: Send + Sync {
+    /// A progress update, or a partial result.
+    fn progress(&self, update: GuestProgress);
+    /// A line of the `log` interface; `fields` is the JSON text of an object, if the guest gave one.
+    fn log(&self, level: &str, message: &str, fields: Option<&str>);
+    /// The guest acknowledged a cancellation.
+    fn cancel_acknowledged(&self);
+    /// The sandbox denied the guest something (A-04). The guest got an error, and may continue.
+    fn denied(&self, denial: SandboxDenial);
+}
+
+/// A denial of the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxDenial {
+    /// `network` or `file_read`.
+    pub capability: &'static str,
+    /// What the guest wanted, bounded and printable: method and origin of a request.
+    pub target: String,
+    /// `public`, `loopback address`, `malformed`, ..
+    pub target_class: String,
+    /// The rule that denied it.
+    pub rule: String,
+}
+
+/// The fields of a progress update that a guest may set.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GuestProgress {
+    pub status: ProgressStatus,
+    pub message: Option<String>,
+    /// 0 to 100.
+    pub percent: Option<f64>,
+    pub current_step: Option<String>,
+    pub total_steps: Option<u32>,
+    pub bytes_read: Option<u64>,
+    pub bytes_written: Option<u64>,
+    pub line_count: Option<u64>,
+    /// The reference and the JSON array of a partial result.
+    pub partial: Option<(String, serde_json::Value)>,
+}
+
+/// Result of a run.
+#[derive(Debug)]
+pub struct Execution {
+    pub outcome: Result<GuestOutcome, Refusal>,
+    pub usage: Usage,
+    /// What the guest printed and logged, bounded.
+    pub logs: Vec<Content>,
+    /// Whether a secret was removed from what the guest received.
+    pub redacted: bool,
+    /// Random numbers and clock readings that the guest got, if they were recorded.
+    pub recorded: Option<ReplayData>,
+}
+
+/// What the guest returned, before it is checked.
+#[derive(Debug)]
+pub enum GuestOutcome {
+    Success(GuestOutput),
+    /// Usable output, and what failed.
+    Partial(GuestOutput, Refusal),
+    Failure(Refusal),
+    /// The guest stopped, and must be called again with answers.
+    NeedsInput(NeededInput),
+}
+
+/// Questions of a guest to its caller's user, as it wrote them.
+#[derive(Clone, Debug)]
+pub struct NeededInput {
+    pub requests: Vec<InputRequest>,
+    pub resume_state: Vec<u8>,
+}
+
+/// One question of a guest.
+#[derive(Clone, Debug)]
+pub struct InputRequest {
+    pub key: String,
+    pub message: String,
+    /// JSON text.
+    pub schema: String,
+}
+
+/// Output of a guest, as JSON texts.
+#[derive(Debug, Default)]
+pub struct GuestOutput {
+    pub content: String,
+    pub structured: Option<String>,
+    pub ui_summary: Option<String>,
+}
+
+/// Returns the refusal of a call that was stopped for `reason`.
+pub fn canceled(reason: AbortReason) -> Refusal {
+    let (class, code, why) = match reason {
+        AbortReason::SiblingError => {
+            (ErrorClass::SiblingCanceled, "sibling_canceled", "stopped, because a sibling call failed")
+        }
+        AbortReason::Fallback => {
+            (ErrorClass::StreamingFallbackDiscarded, "fallback", "superseded by another attempt at the same call")
+        }
+        AbortReason::RuntimeShutdown => (ErrorClass::Canceled, "canceled", "the host is shutting down"),
+        AbortReason::Timeout => (ErrorClass::Canceled, "canceled", "the caller stopped waiting"),
+        AbortReason::UserInterruption => (ErrorClass::Canceled, "canceled", "the call was canceled"),
+    };
+    Refusal::new(class, code, why)
+}

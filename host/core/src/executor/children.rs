@@ -1,0 +1,112 @@
+use std::time::{Duration, Instant};
+
+use crate::policy::Limits;
+use crate::record::{InvocationId, ToolError, Usage};
+
+use super::BoxFuture;
+
+/// How much later than its caller a call is out of time. So the caller is stopped first, and with it the call, instead of
+/// an answer reaching the caller in its last moment.
+const AFTER_CALLER: Duration = Duration::from_millis(50);
+
+/// Calls other tools for a guest that runs. The pipeline implements it, so that such a call passes every phase.
+pub trait ToolCaller: Send + Sync {
+    /// The tools that the guest may call.
+    fn list(&self) -> BoxFuture<'_, Vec<CallableTool>>;
+
+    /// Calls a tool. It answers when the call has ended, whatever its end.
+    fn call(&self, call: ChildCall) -> BoxFuture<'_, ChildAnswer>;
+}
+
+/// A tool that a guest may call.
+#[derive(Clone, Debug)]
+pub struct CallableTool {
+    /// The qualified name.
+    pub name: String,
+    pub description: String,
+}
+
+/// A call that a guest makes.
+#[derive(Clone, Debug)]
+pub struct ChildCall {
+    /// The name of the tool, as the guest wrote it.
+    pub tool: String,
+    /// The arguments, as the guest wrote them.
+    pub input: String,
+    pub share: Share,
+}
+
+/// What is left of the limits of a call that makes another one, and so the most that the other one may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Units of fuel.
+    pub fuel: u64,
+    /// Bytes that the caller's memories could still grow by. They stay as they are while it waits.
+    pub memory_bytes: u64,
+    /// When the caller is stopped.
+    pub deadline: Instant,
+}
+
+impl Share {
+    /// `limits`, lowered to this share. `spent`: the usage of earlier instances of the same call. The memory that the host
+    /// needs for a call is taken from the share too, because the caller's reservation is for both calls.
+    #[must_use]
+    pub fn of(&self, limits: &Limits, spent: Option<&Usage>) -> Limits {
+        let mut own = spent.map_or_else(|| limits.clone(), |spent| limits.less(spent));
+        if !guard!("child_share") {
+            return own;
+        }
+        let host = limits.host_bytes().saturating_sub(limits.memory_bytes);
+        own.fuel = own.fuel.min(self.fuel.saturating_sub(spent.map_or(0, |spent| spent.fuel.used)));
+        own.wall = own.wall.min(self.time_left() + AFTER_CALLER);
+        own.memory_bytes = own.memory_bytes.min(self.memory_bytes.saturating_sub(host));
+        own
+    }
+
+    fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+/// How a call that a guest made has ended.
+#[derive(Clone, Debug)]
+pub struct ChildAnswer {
+    pub result: Result<ChildOutput, ToolError>,
+    /// Units of fuel that it used, those of its own calls included.
+    pub fuel: u64,
+}
+
+/// The result of a tool for the guest that called it: what a model would read of it.
+#[derive(Clone, Debug)]
+pub struct ChildOutput {
+    pub invocation_id: InvocationId,
+    /// JSON text of the content blocks.
+    pub content: String,
+    /// JSON text.
+    pub structured: Option<String>,
+    /// What is missing, if the output is usable but not complete.
+    pub missing: Option<ToolError>,
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::record::Metered;
+
+    use super::*;
+
+    #[test]
+    fn a_call_uses_no_more_than_its_caller_has_left() {
+        let limits = Limits::default();
+        let hour = Instant::now() + Duration::from_secs(3_600);
+        let plenty = Share { fuel: u64::MAX, memory_bytes: u64::MAX, deadline: hour };
+        assert_eq!(plenty.of(&limits, None), limits);
+        let little = Share { fuel: 100, memory_bytes: 64 << 20, deadline: Instant::now() };
+        let left = little.of(&limits, None);
+        assert_eq!((left.fuel, left.wall), (100, AFTER_CALLER));
+        assert_eq!(left.host_bytes(), 64 << 20, "what the host needs for the call comes from the share too");
+        let spent = Usage { fuel: Metered { used: 30, limit: 100 }, ..Usage::default() };
+        assert_eq!(little.of(&limits, Some(&spent)).fuel, 70);
+        let none = Share { memory_bytes: 1, ..plenty };
+        assert_eq!(none.of(&limits, None).memory_bytes, 0);
+    }
+}

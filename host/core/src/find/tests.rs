@@ -1,0 +1,217 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Finder, QUERY_CHARS_MAX, Query, RESULTS, RESULTS_MAX, expression};
+use crate::catalog::{ComponentFacts, Surface, Tool};
+use crate::dialect::agent_tool;
+use crate::record::{LoadingState, NextAction, QueryType, ToolSearchResult};
+
+/// The maximum number of tools of one component.
+const COMPONENT: usize = 256;
+
+fn declared(namespace: &str, name: &str, more: Value) -> Value {
+    let mut declaration = json!({
+        "schema_version": "0.2.0", "namespace": namespace, "name": name, "description": "does something",
+        "lifecycle": "available", "tool_kind": "function",
+    });
+    declaration.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    declaration
+}
+
+/// The tools, those of one namespace in as few components as possible.
+fn tools(declarations: &[Value]) -> Vec<Arc<Tool>> {
+    let load = |(at, declarations): (usize, &[Value])| {
+        let described = agent_tool::toolkit(&json!({ "declarations": declarations }).to_string()).unwrap();
+        let component = format!("sha256:{at:064x}").into();
+        let facts = ComponentFacts { component, imports: Vec::new(), validates: false, classifies: false };
+        Tool::from_toolkit(described.toolkit, &described.notes, &facts, Duration::from_secs(60)).unwrap()
+    };
+    let components = declarations.chunk_by(|one, next| one["namespace"] == next["namespace"]);
+    components.flat_map(|component| component.chunks(COMPONENT)).enumerate().flat_map(load).collect()
+}
+
+fn finder(declarations: &[Value], budget: usize) -> Finder {
+    let tools = tools(declarations);
+    let names = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
+    Finder::new(&Surface::new(tools, budget), names).unwrap()
+}
+
+fn search(finder: &Finder, query: &str, limit: usize) -> ToolSearchResult {
+    finder.search(&Query::parse(query).unwrap(), limit, |_| false).unwrap()
+}
+
+fn found(finder: &Finder, query: &str) -> Vec<String> {
+    search(finder, query, RESULTS_MAX).matches.into_iter().map(|tool| tool.name).collect()
+}
+
+#[test]
+fn each_of_a_thousand_tools_is_found_first_by_its_own_word() {
+    let own = |n: usize| format!("zq{n:04}x");
+    let declarations: Vec<Value> = (0..1_000)
+        .map(|n| {
+            let description = format!("Reads, writes and searches records of the {} kind", own(n));
+            declared("many", &format!("t{n}"), json!({ "description": description }))
+        })
+        .collect();
+    let finder = finder(&declarations, 10);
+    for n in 0..1_000 {
+        let result = search(&finder, &format!("which tool reads {} records?", own(n)), RESULTS);
+        assert_eq!(result.matches[0].name, format!("many.t{n}"), "{result:#?}");
+        assert_eq!((result.matches.len(), result.total_deferred_tools), (RESULTS, 990));
+    }
+}
+
+#[test]
+fn a_word_is_found_in_every_field() {
+    let finder = finder(
+        &[
+            declared("alpha", "bravo", json!({ "title": "Charlie", "description": "Speaks of delta_wings." })),
+            declared("other", "one", json!({ "search_hint": "echo foxtrot" })),
+            declared("other", "two", json!({ "aliases": ["golf"], "tool_kind": "web_search" })),
+        ],
+        9,
+    );
+    for (name, words) in [
+        ("alpha.bravo", &["alpha", "bravo", "charlie", "DELTA", "wing", "delta_wings"][..]),
+        ("other.one", &["echo", "foxtrots"]),
+        ("other.two", &["golf", "web"]),
+    ] {
+        for word in words {
+            assert_eq!(found(&finder, word), [name], "{word}");
+        }
+    }
+    assert_eq!(found(&finder, "other").len(), 2);
+}
+
+#[test]
+fn names_count_most_deprecated_tools_come_last_and_the_order_stays() {
+    let deprecated = json!({ "lifecycle": "deprecated" });
+    let finder = finder(
+        &[
+            declared("a", "grep", deprecated),
+            declared("a", "fetch", json!({ "description": "a page that may hold grep, and much else" })),
+            declared("b", "grep", json!({})),
+            declared("c", "grep", json!({})),
+            declared("c", "unrelated", json!({})),
+        ],
+        2,
+    );
+    let expected = ["b.grep", "c.grep", "a.fetch", "a.grep"];
+    assert_eq!(found(&finder, "grep"), expected);
+    assert_eq!(found(&finder, "grep"), expected);
+    let result = search(&finder, "grep", 3);
+    let states: Vec<LoadingState> = result.matches.iter().map(|tool| tool.loading_state).collect();
+    assert_eq!(states, [LoadingState::Loaded, LoadingState::Deferred, LoadingState::Loaded]);
+    assert!(result.matches[0].score >= result.matches[1].score);
+}
+
+#[test]
+fn exact_names_are_case_sensitive_and_missing_ones_are_named() {
+    let finder = finder(
+        &[
+            declared("a", "read", json!({ "aliases": ["cat"] })),
+            declared("b", "read", json!({ "aliases": ["cat"] })),
+            declared("b", "off", json!({ "lifecycle": "disabled" })),
+            declared("b", "gone", json!({ "lifecycle": "retired" })),
+        ],
+        0,
+    );
+    assert_eq!(found(&finder, "select:a.read"), ["a.read"]);
+    assert_eq!(found(&finder, " select: b.read , a.read,b.read"), ["b.read", "a.read"]);
+    assert_eq!(found(&finder, "select:read"), ["a.read", "b.read"]);
+    assert_eq!(found(&finder, "select:cat"), ["a.read", "b.read"], "an alias of both");
+    let result = search(&finder, "select:A.read,a.read,b.gone", 1);
+    assert_eq!(result.missing_names, ["A.read", "b.gone"]);
+    assert_eq!((result.query_type, result.next_action), (QueryType::Select, NextAction::Load));
+    assert_eq!(result.matches[0].selection_ref, "select:a.read");
+    let off = search(&finder, "select:off", 1);
+    assert_eq!((off.matches[0].loading_state, off.next_action), (LoadingState::Unavailable, NextAction::None));
+    let reason = serde_json::to_value(off.matches[0].reason).unwrap();
+    assert_eq!((reason, off.total_deferred_tools), (json!("feature_disabled"), 2));
+    assert!(found(&finder, "off").is_empty(), "words find what can be called");
+}
+
+#[test]
+fn what_was_loaded_is_no_longer_deferred() {
+    let finder = finder(&[declared("a", "one", json!({})), declared("a", "two", json!({}))], 0);
+    let query = Query::parse("something").unwrap();
+    let result = finder.search(&query, RESULTS, |name| name == "a.two").unwrap();
+    let state = |at: usize| (result.matches[at].name.as_str(), result.matches[at].loading_state);
+    assert_eq!([state(0), state(1)], [("a.one", LoadingState::Deferred), ("a.two", LoadingState::Loaded)]);
+    assert_eq!((result.total_deferred_tools, result.next_action), (1, NextAction::Load));
+}
+
+#[test]
+fn no_query_is_read_as_syntax() {
+    let finder = finder(&[declared("a", "read", json!({})), declared("a", "near", json!({}))], 9);
+    for query in [
+        "\"",
+        "\"\"",
+        "read\"",
+        "\" OR name : \"",
+        "*",
+        "rea*",
+        "^read",
+        "name:read",
+        "{name title}: read",
+        "(",
+        ")",
+        "read AND",
+        "NOT read",
+        "NEAR(read, 2)",
+        "read NEAR/2 x",
+        "-read",
+        "+",
+        "'; DROP TABLE tools; --",
+        "read\0x",
+        "\0",
+        "tools MATCH 'x'",
+        "\u{201c}read\u{201d}",
+        "\u{301}",
+        "\\",
+        "%",
+        "read;read",
+        "\n\r\t.",
+        "\u{202e}",
+    ] {
+        match Query::parse(query) {
+            Ok(parsed) => _ = finder.search(&parsed, RESULTS, |_| false).unwrap(),
+            Err(refusal) => assert_eq!(refusal.code, "query_empty", "{query:?}"),
+        }
+    }
+    assert_eq!(found(&finder, "NEAR"), ["a.near"], "an operator is a word");
+    assert_eq!(found(&finder, "name:read"), ["a.read"]);
+    assert!(found(&finder, "rea*").is_empty());
+    assert_eq!(expression("a\"b  OR-c\u{0}d"), "\"a\" OR \"b\" OR \"OR\" OR \"c\" OR \"d\"");
+    // Words that are found nowhere, and the longest query.
+    let none = search(&finder, "zebra", RESULTS);
+    assert!(none.matches.is_empty() && none.next_action == NextAction::SearchAgain);
+    assert!(found(&finder, &"x ".repeat(QUERY_CHARS_MAX / 2)).is_empty());
+}
+
+#[test]
+fn a_query_is_bounded_and_not_empty() {
+    for (query, code) in [
+        ("x".repeat(QUERY_CHARS_MAX + 1), "query_too_long"),
+        (" ".to_owned(), "query_empty"),
+        ("select: ,".to_owned(), "query_empty"),
+    ] {
+        assert_eq!(Query::parse(&query).unwrap_err().code, code);
+    }
+}
+
+#[test]
+fn a_result_holds_no_internal_name_and_no_long_text() {
+    let contract = json!({
+        "model_input_schema": { "type": "object", "properties": { "zz_secret_9": {}, "zz_open_9": {} } },
+        "internal_only_fields": ["zz_secret_9"],
+    });
+    let description = format!("Takes zz_secret_9. {}", "long ".repeat(1_000));
+    let more = json!({ "input_contract": contract, "description": description, "search_hint": "zz_secret_9 too" });
+    let finder = finder(&[declared("a", "one", more)], 0);
+    assert!(found(&finder, "zz_secret_9").is_empty());
+    let text = serde_json::to_string(&search(&finder, "long", RESULTS)).unwrap();
+    assert!(!text.contains("zz_") && text.contains("[internal]") && text.len() < 2_000, "{text}");
+}

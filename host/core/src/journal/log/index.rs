@@ -1,0 +1,423 @@
+//! Finds calls in the segments: a SQLite file that is brought up to date before each question, and that can be made again
+//! from the segments at any time.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::private;
+use crate::record::{Status, Timestamp};
+
+use super::line::{Kind, Line};
+use super::numbers::{self, Numbers, Place};
+use super::segment::{self, LINE_BYTES_MAX};
+use super::{CallLog, Damage, LogError};
+
+const FILE_NAME: &str = "index.db";
+/// How long to wait while another process brings the index up to date.
+const PATIENCE: Duration = Duration::from_secs(10);
+const VERSION: i64 = 2;
+/// The number of the first event of a new index.
+const FIRST: i64 = 1;
+const TABLES: &str = "
+    CREATE TABLE segments (number INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, chain BLOB NOT NULL) STRICT;
+    CREATE TABLE calls (
+        id TEXT PRIMARY KEY, segment INTEGER NOT NULL, at INTEGER NOT NULL, length INTEGER NOT NULL,
+        tool_id TEXT NOT NULL, status TEXT NOT NULL, error_class TEXT, error_code TEXT, caller TEXT,
+        session TEXT, created_at INTEGER NOT NULL, ended_at INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX calls_by_time ON calls (created_at);
+";
+
+/// Which calls are listed. `None` matches all.
+#[derive(Clone, Debug, Default)]
+pub struct CallQuery {
+    /// A tool id; with `*` at its end, all that begin so.
+    pub tool: Option<String>,
+    pub status: Option<Status>,
+    /// The `actor_ref` of the caller.
+    pub caller: Option<String>,
+    /// The `session_ref` of the call.
+    pub session: Option<String>,
+    /// Only calls that began then, or later.
+    pub since: Option<Timestamp>,
+    /// Maximum number of calls: the latest ones.
+    pub limit: u32,
+}
+
+/// One line of a list of calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CallSummary {
+    pub invocation_id: String,
+    pub tool_id: String,
+    /// The specification's word, such as `succeeded`.
+    pub status: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_class: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// RFC 3339, in UTC.
+    pub created_at: String,
+    /// Absent while the call runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elapsed_ms: Option<i64>,
+}
+
+/// How far the index has read a segment.
+pub(super) struct Seen {
+    pub(super) number: u64,
+    pub(super) bytes: u64,
+    pub(super) chain: [u8; 32],
+}
+
+/// The parts of a line's payload that can be searched for.
+#[derive(Deserialize)]
+struct Brief {
+    invocation: BriefInvocation,
+    result: Option<BriefResult>,
+    #[serde(default)]
+    events: Vec<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct BriefInvocation {
+    tool_id: String,
+    status: Status,
+    actor_ref: Option<String>,
+    session_ref: Option<String>,
+    created_at: Timestamp,
+    ended_at: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+struct BriefResult {
+    error: Option<BriefError>,
+}
+
+#[derive(Deserialize)]
+struct BriefError {
+    error_class: String,
+    error_code: String,
+}
+
+impl CallLog {
+    /// Lists calls, the latest first. Ends those of killed processes before.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read.
+    pub fn calls(&self, query: &CallQuery) -> Result<Vec<CallSummary>, LogError> {
+        let Some(index) = self.settled()? else { return Ok(Vec::new()) };
+        list(&index, query).map_err(|error| self.failed("search", &error))
+    }
+
+    /// Returns the record of the call `id`, or of the only one whose id ends so: how it ended, or how it started if it is
+    /// running. `None` if there is none. Ends the calls of killed processes before.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read, or several ids end so: the error lists them.
+    pub fn record(&self, id: &str) -> Result<Option<Value>, LogError> {
+        self.place(id)?.map(|place| self.record_at(place)).transpose()
+    }
+
+    /// Returns the record that [`Self::record`] returns, if the file that holds it is as it was written; otherwise the
+    /// damage.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::record`].
+    pub fn checked_record(&self, id: &str) -> Result<Option<Result<Value, Damage>>, LogError> {
+        let Some(place) = self.place(id)? else { return Ok(None) };
+        match self.verify_segment(place.segment)? {
+            Err(damage) if guard!("replay_log") => Ok(Some(Err(damage))),
+            _ => self.record_at(place).map(|record| Some(Ok(record))),
+        }
+    }
+
+    /// Where the record of the call is whose id is `id`, or ends so.
+    fn place(&self, id: &str) -> Result<Option<Place>, LogError> {
+        let Some(index) = self.settled()? else { return Ok(None) };
+        let found = find(&index, id).map_err(|error| self.failed("search", &error))?;
+        match found.as_slice() {
+            [] => Ok(None),
+            [(_, place)] => Ok(Some(*place)),
+            several => {
+                let ids: Vec<&str> = several.iter().map(|(id, _)| id.as_str()).collect();
+                Err(self.failed("search", &format!("several calls have an id that ends so: {}", ids.join(", "))))
+            }
+        }
+    }
+
+    fn record_at(&self, place: Place) -> Result<Value, LogError> {
+        let payload = self.payload(place).map_err(|error| self.failed("read", &error))?;
+        serde_json::from_slice(&payload).map_err(|error| self.failed("read", &error))
+    }
+
+    /// Opens the index, up to date, after the calls of killed processes were ended; `None` if no call was ever written.
+    pub(super) fn settled(&self) -> Result<Option<Connection>, LogError> {
+        let Some(index) = self.index()? else { return Ok(None) };
+        let unfinished = || -> rusqlite::Result<Vec<u64>> {
+            let mut open = index.prepare("SELECT DISTINCT segment FROM calls WHERE ended_at IS NULL")?;
+            open.query_map([], |row| row.get(0))?.collect()
+        };
+        let unfinished = unfinished().map_err(|error| self.failed("search", &error))?;
+        match self.end_orphans(&unfinished)? {
+            true => self.index(),
+            false => Ok(Some(index)),
+        }
+    }
+
+    /// Reads the payload of a line.
+    pub(super) fn payload(&self, place: Place) -> io::Result<Vec<u8>> {
+        let mut payload = vec![0; usize::try_from(place.length.min(LINE_BYTES_MAX)).unwrap_or(0)];
+        File::open(segment::path(self.dir(), place.segment))?.read_exact_at(&mut payload, place.at)?;
+        Ok(payload)
+    }
+
+    /// How far the index has read each segment; empty if there is none.
+    pub(super) fn seen(&self) -> Result<Vec<Seen>, LogError> {
+        if !self.dir().join(FILE_NAME).exists() {
+            return Ok(Vec::new());
+        }
+        let read = || -> rusqlite::Result<Vec<Seen>> {
+            let index = open(self.dir(), FIRST)?;
+            let mut seen = index.prepare("SELECT number, bytes, chain FROM segments")?;
+            let rows =
+                seen.query_map([], |row| Ok(Seen { number: row.get(0)?, bytes: row.get(1)?, chain: row.get(2)? }))?;
+            rows.collect()
+        };
+        read().map_err(|error| self.failed("read", &error))
+    }
+
+    /// Opens the index, up to date; `None` if no call was ever written.
+    pub(super) fn index(&self) -> Result<Option<Connection>, LogError> {
+        if !self.dir().is_dir() {
+            return Ok(None);
+        }
+        let up_to_date = |first: i64| -> Result<Connection, Failure> {
+            let mut index = open(self.dir(), first)?;
+            update(&mut index, self.dir())?;
+            Ok(index)
+        };
+        let index = up_to_date(FIRST).or_else(|error| {
+            // A lock or a full disk is no reason to throw away what `verify` compares with.
+            if !error.is_damage() {
+                return Err(error);
+            }
+            // It is made from the segments alone, so a damaged one is made again.
+            for suffix in ["", "-wal", "-shm"] {
+                let _ = fs::remove_file(self.dir().join(format!("{FILE_NAME}{suffix}")));
+            }
+            // Lines of several processes may be read in another order now. Numbers above all that were given keep a
+            // follower from taking one event for another.
+            up_to_date(Timestamp::now().unix_millis())
+        });
+        index.map(Some).map_err(|error| self.failed("index", &error))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{0}")]
+    Store(#[from] rusqlite::Error),
+    #[error("{0}")]
+    File(#[from] io::Error),
+}
+
+impl Failure {
+    /// Whether the file cannot be used as it is: it is damaged, or of another version.
+    fn is_damage(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, SchemaChanged, TypeMismatch};
+        match self {
+            Self::File(_) => false,
+            Self::Store(rusqlite::Error::InvalidQuery) => true,
+            Self::Store(error) => error
+                .sqlite_error_code()
+                .is_some_and(|code| matches!(code, DatabaseCorrupt | NotADatabase | SchemaChanged | TypeMismatch)),
+        }
+    }
+}
+
+fn open(dir: &Path, first: i64) -> rusqlite::Result<Connection> {
+    let path = dir.join(FILE_NAME);
+    // SQLite gives the files beside its own the same mode.
+    let created = private::open_or_create(&path);
+    created.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    let mut index = Connection::open(&path)?;
+    index.busy_timeout(PATIENCE)?;
+    index.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+    index.pragma_update(None, "synchronous", "NORMAL")?;
+    let transaction = index.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if found == 0 {
+        transaction.execute_batch(TABLES)?;
+        transaction.execute_batch(numbers::TABLES)?;
+        transaction.execute("INSERT INTO sequence VALUES (?1)", [first])?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    transaction.commit()?;
+    match found {
+        0 | VERSION => Ok(index),
+        _ => Err(rusqlite::Error::InvalidQuery),
+    }
+}
+
+/// Reads what the segments have beyond what the index knows.
+fn update(index: &mut Connection, dir: &Path) -> Result<(), Failure> {
+    let transaction = index.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Under the lock: a list from before it may lack a segment whose events another reader has numbered.
+    let segments = segment::numbers(dir)?;
+    let known: Vec<u64> = {
+        let mut known = transaction.prepare("SELECT number FROM segments")?;
+        known.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?
+    };
+    let mut numbers = Numbers::begin(&transaction)?;
+    for gone in known.iter().filter(|number| segments.binary_search(number).is_err()) {
+        transaction.execute("DELETE FROM calls WHERE segment = ?1", [gone])?;
+        transaction.execute("DELETE FROM segments WHERE number = ?1", [gone])?;
+        numbers.remove(*gone)?;
+    }
+    for number in segments {
+        let file = match File::open(segment::path(dir, number)) {
+            Ok(file) => file,
+            // Pruned at this moment.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error.into()),
+        };
+        add(&transaction, &mut numbers, number, file)?;
+    }
+    numbers.finish()?;
+    transaction.commit()?;
+    Ok(())
+}
+
+fn add(transaction: &Transaction, numbers: &mut Numbers, number: u64, mut file: File) -> Result<(), Failure> {
+    let known: Option<u64> =
+        transaction.query_row("SELECT bytes FROM segments WHERE number = ?1", [number], |row| row.get(0)).optional()?;
+    let mut bytes = known.unwrap_or(0);
+    if file.metadata()?.len() <= bytes {
+        return Ok(());
+    }
+    file.seek(SeekFrom::Start(bytes))?;
+    let mut reader = BufReader::new(file);
+    let (mut line, mut chain) = (Vec::new(), None);
+    loop {
+        line.clear();
+        let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+        // The last line may be incomplete yet.
+        let Some(content) = line.strip_suffix(b"\n") else { break };
+        if let Some(content) = Line::read(content) {
+            let length = content.payload.len() as u64;
+            let place = Place { segment: number, at: bytes + read - 1 - length, length };
+            note(transaction, numbers, place, &content)?;
+            chain = Some(content.chain);
+        }
+        bytes += read;
+    }
+    if let Some(chain) = chain {
+        let sql = "INSERT INTO segments VALUES (?1, ?2, ?3) \
+                   ON CONFLICT (number) DO UPDATE SET bytes = excluded.bytes, chain = excluded.chain";
+        transaction.execute(sql, params![number, bytes, chain.as_bytes()])?;
+    }
+    Ok(())
+}
+
+/// Notes a line, whose payload is at `place`.
+fn note(transaction: &Transaction, numbers: &mut Numbers, place: Place, line: &Line) -> Result<(), Failure> {
+    match line.kind {
+        Kind::Started | Kind::Ended => {}
+        Kind::Noted => {
+            numbers.noted(line, place)?;
+            return Ok(());
+        }
+        Kind::Dropped => {
+            numbers.forget(line.id)?;
+            transaction.execute("DELETE FROM calls WHERE id = ?1", [line.id])?;
+            return Ok(());
+        }
+        Kind::Opened | Kind::Repaired | Kind::Pruned => return Ok(()),
+    }
+    // A damaged line is the affair of `verify`.
+    let Ok(Brief { invocation, result, events }) = serde_json::from_str(line.payload) else { return Ok(()) };
+    let error = result.and_then(|result| result.error);
+    // A call has one end: the first one that was written.
+    let sql = "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
+               ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, at = excluded.at, length = excluded.length, \
+               tool_id = excluded.tool_id, status = excluded.status, error_class = excluded.error_class, \
+               error_code = excluded.error_code, ended_at = excluded.ended_at WHERE calls.ended_at IS NULL";
+    let changed = transaction.execute(
+        sql,
+        params![
+            line.id,
+            place.segment,
+            place.at,
+            place.length,
+            invocation.tool_id,
+            invocation.status.as_str(),
+            error.as_ref().map(|error| &error.error_class),
+            error.as_ref().map(|error| &error.error_code),
+            invocation.actor_ref,
+            invocation.session_ref,
+            invocation.created_at.unix_millis(),
+            invocation.ended_at.map(Timestamp::unix_millis),
+        ],
+    )?;
+    if changed > 0 && line.kind == Kind::Ended {
+        numbers.ended(line.id, events.len(), place)?;
+    }
+    Ok(())
+}
+
+fn list(index: &Connection, query: &CallQuery) -> rusqlite::Result<Vec<CallSummary>> {
+    let (exact, prefix) = match query.tool.as_deref().map(|tool| (tool, tool.strip_suffix('*'))) {
+        None => (None, None),
+        Some((_, Some(prefix))) => (None, Some(prefix)),
+        Some((tool, None)) => (Some(tool), None),
+    };
+    let sql = "SELECT id, tool_id, status, error_class, error_code, caller, session, created_at, ended_at - created_at \
+               FROM calls \
+               WHERE (?1 IS NULL OR tool_id = ?1) AND (?2 IS NULL OR substr(tool_id, 1, length(?2)) = ?2) \
+               AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR caller = ?4) AND (?5 IS NULL OR created_at >= ?5) \
+               AND (?6 IS NULL OR session = ?6) ORDER BY created_at DESC, id DESC LIMIT ?7";
+    let status = query.status.map(Status::as_str);
+    let since = query.since.map(Timestamp::unix_millis);
+    let mut calls = index.prepare(sql)?;
+    let parameters = params![exact, prefix, status, query.caller, since, query.session, query.limit];
+    let rows = calls.query_map(parameters, |row| {
+        Ok(CallSummary {
+            invocation_id: row.get(0)?,
+            tool_id: row.get(1)?,
+            status: row.get(2)?,
+            error_class: row.get(3)?,
+            error_code: row.get(4)?,
+            caller: row.get(5)?,
+            session: row.get(6)?,
+            created_at: Timestamp::of_unix_millis(row.get(7)?).to_string(),
+            elapsed_ms: row.get(8)?,
+        })
+    })?;
+    rows.collect()
+}
+
+/// The calls whose id is `id` or ends so, at most five, with the places of their payloads.
+fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<(String, Place)>> {
+    let sql = "SELECT id, segment, at, length FROM calls WHERE id = ?1 \
+               UNION SELECT id, segment, at, length FROM calls WHERE substr(id, -length(?1)) = ?1 LIMIT 5";
+    let mut found = index.prepare(sql)?;
+    let rows = found.query_map([id.to_ascii_uppercase()], |row| {
+        Ok((row.get(0)?, Place { segment: row.get(1)?, at: row.get(2)?, length: row.get(3)? }))
+    })?;
+    rows.collect()
+}

@@ -1,0 +1,112 @@
+//! One line of a segment: `CHAIN KIND ID PAYLOAD`, where CHAIN is a keyed hash of the line before it and of the rest of
+//! this line, in 64 hexadecimal digits, and PAYLOAD is JSON without line breaks.
+
+use blake3::Hash;
+use zeroize::Zeroizing;
+
+use crate::secret::private_file::KEY_BYTES;
+
+/// Length of CHAIN with the space after it.
+const CHAIN_BYTES: usize = 65;
+/// The ID of a line that is about no call.
+pub(super) const NO_CALL: &str = "-";
+
+/// What a line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The first line of a segment.
+    Opened,
+    Started,
+    /// Events of a call that runs, or of no call.
+    Noted,
+    Ended,
+    /// A call ended, and its record is not kept.
+    Dropped,
+    /// The line before this one was incomplete, and was removed.
+    Repaired,
+    /// Segments were removed, because the log was too large or they were too old.
+    Pruned,
+}
+
+impl Kind {
+    fn letter(self) -> char {
+        match self {
+            Self::Opened => 'o',
+            Self::Started => 's',
+            Self::Noted => 'n',
+            Self::Ended => 'e',
+            Self::Dropped => 'x',
+            Self::Repaired => 'r',
+            Self::Pruned => 'p',
+        }
+    }
+
+    fn of(letter: u8) -> Option<Self> {
+        [Self::Opened, Self::Started, Self::Noted, Self::Ended, Self::Dropped, Self::Repaired, Self::Pruned]
+            .into_iter()
+            .find(|kind| kind.letter() == char::from(letter))
+    }
+}
+
+/// The chain before the first line of the segment `number`.
+pub(super) fn beginning(key: &Zeroizing<[u8; KEY_BYTES]>, number: u64) -> Hash {
+    blake3::keyed_hash(key, format!("segment {number}").as_bytes())
+}
+
+fn link(key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash, content: &[u8]) -> Hash {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    hasher.update(before.as_bytes());
+    hasher.update(content);
+    hasher.finalize()
+}
+
+/// Writes a line that follows `before`. Returns it with its line break, and its chain.
+pub(super) fn write(
+    key: &Zeroizing<[u8; KEY_BYTES]>,
+    before: &Hash,
+    kind: Kind,
+    id: &str,
+    payload: &str,
+) -> (Vec<u8>, Hash) {
+    let mut line = Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload.len());
+    line.resize(CHAIN_BYTES, b' ');
+    line.push(kind.letter() as u8);
+    line.push(b' ');
+    line.extend_from_slice(id.as_bytes());
+    line.push(b' ');
+    line.extend_from_slice(payload.as_bytes());
+    let chain = link(key, before, line.get(CHAIN_BYTES..).unwrap_or_default());
+    if let Some(place) = line.get_mut(..CHAIN_BYTES - 1) {
+        place.copy_from_slice(chain.to_hex().as_bytes());
+    }
+    line.push(b'\n');
+    (line, chain)
+}
+
+/// A line that was read.
+#[derive(Debug)]
+pub(super) struct Line<'a> {
+    pub(super) chain: Hash,
+    pub(super) kind: Kind,
+    pub(super) id: &'a str,
+    pub(super) payload: &'a str,
+    content: &'a [u8],
+}
+
+impl<'a> Line<'a> {
+    /// Reads a line without its line break; `None` if it is damaged. Its chain is not checked.
+    pub(super) fn read(line: &'a [u8]) -> Option<Self> {
+        let (chain, content) = line.split_at_checked(CHAIN_BYTES)?;
+        let chain = Hash::from_hex(chain.strip_suffix(b" ")?).ok()?;
+        let text = str::from_utf8(content).ok()?;
+        let (kind, rest) = text.split_at_checked(1)?;
+        let (id, payload) = rest.strip_prefix(' ')?.split_once(' ')?;
+        let kind = Kind::of(*kind.as_bytes().first()?)?;
+        Some(Self { chain, kind, id, payload, content })
+    }
+
+    /// Whether it is as it was written, and follows `before`.
+    pub(super) fn follows(&self, key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash) -> bool {
+        link(key, before, self.content) == self.chain
+    }
+}

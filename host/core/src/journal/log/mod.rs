@@ -1,0 +1,364 @@
+//! The log of all calls: what was started, and how it ended, in files that only grow.
+//!
+//! A process appends to a *segment* of its own, which it holds locked while it lives. Every line is linked to the line
+//! before it by a keyed hash, so that an edited, removed or reordered line shows itself ([`CallLog::verify`]). The start
+//! of a call is on record before its effect, and its end before the caller hears of it. Neither waits for the disk,
+//! unless that is asked for: a killed process loses nothing, and a machine that loses power may lose the last seconds.
+//!
+//! All lines of a call from its start on are in one segment, whose process keeps it locked until its calls have ended, even
+//! if it is full. While a call runs, some of its events are noted there too (`notes.rs`), for those who follow the log
+//! from another process (`events.rs`).
+//!
+//! The segments are the evidence. The index beside them is made from them, and can be made again.
+
+mod derive;
+mod events;
+mod index;
+mod known;
+mod line;
+mod notes;
+mod numbers;
+mod orphan;
+mod scan;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use crate::pool::STORE;
+use crate::record::{CallRecord, ErrorClass, InvocationId, Refusal, ToolInvocation};
+use crate::secret::private_file::{self, KEY_BYTES};
+
+pub use events::{EventReader, FollowedEvent, LoggedEvent};
+pub use index::{CallQuery, CallSummary};
+use line::Kind;
+use notes::{Followed, Notes};
+pub(super) use notes::{Noted, Noting};
+use segment::Segment;
+pub use verify::{Damage, Verified};
+
+/// Default maximum size of the log, in bytes. A call takes about 4 kB.
+pub const LOG_BYTES: u64 = 1 << 30;
+/// Default time after which calls are removed from the log.
+pub const LOG_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// Which calls stay on record.
+///
+/// ```
+/// use toolcell_core::journal::{Keep, LogSettings};
+///
+/// let settings = LogSettings { keep: Keep::Failures, ..LogSettings::default() };
+/// assert_ne!(settings, LogSettings::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    #[default]
+    All,
+    /// Of a call that succeeded, only that it ran.
+    Failures,
+    /// Nothing is written.
+    None,
+}
+
+/// How the log of calls is kept.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use toolcell_core::journal::LogSettings;
+///
+/// let week = LogSettings { age_max: Duration::from_secs(7 * 24 * 3_600), ..LogSettings::default() };
+/// assert!(!week.flush);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    pub keep: Keep,
+    /// Wait until the disk has each start and each end. Default: `false`.
+    pub flush: bool,
+    /// Maximum size of the log, in bytes; whole segments are removed, the oldest first. Default: [`LOG_BYTES`].
+    pub bytes_max: u64,
+    /// Segments without a newer call are removed. Default: [`LOG_AGE`].
+    pub age_max: Duration,
+    /// Whether records hold what a replay of the call needs: the seed of its random numbers, and its clock readings.
+    /// Default: `true`.
+    pub replay: bool,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self { keep: Keep::All, flush: false, bytes_max: LOG_BYTES, age_max: LOG_AGE, replay: true }
+    }
+}
+
+/// Why an operation of the log failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what} the log of calls in {}: {why}", dir.display())]
+pub struct LogError {
+    what: &'static str,
+    dir: PathBuf,
+    why: String,
+}
+
+impl From<LogError> for Refusal {
+    /// Fails closed: a call whose start is not on record does not run.
+    fn from(error: LogError) -> Self {
+        let message = "the log of calls cannot be written, and so nothing runs; free some space, or turn it down: \
+                       [journal] keep = \"none\" in toolcell.toml";
+        Self::new(ErrorClass::DependencyUnavailable, "journal_unavailable", message).detail(error.to_string())
+    }
+}
+
+/// The payload of a start.
+#[derive(Serialize)]
+struct Started<'a> {
+    changes: bool,
+    process: u32,
+    invocation: &'a ToolInvocation,
+}
+
+type Key = Zeroizing<[u8; KEY_BYTES]>;
+
+/// The log on disk. Cheap to clone. The first call that is written takes a segment.
+#[derive(Clone, Debug)]
+pub struct CallLog(Arc<Inner>);
+
+struct Inner {
+    dir: PathBuf,
+    key_file: PathBuf,
+    settings: LogSettings,
+    writer: Mutex<Option<Writer>>,
+    notes: Arc<Notes>,
+    followed: Followed,
+}
+
+/// The segments of this process.
+struct Writer {
+    key: Key,
+    current: Segment,
+    /// Full ones, with calls that still run.
+    full: Vec<Segment>,
+}
+
+impl Writer {
+    /// The place in [`Self::full`] of the segment in which the call `id` started; `None` for the current segment.
+    fn full_of(&self, id: InvocationId) -> Option<usize> {
+        self.full.iter().position(|segment| segment.open.contains(&id))
+    }
+
+    /// Whether a line of this kind, about the call `id`, belongs into the next segment.
+    fn must_move(&self, kind: Kind, id: Option<InvocationId>) -> bool {
+        let is_here = || id.is_some_and(|id| self.current.open.contains(&id) || self.full_of(id).is_some());
+        !self.current.has_room() && (kind == Kind::Started || !is_here())
+    }
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallLog").field("dir", &self.dir).field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl CallLog {
+    /// A log in the folder `dir`; the key in `key_file` links its lines. Both are created when the first call is written.
+    pub fn new(dir: PathBuf, key_file: PathBuf, settings: LogSettings) -> Self {
+        Self(Arc::new(Inner {
+            dir,
+            key_file,
+            settings,
+            writer: Mutex::new(None),
+            notes: Arc::default(),
+            followed: Followed::default(),
+        }))
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+
+    pub fn settings(&self) -> LogSettings {
+        self.0.settings
+    }
+
+    /// Writes that a call starts; `changes` says whether it could make lasting changes. `invocation` is redacted. If it
+    /// `is_large`, a thread for the host's own store writes it.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written, or has no space left for the end of the call.
+    pub async fn started(&self, invocation: &ToolInvocation, changes: bool, is_large: bool) -> Result<(), LogError> {
+        if self.0.settings.keep == Keep::None {
+            return Ok(());
+        }
+        let write = move |log: &Self, invocation: &ToolInvocation| {
+            let started = Started { changes, process: std::process::id(), invocation };
+            log.append(Kind::Started, Some(invocation.invocation_id), &started)
+        };
+        let written = match is_large {
+            false => write(self, invocation),
+            true => {
+                let (log, invocation) = (self.clone(), invocation.clone());
+                self.aside(move || write(&log, &invocation)).await
+            }
+        };
+        self.sync(written?).await
+    }
+
+    /// Writes how a call ended, and returns its record: all of it but the declaration, which `describe` of the component
+    /// repeats, and but an output that may be on no disk. If it `is_large`, a thread for the host's own store writes it.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written.
+    pub async fn ended(&self, record: CallRecord, is_large: bool) -> (CallRecord, Result<(), LogError>) {
+        let keep = self.0.settings.keep;
+        if keep == Keep::None {
+            return (record, Ok(()));
+        }
+        let write = move |log: &Self, record: &CallRecord| match keep {
+            Keep::Failures if !record.result.is_error => {
+                log.append(Kind::Dropped, Some(record.invocation.invocation_id), &())
+            }
+            _ if record.is_never_persisted() && guard!("never_persisted") => {
+                log.append(Kind::Ended, Some(record.invocation.invocation_id), &record.without_output().undeclared())
+            }
+            _ => log.append(Kind::Ended, Some(record.invocation.invocation_id), &record.undeclared()),
+        };
+        let (record, written) = match is_large {
+            false => {
+                let written = write(self, &record);
+                (record, written)
+            }
+            true => {
+                let (log, shared) = (self.clone(), Arc::new(record));
+                let record = Arc::clone(&shared);
+                let written = self.aside(move || write(&log, &record)).await;
+                (Arc::unwrap_or_clone(shared), written)
+            }
+        };
+        match written {
+            Ok(unsynced) => (record, self.sync(unsynced).await),
+            Err(error) => (record, Err(error)),
+        }
+    }
+
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
+    ) -> Result<T, LogError> {
+        STORE.run(work).await.unwrap_or_else(|error| Err(self.failed("write", &error)))
+    }
+
+    /// Waits until the disk has what was written, if that is asked for.
+    async fn sync(&self, unsynced: Option<File>) -> Result<(), LogError> {
+        let Some(file) = unsynced else { return Ok(()) };
+        let log = self.clone();
+        self.aside(move || file.sync_data().map_err(|error| log.failed("write", &error))).await
+    }
+
+    /// Appends a line. Returns the file if it has to reach the disk.
+    fn append(&self, kind: Kind, id: Option<InvocationId>, payload: &impl Serialize) -> Result<Option<File>, LogError> {
+        let payload = serde_json::to_string(payload).map_err(|error| self.failed("write", &error))?;
+        let name = id.map_or_else(|| line::NO_CALL.to_owned(), |id| id.to_string());
+        let mut kept = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = match &mut *kept {
+            Some(writer) => writer,
+            none => none.insert(self.begin()?),
+        };
+        if writer.must_move(kind, id) {
+            self.move_on(writer)?;
+        }
+        let at = id.and_then(|id| writer.full_of(id));
+        let Writer { key, current, full } = writer;
+        let segment = at.and_then(|at| full.get_mut(at)).unwrap_or(current);
+        segment.append(key, kind, &name, &payload).map_err(|error| self.failed("write", &error))?;
+        let file = match self.0.settings.flush && kind != Kind::Noted {
+            true => Some(segment.file().map_err(|error| self.failed("write", &error))?),
+            false => None,
+        };
+        match (kind, id) {
+            (Kind::Started, Some(id)) => segment.open.push(id),
+            (Kind::Ended | Kind::Dropped, Some(id)) => segment.open.retain(|open| *open != id),
+            _ => {}
+        }
+        full.retain(|segment| !segment.open.is_empty());
+        Ok(file)
+    }
+
+    /// Takes the first segment of this process.
+    fn begin(&self) -> Result<Writer, LogError> {
+        let key = self.key()?;
+        let mut current = self.take(&key)?;
+        self.prune(&key, &mut current)?;
+        Ok(Writer { key, current, full: Vec::new() })
+    }
+
+    /// Takes the next segment. The full one stays locked while calls of it run, because to other processes its open calls
+    /// would be those of a killed process.
+    fn move_on(&self, writer: &mut Writer) -> Result<(), LogError> {
+        let next = self.take(&writer.key)?;
+        let full = std::mem::replace(&mut writer.current, next);
+        if !full.open.is_empty() {
+            writer.full.push(full);
+        }
+        self.prune(&writer.key, &mut writer.current)
+    }
+
+    fn take(&self, key: &Key) -> Result<Segment, LogError> {
+        Segment::take(&self.0.dir, key).map_err(|error| self.failed("write", &error))
+    }
+
+    /// Removes what is too old or too much, and writes down in `current` what was removed.
+    fn prune(&self, key: &Key, current: &mut Segment) -> Result<(), LogError> {
+        let failed = |error: std::io::Error| self.failed("write", &error);
+        let removed = segment::prune(&self.0.dir, &self.0.settings).map_err(failed)?;
+        if removed.is_empty() {
+            return Ok(());
+        }
+        let removed = json!({ "removed_segments": removed }).to_string();
+        current.append(key, Kind::Pruned, line::NO_CALL, &removed).map_err(failed)
+    }
+
+    fn key(&self) -> Result<Key, LogError> {
+        private_file::read_or_make_key(&self.0.key_file).map_err(|error| self.failed("open", &format!("{error:#}")))
+    }
+
+    fn failed(&self, what: &'static str, why: &dyn std::fmt::Display) -> LogError {
+        LogError { what, dir: self.0.dir.clone(), why: why.to_string() }
+    }
+
+    /// Ends the calls of processes that were killed. Afterwards only calls of living processes are running.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read or written.
+    pub fn close_orphans(&self) -> Result<(), LogError> {
+        self.settled().map(drop)
+    }
+
+    /// Ends the calls of killed processes in the segments `unfinished`, which have open calls. Returns whether there were
+    /// any.
+    fn end_orphans(&self, unfinished: &[u64]) -> Result<bool, LogError> {
+        if unfinished.is_empty() {
+            return Ok(false);
+        }
+        let (key, mut ended) = (self.key()?, false);
+        for number in unfinished {
+            if segment::is_closed(&self.0.dir, *number) {
+                continue;
+            }
+            // A segment that is locked belongs to a living process.
+            let taken = Segment::retake(&self.0.dir, *number, &key).map_err(|error| self.failed("repair", &error))?;
+            ended |= taken.is_some();
+        }
+        Ok(ended)
+    }
+}

@@ -1,0 +1,93 @@
+//! The end of a call whose process was killed.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::record::{
+    CallRecord, ErrorClass, EventId, EventType, Extra, Refusal, ResultMappings, ResultProvenance, SchemaVersion,
+    Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress, ToolResult, Trust, Writer,
+};
+
+#[derive(Deserialize)]
+struct Started {
+    changes: bool,
+    invocation: ToolInvocation,
+}
+
+#[derive(Deserialize)]
+struct Noted {
+    first: usize,
+    events: Vec<ToolEvent>,
+}
+
+/// Returns the record of a call that `started` and did not end: canceled by the end of its process. Of its events and its
+/// progress, those that were noted are known. `None` if the start cannot be read.
+pub(super) fn ended(started: &str, notes: &[String]) -> Option<String> {
+    let Started { changes, mut invocation } = serde_json::from_str(started).ok()?;
+    let message = "the process that ran this call ended before the call did; what the tool did until then is not known";
+    let refusal = Refusal::new(ErrorClass::Canceled, "runtime_shutdown", message);
+    invocation.advance(Status::Canceled, Some("runtime_shutdown".to_owned())).ok()?;
+    let mut error = refusal.to_error();
+    error.retry.safe &= !changes;
+    let provenance = ResultProvenance {
+        trust: Trust::Untrusted,
+        written_by: Writer::Host,
+        tool_id: Some(invocation.tool_id.clone()),
+        component: None,
+        hooks: Vec::new(),
+    };
+    let result = ToolResult::failed(invocation.invocation_id, error, provenance);
+    let requested = json!({ "requested": invocation.tool_id, "native_call_id": invocation.native_call_id });
+    let end = json!({
+        "result_id": result.result_id, "status": invocation.status(), "error_class": refusal.class,
+        "error_code": refusal.code,
+    });
+    let mut events = noted(notes);
+    if events.is_empty() {
+        events.push(event(&invocation, EventType::Planned, invocation.created_at(), requested));
+    }
+    let progress = events.iter().filter_map(|event| serde_json::from_value(event.data.get("progress")?.clone()).ok());
+    let progress: Vec<ToolProgress> = progress.collect();
+    events.push(event(&invocation, EventType::Canceled, Timestamp::now(), end));
+    let record = CallRecord {
+        declaration: None,
+        invocation,
+        decisions: Vec::new(),
+        hooks: Vec::new(),
+        progress,
+        result_mappings: ResultMappings::default(),
+        persistence: Vec::new(),
+        result,
+        events,
+    };
+    serde_json::to_string(&record.undeclared()).ok()
+}
+
+/// The first events of the call without a gap, from its notes.
+fn noted(notes: &[String]) -> Vec<ToolEvent> {
+    let mut events: Vec<ToolEvent> = Vec::new();
+    for note in notes {
+        let Ok(Noted { first, events: more }) = serde_json::from_str(note) else { break };
+        if first > events.len() {
+            break;
+        }
+        let known = events.len() - first;
+        events.extend(more.into_iter().skip(known));
+    }
+    events
+}
+
+/// An event of the call. Those of its trail that were not noted went with its process.
+fn event(invocation: &ToolInvocation, event_type: EventType, time: Timestamp, data: Value) -> ToolEvent {
+    ToolEvent {
+        schema_version: SchemaVersion::default(),
+        event_id: EventId::at(time),
+        event_type,
+        source: concat!("toolcell/", env!("CARGO_PKG_VERSION")).into(),
+        time,
+        invocation_id: Some(invocation.invocation_id),
+        tool_id: Some(invocation.tool_id.clone()),
+        data,
+        extra: Extra::new(),
+    }
+}

@@ -1,0 +1,285 @@
+//! Files of the log: `<number>.log`, each written by one process at a time.
+
+use std::collections::HashMap;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use blake3::Hash;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use serde_json::json;
+
+use crate::private;
+use crate::record::InvocationId;
+
+use super::line::{self, Kind, Line, NO_CALL};
+use super::{Key, LogSettings, orphan};
+
+/// Size from which a segment takes no further lines, in bytes: a process reads one at its start.
+const SEGMENT_BYTES: u64 = 4 << 20;
+/// Space that is reserved ahead of the last line, in bytes, so that a call that started can end on a full disk.
+const RESERVE_BYTES: u64 = 1 << 20;
+/// Mode of a full segment that its process left without open calls. Nothing is ever added to it.
+const CLOSED_MODE: u32 = 0o400;
+/// Maximum length of a line, in bytes; a record is bounded by the limits on input and output.
+pub(super) const LINE_BYTES_MAX: u64 = 256 << 20;
+
+/// The segment that this process writes. Its lock ends with the process.
+#[derive(Debug)]
+pub(super) struct Segment {
+    file: File,
+    chain: Hash,
+    bytes: u64,
+    reserved: u64,
+    /// The calls of this process that started in it and did not end.
+    pub(super) open: Vec<InvocationId>,
+}
+
+pub(super) fn name(number: u64) -> String {
+    format!("{number:010}.log")
+}
+
+pub(super) fn path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(name(number))
+}
+
+/// The numbers of all segments, in order.
+pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let number: Option<u64> = name.to_str().and_then(|name| name.strip_suffix(".log")?.parse().ok());
+        numbers.extend(number);
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// The numbers and sizes of all segments, in order, to notice a change without reading any. Empty if there is no log.
+pub(super) fn sizes(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
+    if !dir.is_dir() {
+        return Ok(Vec::new());
+    }
+    let size = |number| fs::metadata(path(dir, number)).map_or(0, |file| file.len());
+    Ok(numbers(dir)?.into_iter().map(|number| (number, size(number))).collect())
+}
+
+/// Whether the segment is full, and was left without open calls.
+pub(super) fn is_closed(dir: &Path, number: u64) -> bool {
+    fs::metadata(path(dir, number)).is_ok_and(|file| file.permissions().readonly())
+}
+
+impl Segment {
+    /// Takes a segment that no living process writes and that has room, or else a new one. Calls that the earlier
+    /// process left open end there.
+    pub(super) fn take(dir: &Path, key: &Key) -> io::Result<Self> {
+        private::close_dir(dir)?;
+        let numbers = numbers(dir)?;
+        for number in numbers.iter().rev() {
+            if let Ok(file) = fs::metadata(path(dir, *number))
+                && file.len() >= SEGMENT_BYTES
+            {
+                // Only one whose process was killed is read, to end its calls.
+                if !file.permissions().readonly() {
+                    Self::retake(dir, *number, key)?;
+                }
+                continue;
+            }
+            if let Some(segment) = Self::retake(dir, *number, key)?.filter(Self::has_room) {
+                return Ok(segment);
+            }
+        }
+        let mut number = numbers.last().map_or(1, |last| last + 1);
+        loop {
+            let file = private::open_or_create(&path(dir, number))?;
+            // Another process may have created the same segment at this moment.
+            if file.try_lock().is_ok() && file.metadata()?.len() == 0 {
+                let chain = line::beginning(key, number);
+                let mut segment = Self { file, chain, bytes: 0, reserved: 0, open: Vec::new() };
+                let opened = json!({ "segment": number, "toolcell": env!("CARGO_PKG_VERSION") }).to_string();
+                segment.append(key, Kind::Opened, NO_CALL, &opened)?;
+                return Ok(segment);
+            }
+            number += 1;
+        }
+    }
+
+    /// Takes the segment `number`, and ends the calls that were left open in it; `None` if a living process has it, or
+    /// if it is gone.
+    pub(super) fn retake(dir: &Path, number: u64, key: &Key) -> io::Result<Option<Self>> {
+        let file = match File::options().read(true).write(true).open(path(dir, number)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Ok(None),
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        }
+        let mut found = Found::read(&file, key, number)?;
+        let mut segment = Self { file, chain: found.chain, bytes: found.bytes, reserved: 0, open: Vec::new() };
+        if found.torn > 0 {
+            segment.file.set_len(segment.bytes)?;
+            let removed = json!({ "removed_bytes": found.torn }).to_string();
+            segment.append(key, Kind::Repaired, NO_CALL, &removed)?;
+        }
+        for Open { id, started, notes } in found.open.drain(..) {
+            if let Some(record) = orphan::ended(&started, &notes) {
+                segment.append(key, Kind::Ended, &id, &record)?;
+            }
+        }
+        Ok(Some(segment))
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.bytes < SEGMENT_BYTES
+    }
+
+    /// Appends a line, whole or not at all.
+    pub(super) fn append(&mut self, key: &Key, kind: Kind, id: &str, payload: &str) -> io::Result<()> {
+        let (line, chain) = line::write(key, &self.chain, kind, id, payload);
+        let end = self.bytes + line.len() as u64;
+        if matches!(kind, Kind::Started | Kind::Noted) {
+            self.reserve(end)?;
+        }
+        if let Err(error) = self.file.write_all_at(&line, self.bytes) {
+            // A part of a line would hide what comes after it.
+            self.file.set_len(self.bytes)?;
+            // This may have given up what was reserved.
+            self.reserved = 0;
+            return Err(error);
+        }
+        self.bytes = end;
+        self.chain = chain;
+        Ok(())
+    }
+
+    /// Reserves space for the end of a call whose start ends at `end`.
+    fn reserve(&mut self, end: u64) -> io::Result<()> {
+        if end + RESERVE_BYTES <= self.reserved {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, end, 2 * RESERVE_BYTES) {
+            Ok(()) => {
+                self.reserved = end + 2 * RESERVE_BYTES;
+                Ok(())
+            }
+            // Not every file system can reserve space.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+}
+
+impl Drop for Segment {
+    /// Gives back the space that was reserved behind the last line, and closes a full segment.
+    fn drop(&mut self) {
+        let _ = self.file.set_len(self.bytes);
+        if !self.has_room() && self.open.is_empty() {
+            let _ = self.file.set_permissions(Permissions::from_mode(CLOSED_MODE));
+        }
+    }
+}
+
+/// What a segment contains at the moment when a process takes it.
+struct Found {
+    chain: Hash,
+    /// Bytes of whole lines.
+    bytes: u64,
+    /// Bytes after the last line break.
+    torn: u64,
+    /// Calls that started and did not end, in order.
+    open: Vec<Open>,
+}
+
+/// A call that started and did not end.
+struct Open {
+    id: String,
+    /// The payload of its start.
+    started: String,
+    /// The payloads of its notes, in order.
+    notes: Vec<String>,
+}
+
+impl Found {
+    fn read(file: &File, key: &Key, number: u64) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        let mut reader = file;
+        reader.seek(SeekFrom::Start(0))?;
+        reader.take(SEGMENT_BYTES + LINE_BYTES_MAX).read_to_end(&mut bytes)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let torn = (bytes.len() - whole) as u64;
+        let mut open: HashMap<&str, (usize, &str)> = HashMap::new();
+        let mut notes: HashMap<&str, Vec<&str>> = HashMap::new();
+        let mut chain = line::beginning(key, number);
+        for (at, line) in bytes.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n').enumerate() {
+            // A damaged line is the affair of `verify`.
+            let Some(line) = Line::read(line) else { continue };
+            chain = line.chain;
+            match line.kind {
+                Kind::Started => _ = open.insert(line.id, (at, line.payload)),
+                Kind::Noted => notes.entry(line.id).or_default().push(line.payload),
+                Kind::Ended | Kind::Dropped => {
+                    open.remove(line.id);
+                    notes.remove(line.id);
+                }
+                Kind::Opened | Kind::Repaired | Kind::Pruned => {}
+            }
+        }
+        let mut open: Vec<_> = open.into_iter().collect();
+        open.sort_unstable_by_key(|(_, (at, _))| *at);
+        let open = open.into_iter().map(|(id, (_, started))| Open {
+            id: id.to_owned(),
+            started: started.to_owned(),
+            notes: notes.remove(id).unwrap_or_default().into_iter().map(str::to_owned).collect(),
+        });
+        let open = open.collect();
+        Ok(Self { chain, bytes: whole as u64, torn, open })
+    }
+}
+
+/// Removes the oldest segments while all of them are larger than the log may be, and those that are too old. A segment
+/// that a process writes stays. Returns the numbers of all segments that were ever removed; empty if none was now.
+pub(super) fn prune(dir: &Path, settings: &LogSettings) -> io::Result<Vec<u64>> {
+    let mut segments = Vec::new();
+    for number in numbers(dir)? {
+        let Ok(metadata) = fs::metadata(path(dir, number)) else { continue };
+        segments.push((number, metadata.len(), metadata.modified()?));
+    }
+    let mut total: u64 = segments.iter().map(|(_, bytes, _)| bytes).sum();
+    let last = segments.last().map_or(0, |(number, ..)| *number);
+    let now = SystemTime::now();
+    let mut kept = Vec::new();
+    let all = segments.len();
+    for (number, bytes, modified) in segments {
+        let age = now.duration_since(modified).unwrap_or_default();
+        let is_over = total > settings.bytes_max || age > settings.age_max;
+        if is_over && is_removed(&path(dir, number))? {
+            total -= bytes;
+        } else {
+            kept.push(number);
+        }
+    }
+    match kept.len() < all {
+        true => Ok((1..last).filter(|number| kept.binary_search(number).is_err()).collect()),
+        false => Ok(Vec::new()),
+    }
+}
+
+/// Removes the segment at `path`, unless a living process writes it.
+fn is_removed(path: &Path) -> io::Result<bool> {
+    // One that is closed can only be read.
+    let Ok(file) = File::options().write(true).open(path).or_else(|_| File::open(path)) else { return Ok(false) };
+    match file.try_lock() {
+        Ok(()) => fs::remove_file(path).map(|()| true),
+        Err(_) => Ok(false),
+    }
+}

@@ -1,0 +1,280 @@
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::journal::of_no_call;
+use crate::record::{EventType, Input, InvocationId, Status, ToolEvent, ToolInvocation};
+
+use super::line::Kind;
+use super::{CallLog, CallQuery, EventReader, FollowedEvent, LogSettings, Noted, segment};
+
+fn log(folder: &TempDir, settings: LogSettings) -> CallLog {
+    CallLog::new(folder.path().join("calls"), folder.path().join("key"), settings)
+}
+
+fn running(tool: &str) -> ToolInvocation {
+    let mut invocation = ToolInvocation::planned(tool, &Input::from_text("{}"));
+    for status in [Status::Selected, Status::ArgumentsReady, Status::Approved, Status::Running] {
+        invocation.advance(status, None).unwrap();
+    }
+    invocation
+}
+
+async fn start(log: &CallLog, tool: &str) {
+    log.started(&running(tool), false, false).await.unwrap();
+}
+
+fn statuses(log: &CallLog) -> Vec<String> {
+    let calls = log.calls(&CallQuery { limit: 1_000, ..CallQuery::default() }).unwrap();
+    calls.into_iter().map(|call| call.status).collect()
+}
+
+fn files(folder: &TempDir) -> Vec<u64> {
+    segment::numbers(&folder.path().join("calls")).unwrap()
+}
+
+#[tokio::test]
+async fn each_living_writer_has_a_segment_and_a_dead_ones_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
+    start(&one, "a").await;
+    start(&two, "b").await;
+    assert_eq!(files(&folder), [1, 2]);
+    one.close_orphans().unwrap();
+    assert_eq!(statuses(&one), ["running", "running"]);
+    drop(two);
+    let three = log(&folder, LogSettings::default());
+    start(&three, "c").await;
+    assert_eq!(files(&folder), [1, 2]);
+    let mut now = statuses(&three);
+    now.sort();
+    assert_eq!(now, ["canceled", "running", "running"]);
+    drop((one, three));
+    let reader = log(&folder, LogSettings::default());
+    reader.close_orphans().unwrap();
+    assert_eq!(statuses(&reader), ["canceled"; 3]);
+    assert_eq!(reader.verify().unwrap().unwrap().segments, 2);
+}
+
+#[tokio::test]
+async fn a_torn_line_is_removed_when_its_segment_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    start(&log(&folder, LogSettings::default()), "a").await;
+    let path = segment::path(&folder.path().join("calls"), 1);
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, [&whole[..], b"0123"].concat()).unwrap();
+    let reader = log(&folder, LogSettings::default());
+    let damage = reader.verify().unwrap().unwrap_err();
+    assert!(damage.line == 3 && damage.what.starts_with("it is incomplete"), "{damage}");
+    start(&reader, "b").await;
+    assert!(reader.verify().unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn the_index_is_made_again_and_knows_lines_that_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = log(&folder, LogSettings::default());
+    start(&writer, "a").await;
+    start(&writer, "b").await;
+    assert_eq!(statuses(&writer).len(), 2);
+    drop(writer);
+    fs::write(folder.path().join("calls/index.db"), "nonsense").unwrap();
+    let reader = log(&folder, LogSettings::default());
+    assert_eq!(statuses(&reader).len(), 2);
+    let path = segment::path(&folder.path().join("calls"), 1);
+    let lines = fs::read(&path).unwrap();
+    let cut = lines[..lines.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    fs::write(&path, &lines[..cut]).unwrap();
+    let damage = reader.verify().unwrap().unwrap_err();
+    assert_eq!(damage.what, "the lines after it were removed");
+}
+
+#[tokio::test]
+async fn the_oldest_segments_go_when_the_log_is_too_large_and_no_other_may_be_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("calls");
+    let small = LogSettings { bytes_max: 6 << 20, ..LogSettings::default() };
+    let writer = log(&folder, small);
+    let mut call = large("a");
+    for _ in 0..16 {
+        run_through(&writer, &mut call).await;
+    }
+    let kept = files(&folder);
+    assert!(kept.len() <= 3 && kept[0] > 1, "{kept:?}");
+    assert!(writer.verify().unwrap().is_ok());
+    drop(writer);
+    remove(&dir, kept[kept.len() - 2]);
+    let damage = log(&folder, small).verify().unwrap().unwrap_err();
+    assert_eq!(damage.what, "the file was removed");
+}
+
+#[tokio::test]
+async fn segments_that_are_too_old_go_unless_they_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two, three) = (
+        log(&folder, LogSettings::default()),
+        log(&folder, LogSettings::default()),
+        log(&folder, LogSettings::default()),
+    );
+    for writer in [&one, &two, &three] {
+        start(writer, "a").await;
+    }
+    drop((one, three));
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let brief = log(&folder, LogSettings { age_max: std::time::Duration::ZERO, flush: true, ..LogSettings::default() });
+    start(&brief, "b").await;
+    assert_eq!(files(&folder), [2, 3]);
+    assert!(brief.verify().unwrap().is_ok());
+}
+
+fn remove(dir: &Path, number: u64) {
+    fs::remove_file(segment::path(dir, number)).unwrap();
+}
+
+#[tokio::test]
+async fn what_is_turned_off_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    start(&log(&folder, LogSettings { keep: super::Keep::None, ..LogSettings::default() }), "a").await;
+    assert!(!folder.path().join("calls").exists());
+}
+
+/// A call whose lines take more than a megabyte.
+fn large(tool: &str) -> ToolInvocation {
+    let mut call = running(tool);
+    call.model_input = json!("x".repeat(1 << 20));
+    call
+}
+
+/// Starts `call` and ends it, under a new id.
+async fn run_through(log: &CallLog, call: &mut ToolInvocation) {
+    call.invocation_id = InvocationId::new();
+    log.started(call, false, true).await.unwrap();
+    log.append(Kind::Dropped, Some(call.invocation_id), &()).unwrap();
+}
+
+#[tokio::test]
+async fn a_running_call_of_a_full_segment_is_not_taken_for_that_of_a_killed_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("calls");
+    let (writer, reader) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
+    let long = running("long");
+    writer.started(&long, false, false).await.unwrap();
+    let mut call = large("a");
+    for _ in 0..5 {
+        run_through(&writer, &mut call).await;
+    }
+    assert_eq!(files(&folder), [1, 2]);
+    assert_eq!(statuses(&reader), ["running"]);
+    // Its end is where it started, and then nothing is added there any more.
+    assert!(!segment::is_closed(&dir, 1));
+    writer.append(Kind::Dropped, Some(long.invocation_id), &()).unwrap();
+    assert!(segment::is_closed(&dir, 1) && !segment::is_closed(&dir, 2));
+    assert_eq!(statuses(&reader).len(), 0);
+    assert!(reader.verify().unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_killed_process_has_no_running_calls_left_once_another_one_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("calls");
+    let writer = log(&folder, LogSettings::default());
+    start(&writer, "long").await;
+    let mut call = large("a");
+    for _ in 0..4 {
+        run_through(&writer, &mut call).await;
+    }
+    drop(writer);
+    let ends = || fs::read_to_string(segment::path(&dir, 1)).unwrap().matches("runtime_shutdown").count();
+    assert_eq!(ends(), 0);
+    let next = log(&folder, LogSettings::default());
+    start(&next, "b").await;
+    assert!(ends() > 0 && segment::is_closed(&dir, 1));
+    assert_eq!(statuses(&next), ["running", "canceled"]);
+    assert!(next.verify().unwrap().is_ok());
+}
+
+/// Events of the call `id`, as its trail would have them.
+fn events<const N: usize>(id: InvocationId, types: [EventType; N]) -> [ToolEvent; N] {
+    let source: Arc<str> = "toolcell/test".into();
+    types.map(|of| ToolEvent { invocation_id: Some(id), ..of_no_call(&source, of, Some("a"), json!({})) })
+}
+
+/// Reads on: the numbers and types of events, and how many were missed.
+fn read(reader: &mut EventReader) -> (Vec<(u64, EventType)>, Vec<u64>) {
+    let (mut seen, mut missed) = (Vec::new(), Vec::new());
+    for one in reader.read().unwrap() {
+        match one {
+            FollowedEvent::Event(logged) => seen.push((logged.sequence, logged.event.event_type)),
+            FollowedEvent::Missed(count) => missed.push(count),
+        }
+    }
+    (seen, missed)
+}
+
+fn note(log: &CallLog, id: InvocationId, first: usize, events: &[ToolEvent]) {
+    log.noted(id, &Noted { session: Some("s"), first, events }).unwrap();
+}
+
+#[tokio::test]
+async fn every_event_is_read_once_while_its_call_runs_and_when_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (writer, other) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
+    assert_eq!(read(&mut other.follow(Some(1)).unwrap()), (vec![], vec![]));
+    let call = running("a");
+    writer.started(&call, false, false).await.unwrap();
+    let id = call.invocation_id;
+    let told = events(id, [EventType::Planned, EventType::Started, EventType::Progress]);
+    note(&writer, id, 0, &told[..2]);
+    let mut reader = other.follow(Some(1)).unwrap();
+    assert_eq!(read(&mut reader), (vec![(1, EventType::Planned), (2, EventType::Started)], vec![]));
+    assert_eq!(read(&mut reader), (vec![], vec![]));
+    // A process that resumes a call notes all of its events again.
+    note(&writer, id, 0, &told);
+    assert_eq!(read(&mut reader), (vec![(3, EventType::Progress)], vec![]));
+    // A killed process leaves what it noted.
+    drop(writer);
+    other.close_orphans().unwrap();
+    assert_eq!(read(&mut reader), (vec![(4, EventType::Canceled)], vec![]));
+    let record = other.record(&id.to_string()).unwrap().unwrap();
+    assert_eq!(record["events"].as_array().unwrap().len(), 4);
+    // Another reader has the same numbers.
+    assert_eq!(read(&mut other.follow(Some(3)).unwrap()).0, [(3, EventType::Progress), (4, EventType::Canceled)]);
+    let mut late = other.follow(None).unwrap();
+    assert_eq!((late.position(), late.end(), read(&mut late)), (5, 5, (vec![], vec![])));
+}
+
+#[tokio::test]
+async fn a_reader_is_told_how_many_events_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
+    for writer in [&one, &two] {
+        let call = running("a");
+        writer.started(&call, false, false).await.unwrap();
+        note(writer, call.invocation_id, 0, &events(call.invocation_id, [EventType::Planned, EventType::Started]));
+    }
+    let types = |from: u64| vec![(from, EventType::Planned), (from + 1, EventType::Started)];
+    assert_eq!(read(&mut two.follow(Some(1)).unwrap()), ([types(1), types(3)].concat(), vec![]));
+    drop(one);
+    remove(&folder.path().join("calls"), 1);
+    assert_eq!(read(&mut two.follow(Some(1)).unwrap()), (types(3), vec![2]));
+    // An index that is made again gives no number a second time.
+    fs::write(folder.path().join("calls/index.db"), "nonsense").unwrap();
+    let mut reader = two.follow(Some(1)).unwrap();
+    let (seen, missed) = read(&mut reader);
+    assert!(seen[0].0 > 1_000_000_000_000 && missed == [seen[0].0 - 1], "{seen:?} {missed:?}");
+}
+
+#[tokio::test]
+async fn events_of_no_call_are_in_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = log(&folder, LogSettings::default());
+    let event = of_no_call(&"toolcell/test".into(), EventType::DeferredLoaded, Some("a"), json!({}));
+    log.announced(event.clone(), Some("s".to_owned())).await.unwrap();
+    let found = log.follow(Some(1)).unwrap().read().unwrap();
+    let [FollowedEvent::Event(logged)] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((logged.sequence, logged.session.as_deref(), &logged.event), (1, Some("s"), &event));
+    assert!(log.verify().unwrap().is_ok());
+}

@@ -1,0 +1,136 @@
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::index::Seen;
+use super::line::{self, Kind, Line};
+use super::segment::{self, LINE_BYTES_MAX};
+use super::{CallLog, Key, LogError};
+
+/// What [`CallLog::verify`] read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    pub segments: u64,
+    pub lines: u64,
+    pub bytes: u64,
+}
+
+/// The first line that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{file}, line {line}{}: {what}", call.as_ref().map(|id| format!(" (call {id})")).unwrap_or_default())]
+pub struct Damage {
+    pub file: String,
+    /// Counts from 1.
+    pub line: u64,
+    /// The call that the line is about, if that can be read.
+    pub call: Option<String>,
+    pub what: &'static str,
+}
+
+impl CallLog {
+    /// Checks every line of every segment: each must be as it was written, and follow the line before it. The index must
+    /// have seen no line that is missing now.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read. Damage is a value, in the inner result.
+    pub fn verify(&self) -> Result<Result<Verified, Damage>, LogError> {
+        let mut verified = Verified::default();
+        if !self.dir().is_dir() {
+            return Ok(Ok(verified));
+        }
+        let key = self.key()?;
+        let seen = self.seen()?;
+        let numbers = segment::numbers(self.dir()).map_err(|error| self.failed("read", &error))?;
+        let mut removed = Vec::new();
+        for number in &numbers {
+            let seen = seen.iter().find(|seen| seen.number == *number);
+            let mut checking = Checking { key: &key, seen, verified: &mut verified, removed: &mut removed };
+            let checked = checking.segment(self.dir(), *number).map_err(|error| self.failed("read", &error))?;
+            if let Err(damage) = checked {
+                return Ok(Err(damage));
+            }
+        }
+        let last = numbers.last().copied().unwrap_or_default();
+        let is_gone = |number: &u64| numbers.binary_search(number).is_err() && !removed.contains(number);
+        match (1..last).find(is_gone) {
+            None => Ok(Ok(verified)),
+            Some(number) => {
+                Ok(Err(Damage { file: segment::name(number), line: 1, call: None, what: "the file was removed" }))
+            }
+        }
+    }
+
+    /// Checks every line of the segment `number`, as [`Self::verify`] does.
+    pub(super) fn verify_segment(&self, number: u64) -> Result<Result<(), Damage>, LogError> {
+        let (key, seen) = (self.key()?, self.seen()?);
+        let seen = seen.iter().find(|seen| seen.number == number);
+        let (mut verified, mut removed) = (Verified::default(), Vec::new());
+        let mut checking = Checking { key: &key, seen, verified: &mut verified, removed: &mut removed };
+        checking.segment(self.dir(), number).map_err(|error| self.failed("read", &error))
+    }
+}
+
+#[derive(Deserialize)]
+struct Pruned {
+    removed_segments: Vec<u64>,
+}
+
+struct Checking<'a> {
+    key: &'a Key,
+    /// What the index knows of the segment.
+    seen: Option<&'a Seen>,
+    verified: &'a mut Verified,
+    /// The segments that were pruned.
+    removed: &'a mut Vec<u64>,
+}
+
+impl Checking<'_> {
+    fn segment(&mut self, dir: &Path, number: u64) -> io::Result<Result<(), Damage>> {
+        let file = File::open(segment::path(dir, number))?;
+        // A living process may be in the middle of its last line.
+        let is_written = file.try_lock_shared().is_err();
+        let mut reader = BufReader::new(file);
+        let (mut chain, mut at, mut bytes, mut line) = (line::beginning(self.key, number), 0, 0, Vec::new());
+        let damage = |line: u64, call: Option<&str>, what| {
+            Ok(Err(Damage { file: segment::name(number), line, call: call.map(str::to_owned), what }))
+        };
+        loop {
+            line.clear();
+            let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+            if read == 0 {
+                break;
+            }
+            at += 1;
+            let Some(content) = line.strip_suffix(b"\n") else {
+                if is_written {
+                    break;
+                }
+                return damage(at, None, "it is incomplete: a process was killed while it wrote, or the file was cut");
+            };
+            let Some(content) = Line::read(content) else { return damage(at, None, "it cannot be read") };
+            if !content.follows(self.key, &chain) {
+                let call = Some(content.id).filter(|id| *id != line::NO_CALL);
+                return damage(at, call, "it was changed, or a line before it was removed or moved");
+            }
+            if content.kind == Kind::Pruned {
+                let pruned = serde_json::from_str::<Pruned>(content.payload);
+                self.removed.extend(pruned.into_iter().flat_map(|pruned| pruned.removed_segments));
+            }
+            chain = content.chain;
+            bytes += read;
+            if self.seen.is_some_and(|seen| seen.bytes == bytes && seen.chain != *chain.as_bytes()) {
+                return damage(at, None, "the lines up to here were replaced");
+            }
+        }
+        if self.seen.is_some_and(|seen| seen.bytes > bytes) {
+            return damage(at, None, "the lines after it were removed");
+        }
+        self.verified.segments += 1;
+        self.verified.lines += at;
+        self.verified.bytes += bytes;
+        Ok(Ok(()))
+    }
+}

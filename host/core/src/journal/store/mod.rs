@@ -1,0 +1,148 @@
+//! What outlives the process: the calls for which an approval was requested, in one SQLite file that only its owner can
+//! read.
+//!
+//! A call without an approval never opens it. Every write is on disk before it is acknowledged, because a process can
+//! be killed at any moment. A store that cannot be read returns an error, and never an approval.
+
+mod answer;
+mod ask;
+mod entry;
+mod hold;
+mod read;
+mod schema;
+mod session;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+
+use crate::pool::STORE;
+use crate::record::{ErrorClass, Refusal};
+use crate::secret::SealingKey;
+
+pub use answer::{Claim, Given};
+pub use ask::{Asking, History};
+pub use hold::{Held, Role};
+pub use read::{Kept, Standing, Summary};
+pub use session::Allowance;
+
+/// Why an operation of the store failed. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Its contents cannot be trusted or understood.
+    #[error("the journal is damaged: {0}")]
+    Damaged(String),
+    #[error("the journal was written by a newer toolcell (format {found}, this one knows {known})")]
+    Newer { found: i64, known: i64 },
+    /// No space, no permission, or a lock that is not released.
+    #[error("the journal cannot be used: {0}")]
+    Unavailable(String),
+    #[error("{0} calls wait for an answer already; answer or deny some: toolcell approvals list")]
+    Full(u32),
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::*;
+        let text = error.to_string();
+        match error.sqlite_error_code() {
+            Some(NotADatabase | DatabaseCorrupt | TypeMismatch | ConstraintViolation | SchemaChanged) => {
+                Self::Damaged(text)
+            }
+            Some(_) => Self::Unavailable(text),
+            None => Self::Damaged(text),
+        }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    /// Fails closed: without a record of the question, no approver is asked and nothing runs.
+    fn from(error: StoreError) -> Self {
+        let (class, code) = match &error {
+            StoreError::Damaged(_) => (ErrorClass::PolicyBlocked, "journal_damaged"),
+            StoreError::Newer { .. } => (ErrorClass::PolicyBlocked, "journal_newer"),
+            StoreError::Unavailable(_) => (ErrorClass::DependencyUnavailable, "journal_unavailable"),
+            StoreError::Full(_) => (ErrorClass::RateLimited, "too_many_questions"),
+        };
+        let message = match &error {
+            StoreError::Damaged(_) => {
+                "the journal of approvals is damaged, and so nothing that needs one can run; move the folder `journal` \
+                 of toolcell's data folder away to start a new one"
+                    .to_owned()
+            }
+            StoreError::Unavailable(_) => {
+                "the journal of approvals cannot be used, and so nothing that needs one can run; `toolcell approvals \
+                 list` says why"
+                    .to_owned()
+            }
+            other => other.to_string(),
+        };
+        Refusal::new(class, code, message).detail(error.to_string())
+    }
+}
+
+/// The journal on disk. Cheap to clone; the file is opened when it is first needed.
+#[derive(Clone, Debug)]
+pub struct Journal(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    dir: PathBuf,
+    key_file: PathBuf,
+    store: Mutex<Option<Store>>,
+}
+
+impl Journal {
+    /// A journal in the folder `dir`; the key in `key_file` seals what would run. Both are created when the first call
+    /// is stored.
+    pub fn new(dir: PathBuf, key_file: PathBuf) -> Self {
+        Self(Arc::new(Inner { dir, key_file, store: Mutex::new(None) }))
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+
+    /// Whether an approval was ever requested.
+    pub fn exists(&self) -> bool {
+        self.0.dir.join(schema::FILE_NAME).exists()
+    }
+
+    /// Runs `work` on the store, and blocks this thread.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut kept = self.0.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = match kept.take() {
+            Some(store) => kept.insert(store),
+            None => kept.insert(self.open()?),
+        };
+        work(store)
+    }
+
+    fn open(&self) -> Result<Store, StoreError> {
+        let connection = schema::open(&self.0.dir)?;
+        let key = SealingKey::read_or_make(&self.0.key_file);
+        Ok(Store { connection, key: key.map_err(|error| StoreError::Unavailable(format!("{error:#}")))? })
+    }
+
+    /// Runs `work` on the store, on a thread for the host's own store.
+    pub async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Store) -> Result<T, StoreError> + Send + 'static,
+    {
+        let journal = self.clone();
+        STORE
+            .run(move || journal.with(work))
+            .await
+            .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+    }
+}
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    /// Seals what would run, and what was answered.
+    key: SealingKey,
+}

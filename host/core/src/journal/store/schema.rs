@@ -1,0 +1,109 @@
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use crate::private;
+
+use super::StoreError;
+
+/// The file of the store in the journal's folder.
+pub(super) const FILE_NAME: &str = "journal.db";
+/// `user_version` of the file: one for each migration.
+const VERSION: i64 = 2;
+/// `application_id` of the file: "hotc".
+const APPLICATION: i64 = 0x686f_7463;
+/// How long to wait while another process locks the file.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Each entry migrates a file from the version of its index to the next one.
+const MIGRATIONS: [&str; 2] = [
+    "
+    CREATE TABLE invocations (
+        id TEXT PRIMARY KEY, tool_id TEXT NOT NULL, status TEXT NOT NULL, actor TEXT,
+        created_at INTEGER NOT NULL, record TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE decisions (
+        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
+        behavior TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE mutations (
+        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
+        record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE hook_runs (
+        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
+        hook_id TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE events (
+        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
+        event_type TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE approvals (
+        invocation TEXT PRIMARY KEY REFERENCES invocations,
+        state TEXT NOT NULL CHECK (state IN
+            ('pending', 'approved', 'rejected', 'expired', 'withdrawn', 'claimed', 'done')),
+        binding TEXT NOT NULL, actor TEXT,
+        asked_at INTEGER NOT NULL, expires_at INTEGER NOT NULL,
+        record BLOB NOT NULL, answer BLOB,
+        CHECK (state NOT IN ('approved', 'rejected', 'claimed', 'done') OR answer IS NOT NULL)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX approvals_by_state ON approvals (state, expires_at);
+    CREATE TABLE results (
+        invocation TEXT PRIMARY KEY REFERENCES invocations, status TEXT NOT NULL, record TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE session_rules (
+        reference TEXT PRIMARY KEY, session TEXT NOT NULL, made_by TEXT NOT NULL REFERENCES invocations,
+        made_at INTEGER NOT NULL, record TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+",
+    // Sealed, because a scope names the paths of a call.
+    "ALTER TABLE session_rules ADD COLUMN scope BLOB;",
+];
+
+/// Opens the store in `dir`; creates or migrates it, one process at a time.
+pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
+    let unusable = |error: io::Error| StoreError::Unavailable(format!("{}: {error}", dir.display()));
+    private::close_dir(dir).map_err(unusable)?;
+    let turn = private::open_or_create(&dir.join("opening")).map_err(unusable)?;
+    turn.lock().map_err(unusable)?;
+    // SQLite is told to follow no symbolic links, so those that lead to the folder are resolved here.
+    let path = dir.canonicalize().map_err(unusable)?.join(FILE_NAME);
+    // SQLite gives the files beside its own the same mode.
+    private::open_or_create(&path).map_err(unusable)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let mut connection = Connection::open_with_flags(&path, flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        return Err(StoreError::Unavailable(format!("it cannot be kept in WAL mode, but in mode {mode}")));
+    }
+    // Acknowledged writes survive a crash of the machine too.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    migrate(&mut connection)?;
+    Ok(connection)
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let (application, found) = (pragma("application_id")?, pragma("user_version")?);
+    match (application, found) {
+        (0, 0) => transaction.pragma_update(None, "application_id", APPLICATION)?,
+        (APPLICATION, VERSION) => return Ok(()),
+        (APPLICATION, 1..) if found > VERSION => return Err(StoreError::Newer { found, known: VERSION }),
+        (APPLICATION, 1..) => {}
+        _ => return Err(StoreError::Damaged("the file is not a journal of toolcell".to_owned())),
+    }
+    let done = usize::try_from(found).unwrap_or(usize::MAX);
+    for step in MIGRATIONS.iter().skip(done) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()?;
+    Ok(())
+}

@@ -1,0 +1,502 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::record::{
+    AbortReason, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX, ProgressId, ProgressStatus, SchemaVersion,
+    Timestamp, ToolEvent, ToolProgress, digest, read_json,
+};
+use crate::secret::{REDACTED, Redactor, SpokenMeter};
+
+use super::bus::{EventBus, size};
+use super::log::{CallLog, Noted, Noting};
+
+/// Maximum size of the events that are noted of one call while it runs, in bytes. Its record has all of them.
+const NOTED_BYTES_MAX: usize = 1 << 20;
+
+/// Event fields that the host itself fills. They are not redacted, so that a caller cannot remove one by a sensitive
+/// argument that equals it. Progress is redacted before it becomes an event.
+const OWN_WORDS: [&str; 17] = [
+    "abort_reason",
+    "behavior",
+    "by",
+    "decision_id",
+    "discarded_as",
+    "error_class",
+    "hook_id",
+    "model_input_ref",
+    "mutation_id",
+    "persisted_ref",
+    "progress",
+    "redaction_state",
+    "result_id",
+    "rule_refs",
+    "source",
+    "source_type",
+    "status",
+];
+
+/// Receives every event of a call as it happens. Called from within the call: it must not block.
+///
+/// ```
+/// use std::sync::mpsc::Sender;
+///
+/// use toolcell_core::journal::Listener;
+/// use toolcell_core::record::{EventType, ToolEvent};
+///
+/// /// Hands the events on to another thread.
+/// struct Types(Sender<EventType>);
+///
+/// impl Listener for Types {
+///     fn event(&self, event: &ToolEvent) {
+///         // The other thread may have ended.
+///         let _ = self.0.send(event.event_type);
+///     }
+/// }
+/// ```
+pub trait Listener: Send + Sync {
+    /// Receives one event. Events of one call arrive in causal order.
+    fn event(&self, event: &ToolEvent);
+}
+
+/// An event that belongs to no call (AT-EV-01..05); `data` is an object. `tool_id` is `None` if it is not about one tool.
+pub fn of_no_call(source: &Arc<str>, event_type: EventType, tool_id: Option<&str>, data: Value) -> ToolEvent {
+    ToolEvent {
+        schema_version: SchemaVersion::default(),
+        event_id: EventId::new(),
+        event_type,
+        source: Arc::clone(source),
+        time: Timestamp::now(),
+        invocation_id: None,
+        tool_id: tool_id.map(str::to_owned),
+        data,
+        extra: Extra::new(),
+    }
+}
+
+/// Where the events of a call go while it runs, beside its listeners.
+#[derive(Clone)]
+pub struct Outlet {
+    pub bus: EventBus,
+    pub log: CallLog,
+    /// The session of the call.
+    pub session: Option<Arc<str>>,
+}
+
+/// Tells `listeners` that the call `id` was to be canceled, and why it was not: it has ended, or there is none
+/// (AT-CAN-01, AT-CAN-04).
+pub fn canceled_in_vain(
+    listeners: &[Arc<dyn Listener>],
+    source: &Arc<str>,
+    id: InvocationId,
+    reason: AbortReason,
+    why: &str,
+) {
+    let requested = (EventType::CancelRequested, json!({ "abort_reason": reason }));
+    let failed = (EventType::CancelFailed, json!({ "abort_reason": reason, "reason": why }));
+    for (event_type, data) in [requested, failed] {
+        let event = ToolEvent {
+            schema_version: SchemaVersion::default(),
+            event_id: EventId::new(),
+            event_type,
+            source: Arc::clone(source),
+            time: Timestamp::now(),
+            invocation_id: Some(id),
+            tool_id: None,
+            data,
+            extra: Extra::new(),
+        };
+        listeners.iter().for_each(|listener| listener.event(&event));
+    }
+}
+
+/// The events and the progress of one call, in causal order.
+#[derive(Clone)]
+pub struct Trail(Arc<Inner>);
+
+/// A trail that does not keep its call's listeners.
+pub struct WeakTrail(Weak<Inner>);
+
+impl WeakTrail {
+    /// The trail; `None` after its call has ended.
+    pub fn upgrade(&self) -> Option<Trail> {
+        self.0.upgrade().map(Trail)
+    }
+}
+
+struct Inner {
+    invocation_id: InvocationId,
+    began: Timestamp,
+    listeners: Arc<[Arc<dyn Listener>]>,
+    source: Arc<str>,
+    /// `None` for a call that does not run.
+    outlet: Option<Outlet>,
+    kept: Mutex<Trailed>,
+}
+
+/// The contents of a trail.
+#[derive(Default)]
+pub struct Trailed {
+    pub events: Vec<ToolEvent>,
+    pub progress: Vec<ToolProgress>,
+    tool_id: Option<String>,
+    cancel_requested: bool,
+    cancel_acknowledged: bool,
+    /// Whether the call has ended.
+    ended: bool,
+    redactor: Redactor,
+    meter: SpokenMeter,
+    noted: NotedSoFar,
+}
+
+/// What the log has of a call that runs.
+#[derive(Default)]
+struct NotedSoFar {
+    events: usize,
+    bytes: usize,
+    /// Whether more will be noted soon.
+    is_due: bool,
+    /// Whether nothing more is noted.
+    is_over: bool,
+}
+
+impl Trail {
+    pub fn downgrade(&self) -> WeakTrail {
+        WeakTrail(Arc::downgrade(&self.0))
+    }
+
+    pub fn begin(
+        invocation_id: InvocationId,
+        source: Arc<str>,
+        listeners: Arc<[Arc<dyn Listener>]>,
+        outlet: Option<Outlet>,
+    ) -> Self {
+        let kept = Mutex::new(Trailed { events: Vec::with_capacity(12), ..Trailed::default() });
+        Self(Arc::new(Inner { invocation_id, began: Timestamp::now(), listeners, source, outlet, kept }))
+    }
+
+    /// Resumes the trail of a call that another process began; `events` are its events so far.
+    pub fn resume(
+        invocation_id: InvocationId,
+        events: Vec<ToolEvent>,
+        source: Arc<str>,
+        listeners: Arc<[Arc<dyn Listener>]>,
+        outlet: Outlet,
+    ) -> Self {
+        let trail = Self::begin(invocation_id, source, listeners, Some(outlet));
+        let progress = events.iter().filter_map(|event| event.data.get("progress"));
+        // Numbers continue where the other process ended.
+        let progress = progress.filter_map(|said| ToolProgress::deserialize(said).ok()).collect();
+        *trail.kept() = Trailed { events, progress, ..Trailed::default() };
+        trail
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Trailed> {
+        self.0.kept()
+    }
+
+    /// Sets the tool that later events name.
+    pub fn resolved(&self, tool_id: &str) {
+        self.kept().tool_id = Some(tool_id.to_owned());
+    }
+
+    /// Redacts everything from now on: what is kept, and what listeners receive.
+    pub fn redact(&self, redactor: Redactor) {
+        self.kept().redactor = redactor;
+    }
+
+    /// Keeps everything off the log until the call has ended, because its output may be on no disk.
+    pub fn keep_unnoted(&self) {
+        self.kept().noted.is_over = true;
+    }
+
+    /// Publishes an event; `data` is an object.
+    pub fn emit(&self, event_type: EventType, data: Value) {
+        let mut kept = self.kept();
+        let event = self.event(&kept, event_type, data);
+        self.publish(&mut kept, event);
+    }
+
+    /// Creates an event without publishing it, and returns it with all events up to it, so that they can be stored
+    /// first. Then [`Self::announce`] publishes it.
+    pub fn prepare(&self, event_type: EventType, data: Value) -> (Vec<ToolEvent>, ToolEvent) {
+        let kept = self.kept();
+        let event = self.event(&kept, event_type, data);
+        let mut events = kept.events.clone();
+        events.push(event.clone());
+        (events, event)
+    }
+
+    /// Publishes an event that was prepared.
+    pub fn announce(&self, event: ToolEvent) {
+        self.publish(&mut self.kept(), event);
+    }
+
+    /// All events so far.
+    pub fn events(&self) -> Vec<ToolEvent> {
+        self.kept().events.clone()
+    }
+
+    fn event(&self, kept: &Trailed, event_type: EventType, mut data: Value) -> ToolEvent {
+        if let (false, Some(fields)) = (kept.redactor.is_idle(), data.as_object_mut()) {
+            let said = fields.iter_mut().filter(|(name, _)| !OWN_WORDS.contains(&name.as_str()));
+            said.for_each(|(_, value)| _ = kept.redactor.redact(value));
+        }
+        let time = Timestamp::now();
+        ToolEvent {
+            schema_version: SchemaVersion::default(),
+            event_id: EventId::at(time),
+            event_type,
+            source: Arc::clone(&self.0.source),
+            time,
+            invocation_id: Some(self.0.invocation_id),
+            tool_id: kept.tool_id.clone(),
+            data,
+            extra: Extra::new(),
+        }
+    }
+
+    fn publish(&self, kept: &mut Trailed, event: ToolEvent) {
+        for listener in self.0.listeners.iter() {
+            listener.event(&event);
+        }
+        if let Some(Outlet { bus, log, .. }) = &self.0.outlet {
+            bus.publish(&event);
+            if !kept.noted.is_due && !kept.noted.is_over && log.wants(&event) {
+                kept.noted.is_due = true;
+                let call: Weak<Inner> = Arc::downgrade(&self.0);
+                log.note_soon(call);
+            }
+        }
+        kept.events.push(event);
+    }
+
+    /// Assigns `progress` its identity, sequence and time, and publishes it as an event.
+    pub fn progress(&self, mut progress: ToolProgress) {
+        progress.invocation_id = self.0.invocation_id;
+        progress.progress_id = ProgressId::new();
+        progress.timestamp = Timestamp::now();
+        progress.elapsed_ms = progress.timestamp.millis_since(self.0.began);
+        {
+            let mut kept = self.kept();
+            let Trailed { redactor, meter, .. } = &mut *kept;
+            hide(redactor, meter, &mut progress);
+            progress.sequence = kept.progress.len() as u64 + 1;
+            kept.progress.push(progress.clone());
+        }
+        let event_type = match progress.status {
+            ProgressStatus::PartialResult => EventType::PartialResult,
+            _ => EventType::Progress,
+        };
+        self.emit(event_type, json!({ "progress": progress }));
+    }
+
+    /// Tells how far the call is (AT-PSTAT-01..10): that it waits, or goes on without its caller. A call that has told
+    /// anything also tells that it starts, and how it ends; of any other, the events say so already.
+    pub fn reached(&self, status: ProgressStatus) {
+        use ProgressStatus::{Backgrounded, Queued, WaitingForInput, WaitingForPermission};
+        let waits = matches!(status, Queued | WaitingForPermission | WaitingForInput | Backgrounded);
+        let tells = {
+            let kept = self.kept();
+            !kept.ended && (waits || !kept.progress.is_empty())
+        };
+        if tells {
+            self.progress(ToolProgress::of_host(self.0.invocation_id, status));
+        }
+    }
+
+    /// Passes a line that the guest logged to the listeners, redacted. It is not kept here, because the result carries
+    /// the log as a block.
+    pub fn logged(&self, level: &str, message: &str, fields: Option<&str>) {
+        let bus = self.0.outlet.as_ref().map(|outlet| &outlet.bus).filter(|bus| bus.is_followed());
+        if self.0.listeners.is_empty() && bus.is_none() {
+            return;
+        }
+        let (redactor, tool_id, mut meter) = {
+            let mut kept = self.kept();
+            (kept.redactor.clone(), kept.tool_id.clone(), std::mem::take(&mut kept.meter))
+        };
+        let (message, fields) = match redactor.is_silent() {
+            true => (REDACTED.to_owned(), None),
+            false => {
+                let mut fields: Option<Value> = fields.and_then(|fields| read_json(fields, JSON_VALUES_MAX).ok());
+                fields.as_mut().map(|fields| redactor.redact_spoken(fields, &mut meter));
+                let mut message = message.to_owned();
+                redactor.redact_spoken_text(&mut message, &mut meter);
+                (message, fields)
+            }
+        };
+        self.kept().meter = meter;
+        let event = ToolEvent {
+            schema_version: SchemaVersion::default(),
+            event_id: EventId::new(),
+            event_type: EventType::Logged,
+            source: Arc::clone(&self.0.source),
+            time: Timestamp::now(),
+            invocation_id: Some(self.0.invocation_id),
+            tool_id,
+            data: json!({ "level": level, "message": message, "fields": fields }),
+            extra: Extra::new(),
+        };
+        if let Some(bus) = bus {
+            bus.publish(&event);
+        }
+        self.0.listeners.iter().for_each(|listener| listener.event(&event));
+    }
+
+    /// Publishes that cancellation was requested: once, and before it is acknowledged.
+    pub fn cancel_requested(&self, reason: AbortReason) {
+        if !std::mem::replace(&mut self.kept().cancel_requested, true) {
+            self.emit(EventType::CancelRequested, json!({ "abort_reason": reason }));
+        }
+    }
+
+    /// Publishes that the guest noticed the request: once, however often the guest acknowledges it.
+    pub fn cancel_acknowledged(&self, how: &str) {
+        if !std::mem::replace(&mut self.kept().cancel_acknowledged, true) {
+            self.emit(EventType::CancelAcknowledged, json!({ "by": how }));
+        }
+    }
+
+    /// Publishes that a requested cancellation came too late: the call ended otherwise (AT-CAN-04).
+    pub fn cancel_failed(&self, reason: AbortReason) {
+        self.cancel_requested(reason);
+        self.emit(EventType::CancelFailed, json!({ "abort_reason": reason, "reason": "already_terminal" }));
+    }
+
+    /// Whether the progress includes a partial result.
+    pub fn has_partial_result(&self) -> bool {
+        self.kept().progress.iter().any(|progress| progress.status == ProgressStatus::PartialResult)
+    }
+
+    /// Takes the contents out of the trail.
+    pub fn finish(&self) -> Trailed {
+        let mut kept = self.kept();
+        std::mem::replace(&mut *kept, Trailed { ended: true, ..Trailed::default() })
+    }
+}
+
+impl Inner {
+    fn kept(&self) -> MutexGuard<'_, Trailed> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The events that the log does not have yet, as far as they fit, and the place of the first one.
+    fn unnoted(&self) -> (usize, Vec<ToolEvent>) {
+        let mut kept = self.kept();
+        let Trailed { events, noted, .. } = &mut *kept;
+        noted.is_due = false;
+        if noted.is_over {
+            return (noted.events, Vec::new());
+        }
+        let first = noted.events;
+        let mut more = Vec::new();
+        for event in events.iter().skip(first) {
+            let bytes = noted.bytes + size(&event.data);
+            if bytes > NOTED_BYTES_MAX && guard!("noted_bytes") {
+                noted.is_over = true;
+                break;
+            }
+            noted.bytes = bytes;
+            more.push(event.clone());
+        }
+        noted.events += more.len();
+        (first, more)
+    }
+}
+
+impl Noting for Inner {
+    fn note(&self, log: &CallLog) {
+        let (first, events) = self.unnoted();
+        let session = self.outlet.as_ref().and_then(|outlet| outlet.session.as_deref());
+        if !events.is_empty() && log.noted(self.invocation_id, &Noted { session, first, events: &events }).is_err() {
+            // A gap would hide what comes after it. The record of the call has everything.
+            self.kept().noted.is_over = true;
+        }
+    }
+}
+
+/// Redacts `progress`.
+fn hide(redactor: &Redactor, meter: &mut SpokenMeter, progress: &mut ToolProgress) {
+    for text in [&mut progress.message, &mut progress.current_step].into_iter().flatten() {
+        match redactor.is_silent() {
+            true => REDACTED.clone_into(text),
+            false => _ = redactor.redact_spoken_text(text, meter),
+        }
+    }
+    let Some(content) = &mut progress.partial_content else { return };
+    if redactor.is_silent() {
+        *content = Value::Array(Vec::new());
+    } else if !redactor.redact_spoken(content, meter) {
+        return;
+    }
+    // The reference so far is a digest of the unredacted content.
+    progress.partial_result_refs = vec![format!("partial:{}", digest(content.to_string().as_bytes()))];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{FollowedEvent, LogSettings};
+
+    fn log(folder: &tempfile::TempDir) -> CallLog {
+        CallLog::new(folder.path().join("calls"), folder.path().join("key"), LogSettings::default())
+    }
+
+    fn trail(log: &CallLog) -> Trail {
+        let outlet = Outlet { bus: EventBus::default(), log: log.clone(), session: Some("s".into()) };
+        Trail::begin(InvocationId::new(), "toolcell/test".into(), Arc::default(), Some(outlet))
+    }
+
+    fn noted(log: &CallLog) -> Vec<EventType> {
+        let event = |one| match one {
+            FollowedEvent::Event(logged) => logged.event.event_type,
+            FollowedEvent::Missed(count) => panic!("{count} are missing"),
+        };
+        log.follow(Some(1)).unwrap().read().unwrap().into_iter().map(event).collect()
+    }
+
+    #[test]
+    fn a_call_that_says_nothing_while_it_runs_writes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder);
+        let trail = trail(&log);
+        for of in [EventType::Planned, EventType::Started, EventType::ResultCreated] {
+            trail.emit(of, json!({}));
+        }
+        assert!(!trail.kept().noted.is_due);
+    }
+
+    #[test]
+    fn what_a_follower_wants_is_noted_soon_with_all_events_before_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder);
+        let trail = trail(&log);
+        trail.emit(EventType::Planned, json!({}));
+        trail.emit(EventType::Progress, json!({}));
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while noted(&log).is_empty() {
+            assert!(std::time::Instant::now() < deadline, "nothing was noted");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(noted(&log), [EventType::Planned, EventType::Progress]);
+    }
+
+    #[test]
+    fn what_is_noted_of_one_call_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder);
+        let trail = trail(&log);
+        // No thread, so that nothing is noted beside this test.
+        trail.kept().noted.is_due = true;
+        for _ in 0..10 {
+            trail.emit(EventType::PartialResult, json!({ "progress": "x".repeat(NOTED_BYTES_MAX * 3 / 10) }));
+        }
+        trail.0.note(&log);
+        trail.emit(EventType::PartialResult, json!({}));
+        trail.0.note(&log);
+        assert_eq!(noted(&log), [EventType::PartialResult; 3]);
+        assert_eq!(trail.events().len(), 11);
+    }
+}

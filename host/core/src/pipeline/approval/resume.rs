@@ -1,0 +1,73 @@
+use crate::approval::bind;
+use crate::journal::Kept;
+use crate::record::{ApprovalState, ErrorClass, Input, Refusal, Timestamp};
+
+use super::super::children;
+use super::super::journey::{Journey, Prepared};
+use super::super::permission::Permitted;
+use super::super::pre_hooks::Remade;
+use super::{decide_again, expired, settle};
+
+/// Re-enters a call at its answer, in a process that did not ask. Everything is decided again; if anything has changed
+/// since the question, nothing runs.
+pub(in super::super) async fn re_enter(
+    journey: &mut Journey<'_>,
+    remade: Remade,
+    kept: &Kept,
+) -> Result<Permitted, Refusal> {
+    // Nothing says any more what its caller could do, and so what it may do.
+    if children::is_orphan(kept) {
+        return Err(children::outlived());
+    }
+    let Prepared { tool, input: remade } = remade.open();
+    let input = Input::from_text(kept.approval.plan.permission_input.as_str());
+    if remade.value() != input.value() {
+        return Err(outdated(&["what hooks make of the input"]));
+    }
+    journey.invocation.permission_input = Some(journey.redaction.shown(&input).await?);
+    let permit = decide_again(journey, &tool, &input).await?;
+    let actor = journey.request.actor_ref.as_deref();
+    let now = bind(&tool, permit.capability(), permit.limits(), permit.call_input(), actor);
+    let changed = kept.approval.binding.differences(&now);
+    if !changed.is_empty() && guard!("approval_binding") {
+        return Err(outdated(&changed));
+    }
+    let answer = kept.answer.clone().filter(|_| kept.state == ApprovalState::Approved);
+    let answer = answer.ok_or_else(|| Refusal::host_fault("a call without an approval was resumed"))?;
+    settle::settle(journey, tool, permit, answer).await
+}
+
+fn outdated(changed: &[&str]) -> Refusal {
+    let message = format!(
+        "this changed since the approval was requested: {}; nothing ran; call again to request a new approval",
+        changed.join(", ")
+    );
+    Refusal::new(ErrorClass::ApprovalRejected, "approval_outdated", message)
+}
+
+/// The final refusal of an orphaned call; `None` if it can still be answered or resumed, or has ended.
+pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
+    let reject = |code, message: String| Some(Refusal::new(ErrorClass::ApprovalRejected, code, message));
+    match kept.state {
+        ApprovalState::Claimed => Some(Refusal::new(
+            ErrorClass::Canceled,
+            "interrupted",
+            "the process that ran the call ended before it had a result; the tool may have done its work, and is not \
+             run again",
+        )),
+        ApprovalState::Rejected => {
+            // If the input has hidden values, the feedback may repeat them, and nothing here can redact it.
+            let open = kept.approval.plan.shown_input.is_none();
+            let feedback = kept.answer.as_ref().and_then(|answer| answer.feedback.as_deref()).filter(|_| open);
+            let because = feedback.map(|why| format!(": {why}")).unwrap_or_default();
+            reject("approval_rejected", format!("the call was not approved{because}"))
+        }
+        ApprovalState::Withdrawn => reject("approval_withdrawn", "the call ended before it could run".to_owned()),
+        ApprovalState::Expired => Some(expired()),
+        ApprovalState::Pending | ApprovalState::Approved if children::is_orphan(kept) => Some(children::outlived()),
+        ApprovalState::Pending | ApprovalState::Approved if kept.approval.expires_at <= Timestamp::now() => {
+            Some(expired())
+        }
+        ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Done => None,
+    }
+}

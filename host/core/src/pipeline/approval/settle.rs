@@ -1,0 +1,155 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::catalog::Tool;
+use crate::journal::{Allowance, Claim};
+use crate::policy::Permit;
+use crate::record::{
+    Answer, Behavior, DecisionId, ErrorClass, Extra, Input, InputMutation, MutationSource, PermissionDecision, Reason,
+    ReasonType, Refusal, SchemaVersion, SessionRule, Status, Timestamp,
+};
+
+use super::super::aside::{self, Against};
+use super::super::journey::Journey;
+use super::super::permission::{self, Permitted};
+use super::super::{observe, pre_hooks};
+use super::{Asked, decide_again};
+
+/// Turns the answer to what was asked into a permit, once. `permit` is for exactly what was asked.
+pub(super) async fn settle(
+    journey: &mut Journey<'_>,
+    tool: Arc<Tool>,
+    permit: Permit,
+    answer: Answer,
+) -> Result<Permitted, Refusal> {
+    journey.heed_cancellation()?;
+    if !answer.approved {
+        let rejected = decided(journey, &answer, None).await?;
+        let _ = permission::announce(journey, &tool, permit.call_input(), rejected).await;
+        let because = answer.feedback.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        let message = format!("the call was not approved{because}");
+        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_rejected", message));
+    }
+    let edited = edited(journey, permit.call_input(), &answer).await?;
+    let approved = decided(journey, &answer, edited.as_ref()).await?;
+    permission::announce(journey, &tool, edited.as_ref().unwrap_or(permit.call_input()), approved).await?;
+    let permit = match edited {
+        Some(input) => edit(journey, &tool, permit, input, &answer).await?,
+        None => permit,
+    };
+    if let Some(feedback) = &answer.feedback {
+        journey.additional_context.push(json!({ "approver_feedback": feedback }));
+    }
+    claim(journey, &tool, &permit, answer.always).await?;
+    permission::admit(journey, tool, permit).await
+}
+
+/// The approver's input; `None` if it is the one that was asked about.
+async fn edited(journey: &mut Journey<'_>, asked: &Input, answer: &Answer) -> Result<Option<Input>, Refusal> {
+    let Some(text) = &answer.edit else { return Ok(None) };
+    let shown = journey.redaction.shown_input(asked).await?;
+    super::edit::read(asked, &shown, text).map_err(|why| edit_invalid(&why))
+}
+
+fn edit_invalid(why: &str) -> Refusal {
+    let message = format!("the input as the approver changed it cannot run: {why}");
+    Refusal::new(ErrorClass::ApprovalRejected, "edit_invalid", message)
+}
+
+/// Runs the approver's input through every check that the caller's had to pass. Denials still deny.
+async fn edit(
+    journey: &mut Journey<'_>,
+    tool: &Arc<Tool>,
+    asked: Permit,
+    input: Input,
+    answer: &Answer,
+) -> Result<Permit, Refusal> {
+    let id = journey.invocation.invocation_id;
+    let source = (MutationSource::PermissionPrompt, answer.approver.as_str());
+    let reason = "updated_input of the approver";
+    journey.mutated(InputMutation::new(id, source.0, source.1, asked.call_input(), &input, reason));
+    check(journey, tool, &input).await?;
+    let limits = journey.request.limits.for_checks();
+    journey.services.executor.validate(journey.check(tool, &input, &limits)).await?;
+    let input = observe::fill(journey, tool, input);
+    let input = pre_hooks::shape(journey, tool, input, true).await?;
+    check(journey, tool, &input).await?;
+    decide_again(journey, tool, &input).await
+}
+
+async fn check(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    let checked = aside::check_input(journey, tool.contract(), input, Against::Call).await?;
+    checked.map_err(|why| edit_invalid(&why.to_string()))
+}
+
+/// Claims the approved run. From here on the call can end without running, but never run again.
+async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: bool) -> Result<(), Refusal> {
+    let events = journey.trail.events();
+    let history = journey.history(events);
+    let Some(Asked { journal, approval, .. }) = journey.asked.as_deref() else {
+        return Err(Refusal::host_fault("an answer without a question"));
+    };
+    let always = approval.session.as_deref().filter(|_| always).map(|session| {
+        let actor = journey.request.actor_ref.as_deref();
+        let binding = crate::approval::bind(tool, permit.capability(), permit.limits(), permit.call_input(), actor);
+        Allowance {
+            rule: SessionRule::new(session, &approval.tool_id, &binding, &approval.question),
+            scope: crate::approval::scope(permit.capability(), permit.limits()),
+        }
+    });
+    let mut approved = journey.invocation.clone();
+    approved.advance(Status::Approved, None).map_err(|error| Refusal::host_fault(error.to_string()))?;
+    let claim = Claim { binding: approval.binding.digest(), invocation: approved.clone(), history, always };
+    if !journal.run(move |store| store.claim(&claim)).await? {
+        let message = "the approval cannot be used: it was used before, or its time is up; call again to ask";
+        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_not_open", message));
+    }
+    journey.invocation = approved;
+    Ok(())
+}
+
+/// The decision that records an answer.
+async fn decided(
+    journey: &mut Journey<'_>,
+    answer: &Answer,
+    edited: Option<&Input>,
+) -> Result<PermissionDecision, Refusal> {
+    let (behavior, verb) = match answer.approved {
+        true => (Behavior::Allow, "approved"),
+        false => (Behavior::Deny, "rejected"),
+    };
+    let mut extra = Extra::new();
+    for (name, value) in [("approver", &answer.approver), ("channel", &answer.channel)] {
+        extra.insert(name.to_owned(), Value::String(value.clone()));
+    }
+    let updated_input = match edited {
+        Some(input) => Some(journey.redaction.shown(input).await?),
+        None => None,
+    };
+    let asked = journey.decisions.last();
+    Ok(PermissionDecision {
+        schema_version: SchemaVersion::default(),
+        decision_id: DecisionId::new(),
+        invocation_id: journey.invocation.invocation_id,
+        behavior,
+        mode: journey.request.policy.mode,
+        source: None,
+        reason: Reason {
+            kind: ReasonType::PermissionPromptTool,
+            message: format!("{verb} by {} ({})", answer.approver, answer.channel),
+            extra,
+        },
+        rule_refs: Vec::new(),
+        policy_refs: Vec::new(),
+        updated_input,
+        user_modified: edited.is_some(),
+        suggested_updates: Vec::new(),
+        blocked_path: None,
+        content_blocks: asked.map(|asked| asked.content_blocks.clone()).unwrap_or_default(),
+        accept_feedback: answer.feedback.clone(),
+        decided_at: Timestamp::now(),
+        expires_at: asked.and_then(|asked| asked.expires_at),
+        extra: Extra::new(),
+    })
+}

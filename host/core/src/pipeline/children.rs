@@ -1,0 +1,431 @@
+//! Calls that a running guest makes of other tools. Each is a call of its own: it passes every phase, under a ceiling made
+//! from the permit of its caller, within what is left of its caller's limits, and inside its caller's place.
+//!
+//! A call below another one runs inside the future of that one. So it ends with it, whatever becomes of the caller.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{OnceCell, mpsc, oneshot};
+
+use crate::approval::{Session, Terms};
+use crate::catalog::Tool;
+use crate::executor::{
+    BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, Run, Share, ToolCaller,
+};
+use crate::journal::Kept;
+use crate::policy::{Ceiling, Limits, Permit};
+use crate::record::{
+    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Refusal, ResultStatus, ToolError, WriteEffect,
+};
+use crate::scheduler::{CHILD_DEPTH_MAX, Chain};
+
+use super::journey::Journey;
+use super::redaction::Hidden;
+use super::{Callee, Request, Services, whole};
+
+/// The property of an invocation that names the call that made it. An extension of the specification.
+pub(super) const PARENT: &str = "parent_invocation_id";
+/// The property of an invocation that names the calls that it made. An extension of the specification.
+const CHILDREN: &str = "child_invocation_ids";
+
+/// Maximum number of calls below one call that a client made, at all depths together and refused ones included, because
+/// each leaves a record.
+const CALLS_MAX: u32 = 64;
+/// Maximum number of tools in a list for a guest.
+const LISTED_MAX: usize = 256;
+/// Maximum length of the name of a tool in a message, in characters, because a guest wrote it.
+const NAME_CHARS_MAX: usize = 100;
+
+/// The calls above a call that a guest made.
+pub(super) struct Lineage {
+    parent: InvocationId,
+    /// The `tool_id` of each call above, from the outermost to the caller.
+    ancestors: Vec<String>,
+    /// What the caller may do.
+    pub(super) ceiling: Ceiling,
+    /// What the caller has left.
+    pub(super) share: Share,
+    /// What no record of a call below may show either; `None` if there is nothing.
+    pub(super) hidden: Option<Hidden>,
+    tree: Arc<Tree>,
+}
+
+/// What all calls below one call that a client made share.
+pub(super) struct Tree {
+    calls_left: AtomicU32,
+    /// Room for the instances of these calls, until the last of them has ended.
+    chain: OnceCell<Option<Chain>>,
+}
+
+impl Tree {
+    fn new() -> Self {
+        Self { calls_left: AtomicU32::new(CALLS_MAX), chain: OnceCell::new() }
+    }
+
+    /// The same count of calls, without room for instances.
+    fn emptied(&self) -> Self {
+        let left = self.calls_left.load(Ordering::Relaxed);
+        Self { calls_left: AtomicU32::new(left), chain: OnceCell::new() }
+    }
+
+    /// Counts one more call. Fails if there were too many.
+    fn count(&self) -> Result<(), Refusal> {
+        let less = |left: u32| if guard!("child_calls") { left.checked_sub(1) } else { Some(left) };
+        match self.calls_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let message = format!(
+                    "this call has made {CALLS_MAX} calls of other tools, those of the tools that it called included, \
+                     which is all it may; make fewer calls"
+                );
+                Err(Refusal::new(ErrorClass::RateLimited, "child_calls_limit", message))
+            }
+        }
+    }
+}
+
+impl Lineage {
+    /// The invocation that made the call.
+    pub(super) fn parent(&self) -> InvocationId {
+        self.parent
+    }
+
+    /// Whether the tool can be called by a guest with this lineage, as far as its names say.
+    fn may_call(&self, tool: &Tool, offered: Option<&HashMap<String, Option<Duration>>>) -> bool {
+        let declaration = tool.declaration();
+        offered.is_none_or(|offered| offered.contains_key(&declaration.tool_id))
+            && self.ceiling.may_call(&declaration.qualified_name())
+    }
+
+    fn is_recursive(&self, tool: &Tool) -> bool {
+        self.ancestors.contains(&tool.declaration().tool_id) && guard!("child_cycles")
+    }
+
+    fn is_too_deep(&self) -> bool {
+        self.ancestors.len() > usize::try_from(CHILD_DEPTH_MAX).unwrap_or(usize::MAX) && guard!("child_depth")
+    }
+}
+
+/// Fails if `tool` may not be called by the guest that makes the call, and lowers the limits to those of its calls.
+pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
+    let Some(lineage) = &request.lineage else { return Ok(()) };
+    if !lineage.may_call(tool, request.offered.as_deref()) {
+        return Err(not_callable(request.tool.name()));
+    }
+    let id = &tool.declaration().tool_id;
+    if lineage.is_recursive(tool) {
+        let message =
+            format!("{id} is called already, by {}; no tool calls itself", lineage.ancestors.join(", which calls "));
+        return Err(Refusal::new(ErrorClass::PolicyBlocked, "recursive_tool_forbidden", message));
+    }
+    if lineage.is_too_deep() {
+        let message = format!(
+            "{id} would be call number {} below the first one; {CHILD_DEPTH_MAX} may be nested",
+            lineage.ancestors.len()
+        );
+        return Err(Refusal::new(ErrorClass::PolicyBlocked, "child_depth_limit", message));
+    }
+    if let Some(wall) = request.offered.as_deref().and_then(|offered| *offered.get(id)?) {
+        request.limits.wall = request.limits.wall.min(wall);
+    }
+    Ok(())
+}
+
+/// The refusal of a name that may not be called. It is the same for a tool that does not exist, so that a guest cannot
+/// find out which tools there are.
+pub(super) fn not_callable(name: &str) -> Refusal {
+    let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+    let message = format!(
+        "`{name}` is no tool that this call may call; it has to be loaded, callable through the surface of this call, \
+         granted with --allow-tool, and in the tool_calls of the profile of the tool that calls it"
+    );
+    Refusal::new(ErrorClass::PermissionDenied, "tool_not_callable", message)
+}
+
+/// Whether a call that no process runs was made by another call. That one has ended, and with it what bounded this one.
+pub(super) fn is_orphan(kept: &Kept) -> bool {
+    kept.invocation.extra.contains_key(PARENT) && guard!("child_resume")
+}
+
+/// The refusal of a call whose caller's process ended.
+pub(super) fn outlived() -> Refusal {
+    let message = "the call that made this one has ended, and so this one cannot run any more";
+    Refusal::new(ErrorClass::Canceled, "caller_gone", message)
+}
+
+/// What the call may use: the limits of its permit, and no more than its caller has left.
+pub(super) fn limits<'p>(journey: &Journey<'_>, permit: &'p Permit) -> Cow<'p, Limits> {
+    match &journey.request.lineage {
+        None => Cow::Borrowed(permit.limits()),
+        Some(lineage) => Cow::Owned(lineage.share.of(permit.limits(), None)),
+    }
+}
+
+/// Whether some tool that the call may call could disturb calls that the call itself would not disturb.
+pub(super) fn disturb(journey: &Journey<'_>, permit: &Permit) -> bool {
+    let calls = &permit.capability().tools;
+    let disturbs = |tool: &Arc<Tool>| {
+        let profile = tool.permission_profile();
+        let effects = [WriteEffect::RemoteMutation, WriteEffect::Irreversible];
+        calls.allow(&tool.declaration().qualified_name())
+            && (tool.facts().is_concurrency_safe != Some(true)
+                || tool.classifies()
+                || effects.iter().any(|effect| profile.has_effect(effect)))
+    };
+    !calls.is_empty() && journey.services.catalog.tools().iter().any(disturbs)
+}
+
+/// Runs the tool of `permit`, and the calls that it makes.
+pub(super) fn invoke<'a>(journey: &'a mut Journey<'_>, permit: &'a Permit, run: Run) -> BoxFuture<'a, Execution> {
+    let calls = journey.tool.as_ref().is_some_and(|tool| tool.calls_tools());
+    if !calls || permit.capability().tools.is_empty() {
+        return journey.services.executor.invoke(permit, run);
+    }
+    Box::pin(serve(journey, permit, run))
+}
+
+async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Execution {
+    let services = journey.services;
+    let family = Family::of(journey, permit);
+    let cancellation = journey.request.cancellation.clone();
+    let (wishes, mut asked) = mpsc::channel(1);
+    run.tools = Some(Arc::new(Line(wishes)));
+    let mut guest = services.executor.invoke(permit, run);
+    let mut ids = Vec::new();
+    let mut child: Option<Child<'_>> = None;
+    let mut canceled = false;
+    let mut execution = loop {
+        tokio::select! {
+            biased;
+            () = cancellation.cancelled(), if !canceled => {
+                canceled = true;
+                if let Some(child) = &child {
+                    child.cancellation.cancel(reason(&cancellation));
+                }
+            }
+            execution = &mut guest => break execution,
+            record = ended(&mut child), if child.is_some() => {
+                if let Some(Child { reply, .. }) = child.take() {
+                    // A guest that was stopped meanwhile does not read it.
+                    let _ = reply.send(answer(record));
+                }
+            }
+            Some(wish) = asked.recv(), if child.is_none() => match wish {
+                Wish::List(reply) => _ = reply.send(family.list(services, &journey.request)),
+                Wish::Call(call, reply) => match family.tree.count() {
+                    Ok(()) => {
+                        let begun = family.begin(services, &journey.request, call, reply);
+                        ids.push(json!(begun.id));
+                        if canceled {
+                            begun.cancellation.cancel(reason(&cancellation));
+                        }
+                        child = Some(begun);
+                    }
+                    Err(refusal) => _ = reply.send(ChildAnswer { result: Err(refusal.to_error()), fuel: 0 }),
+                },
+            },
+        }
+    };
+    drop(guest);
+    // The guest was stopped while it waited. The call that it waited for ends before it, with a record.
+    if let Some(Child { call, cancellation: of_child, .. }) = child {
+        of_child.cancel(cancellation.requested().unwrap_or(AbortReason::Timeout));
+        let used = answer(call.await).fuel;
+        let fuel = &mut execution.usage.fuel;
+        fuel.used = fuel.used.saturating_add(used).min(fuel.limit);
+    }
+    if !ids.is_empty() {
+        let known = journey.invocation.extra.entry(CHILDREN).or_insert_with(|| json!([]));
+        known.as_array_mut().into_iter().for_each(|known| known.append(&mut ids));
+    }
+    if let (None, Some(tree)) = (&journey.request.lineage, journey.tree.take()) {
+        // Gives the room back: the call may wait for its user, or for a place, before its next instance.
+        journey.tree = Some(Arc::new(tree.emptied()));
+    }
+    execution
+}
+
+fn reason(cancellation: &Cancellation) -> AbortReason {
+    cancellation.requested().unwrap_or(AbortReason::UserInterruption)
+}
+
+/// Waits for the end of the call, if there is one.
+async fn ended(child: &mut Option<Child<'_>>) -> CallRecord {
+    match child {
+        Some(child) => child.call.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the guest gets of a call that has ended.
+fn answer(record: CallRecord) -> ChildAnswer {
+    let result = record.result;
+    let fuel = result.usage.as_ref().map_or(0, |usage| usage.fuel.used);
+    let result = match result.error {
+        Some(error) if result.status != ResultStatus::PartialSucceeded => Err(error),
+        missing => Ok(ChildOutput {
+            invocation_id: result.invocation_id,
+            content: json!(result.model_facing_content).to_string(),
+            structured: result.structured_content.map(|value: Value| value.to_string()),
+            missing,
+        }),
+    };
+    ChildAnswer { result, fuel }
+}
+
+/// A call that runs for a guest.
+struct Child<'s> {
+    id: InvocationId,
+    call: BoxFuture<'s, CallRecord>,
+    cancellation: Cancellation,
+    reply: oneshot::Sender<ChildAnswer>,
+}
+
+/// What the calls of one guest have in common.
+struct Family {
+    parent: InvocationId,
+    ancestors: Vec<String>,
+    ceiling: Ceiling,
+    hidden: Option<Hidden>,
+    tree: Arc<Tree>,
+}
+
+impl Family {
+    fn of(journey: &mut Journey<'_>, permit: &Permit) -> Self {
+        let (above, tree) = match &journey.request.lineage {
+            Some(lineage) => (lineage.ancestors.clone(), Arc::clone(&lineage.tree)),
+            // The same one for each instance of a call that asked its user something.
+            None => (Vec::new(), Arc::clone(journey.tree.get_or_insert_with(|| Arc::new(Tree::new())))),
+        };
+        let tool_id = journey.invocation.tool_id.clone();
+        Self {
+            parent: journey.invocation.invocation_id,
+            ceiling: Ceiling::of(permit, &tool_id),
+            hidden: journey.redaction.inherited(),
+            ancestors: above.into_iter().chain([tool_id]).collect(),
+            tree,
+        }
+    }
+
+    fn lineage(&self, share: Share) -> Lineage {
+        Lineage {
+            parent: self.parent,
+            ancestors: self.ancestors.clone(),
+            ceiling: self.ceiling.clone(),
+            share,
+            hidden: self.hidden.clone(),
+            tree: Arc::clone(&self.tree),
+        }
+    }
+
+    /// The tools that the guest may call, without those that call it (AT-REASON-05).
+    fn list(&self, services: &Services, request: &Request) -> Vec<CallableTool> {
+        let nothing = Share { fuel: 0, memory_bytes: 0, deadline: std::time::Instant::now() };
+        let lineage = self.lineage(nothing);
+        if lineage.is_too_deep() {
+            return Vec::new();
+        }
+        let offered = request.offered.as_deref();
+        let callee = callee(request, String::new());
+        let is_listed = |tool: &Arc<Tool>| {
+            tool.declaration().lifecycle.is_offered()
+                && callee.withheld(tool).is_none()
+                && lineage.may_call(tool, offered)
+                && !lineage.is_recursive(tool)
+        };
+        let callable = services.catalog.tools().into_iter().filter(is_listed);
+        let listed = callable.take(LISTED_MAX).map(|tool| CallableTool {
+            name: tool.declaration().qualified_name(),
+            description: tool.contract().shown(&tool.declaration().description).into_owned(),
+        });
+        listed.collect()
+    }
+
+    /// Begins a call. It makes progress only while its future is polled.
+    fn begin<'s>(
+        &self,
+        services: &'s Services,
+        of_parent: &Request,
+        call: ChildCall,
+        reply: oneshot::Sender<ChildAnswer>,
+    ) -> Child<'s> {
+        let ChildCall { tool, input, share } = call;
+        let cancellation = Cancellation::new();
+        let mut request = Request::new(callee(of_parent, tool), Input::from_text(input))
+            .grants(Arc::clone(&of_parent.grants))
+            .policy(Arc::clone(&of_parent.policy))
+            .limits(of_parent.limits.clone())
+            .actor(of_parent.actor_ref.clone())
+            .respondent(of_parent.respondent.clone())
+            .cancellation(cancellation.clone())
+            // Another process cannot continue the call, and what a person approves for a session is not for tools.
+            .approval(Terms { session: Session::None, ..of_parent.approval.clone() });
+        request.offered.clone_from(&of_parent.offered);
+        request.lineage = Some(Arc::new(self.lineage(share)));
+        let journey = Journey::begin(services, request);
+        let id = journey.invocation.invocation_id;
+        Child { id, call: on_chain(journey, Arc::clone(&self.tree)), cancellation, reply }
+    }
+}
+
+/// The tool with this name, called through the surface of the call that calls it, if that bounds what it may call.
+fn callee(of_parent: &Request, name: String) -> Callee {
+    let callee = Callee::from(name).loaded(true);
+    match (of_parent.tool.surface_id(), &of_parent.offered) {
+        (Some(id), Some(_)) => callee.on_surface(Arc::clone(id), None),
+        _ => callee,
+    }
+}
+
+/// Runs a call through all phases, once there is room for its instance. A named type, because the call can contain others
+/// of the same kind.
+fn on_chain(journey: Journey<'_>, tree: Arc<Tree>) -> BoxFuture<'_, CallRecord> {
+    Box::pin(async move {
+        let cancellation = journey.request.cancellation.clone();
+        let chains = &journey.services.chains;
+        tokio::select! {
+            biased;
+            // The first phase ends a call that was canceled.
+            () = cancellation.cancelled() => {}
+            _ = tree.chain.get_or_init(|| chains.take()) => {}
+        }
+        whole(journey).await
+    })
+}
+
+/// What a guest wants.
+enum Wish {
+    List(oneshot::Sender<Vec<CallableTool>>),
+    Call(ChildCall, oneshot::Sender<ChildAnswer>),
+}
+
+/// The guest's end of the line to the call that runs it.
+struct Line(mpsc::Sender<Wish>);
+
+impl ToolCaller for Line {
+    fn list(&self) -> BoxFuture<'_, Vec<CallableTool>> {
+        Box::pin(async {
+            let (reply, answer) = oneshot::channel();
+            let _ = self.0.send(Wish::List(reply)).await;
+            answer.await.unwrap_or_default()
+        })
+    }
+
+    fn call(&self, call: ChildCall) -> BoxFuture<'_, ChildAnswer> {
+        Box::pin(async {
+            let (reply, answer) = oneshot::channel();
+            let _ = self.0.send(Wish::Call(call, reply)).await;
+            answer.await.unwrap_or_else(|_| ChildAnswer { result: Err(gone()), fuel: 0 })
+        })
+    }
+}
+
+/// The error of a call whose caller is being dropped.
+fn gone() -> ToolError {
+    crate::executor::canceled(AbortReason::RuntimeShutdown).to_error()
+}

@@ -1,0 +1,125 @@
+//! Phase 9: every error of the sandbox, see `sandbox/trap.rs`.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::catalog::Tool;
+use crate::executor::{Cancellation, Execution, GuestOutcome, GuestProgress, Observer, Run, SandboxDenial};
+use crate::journal::{Artifacts, Trail};
+use crate::record::{
+    EventType, Extra, InvocationId, ProgressId, ProgressStatus, Refusal, SchemaVersion, Status, Timestamp, ToolProgress,
+};
+
+use super::artifacts;
+use super::journey::{Journey, made_here};
+use super::permission::Permission;
+use super::replay;
+use super::retry;
+use super::schedule::Scheduled;
+use super::{children, interact};
+
+made_here! {
+    /// A tool that ran, and what the sandbox saw of it.
+    pub Executed((Arc<Tool>, Execution))
+}
+
+/// Runs the tool with what the permit carries.
+pub async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Result<Executed, Refusal> {
+    let (Permission { tool, permit }, place) = scheduled.open();
+    journey.advance(Status::Running)?;
+    // Before its effect: a call whose start cannot be written down does not run.
+    journey.services.calls.started(&journey.invocation, !permit.changes_nothing(), journey.is_large()).await?;
+    journey.changes = !permit.changes_nothing();
+    let limits = children::limits(journey, &permit);
+    journey.trail.emit(EventType::Started, retry::started(&limits, 1));
+    journey.trail.reached(ProgressStatus::Started);
+    journey.artifacts = artifacts::begin(journey, &tool, &limits);
+    let mut run = Run {
+        attempt: 1,
+        cancellation: journey.request.cancellation.clone(),
+        secrets: journey.redaction.secrets(),
+        observer: Arc::new(Relay {
+            trail: journey.trail.clone(),
+            invocation_id: journey.invocation.invocation_id,
+            cancellation: journey.request.cancellation.clone(),
+        }),
+        artifacts: journey.artifacts.clone(),
+        resumed: None,
+        nondeterminism: replay::nondeterminism(journey, &permit),
+        tools: None,
+        share: journey.request.lineage.as_ref().map(|lineage| lineage.share),
+    };
+    let mut execution = children::invoke(journey, &permit, run.clone()).await;
+    drop(place);
+    if matches!(execution.outcome, Ok(GuestOutcome::NeedsInput(_))) {
+        // Boxed, to keep the future of a call without questions small.
+        execution = Box::pin(interact::go_on(journey, &permit, &mut run, execution)).await;
+    }
+    if journey.request.policy.retry.attempts > 1 {
+        execution = Box::pin(retry::go_on(journey, &permit, run, execution)).await;
+    }
+    replay::note(journey, &tool, &permit, execution.recorded.take());
+    execution.usage.artifacts = journey.artifacts.as_ref().and_then(Artifacts::usage);
+    if let Some(reason) = journey.request.cancellation.requested() {
+        journey.trail.cancel_requested(reason);
+        journey.trail.cancel_acknowledged("host");
+    }
+    Ok(Executed((tool, execution)))
+}
+
+/// Writes the events of a running guest to the trail.
+struct Relay {
+    trail: Trail,
+    invocation_id: InvocationId,
+    cancellation: Cancellation,
+}
+
+impl Observer for Relay {
+    fn progress(&self, update: GuestProgress) {
+        let (partial_result_refs, partial_content) = match update.partial {
+            Some((reference, content)) => (vec![reference], Some(content)),
+            None => (Vec::new(), None),
+        };
+        self.trail.progress(ToolProgress {
+            schema_version: SchemaVersion::default(),
+            progress_id: ProgressId::new(),
+            invocation_id: self.invocation_id,
+            sequence: 0,
+            status: if partial_content.is_some() { ProgressStatus::PartialResult } else { update.status },
+            message: update.message,
+            percent: update.percent,
+            current_step: update.current_step,
+            total_steps: update.total_steps,
+            elapsed_ms: 0,
+            bytes_read: update.bytes_read,
+            bytes_written: update.bytes_written,
+            line_count: update.line_count,
+            partial_result_refs,
+            partial_content,
+            timestamp: Timestamp::now(),
+            extra: Extra::new(),
+        });
+    }
+
+    fn log(&self, level: &str, message: &str, fields: Option<&str>) {
+        self.trail.logged(level, message, fields);
+    }
+
+    fn cancel_acknowledged(&self) {
+        if let Some(reason) = self.cancellation.requested() {
+            self.trail.cancel_requested(reason);
+        }
+        self.trail.cancel_acknowledged("guest");
+    }
+
+    fn denied(&self, denial: SandboxDenial) {
+        let denied = json!({
+            "capability": denial.capability,
+            "target": denial.target,
+            "target_class": denial.target_class,
+            "rule": denial.rule,
+        });
+        self.trail.emit(EventType::SandboxDenied, denied);
+    }
+}

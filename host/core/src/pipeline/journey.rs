@@ -1,0 +1,282 @@
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use crate::approval::Session;
+use crate::catalog::Tool;
+use crate::executor::Check;
+use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, Trail};
+use crate::policy::{Limits, Opinion};
+use crate::record::{
+    EventId, EventType, Input, InputMutation, PermissionDecision, PermissionResult, Refusal, ResultMappings,
+    ResultPersistence, Status, ToolEvent, ToolHook, ToolInvocation,
+};
+
+use super::approval::{ApprovalService, Asked};
+use super::aside::Checks;
+use super::batch::Seat;
+use super::children::{self, Tree};
+use super::redaction::{Redaction, records};
+use super::running::Registered;
+use super::{Request, Services};
+
+/// Size of arguments from which records are written aside, in bytes: more would delay other calls by a millisecond.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// Maximum length of the name of a session in a record, in characters.
+const SESSION_CHARS_MAX: usize = 128;
+
+/// The session of a call, for its record: one with a name, such as that of an MCP client, or else this run of the process.
+fn session(request: &Request) -> Arc<str> {
+    static RUN: LazyLock<Arc<str>> = LazyLock::new(|| format!("run:{}", EventId::new()).into());
+    match &request.approval.session {
+        Session::Named(name) => name.chars().take(SESSION_CHARS_MAX).collect::<String>().into(),
+        Session::None | Session::Terminal => Arc::clone(&RUN),
+    }
+}
+
+/// State that one call gathers in its phases: records only, never a decision. Only the pipeline begins one.
+pub struct Journey<'a> {
+    pub(super) services: &'a Services,
+    pub(super) request: Request,
+    pub(super) invocation: ToolInvocation,
+    pub(super) trail: Trail,
+    pub(super) tool: Option<Arc<Tool>>,
+    pub(super) decisions: Vec<PermissionDecision>,
+    pub(super) mutations: Vec<InputMutation>,
+    pub(super) persistence: Vec<ResultPersistence>,
+    pub(super) hook_runs: Vec<ToolHook>,
+    /// Combined opinion of the hooks so far.
+    pub(super) opinion: Option<Opinion>,
+    /// What must be kept out of these records.
+    pub(super) redaction: Redaction,
+    pub(super) checks: Arc<Checks>,
+    /// Context from hooks for the model.
+    pub(super) additional_context: Vec<Value>,
+    pub(super) mappings: ResultMappings,
+    /// Whether a guest ran that could make lasting changes, so that repeating the call is not safe.
+    pub(super) changes: bool,
+    /// `Some` while a tool that may write artifacts runs, and until they are kept.
+    pub(super) artifacts: Option<Artifacts>,
+    /// `Some` after an approval was requested.
+    pub(super) asked: Option<Box<Asked>>,
+    /// `Some` in a batch, and for a single call that others could notice. Held until the end, so that the records of two
+    /// calls that exclude each other do not overlap.
+    pub(super) seat: Option<Seat>,
+    /// `Some` after the guest called another tool.
+    pub(super) tree: Option<Arc<Tree>>,
+    /// Lets the call be canceled by its id; `None` for a call that does not run.
+    _registered: Option<Registered>,
+}
+
+impl<'a> Journey<'a> {
+    pub(super) fn begin(services: &'a Services, request: Request) -> Self {
+        let outlet = services.outlet(Some(session(&request)));
+        let mut journey = Self::heard_by(Arc::clone(&services.listeners), Some(outlet), services, request);
+        journey._registered = Some(journey.register());
+        journey
+    }
+
+    /// A journey without the host's listeners, for a call that does not run.
+    pub(super) fn unheard(services: &'a Services, request: Request) -> Self {
+        Self::heard_by(Arc::default(), None, services, request)
+    }
+
+    fn register(&self) -> Registered {
+        self.services.running.enter(self.invocation.invocation_id, &self.request.cancellation)
+    }
+
+    fn heard_by(
+        listeners: Arc<[Arc<dyn Listener>]>,
+        outlet: Option<Outlet>,
+        services: &'a Services,
+        request: Request,
+    ) -> Self {
+        let session_ref = outlet.as_ref().and_then(|outlet| outlet.session.clone());
+        let mut invocation = ToolInvocation::planned(request.tool.name(), &request.input);
+        invocation.native_call_id.clone_from(&request.native_call_id);
+        invocation.actor_ref.clone_from(&request.actor_ref);
+        invocation.session_ref = session_ref;
+        if let Some(lineage) = &request.lineage {
+            invocation.extra.insert(children::PARENT.to_owned(), json!(lineage.parent()));
+        }
+        invocation.surface_id = request.tool.surface_id().cloned();
+        if let Some(mapping) = &request.mapping {
+            invocation.extra.insert("external_mappings".to_owned(), json!([mapping]));
+        }
+        if let Some(replay) = &request.replay {
+            invocation.extra.insert("replay_of".to_owned(), json!(replay.of));
+        }
+        let listeners = match &request.listener {
+            None => listeners,
+            Some(own) => listeners.iter().chain([own]).cloned().collect(),
+        };
+        let trail = Trail::begin(invocation.invocation_id, Arc::clone(&services.source), listeners, outlet);
+        if let Some(background) = &request.background {
+            background.begin(&trail);
+        }
+        let requested = json!({ "requested": request.tool.name(), "native_call_id": request.native_call_id });
+        trail.emit(EventType::Planned, requested);
+        let checks = Arc::new(Checks::of(&request));
+        Self {
+            services,
+            request,
+            redaction: Redaction::new(trail.clone(), Arc::clone(&checks)),
+            checks,
+            invocation,
+            trail,
+            tool: None,
+            decisions: Vec::new(),
+            mutations: Vec::new(),
+            persistence: Vec::new(),
+            hook_runs: Vec::new(),
+            opinion: None,
+            additional_context: Vec::new(),
+            mappings: ResultMappings::default(),
+            changes: false,
+            artifacts: None,
+            asked: None,
+            seat: None,
+            tree: None,
+            _registered: None,
+        }
+    }
+
+    /// Resumes a call that another process began, and that this process owns from now on (`held`).
+    pub(super) fn resume(
+        services: &'a Services,
+        request: Request,
+        kept: &Kept,
+        desk: &ApprovalService,
+        held: Held,
+    ) -> Self {
+        let id = kept.invocation.invocation_id;
+        let listeners = Arc::clone(&services.listeners);
+        let outlet = services.outlet(kept.invocation.session_ref.clone());
+        let trail = Trail::resume(id, kept.history.events.clone(), Arc::clone(&services.source), listeners, outlet);
+        trail.resolved(&kept.invocation.tool_id);
+        let checks = Arc::new(Checks::of(&request));
+        let cancellation = request.cancellation.clone();
+        Self {
+            services,
+            request,
+            redaction: Redaction::new(trail.clone(), Arc::clone(&checks)),
+            checks,
+            invocation: kept.invocation.clone(),
+            trail,
+            tool: None,
+            decisions: kept.history.decisions.clone(),
+            mutations: kept.history.mutations.clone(),
+            persistence: Vec::new(),
+            hook_runs: kept.history.hook_runs.clone(),
+            opinion: None,
+            additional_context: Vec::new(),
+            mappings: ResultMappings::default(),
+            changes: false,
+            artifacts: None,
+            asked: Some(Box::new(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held })),
+            seat: None,
+            tree: None,
+            _registered: Some(services.running.enter(id, &cancellation)),
+        }
+    }
+
+    /// Redacts the records that the call gathered beside its result.
+    pub(super) fn redact_records(&mut self) {
+        let Some(redactor) = self.redaction.active() else { return };
+        self.decisions.iter_mut().for_each(|decision| records::decision(redactor, decision));
+        self.additional_context.iter_mut().for_each(|context| _ = redactor.redact(context));
+        self.hook_runs.iter_mut().for_each(|run| records::hook(redactor, run));
+        self.mutations.iter_mut().for_each(|mutation| records::mutation(redactor, mutation));
+    }
+
+    /// Whether the records of the call are so large that a worker should not write them.
+    pub(super) fn is_large(&self) -> bool {
+        self.request.input.text().len() > LARGE_BYTES
+    }
+
+    /// The records so far, redacted, with `events`.
+    pub(super) fn history(&mut self, events: Vec<ToolEvent>) -> History {
+        self.redact_records();
+        History {
+            decisions: self.decisions.clone(),
+            mutations: self.mutations.clone(),
+            hook_runs: self.hook_runs.clone(),
+            events,
+        }
+    }
+
+    /// The arguments of the tool's own checks of `input`, which run with an empty capability.
+    pub(super) fn check<'c>(&'c self, tool: &'c Tool, input: &'c Input, limits: &'c Limits) -> Check<'c> {
+        Check {
+            component: tool.component(),
+            tool: tool.name(),
+            input: input.text(),
+            limits,
+            cancellation: &self.request.cancellation,
+        }
+    }
+
+    /// Advances the invocation to status `to`. A transition that the status graph lacks is a fault of the host.
+    pub(super) fn advance(&mut self, to: Status) -> Result<(), Refusal> {
+        self.invocation.advance(to, None).map_err(|error| Refusal::host_fault(error.to_string()))
+    }
+
+    /// Advances the invocation to an informational status, for example one that says where a call failed.
+    pub(super) fn pass_through(&mut self, to: Status, reason: &str) {
+        // The status is only informational, so one that cannot be reached is skipped.
+        let _ = self.invocation.advance(to, Some(reason.to_owned()));
+    }
+
+    /// Fails if cancellation of the call was requested.
+    pub(super) fn heed_cancellation(&self) -> Result<(), Refusal> {
+        match self.request.cancellation.requested() {
+            Some(reason) => Err(crate::executor::canceled(reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the opinion of one hook; the strictest of all counts.
+    pub(super) fn hear(&mut self, hook_id: &str, result: PermissionResult) {
+        let PermissionResult { behavior, reason } = result;
+        let opinion = Opinion { behavior, hook_id: hook_id.to_owned(), reason };
+        self.opinion = Opinion::combine(self.opinion.take(), opinion);
+    }
+
+    pub(super) fn mutated(&mut self, mut mutation: InputMutation) {
+        mutation.from_input_ref = self.redaction.concealed(&mutation.from_input_ref);
+        mutation.to_input_ref = self.redaction.concealed(&mutation.to_input_ref);
+        let changed = json!({
+            "mutation_id": mutation.mutation_id,
+            "source_type": mutation.source_type,
+            "source_ref": mutation.source_ref,
+            "changed_fields": mutation.changed_fields,
+        });
+        self.trail.emit(EventType::InputMutated, changed);
+        self.mutations.push(mutation);
+    }
+}
+
+/// Declares what a phase returns. Only the module of that phase can make one, so a phase that is left out or out of order
+/// does not compile; the examples of `phase.rs` show it.
+macro_rules! made_here {
+    ($(#[$doc:meta])* $visible:vis $name:ident($content:ty)) => {
+        $(#[$doc])*
+        $visible struct $name($content);
+
+        impl $name {
+            /// Returns the content, to the next phase.
+            pub(super) fn open(self) -> $content {
+                self.0
+            }
+        }
+    };
+}
+
+pub(super) use made_here;
+
+/// A tool, and the input that it is called with so far.
+pub(super) struct Prepared {
+    pub(super) tool: Arc<Tool>,
+    pub(super) input: Input,
+}

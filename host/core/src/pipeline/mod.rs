@@ -1,0 +1,244 @@
+//! ORDER. One function with thirteen phases, one file each. Each phase consumes the output of the phase before it;
+//! [`phase`] shows that no other order compiles.
+
+mod approval;
+mod artifacts;
+mod aside;
+mod background;
+mod batch;
+mod children;
+mod execute;
+mod explain;
+mod hooks;
+mod interact;
+mod journey;
+mod map_result;
+mod observe;
+mod parse;
+mod permission;
+mod persist;
+pub mod phase;
+mod post_hooks;
+mod pre_hooks;
+mod preview;
+mod redaction;
+mod replay;
+mod request;
+mod resolve;
+mod retry;
+mod running;
+mod schedule;
+mod schema_gate;
+mod terminal;
+mod validate;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::catalog::Catalog;
+use crate::executor::Executor;
+use crate::hook::Hooks;
+use crate::journal::{CallLog, EventBus, Held, Kept, Listener, Outlet, PayloadStore};
+use crate::record::{Approval, CallRecord, Input, Keeping, Refusal, ToolEvent};
+use crate::scheduler::{Chains, ResourceLocks, Scheduler};
+use crate::secret::SecretStore;
+
+pub use approval::ApprovalService;
+use approval::Asked;
+pub use aside::load;
+pub use background::Background;
+pub use batch::{Batch, BatchCall, BatchListener, batch};
+use execute::Executed;
+pub use explain::{CallExplanation, HookPreview, explain};
+use journey::Journey;
+use observe::Observed;
+use persist::Persisted;
+pub use preview::boundary as text_boundary;
+pub use request::{Callee, Request};
+pub use running::{CancelOutcome, RunningCalls, cancel};
+
+/// What calls need from the rest of the host.
+pub struct Services {
+    pub catalog: Catalog,
+    pub executor: Arc<dyn Executor>,
+    pub scheduler: Scheduler,
+    /// Where calls take turns that could disturb each other.
+    pub locks: ResourceLocks,
+    /// Room for calls that other calls make.
+    pub chains: Chains,
+    /// The calls that run now.
+    pub running: RunningCalls,
+    pub hooks: Hooks,
+    pub payloads: PayloadStore,
+    /// Handles calls that need an approval; without it, they are refused.
+    pub desk: Option<ApprovalService>,
+    /// Folders of the host's own state, canonical: no grant may reach them.
+    pub protected: Vec<PathBuf>,
+    pub secrets: SecretStore,
+    /// Where every call is written down.
+    pub calls: CallLog,
+    /// Numbers the events of all calls, for those who follow them in this process.
+    pub events: EventBus,
+    pub listeners: Arc<[Arc<dyn Listener>]>,
+    /// `source` of every event: `toolcell/<version>`.
+    pub source: Arc<str>,
+    /// Maximum bytes of output inside a result; a larger output is kept as a payload.
+    pub inline_bytes_max: u64,
+    /// What the operator allows to become of outputs; a tool can only narrow it.
+    pub keeping: Keeping,
+}
+
+impl Services {
+    /// Publishes an event that belongs to no call.
+    pub fn announce(&self, event: &ToolEvent) {
+        self.events.publish(event);
+        self.listeners.iter().for_each(|listener| listener.event(event));
+    }
+
+    /// Where the events of a call of `session` go while it runs.
+    fn outlet(&self, session: Option<Arc<str>>) -> Outlet {
+        Outlet { bus: self.events.clone(), log: self.calls.clone(), session }
+    }
+}
+
+/// Runs one call through all phases. It never fails, because a refusal is a result too; there is exactly one result.
+pub fn call(services: &Services, request: Request) -> impl Future<Output = CallRecord> {
+    // Not an `async fn`, whose future would hold the call a second time.
+    whole(Journey::begin(services, request))
+}
+
+/// Runs a call that has begun through all phases.
+async fn whole(mut journey: Journey<'_>) -> CallRecord {
+    let services = journey.services;
+    let executed = approach(&mut journey).await;
+    let persisted = leave(&mut journey, executed).await;
+    let is_large = journey.is_large();
+    let (mut record, asked) = end(journey, persisted);
+    store(asked, &mut record).await;
+    logged(services, record, is_large).await
+}
+
+/// Ends a call with `refusal` before its first phase, for example because its component cannot be loaded.
+pub async fn refuse(services: &Services, request: Request, refusal: Refusal) -> CallRecord {
+    let mut journey = Journey::begin(services, request);
+    let persisted = leave(&mut journey, Err(refusal)).await;
+    let is_large = journey.is_large();
+    logged(services, end(journey, persisted).0, is_large).await
+}
+
+/// Resumes an approved, orphaned call: no living process runs it, and `held` marks this process as its owner. `request`
+/// is rebuilt from the first request; its tool and its input are the stored ones.
+pub async fn resume(
+    services: &Services,
+    desk: &ApprovalService,
+    request: Request,
+    kept: &Kept,
+    held: Held,
+) -> CallRecord {
+    let plan = &kept.approval.plan;
+    let request = Request {
+        tool: request.tool.named(&plan.tool),
+        input: Input::from_text(plan.model_input.as_str()),
+        native_call_id: kept.invocation.native_call_id.clone(),
+        ..request
+    };
+    let mut journey = Journey::resume(services, request, kept, desk, held);
+    let executed = return_to(&mut journey, kept).await;
+    let persisted = leave(&mut journey, executed).await;
+    let is_large = journey.is_large();
+    let (mut record, asked) = end(journey, persisted);
+    store(asked, &mut record).await;
+    logged(services, record, is_large).await
+}
+
+/// Ends an orphaned call that cannot be resumed: rejected, withdrawn, expired, or interrupted while it ran. Returns
+/// `None` for a call that can still be answered or resumed, or that has ended.
+pub async fn close(
+    services: &Services,
+    desk: &ApprovalService,
+    request: Request,
+    kept: &Kept,
+    held: Held,
+) -> Option<CallRecord> {
+    let refusal = approval::closing(kept)?;
+    let mut journey = Journey::resume(services, request, kept, desk, held);
+    let persisted = leave(&mut journey, Err(refusal)).await;
+    let is_large = journey.is_large();
+    let (mut record, asked) = end(journey, persisted);
+    store(asked, &mut record).await;
+    Some(logged(services, record, is_large).await)
+}
+
+/// Checks `edit`, the arguments that should run instead of those that `approval` is about. The error says what is wrong
+/// with them. Returns `Ok` if the tool is missing or its component has changed.
+pub async fn check_edit(services: &Services, approval: &Approval, edit: &str) -> Result<(), String> {
+    match services.catalog.resolve(&approval.plan.tool) {
+        Ok(tool) if **tool.component() == *approval.binding.component => {
+            approval::check_stored(&tool, approval, edit).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs the phases between the tool's answer and the record.
+async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Persisted {
+    if let (Err(_), Some(reason)) = (&executed, journey.request.cancellation.requested()) {
+        journey.trail.cancel_requested(reason);
+    }
+    let answered = map_result::map(journey, executed).await;
+    let hooked = post_hooks::run(journey, answered).await;
+    persist::persist(journey, hooked).await
+}
+
+/// Runs the last phase. Returns the approval request too, if there was one.
+fn end(mut journey: Journey<'_>, persisted: Persisted) -> (CallRecord, Option<Box<Asked>>) {
+    let asked = journey.asked.take();
+    (terminal::emit(journey, persisted), asked)
+}
+
+/// Stores the end of a call that needed an approval. Boxed, to keep the common future small.
+async fn store(asked: Option<Box<Asked>>, record: &mut CallRecord) {
+    if let Some(asked) = asked {
+        Box::pin(approval::conclude(*asked, record)).await;
+    }
+}
+
+/// Writes the end of a call down before the caller hears of it. A call whose end cannot be written keeps its result, and
+/// says so: the space for it was reserved when it started, so only a failing disk leads here.
+async fn logged(services: &Services, record: CallRecord, is_large: bool) -> CallRecord {
+    let (mut record, written) = services.calls.ended(record, is_large).await;
+    if let Err(error) = written {
+        record.invocation.extra.insert("journal_error".to_owned(), Value::String(error.to_string()));
+    }
+    record
+}
+
+/// Runs the remaining phases of a call that another process began. They redo what can have changed since: the tool, its
+/// secrets, what hooks make of the input, and the decision.
+async fn return_to(journey: &mut Journey<'_>, kept: &Kept) -> Result<Executed, Refusal> {
+    let returned = resolve::again(journey, kept).await?;
+    let remade = pre_hooks::again(journey, returned).await?;
+    let permitted = approval::re_enter(journey, remade, kept).await?;
+    let scheduled = schedule::wait(journey, permitted).await?;
+    execute::run(journey, scheduled).await
+}
+
+/// Runs the phases before the hooks: the same for a call, and for one that is only explained.
+async fn take_in(journey: &mut Journey<'_>) -> Result<Observed, Refusal> {
+    let resolved = resolve::resolve(journey).await?;
+    let parsed = parse::parse(journey, resolved).await?;
+    let gated = schema_gate::gate(journey, parsed)?;
+    let valid = validate::validate(journey, gated).await?;
+    observe::observe(journey, valid).await
+}
+
+/// Runs the phases that can end a call before its tool has answered.
+async fn approach(journey: &mut Journey<'_>) -> Result<Executed, Refusal> {
+    let observed = take_in(journey).await?;
+    let hooked = pre_hooks::run(journey, observed).await?;
+    let permitted = permission::decide(journey, hooked).await?;
+    let scheduled = schedule::wait(journey, permitted).await?;
+    execute::run(journey, scheduled).await
+}

@@ -1,0 +1,259 @@
+//! Phase 7: permission_denied, credential_missing, capability_gap, schema_validation_failed, hook_blocked, timeout,
+//! rate_limited.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::catalog::Tool;
+use crate::hook::HookOutput;
+use crate::policy::{self, Case, Declared, Limits, Outcome, Permit, Subject, Verdict};
+use crate::record::{
+    ErrorClass, EventType, HookEvent, Input, InputMutation, MutationSource, PermissionDecision, Refusal, SafetyFacts,
+    Status, object,
+};
+
+use super::approval;
+use super::aside::{self, Against};
+use super::explain::{CallExplanation, Unheard};
+use super::hooks;
+use super::journey::{Journey, Prepared, made_here};
+use super::pre_hooks::PreHooked;
+
+made_here! {
+    /// A call that may run: with exactly what its permit carries, and once.
+    pub Permitted(Permission)
+}
+
+/// A tool, and the permit for one call of it.
+pub(super) struct Permission {
+    pub(super) tool: Arc<Tool>,
+    pub(super) permit: Permit,
+}
+
+/// Decides on exactly the input that will run, and records every decision.
+pub async fn decide(journey: &mut Journey<'_>, hooked: PreHooked) -> Result<Permitted, Refusal> {
+    let Prepared { tool, input } = hooked.open();
+    accept(journey, &tool, &input).await?;
+    let Verdict { decision, outcome } = judge(journey, &tool, &input).await?;
+    let permit = match outcome {
+        // Boxed, to keep the future of a call without an approval small.
+        Outcome::Ask(question) => return Box::pin(approval::ask(journey, tool, decision, question)).await,
+        Outcome::Allow(permit) => {
+            announce(journey, &tool, &input, decision).await?;
+            permit
+        }
+        Outcome::Deny(refusal) => {
+            // The call is denied, whatever the hooks answer.
+            let _ = announce(journey, &tool, &input, decision).await;
+            return Err(refusal);
+        }
+    };
+    journey.advance(Status::Approved)?;
+    admit(journey, tool, permit).await
+}
+
+/// Explains what would be decided, without asking hooks and without making a permit.
+pub(super) async fn explain(journey: &mut Journey<'_>, unheard: Unheard) -> Result<CallExplanation, Refusal> {
+    let (Prepared { tool, input }, hooks) = unheard.open();
+    accept(journey, &tool, &input).await?;
+    let explanation = weigh(journey, &tool, &input, |case| policy::explain(&case)).await?;
+    Ok(CallExplanation { explanation, hooks })
+}
+
+/// Checks the input that is decided on, and records it.
+async fn accept(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    check_call_input(journey, tool, input).await?;
+    journey.invocation.permission_input = Some(journey.redaction.shown(input).await?);
+    journey.invocation.permission_input_ref = Some(journey.redaction.reference(input));
+    // Checked first, so that no approver is asked about a call that could not run.
+    journey.redaction.check_secrets()
+}
+
+/// Asks hooks, and then the policy, about exactly the input that would run.
+pub(super) async fn judge(journey: &mut Journey<'_>, tool: &Arc<Tool>, input: &Input) -> Result<Verdict, Refusal> {
+    request_hooks(journey, tool, input).await?;
+    weigh(journey, tool, input, policy::decide).await
+}
+
+/// Records a decision, and tells hooks of it. They can still stop an allowed call, but cannot allow a denied one.
+pub(super) async fn announce(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    input: &Input,
+    decision: PermissionDecision,
+) -> Result<(), Refusal> {
+    let decision = journey.redaction.shown_decision(decision);
+    let summary = object([
+        ("decision_id", json!(decision.decision_id)),
+        ("behavior", json!(decision.behavior)),
+        ("source", json!(decision.source)),
+        ("rule_refs", json!(decision.rule_refs)),
+    ]);
+    journey.trail.emit(EventType::PermissionDecided, summary);
+    journey.invocation.permission_decision_refs.push(decision.decision_id);
+    journey.decisions.push(decision);
+    decision_hooks(journey, tool, input).await
+}
+
+/// Records the input that `permit` carries as `call_input`.
+pub(super) async fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) -> Result<Permitted, Refusal> {
+    journey.invocation.call_input = Some(journey.redaction.shown(permit.call_input()).await?);
+    journey.invocation.call_input_ref = Some(journey.redaction.reference(permit.call_input()));
+    Ok(Permitted(Permission { tool, permit }))
+}
+
+/// Asks hooks for their opinion on exactly the input that would run.
+async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    let (services, declaration) = (journey.services, tool.declaration());
+    let event = HookEvent::PermissionRequest;
+    for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+        journey.heed_cancellation()?;
+        for output in hooks::ask(journey, tool, hook, event, input).await? {
+            match output {
+                HookOutput::PermissionResult(result) => journey.hear(hook.id(), result),
+                HookOutput::Stop { reason } => return Err(hooks::stopped(hook, &reason)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    let (services, declaration) = (journey.services, tool.declaration());
+    let event = HookEvent::PermissionDecision;
+    let mut stopped = Ok(());
+    for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
+        match hooks::ask(journey, tool, hook, event, input).await {
+            // Every hook gets the decision, even if one of them ends the call.
+            Err(refusal) => stopped = stopped.and(Err(refusal)),
+            Ok(outputs) => {
+                for output in outputs {
+                    if let HookOutput::Stop { reason } = output {
+                        stopped = stopped.and(Err(hooks::stopped(hook, &reason)));
+                    }
+                }
+            }
+        }
+    }
+    stopped
+}
+
+/// Applies `look`, of the policy, to the call with `input`, under the grants and rules of the request. Runs inline if that is quick,
+/// otherwise on a thread for checks, because each path among the arguments is resolved on the disk, and each URL
+/// compared with every rule.
+///
+/// # Errors
+///
+/// Those of [`Checks::run`](aside::Checks::run).
+async fn weigh<T: Send + 'static>(
+    journey: &Journey<'_>,
+    tool: &Arc<Tool>,
+    input: &Input,
+    look: fn(Case<'_>) -> T,
+) -> Result<T, Refusal> {
+    let classified = classify(journey, tool, input).await?;
+    if !policy::names_much(tool.subjects(), input) {
+        return Ok(look(case(journey, tool, input, classified)));
+    }
+    let (request, tool, input) = (&journey.request, Arc::clone(tool), input.clone());
+    let (grants, rules) = (Arc::clone(&request.grants), Arc::clone(&request.policy));
+    let (opinion, protected) = (journey.opinion.clone(), journey.services.protected.clone());
+    let (subject, limits) = (subject(journey, &tool), limits(journey, &tool));
+    let lineage = request.lineage.clone();
+    let decide = move || {
+        look(Case {
+            subject,
+            input,
+            limits,
+            declared: declared(&tool),
+            classified,
+            grants: &grants,
+            policy: &rules,
+            opinion: opinion.as_ref(),
+            protected: &protected,
+            ceiling: lineage.as_deref().map(|lineage| &lineage.ceiling),
+        })
+    };
+    journey.checks.run("deciding on the call", decide).await
+}
+
+fn case<'a>(journey: &'a Journey<'_>, tool: &'a Tool, input: &Input, classified: Option<SafetyFacts>) -> Case<'a> {
+    Case {
+        subject: subject(journey, tool),
+        input: input.clone(),
+        limits: limits(journey, tool),
+        declared: declared(tool),
+        classified,
+        grants: &journey.request.grants,
+        policy: &journey.request.policy,
+        opinion: journey.opinion.as_ref(),
+        protected: &journey.services.protected,
+        ceiling: journey.request.lineage.as_deref().map(|lineage| &lineage.ceiling),
+    }
+}
+
+fn subject(journey: &Journey<'_>, tool: &Tool) -> Subject {
+    Subject {
+        invocation_id: journey.invocation.invocation_id,
+        component: Arc::clone(tool.component()),
+        tool: Arc::clone(tool.name()),
+    }
+}
+
+fn limits(journey: &Journey<'_>, tool: &Tool) -> Limits {
+    journey.request.limits.clone().with_timeout_ms(tool.timeout_ms())
+}
+
+fn declared(tool: &Tool) -> Declared<'_> {
+    let declaration = tool.declaration();
+    Declared {
+        tool_id: &declaration.tool_id,
+        namespace: &declaration.namespace,
+        name: &declaration.name,
+        profile: tool.permission_profile(),
+        facts: tool.facts(),
+        subjects: tool.subjects(),
+    }
+}
+
+/// The tool's classification of this one input, if it gives one. It can restrict the call, never extend it.
+async fn classify(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<Option<SafetyFacts>, Refusal> {
+    if !tool.classifies() {
+        return Ok(None);
+    }
+    let limits = journey.request.limits.for_checks();
+    journey.services.executor.classify(journey.check(tool, input, &limits)).await
+}
+
+/// Checks the input again, because it must satisfy the tool's contract also after hooks changed it (AT-IN-02).
+async fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    if input.is(&journey.request.input) && !tool.contract().has_runtime_schema() {
+        return Ok(());
+    }
+    input.value().map_err(Refusal::host_fault)?;
+    let checked = aside::check_input(journey, tool.contract(), input, Against::Call).await?;
+    checked.map_err(|mismatch| {
+        let mismatch = mismatch.to_string();
+        let (class, code, message) = blame(&journey.mutations);
+        let refusal = Refusal::new(class, code, message);
+        if tool.contract().has_internal_fields() {
+            // The mismatch may name an internal field, which no model may see.
+            return refusal.detail(mismatch);
+        }
+        Refusal { message: format!("{message}: {mismatch}"), ..refusal }
+    })
+}
+
+/// Error class, code and message of an input that breaks the contract although the caller's arguments satisfied it. If
+/// only the contract's defaults changed it, the contract is at fault, otherwise the hook.
+fn blame(mutations: &[InputMutation]) -> (ErrorClass, &'static str, &'static str) {
+    let by_contract = |mutation: &InputMutation| mutation.source_type == MutationSource::Runtime;
+    if mutations.iter().all(by_contract) {
+        let message = "the input, with the defaults of the tool's contract, does not satisfy the tool's schema";
+        return (ErrorClass::SchemaValidationFailed, "call_input_mismatch", message);
+    }
+    let message = "the input, as it was changed on its way, does not satisfy the tool's schema";
+    (ErrorClass::HookBlocked, "call_input_mismatch", message)
+}

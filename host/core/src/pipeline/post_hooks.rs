@@ -1,0 +1,80 @@
+//! Phase 11: execution_failed, where a hook's output breaks the tool's contract, or a blocking hook fails.
+
+use serde_json::json;
+
+use crate::catalog::Tool;
+use crate::executor::BoxFuture;
+use crate::hook::{HookOutput, Registration};
+use crate::record::{HookEvent, Status};
+
+use super::journey::{Journey, made_here};
+use super::map_result::{Answered, Mapped, remap};
+use super::{hooks, terminal};
+
+made_here! {
+    /// The output as the hooks left it.
+    pub(super) PostHooked(Mapped)
+}
+
+/// Runs the hooks for success or for failure of a tool that ran; a tool that never ran has none.
+pub(super) async fn run(journey: &mut Journey<'_>, answered: Answered) -> PostHooked {
+    let mut mapped = answered.open();
+    let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else { return PostHooked(mapped) };
+    let (services, declaration) = (journey.services, tool.declaration());
+    let event = match mapped.error {
+        None => HookEvent::PostToolUse,
+        Some(_) => HookEvent::PostToolUseFailure,
+    };
+    let mut hearing = services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace).peekable();
+    if hearing.peek().is_some() && event == HookEvent::PostToolUse {
+        journey.pass_through(Status::PostHooksRunning, "hooks run after the tool");
+    }
+    for hook in hearing {
+        if let Some(reason) = one(journey, &tool, hook, event, &mut mapped).await {
+            // The tool has run already, so the stop can only be reported.
+            journey.additional_context.push(json!({ "stop": reason, "hook": hook.id() }));
+        }
+    }
+    PostHooked(mapped)
+}
+
+/// Runs one hook after the tool, and maps the output that it gives. Returns the reason if the hook says stop.
+pub(super) fn one<'a>(
+    journey: &'a mut Journey<'_>,
+    tool: &'a Tool,
+    hook: &'a Registration,
+    event: HookEvent,
+    mapped: &'a mut Mapped,
+) -> BoxFuture<'a, Option<String>> {
+    Box::pin(async move {
+        journey.redact_records();
+        let input = journey.invocation.call_input.clone().unwrap_or_default();
+        let mut call = hooks::call(journey, tool, event, input);
+        call.result = Some(terminal::envelope(journey, mapped.clone()));
+        match hooks::run(journey, hook, call).await {
+            Ok(outputs) => apply(journey, tool, hook, outputs, mapped).await,
+            Err(refusal) => {
+                mapped.withhold(refusal);
+                None
+            }
+        }
+    })
+}
+
+async fn apply(
+    journey: &mut Journey<'_>,
+    tool: &Tool,
+    hook: &Registration,
+    outputs: Vec<HookOutput>,
+    mapped: &mut Mapped,
+) -> Option<String> {
+    let mut stop = None;
+    for output in outputs {
+        match output {
+            HookOutput::UpdatedOutput(updated) => remap(journey, tool, hook.id(), updated, mapped).await,
+            HookOutput::Stop { reason } => stop = Some(reason),
+            _ => {}
+        }
+    }
+    stop
+}

@@ -1,0 +1,115 @@
+//! Phase 6: hook_blocked.
+
+use serde_json::Value;
+
+use crate::catalog::Tool;
+use crate::hook::{HookOutput, Registration};
+use crate::record::{HookEvent, Input, InputMutation, MutationSource, Refusal, Status};
+use crate::secret::REDACTED;
+
+use super::hooks;
+use super::journey::{Journey, Prepared, made_here};
+use super::observe::{self, Observed};
+use super::redaction::restored;
+use super::resolve::Returned;
+
+const EVENT: HookEvent = HookEvent::PreToolUse;
+
+made_here! {
+    /// The input as the hooks left it.
+    pub PreHooked(Prepared)
+}
+
+made_here! {
+    /// What defaults and hooks make of the input of a call that another process began.
+    pub(super) Remade(Prepared)
+}
+
+/// Runs the hooks in order; each gets the input as the hook before it left it.
+pub(super) async fn run(journey: &mut Journey<'_>, observed: Observed) -> Result<PreHooked, Refusal> {
+    let Prepared { tool, input } = observed.open();
+    let declaration = tool.declaration();
+    let heard = journey.services.hooks.hearing(EVENT, &declaration.tool_id, &declaration.namespace).next().is_some();
+    if !heard {
+        return Ok(PreHooked(Prepared { tool, input }));
+    }
+    journey.advance(Status::PreHooksRunning)?;
+    // Boxed, to keep the future of a call without hooks small.
+    let input = Box::pin(shape(journey, &tool, input, true)).await?;
+    Ok(PreHooked(Prepared { tool, input }))
+}
+
+/// Makes the input of a call that another process began once more, with the hooks of this process. The record has the
+/// changes already.
+pub(super) async fn again(journey: &mut Journey<'_>, returned: Returned) -> Result<Remade, Refusal> {
+    let tool = returned.open();
+    let sent = journey.request.input.clone();
+    let input = observe::with_defaults(&tool, &sent).unwrap_or(sent);
+    let input = shape(journey, &tool, input, false).await?;
+    Ok(Remade(Prepared { tool, input }))
+}
+
+/// Returns `input` as the hooks change it. Each change is recorded if it is `fresh`; otherwise it was recorded before.
+pub(super) async fn shape(journey: &mut Journey<'_>, tool: &Tool, input: Input, fresh: bool) -> Result<Input, Refusal> {
+    let (services, declaration) = (journey.services, tool.declaration());
+    let mut input = input;
+    for hook in services.hooks.hearing(EVENT, &declaration.tool_id, &declaration.namespace) {
+        journey.heed_cancellation()?;
+        let outputs = hooks::ask(journey, tool, hook, EVENT, &input).await?;
+        let shown = journey.redaction.shown(&input).await?;
+        let mut stopped = None;
+        for output in outputs {
+            match output {
+                HookOutput::UpdatedInput(value) => input = update(journey, hook, input, value, &shown, fresh).await?,
+                HookOutput::PermissionResult(result) => journey.hear(hook.id(), result),
+                HookOutput::Stop { reason } => stopped = stopped.or(Some(reason)),
+                _ => {}
+            }
+        }
+        if let Some(reason) = stopped {
+            return Err(hooks::stopped(hook, &reason));
+        }
+    }
+    Ok(input)
+}
+
+/// The input that a hook wants instead of `input`, of which it saw the redacted copy `shown`.
+async fn update(
+    journey: &mut Journey<'_>,
+    hook: &Registration,
+    input: Input,
+    value: Value,
+    shown: &Value,
+    fresh: bool,
+) -> Result<Input, Refusal> {
+    let value = match input.value() {
+        Ok(original) => restored(value, shown, original),
+        Err(_) => value,
+    };
+    if input.value() == Ok(&value) {
+        return Ok(input);
+    }
+    let updated = input.with_value(value);
+    record(journey, &updated).await?;
+    if fresh {
+        let id = journey.invocation.invocation_id;
+        let reason = "updated_input of a hook";
+        journey.mutated(InputMutation::new(id, MutationSource::Hook, hook.id(), &input, &updated, reason));
+    }
+    Ok(updated)
+}
+
+/// Replaces `updated`, which a hook returned, with its redacted form in the record of the hook's run.
+async fn record(journey: &mut Journey<'_>, updated: &Input) -> Result<(), Refusal> {
+    if journey.redaction.active().is_none() {
+        return Ok(());
+    }
+    let (shown, done) = match journey.redaction.shown(updated).await {
+        Ok(shown) => (shown, Ok(())),
+        Err(refusal) => (Value::String(REDACTED.to_owned()), Err(refusal)),
+    };
+    if let Some(run) = journey.hook_runs.last_mut().filter(|run| run.updated_input.is_some()) {
+        run.updated_input = Some(shown);
+    }
+    done
+}

@@ -1,0 +1,316 @@
+//! Previews of what is too large for a result. A text is cut where it can be read on its own: at a whole character as
+//! people see it, and outside an escape sequence. JSON is not cut, because the rest would be no JSON: it becomes an
+//! outline, in which every part that is left out is marked.
+
+use serde_json::{Map, Value};
+
+use super::persist::length;
+
+/// Maximum number of characters that one visible character is taken to consist of: a longer stack of marks is cut.
+const CLUSTER_CHARS_MAX: usize = 32;
+/// Minimum number of characters for each value of an outline; with less, the rest of its list is left out.
+const VALUE_CHARS_MIN: usize = 12;
+/// Characters that the mark of what is left out may take, with its separators.
+const MARK_CHARS_MAX: usize = 48;
+/// What stands for a value that is left out, and the field that says how many fields are.
+const CUT: &str = "[cut]";
+
+/// The beginning of `text`, of at most `chars_max` characters.
+pub(super) fn of_text(text: &str, chars_max: usize) -> &str {
+    match text.char_indices().nth(chars_max) {
+        None => text,
+        Some((end, _)) => text.get(..boundary(text, end)).unwrap_or_default(),
+    }
+}
+
+/// The last place in `text` at or before byte `end`, which must be at a character, where a reader may stop.
+pub fn boundary(text: &str, end: usize) -> usize {
+    let (head, rest) = text.split_at_checked(end).unwrap_or((text, ""));
+    let outside = before_sequence(head);
+    if outside < head.len() {
+        return outside;
+    }
+    before_cluster(head, rest)
+}
+
+/// The end of `head`, or the start of the escape sequence that it stops in.
+fn before_sequence(head: &str) -> usize {
+    #[derive(Clone, Copy, PartialEq)]
+    enum State {
+        Text,
+        /// After ESC, or after an intermediate character behind it.
+        Escape,
+        /// In a control sequence, which one character in `@` to `~` ends.
+        Control,
+        /// In a string of the terminal, such as a title or a link, which BEL or ST ends.
+        String,
+        /// After ESC in such a string: a backslash ends it.
+        StringEscape,
+    }
+    let (mut state, mut start) = (State::Text, 0);
+    for (at, c) in head.char_indices() {
+        state = match (state, c) {
+            (
+                State::Text | State::Escape | State::Control,
+                '\u{1b}' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}'..='\u{9f}',
+            ) => {
+                start = at;
+                match c {
+                    '\u{1b}' => State::Escape,
+                    '\u{9b}' => State::Control,
+                    _ => State::String,
+                }
+            }
+            (State::Escape, '[') => State::Control,
+            (State::Escape, ']' | 'P' | 'X' | '^' | '_') => State::String,
+            (State::Escape, ' '..='/') => State::Escape,
+            (State::Control, ' '..='?') => State::Control,
+            (State::String, '\u{7}' | '\u{9c}') => State::Text,
+            (State::String | State::StringEscape, '\u{1b}') => State::StringEscape,
+            (State::StringEscape, '\\') => State::Text,
+            (State::String | State::StringEscape, _) => State::String,
+            (State::Text | State::Escape | State::Control, _) => State::Text,
+        };
+    }
+    if state == State::Text { head.len() } else { start }
+}
+
+/// The end of `head`, or the start of the visible character that goes on in `rest`.
+fn before_cluster(head: &str, rest: &str) -> usize {
+    let mut next = rest.chars().next();
+    let mut end = head.len();
+    for (at, c) in head.char_indices().rev().take(CLUSTER_CHARS_MAX) {
+        if !next.is_some_and(|next| belongs_together(head.get(..end).unwrap_or_default(), c, next)) {
+            return end;
+        }
+        (next, end) = (Some(c), at);
+    }
+    // At the start, or a stack of marks without end: the text is cut inside it.
+    head.len()
+}
+
+/// Whether `next` is a part of the visible character that ends with `c`, the last one of `head`.
+fn belongs_together(head: &str, c: char, next: char) -> bool {
+    const JOINER: char = '\u{200d}';
+    let is_flag = |c: char| ('\u{1f1e6}'..='\u{1f1ff}').contains(&c);
+    let extends = matches!(next,
+        // Combining marks of the blocks that consist of them, variation selectors, skin tones, keycaps, tags.
+        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5bd}' | '\u{610}'..='\u{61a}'
+        | '\u{64b}'..='\u{65f}' | '\u{93c}' | '\u{93e}'..='\u{94d}' | '\u{e31}' | '\u{e34}'..='\u{e3a}'
+        | '\u{e47}'..='\u{e4e}' | '\u{1160}'..='\u{11ff}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}' | '\u{3099}'..='\u{309a}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}'
+        | '\u{1f3fb}'..='\u{1f3ff}' | '\u{e0020}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}' | JOINER);
+    let flags = || head.chars().rev().take_while(|c| is_flag(*c)).count();
+    extends || c == JOINER || (c == '\r' && next == '\n') || (is_flag(next) && is_flag(c) && flags() % 2 == 1)
+}
+
+/// JSON text of at most `chars_max` characters with the shape of `value`: its first names and items, beginnings of its
+/// texts, and marks in place of what is left out. Empty if not even a mark fits.
+pub(super) fn of_json(value: &Value, chars_max: usize) -> String {
+    let fits = |text: &String| text.chars().count() <= chars_max;
+    // An estimate, so that a large value is not written out to be thrown away.
+    let whole = (length(value) <= chars_max.saturating_mul(2)).then(|| value.to_string()).filter(fits);
+    let outlined = || Some(outline(value, chars_max).to_string()).filter(fits);
+    whole.or_else(outlined).or_else(|| Some(mark(value, chars_max).to_string()).filter(fits)).unwrap_or_default()
+}
+
+/// `value` in about `room` characters of JSON text. Each list shares its room evenly, and what an item does not use goes
+/// to those after it, so that one long item does not hide the others.
+fn outline(value: &Value, room: usize) -> Value {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        Value::String(text) => Value::String(short(text, room)),
+        Value::Array(items) => {
+            let shown = fitting(items.iter().map(|_| 0), room);
+            if shown == 0 && !items.is_empty() {
+                return mark(value, room);
+            }
+            let mut left = room.saturating_sub(2 + if shown < items.len() { MARK_CHARS_MAX } else { 0 });
+            let mut list = Vec::with_capacity(shown + 1);
+            for (at, item) in items.iter().take(shown).enumerate() {
+                let kept = outline(item, (left / (shown - at)).saturating_sub(1));
+                left = left.saturating_sub(json_chars(&kept) + 1);
+                list.push(kept);
+            }
+            if shown < items.len() {
+                list.push(Value::String(format!("[cut: {} more items]", items.len() - shown)));
+            }
+            Value::Array(list)
+        }
+        Value::Object(fields) => {
+            let shown = fitting(fields.keys().map(|name| text_chars(name)), room);
+            if shown == 0 && !fields.is_empty() {
+                return mark(value, room);
+            }
+            let mut left = room.saturating_sub(2 + if shown < fields.len() { MARK_CHARS_MAX } else { 0 });
+            let mut kept = Map::new();
+            for (at, (name, field)) in fields.iter().take(shown).enumerate() {
+                let named = text_chars(name) + 2;
+                let field = outline(field, (left / (shown - at)).saturating_sub(named));
+                left = left.saturating_sub(named + json_chars(&field));
+                kept.insert(name.clone(), field);
+            }
+            if shown < fields.len() {
+                kept.insert(CUT.to_owned(), Value::String(format!("{} more fields", fields.len() - shown)));
+            }
+            Value::Object(kept)
+        }
+    }
+}
+
+/// How many values with names of these lengths fit into `room`.
+fn fitting(names: impl ExactSizeIterator<Item = usize>, room: usize) -> usize {
+    let count = names.len();
+    let mut left = room.saturating_sub(2);
+    let mut taken = 0;
+    for name in names {
+        let needed = name + 2 + VALUE_CHARS_MIN;
+        // The last one needs no mark after it.
+        let mark = if taken + 1 == count { 0 } else { MARK_CHARS_MAX };
+        if needed + mark > left {
+            break;
+        }
+        left -= needed;
+        taken += 1;
+    }
+    taken
+}
+
+/// The beginning of a text whose JSON takes at most `room` characters, with a mark if it is cut.
+fn short(text: &str, room: usize) -> String {
+    // A text has at least as many characters in JSON as it has itself.
+    if text.char_indices().nth(room).is_none() && text_chars(text) <= room {
+        return text.to_owned();
+    }
+    let cut = |more: usize| format!("[cut: {more} more characters]");
+    let total = text.chars().count();
+    // Beside the text: two quotes, a blank, the mark.
+    let room_of_text = room.saturating_sub(cut(total).len() + 3);
+    let mut used = 0;
+    let fits = |(_, c): &(usize, char)| {
+        used += char_chars(*c);
+        used <= room_of_text
+    };
+    let end = text.char_indices().take_while(fits).last().map_or(0, |(at, c)| at + c.len_utf8());
+    let head = text.get(..boundary(text, end)).unwrap_or_default();
+    if head.is_empty() {
+        return if cut(total).len() + 2 <= room { cut(total) } else { CUT.to_owned() };
+    }
+    format!("{head} {}", cut(total - head.chars().count()))
+}
+
+/// What stands for a value of which nothing fits into `room`.
+fn mark(value: &Value, room: usize) -> Value {
+    let said = match value {
+        Value::Object(fields) => format!("[cut: object of {} fields]", fields.len()),
+        Value::Array(items) => format!("[cut: list of {} items]", items.len()),
+        _ => CUT.to_owned(),
+    };
+    Value::String(if said.len() + 2 <= room { said } else { CUT.to_owned() })
+}
+
+/// The characters of `text` as JSON, with its quotes.
+fn text_chars(text: &str) -> usize {
+    text.chars().map(char_chars).sum::<usize>() + 2
+}
+
+/// The characters that JSON takes for `c` in a string.
+fn char_chars(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        _ => 1,
+    }
+}
+
+/// The characters of an outline as JSON, which is small.
+fn json_chars(value: &Value) -> usize {
+    value.to_string().chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{of_json, of_text};
+
+    #[test]
+    fn a_text_that_fits_is_whole_and_any_other_is_its_beginning() {
+        assert_eq!((of_text("abc", 3), of_text("abcd", 3), of_text("abc", 0), of_text("", 5)), ("abc", "abc", "", ""));
+        assert_eq!(of_text("\u{1f980}\u{1f980}\u{1f980}", 2), "\u{1f980}\u{1f980}");
+    }
+
+    #[test]
+    fn a_visible_character_is_not_cut_in_two() {
+        for (text, chars, kept) in [
+            ("ae\u{301}\u{323}b", 2, "a"),
+            ("ae\u{301}\u{323}b", 3, "a"),
+            ("ae\u{301}\u{323}b", 4, "ae\u{301}\u{323}"),
+            // A family: people and joiners.
+            ("a\u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467}b", 4, "a"),
+            ("a\u{1f44d}\u{1f3fd}", 2, "a"),
+            // Two flags of two letters each.
+            ("\u{1f1e9}\u{1f1ea}\u{1f1eb}\u{1f1f7}", 3, "\u{1f1e9}\u{1f1ea}"),
+            ("\u{1f1e9}\u{1f1ea}\u{1f1eb}\u{1f1f7}", 2, "\u{1f1e9}\u{1f1ea}"),
+            ("a\r\nb", 2, "a"),
+        ] {
+            assert_eq!(of_text(text, chars), kept, "{text:?} at {chars}");
+        }
+        // A stack of marks without end is cut nevertheless.
+        let stack = format!("a{}", "\u{301}".repeat(5_000));
+        assert_eq!(of_text(&stack, 100).chars().count(), 100);
+    }
+
+    #[test]
+    fn an_escape_sequence_is_whole_or_left_out() {
+        for (text, chars, kept) in [
+            ("ab\u{1b}[31mred", 3, "ab"),
+            ("ab\u{1b}[31mred", 6, "ab"),
+            ("ab\u{1b}[31mred", 7, "ab\u{1b}[31m"),
+            ("ab\u{9b}31mred", 4, "ab"),
+            ("ab\u{1b}]0;title\u{7}cd", 8, "ab"),
+            ("ab\u{1b}]0;title\u{1b}\\cd", 12, "ab"),
+            ("ab\u{1b}]0;title\u{1b}\\cd", 14, "ab\u{1b}]0;title\u{1b}\\c"),
+            ("ab\u{1b}(Bcd", 4, "ab"),
+            ("ab\u{1b}(Bcd", 5, "ab\u{1b}(B"),
+        ] {
+            assert_eq!(of_text(text, chars), kept, "{text:?} at {chars}");
+        }
+    }
+
+    fn outlined(value: &Value, chars: usize) -> Value {
+        let text = of_json(value, chars);
+        assert!(text.chars().count() <= chars, "{} of {chars}: {text}", text.chars().count());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    #[test]
+    fn an_outline_is_json_and_keeps_the_names_behind_a_long_value() {
+        let value = json!({ "body": "x".repeat(100_000), "count": 7, "items": (0..5_000).collect::<Vec<_>>() });
+        let shown = outlined(&value, 500);
+        assert_eq!(shown["count"], 7);
+        assert!(shown["body"].as_str().unwrap().starts_with("xxx"), "{shown}");
+        assert!(shown["body"].as_str().unwrap().ends_with("more characters]"), "{shown}");
+        let items = shown["items"].as_array().unwrap();
+        assert!(items.len() > 3 && items[..3] == [json!(0), json!(1), json!(2)], "{shown}");
+        assert!(items.last().unwrap().as_str().unwrap().ends_with("more items]"), "{shown}");
+    }
+
+    #[test]
+    fn what_fits_is_whole_and_every_size_is_kept() {
+        let small = json!({ "a": [1, null, "t\n\u{1}\"e"], "b": {} });
+        assert_eq!(outlined(&small, 200), small);
+        let wide = Value::Object((0..300).map(|n| (format!("field{n:03}"), json!("\n\u{1}".repeat(50)))).collect());
+        let deep = (0..100).fold(json!("end"), |inner, n| json!({ format!("level{n}"): [inner, "x".repeat(99)] }));
+        for value in [&small, &wide, &deep] {
+            for chars in [20, 30, 64, 100, 333, 1_000, 2_000] {
+                if !of_json(value, chars).is_empty() {
+                    outlined(value, chars);
+                }
+            }
+        }
+        let shown = outlined(&wide, 1_000);
+        assert!(shown["[cut]"].as_str().unwrap().ends_with("more fields"), "{shown}");
+        assert_eq!(of_json(&wide, 5), "");
+    }
+}

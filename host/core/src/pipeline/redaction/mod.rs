@@ -1,0 +1,490 @@
+//! Redaction for one call: what must not be stored or shown, gathered in its phases. That is the secrets that its
+//! requests carry, its sensitive arguments, and what the output contract redacts. Only the executor gets the values.
+
+mod concealer;
+pub(super) mod records;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::catalog::{Contract, Tool};
+use crate::journal::Trail;
+use crate::pool::STORE;
+use crate::record::{AccessKind, ErrorClass, EventType, Input, PermissionDecision, Refusal};
+use crate::search::Meter;
+use crate::secret::{REDACTED, Redactor, ReferenceKey, SecretStore, Secrets, Term, Terms};
+
+use super::Request;
+use super::aside::Checks;
+use super::journey::Journey;
+use super::map_result::Mapped;
+use super::persist::size;
+
+use concealer::Concealer;
+
+/// Maximum bytes that are redacted inline; more are redacted on a thread for checks.
+pub(super) const INLINE_BYTES_MAX: usize = 4 << 10;
+
+/// Why a tool whose output contract has redaction rules cannot write artifacts.
+const NO_ARTIFACTS: &str = "the output contract has redaction_rules, which cannot be applied to a file in chunks; return \
+                            the output as content, or remove the rules";
+
+/// Redaction of one call: everything of it that is written down or shown passes here. Idle, without any effect, for a
+/// tool that has nothing to redact.
+pub(super) struct Redaction {
+    /// The contract of the tool; `None` while there is nothing to redact.
+    contract: Option<Arc<Contract>>,
+    redactor: Redactor,
+    terms: Arc<Terms>,
+    /// The redactor does not contain all `terms` yet.
+    stale: bool,
+    secrets: Secrets,
+    /// Names of secrets that were granted, but are not set.
+    missing: Vec<String>,
+    /// `Some` if arguments are sensitive, because then the references of inputs are concealed too.
+    references: Option<ReferenceKey>,
+    /// All arguments are sensitive, and so is the tool's text while it runs.
+    whole: bool,
+    /// A secret was removed from something that the guest received.
+    received: bool,
+    /// The places of the result where something was redacted.
+    places: BTreeSet<String>,
+    everything: bool,
+    /// A hook redacted the result before it was stored.
+    hooked: bool,
+    /// The events of the call, which are redacted too.
+    trail: Trail,
+    checks: Arc<Checks>,
+}
+
+/// What the calls of tools that a call makes must not show: its secrets and sensitive arguments.
+#[derive(Clone)]
+pub(super) struct Hidden {
+    terms: Arc<Terms>,
+    whole: bool,
+}
+
+impl Redaction {
+    /// What the calls below this one must not show either; `None` if it has nothing to hide.
+    pub(super) fn inherited(&self) -> Option<Hidden> {
+        let hides = self.references.is_some() || self.whole;
+        hides.then(|| Hidden { terms: Arc::clone(&self.terms), whole: self.whole })
+    }
+
+    /// Begins with what the calls above this one hide.
+    fn inherit(&mut self, hidden: &Hidden) -> Result<(), Refusal> {
+        let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+        (self.terms, self.references, self.whole) = (Arc::clone(&hidden.terms), Some(key), hidden.whole);
+        Ok(())
+    }
+
+    /// Begins idle. What takes long runs as one of `checks`.
+    pub(super) fn new(trail: Trail, checks: Arc<Checks>) -> Self {
+        Self {
+            contract: None,
+            redactor: Redactor::default(),
+            terms: Arc::default(),
+            stale: false,
+            secrets: Secrets::default(),
+            missing: Vec::new(),
+            references: None,
+            whole: false,
+            received: false,
+            places: BTreeSet::new(),
+            everything: false,
+            hooked: false,
+            trail,
+            checks,
+        }
+    }
+
+    /// `redaction_state` of the result, and of the decision to store it.
+    pub(super) fn state(&self) -> &'static str {
+        match (self.everything, self.hooked || self.found()) {
+            (true, _) => "full",
+            (false, true) => "partial",
+            (false, false) => "none",
+        }
+    }
+
+    fn found(&self) -> bool {
+        self.received || !self.places.is_empty()
+    }
+
+    /// Records that a hook redacted the result before it was stored.
+    pub(super) fn hooked(&mut self) {
+        self.hooked = true;
+    }
+
+    pub(super) fn by_hook(&self) -> bool {
+        self.hooked
+    }
+
+    /// Records whether a secret was removed from something that the guest received.
+    pub(super) fn received(&mut self, redacted: bool) {
+        self.received |= redacted;
+    }
+
+    /// Records that something was removed from the artifacts of the call.
+    pub(super) fn found_in(&mut self, place: &str) {
+        self.places.insert(place.to_owned());
+    }
+
+    /// The redactor of artifacts.
+    ///
+    /// # Errors
+    ///
+    /// Why the call cannot write any: a rule of the output contract needs all of the output at once.
+    pub(super) fn of_artifacts(&self) -> Result<Redactor, &'static str> {
+        let Some(contract) = &self.contract else { return Ok(Redactor::default()) };
+        if contract.redacts_output() && guard!("artifact_rules") {
+            return Err(NO_ARTIFACTS);
+        }
+        Ok(self.redactor.clone())
+    }
+
+    /// Whether the tool's text must not appear outside the result itself.
+    pub(super) fn is_silent(&self) -> bool {
+        self.whole
+    }
+
+    /// Whether arguments are sensitive, so that records do not have all of the input.
+    pub(super) fn hides_input(&self) -> bool {
+        self.references.is_some()
+    }
+
+    /// The secrets that the requests of this call may carry, for the executor only.
+    pub(super) fn secrets(&self) -> Secrets {
+        self.secrets.clone()
+    }
+
+    /// Fails if a secret was granted but is not set.
+    pub(super) fn check_secrets(&self) -> Result<(), Refusal> {
+        let Some(name) = self.missing.first() else { return Ok(()) };
+        let message = format!("the secret {name} is not set; set it with `toolcell secret set {name}`");
+        Err(Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", message))
+    }
+
+    /// The key that conceals the references of this call, for the process that resumes it.
+    pub(super) fn reference_key(&self) -> Option<String> {
+        self.references.as_ref().map(ReferenceKey::to_text)
+    }
+
+    /// Conceals references with the key of the process that began the call.
+    pub(super) fn reuse(&mut self, key: Option<&str>) -> Result<(), Refusal> {
+        let read = |text| ReferenceKey::from_text(text).ok_or_else(|| Refusal::host_fault("a stored key is not valid"));
+        self.references = key.map(read).transpose()?;
+        Ok(())
+    }
+
+    /// The redactor, for use on another thread.
+    pub(super) fn redactor(&self) -> Redactor {
+        self.redactor.clone()
+    }
+
+    /// The redactor; `None` if there is nothing to redact.
+    pub(super) fn active(&self) -> Option<&Redactor> {
+        self.contract.as_ref().map(|_| &self.redactor)
+    }
+
+    /// Starts redacting what the records of `tool` mark as sensitive, and the secrets of a call that `has_secrets`.
+    fn start(&mut self, tool: &Tool, has_secrets: bool) -> Result<(), Refusal> {
+        let (contract, whole) = (tool.contract(), tool.permission_profile().is_sensitive());
+        if whole || contract.has_sensitive_fields() {
+            if self.references.is_none() {
+                let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+                self.references = Some(key);
+            }
+            self.whole |= whole;
+        }
+        if self.references.is_some() || has_secrets || contract.redacts_output() {
+            self.contract = Some(Arc::clone(contract));
+            // The next call of `shown` builds the redactor.
+            self.stale = true;
+        }
+        Ok(())
+    }
+
+    /// Reads the secrets `names` on a thread for the host's own store, and adds their values to what is redacted.
+    async fn read_secrets(&mut self, store: &SecretStore, names: Vec<String>) -> Result<(), Refusal> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let store = store.clone();
+        let read = move || {
+            let values = store.values(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+            anyhow::Ok(names.into_iter().zip(values).collect::<Vec<_>>())
+        };
+        let found = STORE.run(read).await.unwrap_or_else(|unfinished| Err(unfinished.into()));
+        let found = found.map_err(|error| {
+            let message = "the secret store cannot be read; `toolcell secret list` says why";
+            Refusal::new(ErrorClass::SetupRequired, "secret_store_unreadable", message).detail(format!("{error:#}"))
+        })?;
+        let (mut known, mut terms) = (Vec::new(), Vec::new());
+        for (name, value) in found {
+            match value {
+                Some(value) => {
+                    terms.push(Term::secret(&name, &value));
+                    known.push((name, value));
+                }
+                None => self.missing.push(name),
+            }
+        }
+        self.secrets = Secrets::new(known);
+        Arc::make_mut(&mut self.terms).add(terms);
+        Ok(())
+    }
+
+    /// Fails if there are more sensitive values than can be searched for. The call then ends without showing its input,
+    /// so there is nothing left to redact.
+    fn check_terms(&mut self) -> Result<(), Refusal> {
+        let Some(why) = self.terms.too_many() else { return Ok(()) };
+        self.terms = Arc::default();
+        self.install(Redactor::default());
+        Err(Refusal::new(ErrorClass::InvalidArguments, "too_many_sensitive_values", why))
+    }
+
+    fn concealer(&self) -> Option<Concealer> {
+        Some(Concealer {
+            contract: Arc::clone(self.contract.as_ref()?),
+            terms: Arc::clone(&self.terms),
+            redactor: self.redactor.clone(),
+            whole: self.whole,
+            inputs: self.references.is_some(),
+            stale: self.stale,
+            renewed: false,
+        })
+    }
+
+    fn learn(&mut self, concealer: Concealer) {
+        if concealer.renewed {
+            self.terms = concealer.terms;
+            self.install(concealer.redactor);
+        }
+    }
+
+    fn install(&mut self, redactor: Redactor) {
+        self.trail.redact(redactor.clone());
+        self.redactor = redactor;
+        self.stale = false;
+    }
+
+    /// Returns `input` as records, events, hooks and people may see it. Its sensitive values are redacted everywhere
+    /// else from now on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Checks::run`], which end the call.
+    pub(super) async fn shown(&mut self, input: &Input) -> Result<Value, Refusal> {
+        let Some(mut concealer) = self.concealer() else { return Ok(input.to_value()) };
+        let hidden = (input.text().len() <= INLINE_BYTES_MAX).then(|| concealer.hide_input(input));
+        let hidden = match hidden {
+            Some(mut value) if concealer.is_light() => {
+                concealer.redact(&mut value, &mut Meter::inline());
+                self.learn(concealer);
+                return Ok(value);
+            }
+            hidden => hidden,
+        };
+        let input = input.clone();
+        let work = move || {
+            let mut value = hidden.unwrap_or_else(|| concealer.hide_input(&input));
+            concealer.redact(&mut value, &mut Meter::aside());
+            (value, concealer)
+        };
+        match self.checks.run("keeping sensitive arguments out of the record", work).await {
+            Ok((value, concealer)) => {
+                self.learn(concealer);
+                Ok(value)
+            }
+            Err(refusal) => {
+                self.install(Redactor::blind());
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Returns `input` as an approver may see it: with all digits of its numbers, because those run.
+    pub(super) async fn shown_input(&mut self, input: &Input) -> Result<Input, Refusal> {
+        if self.active().is_none() {
+            return Ok(input.clone());
+        }
+        let rounded = Input::from_value(self.shown(input).await?);
+        let exact = input.with_value(rounded.to_value());
+        // A term or pattern may match a number as written, and not as a parsed value holds it.
+        let mut meter = Meter::inline();
+        let redactor = &self.redactor;
+        let matches = exact.numbers().any(|number| redactor.redact_text_within(&mut number.to_owned(), &mut meter));
+        Ok(if matches { rounded } else { exact })
+    }
+
+    /// The reference of `input` for records and events.
+    pub(super) fn reference(&self, input: &Input) -> String {
+        self.concealed(input.reference())
+    }
+
+    /// Conceals `reference`, so that it reveals nothing about the input, if arguments are sensitive.
+    pub(super) fn concealed(&self, reference: &str) -> String {
+        match &self.references {
+            Some(key) => key.conceal(reference),
+            None => reference.to_owned(),
+        }
+    }
+
+    /// `decision` as hooks and records may see it.
+    pub(super) fn shown_decision(&self, mut decision: PermissionDecision) -> PermissionDecision {
+        if let Some(redactor) = self.active() {
+            records::decision(redactor, &mut decision);
+        }
+        decision
+    }
+
+    /// Redacts `mapped`, which is all output of a tool. If there is no time or no thread for that, the output is
+    /// withheld.
+    pub(super) async fn redact(&mut self, mapped: &mut Mapped) {
+        let Some(mut concealer) = self.concealer() else { return };
+        if self.everything && !mapped.has_output() {
+            // The rest is the host's own text.
+            return;
+        }
+        if concealer.contract.redacts_everything() && mapped.has_output() {
+            self.everything = true;
+            withhold(
+                mapped,
+                "redacted_by_contract",
+                "the tool answered, and its contract keeps all of the answer back",
+            );
+        }
+        let bytes = size(mapped) + mapped.ui_facing_summary.as_ref().map_or(0, String::len) as u64;
+        let mut taken = std::mem::take(mapped);
+        let places = (bytes <= INLINE_BYTES_MAX as u64).then(|| concealer.hide_output(&mut taken));
+        let places = match places {
+            Some(mut places) if concealer.is_light() => {
+                concealer.redact_output(&mut taken, &mut places, &mut Meter::inline());
+                *mapped = taken;
+                self.redacted(concealer, mapped, places);
+                return;
+            }
+            places => places,
+        };
+        let (ran, usage) = (taken.ran, taken.usage.clone());
+        let work = move || {
+            let mut places = places.unwrap_or_else(|| concealer.hide_output(&mut taken));
+            concealer.redact_output(&mut taken, &mut places, &mut Meter::aside());
+            (taken, places, concealer)
+        };
+        // A call that is canceled meanwhile returns no output, because it is not redacted yet.
+        match self.checks.run("redacting the answer", work).await {
+            Ok((redacted, places, concealer)) => {
+                *mapped = redacted;
+                self.redacted(concealer, mapped, places);
+            }
+            Err(refusal) => {
+                self.everything = true;
+                *mapped = Mapped { ran, usage, error: Some(refusal), ..Mapped::default() };
+            }
+        }
+    }
+
+    fn redacted(&mut self, concealer: Concealer, mapped: &mut Mapped, places: BTreeSet<String>) {
+        mapped.redacted = true;
+        self.learn(concealer);
+        self.places.extend(places);
+        if let Some(why) = self.terms.too_many().filter(|_| mapped.has_output()) {
+            self.everything = true;
+            let refusal = Refusal::new(ErrorClass::ResultRedacted, "too_many_sensitive_values", why);
+            mapped.withhold(refusal);
+        }
+    }
+
+    /// Removes all output, because the operator or the tool chose that (`redact`).
+    pub(super) fn withhold(&mut self, mapped: &mut Mapped) {
+        self.everything = true;
+        let message = "the tool answered, and a setting of the operator or of the tool keeps all of the answer back";
+        withhold(mapped, "redacted_by_setting", message);
+    }
+
+    /// Reports that something was redacted, and where, but never what.
+    pub(super) fn tell(&self) {
+        if self.everything || self.found() {
+            let data = json!({ "redaction_state": self.state(), "places": self.places, "responses": self.received });
+            self.trail.emit(EventType::ResultRedacted, data);
+        }
+    }
+}
+
+/// Starts redaction for `tool`, once it is resolved, and redacts the input that was recorded before.
+pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusal> {
+    let secrets = wanted(tool, &journey.request);
+    if let Some(hidden) = journey.request.lineage.as_ref().and_then(|lineage| lineage.hidden.as_ref())
+        && guard!("child_redaction")
+    {
+        journey.redaction.inherit(hidden)?;
+    }
+    journey.redaction.start(tool, !secrets.is_empty())?;
+    if journey.redaction.active().is_none() {
+        return Ok(());
+    }
+    // Until the input is redacted, the record shows none of it, whatever ends the call.
+    let input = journey.request.input.clone();
+    journey.invocation.model_input = Value::String(REDACTED.to_owned());
+    let text = journey.invocation.model_input_text.take();
+    journey.invocation.model_input_ref = journey.redaction.reference(&input);
+    // A failed read is reported once the input is redacted, so that the record shows the rest of it.
+    let read = journey.redaction.read_secrets(&journey.services.secrets, secrets).await;
+    let shown = journey.redaction.shown(&input).await?;
+    journey.redaction.check_terms()?;
+    journey.invocation.model_input = shown;
+    journey.invocation.model_input_text = text;
+    if journey.invocation.model_input != input.to_value() {
+        journey.invocation.model_input_text = None;
+    }
+    read
+}
+
+/// The secrets that the profile declares and that were granted. A call must not learn whether any other secret is set.
+fn wanted(tool: &Tool, request: &Request) -> Vec<String> {
+    let profile = tool.permission_profile();
+    if !profile.wants(&AccessKind::Credential) {
+        return Vec::new();
+    }
+    let granted = |name: &&String| request.grants.secrets.iter().any(|grant| grant.name == **name);
+    profile.credential_refs.iter().filter(granted).cloned().collect()
+}
+
+/// Restores the values of `original` in `updated`, an edited copy of its redacted form `shown`, where the copy was not
+/// edited.
+pub(super) fn restored(updated: Value, shown: &Value, original: &Value) -> Value {
+    if updated == *shown {
+        return original.clone();
+    }
+    match (updated, shown, original) {
+        (Value::Object(updated), Value::Object(shown), Value::Object(original)) => {
+            let restore = |(name, value): (String, Value)| match (shown.get(&name), original.get(&name)) {
+                (Some(shown), Some(original)) => {
+                    let value = restored(value, shown, original);
+                    (name, value)
+                }
+                _ => (name, value),
+            };
+            Value::Object(updated.into_iter().map(restore).collect())
+        }
+        (Value::Array(updated), Value::Array(shown), Value::Array(original)) if updated.len() == shown.len() => {
+            let pairs = updated.into_iter().zip(shown.iter().zip(original));
+            Value::Array(pairs.map(|(value, (shown, original))| restored(value, shown, original)).collect())
+        }
+        (updated, ..) => updated,
+    }
+}
+
+/// Removes all output: the result only says that there was some, and why it is not there.
+fn withhold(mapped: &mut Mapped, code: &'static str, message: &str) {
+    mapped.content.clear();
+    mapped.structured_content = None;
+    mapped.ui_facing_summary = None;
+    if mapped.error.is_none() {
+        mapped.error = Some(Refusal::new(ErrorClass::ResultRedacted, code, message));
+    }
+}

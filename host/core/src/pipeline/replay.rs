@@ -1,0 +1,73 @@
+//! Beside phase 9: what the record of a call holds for a replay.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::catalog::Tool;
+use crate::executor::Nondeterminism;
+use crate::journal::Keep;
+use crate::policy::Permit;
+use crate::record::{ReplayBlocker, ReplayData, Status};
+
+use super::journey::Journey;
+use super::retry;
+
+/// Where the random numbers and clock readings of the call come from. Those of a call that cannot be replayed are not
+/// recorded: they would serve nothing, and a seed reveals the keys that the guest makes with it.
+pub(super) fn nondeterminism(journey: &Journey<'_>, permit: &Permit) -> Nondeterminism {
+    match &journey.request.replay {
+        Some(replay) => Nondeterminism::Replayed(Arc::clone(replay)),
+        None if is_kept(journey) && (blockers(journey, permit).is_empty() || !guard!("replay_seeds")) => {
+            Nondeterminism::Recorded
+        }
+        None => Nondeterminism::Fresh,
+    }
+}
+
+/// Notes in the invocation what a replay of the call needs; `recorded` is what the guest got.
+pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, recorded: Option<ReplayData>) {
+    if journey.request.replay.is_some() || !is_kept(journey) {
+        return;
+    }
+    let mut blocked_by = blockers(journey, permit);
+    if journey.invocation.status_transitions().iter().any(|step| step.to == Status::NeedsInput) {
+        blocked_by.push(ReplayBlocker::QuestionsAsked);
+    }
+    if journey.invocation.extra.contains_key(retry::ATTEMPTS) {
+        blocked_by.push(ReplayBlocker::Retried);
+    }
+    let data = match blocked_by.is_empty() || !guard!("replay_seeds") {
+        true => {
+            let component_file = journey.services.catalog.origin(tool.component());
+            ReplayData {
+                component_file: component_file.filter(|from| Path::new(from).is_absolute()),
+                blocked_by,
+                ..recorded.unwrap_or_default()
+            }
+        }
+        false => ReplayData { blocked_by, ..ReplayData::default() },
+    };
+    if let Ok(data) = serde_json::to_value(data) {
+        journey.invocation.extra.insert("replay".to_owned(), data);
+    }
+}
+
+fn is_kept(journey: &Journey<'_>) -> bool {
+    let settings = journey.services.calls.settings();
+    settings.replay && settings.keep != Keep::None
+}
+
+/// What the call can use that no record has. It does not allocate for a call with an empty world.
+fn blockers(journey: &Journey<'_>, permit: &Permit) -> Vec<ReplayBlocker> {
+    let world = permit.capability();
+    let reaches = [
+        (ReplayBlocker::FilesUsed, !world.mounts.is_empty()),
+        (ReplayBlocker::DraftsUsed, world.scratch.is_some()),
+        (ReplayBlocker::NetworkUsed, !world.network.is_empty()),
+        (ReplayBlocker::SecretsUsed, !world.secrets.is_empty()),
+        (ReplayBlocker::EnvironmentUsed, !world.environment.is_empty()),
+        (ReplayBlocker::ToolsUsed, !world.tools.is_empty()),
+        (ReplayBlocker::InputRedacted, journey.redaction.hides_input()),
+    ];
+    reaches.into_iter().filter_map(|(blocker, reached)| reached.then_some(blocker)).collect()
+}

@@ -1,0 +1,91 @@
+//! Phase 1: unknown_tool, policy_blocked, capability_gap, setup_required. From here on it is known what to redact.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::catalog::Tool;
+use crate::journal::Kept;
+use crate::record::{ErrorClass, EventType, HookEvent, Lifecycle, Refusal, Status};
+
+use super::journey::{Journey, made_here};
+use super::{children, redaction};
+
+made_here! {
+    /// A tool that can be selected.
+    pub(super) Resolved(Arc<Tool>)
+}
+
+made_here! {
+    /// The tool of a call that another process began. That process selected it and checked the arguments.
+    pub(super) Returned(Arc<Tool>)
+}
+
+/// Finds the tool, and checks that it can be selected.
+pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refusal> {
+    let tool = find(journey)?;
+    let declaration = Arc::clone(tool.declaration());
+    journey.invocation.tool_id.clone_from(&declaration.tool_id);
+    journey.invocation.runtime_refs = tool.runtime_refs().to_vec();
+    journey.trail.resolved(&declaration.tool_id);
+    keep_unnoted(journey, &tool);
+    redaction::begin(journey, &tool).await?;
+    children::admit(&mut journey.request, &tool)?;
+    let unavailable = |class, code, why: &str| Err(Refusal::new(class, code, format!("{} {why}", declaration.tool_id)));
+    match declaration.lifecycle {
+        Lifecycle::Draft => return unavailable(ErrorClass::CapabilityGap, "tool_draft", "is a draft"),
+        Lifecycle::Retired => return unavailable(ErrorClass::CapabilityGap, "tool_retired", "was retired"),
+        Lifecycle::Disabled => return unavailable(ErrorClass::PolicyBlocked, "tool_disabled", "is disabled here"),
+        Lifecycle::RequiresSetup => {
+            return unavailable(ErrorClass::SetupRequired, "tool_requires_setup", "has to be set up first");
+        }
+        Lifecycle::Available | Lifecycle::Deferred | Lifecycle::Deprecated => {}
+    }
+    if let Some(refusal) = journey.request.tool.withheld(&tool) {
+        return Err(refusal);
+    }
+    journey.advance(Status::Selected)?;
+    let called = journey.request.tool.name();
+    let via = if declaration.aliases.iter().any(|alias| alias == called) { "alias" } else { "name" };
+    let deprecated = declaration.lifecycle == Lifecycle::Deprecated;
+    journey.trail.emit(EventType::Selected, json!({ "via": via, "deprecated": deprecated }));
+    Ok(Resolved(tool))
+}
+
+/// Finds the tool of a call that another process began, and fails if it is withheld by now, or a secret of it is not set
+/// any more.
+pub(super) async fn again(journey: &mut Journey<'_>, kept: &Kept) -> Result<Returned, Refusal> {
+    let tool = find(journey)?;
+    keep_unnoted(journey, &tool);
+    journey.redaction.reuse(kept.approval.plan.reference_key.as_deref())?;
+    redaction::begin(journey, &tool).await?;
+    // Checked first, so that no hook runs for a call that could not.
+    if let Some(refusal) = journey.request.tool.withheld(&tool) {
+        return Err(refusal);
+    }
+    journey.redaction.check_secrets()?;
+    Ok(Returned(tool))
+}
+
+/// Keeps what the tool tells while it runs off the log, if its output may be on no disk, or if a hook may still say so.
+fn keep_unnoted(journey: &Journey<'_>, tool: &Tool) {
+    let keeping = tool.keeping().and(journey.services.keeping);
+    let declaration = tool.declaration();
+    let (id, namespace) = (&declaration.tool_id, &declaration.namespace);
+    let may_stop = || journey.services.hooks.hearing(HookEvent::ResultPersistence, id, namespace).next().is_some();
+    if (!(keeping.journal && keeping.output) || may_stop()) && guard!("never_persisted") {
+        journey.trail.keep_unnoted();
+    }
+}
+
+/// The tool of the call. Every later phase gets it from the phase before it.
+fn find(journey: &mut Journey<'_>) -> Result<Arc<Tool>, Refusal> {
+    journey.heed_cancellation()?;
+    let request = &journey.request;
+    let tool = request.tool.find(&journey.services.catalog).map_err(|refusal| match request.lineage {
+        Some(_) => children::not_callable(request.tool.name()),
+        None => refusal,
+    })?;
+    journey.tool = Some(Arc::clone(&tool));
+    Ok(tool)
+}

@@ -1,0 +1,155 @@
+//! Phase 8: canceled, rate_limited, and what else stops a call that waits.
+
+use serde_json::json;
+
+use crate::executor::canceled;
+use crate::policy::Limits;
+use crate::record::{AbortReason, ErrorClass, EventType, ProgressStatus, Refusal, Status, WriteEffect};
+use crate::scheduler::{Claim, NetworkUse, NoPlace, Place};
+
+use super::batch::Seat;
+use super::children;
+use super::journey::{Journey, made_here};
+use super::permission::{Permission, Permitted};
+
+made_here! {
+    /// A permitted call that has a place to run.
+    pub Scheduled((Permission, Option<Place>))
+}
+
+/// Time after which a call that got no memory, or could not wait, may be tried again, in seconds.
+const RETRY_AFTER: f64 = 1.0;
+
+/// Waits for the calls that this one could disturb, and for a place. A call that is canceled while it waits never
+/// starts.
+pub async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Scheduled, Refusal> {
+    journey.heed_cancellation()?;
+    let permission = permitted.open();
+    if journey.request.lineage.is_some() {
+        return Ok(Scheduled((permission, None)));
+    }
+    let limits = permission.permit.limits();
+    let may_run = take_turn(journey, &permission);
+    let scheduler = &journey.services.scheduler;
+    let caller = journey.request.actor_ref.as_deref();
+    if may_run && let Some(place) = scheduler.try_place(caller, limits.host_bytes()) {
+        return Ok(Scheduled((permission, Some(place))));
+    }
+    let ticket = scheduler.line_up(caller).ok_or_else(too_many_wait)?;
+    journey.advance(Status::Queued)?;
+    journey.trail.emit(EventType::Queued, json!({}));
+    journey.trail.reached(ProgressStatus::Queued);
+    turn(journey).await?;
+    let place = place(journey, limits).await?;
+    drop(ticket);
+    Ok(Scheduled((permission, place)))
+}
+
+/// Claims what the call can reach, all of it in one step, so that calls never wait for each other in a circle. Returns
+/// whether the call may run at once. A single call that no other call can notice takes no turn.
+fn take_turn(journey: &mut Journey<'_>, permission: &Permission) -> bool {
+    let claim = match journey.seat.is_some() && children::disturb(journey, &permission.permit) {
+        true => Claim::alone(),
+        false => claim(permission, journey.seat.is_some()),
+    };
+    if journey.seat.is_none() {
+        if claim.is_empty() {
+            return true;
+        }
+        let turn = journey.services.locks.turn(None, journey.request.actor_ref.as_deref());
+        journey.seat = Some(Seat { turn, order: None });
+    }
+    journey.seat.as_ref().is_none_or(|seat| seat.turn.claim(claim))
+}
+
+/// What the call can reach, as far as other calls can notice it: exactly what the sandbox will apply. In a batch, a claim
+/// of the tool that it may run beside others counts only together with that. Single calls are kept apart by what they
+/// reach alone, because a tool that states nothing would stop all other calls of a server for as long as it runs.
+fn claim(Permission { tool, permit }: &Permission, in_batch: bool) -> Claim {
+    let (capability, profile) = (permit.capability(), tool.permission_profile());
+    // It is not known what an irreversible effect touches.
+    if in_batch && (!permit.is_concurrency_safe() || profile.has_effect(&WriteEffect::Irreversible)) {
+        return Claim::alone();
+    }
+    let network = if capability.network.is_empty() {
+        NetworkUse::None
+    } else if profile.has_effect(&WriteEffect::RemoteMutation) {
+        NetworkUse::Changes
+    } else {
+        NetworkUse::Reads
+    };
+    let folders = |writable: bool| {
+        let mounts = capability.mounts.iter().filter(move |mount| mount.writable == writable);
+        mounts.map(|mount| mount.host.as_path())
+    };
+    Claim::new(folders(false), folders(true), network)
+}
+
+/// Waits until no call runs that this one could disturb. Each of them has a time limit.
+async fn turn(journey: &Journey<'_>) -> Result<(), Refusal> {
+    let Some(seat) = &journey.seat else { return Ok(()) };
+    let cancellation = &journey.request.cancellation;
+    tokio::select! {
+        biased;
+        () = cancellation.cancelled() => {
+            Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
+        }
+        () = seat.turn.come() => Ok(()),
+    }
+}
+
+/// Gives up the turn of a single call that waits for its user, so that it keeps no other call waiting. Returns what it
+/// claimed. A call of a batch keeps its turn, because its changes keep their order.
+pub(super) fn step_aside(journey: &mut Journey<'_>) -> Option<Claim> {
+    let seat = journey.seat.take_if(|seat| seat.order.is_none())?;
+    seat.turn.leave()
+}
+
+/// Takes a turn again for a call that stepped aside, and waits for it.
+pub(super) async fn step_back(journey: &mut Journey<'_>, claim: Option<Claim>) -> Result<(), Refusal> {
+    let Some(claim) = claim else { return Ok(()) };
+    let turn = journey.services.locks.turn(None, journey.request.actor_ref.as_deref());
+    turn.claim(claim);
+    journey.seat = Some(Seat { turn, order: None });
+    self::turn(journey).await
+}
+
+/// Waits for a free place. It waits for the host's memory for at most the wall time of the call. A call that a guest makes
+/// needs none: it runs in the place of its caller, which waits for it.
+pub(super) async fn place(journey: &Journey<'_>, limits: &Limits) -> Result<Option<Place>, Refusal> {
+    if journey.request.lineage.is_some() {
+        return Ok(None);
+    }
+    let cancellation = journey.request.cancellation.clone();
+    let caller = journey.request.actor_ref.as_deref();
+    tokio::select! {
+        biased;
+        () = cancellation.cancelled() => {
+            Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
+        }
+        place = journey.services.scheduler.place(caller, limits.host_bytes(), limits.wall) => match place {
+            Ok(place) => Ok(Some(place)),
+            Err(NoPlace::Memory { total }) => Err(no_memory(limits, total)),
+            Err(NoPlace::Gone) => Err(canceled(AbortReason::RuntimeShutdown)),
+        }
+    }
+}
+
+fn too_many_wait() -> Refusal {
+    let message = "too many calls wait already for their turn or for a place to run; try again later";
+    let mut refusal = Refusal::new(ErrorClass::RateLimited, "queue_full", message);
+    refusal.retry_after = Some(RETRY_AFTER);
+    refusal
+}
+
+fn no_memory(limits: &Limits, total: u64) -> Refusal {
+    let message = format!(
+        "other calls use the {total} bytes of memory that this host gives to all of them, and the {} bytes of this one \
+         were not free within {} ms; try again later, or raise --memory-total",
+        limits.host_bytes(),
+        limits.wall.as_millis()
+    );
+    let mut refusal = Refusal::new(ErrorClass::RateLimited, "host_memory", message);
+    refusal.retry_after = Some(RETRY_AFTER);
+    refusal
+}

@@ -1,0 +1,54 @@
+//! Phase 3: schema_not_loaded, schema_validation_failed, invalid_arguments.
+
+use serde_json::{Value, json};
+
+use crate::catalog::Unsatisfied;
+use crate::find::SELECT;
+use crate::record::{ErrorClass, EventType, Refusal, Status};
+
+use super::journey::{Journey, Prepared, made_here};
+use super::parse::Parsed;
+
+made_here! {
+    /// Arguments that satisfy the loaded schema.
+    pub Gated(Prepared)
+}
+
+/// Refuses a tool whose schema the model has not loaded, before a mismatch counts (A-01, AT-DEF-17, AT-DEF-19).
+pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, Refusal> {
+    let (tool, checked) = parsed.open();
+    let called = &journey.request.tool;
+    if !called.is_loaded(&tool) && guard!("deferred_tools") {
+        let (id, name) = (&tool.declaration().tool_id, called.name());
+        let message = format!(
+            "the schema of {id} is not loaded: over MCP, call load_tool with the name `{name}`, then call the tool again; \
+             search_tools finds it with the query `{SELECT}{name}`"
+        );
+        return Err(Refusal::new(ErrorClass::SchemaNotLoaded, "schema_not_loaded", message));
+    }
+    let input = journey.request.input.clone();
+    match checked {
+        Ok(()) => {
+            journey.advance(Status::ArgumentsReady)?;
+            journey
+                .trail
+                .emit(EventType::ArgumentsReady, json!({ "model_input_ref": journey.redaction.reference(&input) }));
+            Ok(Gated(Prepared { tool, input }))
+        }
+        Err(mismatch) => {
+            journey.pass_through(Status::SchemaParseFailed, "model_input does not satisfy the schema");
+            journey
+                .trail
+                .emit(EventType::ValidationFailed, json!({ "which": "schema", "message": mismatch.to_string() }));
+            let (class, code) = match input.value() {
+                _ if matches!(mismatch, Unsatisfied::Costly(_)) => {
+                    (ErrorClass::InvalidArguments, "arguments_too_costly")
+                }
+                Ok(Value::Object(_)) => (ErrorClass::SchemaValidationFailed, "schema_mismatch"),
+                Ok(_) => (ErrorClass::InvalidArguments, "arguments_not_an_object"),
+                Err(_) => (ErrorClass::InvalidArguments, "arguments_not_json"),
+            };
+            Err(Refusal::new(class, code, mismatch.to_string()))
+        }
+    }
+}

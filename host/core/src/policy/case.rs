@@ -1,0 +1,45 @@
+use std::path::PathBuf;
+
+use crate::record::{Input, PermissionProfile, SafetyFacts, SubjectField};
+
+use super::{Ceiling, Grants, Limits, Opinion, Policy, Subject};
+
+/// Inputs of one decision.
+#[derive(Debug)]
+pub struct Case<'a> {
+    pub subject: Subject,
+    /// `permission_input`: exactly what would run.
+    pub input: Input,
+    pub limits: Limits,
+    pub declared: Declared<'a>,
+    /// The component's classification of this one input; `None` if it gives none.
+    pub classified: Option<SafetyFacts>,
+    pub grants: &'a Grants,
+    pub policy: &'a Policy,
+    /// Combined opinion of the hooks; `None` if no hook has one.
+    pub opinion: Option<&'a Opinion>,
+    /// Folders that hold the host's own state: no grant may reach them.
+    pub protected: &'a [PathBuf],
+    /// What bounds a call that another call makes.
+    pub ceiling: Option<&'a Ceiling>,
+}
+
+/// What the tool declares about itself. These are untrusted claims: they can make a decision stricter, never more
+/// permissive.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared<'a> {
+    pub tool_id: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub profile: &'a PermissionProfile,
+    /// Safety facts that the interface declares for every input.
+    pub facts: SafetyFacts,
+    /// The arguments that name the paths, URLs and resources of a call.
+    pub subjects: &'a [SubjectField],
+}
+
+impl Declared<'_> {
+    pub(super) fn claims_read_only(&self, classified: Option<SafetyFacts>) -> bool {
+        [Some(self.facts), classified].iter().flatten().any(|facts| facts.is_read_only == Some(true))
+    }
+}

@@ -1,0 +1,154 @@
+use std::path::Path;
+
+use crate::record::{AccessKind, ErrorClass, ReasonType, Refusal, RuleSource};
+
+use super::decide::Ruling;
+use super::named::{NamedPath, NamedUrl, below};
+use super::network::{self, Origin};
+use super::rule_match::Call;
+use super::{Capability, Case, PathPattern};
+
+/// Why the grants do not cover `kind`; `None` if they do. `named`: the origins in the arguments.
+pub(super) fn missing(call: &Call<'_>, kind: &AccessKind, capability: &Capability, named: &[Origin]) -> Option<Ruling> {
+    let case = call.case;
+    let profile = case.declared.profile;
+    let (covered, write) = match kind {
+        AccessKind::FileRead => (!capability.mounts.is_empty() || capability.scratch.is_some(), false),
+        AccessKind::FileWrite => (!profile.wants_file_write() || capability.is_writable(), true),
+        AccessKind::Network => return capability.network.is_empty().then(|| no_network(case, named)),
+        AccessKind::Credential => return missing_secret(case, capability),
+        other => return Some(not_grantable(case.declared.tool_id, other)),
+    };
+    (!covered).then(|| not_granted(call, capability, write))
+}
+
+fn not_granted(call: &Call<'_>, capability: &Capability, write: bool) -> Ruling {
+    let case = call.case;
+    let tool_id = case.declared.tool_id;
+    let (verb, flag) = if write { ("write files", "--allow-write=DIR") } else { ("read files", "--allow-read=DIR") };
+    let granted = if write { case.grants.write.first() } else { case.grants.folders().next() };
+    let Some(grant) = granted else {
+        let message = format!("{tool_id} wants to {verb}, and nothing allows it; add {flag} to grant a folder");
+        return Ruling::deny(ReasonType::Mode, Refusal::new(ErrorClass::PermissionDenied, "not_granted", message));
+    };
+    let message = format!("{tool_id} wants to {verb}; {} is overruled by a denial", grant.rule);
+    let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
+    let mut ruling = Ruling::deny(ReasonType::Rule, refusal);
+    let closes = |read: bool| read || (write && capability.mounts.iter().any(|mount| mount.host == grant.host));
+    if let Some((words, source, blocked)) = closing(call, &grant.host, closes) {
+        ruling.blocked_path = Some(blocked);
+        ruling.source = Some(source);
+        ruling.rule_refs = vec![words];
+    }
+    ruling
+}
+
+/// The denial that closes the granted folder `host` for this call: the rule as written, its source, and the denied
+/// path.
+fn closing(call: &Call<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> Option<(String, RuleSource, String)> {
+    let case = call.case;
+    let mut closed = case.grants.closed().filter(|(closed, read)| closes(*read) && host.starts_with(&closed.host));
+    if let Some((closed, _)) = closed.next() {
+        return Some((closed.rule.clone(), closed.source, closed.host.display().to_string()));
+    }
+    let covers = |path: &PathPattern| path.covers(host);
+    let mut rules = case.policy.rules().iter();
+    let rule = rules.find(|rule| rule.path.as_ref().is_some_and(covers) && call.closes_path(rule))?;
+    Some((rule.words.clone(), rule.source, host.display().to_string()))
+}
+
+/// Why a path lies in no mount, if the reason is a denial that closes its grant: granting another folder would not
+/// help.
+pub(super) fn closed_grant(call: &Call<'_>, path: &NamedPath) -> Option<Ruling> {
+    if path.mount.is_some() {
+        return None;
+    }
+    let grants = call.case.grants.folders().filter(|grant| below(&path.guest, &grant.guest).is_some());
+    let (grant, (words, source, blocked)) =
+        grants.filter_map(|grant| Some((grant, closing(call, &grant.host, |read| read)?))).next()?;
+    let message = format!("{} is closed by a denial: {words} overrules {}", path.typed, grant.rule);
+    let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
+    Some(Ruling {
+        blocked_path: Some(blocked),
+        source: Some(source),
+        rule_refs: vec![words],
+        ..Ruling::deny(ReasonType::Rule, refusal)
+    })
+}
+
+/// Why no request for a URL in the arguments may be sent; `None` if one may. This is known before the call, so it is
+/// decided before the call.
+pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &NamedUrl) -> Option<Ruling> {
+    if !case.declared.profile.wants(&AccessKind::Network) || !guard!("named_urls") {
+        return None;
+    }
+    let origin = Origin::of_url(&named.url)?;
+    let reason = capability.network.refuses(&origin, named.url.path())?;
+    let tool = case.declared.tool_id;
+    let (kind, message) = match reason.code {
+        "denied_by_rule" => {
+            (ReasonType::Rule, format!("{tool} wants to reach {origin}, and {} denies that", reason.rule))
+        }
+        "special_address" => (
+            ReasonType::SafetyCheck,
+            format!("{tool} wants to reach {origin}, a {}; --allow-net={origin} would allow that", reason.rule),
+        ),
+        _ => (
+            ReasonType::Mode,
+            format!(
+                "{tool} wants to reach {origin}, and what was granted does not cover this URL; --allow-net={origin} would"
+            ),
+        ),
+    };
+    let mut ruling = Ruling::deny(kind, Refusal::new(ErrorClass::PermissionDenied, reason.code, message));
+    if kind == ReasonType::Rule {
+        ruling.source = case.grants.network.source_of_denial(&reason.rule);
+        ruling.rule_refs = vec![reason.rule];
+    }
+    Some(ruling)
+}
+
+/// Why the call may send no request, although the tool declares that it needs the network.
+fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
+    let tool_id = case.declared.tool_id;
+    let denied = |kind, class, code, message| Ruling::deny(kind, Refusal::new(class, code, message));
+    let wishes = match network::wishes(case.declared.profile, named) {
+        Ok(wishes) => wishes,
+        Err(error) => {
+            let message = format!("{tool_id} asks for what this host cannot grant: {error:#}");
+            return denied(ReasonType::SafetyCheck, ErrorClass::CapabilityGap, "network_scope_not_supported", message);
+        }
+    };
+    if wishes.is_empty() {
+        let message = format!("{tool_id} wants to use the network, and neither it nor its arguments say where to");
+        return denied(ReasonType::SafetyCheck, ErrorClass::PermissionDenied, "not_granted", message);
+    }
+    let why = if case.grants.network.is_empty() { "nothing allows it" } else { "what was granted does not cover that" };
+    let message = format!("{tool_id} wants to reach {wishes}, and {why}; --allow-net=HOST grants a host");
+    denied(ReasonType::Mode, ErrorClass::PermissionDenied, "not_granted", message)
+}
+
+/// Why a secret is missing: the first that the profile declares and no grant covers. A profile that asks for
+/// credentials and names none is refused too.
+fn missing_secret(case: &Case<'_>, capability: &Capability) -> Option<Ruling> {
+    let (tool_id, refs) = (case.declared.tool_id, &case.declared.profile.credential_refs);
+    let granted = |name: &String| capability.secrets.iter().any(|granted| granted.name == *name);
+    let message = match refs.iter().find(|name| !granted(name)) {
+        Some(name) => format!(
+            "{tool_id} wants to send the secret {name}, and nothing allows it; add --allow-secret={name}@https://HOST to \
+             grant it to one host"
+        ),
+        None if refs.is_empty() => {
+            format!("{tool_id} asks for `credential`, and its profile names none in credential_refs")
+        }
+        None => return None,
+    };
+    Some(Ruling::deny(ReasonType::Mode, Refusal::new(ErrorClass::PermissionDenied, "not_granted", message)))
+}
+
+fn not_grantable(tool_id: &str, kind: &AccessKind) -> Ruling {
+    let word = serde_json::to_value(kind).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+    let message = format!("{tool_id} asks for `{word}`, which this host cannot grant");
+    let refusal = Refusal::new(ErrorClass::CapabilityGap, "access_kind_not_supported", message);
+    Ruling::deny(ReasonType::SafetyCheck, refusal)
+}

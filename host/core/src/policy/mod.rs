@@ -1,0 +1,55 @@
+//! DECISION. What a call may do: grants, the permission profile that a tool declares, and the sealed [`Permit`] that
+//! results from both.
+//!
+//! Nothing is granted by default. The effective capability is the intersection of what the tool's permission profile
+//! declares and what was granted. A decision allows, denies, or asks a [`Question`], which becomes a permit only by an
+//! approval.
+
+mod blocked;
+mod capability;
+mod case;
+mod ceiling;
+mod decide;
+mod facts;
+mod grants;
+mod hook_permit;
+mod limits;
+mod missing;
+mod named;
+mod narrow;
+pub mod network;
+mod opinion;
+mod pattern;
+mod permit;
+mod place;
+mod protect;
+mod provenance;
+mod question;
+mod rule_match;
+mod rules;
+mod sandbox_profile;
+mod scope;
+mod secret;
+mod tools;
+mod unused;
+
+pub use blocked::ToolPatterns;
+pub use capability::{Capability, Denial, Mount};
+pub use case::{Case, Declared};
+pub use ceiling::Ceiling;
+pub use decide::{Explanation, Outcome, Verdict, decide, explain};
+pub use grants::{ClosedPath, FolderGrant, GrantWord, Grants, VariableGrant};
+pub use hook_permit::HookPermit;
+pub use limits::{Limits, NetworkLimits};
+pub use named::names_much;
+pub use network::{Network, NetworkGrants};
+pub use opinion::Opinion;
+pub use pattern::{PathPattern, UrlPattern};
+pub use permit::{Permit, Subject};
+pub use provenance::Provenance;
+pub use question::{Brief, Question, Touches};
+pub use rule_match::RuleMatch;
+pub use rules::{Policy, Rule, RuleWords};
+pub use scope::Scope;
+pub use secret::{Placement, SecretGrant, SecretUse};
+pub use tools::{ToolCalls, ToolGrant};

@@ -1,0 +1,264 @@
+//! The paths, URLs and resources that the arguments of one call name. The tool declares which arguments name them; the
+//! host resolves them.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use url::Url;
+
+use crate::record::{ErrorClass, Input, Refusal, SubjectField, SubjectKind};
+use crate::resolved_path::ResolvedPath;
+
+use super::network::is_plain;
+use super::{Capability, Mount, PathPattern};
+
+/// Maximum number of paths and URLs of one call, because each is compared with every grant and every rule.
+const SUBJECTS_MAX: usize = 1_000;
+/// Maximum number of path components resolved for all paths of one call, those in link targets included. Each costs a
+/// system call.
+pub(super) const STEPS_MAX: usize = 20_000;
+/// Maximum number of subjects of a call that is decided on inline.
+const QUICK_SUBJECTS_MAX: usize = 16;
+/// Maximum bytes of all subjects of a call that is decided on inline.
+const QUICK_BYTES_MAX: usize = 4 << 10;
+
+/// What the arguments of one call name.
+#[derive(Debug, Default)]
+pub(super) struct Named {
+    pub(super) paths: Vec<NamedPath>,
+    pub(super) urls: Vec<NamedUrl>,
+    pub(super) resources: Vec<String>,
+}
+
+/// A URL in an argument.
+#[derive(Debug)]
+pub(super) struct NamedUrl {
+    pub(super) url: Url,
+    /// Whether every server interprets the path as typed in the same way. In `url`, dot segments are resolved already.
+    pub(super) plain: bool,
+}
+
+/// A path in an argument, and where it leads.
+#[derive(Debug)]
+pub(super) struct NamedPath {
+    /// As it was typed.
+    pub(super) typed: String,
+    /// As the guest would open it: absolute.
+    pub(super) guest: String,
+    /// Canonical as far as it exists, whether or not the guest can reach it.
+    pub(super) host: PathBuf,
+    /// Paths of the symbolic links on the way.
+    pub(super) links: Vec<PathBuf>,
+    /// Index of the mount that the guest would open it through; `None` if it is out of reach.
+    pub(super) mount: Option<usize>,
+}
+
+/// Reads the arguments that `fields` describe, and resolves their paths in `capability`.
+///
+/// # Errors
+///
+/// `subject_unreadable`, `too_many_subjects` and `subjects_too_long`.
+pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capability) -> Result<Named, Refusal> {
+    let mut named = Named::default();
+    let mut steps = STEPS_MAX;
+    let Ok(value) = input.value() else { return Ok(named) };
+    for field in fields {
+        let mut found = Vec::new();
+        let pointer = field.pointer.strip_prefix('/').unwrap_or(&field.pointer);
+        collect(value, pointer.split('/'), &mut found);
+        let given = found.iter().any(|value| !value.is_null());
+        for value in found.into_iter().filter(|value| !value.is_null()) {
+            let text = value.as_str().ok_or_else(|| unreadable(field, "is not a string"))?;
+            named.add(field, text, capability, &mut steps)?;
+        }
+        if let (false, Some(default)) = (given, &field.default) {
+            named.add(field, default, capability, &mut steps)?;
+        }
+    }
+    Ok(named)
+}
+
+/// Whether deciding on `input` inline could delay other calls, because its arguments name many subjects, or long ones.
+pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
+    let Ok(value) = input.value() else { return false };
+    let mut found = Vec::new();
+    for field in fields {
+        let steps = field.pointer.strip_prefix('/').unwrap_or(&field.pointer);
+        collect(value, steps.split('/'), &mut found);
+    }
+    let bytes = found.iter().filter_map(|value| value.as_str()).map(str::len).sum::<usize>();
+    found.len() > QUICK_SUBJECTS_MAX || bytes > QUICK_BYTES_MAX
+}
+
+impl NamedPath {
+    /// Whether `pattern`, of a denial or a question, covers the target of this path or a link on its way.
+    pub(super) fn touches(&self, pattern: &PathPattern) -> bool {
+        let links = self.links.iter().filter(|_| guard!("denied_names"));
+        links.chain([&self.host]).any(|place| pattern.covers(place))
+    }
+}
+
+impl Named {
+    /// Adds the subject `text`. Resolving a path takes its components from `steps`.
+    fn add(
+        &mut self,
+        field: &SubjectField,
+        text: &str,
+        capability: &Capability,
+        steps: &mut usize,
+    ) -> Result<(), Refusal> {
+        let full = self.paths.len() + self.urls.len() >= SUBJECTS_MAX && guard!("subject_count");
+        if full && field.kind != SubjectKind::Resource {
+            let message = format!(
+                "the arguments name more than {SUBJECTS_MAX} paths and URLs; name fewer, in several calls if need be"
+            );
+            return Err(Refusal::new(ErrorClass::PermissionDenied, "too_many_subjects", message));
+        }
+        match field.kind {
+            SubjectKind::Path => {
+                if text.is_empty() || text.contains('\0') {
+                    return Err(unreadable(field, "is not a path"));
+                }
+                self.paths.push(locate(text, capability, steps));
+                if *steps == 0 && guard!("subject_steps") {
+                    return Err(too_long());
+                }
+            }
+            SubjectKind::Url => {
+                let url = Url::parse(text).ok().filter(Url::has_host);
+                let url = url.ok_or_else(|| unreadable(field, "is not a URL with a host"))?;
+                self.urls.push(NamedUrl { url, plain: is_plain_url(text) });
+            }
+            SubjectKind::Resource => self.resources.push(text.to_owned()),
+        }
+        Ok(())
+    }
+}
+
+/// Whether `typed` has one interpretation: it contains nothing that parsing a URL drops, converts or resolves.
+fn is_plain_url(typed: &str) -> bool {
+    let Some((_, rest)) = typed.split_once("://") else { return false };
+    let path = rest.split(['?', '#']).next().unwrap_or_default();
+    is_plain(path) && !typed.contains(|c: char| c.is_control() || c.is_whitespace())
+}
+
+/// The refusal of paths that lead through more than [`STEPS_MAX`] components.
+pub(super) fn too_long() -> Refusal {
+    let message = format!(
+        "the paths among the arguments lead through more than {STEPS_MAX} names, those in links included; name fewer or \
+         shorter paths, in several calls if need be"
+    );
+    Refusal::new(ErrorClass::PermissionDenied, "subjects_too_long", message)
+}
+
+fn unreadable(field: &SubjectField, what: &str) -> Refusal {
+    let message = format!("the argument {} {what}, so the subject of the call is unknown", field.pointer);
+    Refusal::new(ErrorClass::PermissionDenied, "subject_unreadable", message)
+}
+
+/// Collects every value that the steps of a pointer lead to.
+fn collect<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + Clone, found: &mut Vec<&'v Value>) {
+    let Some(step) = steps.next() else {
+        match value {
+            // An argument that is a list names each of its items.
+            Value::Array(items) => found.extend(items),
+            value => found.push(value),
+        }
+        return;
+    };
+    match value {
+        Value::Object(fields) => {
+            let name = step.replace("~1", "/").replace("~0", "~");
+            if let Some(inner) = fields.get(&name) {
+                collect(inner, steps, found);
+            }
+        }
+        Value::Array(items) if step == "*" => items.iter().for_each(|item| collect(item, steps.clone(), found)),
+        Value::Array(items) => {
+            if let Some(item) = step.parse::<usize>().ok().and_then(|at| items.get(at)) {
+                collect(item, steps, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Resolves `typed`: chooses the mount as the guest would, by whole components, and follows links on the host below it.
+/// A path that cannot be resolved counts as out of reach, like one outside all mounts, so that the caller cannot tell
+/// which it is.
+fn locate(typed: &str, capability: &Capability, steps: &mut usize) -> NamedPath {
+    let guest = match typed.starts_with('/') {
+        true => typed.to_owned(),
+        false => format!("{}/{typed}", capability.cwd.as_deref().unwrap_or_default().trim_end_matches('/')),
+    };
+    let mount = mount_of(&guest, &capability.mounts);
+    let full = match mount.and_then(|at| capability.mounts.get(at)) {
+        Some(mount) => below(&guest, &mount.guest).map(|rest| mount.host.join(rest)).unwrap_or_default(),
+        None => PathBuf::from(&guest),
+    };
+    match ResolvedPath::within(&full, steps) {
+        Ok(ResolvedPath { end: host, links, .. }) => NamedPath { typed: typed.to_owned(), host, links, guest, mount },
+        Err(_) => NamedPath { typed: typed.to_owned(), host: full, links: Vec::new(), guest, mount: None },
+    }
+}
+
+/// Index of the mount with the longest path that `guest` starts with, by whole components.
+pub(super) fn mount_of(guest: &str, mounts: &[Mount]) -> Option<usize> {
+    let names = mounts.iter().enumerate().filter_map(|(at, mount)| {
+        below(guest, &mount.guest).map(|_| (Path::new(&mount.guest).components().count(), at))
+    });
+    names.max_by_key(|(length, _)| *length).map(|(_, at)| at)
+}
+
+/// `guest` relative to `folder`, if it starts with all components of `folder`; `..` is not resolved.
+pub(super) fn below<'p>(guest: &'p str, folder: &str) -> Option<&'p Path> {
+    Path::new(guest).strip_prefix(folder).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn field(pointer: &str, kind: SubjectKind, default: Option<&str>) -> SubjectField {
+        SubjectField { pointer: pointer.to_owned(), kind, default: default.map(str::to_owned) }
+    }
+
+    fn world(mounts: &[(&str, &str)]) -> Capability {
+        let mount =
+            |(host, guest): &(&str, &str)| Mount { host: (*host).into(), guest: (*guest).to_owned(), writable: false };
+        Capability { mounts: mounts.iter().map(mount).collect(), ..Capability::default() }
+    }
+
+    #[test]
+    fn arguments_are_found_at_their_places_and_in_lists() {
+        let fields = ["/a~1b/*/to", "/all", "//all"].map(|pointer| field(pointer, SubjectKind::Resource, None));
+        let input = json!({"a/b": [{"to": "x"}, {"to": "y"}, {}], "all": ["z", null], "": {"all": "nameless"}});
+        let named = named(&fields, &Input::from_value(input), &Capability::default()).unwrap();
+        assert_eq!(named.resources, ["x", "y", "z", "nameless"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_and_what_is_absent_means_its_default() {
+        let refused = |kind, value: Value| {
+            let input = Input::from_value(json!({ "it": value }));
+            named(&[field("/it", kind, None)], &input, &Capability::default()).unwrap_err().code
+        };
+        assert_eq!(refused(SubjectKind::Url, json!("not a url")), "subject_unreadable");
+        assert_eq!(refused(SubjectKind::Url, json!("data:text/plain,x")), "subject_unreadable");
+        assert_eq!(refused(SubjectKind::Path, json!(7)), "subject_unreadable");
+        assert_eq!(refused(SubjectKind::Path, json!("a\0b")), "subject_unreadable");
+        let fields = [field("/it", SubjectKind::Resource, Some("here"))];
+        let absent = named(&fields, &Input::from_value(json!({})), &Capability::default()).unwrap();
+        assert_eq!(absent.resources, ["here"]);
+    }
+
+    #[test]
+    fn a_mount_is_chosen_by_whole_names_and_the_longest_wins() {
+        let mounts = world(&[("/w", "/w"), ("/out", "/w/out")]).mounts;
+        assert_eq!(mount_of("/w/a", &mounts), Some(0));
+        assert_eq!(mount_of("/w/out/a", &mounts), Some(1));
+        assert_eq!(mount_of("/w/out/../a", &mounts), Some(1), "as the guest's own library does");
+        assert_eq!(mount_of("/w-evil/a", &mounts), None);
+    }
+}

@@ -1,0 +1,67 @@
+use std::sync::Arc;
+
+use crate::record::{Input, InvocationId, SafetyFacts};
+
+use super::{Capability, Limits};
+
+/// What a decision is about: one call of one tool of one component.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    pub invocation_id: InvocationId,
+    /// `sha256:<hex>` of the component.
+    pub component: Arc<str>,
+    /// The name by which the component knows the tool.
+    pub tool: Arc<str>,
+}
+
+/// The only key to the sandbox. It carries what was permitted, so that what runs is what was decided on. Only this
+/// module can mint a permit, and a permit can be neither copied nor serialized: a process that continues the call of
+/// another one decides again.
+#[derive(Debug)]
+pub struct Permit {
+    subject: Subject,
+    call_input: Input,
+    capability: Capability,
+    limits: Limits,
+    facts: SafetyFacts,
+}
+
+impl Permit {
+    /// `facts`: the effective ones of this call.
+    pub(super) fn mint(
+        subject: Subject,
+        call_input: Input,
+        capability: Capability,
+        limits: Limits,
+        facts: SafetyFacts,
+    ) -> Self {
+        Self { subject, call_input, capability, limits, facts }
+    }
+
+    pub fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    pub fn call_input(&self) -> &Input {
+        &self.call_input
+    }
+
+    pub fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Whether the call can make no lasting change, locally or remotely, so that it can be repeated.
+    pub fn changes_nothing(&self) -> bool {
+        self.facts.is_read_only == Some(true)
+    }
+
+    /// Whether the tool says that this call may run beside others. A necessary condition only: what the calls can reach
+    /// must not overlap either.
+    pub fn is_concurrency_safe(&self) -> bool {
+        self.facts.is_concurrency_safe == Some(true)
+    }
+}

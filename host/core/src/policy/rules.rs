@@ -1,0 +1,237 @@
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+
+use crate::record::{Behavior, Mode, RiskLevel, RuleSource};
+use crate::scheduler::RetryPolicy;
+
+use super::pattern::WordPattern;
+use super::{PathPattern, Provenance, UrlPattern};
+
+/// Mode and rules of all configuration layers, compiled once for many calls.
+///
+/// ```
+/// use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
+/// use toolcell_core::record::Mode;
+///
+/// let words = RuleWords { behavior: "deny", path: Some("**/.env"), ..RuleWords::default() };
+/// let policy = Policy::new(Mode::NonInteractive, vec![Rule::compile(&words, &Provenance::COMMAND_LINE)?]);
+/// assert_eq!(policy.rules().len(), 1);
+/// # Ok::<(), anyhow::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Which approvers can be asked, and whether calls may have effects.
+    pub mode: Mode,
+    /// Which failed attempts are repeated. Default: none.
+    pub retry: RetryPolicy,
+    rules: Vec<Rule>,
+    /// Each file, with the digest of a component that one of its `[[tool]]` entries names.
+    named: Vec<(PathBuf, String)>,
+}
+
+impl Policy {
+    /// Combines rules of all layers; they apply by the authority of their sources, not in this order.
+    pub fn new(mode: Mode, rules: Vec<Rule>) -> Self {
+        let mut policy = Self { mode, retry: RetryPolicy::default(), rules, named: Vec::new() };
+        policy.rules.sort_by_key(|rule| rule.authority());
+        policy
+    }
+
+    /// Adds a rule, for example of a session. It does not weaken a denial or a question of another rule.
+    pub fn add(&mut self, rule: Rule) {
+        self.rules.push(rule);
+        self.rules.sort_by_key(|rule| rule.authority());
+    }
+
+    /// Records that a `[[tool]]` of `file` is the component with this digest, so that a rule of the same file that
+    /// allows one of its tools by name means these bytes.
+    pub fn name(&mut self, file: &Path, component: &str) {
+        self.named.push((file.to_owned(), component.to_owned()));
+    }
+
+    /// The rules, those of the highest authority first.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+}
+
+/// A rule as written. Every subject that it names must match.
+///
+/// ```
+/// use toolcell_core::policy::{Provenance, Rule, RuleWords};
+///
+/// let words = RuleWords { behavior: "ask", tool: Some("patch.*"), ..RuleWords::default() };
+/// assert_eq!(Rule::compile(&words, &Provenance::COMMAND_LINE)?.words(), r#"ask tool "patch.*""#);
+/// # Ok::<(), anyhow::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RuleWords<'a> {
+    /// `allow`, `ask` or `deny`.
+    pub behavior: &'a str,
+    /// Pattern of the tool's qualified name, name or `tool_id`, such as `patch.*`.
+    pub tool: Option<&'a str>,
+    /// Pattern of the tool's namespace.
+    pub namespace: Option<&'a str>,
+    /// `sha256:<hex>`: binds the rule to these bytes, because a tool's name is its own claim.
+    pub component: Option<&'a str>,
+    /// Pattern of a path that the call names or could reach. `*` matches within one name, `**` across folders.
+    pub path: Option<&'a str>,
+    /// Pattern of a URL that the call names or could reach.
+    pub url: Option<&'a str>,
+    /// Pattern of another resource that the call names.
+    pub resource: Option<&'a str>,
+    /// Tools of at least this risk.
+    pub risk: Option<&'a str>,
+    /// Shown to the approver, or to the caller of a denied call.
+    pub reason: Option<&'a str>,
+}
+
+/// A compiled rule.
+///
+/// ```
+/// use toolcell_core::policy::{Provenance, Rule, RuleWords};
+///
+/// let misspelt = RuleWords { behavior: "forbid", ..RuleWords::default() };
+/// let error = Rule::compile(&misspelt, &Provenance::COMMAND_LINE).map_err(|error| error.to_string()).err();
+/// assert_eq!(error.as_deref(), Some("behavior \"forbid\" is not one of: allow, ask, deny"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub(super) behavior: Behavior,
+    pub(super) source: RuleSource,
+    /// The rule as written, for records.
+    pub(super) words: String,
+    pub(super) tool: Option<WordPattern>,
+    pub(super) namespace: Option<WordPattern>,
+    pub(super) component: Option<String>,
+    pub(super) path: Option<PathPattern>,
+    pub(super) url: Option<UrlPattern>,
+    pub(super) resource: Option<WordPattern>,
+    pub(super) risk: Option<RiskLevel>,
+    pub(super) reason: Option<String>,
+    /// The file that contains the rule, if any.
+    file: Option<PathBuf>,
+}
+
+impl Rule {
+    /// Compiles `words`.
+    ///
+    /// # Errors
+    ///
+    /// An invalid behavior, risk, component digest or pattern, and an allowed path of a project's file that leads
+    /// through a link inside the project.
+    pub fn compile(words: &RuleWords<'_>, said: &Provenance<'_>) -> anyhow::Result<Self> {
+        let behavior = match words.behavior {
+            "allow" => Behavior::Allow,
+            "ask" => Behavior::Ask,
+            "deny" => Behavior::Deny,
+            other => anyhow::bail!("behavior {other:?} is not one of: allow, ask, deny"),
+        };
+        let word = |name: &str, text: Option<&str>| {
+            text.map(|text| WordPattern::compile(text).with_context(|| format!("{name} {text:?}"))).transpose()
+        };
+        let path = words.path.map(|text| PathPattern::compile(text, said.base()).context(format!("path {text:?}")));
+        let path = path.transpose()?;
+        if let Some(pattern) = path.as_ref().filter(|_| behavior == Behavior::Allow) {
+            said.own_link(pattern.links(), pattern.prefix())?;
+        }
+        let url = words.url.map(|text| UrlPattern::compile(text).with_context(|| format!("url {text:?}")));
+        let risk = words.risk.map(risk).transpose()?;
+        if let Some(digest) = words.component {
+            let hex = digest.strip_prefix("sha256:").unwrap_or_default();
+            ensure!(
+                hex.len() == 64 && hex.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f')),
+                "component {digest:?} is not sha256:<hex>"
+            );
+        }
+        Ok(Self {
+            behavior,
+            source: said.source,
+            words: describe(words, said),
+            tool: word("tool", words.tool)?,
+            namespace: word("namespace", words.namespace)?,
+            component: words.component.map(str::to_owned),
+            path,
+            url: url.transpose()?,
+            resource: word("resource", words.resource)?,
+            risk,
+            reason: words.reason.map(str::to_owned),
+            file: said.file.map(Path::to_owned),
+        })
+    }
+
+    /// Whether the rule may identify its tool by name. A tool's name is its own claim, and another tool may claim the
+    /// same, so an allowance by name counts only where the name is bound to bytes: by `component` in the rule, or by a
+    /// `[[tool]]` of the same file. Denials and questions count for every tool of that name.
+    pub(super) fn may_name(&self, policy: &Policy, component: &str) -> bool {
+        let names = self.tool.is_some() || self.namespace.is_some();
+        let bound = |file: &PathBuf| policy.named.iter().any(|(named, digest)| named == file && digest == component);
+        self.behavior != Behavior::Allow
+            || !names
+            || self.component.is_some()
+            || self.file.as_ref().is_some_and(bound)
+            || !guard!("bound_names")
+    }
+
+    /// What the rule says about the calls that it matches.
+    pub fn behavior(&self) -> Behavior {
+        self.behavior
+    }
+
+    /// Where the rule was written.
+    pub fn source(&self) -> RuleSource {
+        self.source
+    }
+
+    /// The rule as written, and its file.
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// Rank of the rule's source, 0 is the highest: of several matching rules, the highest is named first as the
+    /// reason.
+    fn authority(&self) -> u8 {
+        match self.source {
+            RuleSource::PolicySettings => 0,
+            RuleSource::UserSettings => 1,
+            RuleSource::LocalSettings => 2,
+            RuleSource::ProjectSettings => 3,
+            RuleSource::FlagSettings => 4,
+            RuleSource::CliArg => 5,
+            RuleSource::Command => 6,
+            RuleSource::Session => 7,
+        }
+    }
+}
+
+fn risk(word: &str) -> anyhow::Result<RiskLevel> {
+    match word {
+        "low" => Ok(RiskLevel::Low),
+        "medium" => Ok(RiskLevel::Medium),
+        "high" => Ok(RiskLevel::High),
+        "critical" => Ok(RiskLevel::Critical),
+        other => anyhow::bail!("risk {other:?} is not one of: low, medium, high, critical"),
+    }
+}
+
+fn describe(words: &RuleWords<'_>, said: &Provenance<'_>) -> String {
+    let mut text = words.behavior.to_owned();
+    for (name, value) in [
+        ("tool", words.tool),
+        ("namespace", words.namespace),
+        ("component", words.component),
+        ("path", words.path),
+        ("url", words.url),
+        ("resource", words.resource),
+        ("risk", words.risk),
+    ] {
+        if let Some(value) = value {
+            text.push_str(&format!(" {name} {value:?}"));
+        }
+    }
+    if let Some(file) = said.file {
+        text.push_str(&format!(" in {}", file.display()));
+    }
+    text
+}

@@ -1,0 +1,93 @@
+//! Notes on grants that a call does not use, because a grant that is silently ignored looks like one that counts.
+
+use crate::record::{AccessKind, Behavior, RuleSource};
+
+use super::decide::Ruling;
+use super::{Capability, Case};
+
+/// A note for each command-line grant that gives this call nothing, or less than it says. Grants in files are for many
+/// tools at once, so they get no notes.
+pub(super) fn notes(case: &Case<'_>, ruling: &Ruling, world: &Capability) -> Vec<String> {
+    let mut notes = Vec::new();
+    folders(case, &mut notes);
+    environment(case, &mut notes);
+    network(case, ruling, world, &mut notes);
+    secrets(case, ruling, world, &mut notes);
+    tools(case, &mut notes);
+    notes
+}
+
+fn folders(case: &Case<'_>, notes: &mut Vec<String>) {
+    let (profile, tool) = (case.declared.profile, case.declared.tool_id);
+    let reads = profile.wants(&AccessKind::FileRead);
+    if profile.wants_file_write() {
+        return;
+    }
+    for grant in case.grants.write.iter().filter(|grant| typed(grant.source)) {
+        notes.push(match reads {
+            true => format!("{} lets {tool} read only: its profile does not declare `file_write`", grant.rule),
+            false => format!("{} gives {tool} nothing: its profile declares no access to files", grant.rule),
+        });
+    }
+    let unread = case.grants.read.iter().filter(|grant| typed(grant.source) && !reads);
+    notes.extend(
+        unread.map(|grant| format!("{} gives {tool} nothing: its profile does not declare `file_read`", grant.rule)),
+    );
+}
+
+fn environment(case: &Case<'_>, notes: &mut Vec<String>) {
+    let (profile, tool) = (case.declared.profile, case.declared.tool_id);
+    for word in case.grants.variables.iter().filter(|word| typed(word.source)) {
+        let (rule, name) = (&word.rule, &word.name);
+        if !profile.environment.contains(name) {
+            notes.push(format!("{rule} gives {tool} nothing: its profile does not name this variable"));
+        } else if !case.grants.environment.iter().any(|(set, _)| set == name) {
+            notes.push(format!("{rule} gives {tool} nothing: the variable is not set"));
+        }
+    }
+}
+
+fn network(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
+    let tool = case.declared.tool_id;
+    let declared = case.declared.profile.wants(&AccessKind::Network);
+    for (words, _) in case.grants.network.granted().filter(|(_, source)| typed(*source)) {
+        if !declared {
+            notes.push(format!("{words} gives {tool} nothing: its profile does not declare `network`"));
+        } else if ruling.behavior != Behavior::Deny && !world.network.rules().any(|(used, _)| used == words) {
+            notes.push(format!("{words} gives this call nothing: {}", reached(world)));
+        }
+    }
+}
+
+/// A request to another origin is sent without the secret.
+fn secrets(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
+    let (profile, tool) = (case.declared.profile, case.declared.tool_id);
+    for grant in case.grants.secrets.iter().filter(|grant| typed(grant.source)) {
+        let (rule, name) = (&grant.rule, &grant.name);
+        if !profile.wants(&AccessKind::Credential) {
+            notes.push(format!("{rule} gives {tool} nothing: its profile does not declare `credential`"));
+        } else if !profile.credential_refs.contains(name) {
+            notes.push(format!("{rule} gives {tool} nothing: its profile does not name {name}"));
+        } else if ruling.behavior != Behavior::Deny && !world.network.may_reach(&grant.origin) {
+            notes.push(format!("{rule} is not sent by this call: {}", reached(world)));
+        }
+    }
+}
+
+fn tools(case: &Case<'_>, notes: &mut Vec<String>) {
+    let (profile, tool) = (case.declared.profile, case.declared.tool_id);
+    let granted = case.grants.tools.iter().filter(|grant| typed(grant.source) && profile.tool_calls.is_empty());
+    notes.extend(granted.map(|grant| format!("{} gives {tool} nothing: its profile names no tool_calls", grant.rule)));
+}
+
+fn reached(world: &Capability) -> String {
+    let reached: Vec<String> = world.network.allowed().iter().map(ToString::to_string).collect();
+    match reached.is_empty() {
+        true => "it sends no requests".to_owned(),
+        false => format!("its requests can go to {} only", reached.join(", ")),
+    }
+}
+
+fn typed(source: RuleSource) -> bool {
+    source == RuleSource::CliArg
+}

@@ -1,0 +1,123 @@
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    Content, EventType, HookEvent, PermissionDecision, ResultMappings, ResultPersistence, Strategy, ToolDeclaration,
+    ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult,
+};
+
+/// Everything known about one call after its end.
+///
+/// ```
+/// use toolcell_core::record::CallRecord;
+///
+/// /// The record as JSON, and whether the tool ran.
+/// fn exported(record: &CallRecord) -> serde_json::Result<(String, bool)> {
+///     Ok((serde_json::to_string(record)?, record.invocation.started_at().is_some()))
+/// }
+/// ```
+#[derive(Clone, Debug, Serialize)]
+pub struct CallRecord {
+    /// Absent when no tool was found.
+    pub declaration: Option<std::sync::Arc<ToolDeclaration>>,
+    /// The call itself, with every status that it had.
+    pub invocation: ToolInvocation,
+    /// Every permission decision, in order.
+    pub decisions: Vec<PermissionDecision>,
+    /// Every run of a hook, in order.
+    pub hooks: Vec<ToolHook>,
+    /// What the tool reported while it ran, and how long the call waited for what, in order.
+    pub progress: Vec<ToolProgress>,
+    /// How often an output was mapped into a result.
+    pub result_mappings: ResultMappings,
+    /// What was stored of the result, and what was not.
+    pub persistence: Vec<ResultPersistence>,
+    /// The one result.
+    pub result: ToolResult,
+    /// Every event, in causal order.
+    pub events: Vec<ToolEvent>,
+}
+
+/// A record without the declaration.
+#[derive(Serialize)]
+struct Undeclared<'a> {
+    invocation: &'a ToolInvocation,
+    decisions: &'a [PermissionDecision],
+    hooks: &'a [ToolHook],
+    progress: &'a [ToolProgress],
+    result_mappings: &'a ResultMappings,
+    persistence: &'a [ResultPersistence],
+    result: &'a ToolResult,
+    events: &'a [ToolEvent],
+}
+
+impl CallRecord {
+    /// Whether the output of the tool may be on no disk (AT-STRAT-06).
+    pub(crate) fn is_never_persisted(&self) -> bool {
+        self.persistence.iter().any(|decision| decision.strategy == Strategy::NeverPersist)
+    }
+
+    /// A copy of the record without anything that the tool returned or reported, and that hooks made of it.
+    pub(crate) fn without_output(&self) -> Self {
+        let mut record = self.clone();
+        let result = &mut record.result;
+        if !result.content.is_empty() || result.structured_content.is_some() {
+            result.redaction_state = "full".to_owned();
+            result.model_facing_content = result.error.iter().map(|error| Content::text(&error.message)).collect();
+        }
+        result.content.clear();
+        (result.structured_content, result.ui_facing_summary) = (None, None);
+        record.progress.clear();
+        for run in &mut record.hooks {
+            if matches!(
+                run.hook_event,
+                HookEvent::PostToolUse | HookEvent::PostToolUseFailure | HookEvent::ResultPersistence
+            ) {
+                run.outputs.clear();
+                run.logs.clear();
+                run.updated_output = None;
+                (run.error, run.stop) = (None, None);
+                run.additional_context.clear();
+            }
+        }
+        result.additional_context.clear();
+        for event in &mut record.events {
+            let by_hook = matches!(
+                event.event_type,
+                EventType::PostHookCompleted | EventType::FailureHookCompleted | EventType::PersistenceHookCompleted
+            );
+            if let (true, Some(fields)) = (by_hook, event.data.as_object_mut()) {
+                fields.insert("messages".to_owned(), Value::Array(Vec::new()));
+                fields.insert("error".to_owned(), Value::Null);
+            }
+        }
+        let told = |event: &ToolEvent| {
+            !matches!(event.event_type, EventType::Progress | EventType::PartialResult | EventType::Logged)
+        };
+        record.events.retain(told);
+        record
+    }
+
+    /// The progress from this sequence number on, for a reader that has what came before.
+    pub fn progress_from(&self, sequence: u64) -> &[ToolProgress] {
+        let read = self.progress.partition_point(|update| update.sequence < sequence);
+        self.progress.get(read..).unwrap_or_default()
+    }
+
+    /// The record without the declaration, which is large, and the same for every call of a component.
+    pub fn undeclared(&self) -> impl Serialize + '_ {
+        // No `..`, so that a new field cannot be left out.
+        let Self {
+            declaration: _,
+            invocation,
+            decisions,
+            hooks,
+            progress,
+            result_mappings,
+            persistence,
+            result,
+            events,
+        } = self;
+        Undeclared { invocation, decisions, hooks, progress, result_mappings, persistence, result, events }
+    }
+}

@@ -1,0 +1,176 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Content, DecisionId, Extra, InvocationId, SchemaVersion, Timestamp};
+
+/// `behavior` (AT-BEH-01..04).
+///
+/// ```
+/// use toolcell_core::record::Behavior;
+///
+/// assert_eq!(serde_json::to_value(Behavior::Ask)?, "ask");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Behavior {
+    /// The call runs (AT-BEH-01).
+    Allow,
+    /// The call waits for an approval (AT-BEH-02).
+    Ask,
+    /// The call is refused (AT-BEH-03).
+    Deny,
+    /// No opinion; never a permission (AT-BEH-04).
+    Passthrough,
+}
+
+/// `mode` of the host when it decided (AT-DEC-04).
+///
+/// ```
+/// use toolcell_core::policy::Policy;
+/// use toolcell_core::record::Mode;
+///
+/// assert_eq!(Policy::default().mode, Mode::Default);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Asks for approvals.
+    #[default]
+    Default,
+    /// Runs only calls without effects.
+    Plan,
+    /// Denies a call that needs an approval, because no approver can be asked.
+    NonInteractive,
+}
+
+/// `source`: the origin of the rule that decided (AT-DEC-05).
+///
+/// ```
+/// use toolcell_core::policy::Provenance;
+/// use toolcell_core::record::RuleSource;
+///
+/// assert_eq!(Provenance::SESSION.source, RuleSource::Session);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleSource {
+    /// The user's own file.
+    UserSettings,
+    /// A project's file that the user trusts.
+    ProjectSettings,
+    /// A project's settings for one machine. The host reads none.
+    LocalSettings,
+    /// A file that an option names.
+    FlagSettings,
+    /// Settings that outrank the user's.
+    PolicySettings,
+    /// An option of the command line, or a program that embeds the host.
+    CliArg,
+    /// A command in a session. The host has none.
+    Command,
+    /// Accepted while a session lasts.
+    Session,
+}
+
+/// `reason.type` (AT-DEC-06).
+///
+/// ```
+/// use toolcell_core::record::{PermissionDecision, ReasonType};
+///
+/// fn a_hook_decided(decision: &PermissionDecision) -> bool {
+///     decision.reason.kind == ReasonType::Hook
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasonType {
+    Rule,
+    Mode,
+    Policy,
+    Hook,
+    Classifier,
+    WorkingDir,
+    SandboxOverride,
+    SafetyCheck,
+    PermissionPromptTool,
+    AsyncAgent,
+    SubcommandResults,
+    Other,
+}
+
+/// `reason`: an object, so that a program can read it.
+///
+/// ```
+/// use toolcell_core::record::{Extra, Reason, ReasonType};
+///
+/// let reason = Reason { kind: ReasonType::Mode, message: "plan mode".to_owned(), extra: Extra::new() };
+/// assert_eq!(serde_json::to_value(&reason)?["type"], "mode");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    /// What kind of reason it is.
+    #[serde(rename = "type")]
+    pub kind: ReasonType,
+    /// The reason in plain words.
+    pub message: String,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// `tool_permission_decision` (AT-DEC-01..19).
+///
+/// ```
+/// use toolcell_core::record::{Behavior, CallRecord};
+///
+/// /// The rules that denied the call.
+/// fn denied_by(record: &CallRecord) -> Vec<&str> {
+///     let denials = record.decisions.iter().filter(|decision| decision.behavior == Behavior::Deny);
+///     denials.flat_map(|decision| decision.rule_refs.iter().map(String::as_str)).collect()
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PermissionDecision {
+    pub schema_version: SchemaVersion,
+    pub decision_id: DecisionId,
+    pub invocation_id: InvocationId,
+    /// What was decided.
+    pub behavior: Behavior,
+    /// The host's mode at that time.
+    pub mode: Mode,
+    /// Where the deciding rule was written; `None` if no rule decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<RuleSource>,
+    /// Why.
+    pub reason: Reason,
+    /// The rules and grants that took part, as they are written (AT-DEC-07).
+    #[serde(default)]
+    pub rule_refs: Vec<String>,
+    #[serde(default)]
+    pub policy_refs: Vec<String>,
+    /// The arguments as the approver changed them (AT-DEC-09).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_input: Option<Value>,
+    /// Whether the approver changed the arguments (AT-DEC-11).
+    #[serde(default)]
+    pub user_modified: bool,
+    #[serde(default)]
+    pub suggested_updates: Vec<Value>,
+    /// The canonical path that a denial matched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_path: Option<String>,
+    /// What the approver saw (AT-DEC-15).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub content_blocks: Vec<Content>,
+    /// The approver's feedback (AT-DEC-16).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept_feedback: Option<String>,
+    /// When the decision was made.
+    pub decided_at: Timestamp,
+    /// When the approval ends (AT-DEC-18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}

@@ -1,0 +1,348 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Extra, ResultStatus, Status};
+
+/// `error_class` (AT-EC-01..22).
+///
+/// ```
+/// use toolcell_core::record::{ErrorClass, Recoverability, ResultStatus};
+///
+/// assert_eq!(ErrorClass::PolicyBlocked.result_status(), ResultStatus::Denied);
+/// assert_eq!(ErrorClass::CredentialMissing.recoverability(), Recoverability::SetupFirst);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// No tool has this name, or several have (AT-EC-01).
+    UnknownTool,
+    /// The tool's own checks refuse the arguments (AT-EC-02).
+    InvalidArguments,
+    /// The arguments do not satisfy the schema (AT-EC-03).
+    SchemaValidationFailed,
+    /// The tool is deferred (AT-EC-04).
+    SchemaNotLoaded,
+    /// A rule or a missing grant denies the call (AT-EC-05).
+    PermissionDenied,
+    /// The approver denied the call, or did not answer in time (AT-EC-06).
+    ApprovalRejected,
+    /// The host's policy excludes the call, whatever is granted (AT-EC-07).
+    PolicyBlocked,
+    /// A hook stopped the call, or failed (AT-EC-08).
+    HookBlocked,
+    /// The host cannot provide what the tool needs (AT-EC-09).
+    CapabilityGap,
+    /// Something has to be set up first (AT-EC-10).
+    SetupRequired,
+    /// A secret that the tool needs has no value (AT-EC-11).
+    CredentialMissing,
+    /// The guest exceeded a limit, or did what the sandbox forbids (AT-EC-12).
+    SandboxViolation,
+    /// The wall time or the fuel is used up (AT-EC-13).
+    Timeout,
+    /// Too much runs or waits already (AT-EC-14).
+    RateLimited,
+    /// Something that the call depends on cannot be reached (AT-EC-15).
+    DependencyUnavailable,
+    /// The guest failed, or its output is not valid (AT-EC-16).
+    ExecutionFailed,
+    /// The output is usable but not complete (AT-EC-17).
+    PartialFailure,
+    /// The output exceeds a limit (AT-EC-18).
+    ResultTooLarge,
+    /// The whole output is withheld (AT-EC-19).
+    ResultRedacted,
+    /// A call beside it failed (AT-EC-20).
+    SiblingCanceled,
+    /// Another attempt replaced this one (AT-EC-21).
+    StreamingFallbackDiscarded,
+    /// The call was canceled (AT-EC-22).
+    Canceled,
+}
+
+impl ErrorClass {
+    /// What a caller can do about it (requirements 1.17.3).
+    pub fn recoverability(self) -> Recoverability {
+        use ErrorClass::*;
+        match self {
+            UnknownTool | SchemaNotLoaded => Recoverability::DiscoverFirst,
+            InvalidArguments | SchemaValidationFailed | HookBlocked | PartialFailure | ResultTooLarge => {
+                Recoverability::ChangeArguments
+            }
+            PermissionDenied | PolicyBlocked | SandboxViolation | ResultRedacted => {
+                Recoverability::ChangeArgumentsOrPolicy
+            }
+            ApprovalRejected => Recoverability::Reapprove,
+            SetupRequired | CredentialMissing => Recoverability::SetupFirst,
+            RateLimited | DependencyUnavailable => Recoverability::RetryAfter,
+            Timeout | SiblingCanceled | StreamingFallbackDiscarded | Canceled => Recoverability::RetrySame,
+            CapabilityGap | ExecutionFailed => Recoverability::None,
+        }
+    }
+
+    /// Whether repeating the same call does no harm, as long as its guest changed nothing (requirements 1.17.3).
+    /// `false` also if a grant, an approval or a setup is needed first.
+    fn is_repeatable(self) -> bool {
+        use ErrorClass::*;
+        match self {
+            UnknownTool
+            | InvalidArguments
+            | SchemaValidationFailed
+            | SchemaNotLoaded
+            | Timeout
+            | RateLimited
+            | DependencyUnavailable
+            | ExecutionFailed
+            | ResultTooLarge
+            | SiblingCanceled
+            | StreamingFallbackDiscarded
+            | Canceled => true,
+            PermissionDenied | ApprovalRejected | PolicyBlocked | HookBlocked | CapabilityGap | SetupRequired
+            | CredentialMissing | SandboxViolation | PartialFailure | ResultRedacted => false,
+        }
+    }
+
+    /// The terminal status of an invocation that ends with this class before its guest ran.
+    pub fn refused_status(self) -> Status {
+        use ErrorClass::*;
+        match self {
+            PermissionDenied | ApprovalRejected => Status::Denied,
+            SchemaNotLoaded | PolicyBlocked | HookBlocked | CapabilityGap | SetupRequired | CredentialMissing
+            | RateLimited => Status::Blocked,
+            SiblingCanceled | StreamingFallbackDiscarded | Canceled => Status::Canceled,
+            Timeout => Status::TimedOut,
+            _ => Status::Failed,
+        }
+    }
+
+    /// The terminal status of an invocation that ends with this class after its guest started.
+    pub fn ran_status(self) -> Status {
+        match self {
+            Self::Timeout => Status::TimedOut,
+            Self::SiblingCanceled | Self::StreamingFallbackDiscarded | Self::Canceled => Status::Canceled,
+            _ => Status::Failed,
+        }
+    }
+
+    /// `tool_result.status` for this class (requirements 1.17.3).
+    pub fn result_status(self) -> ResultStatus {
+        use ErrorClass::*;
+        match self {
+            PermissionDenied | PolicyBlocked | HookBlocked => ResultStatus::Denied,
+            ApprovalRejected => ResultStatus::Rejected,
+            Timeout => ResultStatus::TimedOut,
+            PartialFailure => ResultStatus::PartialSucceeded,
+            ResultTooLarge => ResultStatus::TooLarge,
+            ResultRedacted => ResultStatus::Redacted,
+            SiblingCanceled => ResultStatus::SyntheticError,
+            StreamingFallbackDiscarded => ResultStatus::Discarded,
+            Canceled => ResultStatus::Canceled,
+            _ => ResultStatus::Failed,
+        }
+    }
+}
+
+/// What has to change before the same call can succeed (AT-ERR-04).
+///
+/// ```
+/// use toolcell_core::record::{Recoverability, ToolError};
+///
+/// /// Whether a model should try other arguments.
+/// fn can_rephrase(error: &ToolError) -> bool {
+///     error.recoverability == Recoverability::ChangeArguments
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recoverability {
+    /// Nothing helps.
+    None,
+    /// Repeat the same call.
+    RetrySame,
+    /// Repeat the same call after a while.
+    RetryAfter,
+    /// Call with other arguments.
+    ChangeArguments,
+    /// Call with other arguments, or get a grant or a rule.
+    ChangeArgumentsOrPolicy,
+    /// List the tools, or load the schema, first.
+    DiscoverFirst,
+    /// Get an approval.
+    Reapprove,
+    /// Set up what the message names.
+    SetupFirst,
+}
+
+/// The six facets of retry guidance (AT-ERR-09).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use toolcell_core::record::Retry;
+///
+/// /// How long to wait before the same call; `None` if repeating it could do harm.
+/// fn wait(retry: &Retry) -> Option<Duration> {
+///     retry.safe.then(|| Duration::from_secs_f64(retry.retry_after.unwrap_or_default()))
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Whether repeating the same call does no harm: its guest never ran, or could change nothing that lasts.
+    pub safe: bool,
+    /// Whether the same arguments fail again.
+    pub arguments_must_change: bool,
+    /// Whether the tools have to be listed first.
+    pub discovery_first: bool,
+    /// Whether the call needs another approval.
+    pub approval_again: bool,
+    /// Whether a call beside it is the cause.
+    pub sibling_caused: bool,
+    /// Seconds.
+    pub retry_after: Option<f64>,
+}
+
+/// `tool_error` (AT-ERR-01..09). `message` may reach the model.
+///
+/// ```
+/// use toolcell_core::record::{ErrorClass, Refusal, ToolError};
+///
+/// let refusal = Refusal::new(ErrorClass::RateLimited, "too_many_calls", "64 calls run; try again");
+/// let error: ToolError = refusal.to_error();
+/// assert!(error.retry.safe);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolError {
+    /// Stable, finer than the class (AT-ERR-01).
+    pub error_code: String,
+    /// One of the 22 classes (AT-ERR-02).
+    pub error_class: ErrorClass,
+    /// What failed and what to do, safe for the model and the user (AT-ERR-03).
+    pub message: String,
+    /// What has to change before the call can succeed (AT-ERR-04).
+    pub recoverability: Recoverability,
+    /// Seconds (A-09).
+    pub retry_after: Option<f64>,
+    /// The underlying error, such as a trap (AT-ERR-06).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native_error_ref: Option<Value>,
+    #[serde(default)]
+    pub policy_refs: Vec<String>,
+    #[serde(default)]
+    pub evidence_refs: Vec<String>,
+    /// How to retry.
+    pub retry: Retry,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The error that a call ends in: every refusal, limit and failure is one of these.
+///
+/// ```
+/// use toolcell_core::record::{ErrorClass, Refusal};
+///
+/// let refusal = Refusal::new(ErrorClass::SetupRequired, "no_index", "the index is missing; run `indexer build`")
+///     .detail("/var/lib/indexer/index: No such file or directory");
+/// assert_eq!(refusal.to_string(), "the index is missing; run `indexer build`");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// One of the 22 classes.
+    pub class: ErrorClass,
+    /// Stable, snake_case, finer than the class.
+    pub code: &'static str,
+    /// A code that the guest chose; records have it instead of `code`.
+    pub guest_code: Option<String>,
+    /// Safe for the model and the user: no host path outside the grants, no secret.
+    pub message: String,
+    /// For the journal only.
+    pub detail: Option<String>,
+    /// Seconds.
+    pub retry_after: Option<f64>,
+    /// The underlying error, such as a trap (AT-ERR-06).
+    pub native_error_ref: Option<Value>,
+    /// The rules that took part.
+    pub policy_refs: Vec<String>,
+}
+
+/// Shows the message, which is safe for the model and the user.
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Refusal {
+    /// Creates a refusal. `message` says what failed, the value that caused it, and what to do.
+    pub fn new(class: ErrorClass, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            class,
+            code,
+            guest_code: None,
+            message: message.into(),
+            detail: None,
+            retry_after: None,
+            native_error_ref: None,
+            policy_refs: Vec::new(),
+        }
+    }
+
+    /// A fault of the host itself, not of the call: exit code 70.
+    pub fn host_fault(detail: impl Into<String>) -> Self {
+        Self::new(ErrorClass::ExecutionFailed, Self::HOST_FAULT, "toolcell itself failed; the tool is not to blame")
+            .detail(detail)
+    }
+
+    /// The code of a failure to which the guest gave none.
+    pub const TOOL_FAILED: &'static str = "tool_failed";
+
+    /// Whether the guest wrote the message, because it reported the failure itself.
+    pub fn is_guests(&self) -> bool {
+        self.guest_code.is_some() || self.code == Self::TOOL_FAILED
+    }
+
+    /// The code of [`Self::host_fault`].
+    pub const HOST_FAULT: &'static str = "host_fault";
+
+    /// Sets what stays in the journal, and is neither for the model nor for the user.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Sets the underlying error.
+    #[must_use]
+    pub fn native(mut self, native: impl Into<Value>) -> Self {
+        self.native_error_ref = Some(native.into());
+        self
+    }
+
+    /// Converts it into a record, for a call whose guest never ran, or could change nothing that lasts.
+    pub fn to_error(&self) -> ToolError {
+        let recoverability = self.class.recoverability();
+        ToolError {
+            error_code: self.guest_code.clone().unwrap_or_else(|| self.code.to_owned()),
+            error_class: self.class,
+            message: self.message.clone(),
+            recoverability,
+            retry_after: self.retry_after,
+            native_error_ref: self.native_error_ref.clone(),
+            policy_refs: self.policy_refs.clone(),
+            evidence_refs: Vec::new(),
+            retry: Retry {
+                safe: self.class.is_repeatable(),
+                arguments_must_change: matches!(
+                    recoverability,
+                    Recoverability::ChangeArguments | Recoverability::ChangeArgumentsOrPolicy
+                ),
+                discovery_first: recoverability == Recoverability::DiscoverFirst,
+                approval_again: recoverability == Recoverability::Reapprove,
+                sibling_caused: self.class == ErrorClass::SiblingCanceled,
+                retry_after: self.retry_after,
+            },
+            extra: Extra::new(),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{DecisionId, Extra, Input, InvocationId, SchemaVersion, Status, Timestamp};
+
+/// One entry of `status_transitions` (AT-INV-24).
+///
+/// ```
+/// use toolcell_core::record::ToolInvocation;
+///
+/// fn history(invocation: &ToolInvocation) -> Vec<&str> {
+///     invocation.status_transitions().iter().map(|step| step.to.as_str()).collect()
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Transition {
+    /// The status before.
+    pub from: Status,
+    /// The status after.
+    pub to: Status,
+    /// Later than every earlier transition of the same invocation.
+    pub at: Timestamp,
+    /// Why, if there is more to say than the status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A transition that the transition graph does not have.
+///
+/// ```
+/// use toolcell_core::record::{Input, Status, ToolInvocation};
+///
+/// let mut invocation = ToolInvocation::planned("files.read", &Input::from_text("{}"));
+/// let error = invocation.advance(Status::Running, None).err().map(|error| error.to_string());
+/// assert_eq!(error.as_deref(), Some("an invocation cannot go from planned to running"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an invocation cannot go from {} to {}", from.as_str(), to.as_str())]
+pub struct IllegalTransition {
+    /// The current status.
+    pub from: Status,
+    /// The status that cannot follow.
+    pub to: Status,
+}
+
+/// `tool_invocation` (AT-INV-01..29). Its status changes through [`ToolInvocation::advance`] only.
+///
+/// ```
+/// use toolcell_core::record::{Input, Status, ToolInvocation};
+///
+/// let mut invocation = ToolInvocation::planned("files.read", &Input::from_text("{}"));
+/// assert!(invocation.advance(Status::Selected, None).is_ok());
+/// assert_eq!((invocation.status(), invocation.started_at()), (Status::Selected, None));
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolInvocation {
+    schema_version: SchemaVersion,
+    /// The host's id for this call.
+    pub invocation_id: InvocationId,
+    /// The tool; `unresolved:<name>` if there is none (A-15).
+    pub tool_id: String,
+    /// The surface through which the tool was called (AT-INV-04); `None` for a call without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surface_id: Option<Arc<str>>,
+    /// The caller's own id for this call, verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native_call_id: Option<String>,
+    status: Status,
+    /// The arguments as the caller sent them (AT-INP-01).
+    pub model_input: Value,
+    /// Digest of the text of `model_input`; concealed if the arguments are sensitive.
+    pub model_input_ref: String,
+    /// The text that was sent, if serializing `model_input` again would not give the same bytes (AT-INP-01).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_input_text: Option<String>,
+    /// The arguments with defaults (AT-INP-02).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observable_input: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observable_input_ref: Option<String>,
+    /// The arguments that were decided on (AT-INP-03).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_input: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_input_ref: Option<String>,
+    /// The arguments that ran (AT-INP-04).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_input: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_input_ref: Option<String>,
+    /// Name of the caller, if known (AT-INV-15).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor_ref: Option<String>,
+    /// The session of the call: a client's, or one with a name; else this run of the process. An extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_ref: Option<Arc<str>>,
+    /// What ran: `component:sha256:<hex>` (AT-INV-16).
+    #[serde(default)]
+    pub runtime_refs: Vec<String>,
+    #[serde(default)]
+    pub policy_refs: Vec<String>,
+    /// The decisions, in order (AT-INV-18).
+    #[serde(default)]
+    pub permission_decision_refs: Vec<DecisionId>,
+    /// The hooks that ran (AT-INV-19).
+    #[serde(default)]
+    pub hook_refs: Vec<String>,
+    #[serde(default)]
+    status_transitions: Vec<Transition>,
+    created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended_at: Option<Timestamp>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl ToolInvocation {
+    /// Creates a planned invocation. Its tool id is `unresolved:<name>` until the name is resolved (A-15).
+    pub fn planned(requested: &str, model_input: &Input) -> Self {
+        let value = model_input.to_value();
+        // Compares the texts, because a `Value` that is a string equals a `str` with its content.
+        let written = value.to_string();
+        let differs = model_input.value().is_err() || written != model_input.text();
+        Self {
+            schema_version: SchemaVersion::default(),
+            invocation_id: InvocationId::new(),
+            tool_id: format!("unresolved:{requested}"),
+            surface_id: None,
+            native_call_id: None,
+            status: Status::Planned,
+            model_input: value,
+            model_input_ref: model_input.reference().to_owned(),
+            model_input_text: differs.then(|| model_input.text().to_owned()),
+            observable_input: None,
+            observable_input_ref: None,
+            permission_input: None,
+            permission_input_ref: None,
+            call_input: None,
+            call_input_ref: None,
+            actor_ref: None,
+            session_ref: None,
+            runtime_refs: Vec::new(),
+            policy_refs: Vec::new(),
+            permission_decision_refs: Vec::new(),
+            hook_refs: Vec::new(),
+            status_transitions: Vec::with_capacity(8),
+            created_at: Timestamp::now(),
+            started_at: None,
+            ended_at: None,
+            extra: Extra::new(),
+        }
+    }
+
+    /// The current status.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// When the call was planned.
+    pub fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    /// When the guest started; `None` if it never ran (AT-INV-26).
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.started_at
+    }
+
+    /// When the call reached its final status.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.ended_at
+    }
+
+    /// Every change of the status, in order.
+    pub fn status_transitions(&self) -> &[Transition] {
+        &self.status_transitions
+    }
+
+    /// Moves to `to`. Fails, without a change, if the transition graph does not have that edge.
+    pub fn advance(&mut self, to: Status, reason: Option<String>) -> Result<(), IllegalTransition> {
+        let from = self.status;
+        if !from.may_become(to) {
+            return Err(IllegalTransition { from, to });
+        }
+        let last = self.status_transitions.last().map_or(self.created_at, |transition| transition.at);
+        let at = Timestamp::after(last);
+        if to == Status::Running && self.started_at.is_none() {
+            self.started_at = Some(at);
+        }
+        if to.is_terminal() {
+            self.ended_at = Some(at);
+        }
+        self.status = to;
+        self.status_transitions.push(Transition { from, to, at, reason });
+        Ok(())
+    }
+}

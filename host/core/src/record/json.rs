@@ -1,0 +1,59 @@
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::input::Unique;
+
+/// Maximum number of values in the arguments or the output of one call. A value takes 30 to 200 bytes in memory, but as
+/// little as two in text: without a limit, 8 MiB of brackets become a gigabyte.
+pub const JSON_VALUES_MAX: usize = 100_000;
+
+/// Returns an object with `fields`, at its final size from the start: each call makes some.
+pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// Parses untrusted JSON. Fails also if it holds more than `values_max` values.
+pub fn read_json<T: DeserializeOwned>(text: &str, values_max: usize) -> Result<T, String> {
+    // A value takes at least two bytes, so a text that is short enough need not be scanned.
+    if guard!("json_values") && text.len() / 2 >= values_max && values_at_most(text) > values_max {
+        return Err(format!("it holds more than {values_max} values"));
+    }
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Like [`read_json`], but fails also on a duplicate key, because one of its values would be lost.
+pub fn read_unique_json(text: &str, values_max: usize) -> Result<Value, String> {
+    read_json(text, values_max).map(|Unique(value)| value)
+}
+
+/// Upper bound of the number of values in `text`: the commas and the opening brackets outside strings, plus one.
+fn values_at_most(text: &str) -> usize {
+    let mut values = 1;
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in text.bytes() {
+        match (quoted, escaped, byte) {
+            (true, true, _) => escaped = false,
+            (true, false, b'\\') => escaped = true,
+            (_, false, b'"') => quoted = !quoted,
+            (false, _, b',' | b'[' | b'{') => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{read_json, values_at_most};
+    use serde_json::Value;
+
+    #[test]
+    fn what_stands_in_a_text_counts_once() {
+        assert_eq!(values_at_most(r#""[,,,]""#), 1);
+        assert_eq!(values_at_most(r#"["\",\\",{"a":1,"b":[]}]"#), 6);
+        let value: Result<Value, String> = read_json("[[],[],[]]", 3);
+        assert!(value.unwrap_err().contains("more than 3"));
+        let value: Result<Value, String> = read_json("[[],[],[]]", 7);
+        assert!(value.is_ok());
+    }
+}

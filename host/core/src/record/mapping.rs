@@ -1,0 +1,42 @@
+use serde::{Deserialize, Serialize};
+
+use super::Extra;
+
+/// `tool_external_mapping` (AT-MAP-01..07): native ids of another protocol, identified by `source` and stored verbatim.
+///
+/// ```
+/// use serde_json::json;
+/// use toolcell_core::pipeline::Request;
+/// use toolcell_core::record::{ExternalMapping, Extra};
+///
+/// let fields = Extra::from_iter([("request_id".to_owned(), json!(7))]);
+/// let mut request = Request::new("jq.jq", "{}");
+/// request.mapping = Some(ExternalMapping { source: "mcp".to_owned(), fields });
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExternalMapping {
+    /// The protocol, such as `mcp`.
+    pub source: String,
+    /// The protocol's own ids, verbatim.
+    #[serde(flatten)]
+    pub fields: Extra,
+}
+
+/// How often an output was mapped into a result: once for the tool's output, and once more for each hook that owns an
+/// update of it (AT-PIPE-10).
+///
+/// ```
+/// use toolcell_core::record::ResultMappings;
+///
+/// fn was_replaced(mappings: &ResultMappings) -> bool {
+///     !mappings.hooks.is_empty()
+/// }
+/// assert!(!was_replaced(&ResultMappings::default()));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ResultMappings {
+    /// 1 if a tool's output was mapped, 0 if there was none.
+    pub tool: u32,
+    /// The hooks whose output was mapped, in order.
+    pub hooks: Vec<String>,
+}

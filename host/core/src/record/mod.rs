@@ -1,0 +1,98 @@
+//! NOUNS. The objects of Agent Tool 0.2.0 that a call touches: serde types without I/O.
+//!
+//! Records that a guest or a user writes keep unknown fields in `extra`, so that these survive a round trip (AT-N-31).
+//! Records that only the host writes are strictly typed, and an illegal status transition cannot be made.
+
+mod approval;
+mod block;
+mod call_record;
+mod cancel;
+mod content;
+mod decision;
+mod declaration;
+mod error;
+mod event;
+mod exact;
+mod execution_profile;
+mod facts;
+mod finding;
+mod header;
+mod hook;
+mod id;
+mod input;
+mod input_response;
+mod interface;
+mod invocation;
+mod json;
+mod mapping;
+mod mutation;
+mod permission_profile;
+mod persistence;
+mod progress;
+mod provenance;
+mod replay;
+mod representation;
+mod result;
+mod search;
+mod status;
+mod surface;
+mod time;
+mod toolkit;
+mod usage;
+mod version;
+
+pub use approval::{Answer, Approval, ApprovalState, Binding, Plan, SessionRule};
+pub(crate) use block::is_media_type;
+pub use block::{is_base64, is_uri, media_type};
+pub use call_record::CallRecord;
+pub use cancel::AbortReason;
+pub use content::{ARTIFACT, Content, GUEST_BLOCKS, TEXT};
+pub use decision::{Behavior, Mode, PermissionDecision, Reason, ReasonType, RuleSource};
+pub use declaration::{
+    ArgumentMode, ArtifactExpectation, InputContract, Lifecycle, OutputContract, RedactionRule, ToolDeclaration,
+    ToolKind,
+};
+pub use error::{ErrorClass, Recoverability, Refusal, Retry, ToolError};
+pub use event::{EventType, ToolEvent};
+pub use execution_profile::ExecutionProfile;
+pub use facts::{SafetyFacts, SubjectField, SubjectKind};
+pub use finding::Finding;
+pub use header::CONNECTION_HEADERS;
+pub use hook::{HookEvent, HookOutcome, PermissionResult, ToolHook};
+pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, ProgressId, ResultId};
+pub use input::{Input, digest};
+pub use input_response::{InputResponse, InputResponses};
+pub use interface::{Enabled, SchemaVisibility, ToolInterface};
+pub use invocation::{IllegalTransition, ToolInvocation, Transition};
+pub use json::{JSON_VALUES_MAX, object, read_json, read_unique_json};
+pub use mapping::{ExternalMapping, ResultMappings};
+pub use mutation::{InputMutation, MutationSource, changed_fields};
+pub use permission_profile::{
+    AccessKind, CredentialUse, NonInteractive, PermissionChannel, PermissionProfile, RiskLevel, WriteEffect,
+};
+pub use persistence::{Keeping, PersistedRef, ResultPersistence, Strategy};
+pub use progress::{ProgressStatus, ToolProgress};
+pub use provenance::{ResultProvenance, Trust, Writer};
+pub use replay::{ClockReadings, RandomSeed, Replay, ReplayBlocker, ReplayData};
+pub use representation::{NativeOutput, Representations};
+pub use result::{ResultStatus, ToolResult};
+pub use search::{LoadingState, NextAction, QueryType, ToolRef, ToolSearchResult};
+pub use status::Status;
+pub use surface::{
+    RoleConstraints, SelectionPolicy, SurfaceReason, SurfaceScope, ToolChoice, ToolSurface, WithheldTool,
+};
+pub use time::Timestamp;
+pub use toolkit::Toolkit;
+pub use usage::{ArtifactUsage, FileUsage, Metered, NetworkUsage, Usage};
+pub use version::SchemaVersion;
+
+/// Fields of a record that this version does not know.
+///
+/// ```
+/// use serde_json::json;
+/// use toolcell_core::record::Extra;
+///
+/// let extra = Extra::from_iter([("x_team".to_owned(), json!("search"))]);
+/// assert_eq!(extra["x_team"], "search");
+/// ```
+pub type Extra = serde_json::Map<String, serde_json::Value>;

@@ -1,0 +1,126 @@
+use serde::{Deserialize, Serialize};
+
+use super::{SchemaVersion, SchemaVisibility, SurfaceReason};
+
+/// `loading_state` (AT-DEF-07, AT-DEF-12): what a caller can do with a tool. `pending_provider` does not occur, because a
+/// host offers a tool only after it has loaded its component.
+///
+/// ```
+/// use toolcell_core::record::LoadingState;
+///
+/// assert_eq!(serde_json::to_value(LoadingState::Deferred)?, "deferred");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadingState {
+    /// Listed with its schema.
+    Loaded,
+    /// Found by a search; a call is refused until the tool is loaded.
+    Deferred,
+    /// Not listed, but can be called by its name: a deprecated tool (AT-LIFE-06).
+    Discoverable,
+    /// Cannot be called, see [`SurfaceReason`].
+    Unavailable,
+}
+
+/// `query_type` of a search (AT-DEF-13, AT-DEF-14).
+///
+/// ```
+/// use toolcell_core::record::QueryType;
+///
+/// assert_eq!(serde_json::to_value(QueryType::Select)?, "select");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueryType {
+    /// `select:NAME,NAME`: exactly these tools.
+    Select,
+    /// Words, ranked by relevance.
+    Keyword,
+}
+
+/// `next_action` of a search (AT-DEF-16).
+///
+/// ```
+/// use toolcell_core::record::NextAction;
+///
+/// assert_eq!(serde_json::to_value(NextAction::SearchAgain)?, "search_again");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NextAction {
+    /// Call a match; none of them has to be loaded.
+    Call,
+    /// Load a match that is deferred, then call it.
+    Load,
+    /// Nothing was found: search with other words.
+    SearchAgain,
+    /// No match can be called.
+    None,
+}
+
+/// `deferred_tool_ref` (AT-DEF-01..10): a tool without its schemas, as a search finds it.
+///
+/// ```
+/// use toolcell_core::record::{LoadingState, ToolRef};
+///
+/// /// The tools that have to be loaded before they are called.
+/// fn deferred(found: &[ToolRef]) -> Vec<&str> {
+///     let deferred = found.iter().filter(|tool| tool.loading_state == LoadingState::Deferred);
+///     deferred.map(|tool| tool.name.as_str()).collect()
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolRef {
+    pub schema_version: SchemaVersion,
+    pub tool_id: String,
+    /// The name by which the caller loads and calls the tool.
+    pub name: String,
+    pub namespace: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The beginning of the description.
+    pub description: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search_hint: Option<String>,
+    /// `sha256:<hex>` of the component.
+    pub source: String,
+    pub schema_visibility: SchemaVisibility,
+    pub loading_state: LoadingState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<SurfaceReason>,
+    /// The query that finds exactly this tool.
+    pub selection_ref: String,
+    /// Relevance of a match of words, by BM25; higher is better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+}
+
+/// `tool_search_result` (AT-DEF-18).
+///
+/// ```
+/// use toolcell_core::record::{NextAction, ToolSearchResult};
+///
+/// fn is_empty(found: &ToolSearchResult) -> bool {
+///     found.matches.is_empty() && found.next_action == NextAction::SearchAgain
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSearchResult {
+    pub schema_version: SchemaVersion,
+    /// The query as it was given.
+    pub query: String,
+    pub query_type: QueryType,
+    /// The best match first.
+    pub matches: Vec<ToolRef>,
+    /// Number of tools that the caller would have to load first.
+    pub total_deferred_tools: usize,
+    /// Always empty, see [`LoadingState`].
+    pub pending_providers: Vec<String>,
+    /// The selected names that no tool has.
+    pub missing_names: Vec<String>,
+    pub next_action: NextAction,
+}

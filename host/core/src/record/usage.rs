@@ -1,0 +1,149 @@
+use serde::{Deserialize, Serialize};
+
+/// One meter of a call: what it used, and its limit.
+///
+/// ```
+/// use toolcell_core::record::Metered;
+///
+/// fn is_exhausted(meter: &Metered) -> bool {
+///     meter.used >= meter.limit
+/// }
+/// assert!(!is_exhausted(&Metered { used: 1, limit: 2 }));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metered {
+    /// What the call used.
+    pub used: u64,
+    /// What it was allowed to use.
+    pub limit: u64,
+}
+
+/// What a call wrote to files.
+///
+/// ```
+/// use toolcell_core::record::{FileUsage, Metered};
+///
+/// let files = FileUsage { disk_bytes: Metered { used: 512, limit: 1 << 30 }, ..FileUsage::default() };
+/// assert_eq!(files.files_created.used, 0);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileUsage {
+    /// Bytes written to files, or by which files grew.
+    pub disk_bytes: Metered,
+    /// Files, folders and links that were created.
+    pub files_created: Metered,
+}
+
+/// What the requests of a call consumed.
+///
+/// ```
+/// use toolcell_core::record::{NetworkUsage, Usage};
+///
+/// fn received(usage: &Usage) -> u64 {
+///     usage.network.as_ref().map_or(0, |network: &NetworkUsage| network.received_bytes.used)
+/// }
+/// assert_eq!(received(&Usage::default()), 0);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkUsage {
+    /// Requests, including refused ones.
+    pub requests: Metered,
+    /// Bytes on the wire, including TLS and headers.
+    pub sent_bytes: Metered,
+    /// Bytes received on the wire, including TLS and headers.
+    pub received_bytes: Metered,
+    /// Maximum number of open connections; further requests wait. The number in use is not measured.
+    pub connections_limit: u64,
+}
+
+/// What a call wrote to artifacts, kept or not.
+///
+/// ```
+/// use toolcell_core::record::{ArtifactUsage, Metered};
+///
+/// let artifacts = ArtifactUsage { created: Metered { used: 1, limit: 100 }, ..ArtifactUsage::default() };
+/// assert_eq!(artifacts.bytes.used, 0);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactUsage {
+    /// Bytes of all artifacts together, as the tool wrote them.
+    pub bytes: Metered,
+    /// Artifacts that were created.
+    pub created: Metered,
+}
+
+/// What a call consumed, also if it failed. An extension of `tool_result`.
+///
+/// ```
+/// use toolcell_core::record::ToolResult;
+///
+/// /// Milliseconds and units of fuel that a call took; `None` if no guest ran.
+/// fn cost(result: &ToolResult) -> Option<(u64, u64)> {
+///     let usage = result.usage.as_ref()?;
+///     Some((usage.wall_ms.used, usage.fuel.used))
+/// }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Units of wasmtime fuel: deterministic for the same component, input and grants, as long as the guest reads no
+    /// clock and no random numbers. A lower bound if a guest was stopped during a computation.
+    pub fuel: Metered,
+    /// Wall time, in milliseconds.
+    pub wall_ms: Metered,
+    /// Peak size of all linear memories together, in bytes.
+    pub memory_bytes: Metered,
+    /// Peak number of elements of all tables together.
+    pub table_elements: Metered,
+    /// Bytes of content and structured output that the guest returned.
+    pub output_bytes: Metered,
+    /// Bytes of stdout, stderr and log messages; `used` includes dropped bytes.
+    pub log_bytes: Metered,
+    /// Maximum number of core instances of one component; more are refused. The number in use is not measured.
+    pub instances_limit: u64,
+    /// Maximum number of open host handles (files, streams, pollables).
+    pub handles_limit: u64,
+    /// Maximum number of open files and folders of the host.
+    pub descriptors_limit: u64,
+    /// Present if the guest changed files, or tried to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FileUsage>,
+    /// Present if the guest sent a request, or tried to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkUsage>,
+    /// Present if the guest created an artifact, or tried to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifacts: Option<ArtifactUsage>,
+    /// Maximum size of the wasm stack, in bytes; overflow is a trap. The depth in use is not measured.
+    pub stack_bytes_limit: u64,
+}
+
+impl Metered {
+    /// Adds the use of `earlier` and takes its limit, which applied to both.
+    fn add(&mut self, earlier: Self) {
+        *self = Self { used: self.used.saturating_add(earlier.used), limit: earlier.limit };
+    }
+}
+
+impl Usage {
+    /// Adds what `earlier` instances of the same call consumed, which left only the rest of each limit. For a peak, the
+    /// highest value of all counts.
+    pub fn add(&mut self, earlier: &Self) {
+        self.fuel.add(earlier.fuel);
+        self.wall_ms.add(earlier.wall_ms);
+        self.log_bytes.add(earlier.log_bytes);
+        self.memory_bytes.used = self.memory_bytes.used.max(earlier.memory_bytes.used);
+        self.table_elements.used = self.table_elements.used.max(earlier.table_elements.used);
+        if let Some(before) = &earlier.files {
+            let files = self.files.get_or_insert_default();
+            files.disk_bytes.add(before.disk_bytes);
+            files.files_created.add(before.files_created);
+        }
+        if let Some(before) = &earlier.network {
+            let network = self.network.get_or_insert_default();
+            network.connections_limit = before.connections_limit;
+            network.requests.add(before.requests);
+            network.sent_bytes.add(before.sent_bytes);
+            network.received_bytes.add(before.received_bytes);
+        }
+    }
+}

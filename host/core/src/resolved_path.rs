@@ -1,0 +1,211 @@
+//! Resolves a path name by name, and records each link on the way by its own name, so that callers can judge who may
+//! change it.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+/// Maximum number of links on one path: no more than Linux itself follows.
+pub const LINKS_MAX: usize = 40;
+/// Maximum number of names that are looked up for one path, including those in the targets of links. Each costs a
+/// system call.
+const STEPS_MAX: usize = 4_096;
+
+/// A path continues with `..` from a folder that does not exist. The kernel does not open such a path.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: the path may not lead through a missing folder with `..`", .0.display())]
+pub struct ThroughMissing(PathBuf);
+
+/// Where a path leads, and the places that determine it: a process that can change one of them can redirect the path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResolvedPath {
+    /// Absolute and without links, as far as it exists. Another process may put a link there at any moment, so it must
+    /// be opened without following links.
+    pub end: PathBuf,
+    /// Every link on the way, by its own name.
+    pub links: Vec<PathBuf>,
+    /// Every folder that the path leaves again through `..`.
+    pub left: Vec<PathBuf>,
+}
+
+enum Step {
+    Root,
+    Up,
+    Name(OsString),
+}
+
+impl ResolvedPath {
+    /// Follows `full`, which is absolute and need not exist.
+    ///
+    /// # Errors
+    ///
+    /// A folder that may not be entered (an [`std::io::Error`]), `..` after a missing folder ([`ThroughMissing`]), a
+    /// loop of links, and more than 4,096 names.
+    pub fn of(full: &Path) -> anyhow::Result<Self> {
+        let mut steps = STEPS_MAX;
+        Self::within(full, &mut steps)
+    }
+
+    /// Follows `full` as [`Self::of`] does, and counts each name that is looked up against `steps`, which several paths
+    /// share.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::of`], and more names than `steps` has left, which is 0 then.
+    pub fn within(full: &Path, steps: &mut usize) -> anyhow::Result<Self> {
+        let mut resolved = Self::default();
+        resolved.walk(full, steps)?;
+        resolved.end = spelled(resolved.end);
+        Ok(resolved)
+    }
+
+    /// Follows `full` as far as possible: where [`Self::of`] fails, `end` is the place that cannot be passed.
+    pub fn so_far(full: &Path) -> Self {
+        let (mut resolved, mut steps) = (Self::default(), STEPS_MAX);
+        // The error is ignored, because it only says why the path ends where it ends.
+        let _ = resolved.walk(full, &mut steps);
+        resolved.end = spelled(resolved.end);
+        resolved
+    }
+
+    fn walk(&mut self, full: &Path, budget: &mut usize) -> anyhow::Result<()> {
+        let (mut ahead, mut exists) = (steps(full), true);
+        // A set, because a list would be searched once for each `..`.
+        let mut left = HashSet::new();
+        for _ in 0..STEPS_MAX.min(*budget) {
+            *budget = budget.saturating_sub(1);
+            // 40 links of 4 KiB each would put 80,000 names here.
+            if ahead.len() > STEPS_MAX {
+                break;
+            }
+            match ahead.pop() {
+                None => return Ok(()),
+                Some(Step::Root) => self.end = PathBuf::from("/"),
+                Some(Step::Up) if !exists => return Err(ThroughMissing(full.to_owned()).into()),
+                Some(Step::Up) => {
+                    let folder = self.end.clone();
+                    if self.end.pop() && left.insert(folder.clone()) {
+                        self.left.push(folder);
+                    }
+                }
+                Some(Step::Name(name)) => {
+                    self.end.push(name);
+                    exists =
+                        exists && self.follow(&mut ahead).with_context(|| format!("cannot find {}", full.display()))?;
+                }
+            }
+        }
+        bail!("{}: too many names, those in links included", full.display())
+    }
+
+    /// Looks up the name that was entered, and puts its target `ahead` if it is a link. Returns whether it exists.
+    fn follow(&mut self, ahead: &mut Vec<Step>) -> anyhow::Result<bool> {
+        match std::fs::read_link(&self.end) {
+            Ok(target) => {
+                if self.links.len() == LINKS_MAX {
+                    bail!("too many links");
+                }
+                let link = std::mem::take(&mut self.end);
+                self.end = link.parent().unwrap_or(Path::new("/")).to_owned();
+                self.links.push(spelled(link));
+                ahead.extend(steps(&target));
+                Ok(true)
+            }
+            // Not a link.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("cannot inspect {}", self.end.display())),
+        }
+    }
+}
+
+/// Returns the parts of `path`, the last one first, and at most [`STEPS_MAX`] + 1 of them, which is more than can be
+/// followed.
+fn steps(path: &Path) -> Vec<Step> {
+    let steps = path.components().rev().filter_map(|part| match part {
+        Component::RootDir => Some(Step::Root),
+        Component::ParentDir => Some(Step::Up),
+        Component::Normal(name) => Some(Step::Name(name.to_owned())),
+        Component::CurDir | Component::Prefix(_) => None,
+    });
+    steps.take(STEPS_MAX + 1).collect()
+}
+
+/// Returns `path` as the file system spells it, because on systems other than Linux upper and lower case can name the
+/// same file.
+fn spelled(path: PathBuf) -> PathBuf {
+    if cfg!(target_os = "linux") {
+        return path;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if path.is_symlink() => {
+            parent.canonicalize().map(|parent| parent.join(name)).unwrap_or(path)
+        }
+        _ => path.canonicalize().unwrap_or(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ResolvedPath, STEPS_MAX, ThroughMissing, steps};
+    use std::os::unix::fs::symlink;
+    use std::path::{Path, PathBuf};
+
+    #[test]
+    fn every_link_on_the_way_has_a_name_and_so_has_every_folder_that_is_left() {
+        let root =
+            std::env::temp_dir().canonicalize().unwrap().join(format!("toolcell-resolved-path-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("real/deep")).unwrap();
+        std::fs::write(root.join("real/deep/file"), "").unwrap();
+        symlink("real", root.join("one")).unwrap();
+        symlink(root.join("one/deep"), root.join("two")).unwrap();
+        symlink("../deep/file", root.join("real/deep/three")).unwrap();
+        symlink("missing/x", root.join("nowhere")).unwrap();
+        let names = |paths: &[PathBuf]| {
+            paths.iter().map(|path| path.strip_prefix(&root).unwrap().display().to_string()).collect::<Vec<_>>()
+        };
+        let found = |path: &str| {
+            let resolved = ResolvedPath::of(&root.join(path)).unwrap();
+            (names(&[resolved.end]).remove(0), names(&resolved.links), names(&resolved.left))
+        };
+        let no: Vec<String> = Vec::new();
+        assert_eq!(found("real/deep/file"), ("real/deep/file".into(), no.clone(), no.clone()));
+        let (end, links, left) = found("two/three");
+        assert_eq!((end.as_str(), left), ("real/deep/file", vec!["real/deep".to_owned()]));
+        assert_eq!(links, ["two", "one", "real/deep/three"]);
+        assert_eq!(found("one/not/there"), ("real/not/there".into(), vec!["one".into()], no.clone()));
+        assert_eq!(found("nowhere"), ("missing/x".into(), vec!["nowhere".into()], no));
+        assert_eq!(found("one/../real/deep"), ("real/deep".into(), vec!["one".into()], vec!["real".into()]));
+        assert!(ResolvedPath::of(&root.join("missing/../real")).unwrap_err().is::<ThroughMissing>());
+        symlink("round", root.join("round")).unwrap();
+        assert!(ResolvedPath::of(&root.join("round")).is_err());
+        let long = "deep/../".repeat(5_000);
+        assert!(ResolvedPath::of(&root.join("real").join(long)).is_err());
+        // A loop of links ends at one of them, with the names of all.
+        symlink("there", root.join("back")).unwrap();
+        symlink("back", root.join("there")).unwrap();
+        let resolved = ResolvedPath::so_far(&root.join("there/x"));
+        assert!(resolved.links.contains(&root.join("back")) && resolved.links.contains(&root.join("there")));
+        assert!([root.join("back"), root.join("there")].contains(&resolved.end));
+        let depth = root.components().count();
+        let mut steps = 2 * depth + 5;
+        assert!(
+            ResolvedPath::within(&root.join("real"), &mut steps).is_ok()
+                && ResolvedPath::within(&root, &mut steps).is_ok()
+        );
+        assert!(ResolvedPath::within(&root, &mut steps).is_err());
+        assert_eq!(steps, 0);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn of_a_path_with_too_many_names_no_more_are_kept_than_are_looked_at() {
+        let names = |count: usize| "n/".repeat(count);
+        assert_eq!(steps(Path::new(&names(STEPS_MAX))).len(), STEPS_MAX);
+        assert_eq!(steps(Path::new(&names(1 << 20))).len(), STEPS_MAX + 1);
+        assert!(ResolvedPath::of(Path::new(&format!("/{}", names(1 << 20)))).is_err());
+    }
+}

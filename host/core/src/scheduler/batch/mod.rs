@@ -1,0 +1,204 @@
+//! Calls that are made together: which of them may start, what the end of one means for the others, and in which order
+//! their results are handed out. Nothing here runs a call.
+
+mod outlet;
+mod plan;
+mod state;
+
+use serde::{Deserialize, Serialize};
+
+pub use outlet::{Given, Outlet};
+pub use plan::{CALLS_MAX, ID_BYTES_MAX, Plan, PlanError};
+pub use state::{BatchState, Cause, Step};
+
+/// Default for the calls of a batch that run at once.
+const PARALLEL: usize = 8;
+/// Maximum of calls of a batch that run at once: the cost of telling which may run grows with its square.
+pub const PARALLEL_MAX: usize = 64;
+
+/// In which order the calls of a batch take effect (AT-SCHED-03).
+///
+/// ```
+/// use toolcell_core::scheduler::batch::OrderingPolicy;
+///
+/// assert_eq!(OrderingPolicy::default().as_str(), "preserve_terminal_order");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderingPolicy {
+    /// Calls run together where they cannot disturb each other; those that change something keep their order.
+    #[default]
+    PreserveTerminalOrder,
+    /// Calls run together where they cannot disturb each other, in any order.
+    AllowUnordered,
+    /// One call at a time.
+    Serial,
+}
+
+impl OrderingPolicy {
+    /// Every policy.
+    pub const ALL: [Self; 3] = [Self::PreserveTerminalOrder, Self::AllowUnordered, Self::Serial];
+
+    /// Returns the specification's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PreserveTerminalOrder => "preserve_terminal_order",
+            Self::AllowUnordered => "allow_unordered",
+            Self::Serial => "serial",
+        }
+    }
+}
+
+/// When the progress and the results of a batch are handed out (AT-SCHED-04).
+///
+/// ```
+/// use toolcell_core::scheduler::batch::YieldPolicy;
+///
+/// assert_eq!(YieldPolicy::default().as_str(), "progress_immediate_results_ordered");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum YieldPolicy {
+    /// Progress as it happens, results in the order of the calls.
+    #[default]
+    ProgressImmediateResultsOrdered,
+    /// All that belongs to a call after all that belongs to the calls before it.
+    AllOrdered,
+    /// Each result as soon as there is one.
+    UnorderedStreaming,
+}
+
+impl YieldPolicy {
+    /// Every policy.
+    pub const ALL: [Self; 3] = [Self::ProgressImmediateResultsOrdered, Self::AllOrdered, Self::UnorderedStreaming];
+
+    /// Returns the specification's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ProgressImmediateResultsOrdered => "progress_immediate_results_ordered",
+            Self::AllOrdered => "all_ordered",
+            Self::UnorderedStreaming => "unordered_streaming",
+        }
+    }
+}
+
+/// What an interruption by the user means for the calls that run (AT-SCHED-05). Those that have not started never do.
+///
+/// ```
+/// use toolcell_core::scheduler::batch::InterruptBehavior;
+///
+/// assert_eq!(InterruptBehavior::default().as_str(), "block");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterruptBehavior {
+    /// They are canceled.
+    Cancel,
+    /// They run to their end.
+    #[default]
+    Block,
+}
+
+impl InterruptBehavior {
+    /// Every policy.
+    pub const ALL: [Self; 2] = [Self::Cancel, Self::Block];
+
+    /// Returns the specification's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Block => "block",
+        }
+    }
+}
+
+/// What the failure of a call means for the other calls of its batch (AT-SCHED-06).
+///
+/// ```
+/// use toolcell_core::scheduler::batch::SiblingFailurePolicy;
+///
+/// assert_eq!(SiblingFailurePolicy::default().as_str(), "cancel_dependent");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SiblingFailurePolicy {
+    /// Nothing: a dependency says only which call runs first.
+    Ignore,
+    /// Every other call that has not ended is canceled.
+    CancelSiblings,
+    /// The calls that depend on it, also through others, do not start.
+    #[default]
+    CancelDependent,
+}
+
+impl SiblingFailurePolicy {
+    /// Every policy.
+    pub const ALL: [Self; 3] = [Self::Ignore, Self::CancelSiblings, Self::CancelDependent];
+
+    /// Returns the specification's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ignore => "ignore",
+            Self::CancelSiblings => "cancel_siblings",
+            Self::CancelDependent => "cancel_dependent",
+        }
+    }
+}
+
+/// How the calls of a batch are run (`tool_scheduler_policy`).
+///
+/// ```
+/// use toolcell_core::scheduler::batch::{BatchPolicy, OrderingPolicy};
+///
+/// let policy = BatchPolicy { max_parallel: 2, ordering: OrderingPolicy::AllowUnordered, ..BatchPolicy::default() };
+/// assert_eq!(policy.at_once(), 2);
+/// assert_eq!(BatchPolicy { ordering: OrderingPolicy::Serial, ..policy }.at_once(), 1);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchPolicy {
+    /// Maximum of calls at once, 1 to [`PARALLEL_MAX`]; calls that wait for an approval or for another call count.
+    pub max_parallel: usize,
+    pub ordering: OrderingPolicy,
+    pub yields: YieldPolicy,
+    pub interrupt: InterruptBehavior,
+    pub siblings: SiblingFailurePolicy,
+}
+
+impl Default for BatchPolicy {
+    fn default() -> Self {
+        Self {
+            max_parallel: PARALLEL,
+            ordering: OrderingPolicy::default(),
+            yields: YieldPolicy::default(),
+            interrupt: InterruptBehavior::default(),
+            siblings: SiblingFailurePolicy::default(),
+        }
+    }
+}
+
+impl BatchPolicy {
+    /// How many calls are in progress at once.
+    pub fn at_once(&self) -> usize {
+        if self.ordering == OrderingPolicy::Serial { 1 } else { self.max_parallel.clamp(1, PARALLEL_MAX) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_is_read_by_its_word() {
+        fn read<T: serde::de::DeserializeOwned>(words: impl IntoIterator<Item = &'static str>) -> Vec<T> {
+            words.into_iter().map(|word| serde_json::from_value(word.into()).unwrap()).collect()
+        }
+        assert_eq!(read::<OrderingPolicy>(OrderingPolicy::ALL.map(OrderingPolicy::as_str)), OrderingPolicy::ALL);
+        assert_eq!(read::<YieldPolicy>(YieldPolicy::ALL.map(YieldPolicy::as_str)), YieldPolicy::ALL);
+        assert_eq!(
+            read::<InterruptBehavior>(InterruptBehavior::ALL.map(InterruptBehavior::as_str)),
+            InterruptBehavior::ALL
+        );
+        let siblings = SiblingFailurePolicy::ALL;
+        assert_eq!(read::<SiblingFailurePolicy>(siblings.map(SiblingFailurePolicy::as_str)), siblings);
+    }
+}

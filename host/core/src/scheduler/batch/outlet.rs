@@ -1,0 +1,101 @@
+//! The order in which the progress and the results of a batch are handed out.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::YieldPolicy;
+
+/// One thing that is handed out, with the index of its call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Given<E, R> {
+    Event(usize, E),
+    End(usize, R),
+}
+
+/// Holds what is not handed out yet. What it holds is bounded, because a batch and the events and the result of a call
+/// are.
+#[derive(Debug)]
+pub struct Outlet<E, R> {
+    yields: YieldPolicy,
+    /// The first call whose result was not handed out.
+    next: usize,
+    held: BTreeMap<usize, Held<E, R>>,
+    ready: VecDeque<Given<E, R>>,
+}
+
+#[derive(Debug)]
+struct Held<E, R> {
+    events: Vec<E>,
+    end: Option<R>,
+}
+
+impl<E, R> Outlet<E, R> {
+    pub fn new(yields: YieldPolicy) -> Self {
+        Self { yields, next: 0, held: BTreeMap::new(), ready: VecDeque::new() }
+    }
+
+    /// Takes an event of the call `at`.
+    pub fn event(&mut self, at: usize, event: E) {
+        if self.yields != YieldPolicy::AllOrdered || at <= self.next {
+            self.ready.push_back(Given::Event(at, event));
+        } else {
+            self.held(at).events.push(event);
+        }
+    }
+
+    /// Takes the end of the call `at`.
+    pub fn end(&mut self, at: usize, end: R) {
+        if self.yields == YieldPolicy::UnorderedStreaming {
+            self.ready.push_back(Given::End(at, end));
+            return;
+        }
+        self.held(at).end = Some(end);
+        while let Some(held) = self.held.get_mut(&self.next) {
+            let events = std::mem::take(&mut held.events);
+            self.ready.extend(events.into_iter().map(|event| Given::Event(self.next, event)));
+            let Some(end) = held.end.take() else { break };
+            self.ready.push_back(Given::End(self.next, end));
+            self.held.remove(&self.next);
+            self.next += 1;
+        }
+    }
+
+    /// The next thing that may be handed out.
+    pub fn take(&mut self) -> Option<Given<E, R>> {
+        self.ready.pop_front()
+    }
+
+    fn held(&mut self, at: usize) -> &mut Held<E, R> {
+        self.held.entry(at).or_insert_with(|| Held { events: Vec::new(), end: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is handed out when call 1 is faster than call 0: at each step, as `+1` for its progress and `=1` for its end.
+    fn handed_out(yields: YieldPolicy) -> [String; 7] {
+        let mut outlet: Outlet<(), ()> = Outlet::new(yields);
+        ["+0", "+1", "=1", "+2", "+0", "=0", "=2"].map(|step| {
+            let at = step[1..].parse().unwrap();
+            if step.starts_with('+') {
+                outlet.event(at, ())
+            } else {
+                outlet.end(at, ())
+            }
+            let given = std::iter::from_fn(|| outlet.take()).map(|given| match given {
+                Given::Event(at, ()) => format!("+{at}"),
+                Given::End(at, ()) => format!("={at}"),
+            });
+            given.collect::<Vec<_>>().join(" ")
+        })
+    }
+
+    #[test]
+    fn each_policy_has_its_order() {
+        use YieldPolicy::*;
+        assert_eq!(handed_out(ProgressImmediateResultsOrdered), ["+0", "+1", "", "+2", "+0", "=0 =1", "=2"]);
+        assert_eq!(handed_out(AllOrdered), ["+0", "", "", "", "+0", "=0 +1 =1 +2", "=2"]);
+        assert_eq!(handed_out(UnorderedStreaming), ["+0", "+1", "=1", "+2", "+0", "=0", "=2"]);
+    }
+}

@@ -1,0 +1,364 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use crate::search::{Meter, Pattern};
+
+use super::SecretValue;
+use super::scrubber::{self, Look, Needle, ScrubStream, Scrubber};
+
+/// The text that replaces a value that the tool's contract marks as sensitive.
+pub const REDACTED: &str = "[redacted]";
+
+/// Minimum size of a value that is taken out of any text, in bytes. A shorter one is taken out at its own place only,
+/// because elsewhere it cannot be told from noise.
+const ANYWHERE_BYTES_MIN: usize = 8;
+/// Minimum size of a value that is also taken out where a whole JSON string or number equals it, in bytes.
+const ALONE_BYTES_MIN: usize = 4;
+
+/// Maximum size of a sensitive value that is searched for in encoded forms, in bytes; a longer one is searched for as
+/// it is.
+const ENCODED_BYTES_MAX: usize = 4 << 10;
+/// Maximum number of sensitive values, and of their bytes, that one call searches for in encoded forms, the shortest
+/// first: each byte takes some 70 states of the automaton, pieces included. Secrets are always searched for in all
+/// forms.
+const ENCODED_VALUES_MAX: usize = 64;
+const ENCODED_BYTES_TOTAL: usize = 8 << 10;
+/// Maximum number of sensitive values, and of their bytes, that one call can redact: with more, every text of the tool
+/// is withheld.
+const VALUES_MAX: usize = 10_000;
+const VALUE_BYTES_TOTAL: usize = 1 << 20;
+
+/// A value that must not be shown, and the label that is shown instead.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Term {
+    value: Zeroizing<String>,
+    label: Arc<str>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Secret,
+    Sensitive,
+}
+
+impl Term {
+    /// The value of the secret `name`.
+    pub fn secret(name: &str, value: &SecretValue) -> Self {
+        Self::new(value.expose(), scrubber::label(name), Kind::Secret)
+    }
+
+    /// A value that a contract marks as sensitive.
+    pub fn sensitive(value: &str) -> Self {
+        Self::new(value, REDACTED, Kind::Sensitive)
+    }
+
+    fn new(value: &str, label: impl Into<Arc<str>>, kind: Kind) -> Self {
+        Self { value: Zeroizing::new(value.to_owned()), label: label.into(), kind }
+    }
+}
+
+/// Distinct terms: secrets first, then the shortest first.
+#[derive(Clone, Default)]
+pub struct Terms(Vec<Term>);
+
+impl Terms {
+    /// Adds those of `terms` that are new; returns whether there are any. Takes O(n log n) time, because a caller may
+    /// send many values.
+    pub fn add(&mut self, mut terms: Vec<Term>) -> bool {
+        let key = |term: &Term| (term.kind, term.value.len());
+        let order = |a: &Term, b: &Term| {
+            key(a).cmp(&key(b)).then_with(|| a.value.as_str().cmp(b.value.as_str())).then_with(|| a.label.cmp(&b.label))
+        };
+        let known = self.0.len();
+        terms.sort_unstable_by(order);
+        terms.dedup();
+        terms.retain(|term| self.0.binary_search_by(|other| order(other, term)).is_err());
+        self.0.append(&mut terms);
+        self.0.sort_by(order);
+        self.0.len() > known
+    }
+
+    /// Size of all values together, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|term| term.value.len()).sum()
+    }
+
+    /// The sensitive values that can be searched for; shorter ones are taken out at their own place only.
+    fn sensitive(&self) -> impl Iterator<Item = &Term> {
+        self.0.iter().filter(|term| term.kind == Kind::Sensitive && term.value.len() >= ALONE_BYTES_MIN)
+    }
+
+    /// Returns why these are too many to redact, if they are.
+    pub fn too_many(&self) -> Option<String> {
+        let (values, bytes) =
+            self.sensitive().fold((0, 0), |(values, bytes), term| (values + 1, bytes + term.value.len()));
+        let over = values > VALUES_MAX || bytes > VALUE_BYTES_TOTAL;
+        (over && guard!("sensitive_values")).then(|| {
+            format!(
+                "{values} sensitive values of {bytes} bytes cannot be kept out of what is recorded; at most {VALUES_MAX} \
+                 values of {VALUE_BYTES_TOTAL} bytes can; pass fewer"
+            )
+        })
+    }
+}
+
+/// The budget of pattern searches in everything that the guest of one call reports while it runs: they run where other
+/// calls wait. Time between two texts does not count.
+#[derive(Default)]
+pub struct SpokenMeter(Option<Meter>);
+
+impl SpokenMeter {
+    fn search<T>(&mut self, search: impl FnOnce(&mut Meter) -> T) -> T {
+        let meter = self.0.get_or_insert_with(Meter::inline);
+        meter.go_on();
+        let done = search(meter);
+        meter.pause();
+        done
+    }
+}
+
+/// Redacts terms and matches of patterns in texts and values. The default redacts nothing, and costs nothing.
+#[derive(Clone, Default)]
+pub struct Redactor(Option<Arc<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    scrubber: Option<Arc<Scrubber>>,
+    /// Short values, sorted.
+    alone: Vec<Zeroizing<String>>,
+    patterns: Vec<Pattern>,
+    /// Withholds everything that a guest reports while it runs.
+    silent: bool,
+    /// Redacts every text, because there is more to search for than is possible.
+    blind: bool,
+}
+
+impl Redactor {
+    /// Creates a redactor of `terms` and of matches of `patterns`; `silent` withholds the texts of progress altogether.
+    /// Takes time in proportion to the bytes of the terms.
+    pub fn new(terms: &Terms, patterns: &[Pattern], silent: bool) -> Self {
+        let mut inner = Inner { patterns: patterns.to_vec(), silent, ..Inner::default() };
+        inner.blind = terms.too_many().is_some();
+        let needles = if inner.blind { Vec::new() } else { needles(terms) };
+        if !needles.is_empty() {
+            let scrubber = Scrubber::new(needles);
+            inner.blind = scrubber.is_err();
+            inner.scrubber = scrubber.ok().map(Arc::new);
+        }
+        let short = |term: &&Term| (ALONE_BYTES_MIN..ANYWHERE_BYTES_MIN).contains(&term.value.len());
+        inner.alone = terms.0.iter().filter(short).map(|term| term.value.clone()).collect();
+        inner.alone.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+        let idle = inner.scrubber.is_none() && inner.alone.is_empty() && patterns.is_empty() && !silent && !inner.blind;
+        Self((!idle).then(|| Arc::new(inner)))
+    }
+
+    /// A redactor of every text, for when it is unknown what must not be shown.
+    pub fn blind() -> Self {
+        Self(Some(Arc::new(Inner { blind: true, silent: true, ..Inner::default() })))
+    }
+
+    /// Whether there is nothing to redact.
+    pub fn is_idle(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether the texts of progress are withheld.
+    pub fn is_silent(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.silent)
+    }
+
+    /// Returns a stream that removes the terms from bytes; `None` if there are none. Terms that are only redacted where
+    /// they are a whole JSON value stay.
+    ///
+    /// # Errors
+    ///
+    /// Why bytes that arrive in chunks cannot be redacted: there are patterns, or too many terms.
+    pub fn stream(&self) -> Result<Option<ScrubStream>, &'static str> {
+        let Some(inner) = self.0.as_ref().filter(|_| guard!("artifact_redaction")) else { return Ok(None) };
+        if inner.blind || !inner.patterns.is_empty() {
+            return Err("the call has more sensitive values, or patterns, than can be searched for in a file");
+        }
+        Ok(inner.scrubber.clone().map(ScrubStream::new))
+    }
+
+    /// Returns the redacted `text`, or `text` itself if nothing was found. If a pattern search exceeds `meter`, the
+    /// whole text is redacted.
+    fn text<'a>(&self, text: &'a str, meter: &mut Meter) -> Cow<'a, str> {
+        let Some(inner) = &self.0 else { return Cow::Borrowed(text) };
+        if inner.blind {
+            return Cow::Borrowed(REDACTED);
+        }
+        let scrubbed = inner.scrubber.as_ref().and_then(|scrubber| scrubber.scrub(text.as_bytes()));
+        let mut text = match scrubbed {
+            Some(bytes) => Cow::Owned(lossy(bytes)),
+            None => Cow::Borrowed(text),
+        };
+        for pattern in &inner.patterns {
+            match pattern.replace(&text, REDACTED, meter) {
+                Ok(Some(replaced)) => text = Cow::Owned(replaced),
+                Ok(None) => {}
+                Err(_) => return Cow::Borrowed(REDACTED),
+            }
+        }
+        text
+    }
+
+    /// Redacts `text`; returns whether it changed. For small texts.
+    pub fn redact_text(&self, text: &mut String) -> bool {
+        !self.is_idle() && self.redact_text_within(text, &mut Meter::inline())
+    }
+
+    /// Like [`Self::redact_text`], for what a guest reports while it runs.
+    pub fn redact_spoken_text(&self, text: &mut String, meter: &mut SpokenMeter) -> bool {
+        !self.is_idle() && meter.search(|meter| self.redact_text_within(text, meter))
+    }
+
+    /// Like [`Self::redact`], for what a guest reports while it runs.
+    pub fn redact_spoken(&self, value: &mut Value, meter: &mut SpokenMeter) -> bool {
+        !self.is_idle() && meter.search(|meter| self.redact_within(value, meter))
+    }
+
+    /// Like [`Self::redact_text`], within `meter`.
+    pub fn redact_text_within(&self, text: &mut String, meter: &mut Meter) -> bool {
+        let Some(redacted) = self.changed(text, meter) else { return false };
+        *text = redacted;
+        true
+    }
+
+    /// Redacts `value`, names of fields included; returns whether it changed. For small values.
+    pub fn redact(&self, value: &mut Value) -> bool {
+        !self.is_idle() && self.redact_within(value, &mut Meter::inline())
+    }
+
+    /// Like [`Self::redact`], within `meter`.
+    pub fn redact_within(&self, value: &mut Value, meter: &mut Meter) -> bool {
+        if self.is_idle() {
+            return false;
+        }
+        match value {
+            Value::Null | Value::Bool(_) => false,
+            Value::Number(number) => match self.changed(&number.to_string(), meter) {
+                Some(text) => {
+                    *value = Value::String(text);
+                    true
+                }
+                None => false,
+            },
+            Value::String(text) => self.redact_text_within(text, meter),
+            Value::Array(items) => items.iter_mut().fold(false, |found, item| self.redact_within(item, meter) | found),
+            Value::Object(fields) => {
+                let mut found = false;
+                let mut renamed = Vec::new();
+                for (name, field) in fields.iter_mut() {
+                    found |= self.redact_within(field, meter);
+                    renamed.push(self.changed(name, meter));
+                }
+                if renamed.iter().any(Option::is_some) {
+                    let old = std::mem::take(fields).into_iter().zip(renamed);
+                    *fields = old.map(|((name, field), renamed)| (renamed.unwrap_or(name), field)).collect();
+                    found = true;
+                }
+                found
+            }
+        }
+    }
+
+    /// Returns what `text`, a whole string, number or field name, becomes; `None` if it stays.
+    fn changed(&self, text: &str, meter: &mut Meter) -> Option<String> {
+        let inner = self.0.as_ref().filter(|_| guard!("redaction"))?;
+        if inner.alone.binary_search_by(|value| value.as_str().cmp(text)).is_ok() {
+            return Some(REDACTED.to_owned());
+        }
+        match self.text(text, meter) {
+            Cow::Owned(text) => Some(text),
+            Cow::Borrowed(same) if std::ptr::eq(same, text) => None,
+            Cow::Borrowed(other) => Some(other.to_owned()),
+        }
+    }
+}
+
+/// The values to search for anywhere in a text, and how.
+fn needles(terms: &Terms) -> Vec<Needle<'_>> {
+    let (mut values_left, mut bytes_left) = (ENCODED_VALUES_MAX, ENCODED_BYTES_TOTAL);
+    let mut needles = Vec::new();
+    for term in terms.0.iter().filter(|term| term.value.len() >= ANYWHERE_BYTES_MIN) {
+        let length = term.value.len();
+        let look = match term.kind {
+            Kind::Secret => Look::Forms,
+            Kind::Sensitive if values_left > 0 && length <= ENCODED_BYTES_MAX.min(bytes_left) => {
+                values_left -= 1;
+                bytes_left -= length;
+                Look::Forms
+            }
+            Kind::Sensitive => Look::Chunks,
+        };
+        needles.push(Needle { value: term.value.as_bytes(), label: &term.label, look });
+    }
+    needles
+}
+
+fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{REDACTED, Redactor, SpokenMeter, Term, Terms};
+    use crate::search::Pattern;
+    use crate::secret::SecretValue;
+    use serde_json::json;
+
+    fn terms(of: impl IntoIterator<Item = Term>) -> Terms {
+        let mut terms = Terms::default();
+        terms.add(of.into_iter().collect());
+        terms
+    }
+
+    #[test]
+    fn terms_are_taken_out_of_texts_names_and_numbers() {
+        let secret = SecretValue::new("s3cr3t-value".to_owned());
+        let terms = terms([Term::secret("KEY", &secret), Term::sensitive("12345678"), Term::sensitive("1234")]);
+        let redactor = Redactor::new(&terms, &[], false);
+        let mut value = json!({
+            "s3cr3t-value": [12345678, 1234, "1234", "no 1234 alone", 12, true],
+            "b": "is s3cr3t-value",
+        });
+        assert!(redactor.redact(&mut value));
+        let expected = json!({
+            "[secret KEY]": ["[redacted]", "[redacted]", "[redacted]", "no 1234 alone", 12, true],
+            "b": "is [secret KEY]",
+        });
+        assert_eq!(value, expected);
+        assert!(!redactor.redact(&mut json!({"a": ["b", 1]})));
+    }
+
+    #[test]
+    fn all_that_a_guest_says_has_one_budget() {
+        // Each `a` matches, and each search reads to the end of the text first.
+        let pattern = Pattern::compile(".*z|a").unwrap();
+        let redactor = Redactor::new(&Terms::default(), &[pattern], false);
+        let mut meter = SpokenMeter::default();
+        let mut said = ["soon".to_owned(), "a".repeat(4 << 20), "late".to_owned()];
+        for text in &mut said {
+            redactor.redact_spoken_text(text, &mut meter);
+        }
+        assert_eq!(said, ["soon", REDACTED, REDACTED]);
+        let mut fields = json!(["too late"]);
+        assert!(redactor.redact_spoken(&mut fields, &mut meter));
+        assert_eq!(fields, json!([REDACTED]));
+    }
+
+    #[test]
+    fn nothing_to_take_out_costs_nothing() {
+        assert!(Redactor::new(&Terms::default(), &[], false).is_idle());
+        assert!(
+            Redactor::new(&terms([Term::sensitive("abc")]), &[], false).is_idle(),
+            "too short to be told from noise"
+        );
+        assert!(!Redactor::new(&Terms::default(), &[], true).is_idle());
+    }
+}

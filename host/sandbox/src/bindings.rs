@@ -1,0 +1,53 @@
+//! Host bindings of the contract in `wit/`, generated at build time.
+
+pub(super) mod tool {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "tool",
+        imports: { default: async | trappable },
+        exports: { default: async },
+        with: {
+            "wasi:io": wasmtime_wasi::p2::bindings::io,
+            "toolcell:tool/artifacts.artifact": crate::import::artifacts::Artifact,
+        },
+    });
+}
+
+pub(super) mod validating {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "validating",
+        exports: { default: async },
+        with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
+    });
+}
+
+pub(super) mod classifying {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "classifying",
+        exports: { default: async },
+        with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
+    });
+}
+
+pub(super) mod calling {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "calling",
+        imports: { default: async | trappable },
+        with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
+    });
+}
+
+pub(super) mod hook {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "hook",
+        exports: { default: async },
+        with: {
+            "toolcell:tool/types": super::tool::toolcell::tool::types,
+            "toolcell:tool/log": super::tool::toolcell::tool::log,
+        },
+    });
+}

@@ -1,0 +1,519 @@
+//! One call: a fresh store, limits set before any guest code runs, and an outcome in every case.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use toolcell_core::executor::{
+    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run, SandboxDenial, canceled,
+};
+use toolcell_core::policy::{Capability, Limits, Permit};
+use toolcell_core::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
+use wasmtime::{Store, UpdateDeadline};
+
+use super::bindings::classifying::exports::toolcell::tool::classification::Claim;
+use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome, Output};
+use super::bindings::tool::toolcell::tool::types as wit;
+use super::component::{Linked, LoadedComponent};
+use super::egress::{Credentials, Egress, Gate, Uplink};
+use super::engine::{Engine, WASM_STACK_BYTES};
+use super::import::tools::Children;
+use super::nondeterminism::{Recorder, Sources};
+use super::state::State;
+use super::trap::{self, Circumstances, Denied, Stop};
+
+/// Maximum length of a guest's error code and message, in characters.
+const CODE_CHARS_MAX: usize = 64;
+pub(super) const MESSAGE_CHARS_MAX: usize = 4_000;
+/// Text in the result of a call on a file system that hangs.
+pub(super) const UNFINISHED: &str = "its last file operation has not ended, and may still change a file";
+/// Bytes that a host call may lift beyond the output itself: paths, messages, a chunk of a file.
+const HOST_CALL_BYTES: u64 = 2 << 20;
+
+/// Runs the tool of `permit`.
+pub(super) async fn invoke(
+    engine: &Engine,
+    uplink: &Arc<Uplink>,
+    (component, linked): (&LoadedComponent, &Linked),
+    grace: Duration,
+    permit: &Permit,
+    run: Run,
+) -> Execution {
+    let resumed = run.resumed.as_ref().filter(|_| guard!("one_budget"));
+    let spent = resumed.map(|resumed| &resumed.spent);
+    let left = match &run.share {
+        Some(share) => Some(share.of(permit.limits(), spent)),
+        None => spent.map(|spent| permit.limits().less(spent)),
+    };
+    let limits = left.as_ref().unwrap_or(permit.limits());
+    let grace = component.imports_interface("toolcell:tool/cancellation").then_some(grace);
+    let gate = component
+        .imports_interface("wasi:http/outgoing-handler")
+        .then(|| gate(uplink, permit, limits, &run))
+        .transpose();
+    let sources = Sources::new(run.nondeterminism.clone(), component);
+    let state = gate.map_err(wasmtime::Error::from_anyhow).and_then(|gate| {
+        let (cancellation, observer) = (run.cancellation.clone(), Arc::clone(&run.observer));
+        let (capability, egress) = (permit.capability(), Egress::new(gate));
+        State::new(capability, engine.scratch_dir(), limits, cancellation, observer, egress, &sources)
+    });
+    let mut store = match state.and_then(|state| open(engine, state, limits)) {
+        Ok(store) => store,
+        Err(error) => return not_started(&error, limits),
+    };
+    store.data_mut().resumed.clone_from(&run.resumed);
+    if let Some(caller) = &run.tools {
+        let deadline = store.data().started.checked_add(limits.wall);
+        store.data_mut().children = Some(Children { caller: Arc::clone(caller), deadline });
+    }
+    store.data_mut().artifacts.clone_from(&run.artifacts);
+    let request = Call {
+        invocation_id: run.nondeterminism.shown_id(permit.subject().invocation_id).to_string(),
+        tool: permit.subject().tool.to_string(),
+        input: permit.call_input().text().to_owned(),
+        attempt: run.attempt,
+        context: context(permit.capability()),
+    };
+    let result = {
+        let _running = engine.running();
+        let work = async {
+            let guest = linked.tool.instantiate_async(&mut store).await?;
+            guest.toolcell_tool_guest().call_invoke(&mut store, &request).await
+        };
+        bounded(work, limits.wall, &run.cancellation, grace).await
+    };
+    let unsettled = store.data_mut().unsettled();
+    // The limits of a call that a guest makes are what its caller has left.
+    let allowed = if run.share.is_some() { limits } else { permit.limits() };
+    let mut execution = close(store, result, allowed, limits, &run);
+    // Writes that the guest began are finished before its call's end is reported.
+    if !unsettled.settle().await {
+        execution.outcome = unfinished(execution.outcome);
+    }
+    execution
+}
+
+/// Returns the outcome of a call whose last file operation has not ended. It is never a success, because a guest need
+/// not wait for its writes, and may report a file that is not written yet. The tool's output is kept.
+fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Refusal> {
+    let told = |mut refusal: Refusal| {
+        refusal.message.push_str("; ");
+        refusal.message.push_str(UNFINISHED);
+        refusal
+    };
+    let refused = |class, what: &str| {
+        let next = "check the file system of the granted folders, and the files that the tool writes";
+        Refusal::new(class, "file_operation_unfinished", format!("the tool {what}, but {UNFINISHED}; {next}"))
+    };
+    match outcome {
+        Ok(GuestOutcome::Success(output)) => {
+            Ok(GuestOutcome::Partial(output, refused(ErrorClass::PartialFailure, "answered")))
+        }
+        Ok(GuestOutcome::Partial(output, refusal)) => Ok(GuestOutcome::Partial(output, told(refusal))),
+        Ok(GuestOutcome::Failure(refusal)) => Ok(GuestOutcome::Failure(told(refusal))),
+        // Resuming would be a second run beside an operation of the first.
+        Ok(GuestOutcome::NeedsInput(_)) => Err(refused(ErrorClass::DependencyUnavailable, "asked its user something")),
+        Err(refusal) => Err(told(refusal)),
+    }
+}
+
+/// Returns the gate between this call and the network.
+fn gate(uplink: &Arc<Uplink>, permit: &Permit, limits: &Limits, run: &Run) -> anyhow::Result<Arc<Gate>> {
+    let capability = permit.capability();
+    let credentials = Credentials::new(&capability.secrets, run.secrets.clone())?;
+    let (network, limits) = (capability.network.clone(), limits.network.clone());
+    Ok(Arc::new(Gate::new(network, credentials, limits, Arc::clone(uplink), Arc::clone(&run.observer))))
+}
+
+/// Calls `describe` in an instance with an empty world.
+pub(super) async fn describe(engine: &Engine, linked: &Linked, limits: &Limits) -> Result<String, Refusal> {
+    let cancellation = super::never();
+    let mut store = empty_world(engine, limits, &cancellation)?;
+    let result = {
+        let _running = engine.running();
+        let work = async {
+            let guest = linked.tool.instantiate_async(&mut store).await?;
+            guest.toolcell_tool_guest().call_describe(&mut store).await
+        };
+        bounded(work, limits.wall, &cancellation, None).await
+    };
+    result.map_err(|error| verdict(&error, &store, limits))
+}
+
+/// Runs value validation, then preflight, in one instance with an empty world.
+pub(super) async fn validate(engine: &Engine, linked: &Linked, check: Check<'_>) -> Result<(), Refusal> {
+    let Some(validating) = &linked.validating else { return Ok(()) };
+    let limits = check.limits;
+    let mut store = empty_world(engine, limits, check.cancellation)?;
+    let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
+    let result = {
+        let _running = engine.running();
+        let work = async {
+            let guest = validating.instantiate_async(&mut store).await?;
+            let guest = guest.toolcell_tool_validation();
+            if let Err(error) = guest.call_validate_values(&mut store, &tool, &input).await? {
+                return Ok(Err(error));
+            }
+            guest.call_preflight(&mut store, &tool, &input).await
+        };
+        bounded(work, limits.wall, check.cancellation, None).await
+    };
+    match result {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(guest_error(error, ErrorClass::InvalidArguments)),
+        Err(error) => Err(verdict(&error, &store, limits)),
+    }
+}
+
+/// Returns the component's claims about one input, from an instance with an empty world; `None` if it does not answer.
+pub(super) async fn classify(engine: &Engine, linked: &Linked, check: Check<'_>) -> Option<SafetyFacts> {
+    let classifying = linked.classifying.as_ref()?;
+    let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
+    let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
+    let _running = engine.running();
+    let work = async {
+        let guest = classifying.instantiate_async(&mut store).await?;
+        guest.toolcell_tool_classification().call_classify(&mut store, &tool, &input).await
+    };
+    // If anything stopped the guest, its claims are unknown.
+    let facts = bounded(work, check.limits.wall, check.cancellation, None).await.ok()?;
+    let plain = |claim| match claim {
+        Claim::Unstated => None,
+        Claim::No => Some(false),
+        Claim::Yes => Some(true),
+    };
+    Some(SafetyFacts {
+        is_read_only: plain(facts.read_only),
+        is_concurrency_safe: plain(facts.concurrency_safe),
+        is_destructive: plain(facts.destructive),
+        is_open_world: plain(facts.open_world),
+    })
+}
+
+fn empty_world(engine: &Engine, limits: &Limits, cancellation: &Cancellation) -> Result<Store<State>, Refusal> {
+    offline(engine, &Capability::default(), limits, cancellation)
+        .map_err(|error| Refusal::host_fault(format!("{error:#}")))
+}
+
+/// Returns a store with the files and variables of `capability`, for a run without network and without an observer.
+pub(super) fn offline(
+    engine: &Engine,
+    capability: &Capability,
+    limits: &Limits,
+    cancellation: &Cancellation,
+) -> wasmtime::Result<Store<State>> {
+    let (nobody, egress) = (Arc::new(Unheard), Egress::new(None));
+    let (cancellation, sources) = (cancellation.clone(), Sources::default());
+    let state = State::new(capability, engine.scratch_dir(), limits, cancellation, nobody, egress, &sources)?;
+    open(engine, state, limits)
+}
+
+/// Returns a store with the world of `state`, in which every limit is set before a guest's start function can run.
+fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Store<State>> {
+    let mut store = Store::new(engine.wasmtime(), state);
+    store.limiter(|state| &mut state.limiter);
+    store.set_fuel(if guard!("fuel") { limits.fuel } else { u64::MAX })?;
+    let lifted = limits.output_bytes.saturating_add(HOST_CALL_BYTES);
+    if guard!("hostcall_fuel") {
+        store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
+    }
+    if guard!("handles") {
+        store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+    }
+    store.set_epoch_deadline(1);
+    // A yield suffices, because the future around the guest then sees a cancellation or the deadline first.
+    let (turns, mut ticks) = (engine.turns(), 0_u64);
+    store.epoch_deadline_callback(move |_| {
+        ticks = ticks.saturating_add(1);
+        if !guard!("yield") {
+            return Ok(UpdateDeadline::Continue(1));
+        }
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(turns.next(ticks))))
+    });
+    Ok(store)
+}
+
+/// Runs `work` until it is done, out of time, or canceled. A guest that imports the cancellation interface gets
+/// `grace`.
+pub(super) async fn bounded<T>(
+    work: impl Future<Output = wasmtime::Result<T>>,
+    wall: Duration,
+    cancellation: &Cancellation,
+    grace: Option<Duration>,
+) -> wasmtime::Result<T> {
+    let deadline = Instant::now().checked_add(wall).filter(|_| guard!("deadline"));
+    let canceled = async {
+        if !guard!("cancellation") {
+            std::future::pending::<()>().await;
+        }
+        cancellation.cancelled().await;
+        if let Some(grace) = grace {
+            tokio::time::sleep(grace).await;
+        }
+    };
+    let expired = async {
+        match deadline {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    };
+    let result = tokio::select! {
+        biased;
+        () = canceled => Err(Stop::Canceled(reason(cancellation)).into()),
+        () = expired => Err(Stop::Deadline.into()),
+        result = work => result,
+    };
+    // An error after a cancellation counts as canceled, because the guest was asked to stop.
+    match (result, cancellation.requested()) {
+        (Err(error), Some(reason)) if error.downcast_ref::<Stop>().is_none() => {
+            Err(error.context(Stop::Canceled(reason)))
+        }
+        (result, _) => result,
+    }
+}
+
+fn reason(cancellation: &Cancellation) -> AbortReason {
+    cancellation.requested().unwrap_or(AbortReason::UserInterruption)
+}
+
+/// Reads the meters, drops the store, and converts its result into an outcome. `allowed` are the limits of the whole
+/// call, `left` those of this instance.
+fn close(
+    mut store: Store<State>,
+    result: wasmtime::Result<Outcome>,
+    allowed: &Limits,
+    left: &Limits,
+    run: &Run,
+) -> Execution {
+    if let Some(last) = store.data_mut().progress.finish() {
+        run.observer.progress(last);
+    }
+    let mut usage = usage(&store, left);
+    let outcome = match result {
+        Ok(outcome) => {
+            usage.output_bytes.used = size(&outcome);
+            accept(outcome, usage.output_bytes).map(|outcome| heed_cancellation(outcome, &run.cancellation))
+        }
+        Err(error) => needed(&error, &mut store).ok_or_else(|| verdict(&error, &store, allowed)),
+    };
+    if let Some(resumed) = &run.resumed {
+        usage.add(&resumed.spent);
+    }
+    let gate = store.data().egress.gate();
+    let redacted = gate.is_some_and(Gate::redacted);
+    let of_files = store.data().file_rules.denied();
+    if let Some(denied) = &of_files {
+        run.observer.denied(SandboxDenial {
+            capability: "file_read",
+            target: "a file that has several names".to_owned(),
+            target_class: "hard link".to_owned(),
+            rule: denied.message.clone(),
+        });
+    }
+    let outcome = heed_denials(outcome, gate.and_then(Gate::denied).or(of_files));
+    let recorded = store.data_mut().recorder.take().map(Recorder::into_data);
+    let logs = store.into_data().logs.into_content();
+    Execution { outcome, usage, logs, redacted, recorded }
+}
+
+/// Returns the questions of a guest that stopped to ask them.
+fn needed(error: &wasmtime::Error, store: &mut Store<State>) -> Option<GuestOutcome> {
+    matches!(error.downcast_ref(), Some(Stop::NeedsInput))
+        .then(|| store.data_mut().needed.take())
+        .flatten()
+        .map(GuestOutcome::NeedsInput)
+}
+
+fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
+    let refusal = Refusal::new(
+        ErrorClass::SetupRequired,
+        "world_not_available",
+        "something that was granted is not there any more, or cannot be opened",
+    )
+    .detail(format!("{error:#}"));
+    Execution { outcome: Err(refusal), usage: blank(limits), logs: Vec::new(), redacted: false, recorded: None }
+}
+
+pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
+    let state = store.data();
+    let seen = Circumstances { limits, denied: state.limiter.denied, stderr_tail: state.logs.stderr_tail() };
+    trap::refusal(error, &seen)
+}
+
+fn usage(store: &Store<State>, limits: &Limits) -> Usage {
+    let state = store.data();
+    let mut usage = blank(limits);
+    usage.fuel.used = limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0));
+    usage.wall_ms.used = u64::try_from(state.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    usage.memory_bytes.used = state.limiter.memory_peak as u64;
+    usage.table_elements.used = state.limiter.tables_peak as u64;
+    usage.log_bytes.used = state.logs.written();
+    usage.files = state.file_rules.quota.usage(limits);
+    usage.network = state.egress.gate().and_then(Gate::usage);
+    usage
+}
+
+/// Gives a call that failed after the sandbox denied it something the sandbox's verdict.
+fn heed_denials(outcome: Result<GuestOutcome, Refusal>, denied: Option<Denied>) -> Result<GuestOutcome, Refusal> {
+    let Some(denied) = denied else { return outcome };
+    match outcome {
+        Ok(GuestOutcome::Failure(failure)) if failure.class != ErrorClass::Canceled => {
+            Ok(GuestOutcome::Failure(denied.verdict(&failure)))
+        }
+        Err(failure) if failure.class == ErrorClass::ExecutionFailed => Err(denied.verdict(&failure)),
+        outcome => outcome,
+    }
+}
+
+/// Returns the limits, with nothing used.
+fn blank(limits: &Limits) -> Usage {
+    let metered = |limit| Metered { used: 0, limit };
+    Usage {
+        fuel: metered(limits.fuel),
+        wall_ms: metered(u64::try_from(limits.wall.as_millis()).unwrap_or(u64::MAX)),
+        memory_bytes: metered(limits.memory_bytes),
+        table_elements: metered(limits.table_elements),
+        output_bytes: metered(limits.output_bytes),
+        log_bytes: metered(limits.log_bytes),
+        instances_limit: limits.instances,
+        handles_limit: limits.handles,
+        descriptors_limit: limits.descriptors,
+        files: None,
+        network: None,
+        artifacts: None,
+        stack_bytes_limit: WASM_STACK_BYTES as u64,
+    }
+}
+
+fn context(capability: &Capability) -> String {
+    let mut context = serde_json::Map::new();
+    for (name, value) in [("cwd", &capability.cwd), ("scratch", &capability.scratch)] {
+        context.extend(value.as_ref().map(|value| (name.to_owned(), value.as_str().into())));
+    }
+    serde_json::Value::Object(context).to_string()
+}
+
+fn size(outcome: &Outcome) -> u64 {
+    let of = |output: &Output| {
+        output.content.len()
+            + output.structured.as_ref().map_or(0, String::len)
+            + output.ui_summary.as_ref().map_or(0, String::len)
+    };
+    let bytes = match outcome {
+        Outcome::Success(output) | Outcome::Partial((output, _)) => of(output),
+        Outcome::Failure(_) => 0,
+    };
+    bytes as u64
+}
+
+fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
+    if bytes.used > bytes.limit && guard!("output_limit") {
+        let message =
+            format!("the tool returned {} bytes, {} are allowed; --max-output raises it", bytes.used, bytes.limit);
+        return Err(Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message));
+    }
+    let output = |output: Output| GuestOutput {
+        content: output.content,
+        structured: output.structured,
+        ui_summary: output.ui_summary,
+    };
+    Ok(match outcome {
+        Outcome::Success(success) => GuestOutcome::Success(output(success)),
+        Outcome::Partial((partial, error)) => {
+            let mut refusal = guest_error(error, ErrorClass::PartialFailure);
+            refusal.class = ErrorClass::PartialFailure;
+            GuestOutcome::Partial(output(partial), refusal)
+        }
+        Outcome::Failure(error) => GuestOutcome::Failure(guest_error(error, ErrorClass::ExecutionFailed)),
+    })
+}
+
+/// Turns what a guest answers after a cancellation into a canceled outcome that keeps the output.
+fn heed_cancellation(outcome: GuestOutcome, cancellation: &Cancellation) -> GuestOutcome {
+    let Some(reason) = cancellation.requested() else { return outcome };
+    let refusal = canceled(reason);
+    match outcome {
+        GuestOutcome::Success(output) | GuestOutcome::Partial(output, _) => GuestOutcome::Partial(output, refusal),
+        GuestOutcome::Failure(_) | GuestOutcome::NeedsInput(_) => GuestOutcome::Failure(refusal),
+    }
+}
+
+/// Converts a guest's error, with its texts cut. A class that the host does not know becomes `otherwise`.
+fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
+    let class = match error.class {
+        wit::ErrorClass::InvalidArguments => ErrorClass::InvalidArguments,
+        wit::ErrorClass::CapabilityGap => ErrorClass::CapabilityGap,
+        wit::ErrorClass::SetupRequired => ErrorClass::SetupRequired,
+        wit::ErrorClass::CredentialMissing => ErrorClass::CredentialMissing,
+        wit::ErrorClass::Timeout => ErrorClass::Timeout,
+        wit::ErrorClass::RateLimited => ErrorClass::RateLimited,
+        wit::ErrorClass::DependencyUnavailable => ErrorClass::DependencyUnavailable,
+        wit::ErrorClass::PartialFailure => ErrorClass::PartialFailure,
+        wit::ErrorClass::ResultTooLarge => ErrorClass::ResultTooLarge,
+        wit::ErrorClass::Canceled => ErrorClass::Canceled,
+        wit::ErrorClass::ExecutionFailed => ErrorClass::ExecutionFailed,
+        wit::ErrorClass::Other(_) => otherwise,
+    };
+    let mut refusal = Refusal::new(class, Refusal::TOOL_FAILED, cut(error.message, MESSAGE_CHARS_MAX));
+    refusal.guest_code = Some(plain(&error.code)).filter(|code| !code.is_empty());
+    refusal.detail = error.detail.map(|detail| cut(detail, MESSAGE_CHARS_MAX));
+    #[allow(clippy::cast_precision_loss, reason = "seconds with a fraction; no delay is near 2^53 ms")]
+    let seconds = error.retry_after_ms.map(|ms| ms as f64 / 1_000.0);
+    refusal.retry_after = seconds;
+    refusal
+}
+
+/// Cuts an error code, and replaces all but visible ASCII, because terminals show it and would interpret control
+/// characters.
+pub(super) fn plain(code: &str) -> String {
+    code.chars().take(CODE_CHARS_MAX).map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect()
+}
+
+pub(super) fn cut(text: String, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) if guard!("message_limit") => text.get(..end).unwrap_or_default().to_owned(),
+        _ => text,
+    }
+}
+
+/// An observer that ignores everything, for guests that run outside a call.
+pub(super) struct Unheard;
+
+impl Observer for Unheard {
+    fn progress(&self, _: GuestProgress) {}
+    fn log(&self, _: &str, _: &str, _: Option<&str>) {}
+    fn cancel_acknowledged(&self) {}
+    fn denied(&self, _: SandboxDenial) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolcell_core::executor::NeededInput;
+
+    #[test]
+    fn no_call_succeeds_whose_last_file_operation_has_not_ended() {
+        let output = || GuestOutput { content: "[]".to_owned(), structured: Some("1".to_owned()), ui_summary: None };
+        let failure = || Refusal::new(ErrorClass::Timeout, "deadline_exceeded", "too slow");
+        let Ok(GuestOutcome::Partial(kept, refusal)) = unfinished(Ok(GuestOutcome::Success(output()))) else {
+            panic!()
+        };
+        assert_eq!(kept.structured.as_deref(), Some("1"));
+        assert_eq!((refusal.class, refusal.code), (ErrorClass::PartialFailure, "file_operation_unfinished"));
+        assert!(refusal.message.contains(UNFINISHED), "{}", refusal.message);
+        let question = NeededInput { requests: Vec::new(), resume_state: Vec::new() };
+        let refusal = unfinished(Ok(GuestOutcome::NeedsInput(question))).unwrap_err();
+        assert_eq!(refusal.code, "file_operation_unfinished");
+        for failed in
+            [Err(failure()), Ok(GuestOutcome::Failure(failure())), Ok(GuestOutcome::Partial(output(), failure()))]
+        {
+            let (Err(refusal) | Ok(GuestOutcome::Failure(refusal) | GuestOutcome::Partial(_, refusal))) =
+                unfinished(failed)
+            else {
+                panic!()
+            };
+            assert_eq!((refusal.code, refusal.message), ("deadline_exceeded", format!("too slow; {UNFINISHED}")));
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Compiles components in a child process, because a compilation cannot be interrupted, and 200 KB of hostile code can
+//! take ten seconds and a gigabyte. The child limits itself before it reads a byte, and the parent waits only for a
+//! limited time.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+use tokio::sync::Semaphore;
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use super::component::invalid;
+use super::confine;
+use super::engine::config;
+
+/// Maximum size of a component, in bytes.
+pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
+/// Maximum size of the compiled code of one component, in bytes.
+const CODE_BYTES_MAX: u64 = 512 << 20;
+/// Exit status of a worker that found the component invalid, and wrote why to its standard error.
+const FAULTY: i32 = 65;
+/// Exit status of a worker that could not limit itself, and therefore compiled nothing.
+const UNLIMITED: i32 = 71;
+
+/// How components are compiled.
+#[derive(Clone, Debug)]
+pub struct CompilerSettings {
+    /// The program that compiles: toolcell itself, called with [`compile_worker`]'s arguments.
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+    /// CPU time limit of one compilation, in whole seconds; the wall time limit is twice as long.
+    pub cpu_seconds: u64,
+    /// Address space limit of one compilation, in bytes.
+    pub memory_bytes: u64,
+}
+
+pub(super) struct Compiler {
+    settings: CompilerSettings,
+    /// Allows one compilation at a time, because two hostile components must not double the cost.
+    turn: Semaphore,
+    code_bytes_max: u64,
+}
+
+impl Compiler {
+    pub(super) fn new(settings: CompilerSettings) -> Self {
+        Self { settings, turn: Semaphore::new(1), code_bytes_max: CODE_BYTES_MAX }
+    }
+
+    /// Returns the compiled code of `component`.
+    pub(super) async fn compile(&self, component: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let _turn = self.turn.acquire().await;
+        let wall = match guard!("compile_time") {
+            true => Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1)),
+            false => Duration::MAX,
+        };
+        match tokio::time::timeout(wall, self.run(component)).await {
+            Ok(Ok((status, code, said))) => self.judge(status, code, &said),
+            // As below, dropping the future killed the child.
+            Ok(Err(error)) if error.is::<TooMuchCode>() => Err(self.too_much(Limit::Code)),
+            Ok(Err(error)) => Err(Refusal::host_fault(format!("{error:#}"))),
+            Err(_) => Err(self.too_much(Limit::Time)),
+        }
+    }
+
+    async fn run(&self, component: &[u8]) -> anyhow::Result<(ExitStatus, Vec<u8>, String)> {
+        let settings = &self.settings;
+        let mut child = Command::new(&settings.program)
+            .args(&settings.arguments)
+            .arg(if guard!("compile_time") { settings.cpu_seconds } else { 1 << 20 }.to_string())
+            .arg(if guard!("compile_memory") { settings.memory_bytes } else { 1 << 40 }.to_string())
+            .arg(std::process::id().to_string())
+            .env_clear()
+            .envs(toolcell_core::guard::inherited())
+            // The memory limit applies to address space, of which the program's allocator would reserve a gigabyte at
+            // its start.
+            .env("MIMALLOC_DISALLOW_ARENA_ALLOC", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Keeps an interrupt from the terminal from the child: it goes to the caller, who then stops the child.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start the compiler {}", settings.program.display()))?;
+        let (mut input, output, errors) = match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+            (Some(input), Some(output), Some(errors)) => (input, output, errors),
+            _ => anyhow::bail!("the compiler has no pipes"),
+        };
+        let send = async {
+            // The exit status of a child that died early says why; the broken pipe adds nothing.
+            let _ = input.write_all(component).await;
+            drop(input);
+            anyhow::Ok(())
+        };
+        let listen = async {
+            let mut said = Vec::new();
+            errors.take(8 << 10).read_to_end(&mut said).await.context("cannot read from the compiler")?;
+            anyhow::Ok(said)
+        };
+        let ((), code, said) = tokio::try_join!(send, code_of(output, self.code_bytes_max), listen)?;
+        let status = child.wait().await.context("cannot wait for the compiler")?;
+        Ok((status, code, String::from_utf8_lossy(&said).trim().to_owned()))
+    }
+
+    fn judge(&self, status: ExitStatus, code: Vec<u8>, said: &str) -> Result<Vec<u8>, Refusal> {
+        use std::os::unix::process::ExitStatusExt;
+        if status.success() {
+            return Ok(code);
+        }
+        if status.code() == Some(FAULTY) {
+            return Err(invalid("component_invalid", format!("the component is not valid: {said}")));
+        }
+        match status.signal().and_then(rustix::process::Signal::from_named_raw) {
+            Some(rustix::process::Signal::XCPU | rustix::process::Signal::KILL) => Err(self.too_much(Limit::Time)),
+            Some(rustix::process::Signal::ABORT) if said.contains("memory allocation") => {
+                Err(self.too_much(Limit::Memory))
+            }
+            _ => Err(Refusal::host_fault(format!("the compiler ended with {status}: {said}"))),
+        }
+    }
+
+    fn too_much(&self, limit: Limit) -> Refusal {
+        let message = match limit {
+            Limit::Memory => {
+                format!("compiling the component takes more than {} bytes of memory", self.settings.memory_bytes)
+            }
+            Limit::Time => format!("compiling the component takes more than {} s", self.settings.cpu_seconds),
+            Limit::Code => format!("the compiled code of the component is larger than {} bytes", self.code_bytes_max),
+        };
+        Refusal::new(ErrorClass::SandboxViolation, "compile_limit", message)
+    }
+}
+
+/// What a compilation took too much of.
+#[derive(Clone, Copy)]
+enum Limit {
+    Time,
+    Memory,
+    Code,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the compiled code is larger than {0} bytes")]
+struct TooMuchCode(u64);
+
+/// Reads the compiled code. Fails with [`TooMuchCode`] at once when there is more than `bytes_max`, because the compiler
+/// would wait for a reader.
+async fn code_of(output: impl AsyncRead + Unpin, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+    let mut code = Vec::new();
+    output.take(bytes_max + 1).read_to_end(&mut code).await.context("cannot read from the compiler")?;
+    match code.len() as u64 > bytes_max {
+        true => Err(TooMuchCode(bytes_max).into()),
+        false => Ok(code),
+    }
+}
+
+/// Refuses native code, too many bytes, and what is not a component, without a compiler.
+pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
+    if guard!("native_code") && wasmtime::Engine::detect_precompiled(bytes).is_some() {
+        return Err(invalid("component_precompiled", "native code is never accepted; give the .wasm file".to_owned()));
+    }
+    if bytes.len() as u64 > COMPONENT_BYTES_MAX {
+        let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
+        return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
+    }
+    match bytes.get(..8) {
+        Some([0, b'a', b's', b'm', 0x0d, 0, 1, 0]) => Ok(()),
+        Some([0, b'a', b's', b'm', 1, 0, 0, 0]) => Err(invalid(
+            "component_invalid",
+            "this is a core module, not a component; build it for wasm32-wasip2, or with `toolcell build`".to_owned(),
+        )),
+        _ => Err(invalid("component_invalid", "this is not a WebAssembly component".to_owned())),
+    }
+}
+
+/// Compiles in the child process: limits itself to `cpu_seconds`, `memory_bytes` and the life of the process `parent`,
+/// reads a component from standard input, and writes the compiled code to standard output. Returns the exit status.
+pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> i32 {
+    let done = match limited(cpu_seconds, memory_bytes, parent) {
+        Ok(engine) => work(&engine).map_err(|error| (FAULTY, error)),
+        Err(error) => Err((UNLIMITED, error)),
+    };
+    match done {
+        Ok(()) => 0,
+        Err((status, error)) => {
+            eprintln!("{error:#}");
+            status
+        }
+    }
+}
+
+/// Limits this process, and returns an engine, created before the filter because that queries the processor and the
+/// kernel.
+fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<wasmtime::Engine> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
+    confine::die_with(parent)?;
+    setrlimit(Resource::Cpu, limit(cpu_seconds)).context("cannot limit the time")?;
+    setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
+    setrlimit(Resource::Core, limit(0)).context("forbid core dumps")?;
+    let engine = wasmtime::Engine::new(&config()).map_err(anyhow::Error::from)?;
+    if guard!("compile_filter") {
+        confine::only_compute()?;
+    }
+    Ok(engine)
+}
+
+fn work(engine: &wasmtime::Engine) -> anyhow::Result<()> {
+    let mut component = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut component).context("cannot read the component")?;
+    let code = engine.precompile_component(&component).map_err(anyhow::Error::from)?;
+    std::io::stdout().lock().write_all(&code).context("cannot write the code")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::{Compiler, CompilerSettings, code_of};
+
+    #[tokio::test]
+    async fn code_has_a_limit_of_its_own() {
+        assert_eq!(code_of(&b"1234"[..], 4).await.unwrap(), b"1234");
+        assert!(code_of(&b"12345"[..], 4).await.is_err());
+        let settings = CompilerSettings {
+            program: PathBuf::from("/bin/sh"),
+            arguments: ["-c", "while :; do echo code; done"].map(str::to_owned).to_vec(),
+            cpu_seconds: 600,
+            memory_bytes: 1 << 30,
+        };
+        let compiler = Compiler { code_bytes_max: 1_000, ..Compiler::new(settings) };
+        let compiled = tokio::time::timeout(Duration::from_secs(60), compiler.compile(b"")).await;
+        let refusal = compiled.unwrap().unwrap_err();
+        assert_eq!(refusal.code, "compile_limit");
+        assert!(refusal.message.contains("code") && refusal.message.contains("1000 bytes"), "{}", refusal.message);
+    }
+}

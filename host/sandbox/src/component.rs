@@ -1,0 +1,210 @@
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::OnceCell;
+use toolcell_core::file_state::FileState;
+use toolcell_core::policy::Limits;
+use toolcell_core::record::{ErrorClass, Refusal};
+use wasmtime::component::{Component, InstancePre};
+
+use super::bindings::classifying::ClassifyingPre;
+use super::bindings::tool::ToolPre;
+use super::bindings::validating::ValidatingPre;
+use super::cache::{Entry, Note};
+use super::engine::Engine;
+use super::state::State;
+use super::{call, linking};
+
+/// The optional interfaces that a component exports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exports {
+    pub validation: bool,
+    pub classification: bool,
+}
+
+/// Facts about a component, found at its first load and cached with its compiled code.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Description {
+    /// `sha256:<hex>` of the component.
+    pub(super) digest: String,
+    /// Result of `describe`.
+    pub(super) toolkit: String,
+    pub(super) exports: Exports,
+    pub(super) imports: Vec<String>,
+}
+
+/// A component whose description is known. Its code is there, or is loaded by the first call that needs it.
+pub struct LoadedComponent {
+    description: Description,
+    /// Hash of the component's bytes, under which the cache keeps its code.
+    name: blake3::Hash,
+    /// State of the cache entry when it was authenticated; `None` if that does not show whether it was changed since.
+    pub(super) entry: Option<FileState>,
+    /// The file that held the component, and its state, if the component was not read.
+    pub(super) file: Option<(PathBuf, FileState)>,
+    pub(super) linked: OnceCell<Linked>,
+}
+
+/// Compiled and linked code, which takes one allocation to instantiate.
+pub(super) struct Linked {
+    pub(super) tool: ToolPre<State>,
+    pub(super) validating: Option<ValidatingPre<State>>,
+    pub(super) classifying: Option<ClassifyingPre<State>>,
+}
+
+const GUEST: &str = "toolcell:tool/guest@0.2.0";
+const VALIDATION: &str = "toolcell:tool/validation@0.2.0";
+const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
+
+impl LoadedComponent {
+    fn new(description: Description, name: blake3::Hash, linked: Linked) -> Self {
+        Self { description, name, entry: None, file: None, linked: OnceCell::new_with(Some(linked)) }
+    }
+
+    /// Loads an examined component from its authenticated cache entry.
+    pub(super) fn revive(
+        engine: &Engine,
+        name: blake3::Hash,
+        entry: &Entry<Description>,
+        description: Description,
+    ) -> Result<Self, Refusal> {
+        let linked = Linked::new(engine, &map(engine, entry.code_file())?, &description)?;
+        Ok(Self { entry: entry.lasting(), ..Self::new(description, name, linked) })
+    }
+
+    /// A component that was noted for the file `path`: nothing of it is loaded yet.
+    pub(super) fn noted(path: &Path, note: Note<Description>) -> Self {
+        Self {
+            description: note.description,
+            name: blake3::Hash::from(note.name),
+            entry: note.entry,
+            file: Some((path.to_owned(), note.component)),
+            linked: OnceCell::new(),
+        }
+    }
+
+    /// Examines a component at its first load: reads its type, links it, and refuses it if two `describe` calls differ.
+    pub(super) async fn examine(
+        engine: &Engine,
+        (digest, name): (&str, blake3::Hash),
+        component: &Component,
+        limits: &Limits,
+    ) -> Result<Self, Refusal> {
+        let kind = component.component_type();
+        let exports: Vec<String> = kind.exports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+        if !exports.iter().any(|name| name == GUEST) {
+            return Err(invalid("not_a_tool", format!("the component is not a tool: it does not export {GUEST}")));
+        }
+        let mut description = Description {
+            digest: digest.to_owned(),
+            toolkit: String::new(),
+            exports: Exports {
+                validation: exports.iter().any(|name| name == VALIDATION),
+                classification: exports.iter().any(|name| name == CLASSIFICATION),
+            },
+            imports: kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect(),
+        };
+        let linked = Linked::new(engine, component, &description)?;
+        let first = call::describe(engine, &linked, limits).await?;
+        let second = call::describe(engine, &linked, limits).await?;
+        if first != second && guard!("description_changes") {
+            return Err(invalid("description_changes", "the tool describes itself differently each time".to_owned()));
+        }
+        description.toolkit = first;
+        Ok(Self::new(description, name, linked))
+    }
+
+    /// `sha256:<hex>` of the component.
+    pub fn digest(&self) -> &str {
+        &self.description.digest
+    }
+
+    /// Result of `describe`: JSON text, not yet validated.
+    pub fn toolkit(&self) -> &str {
+        &self.description.toolkit
+    }
+
+    pub fn exports(&self) -> Exports {
+        self.description.exports
+    }
+
+    /// The interfaces that the component imports: all that it can ask the host for.
+    pub fn imports(&self) -> &[String] {
+        &self.description.imports
+    }
+
+    pub(super) fn imports_interface(&self, name: &str) -> bool {
+        self.description.imports.iter().any(|import| import.starts_with(name))
+    }
+
+    pub(super) fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Hash of the component's bytes, under which the cache keeps its code.
+    pub(super) fn name(&self) -> blake3::Hash {
+        self.name
+    }
+}
+
+impl Linked {
+    /// Links the code of an examined component.
+    pub(super) fn new(engine: &Engine, component: &Component, description: &Description) -> Result<Self, Refusal> {
+        let linker = linking::for_tool(engine.wasmtime(), &description.imports);
+        let linker = linker.map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+        let instance = linker.instantiate_pre(component).map_err(|error| {
+            Refusal::new(
+                ErrorClass::CapabilityGap,
+                "import_not_available",
+                format!("the component asks for what this host does not have: {error:#}"),
+            )
+        })?;
+        let mismatch = |error: wasmtime::Error| {
+            invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {error:#}"))
+        };
+        let validating = optional(description.exports.validation, &instance, ValidatingPre::new).map_err(mismatch)?;
+        let classifying = optional(description.exports.classification, &instance, ClassifyingPre::new);
+        let classifying = classifying.map_err(mismatch)?;
+        let tool = ToolPre::new(instance).map_err(mismatch)?;
+        Ok(Self { tool, validating, classifying })
+    }
+}
+
+fn optional<T>(
+    exported: bool,
+    instance: &InstancePre<State>,
+    bind: impl FnOnce(InstancePre<State>) -> wasmtime::Result<T>,
+) -> wasmtime::Result<Option<T>> {
+    exported.then(|| bind(instance.clone())).transpose()
+}
+
+#[allow(unsafe_code, reason = "wasmtime cannot check that bytes are code it made; the caller did")]
+pub(super) fn deserialize(engine: &Engine, compiled: &[u8]) -> Result<Component, Refusal> {
+    // SAFETY: the bytes come straight from the pipe of our own compile worker.
+    unsafe { Component::deserialize(engine.wasmtime(), compiled) }.map_err(|error| not_loadable(&error))
+}
+
+#[allow(unsafe_code, reason = "wasmtime cannot check that a file holds code it made; the caller did")]
+pub(super) fn map(engine: &Engine, code: &Path) -> Result<Component, Refusal> {
+    // SAFETY: the file is a cache entry that was authenticated, either just now or before its unchanged state was
+    // noted. On Linux it is reached through the same handle. Only this user can write to it; toolcell replaces entries,
+    // and never writes into one.
+    unsafe { Component::deserialize_file(engine.wasmtime(), code) }.map_err(|error| not_loadable(&error))
+}
+
+/// Maps the engine's refusal to load compiled code: the component needs more than any call gets, or the host is at
+/// fault.
+fn not_loadable(error: &wasmtime::Error) -> Refusal {
+    let text = format!("{error:#}");
+    let code = match &text {
+        text if text.contains("core module instances") => "instance_limit",
+        text if text.contains("limit") || text.contains("configured maximum") => "memory_limit",
+        _ => return Refusal::host_fault(text),
+    };
+    let message = "the component starts with more than any call may use";
+    Refusal::new(ErrorClass::SandboxViolation, code, message).detail(text)
+}
+
+pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
+    Refusal::new(ErrorClass::SetupRequired, code, message)
+}

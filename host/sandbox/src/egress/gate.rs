@@ -1,0 +1,207 @@
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::request::Parts;
+use tokio::sync::Semaphore;
+use toolcell_core::executor::{Observer, SandboxDenial};
+use toolcell_core::policy::network::{self, HostName, NotAllowed};
+use toolcell_core::policy::{Network, NetworkLimits};
+use toolcell_core::record::{ErrorClass, Metered, NetworkUsage};
+use wasmtime_wasi_http::Error;
+
+use crate::trap::Denied;
+
+use super::target::Target;
+use super::{Credentials, Uplink, headers, machine};
+
+/// Maximum number of denials of one call that are recorded one by one; a guest can cause many more.
+const DENIALS_RECORDED_MAX: u64 = 32;
+/// Maximum length of a request's target in records, in characters.
+const TARGET_CHARS_MAX: usize = 300;
+
+/// The gate between one call and the network: what the call may send, what it has used, what it was denied.
+pub(crate) struct Gate {
+    network: Network,
+    pub(super) credentials: Option<Credentials>,
+    limits: NetworkLimits,
+    pub(super) uplink: Arc<Uplink>,
+    pub(super) connections: Arc<Semaphore>,
+    observer: Arc<dyn Observer>,
+    requests: AtomicU64,
+    pub(super) sent: AtomicU64,
+    pub(super) received: AtomicU64,
+    /// Set at the first limit that was exceeded, because only one is recorded.
+    limited: AtomicBool,
+    denials: AtomicU64,
+    last: Mutex<Option<Denied>>,
+}
+
+impl Gate {
+    pub(crate) fn new(
+        network: Network,
+        credentials: Option<Credentials>,
+        limits: NetworkLimits,
+        uplink: Arc<Uplink>,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let connections = usize::try_from(limits.connections).unwrap_or(1).min(Semaphore::MAX_PERMITS);
+        Self {
+            network,
+            credentials,
+            limits,
+            uplink,
+            connections: Arc::new(Semaphore::new(connections)),
+            observer,
+            requests: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            limited: AtomicBool::new(false),
+            denials: AtomicU64::new(0),
+            last: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn limits(&self) -> &NetworkLimits {
+        &self.limits
+    }
+
+    /// Returns what was used; `None` if the guest sent no request.
+    pub(crate) fn usage(&self) -> Option<NetworkUsage> {
+        let metered = |meter: &AtomicU64, limit| Metered { used: meter.load(Ordering::Relaxed), limit };
+        let requests = metered(&self.requests, self.limits.requests);
+        (requests.used > 0).then(|| NetworkUsage {
+            requests,
+            sent_bytes: metered(&self.sent, self.limits.sent_bytes),
+            received_bytes: metered(&self.received, self.limits.received_bytes),
+            connections_limit: u64::from(self.limits.connections),
+        })
+    }
+
+    /// Whether a secret was removed from what the guest received.
+    pub(crate) fn redacted(&self) -> bool {
+        self.credentials.as_ref().is_some_and(Credentials::found)
+    }
+
+    /// Returns the last denial.
+    pub(crate) fn denied(&self) -> Option<Denied> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counts a request, and decides on it before anything is looked up or sent.
+    pub(super) fn admit(&self, parts: &Parts) -> Result<Target, Error> {
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests && guard!("network_requests") {
+            let what = format!("more than {} requests in one call", self.limits.requests);
+            return Err(self.over(
+                ErrorClass::RateLimited,
+                "network_request_limit",
+                &what,
+                Error::ConnectionLimitReached,
+            ));
+        }
+        let target = Target::of(parts).map_err(|rule| {
+            let shown = format!("{} {}", parts.method, parts.uri);
+            self.deny(&shown, "malformed", "network_request_refused", rule, "");
+            Error::HttpRequestDenied
+        })?;
+        if let Some(name) = headers::credential(&parts.headers).filter(|_| guard!("guest_credentials")) {
+            let rule = format!("a tool sends no `{name}` header of its own");
+            self.deny(&shown(&target), "credential", "network_request_refused", &rule, "");
+            return Err(Error::HttpRequestDenied);
+        }
+        self.network.check(&target.request()).map_err(|reason| self.not_allowed(&target, &reason, None))?;
+        Ok(target)
+    }
+
+    /// Decides on the addresses of the host of `target`: all of them must be allowed, or none is used.
+    pub(super) fn vet(&self, target: &Target, addresses: &[IpAddr]) -> Result<(), Error> {
+        let mut addresses = addresses.iter().filter(|_| guard!("vet_addresses"));
+        addresses.try_for_each(|address| self.vet_address(target, *address, machine::is_here(*address)))
+    }
+
+    /// Decides again after the connection is made: one with the same address at both ends led back to this machine, by
+    /// an address or a route that was added meanwhile.
+    pub(super) fn vet_route(&self, target: &Target, from: SocketAddr, to: SocketAddr) -> Result<(), Error> {
+        match from.ip() == to.ip() && guard!("vet_addresses") {
+            true => self.vet_address(target, to.ip(), true),
+            false => Ok(()),
+        }
+    }
+
+    fn vet_address(&self, target: &Target, address: IpAddr, here: bool) -> Result<(), Error> {
+        // Checked before the grants, because no grant can allow it.
+        if guard!("own_addresses") && machine::listens_at(SocketAddr::new(address, target.origin.port), here) {
+            return Err(self.own(target));
+        }
+        let checked = self.network.check_address(&target.request(), address, here);
+        checked.map_err(|reason| self.not_allowed(target, &reason, Some(address)))
+    }
+
+    fn own(&self, target: &Target) -> Error {
+        self.deny(&shown(target), "own address", "network_denied", "toolcell itself listens there", "");
+        Error::DestinationIpProhibited
+    }
+
+    fn not_allowed(&self, target: &Target, reason: &NotAllowed, address: Option<IpAddr>) -> Error {
+        let purpose = match (&address, &target.origin.host) {
+            (Some(address), _) | (None, HostName::Address(address)) => network::special(*address),
+            (None, HostName::Name(_)) => None,
+        };
+        let class = match (reason.code, purpose) {
+            ("special_address", _) => reason.rule.clone(),
+            (_, Some(purpose)) => format!("{purpose} address"),
+            (_, None) => "public".to_owned(),
+        };
+        let origin = &target.origin;
+        let (hint, error) = match (reason.code, address) {
+            ("special_address", Some(address)) => {
+                let named = network::Origin { host: HostName::Address(address), ..origin.clone() };
+                (format!("; --allow-net={named} beside it would allow that"), Error::DestinationIpProhibited)
+            }
+            ("denied_by_rule", Some(_)) => (String::new(), Error::DestinationIpProhibited),
+            ("denied_by_rule", None) => (String::new(), Error::HttpRequestDenied),
+            _ => (
+                format!("; --allow-net={origin} would allow it, for a tool that declares it"),
+                Error::HttpRequestDenied,
+            ),
+        };
+        self.deny(&shown(target), &class, "network_denied", &reason.rule, &hint);
+        error
+    }
+
+    fn deny(&self, target: &str, class: &str, code: &'static str, rule: &str, hint: &str) {
+        let target = printable(target);
+        let message = format!("the sandbox did not let the tool send {target}: {rule}{hint}");
+        self.record(class, target, rule, Denied { class: ErrorClass::SandboxViolation, code, message });
+    }
+
+    /// Records that a limit on all requests of the call was exceeded, and returns `error`.
+    pub(super) fn over(&self, class: ErrorClass, code: &'static str, what: &str, error: Error) -> Error {
+        if !self.limited.swap(true, Ordering::Relaxed) {
+            let message = format!("the tool is over a limit of the network: {what}");
+            self.record("limit", what.to_owned(), code, Denied { class, code, message });
+        }
+        error
+    }
+
+    fn record(&self, target_class: &str, target: String, rule: &str, denied: Denied) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(denied);
+        if self.denials.fetch_add(1, Ordering::Relaxed) < DENIALS_RECORDED_MAX {
+            self.observer.denied(SandboxDenial {
+                capability: "network",
+                target,
+                target_class: target_class.to_owned(),
+                rule: rule.to_owned(),
+            });
+        }
+    }
+}
+
+/// Returns method and origin only, because the path may hold confidential data.
+fn shown(target: &Target) -> String {
+    format!("{} {}", target.method, target.origin)
+}
+
+fn printable(text: &str) -> String {
+    text.chars().take(TARGET_CHARS_MAX).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '_' }).collect()
+}

@@ -1,0 +1,80 @@
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use toolcell_core::record::ErrorClass;
+use wasmtime_wasi_http::Error;
+
+use super::gate::Gate;
+
+/// A connection whose bytes are counted where they leave and enter the machine: handshakes, heads, chunk sizes and
+/// bodies alike, so that no part of a response can grow without a limit.
+pub(super) struct Counted {
+    socket: TcpStream,
+    gate: Arc<Gate>,
+}
+
+impl Counted {
+    pub(super) fn new(socket: TcpStream, gate: Arc<Gate>) -> Self {
+        Self { socket, gate }
+    }
+}
+
+impl Gate {
+    /// Returns the error of a connection that failed: a limit that was exceeded, or `otherwise`.
+    pub(super) fn explain(&self, otherwise: Error) -> Error {
+        let limits = self.limits();
+        let used = |meter: &AtomicU64| meter.load(Ordering::Relaxed);
+        if used(&self.received) > limits.received_bytes {
+            return Error::HttpResponseBodySize(Some(limits.received_bytes));
+        }
+        if used(&self.sent) >= limits.sent_bytes {
+            return Error::HttpRequestBodySize(Some(limits.sent_bytes));
+        }
+        otherwise
+    }
+
+    fn too_much(&self, code: &'static str, way: &str, limit: u64) -> io::Error {
+        let what = format!("more than {limit} bytes {way} in one call");
+        let _ = self.over(ErrorClass::ResultTooLarge, code, &what, Error::ConnectionTerminated);
+        io::Error::other(what)
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let limit = self.gate.limits().received_bytes;
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
+        let read = buf.filled().len().saturating_sub(before) as u64;
+        let received = self.gate.received.fetch_add(read, Ordering::Relaxed).saturating_add(read);
+        if received > limit {
+            return Poll::Ready(Err(self.gate.too_much("network_received_limit", "received", limit)));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let limit = self.gate.limits().sent_bytes;
+        if self.gate.sent.load(Ordering::Relaxed) >= limit {
+            return Poll::Ready(Err(self.gate.too_much("network_sent_limit", "sent", limit)));
+        }
+        let written = ready!(Pin::new(&mut self.socket).poll_write(cx, buf))?;
+        self.gate.sent.fetch_add(written as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,153 @@
+//! Outgoing HTTP of guests. A `wasi:http` request is decided on, its host is looked up once, every address is vetted,
+//! and the connection goes to a vetted address, with the certificate checked against the name. Only path, query,
+//! headers and body are sent as the guest wrote them: toolcell writes the request line, `Host` and the framing.
+//!
+//! HTTP/1.1 only, one connection for each request, no redirects, no cookies, no proxies. Everything that a request
+//! holds belongs to futures of the call, so that dropping the store closes its sockets.
+
+mod body;
+mod connect;
+mod credentials;
+mod exchange;
+mod gate;
+mod headers;
+mod machine;
+mod meter;
+mod resolver;
+mod target;
+mod tls;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http::uri::Scheme;
+use http::{HeaderName, Request, Response};
+use wasmtime_wasi_http::{
+    Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
+};
+
+use super::state::State;
+
+pub(super) use credentials::Credentials;
+pub(super) use gate::Gate;
+pub use machine::Listening;
+pub use resolver::{Resolver, SystemResolver};
+
+use tls::Tls;
+
+/// Bytes that a guest may hand over in one write to a request's body, and writes that may wait to be sent.
+const BODY_CHUNK_BYTES: usize = 64 << 10;
+const BODY_CHUNKS_WAITING: usize = 1;
+
+/// How all calls of a sandbox reach the network.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use toolcell_sandbox::{NetworkSettings, SystemResolver};
+///
+/// let resolver = Arc::new(SystemResolver::asking(vec!["192.0.2.53:53".parse()?]));
+/// let settings = NetworkSettings { resolver, extra_roots: Some("company-ca.pem".into()) };
+/// assert!(NetworkSettings::default().extra_roots.is_none());
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct NetworkSettings {
+    /// Resolver of host names.
+    pub resolver: Arc<dyn Resolver>,
+    /// PEM file of certificates that are trusted in addition to the public ones.
+    pub extra_roots: Option<PathBuf>,
+}
+
+impl Default for NetworkSettings {
+    fn default() -> Self {
+        Self { resolver: Arc::new(SystemResolver::default()), extra_roots: None }
+    }
+}
+
+/// What all calls share to reach the network.
+pub(super) struct Uplink {
+    resolver: Arc<dyn Resolver>,
+    tls: Tls,
+}
+
+impl Uplink {
+    pub(super) fn new(settings: NetworkSettings) -> anyhow::Result<Self> {
+        Ok(Self { resolver: settings.resolver, tls: Tls::new(settings.extra_roots.as_deref())? })
+    }
+}
+
+/// The `wasi:http` world of one call.
+pub(super) struct Egress {
+    fields: WasiHttpCtx,
+    hooks: Hooks,
+}
+
+struct Hooks {
+    /// `None` in the empty world, and for components that do not import HTTP.
+    gate: Option<Arc<Gate>>,
+}
+
+/// The response to a request, and the future that drives its connection.
+type Answer = Result<(Response<WasiBody>, Connection), Error>;
+type Connection = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+impl Egress {
+    /// Sends requests through `gate`; without one, denies them.
+    pub(super) fn new(gate: Option<Arc<Gate>>) -> Self {
+        let mut fields = WasiHttpCtx::new();
+        if let Some(gate) = &gate {
+            fields.set_field_size_limit(usize::try_from(gate.limits().header_bytes).unwrap_or(usize::MAX));
+        }
+        Self { fields, hooks: Hooks { gate } }
+    }
+
+    pub(super) fn gate(&self) -> Option<&Gate> {
+        self.hooks.gate.as_deref()
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { hooks: &mut self.egress.hooks, table: &mut self.table, ctx: &mut self.egress.fields }
+    }
+}
+
+impl WasiHttpHooks for Hooks {
+    fn is_forbidden_header(&mut self, name: &HeaderName) -> bool {
+        headers::is_ours(name)
+    }
+
+    fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
+        Arc::new(headers::is_ours)
+    }
+
+    fn is_supported_scheme(&mut self, _: &Scheme) -> bool {
+        // The gate checks the scheme, and records a refusal.
+        true
+    }
+
+    fn set_host_header(&mut self) -> bool {
+        false
+    }
+
+    fn send_request(
+        &mut self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _: Box<dyn Future<Output = Result<(), Error>> + Send>,
+    ) -> Box<dyn Future<Output = Answer> + Send> {
+        match &self.gate {
+            Some(gate) => Box::new(exchange::send(Arc::clone(gate), request, options.unwrap_or_default())),
+            None => Box::new(std::future::ready(Err(Error::HttpRequestDenied))),
+        }
+    }
+
+    fn p2_outgoing_body_buffer_chunks(&mut self) -> usize {
+        BODY_CHUNKS_WAITING
+    }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        BODY_CHUNK_BYTES
+    }
+}

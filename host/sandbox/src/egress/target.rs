@@ -1,0 +1,112 @@
+use http::request::Parts;
+use http::{Method, Uri};
+use toolcell_core::policy::network::{METHOD_CHARS_MAX, Malformed, Origin, Request};
+
+/// Maximum length of path and query together, in bytes.
+const PATH_BYTES_MAX: usize = 8 << 10;
+
+/// Where a request goes, parsed once and from one place, so that what is vetted is what is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) origin: Origin,
+    pub(super) method: Method,
+    /// Path and query; begins with `/`.
+    path_and_query: String,
+    path_bytes: usize,
+}
+
+impl Target {
+    /// Parses the target of a guest's request; the error is the rule that its form breaks.
+    pub(super) fn of(parts: &Parts) -> Result<Self, &'static str> {
+        let origin = origin(&parts.uri).map_err(Malformed::as_str)?;
+        if matches!(parts.method, Method::CONNECT | Method::TRACE) || parts.method.as_str().len() > METHOD_CHARS_MAX {
+            return Err("the method is never sent");
+        }
+        let path = parts.uri.path();
+        let path = if path.is_empty() { "/" } else { path };
+        // Any form but origin-form could name another host in the request line.
+        if !path.starts_with('/') {
+            return Err("the path does not begin with /");
+        }
+        let path_and_query = match parts.uri.query() {
+            Some(query) => format!("{path}?{query}"),
+            None => path.to_owned(),
+        };
+        if path_and_query.len() > PATH_BYTES_MAX {
+            return Err("path and query are too long");
+        }
+        if !path_and_query.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("the path holds bytes that must be escaped");
+        }
+        Ok(Self { origin, method: parts.method.clone(), path_bytes: path.len(), path_and_query })
+    }
+
+    pub(super) fn path_and_query(&self) -> &str {
+        &self.path_and_query
+    }
+
+    /// Returns the request in the form that rules check.
+    pub(super) fn request(&self) -> Request<'_> {
+        Request {
+            scheme: self.origin.scheme,
+            host: &self.origin.host,
+            port: self.origin.port,
+            method: self.method.as_str(),
+            path: self.path_and_query.get(..self.path_bytes).unwrap_or("/"),
+        }
+    }
+
+    /// Returns the value of the `Host` header.
+    pub(super) fn authority(&self) -> String {
+        let Origin { scheme, host, port } = &self.origin;
+        if *port == scheme.default_port() { host.to_string() } else { format!("{host}:{port}") }
+    }
+}
+
+fn origin(uri: &Uri) -> Result<Origin, Malformed> {
+    let scheme = uri.scheme_str().unwrap_or_default();
+    Origin::of_parts(scheme, uri.authority().ok_or(Malformed::NoHost)?.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Target;
+
+    fn of(method: &str, uri: &str) -> Result<String, &'static str> {
+        let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
+        Target::of(&request.into_parts().0).map(|target| format!("{} {}", target.origin, target.path_and_query()))
+    }
+
+    #[test]
+    fn a_request_has_one_host_one_port_and_a_path() {
+        assert_eq!(
+            of("GET", "https://API.ex.test.:443/a?b=http://c"),
+            Ok("https://api.ex.test /a?b=http://c".to_owned())
+        );
+        assert_eq!(of("GET", "http://[::1]:8080/"), Ok("http://[::1]:8080 /".to_owned()));
+        assert_eq!(of("PROPFIND", "https://ex.test"), Ok("https://ex.test /".to_owned()));
+    }
+
+    #[test]
+    fn a_request_that_could_be_read_in_two_ways_is_none() {
+        let wrong = [
+            "http://127.0.0.1@evil.test/",
+            "http://user:pass@ex.test/",
+            "http://127.1/",
+            "http://0x7f000001/",
+            "http://2130706433/",
+            "http://0177.0.0.1/",
+            "http://ex.test:0/",
+            "http://ex.test:/",
+            "http://ex.test:99999/",
+            "ftp://ex.test/",
+            "file://ex.test/",
+            "ws://ex.test/",
+        ];
+        for uri in wrong {
+            assert!(of("GET", uri).is_err(), "{uri}");
+        }
+        assert!(of("CONNECT", "http://ex.test/").is_err() && of("TRACE", "http://ex.test/").is_err());
+        assert!(of("GET", &format!("http://ex.test/{}", "a".repeat(9_000))).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use anyhow::Context;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+use toolcell_core::policy::network::HostName;
+use wasmtime_wasi_http::Error;
+
+use super::connect::Socket;
+
+/// Maximum size of a PEM bundle, in bytes; a larger file is rejected.
+const ROOTS_BYTES_MAX: u64 = 4 << 20;
+
+/// Trusted root certificates: those of Mozilla's program when toolcell was built, and the operator's.
+pub(super) struct Tls {
+    extra: Vec<CertificateDer<'static>>,
+    /// Built when a tool first speaks TLS.
+    config: OnceLock<Result<Arc<ClientConfig>, rustls::Error>>,
+}
+
+impl Tls {
+    pub(super) fn new(extra_roots: Option<&Path>) -> anyhow::Result<Self> {
+        let extra = match extra_roots {
+            Some(file) => {
+                certificates(file).with_context(|| format!("cannot read certificates from {}", file.display()))?
+            }
+            None => Vec::new(),
+        };
+        Ok(Self { extra, config: OnceLock::new() })
+    }
+
+    /// Performs the TLS handshake over `socket` with a server that must prove to be `host`.
+    pub(super) async fn handshake(&self, host: &HostName, socket: Socket) -> Result<TlsStream<Socket>, Error> {
+        let config = self.config.get_or_init(|| self.configure()).as_ref().map_err(|_| Error::ConfigurationError)?;
+        let name = match host {
+            HostName::Name(name) => ServerName::try_from(name.clone()).map_err(|_| Error::HttpRequestUriInvalid)?,
+            HostName::Address(address) => ServerName::from(*address),
+        };
+        let connected = TlsConnector::from(Arc::clone(config)).connect(name, socket).await;
+        connected.map_err(|error| match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
+            Some(rustls::Error::InvalidCertificate(_)) => Error::TlsCertificateError,
+            None if error.kind() == ErrorKind::UnexpectedEof => Error::ConnectionTerminated,
+            _ => Error::TlsProtocolError,
+        })
+    }
+
+    fn configure(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
+        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        for certificate in &self.extra {
+            roots.add(certificate.clone())?;
+        }
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // A session ticket would let a server link one call to another.
+        config.resumption = Resumption::disabled();
+        Ok(Arc::new(config))
+    }
+}
+
+fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let size = std::fs::metadata(file)?.len();
+    anyhow::ensure!(size <= ROOTS_BYTES_MAX, "the file is larger than {ROOTS_BYTES_MAX} bytes");
+    let found = CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>()?;
+    anyhow::ensure!(!found.is_empty(), "there is no certificate in the file");
+    let mut store = RootCertStore::empty();
+    found.iter().try_for_each(|certificate| store.add(certificate.clone()))?;
+    Ok(found)
+}

@@ -1,0 +1,221 @@
+//! Denied paths in the mounts of a call, and other hard links to denied files.
+
+use std::collections::HashSet;
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use tokio::sync::OnceCell;
+use toolcell_core::policy::{Denial, PathPattern};
+use toolcell_core::pool::Pool;
+use toolcell_core::resolved_path::ResolvedPath;
+
+/// Maximum number of names in denied folders that one call searches for hard links: about a second's work. If there are
+/// more, no file with several hard links is opened.
+const CLOSED_NAMES_MAX: usize = 100_000;
+
+/// Pool of threads that search denied folders. A folder on a slow disk blocks one of them, and nothing else.
+static WALKS: LazyLock<io::Result<Pool>> = LazyLock::new(|| Pool::new("toolcell-walk", 4, 256, 512 << 10));
+
+/// Denied paths in the mounted folders of one call.
+#[derive(Debug)]
+pub(super) struct Denials {
+    paths: Vec<Denial>,
+    /// Searched for at the first file with several hard links, because most calls never open one.
+    twins: OnceCell<Twins>,
+    /// Set if a file was refused because its other names could not be determined.
+    undecided: AtomicBool,
+}
+
+/// How far a file is denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Closed {
+    ForWriting,
+    Entirely,
+}
+
+impl Denials {
+    pub(super) fn new(paths: Vec<Denial>) -> Self {
+        Self { paths, twins: OnceCell::new(), undecided: AtomicBool::new(false) }
+    }
+
+    /// Returns why a file with several hard links was refused, if that is because its other names could not all be
+    /// searched for.
+    pub(super) fn undecided(&self) -> Option<&str> {
+        let twins = self.twins.get().filter(|_| self.undecided.load(Ordering::Relaxed))?;
+        twins.unknown.as_deref()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.paths.is_empty() || !guard!("denials")
+    }
+
+    /// Whether `host` is denied; `write` also applies denials of writing.
+    pub(super) fn cover(&self, host: &Path, write: bool) -> bool {
+        self.paths.iter().any(|denial| (denial.read || write) && denial.what.covers(host))
+    }
+
+    /// Whether `resolved` ends in a denied path, or a link on it is denied by its own name, wherever it leads: a denial of
+    /// `**/.env` covers a link `.env`, although its target has another name.
+    pub(super) fn close(&self, resolved: &ResolvedPath, write: bool) -> bool {
+        let by_a_link = || resolved.links.iter().any(|link| self.cover(link, write));
+        self.cover(&resolved.end, write) || (guard!("denied_names") && by_a_link())
+    }
+
+    /// Whether moving or replacing `host` would move or replace a denied path.
+    pub(super) fn hold_in_place(&self, host: &Path) -> bool {
+        self.cover(host, true) || self.paths.iter().any(|denial| denial.what.prefix().starts_with(host))
+    }
+
+    /// Whether `host` is denied itself, but its name is visible in a folder that is not.
+    pub(super) fn show(&self, host: &Path) -> bool {
+        let is_seen = host.parent().is_some_and(|parent| !self.cover(parent, false));
+        is_seen && self.cover(host, true)
+    }
+
+    /// Whether a path that is denied at `from` would not be denied at `to`.
+    pub(super) fn opened_by_move(&self, from: &Path, to: &Path) -> bool {
+        self.paths.iter().any(|denial| !denial.what.survives_move(from, to))
+    }
+
+    /// Returns how far an open file is denied because one of its other names is.
+    pub(super) async fn of_other_names(&self, file: &Metadata) -> Option<Closed> {
+        if !file.is_file() || file.nlink() < 2 || !guard!("hard_links") {
+            return None;
+        }
+        let closed = self.twins.get_or_init(|| Twins::look_for(self.paths.clone())).await;
+        if closed.unknown.is_some() {
+            self.undecided.store(true, Ordering::Relaxed);
+        }
+        closed.closed(file)
+    }
+}
+
+/// The denied files with several hard links, by device and inode.
+#[derive(Debug, Default)]
+struct Twins {
+    entirely: HashSet<(u64, u64)>,
+    for_writing: HashSet<(u64, u64)>,
+    /// Why the search is incomplete, if it is.
+    unknown: Option<String>,
+}
+
+/// Stops a walk when its call ends, at its deadline or by cancellation.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Twins {
+    async fn look_for(denials: Vec<Denial>) -> Self {
+        let stop = StopOnDrop(Arc::default());
+        let walk = Walk { left: CLOSED_NAMES_MAX, stopped: Arc::clone(&stop.0) };
+        let found = match &*WALKS {
+            Ok(pool) => pool.run(move || walk.through(&denials)).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        found.unwrap_or_else(|why| Self { unknown: Some(why), ..Self::default() })
+    }
+
+    fn closed(&self, file: &Metadata) -> Option<Closed> {
+        let id = (file.dev(), file.ino());
+        if self.unknown.is_some() || self.entirely.contains(&id) {
+            return Some(Closed::Entirely);
+        }
+        self.for_writing.contains(&id).then_some(Closed::ForWriting)
+    }
+}
+
+/// A search through all denied paths. A guest cannot add to them, because it cannot link to a denied file.
+struct Walk {
+    /// Number of names that may still be examined.
+    left: usize,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Walk {
+    fn through(mut self, denials: &[Denial]) -> Twins {
+        let mut found = Twins::default();
+        for denial in denials.iter().filter(|denial| denial.what.covers_anything()) {
+            let into = if denial.read { &mut found.entirely } else { &mut found.for_writing };
+            if let Err(error) = self.collect(&denial.what, into) {
+                found.unknown = Some(format!("the denial of {}: {error}", denial.what.text()));
+                break;
+            }
+        }
+        found
+    }
+
+    /// Adds the files with several hard links that `closed` covers, without following symbolic links. Fails if
+    /// something cannot be read, if `left` is used up, or if the call is over.
+    fn collect(&mut self, closed: &PathPattern, into: &mut HashSet<(u64, u64)>) -> io::Result<()> {
+        let too_many = || io::Error::other(format!("more than {CLOSED_NAMES_MAX} names would have to be looked at"));
+        let mut waiting = vec![closed.prefix().to_owned()];
+        while let Some(path) = waiting.pop() {
+            self.left = self.left.checked_sub(1).ok_or_else(too_many)?;
+            if self.stopped.load(Ordering::Relaxed) && guard!("walk_stops") {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+            let metadata = match path.symlink_metadata() {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                metadata => metadata.map_err(told)?,
+            };
+            if metadata.is_dir() {
+                for entry in std::fs::read_dir(&path).map_err(told)? {
+                    if waiting.len() >= self.left {
+                        return Err(too_many());
+                    }
+                    waiting.push(entry.map_err(told)?.path());
+                }
+            } else if metadata.is_file() && metadata.nlink() > 1 && closed.covers(&path) {
+                into.insert((metadata.dev(), metadata.ino()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the path of an open file, from the kernel. Fails on systems other than Linux, so that everything counts as
+/// denied there.
+pub(super) fn real_path(file: &File) -> io::Result<PathBuf> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        Err(ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use toolcell_core::policy::{Grants, HookPermit};
+
+    #[test]
+    fn a_walk_ends_with_its_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("closed")).unwrap();
+        let mut grants = Grants::default();
+        grants.allow_read(root.to_str().unwrap()).unwrap();
+        grants.deny_read(root.join("closed").to_str().unwrap()).unwrap();
+        let permit = HookPermit::standing(&grants, &[], Duration::from_secs(1)).unwrap();
+        let denials = &permit.capability().denials;
+        assert_eq!(denials.len(), 1);
+        let walk = |stopped| Walk { left: 1_000, stopped: Arc::new(AtomicBool::new(stopped)) }.through(denials);
+        assert_eq!(walk(false).unknown, None);
+        assert!(walk(true).unknown.is_some());
+    }
+}

@@ -1,0 +1,110 @@
+//! Lists a folder in batches, so that the host keeps only a few names however many the folder has.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use toolcell_core::pool::GUEST_FILES;
+use wasmtime::component::Resource;
+use wasmtime_wasi::p2::FsResult;
+use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode};
+
+use crate::limiter::Charge;
+
+/// Names that are read at once, because each batch costs a switch to another thread and back.
+const BATCH: usize = 64;
+/// Host memory of one listing, in bytes: the kernel's buffer, and a batch of names of maximum length.
+pub(super) const LISTING_BYTES: usize = 72 << 10;
+
+type Entry = Result<DirectoryEntry, ErrorCode>;
+
+/// A listing of a folder in progress.
+pub(super) struct Listing {
+    /// `None` at the end of the folder, and while a batch is read.
+    rest: Option<Dir>,
+    ready: VecDeque<Entry>,
+    _charge: Charge,
+}
+
+impl Listing {
+    /// Begins to list `folder`.
+    pub(super) async fn open(folder: Arc<File>, charge: Charge) -> FsResult<Self> {
+        let opened = GUEST_FILES.run(move || opened(&folder)).await.map_err(|_| ErrorCode::Busy)?;
+        Ok(Self { rest: Some(opened?), ready: VecDeque::new(), _charge: charge })
+    }
+
+    /// Returns the next name; `None` at the end.
+    pub(super) async fn next(&mut self) -> FsResult<Option<DirectoryEntry>> {
+        if self.ready.is_empty()
+            && let Some(rest) = self.rest.take()
+        {
+            (self.rest, self.ready) = GUEST_FILES.run(move || batch(rest)).await.map_err(|_| ErrorCode::Busy)?;
+        }
+        Ok(self.ready.pop_front().transpose()?)
+    }
+}
+
+/// Returns the same entry of the table under the interface's type, because wasmtime-wasi's own type cannot be
+/// constructed elsewhere.
+pub(super) fn shown(listing: &Resource<Listing>) -> Resource<DirectoryEntryStream> {
+    Resource::new_own(listing.rep())
+}
+
+pub(super) fn meant(stream: &Resource<DirectoryEntryStream>) -> Resource<Listing> {
+    Resource::new_own(stream.rep())
+}
+
+/// Opens the folder again, with a position of its own.
+fn opened(folder: &File) -> io::Result<Dir> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder: OwnedFd = rustix::fs::openat(folder, ".", flags, Mode::empty())?;
+    Ok(Dir::new(folder)?)
+}
+
+/// Reads up to [`BATCH`] names. Returns no folder if there are no more of them.
+fn batch(mut rest: Dir) -> (Option<Dir>, VecDeque<Entry>) {
+    let mut entries = VecDeque::new();
+    while entries.len() < BATCH {
+        match rest.next() {
+            None => return (None, entries),
+            Some(Err(error)) => {
+                entries.push_back(Err(io::Error::from(error).into()));
+                return (None, entries);
+            }
+            Some(Ok(entry)) => {
+                let name = entry.file_name();
+                if name.to_bytes() == b"." || name.to_bytes() == b".." {
+                    continue;
+                }
+                entries.push_back(match name.to_str() {
+                    Ok(text) => Ok(DirectoryEntry { type_: kind(&rest, &entry), name: text.to_owned() }),
+                    Err(_) => Err(ErrorCode::IllegalByteSequence),
+                });
+            }
+        }
+    }
+    (Some(rest), entries)
+}
+
+/// Returns the type of an entry. It is looked up if the file system does not report it in the listing itself.
+fn kind(folder: &Dir, entry: &rustix::fs::DirEntry) -> DescriptorType {
+    let asked = || {
+        let stat = rustix::fs::statat(folder.fd().ok()?.as_fd(), entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(FileType::from_raw_mode(stat.st_mode))
+    };
+    let kind = match entry.file_type() {
+        FileType::Unknown => asked().unwrap_or(FileType::Unknown),
+        known => known,
+    };
+    match kind {
+        FileType::RegularFile => DescriptorType::RegularFile,
+        FileType::Directory => DescriptorType::Directory,
+        FileType::Symlink => DescriptorType::SymbolicLink,
+        FileType::BlockDevice => DescriptorType::BlockDevice,
+        FileType::CharacterDevice => DescriptorType::CharacterDevice,
+        _ => DescriptorType::Unknown,
+    }
+}

@@ -1,0 +1,489 @@
+//! `wasi:filesystem/types` with denials and quotas: wasmtime-wasi keeps a guest inside its mounts; this module keeps it
+//! out of the denied paths within them (`--deny-read`, `--deny-write`), and limits what it writes, creates and opens.
+//!
+//! In a call with denials, the host resolves a path first and never trusts the result afterwards, because another call
+//! may swap a folder for a link at any moment (a TOCTOU race). What is opened is checked again before the guest gets
+//! it, and nothing is truncated before that. An operation on a name uses a folder that was opened and checked, and does
+//! not follow the name. A call without denials pays one comparison.
+
+mod beneath;
+mod denial;
+mod listing;
+mod open;
+mod place;
+mod pooled;
+mod quota;
+mod stream;
+
+use std::sync::Arc;
+
+use toolcell_core::policy::{Capability, Limits};
+use toolcell_core::record::ErrorClass;
+use wasmtime::component::{HasData, Linker, Resource};
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView};
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    self, DescriptorFlags, ErrorCode, HostDescriptor, HostDirectoryEntryStream, OpenFlags, PathFlags,
+};
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
+
+use self::denial::Denials;
+use self::listing::{LISTING_BYTES, Listing};
+use self::place::Found;
+use self::pooled::Pooled;
+use self::quota::Quota;
+use self::stream::{Metered, STREAM_BYTES, Source};
+use super::limiter::{Charge, Limiter};
+use super::state::State;
+use super::trap::Denied;
+
+/// What one call may do in its mounts.
+#[derive(Debug)]
+pub(super) struct Rules {
+    denials: Denials,
+    pub(super) quota: Quota,
+}
+
+impl Rules {
+    pub(super) fn new(capability: &Capability, limits: &Limits) -> Self {
+        Self { denials: Denials::new(capability.denials.clone()), quota: Quota::new(limits) }
+    }
+
+    /// Returns what the guest was refused because the host could not determine whether it is denied.
+    pub(super) fn denied(&self) -> Option<Denied> {
+        let message = format!(
+            "the sandbox did not open a file that has several names, because one of them could be closed: {}; a denial of a \
+             smaller folder can be looked through",
+            self.denials.undecided()?
+        );
+        Some(Denied { class: ErrorClass::SandboxViolation, code: "names_not_checked", message })
+    }
+}
+
+/// Adds the interface to `linker`.
+pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    types::add_to_linker::<State, Guarding>(linker, |state| {
+        let rules = Arc::clone(&state.file_rules);
+        let plain = WasiFilesystemCtxView { ctx: state.wasi.filesystem(), table: &mut state.table };
+        Pooled(Guarded { rules, plain, limiter: &mut state.limiter })
+    })
+}
+
+struct Guarding;
+
+impl HasData for Guarding {
+    type Data<'a> = Pooled<'a>;
+}
+
+struct Guarded<'a> {
+    rules: Arc<Rules>,
+    plain: WasiFilesystemCtxView<'a>,
+    limiter: &'a mut Limiter,
+}
+
+type Fd = Resource<Descriptor>;
+
+/// The same handle again: the interface takes handles by value, and only reads their number.
+fn again(fd: &Fd) -> Fd {
+    Resource::new_borrow(fd.rep())
+}
+
+impl Guarded<'_> {
+    fn denials(&self) -> &Denials {
+        &self.rules.denials
+    }
+
+    /// Returns the file or folder that a descriptor keeps open.
+    fn handle(&self, fd: &Fd) -> FsResult<&Arc<std::fs::File>> {
+        Ok(match self.plain.table.get(fd)? {
+            Descriptor::File(file) => &file.file,
+            Descriptor::Dir(dir) => &dir.dir,
+        })
+    }
+
+    /// Records what an operation is about to change, so that the end of the call can wait for it.
+    fn changes(&self, fd: &Fd) {
+        if let Ok(file) = self.handle(fd) {
+            self.rules.quota.changes(file);
+        }
+    }
+
+    /// Returns the file behind a descriptor; fails for a folder.
+    fn file(&self, fd: &Fd) -> FsResult<Arc<std::fs::File>> {
+        match self.plain.table.get(fd)? {
+            Descriptor::File(file) => Ok(Arc::clone(&file.file)),
+            Descriptor::Dir(_) => Err(ErrorCode::IsDirectory.into()),
+        }
+    }
+
+    /// Wraps a stream into `file` in a meter.
+    fn metered(
+        &mut self,
+        stream: Resource<DynOutputStream>,
+        file: Arc<std::fs::File>,
+        position: Option<u64>,
+    ) -> FsResult<Resource<DynOutputStream>> {
+        let inner = self.plain.table.delete(stream)?;
+        let (rules, _charge) = (Arc::clone(&self.rules), self.charge(STREAM_BYTES)?);
+        let metered: DynOutputStream = Box::new(Metered { inner, file, position, rules, _charge });
+        Ok(self.plain.table.push(metered)?)
+    }
+
+    /// Begins to list a folder.
+    async fn list(&mut self, folder: Arc<std::fs::File>) -> FsResult<Resource<types::DirectoryEntryStream>> {
+        let charge = self.charge(LISTING_BYTES)?;
+        let listing = Listing::open(folder, charge).await?;
+        Ok(listing::shown(&self.plain.table.push(listing)?))
+    }
+
+    /// Charges host memory to the guest's memory limit.
+    fn charge(&mut self, bytes: usize) -> FsResult<Charge> {
+        Ok(self.limiter.charge(bytes).ok_or(ErrorCode::InsufficientMemory)?)
+    }
+}
+
+impl types::Host for Guarded<'_> {
+    fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
+        self.plain.convert_error_code(error)
+    }
+
+    fn filesystem_error_code(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<Option<ErrorCode>> {
+        self.plain.filesystem_error_code(error)
+    }
+}
+
+impl HostDescriptor for Guarded<'_> {
+    async fn open_at(
+        &mut self,
+        fd: Fd,
+        path_flags: PathFlags,
+        path: String,
+        open: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> FsResult<Fd> {
+        self.rules.quota.room_to_open()?;
+        let opened = if self.denials().is_empty() {
+            if open.contains(OpenFlags::CREATE) {
+                self.count_new(&fd, path_flags, &path).await?;
+            }
+            self.open_only_files(fd, path_flags, path, open, flags).await?
+        } else {
+            self.open_among_denials(fd, path_flags, path, open, flags).await?
+        };
+        self.rules.quota.opened(self.handle(&opened)?);
+        Ok(opened)
+    }
+
+    async fn stat_at(&mut self, fd: Fd, path_flags: PathFlags, path: String) -> FsResult<types::DescriptorStat> {
+        if self.denials().is_empty() {
+            return self.plain.stat_at(fd, path_flags, path).await;
+        }
+        let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
+        self.check(&fd, &path, follow, false).await?;
+        match self.find(&fd, &path, follow, false).await? {
+            Found::Place(place) => {
+                if self.denials().cover(&place.host, false) {
+                    self.leave(place)?;
+                    return Err(ErrorCode::Access.into());
+                }
+                let stat = self.plain.stat_at(again(&place.folder), PathFlags::empty(), place.name.clone()).await;
+                self.leave(place)?;
+                stat
+            }
+            Found::Opened(opened) => {
+                let stat = self.plain.stat(again(&opened)).await;
+                self.plain.table.delete(opened)?;
+                stat
+            }
+        }
+    }
+
+    async fn metadata_hash_at(
+        &mut self,
+        fd: Fd,
+        path_flags: PathFlags,
+        path: String,
+    ) -> FsResult<types::MetadataHashValue> {
+        if self.denials().is_empty() {
+            return self.plain.metadata_hash_at(fd, path_flags, path).await;
+        }
+        let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
+        // A guest that lists a folder requests this for every name in it. The hash is of the inode number, and reveals
+        // nothing.
+        let listed =
+            !follow && self.is_resolved_to(&fd, &path, false, |denials, resolved| denials.show(&resolved.end)).await?;
+        if !listed {
+            self.check(&fd, &path, follow, false).await?;
+        }
+        match self.find(&fd, &path, follow, false).await? {
+            Found::Place(place) => {
+                let flags = PathFlags::empty();
+                let hash = self.plain.metadata_hash_at(again(&place.folder), flags, place.name.clone()).await;
+                self.leave(place)?;
+                hash
+            }
+            Found::Opened(opened) => {
+                let hash = self.plain.metadata_hash(again(&opened)).await;
+                self.plain.table.delete(opened)?;
+                hash
+            }
+        }
+    }
+
+    async fn set_times_at(
+        &mut self,
+        fd: Fd,
+        path_flags: PathFlags,
+        path: String,
+        accessed: types::NewTimestamp,
+        modified: types::NewTimestamp,
+    ) -> FsResult<()> {
+        let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
+        if self.denials().is_empty() && !follow {
+            return self.plain.set_times_at(fd, path_flags, path, accessed, modified).await;
+        }
+        if self.denials().is_empty() {
+            // wasmtime-wasi would open the file for that, and block until the other end of a FIFO is opened.
+            let opened = self.open_to_change(fd, path).await?;
+            let set = self.plain.set_times(again(&opened), accessed, modified).await;
+            self.plain.table.delete(opened)?;
+            return set;
+        }
+        self.check(&fd, &path, follow, true).await?;
+        match self.find(&fd, &path, follow, true).await? {
+            Found::Place(place) => {
+                let (folder, flags) = (again(&place.folder), PathFlags::empty());
+                let set = self.plain.set_times_at(folder, flags, place.name.clone(), accessed, modified).await;
+                self.leave(place)?;
+                set
+            }
+            Found::Opened(opened) => {
+                let set = self.plain.set_times(again(&opened), accessed, modified).await;
+                self.plain.table.delete(opened)?;
+                set
+            }
+        }
+    }
+
+    async fn link_at(
+        &mut self,
+        fd: Fd,
+        path_flags: PathFlags,
+        old_path: String,
+        new_fd: Fd,
+        new_path: String,
+    ) -> FsResult<()> {
+        self.rules.quota.file()?;
+        if self.denials().is_empty() {
+            return self.plain.link_at(fd, path_flags, old_path, new_fd, new_path).await;
+        }
+        // A hard link would bypass the denial, so a file that is denied for writing cannot be linked either.
+        self.check(&fd, &old_path, true, true).await?;
+        let old = self.place_to_change(&fd, &old_path).await?;
+        let new = match self.place_to_change(&new_fd, &new_path).await {
+            Ok(new) => new,
+            Err(error) => {
+                self.leave(old)?;
+                return Err(error);
+            }
+        };
+        let (from, to) = (again(&old.folder), again(&new.folder));
+        let linked = self.plain.link_at(from, path_flags, old.name.clone(), to, new.name.clone()).await;
+        self.leave(old)?;
+        self.leave(new)?;
+        linked
+    }
+
+    async fn rename_at(&mut self, fd: Fd, old_path: String, new_fd: Fd, new_path: String) -> FsResult<()> {
+        if self.denials().is_empty() {
+            return self.plain.rename_at(fd, old_path, new_fd, new_path).await;
+        }
+        let old = self.place_to_change(&fd, &old_path).await?;
+        let new = match self.place_to_change(&new_fd, &new_path).await {
+            Ok(new) => new,
+            Err(error) => {
+                self.leave(old)?;
+                return Err(error);
+            }
+        };
+        let renamed = if self.denials().opened_by_move(&old.host, &new.host) {
+            Err(ErrorCode::Access.into())
+        } else {
+            let (from, to) = (again(&old.folder), again(&new.folder));
+            self.plain.rename_at(from, old.name.clone(), to, new.name.clone()).await
+        };
+        self.leave(old)?;
+        self.leave(new)?;
+        renamed
+    }
+
+    async fn symlink_at(&mut self, fd: Fd, target: String, path: String) -> FsResult<()> {
+        self.rules.quota.file()?;
+        if self.denials().is_empty() {
+            return self.plain.symlink_at(fd, target, path).await;
+        }
+        let place = self.place_to_change(&fd, &path).await?;
+        let linked = self.plain.symlink_at(again(&place.folder), target, place.name.clone()).await;
+        self.leave(place)?;
+        linked
+    }
+
+    async fn readlink_at(&mut self, fd: Fd, path: String) -> FsResult<String> {
+        if self.denials().is_empty() {
+            return self.plain.readlink_at(fd, path).await;
+        }
+        self.check(&fd, &path, false, false).await?;
+        let place = self.place(&fd, &path).await?;
+        let target = match self.denials().cover(&place.host, false) {
+            true => Err(ErrorCode::Access.into()),
+            false => self.plain.readlink_at(again(&place.folder), place.name.clone()).await,
+        };
+        self.leave(place)?;
+        target
+    }
+
+    async fn create_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
+        self.rules.quota.file()?;
+        if self.denials().is_empty() {
+            return self.plain.create_directory_at(fd, path).await;
+        }
+        self.check(&fd, &path, false, true).await?;
+        let place = self.place(&fd, &path).await?;
+        // A parent of a denied path may be created, because that replaces nothing.
+        let made = match guard!("denial_races") && self.denials().cover(&place.host, true) {
+            true => Err(ErrorCode::Access.into()),
+            false => self.plain.create_directory_at(again(&place.folder), place.name.clone()).await,
+        };
+        self.leave(place)?;
+        made
+    }
+
+    async fn remove_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
+        if self.denials().is_empty() {
+            return self.plain.remove_directory_at(fd, path).await;
+        }
+        let place = self.place_to_change(&fd, &path).await?;
+        let removed = self.plain.remove_directory_at(again(&place.folder), place.name.clone()).await;
+        self.leave(place)?;
+        removed
+    }
+
+    async fn unlink_file_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
+        if self.denials().is_empty() {
+            return self.plain.unlink_file_at(fd, path).await;
+        }
+        let place = self.place_to_change(&fd, &path).await?;
+        let removed = self.plain.unlink_file_at(again(&place.folder), place.name.clone()).await;
+        self.leave(place)?;
+        removed
+    }
+
+    // The operations below take handles, and `open_at` returns no handle to a denied path.
+
+    async fn advise(&mut self, fd: Fd, offset: u64, length: u64, advice: types::Advice) -> FsResult<()> {
+        self.plain.advise(fd, offset, length, advice).await
+    }
+
+    async fn sync_data(&mut self, fd: Fd) -> FsResult<()> {
+        self.plain.sync_data(fd).await
+    }
+
+    async fn sync(&mut self, fd: Fd) -> FsResult<()> {
+        self.plain.sync(fd).await
+    }
+
+    async fn get_flags(&mut self, fd: Fd) -> FsResult<DescriptorFlags> {
+        self.plain.get_flags(fd).await
+    }
+
+    async fn get_type(&mut self, fd: Fd) -> FsResult<types::DescriptorType> {
+        self.plain.get_type(fd).await
+    }
+
+    async fn set_size(&mut self, fd: Fd, size: u64) -> FsResult<()> {
+        self.rules.quota.write_at(&*self.file(&fd)?, size, 0)?;
+        self.plain.set_size(fd, size).await
+    }
+
+    async fn set_times(
+        &mut self,
+        fd: Fd,
+        accessed: types::NewTimestamp,
+        modified: types::NewTimestamp,
+    ) -> FsResult<()> {
+        self.plain.set_times(fd, accessed, modified).await
+    }
+
+    async fn read(&mut self, fd: Fd, length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)> {
+        self.plain.read(fd, length, offset).await
+    }
+
+    async fn write(&mut self, fd: Fd, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
+        self.rules.quota.write_at(&*self.file(&fd)?, offset, bytes.len() as u64)?;
+        self.plain.write(fd, bytes, offset).await
+    }
+
+    async fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<types::DirectoryEntryStream>> {
+        let folder = match self.plain.table.get(&fd)? {
+            Descriptor::Dir(dir) => Arc::clone(&dir.dir),
+            Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
+        };
+        self.rules.quota.listing()?;
+        match self.list(folder).await {
+            Ok(listing) => Ok(listing),
+            Err(error) => {
+                self.rules.quota.listed();
+                Err(error)
+            }
+        }
+    }
+
+    async fn stat(&mut self, fd: Fd) -> FsResult<types::DescriptorStat> {
+        self.plain.stat(fd).await
+    }
+
+    fn read_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynInputStream>> {
+        let stream = self.plain.read_via_stream(fd, offset)?;
+        let inner = self.plain.table.delete(stream)?;
+        let source: DynInputStream = Box::new(Source { inner, _charge: self.charge(STREAM_BYTES)? });
+        Ok(self.plain.table.push(source)?)
+    }
+
+    fn write_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynOutputStream>> {
+        let file = self.file(&fd)?;
+        let stream = self.plain.write_via_stream(fd, offset)?;
+        self.metered(stream, file, Some(offset))
+    }
+
+    fn append_via_stream(&mut self, fd: Fd) -> FsResult<Resource<DynOutputStream>> {
+        let file = self.file(&fd)?;
+        let stream = self.plain.append_via_stream(fd)?;
+        self.metered(stream, file, None)
+    }
+
+    async fn is_same_object(&mut self, a: Fd, b: Fd) -> wasmtime::Result<bool> {
+        self.plain.is_same_object(a, b).await
+    }
+
+    async fn metadata_hash(&mut self, fd: Fd) -> FsResult<types::MetadataHashValue> {
+        self.plain.metadata_hash(fd).await
+    }
+
+    fn drop(&mut self, fd: Fd) -> wasmtime::Result<()> {
+        HostDescriptor::drop(&mut self.plain, fd)
+    }
+}
+
+impl HostDirectoryEntryStream for Guarded<'_> {
+    async fn read_directory_entry(
+        &mut self,
+        stream: Resource<types::DirectoryEntryStream>,
+    ) -> FsResult<Option<types::DirectoryEntry>> {
+        self.plain.table.get_mut(&listing::meant(&stream))?.next().await
+    }
+
+    fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> wasmtime::Result<()> {
+        self.rules.quota.listed();
+        self.plain.table.delete(listing::meant(&stream))?;
+        Ok(())
+    }
+}

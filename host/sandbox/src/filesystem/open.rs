@@ -1,0 +1,228 @@
+//! Opens and creates files: nothing is created or truncated before its real place is known, and what is created is
+//! counted.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use toolcell_core::pool::GUEST_FILES;
+use toolcell_core::resolved_path::LINKS_MAX;
+use wasmtime_wasi::FsPerms;
+use wasmtime_wasi::filesystem::{self, Descriptor};
+use wasmtime_wasi::p2::FsResult;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
+};
+
+use super::beneath::{self, Opened, Unopened, Wish};
+use super::place::{Place, folder_and_name};
+use super::{Fd, Guarded, again};
+
+impl Guarded<'_> {
+    /// Opens `path` below `fd` as wasmtime-wasi does, except that anything but a regular file or a folder is refused,
+    /// and blocks no thread.
+    pub(super) async fn open_only_files(
+        &mut self,
+        fd: Fd,
+        path_flags: PathFlags,
+        path: String,
+        open: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> FsResult<Fd> {
+        let wish = Wish::new(path_flags, open, flags)?;
+        let (folder, perms) = self.folder(&fd)?;
+        if perms.write_not_permitted() && wish.writes() {
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        let named = path.clone();
+        let opened = GUEST_FILES.run(move || beneath::open(&folder, &named, &wish)).await;
+        let opened = match opened.map_err(|_| ErrorCode::Busy)? {
+            Err(Unopened::StepByStep) if folder_and_name(&path).is_some() => {
+                self.open_step_by_step(&fd, path, wish, perms).await?
+            }
+            // A path that ends in `.`, `..` or nothing names a folder, which cannot block a thread.
+            Err(Unopened::StepByStep) => self.plain.open_at(fd, path_flags, path, open, flags).await?,
+            opened => self.push(opened, &wish, perms)?,
+        };
+        // With denials, the host itself works with this handle first, and the guest may never get it.
+        self.changes(&opened);
+        Ok(opened)
+    }
+
+    /// Opens `path` for a change that needs no access to its content, with the access that is permitted: to read, or
+    /// else to write.
+    pub(super) async fn open_to_change(&mut self, fd: Fd, path: String) -> FsResult<Fd> {
+        let (follow, open) = (PathFlags::SYMLINK_FOLLOW, OpenFlags::empty());
+        let read = self.open_only_files(again(&fd), follow, path.clone(), open, DescriptorFlags::READ).await;
+        match read {
+            Err(error) if error.downcast_ref() == Some(&ErrorCode::Access) => {
+                self.open_only_files(fd, follow, path, open, DescriptorFlags::WRITE).await
+            }
+            read => read,
+        }
+    }
+
+    /// Returns an open folder and its permissions.
+    pub(super) fn folder(&self, fd: &Fd) -> FsResult<(Arc<File>, FsPerms)> {
+        match self.plain.table.get(fd)? {
+            Descriptor::Dir(dir) => Ok((Arc::clone(&dir.dir), dir.perms)),
+            Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+        }
+    }
+
+    fn push(&mut self, opened: Result<Opened, Unopened>, wish: &Wish, perms: FsPerms) -> FsResult<Fd> {
+        let descriptor = match opened {
+            Ok(Opened::File(file)) => Descriptor::File(filesystem::File::new(file, perms, wish.mode, false)),
+            Ok(Opened::Folder(folder)) => Descriptor::Dir(filesystem::Dir::new(folder, perms, wish.mode, false)),
+            Err(Unopened::Error(error)) => return Err(error.into()),
+            Err(Unopened::Special | Unopened::StepByStep) => return Err(ErrorCode::Unsupported.into()),
+        };
+        Ok(self.plain.table.push(descriptor)?)
+    }
+
+    /// Opens `path` where the kernel cannot resolve it below a folder in one step: wasmtime-wasi opens the folder of
+    /// the last name, and the name is opened there without following links. A link is followed by starting again with
+    /// its target.
+    async fn open_step_by_step(&mut self, fd: &Fd, path: String, mut wish: Wish, perms: FsPerms) -> FsResult<Fd> {
+        if path.ends_with('/') {
+            wish.flags |= OFlags::DIRECTORY;
+            wish.follow = true;
+        }
+        let mut path = path;
+        for _ in 0..=LINKS_MAX {
+            let Some((folder, name)) = folder_and_name(&path) else {
+                let (follow, flags) = (PathFlags::SYMLINK_FOLLOW, DescriptorFlags::READ);
+                return self.plain.open_at(again(fd), follow, path, OpenFlags::DIRECTORY, flags).await;
+            };
+            let parent = self.open_folder(fd, folder).await?;
+            self.rules.quota.changes(&parent);
+            let (inside, asked) = (Arc::clone(&parent), name.to_owned());
+            let follows = wish.follow && !wish.flags.contains(OFlags::EXCL);
+            let done =
+                GUEST_FILES.run(move || match follows.then(|| beneath::link_target(&inside, &asked)).flatten() {
+                    Some(target) => Err(target),
+                    None => Ok(beneath::open_name(&inside, &asked, &wish)),
+                });
+            match done.await.map_err(|_| ErrorCode::Busy)? {
+                Ok(opened) => return self.push(opened, &wish, perms),
+                Err(target) if target.starts_with('/') => return Err(ErrorCode::NotPermitted.into()),
+                Err(target) => path = format!("{folder}/{target}"),
+            }
+        }
+        Err(ErrorCode::Loop.into())
+    }
+
+    /// Opens the folder at `path`. The dot at the end makes the operating system refuse anything else, so that opening
+    /// cannot block.
+    async fn open_folder(&mut self, fd: &Fd, path: &str) -> FsResult<Arc<File>> {
+        let (follow, flags) = (PathFlags::SYMLINK_FOLLOW, DescriptorFlags::READ);
+        let opened = self.plain.open_at(again(fd), follow, format!("{path}/."), OpenFlags::DIRECTORY, flags).await?;
+        match self.plain.table.delete(opened)? {
+            Descriptor::Dir(dir) => Ok(dir.dir),
+            Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+        }
+    }
+
+    /// Counts the file that opening `path` will create, if it does not exist yet.
+    pub(super) async fn count_new(&mut self, fd: &Fd, follow: PathFlags, path: &str) -> FsResult<()> {
+        match self.plain.stat_at(again(fd), follow, path.to_owned()).await {
+            Ok(_) => Ok(()),
+            Err(_) => self.rules.quota.file(),
+        }
+    }
+
+    /// Opens a path in a call with denials: nothing is created or truncated before its real place is known.
+    pub(super) async fn open_among_denials(
+        &mut self,
+        fd: Fd,
+        path_flags: PathFlags,
+        path: String,
+        open: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> FsResult<Fd> {
+        let makes = open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
+        let write = makes || flags.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY);
+        let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
+        self.check(&fd, &path, follow, write).await?;
+        if !makes {
+            let opened = self.open_only_files(fd, path_flags, path, open, flags).await?;
+            return self.settle(opened).await;
+        }
+        let place = self.place(&fd, &path).await?;
+        let opened = self.make(&place, follow, open, flags).await;
+        self.leave(place)?;
+        let opened = match opened? {
+            Some(opened) => opened,
+            // A link to an existing file. A dangling link creates nothing.
+            None => {
+                self.open_only_files(fd, path_flags, path, OpenFlags::empty(), flags | DescriptorFlags::WRITE).await?
+            }
+        };
+        let opened = self.settle(opened).await?;
+        if open.contains(OpenFlags::TRUNCATE) {
+            self.plain.set_size(again(&opened), 0).await?;
+        }
+        Ok(opened)
+    }
+
+    /// Opens or creates the file at `place` itself, and truncates nothing; `None` if a link must be followed.
+    async fn make(
+        &mut self,
+        place: &Place,
+        follow: bool,
+        open: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> FsResult<Option<Fd>> {
+        if guard!("denial_races") && self.denials().cover(&place.host, true) {
+            return Err(ErrorCode::Access.into());
+        }
+        let there = self.plain.stat_at(again(&place.folder), PathFlags::empty(), place.name.clone()).await;
+        match there {
+            Ok(stat)
+                if follow && !open.contains(OpenFlags::EXCLUSIVE) && stat.type_ == DescriptorType::SymbolicLink =>
+            {
+                return Ok(None);
+            }
+            Ok(_) => {}
+            Err(_) if open.contains(OpenFlags::CREATE) => self.rules.quota.file()?,
+            Err(_) => {}
+        }
+        let open = open & (OpenFlags::CREATE | OpenFlags::EXCLUSIVE);
+        let flags = flags | DescriptorFlags::WRITE;
+        self.open_only_files(again(&place.folder), PathFlags::empty(), place.name.clone(), open, flags).await.map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filesystem::Rules;
+    use crate::limiter::Limiter;
+    use toolcell_core::policy::{Capability, Limits};
+    use wasmtime::component::ResourceTable;
+    use wasmtime_wasi::WasiCtxBuilder;
+    use wasmtime_wasi::filesystem::{OpenMode, WasiFilesystemCtxView};
+
+    #[tokio::test]
+    async fn a_call_is_not_over_while_a_thread_works_in_a_folder_that_the_host_opened_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        let limits = Limits::default();
+        let rules = Arc::new(Rules::new(&Capability::default(), &limits));
+        let at_work = {
+            let (mut wasi, mut table) = (WasiCtxBuilder::new().build(), ResourceTable::new());
+            let root = File::open(dir.path()).unwrap();
+            let root = filesystem::Dir::new(root, FsPerms::ReadWrite, OpenMode::READ, false);
+            let root = table.push(Descriptor::Dir(root)).unwrap();
+            let plain = WasiFilesystemCtxView { ctx: wasi.filesystem(), table: &mut table };
+            let mut limiter = Limiter::new(&limits);
+            let mut guarded = Guarded { rules: Arc::clone(&rules), plain, limiter: &mut limiter };
+            // The handle that a thread holds while it creates `new`.
+            let place = guarded.place(&root, "sub/new").await.unwrap();
+            Arc::clone(guarded.handle(&place.folder).unwrap())
+        };
+        assert!(!rules.quota.settled().await, "the thread is still at work");
+        drop(at_work);
+        assert!(rules.quota.settled().await);
+    }
+}

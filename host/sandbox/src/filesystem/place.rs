@@ -1,0 +1,230 @@
+//! Finds where a guest's path really leads, in a form that cannot be redirected meanwhile.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use toolcell_core::pool::GUEST_FILES;
+use toolcell_core::resolved_path::{ResolvedPath, ThroughMissing};
+use wasmtime_wasi::FsPerms;
+use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime_wasi::p2::FsResult;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
+};
+
+use super::denial::{Closed, Denials, real_path};
+use super::{Fd, Guarded, again};
+
+/// Maximum length of a guest's path in a call with denials, in bytes: the kernel takes no longer one.
+const PATH_BYTES_MAX: usize = 4_096;
+
+/// A name in an open folder that was found not to be denied.
+pub(super) struct Place {
+    pub(super) folder: Fd,
+    pub(super) name: String,
+    pub(super) host: PathBuf,
+}
+
+/// What a path leads to, in a form that cannot be redirected.
+pub(super) enum Found {
+    Place(Place),
+    Opened(Fd),
+}
+
+/// Splits a path into its folder and its last name. `None` for a path that names the folder itself.
+pub(super) fn folder_and_name(path: &str) -> Option<(&str, &str)> {
+    let path = path.trim_end_matches('/');
+    let (folder, name) = match path.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some(split) => split,
+        None => (".", path),
+    };
+    (!matches!(name, "" | "." | "..")).then_some((folder, name))
+}
+
+/// Returns where `path` below `folder` leads, with the last name unfollowed unless `follow`. `None` if it leads through
+/// a missing folder, or one that may not be entered, because the kernel goes no further than this process either. Any
+/// other path that cannot be followed to its end counts as denied, because the kernel, which does not count names, may
+/// follow it.
+fn resolve(folder: &File, path: &str, follow: bool) -> Result<Option<ResolvedPath>, ErrorCode> {
+    let base = real_path(folder).map_err(|_| ErrorCode::Access)?;
+    // A slash or a dot at the end follows a link, even without `follow`.
+    let unfollowed = folder_and_name(path).filter(|_| !follow && !path.ends_with('/'));
+    let (walked, last) = match unfollowed {
+        Some((folder, name)) => (base.join(folder), Some(name)),
+        None => (base.join(path), None),
+    };
+    let not_entered = |error: &io::Error| error.kind() == ErrorKind::PermissionDenied;
+    let ends = |error: &anyhow::Error| {
+        error.is::<ThroughMissing>() || error.downcast_ref::<io::Error>().is_some_and(not_entered)
+    };
+    match ResolvedPath::of(&walked) {
+        Ok(mut resolved) => {
+            resolved.end.extend(last);
+            Ok(Some(resolved))
+        }
+        Err(error) if ends(&error) => Ok(None),
+        Err(_) => Err(ErrorCode::Access),
+    }
+}
+
+impl Guarded<'_> {
+    /// Fails if `path` below `fd` leads to a denied path, whether that exists or not. `write` also applies denials of
+    /// writing.
+    pub(super) async fn check(&mut self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<()> {
+        match self.is_resolved_to(fd, path, follow, move |denials, resolved| denials.close(resolved, write)).await? {
+            true => Err(ErrorCode::Access.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails also if a denied path lies below `path`: a move would take it to a place where it is not denied, and what
+    /// takes its place would count as denied.
+    async fn check_move(&mut self, fd: &Fd, path: &str) -> FsResult<()> {
+        match self.is_resolved_to(fd, path, false, |denials, resolved| denials.hold_in_place(&resolved.end)).await? {
+            true => Err(ErrorCode::Access.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the answer of `question` about where `path` below `fd` leads on the host. `false` if it leads through a
+    /// missing folder: wasmtime-wasi then fails as it does without denials, and reveals nothing of what lies outside.
+    ///
+    /// Following a path can take thousands of system calls, and each of its names is compared with each denial. A
+    /// thread for guests' files does that, so that the call can be stopped meanwhile, and no other call waits.
+    pub(super) async fn is_resolved_to(
+        &mut self,
+        fd: &Fd,
+        path: &str,
+        follow: bool,
+        question: impl FnOnce(&Denials, &ResolvedPath) -> bool + Send + 'static,
+    ) -> FsResult<bool> {
+        if path.len() > PATH_BYTES_MAX && guard!("path_bytes") {
+            return Err(ErrorCode::NameTooLong.into());
+        }
+        let (folder, _) = self.folder(fd)?;
+        let (rules, path) = (Arc::clone(&self.rules), path.to_owned());
+        let work = move || {
+            resolve(&folder, &path, follow)
+                .map(|resolved| resolved.is_some_and(|resolved| question(&rules.denials, &resolved)))
+        };
+        let answer = GUEST_FILES.run(work).await.map_err(|_| ErrorCode::Busy)?;
+        Ok(answer?)
+    }
+
+    /// Opens the folder of `path` and checks its real path. An operation on the name in that open folder cannot be
+    /// redirected.
+    pub(super) async fn place(&mut self, fd: &Fd, path: &str) -> FsResult<Place> {
+        let (folder, name) = folder_and_name(path).ok_or(ErrorCode::Access)?;
+        let follow = PathFlags::SYMLINK_FOLLOW;
+        let flags = DescriptorFlags::READ;
+        let folder = self.open_only_files(again(fd), follow, folder.to_owned(), OpenFlags::DIRECTORY, flags).await?;
+        let host = match self.plain.table.get(&folder)? {
+            Descriptor::Dir(dir) => real_path(&dir.dir).ok(),
+            Descriptor::File(_) => None,
+        };
+        match host.filter(|host| !self.denials().cover(host, false) || !guard!("denial_races")) {
+            Some(host) => Ok(Place { folder, host: host.join(name), name: name.to_owned() }),
+            None => {
+                self.plain.table.delete(folder)?;
+                Err(ErrorCode::Access.into())
+            }
+        }
+    }
+
+    /// Returns a place that may be changed: neither denied itself, nor a parent of a denied path.
+    pub(super) async fn place_to_change(&mut self, fd: &Fd, path: &str) -> FsResult<Place> {
+        self.check_move(fd, path).await?;
+        let place = self.place(fd, path).await?;
+        if guard!("denial_races") && self.denials().hold_in_place(&place.host) {
+            self.leave(place)?;
+            return Err(ErrorCode::Access.into());
+        }
+        Ok(place)
+    }
+
+    pub(super) fn leave(&mut self, place: Place) -> FsResult<()> {
+        self.plain.table.delete(place.folder)?;
+        Ok(())
+    }
+
+    /// Finds what `path` leads to, to query it or to set its times.
+    pub(super) async fn find(&mut self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<Found> {
+        if folder_and_name(path).is_none() || path.ends_with('/') {
+            return self.open_to_look(fd, path, OpenFlags::DIRECTORY, write).await;
+        }
+        let place = self.place(fd, path).await?;
+        if self.denials().cover(&place.host, write) && !(self.denials().show(&place.host) && !write && !follow) {
+            self.leave(place)?;
+            return Err(ErrorCode::Access.into());
+        }
+        if !follow {
+            return Ok(Found::Place(place));
+        }
+        let there = self.plain.stat_at(again(&place.folder), PathFlags::empty(), place.name.clone()).await;
+        match there {
+            Ok(stat) if stat.type_ != DescriptorType::SymbolicLink => Ok(Found::Place(place)),
+            Ok(_) => {
+                self.leave(place)?;
+                self.open_to_look(fd, path, OpenFlags::empty(), write).await
+            }
+            Err(error) => {
+                self.leave(place)?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn open_to_look(&mut self, fd: &Fd, path: &str, open: OpenFlags, write: bool) -> FsResult<Found> {
+        let follow = PathFlags::SYMLINK_FOLLOW;
+        let opened = self.open_only_files(again(fd), follow, path.to_owned(), open, DescriptorFlags::READ).await?;
+        let opened = self.settle(opened).await?;
+        if write && self.is_narrowed(&opened)? {
+            self.plain.table.delete(opened)?;
+            return Err(ErrorCode::Access.into());
+        }
+        Ok(Found::Opened(opened))
+    }
+
+    /// Whether `settle` removed the write permission.
+    fn is_narrowed(&self, fd: &Fd) -> FsResult<bool> {
+        Ok(match self.plain.table.get(fd)? {
+            Descriptor::File(file) => file.perms.write_not_permitted(),
+            Descriptor::Dir(dir) => dir.perms.write_not_permitted(),
+        })
+    }
+
+    /// Checks what was really opened: closes it if it is denied, and removes the write permission if only writing is
+    /// denied.
+    pub(super) async fn settle(&mut self, fd: Fd) -> FsResult<Fd> {
+        let rules = Arc::clone(&self.rules);
+        let file = Arc::clone(self.handle(&fd)?);
+        let closed = match (real_path(&file), file.metadata()) {
+            (Ok(path), Ok(metadata)) if guard!("denial_races") => {
+                let by_name = if rules.denials.cover(&path, false) {
+                    Some(Closed::Entirely)
+                } else {
+                    rules.denials.cover(&path, true).then_some(Closed::ForWriting)
+                };
+                match by_name {
+                    None | Some(Closed::ForWriting) => rules.denials.of_other_names(&metadata).await.max(by_name),
+                    entirely => entirely,
+                }
+            }
+            (Ok(_), Ok(metadata)) => rules.denials.of_other_names(&metadata).await,
+            _ => Some(Closed::Entirely),
+        };
+        match (closed, self.plain.table.get_mut(&fd)?) {
+            (None, _) => {}
+            (Some(Closed::Entirely), _) => {
+                self.plain.table.delete(fd)?;
+                return Err(ErrorCode::Access.into());
+            }
+            (Some(Closed::ForWriting), Descriptor::File(file)) => file.perms = FsPerms::ReadOnly,
+            (Some(Closed::ForWriting), Descriptor::Dir(dir)) => dir.perms = FsPerms::ReadOnly,
+        }
+        Ok(fd)
+    }
+}

@@ -1,0 +1,100 @@
+//! Runs every file operation on the threads for guests' files, because wasmtime-wasi gives its work to the runtime that
+//! polls it, whose threads the host needs itself.
+
+use toolcell_core::pool::GUEST_FILES;
+use wasmtime::component::Resource;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    self, Advice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode,
+    HostDescriptor, HostDirectoryEntryStream, MetadataHashValue, NewTimestamp, OpenFlags, PathFlags,
+};
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
+
+use super::{Fd, Guarded};
+
+/// The interface, run in the pool.
+pub(super) struct Pooled<'a>(pub(super) Guarded<'a>);
+
+/// Methods that only call those of [`Guarded`], in the pool. `changes` first records what the operation changes.
+macro_rules! in_pool {
+    (looks { $($look:ident($($a:ident: $t:ty),*) -> $r:ty;)* } changes { $($change:ident($($b:ident: $u:ty),*) -> $s:ty;)* }) => {
+        $(async fn $look(&mut self, fd: Fd, $($a: $t),*) -> $r {
+            GUEST_FILES.within(HostDescriptor::$look(&mut self.0, fd, $($a),*)).await
+        })*
+        $(async fn $change(&mut self, fd: Fd, $($b: $u),*) -> $s {
+            self.0.changes(&fd);
+            GUEST_FILES.within(HostDescriptor::$change(&mut self.0, fd, $($b),*)).await
+        })*
+    };
+}
+
+impl types::Host for Pooled<'_> {
+    fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
+        self.0.convert_error_code(error)
+    }
+
+    fn filesystem_error_code(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<Option<ErrorCode>> {
+        self.0.filesystem_error_code(error)
+    }
+}
+
+impl HostDescriptor for Pooled<'_> {
+    in_pool! {
+        looks {
+        advise(offset: u64, length: u64, advice: Advice) -> FsResult<()>;
+        sync_data() -> FsResult<()>;
+        sync() -> FsResult<()>;
+        get_flags() -> FsResult<DescriptorFlags>;
+        get_type() -> FsResult<DescriptorType>;
+        read(length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)>;
+        read_directory() -> FsResult<Resource<DirectoryEntryStream>>;
+        stat() -> FsResult<DescriptorStat>;
+        stat_at(flags: PathFlags, path: String) -> FsResult<DescriptorStat>;
+        readlink_at(path: String) -> FsResult<String>;
+        is_same_object(other: Fd) -> wasmtime::Result<bool>;
+        metadata_hash() -> FsResult<MetadataHashValue>;
+        metadata_hash_at(flags: PathFlags, path: String) -> FsResult<MetadataHashValue>;
+        }
+        changes {
+        open_at(at: PathFlags, path: String, open: OpenFlags, flags: DescriptorFlags) -> FsResult<Fd>;
+        set_size(size: u64) -> FsResult<()>;
+        set_times(accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<()>;
+        set_times_at(at: PathFlags, path: String, accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<()>;
+        write(bytes: Vec<u8>, offset: u64) -> FsResult<u64>;
+        create_directory_at(path: String) -> FsResult<()>;
+        link_at(flags: PathFlags, old: String, new_fd: Fd, new: String) -> FsResult<()>;
+        remove_directory_at(path: String) -> FsResult<()>;
+        rename_at(old: String, new_fd: Fd, new: String) -> FsResult<()>;
+        symlink_at(target: String, path: String) -> FsResult<()>;
+        unlink_file_at(path: String) -> FsResult<()>;
+        }
+    }
+
+    fn read_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynInputStream>> {
+        self.0.read_via_stream(fd, offset)
+    }
+
+    fn write_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynOutputStream>> {
+        self.0.write_via_stream(fd, offset)
+    }
+
+    fn append_via_stream(&mut self, fd: Fd) -> FsResult<Resource<DynOutputStream>> {
+        self.0.append_via_stream(fd)
+    }
+
+    fn drop(&mut self, fd: Fd) -> wasmtime::Result<()> {
+        HostDescriptor::drop(&mut self.0, fd)
+    }
+}
+
+impl HostDirectoryEntryStream for Pooled<'_> {
+    async fn read_directory_entry(
+        &mut self,
+        stream: Resource<DirectoryEntryStream>,
+    ) -> FsResult<Option<DirectoryEntry>> {
+        self.0.read_directory_entry(stream).await
+    }
+
+    fn drop(&mut self, stream: Resource<DirectoryEntryStream>) -> wasmtime::Result<()> {
+        HostDirectoryEntryStream::drop(&mut self.0, stream)
+    }
+}

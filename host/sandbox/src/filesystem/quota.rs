@@ -1,0 +1,159 @@
+//! Limits on what a call writes, creates and keeps open in its mounts; WASI has no such limits.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use toolcell_core::policy::Limits;
+use toolcell_core::record::{self, FileUsage};
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+use wasmtime_wasi::p2::{FsError, FsResult};
+
+use crate::trap::Exceeded;
+
+/// Maximum number of folders that a guest lists at the same time. Each keeps one of the host's files open.
+const LISTINGS_MAX: u64 = 32;
+
+/// Time to wait for a call's last file operation. It takes microseconds on a disk; on a file system that hangs it never
+/// ends, and must not hold back the result.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+const SETTLE_STEP: Duration = Duration::from_millis(1);
+
+/// Counts up to a limit.
+#[derive(Debug)]
+struct Meter {
+    used: AtomicU64,
+    limit: u64,
+}
+
+impl Meter {
+    fn new(limit: u64) -> Self {
+        Self { used: AtomicU64::new(0), limit }
+    }
+
+    /// Counts `amount`; returns `None`, and counts nothing, if that exceeds the limit.
+    fn take(&self, amount: u64) -> Option<()> {
+        let more = |used: u64| used.checked_add(amount).filter(|used| *used <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| ())
+    }
+
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// What one call has written, made and opened.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    bytes: Meter,
+    files: Meter,
+    listings: Meter,
+    descriptors_max: usize,
+    /// Open files of the host, counted by their holders, because a stream keeps its file open after the guest dropped
+    /// the descriptor.
+    open: Mutex<Vec<Weak<File>>>,
+    /// The folder or file that the last changing operation works on.
+    changing: Mutex<Weak<File>>,
+}
+
+impl Quota {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            bytes: Meter::new(limits.disk_bytes),
+            files: Meter::new(limits.files_created),
+            listings: Meter::new(LISTINGS_MAX),
+            descriptors_max: usize::try_from(limits.descriptors).unwrap_or(usize::MAX),
+            open: Mutex::default(),
+            changing: Mutex::default(),
+        }
+    }
+
+    /// Returns what was used: bytes that were written, or that files grew by, whichever was more at each step; files,
+    /// folders and links that were created. `None` if both are zero.
+    pub(crate) fn usage(&self, limits: &Limits) -> Option<FileUsage> {
+        let disk_bytes = record::Metered { used: self.bytes.used(), limit: limits.disk_bytes };
+        let files_created = record::Metered { used: self.files.used(), limit: limits.files_created };
+        (disk_bytes.used > 0 || files_created.used > 0).then_some(FileUsage { disk_bytes, files_created })
+    }
+
+    /// Counts a write of `length` bytes to `file`. A write beyond the end counts as far as the file grows, because a
+    /// hole takes no space now, and all of it once the file is copied.
+    pub(super) fn write(&self, file: &File, offset: u64, length: u64) -> Result<(), Exceeded> {
+        let grows = |size: u64| offset.saturating_add(length).saturating_sub(size);
+        let growth = file.metadata().ok().filter(|metadata| metadata.is_file()).map_or(0, |it| grows(it.len()));
+        self.bytes(length.max(growth))
+    }
+
+    pub(super) fn bytes(&self, amount: u64) -> Result<(), Exceeded> {
+        if guard!("disk_bytes") { self.bytes.take(amount).ok_or(Exceeded::DiskBytes) } else { Ok(()) }
+    }
+
+    /// Counts a write before it is made; a `length` of 0 means that the file grows to `offset`.
+    pub(super) fn write_at(&self, file: &File, offset: u64, length: u64) -> FsResult<()> {
+        self.write(file, offset, length).map_err(FsError::trap)
+    }
+
+    /// Counts a file, folder or link before it is created.
+    pub(super) fn file(&self) -> FsResult<()> {
+        if guard!("files_created") {
+            self.files.take(1).ok_or_else(|| FsError::trap(Exceeded::FilesCreated))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Fails if the call already keeps as many files open as it may.
+    pub(super) fn room_to_open(&self) -> FsResult<()> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= self.descriptors_max {
+            open.retain(|file| file.strong_count() > 0);
+        }
+        if open.len() < self.descriptors_max || !guard!("descriptors") {
+            Ok(())
+        } else {
+            Err(FsError::trap(Exceeded::Descriptors))
+        }
+    }
+
+    /// Counts a listing of a folder that the guest begins.
+    pub(super) fn listing(&self) -> FsResult<()> {
+        Ok(self.listings.take(1).ok_or(ErrorCode::InsufficientMemory)?)
+    }
+
+    /// Discounts a listing that the guest dropped.
+    pub(super) fn listed(&self) {
+        self.listings.used.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn opened(&self, file: &Arc<File>) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(file));
+    }
+
+    /// Records that an operation begins to change `file`, or something in it. A guest waits for it before it begins
+    /// another.
+    pub(crate) fn changes(&self, file: &Arc<File>) {
+        *self.changing.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(file);
+    }
+
+    /// Waits, after the store is dropped, until no thread works on the call's files, because work that a thread of the
+    /// pool began goes on after the guest is stopped. Returns `false` if that takes longer than [`SETTLE_MAX`], on a
+    /// file system that hangs.
+    pub(crate) async fn settled(&self) -> bool {
+        let began = Instant::now();
+        while self.is_busy() && guard!("settle") {
+            if began.elapsed() > SETTLE_MAX {
+                return false;
+            }
+            tokio::time::sleep(SETTLE_STEP).await;
+        }
+        true
+    }
+
+    /// Whether one of the files is still held. After the store is dropped, only a thread at work holds one.
+    fn is_busy(&self) -> bool {
+        let held = |file: &Weak<File>| file.strong_count() > 0;
+        held(&self.changing.lock().unwrap_or_else(PoisonError::into_inner))
+            || self.open.lock().unwrap_or_else(PoisonError::into_inner).iter().any(held)
+    }
+}

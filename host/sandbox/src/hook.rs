@@ -1,0 +1,273 @@
+//! Hook components: the world `hook`, run with the machinery of tools and with a world and limits of their own. Each
+//! event gets a fresh store.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use toolcell_core::executor::Cancellation;
+use toolcell_core::hook::{Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, UpdatedOutput};
+use toolcell_core::policy::{Capability, HookPermit, Limits};
+use toolcell_core::record::{Behavior, Content, ErrorClass, HookEvent, Input, PermissionResult, Refusal};
+use wasmtime::component::{Component, InstancePre};
+
+use super::bindings::hook::HookPre;
+use super::bindings::hook::exports::toolcell::tool::hook_handler as wit;
+use super::cache::Entry;
+use super::component::invalid;
+use super::engine::Engine;
+use super::state::State;
+use super::{Sandbox, call, linking, never};
+
+const HANDLER: &str = "toolcell:tool/hook-handler@0.2.0";
+
+/// Facts about a hook component, found at its first load and cached with its compiled code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Description {
+    /// The hook's name for itself: an unverified claim, for people.
+    id: String,
+    events: Vec<HookEvent>,
+}
+
+/// A compiled and linked hook component, with the world that every run of it gets.
+pub struct SandboxedHook {
+    sandbox: Arc<Sandbox>,
+    /// The operator's name for the hook.
+    id: String,
+    component: HookPre<State>,
+    description: Description,
+    permit: HookPermit,
+}
+
+impl SandboxedHook {
+    /// Loads the component `bytes` as the hook `id`: from the cache on disk, or by compiling it in a child process.
+    /// Every run of it gets what `permit` gives, and nothing else.
+    pub async fn load(sandbox: &Arc<Sandbox>, id: &str, bytes: &[u8], permit: HookPermit) -> Result<Self, Refusal> {
+        let engine = &sandbox.engine;
+        // A separate entry from the one that the same bytes would have as a tool, because their descriptions differ.
+        let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
+        let mut entry: Option<Entry<Description>> = sandbox.cache()?.and_then(|cache| cache.read(&name));
+        let known = entry.as_mut().and_then(Entry::take_description);
+        let code = sandbox.code(entry, bytes).await?;
+        let (component, description) = match known {
+            Some(description) => (link(engine, &code.component(engine)?)?, description),
+            None => {
+                let _place = sandbox.checks.acquire().await;
+                let examined = async {
+                    let component = link(engine, &code.component(engine)?)?;
+                    let description = examine(engine, &component, &permit.limits().for_checks()).await?;
+                    Ok((component, description))
+                };
+                let examined: Result<_, Refusal> = examined.await;
+                sandbox.keep_code(&name, code, examined.as_ref().ok().map(|(_, description)| description));
+                examined?
+            }
+        };
+        Ok(Self { sandbox: Arc::clone(sandbox), id: id.to_owned(), component, description, permit })
+    }
+
+    /// The hook's name for itself.
+    pub fn claimed_id(&self) -> &str {
+        &self.description.id
+    }
+
+    async fn run(&self, call: wit::HookCall) -> HookAnswer {
+        let _place = self.sandbox.checks.acquire().await;
+        let limits = self.permit.limits();
+        let engine = &self.sandbox.engine;
+        let cancellation = never();
+        let mut store = match call::offline(engine, self.permit.capability(), limits, &cancellation) {
+            Ok(store) => store,
+            Err(error) => return Err(format!("what the hook was granted cannot be opened: {error:#}")).into(),
+        };
+        let result = {
+            let _running = engine.running();
+            let work = async {
+                let guest = self.component.instantiate_async(&mut store).await?;
+                guest.toolcell_tool_hook_handler().call_handle(&mut store, &call).await
+            };
+            call::bounded(work, limits.wall, &cancellation, None).await
+        };
+        let outputs = match result {
+            Ok(Ok(outputs)) => accept(outputs, limits.output_bytes),
+            Ok(Err(why)) => Err(call::cut(why, call::MESSAGE_CHARS_MAX)),
+            Err(error) => {
+                let refusal = call::verdict(&error, &store, limits);
+                Err([Some(refusal.message), refusal.detail].into_iter().flatten().collect::<Vec<_>>().join(": "))
+            }
+        };
+        let unsettled = store.data_mut().unsettled();
+        let logs = store.into_data().logs.into_content();
+        let settled = unsettled.settle().await;
+        HookAnswer { outputs: if settled { outputs } else { Err(unfinished(outputs)) }, logs }
+    }
+}
+
+impl Hook for SandboxedHook {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn events(&self) -> &[HookEvent] {
+        &self.description.events
+    }
+
+    fn handle<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a> {
+        Box::pin(self.run(lowered(call)))
+    }
+}
+
+/// Returns the failure of a hook whose last file operation has not ended, because it may answer for a file that is not
+/// written yet.
+fn unfinished(outputs: Result<Vec<HookOutput>, String>) -> String {
+    match outputs {
+        Ok(_) => format!("the hook answered, but {}", call::UNFINISHED),
+        Err(why) => format!("{why}; {}", call::UNFINISHED),
+    }
+}
+
+fn link(engine: &Engine, component: &Component) -> Result<HookPre<State>, Refusal> {
+    let kind = component.component_type();
+    if !kind.exports(engine.wasmtime()).any(|(name, _)| name == HANDLER) {
+        return Err(invalid("not_a_hook", format!("the component is not a hook: it does not export {HANDLER}")));
+    }
+    let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+    let linker =
+        linking::for_hook(engine.wasmtime(), &imports).map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+    let instance: InstancePre<State> = linker.instantiate_pre(component).map_err(|error| {
+        let message = format!("the hook asks for what no hook gets: {error:#}");
+        Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)
+    })?;
+    HookPre::new(instance).map_err(|error| {
+        invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {error:#}"))
+    })
+}
+
+/// Calls `describe` twice, in an empty world, and refuses different results.
+async fn examine(engine: &Engine, component: &HookPre<State>, limits: &Limits) -> Result<Description, Refusal> {
+    let first = describe(engine, component, limits).await?;
+    if first != describe(engine, component, limits).await? {
+        return Err(invalid("description_changes", "the hook describes itself differently each time".to_owned()));
+    }
+    if first.events.is_empty() {
+        return Err(invalid("description_invalid", "the hook wants to hear of no event".to_owned()));
+    }
+    Ok(first)
+}
+
+async fn describe(engine: &Engine, component: &HookPre<State>, limits: &Limits) -> Result<Description, Refusal> {
+    let cancellation: Cancellation = never();
+    let mut store = call::offline(engine, &Capability::default(), limits, &cancellation)
+        .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+    let result = {
+        let _running = engine.running();
+        let work = async {
+            let guest = component.instantiate_async(&mut store).await?;
+            guest.toolcell_tool_hook_handler().call_describe(&mut store).await
+        };
+        call::bounded(work, limits.wall, &cancellation, None).await
+    };
+    let said = result.map_err(|error| call::verdict(&error, &store, limits))?;
+    let events = HookEvent::ALL.into_iter().filter(|event| said.events.contains(&event_of(*event))).collect();
+    Ok(Description { id: call::plain(&said.id), events })
+}
+
+fn event_of(event: HookEvent) -> wit::HookEvent {
+    match event {
+        HookEvent::PreToolUse => wit::HookEvent::PreToolUse,
+        HookEvent::PostToolUse => wit::HookEvent::PostToolUse,
+        HookEvent::PostToolUseFailure => wit::HookEvent::PostToolUseFailure,
+        HookEvent::PermissionRequest => wit::HookEvent::PermissionRequest,
+        HookEvent::PermissionDecision => wit::HookEvent::PermissionDecision,
+        HookEvent::ResultPersistence => wit::HookEvent::ResultPersistence,
+    }
+}
+
+fn lowered(call: &HookCall) -> wit::HookCall {
+    let context = json!({
+        "permission_profile": call.permission_profile,
+        "actor_ref": call.actor_ref,
+        "decision": call.decision,
+        "result": call.result,
+    });
+    wit::HookCall {
+        event: event_of(call.event),
+        invocation_id: call.invocation_id.to_string(),
+        tool_id: call.tool_id.clone(),
+        input: call.input.to_string(),
+        context: context.to_string(),
+    }
+}
+
+/// Converts a hook's outputs. One that cannot be read makes all of them a failure, because a guard's answer must take
+/// effect as a whole.
+fn accept(outputs: Vec<wit::HookOutput>, bytes_max: u64) -> Result<Vec<HookOutput>, String> {
+    let bytes = outputs.iter().map(size).fold(0, u64::saturating_add);
+    if bytes > bytes_max {
+        return Err(format!("the hook answered {bytes} bytes; {bytes_max} are allowed"));
+    }
+    outputs.into_iter().map(lifted).collect()
+}
+
+fn lifted(output: wit::HookOutput) -> Result<HookOutput, String> {
+    Ok(match output {
+        wit::HookOutput::Message(text) => HookOutput::Message(text),
+        wit::HookOutput::Progress(wit::HookProgress { message, percent }) => {
+            HookOutput::Progress(HookProgress { message, percent })
+        }
+        wit::HookOutput::UpdatedInput(text) => HookOutput::UpdatedInput(parsed("updated_input", text)?),
+        wit::HookOutput::PermissionResult(wit::PermissionResult { behavior, reason }) => {
+            HookOutput::PermissionResult(PermissionResult { behavior: behavior_of(behavior), reason })
+        }
+        wit::HookOutput::AdditionalContext(text) => HookOutput::AdditionalContext(parsed("additional_context", text)?),
+        wit::HookOutput::Stop(reason) => HookOutput::Stop { reason },
+        wit::HookOutput::UpdatedOutput(wit::ToolOutput { content, structured }) => {
+            let content = parsed("updated_output", content)?;
+            let content: Vec<Content> =
+                serde_json::from_value(content).map_err(|error| format!("updated_output is not an output: {error}"))?;
+            let structured = structured.map(|text| parsed("updated_output", text)).transpose()?;
+            HookOutput::UpdatedOutput(UpdatedOutput { content, structured })
+        }
+    })
+}
+
+fn behavior_of(behavior: wit::Behavior) -> Behavior {
+    match behavior {
+        wit::Behavior::Allow => Behavior::Allow,
+        wit::Behavior::Ask => Behavior::Ask,
+        wit::Behavior::Deny => Behavior::Deny,
+        wit::Behavior::Passthrough => Behavior::Passthrough,
+    }
+}
+
+/// Parses a hook's JSON as strictly as a caller's: a duplicate key is an error, because it is ambiguous.
+fn parsed(what: &str, text: String) -> Result<Value, String> {
+    Input::from_text(text).value().cloned().map_err(|error| format!("{what} is not JSON: {error}"))
+}
+
+fn size(output: &wit::HookOutput) -> u64 {
+    let bytes = match output {
+        wit::HookOutput::Message(text)
+        | wit::HookOutput::UpdatedInput(text)
+        | wit::HookOutput::AdditionalContext(text)
+        | wit::HookOutput::Stop(text) => text.len(),
+        wit::HookOutput::Progress(progress) => progress.message.len(),
+        wit::HookOutput::PermissionResult(result) => result.reason.len(),
+        wit::HookOutput::UpdatedOutput(output) => {
+            output.content.len() + output.structured.as_ref().map_or(0, String::len)
+        }
+    };
+    bytes as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_fails_whose_last_file_operation_has_not_ended() {
+        let said = unfinished(Ok(vec![HookOutput::Message("done".to_owned())]));
+        assert_eq!(said, format!("the hook answered, but {}", call::UNFINISHED));
+        assert_eq!(unfinished(Err("it crashed".to_owned())), format!("it crashed; {}", call::UNFINISHED));
+    }
+}

@@ -1,0 +1,42 @@
+use toolcell_core::executor::Cancellation;
+use toolcell_core::record;
+use wasmtime::component::Resource;
+use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
+
+use crate::state::State;
+
+use super::wit::cancellation::{AbortReason, Host};
+
+impl Host for State {
+    async fn requested(&mut self) -> wasmtime::Result<Option<AbortReason>> {
+        Ok(self.cancellation.requested().map(|reason| match reason {
+            record::AbortReason::UserInterruption => AbortReason::UserInterruption,
+            record::AbortReason::SiblingError => AbortReason::SiblingError,
+            record::AbortReason::Timeout => AbortReason::Timeout,
+            record::AbortReason::Fallback => AbortReason::Fallback,
+            record::AbortReason::RuntimeShutdown => AbortReason::RuntimeShutdown,
+        }))
+    }
+
+    async fn subscribe(&mut self) -> wasmtime::Result<Resource<DynPollable>> {
+        let wish = self.table.push(Wish(self.cancellation.clone()))?;
+        subscribe(&mut self.table, wish)
+    }
+
+    async fn acknowledge(&mut self) -> wasmtime::Result<()> {
+        if self.cancellation.requested().is_some() {
+            self.observer.cancel_acknowledged();
+        }
+        Ok(())
+    }
+}
+
+/// Ready once the call was asked to stop.
+struct Wish(Cancellation);
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for Wish {
+    async fn ready(&mut self) {
+        self.0.cancelled().await;
+    }
+}

@@ -1,0 +1,10 @@
+//! What a guest may call on the host beside WASI: one file for each interface of the contract.
+
+pub(crate) mod artifacts;
+mod cancellation;
+mod interaction;
+mod log;
+mod progress;
+pub(super) mod tools;
+
+use super::bindings::tool::toolcell::tool as wit;

@@ -1,0 +1,71 @@
+use serde_json::Value;
+use toolcell_core::executor::GuestProgress;
+use toolcell_core::record::{ProgressStatus, digest, read_json};
+
+use crate::state::State;
+
+use super::wit::progress::{Host, Update};
+
+/// Maximum length of an update's text, in characters, for one line on a screen; longer text is cut.
+const MESSAGE_CHARS_MAX: usize = 1_000;
+/// Maximum size of one partial result, in bytes.
+const PARTIAL_BYTES_MAX: u64 = 256 << 10;
+/// Maximum number of JSON values in one partial result, because the host keeps many results.
+const PARTIAL_VALUES_MAX: usize = 1_000;
+
+impl Host for State {
+    async fn report(&mut self, update: Update) -> wasmtime::Result<()> {
+        let update = GuestProgress {
+            status: ProgressStatus::Running,
+            message: update.message.map(cut),
+            percent: update.percent.filter(|percent| (0.0..=100.0).contains(percent)),
+            current_step: update.current_step.map(cut),
+            total_steps: update.total_steps,
+            bytes_read: update.bytes_read,
+            bytes_written: update.bytes_written,
+            line_count: update.line_count,
+            partial: None,
+        };
+        self.pass(update);
+        Ok(())
+    }
+
+    async fn partial_result(&mut self, content: String) -> wasmtime::Result<String> {
+        let reference = format!("partial:{}", digest(content.as_bytes()));
+        let bytes = content.len() as u64;
+        if bytes > self.partial_bytes_left && guard!("partial_results") {
+            self.logs.line("warn", "a partial result was dropped: all together are larger than an answer may be", None);
+        } else if bytes <= PARTIAL_BYTES_MAX
+            && let Ok(value @ Value::Array(_)) = read_json(&content, PARTIAL_VALUES_MAX)
+        {
+            self.partial_bytes_left = self.partial_bytes_left.saturating_sub(bytes);
+            self.pass(GuestProgress {
+                status: ProgressStatus::PartialResult,
+                partial: Some((reference.clone(), value)),
+                ..GuestProgress::default()
+            });
+        } else {
+            self.logs.line(
+                "warn",
+                "a partial result was dropped: it must be a JSON array of at most 256 KiB and 1000 values",
+                None,
+            );
+        }
+        Ok(reference)
+    }
+}
+
+impl State {
+    fn pass(&mut self, update: GuestProgress) {
+        if let Some(update) = self.progress.pass(update) {
+            self.observer.progress(update);
+        }
+    }
+}
+
+fn cut(text: String) -> String {
+    match text.char_indices().nth(MESSAGE_CHARS_MAX) {
+        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned(),
+        None => text,
+    }
+}

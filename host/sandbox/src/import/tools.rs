@@ -1,0 +1,123 @@
+//! Calls of other tools. Written by hand instead of with the generated trait, because only a function that sees the store
+//! can take what a call used from the fuel of its caller.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use toolcell_core::executor::{ChildCall, ChildOutput, Share, ToolCaller};
+use toolcell_core::record::{self, ErrorClass, Refusal};
+use wasmtime::StoreContextMut;
+use wasmtime::component::Linker;
+
+use crate::bindings::calling::toolcell::tool::tools::{Answer, Callable};
+use crate::bindings::tool::toolcell::tool::types as wit;
+use crate::state::State;
+
+/// Maximum length of a tool's name, in bytes.
+const NAME_BYTES_MAX: usize = 256;
+/// Maximum size of the arguments of one call, in bytes. They are kept, and written down, while the caller waits.
+const INPUT_BYTES_MAX: usize = 1 << 20;
+/// The deadline of a call without a time limit that a clock can show.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// What a guest needs to call other tools.
+#[derive(Clone)]
+pub(crate) struct Children {
+    pub(crate) caller: Arc<dyn ToolCaller>,
+    /// When the guest is stopped; `None` if no clock can show it.
+    pub(crate) deadline: Option<Instant>,
+}
+
+type Answered = Result<Answer, wit::ToolError>;
+
+pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    let mut tools = linker.instance("toolcell:tool/tools@0.2.0")?;
+    tools.func_wrap_async("list", |store: StoreContextMut<'_, State>, (): ()| Box::new(list(store)))?;
+    tools.func_wrap_async("call", |store: StoreContextMut<'_, State>, (tool, input): (String, String)| {
+        Box::new(call(store, tool, input))
+    })
+}
+
+async fn list(store: StoreContextMut<'_, State>) -> wasmtime::Result<(Vec<Callable>,)> {
+    let Some(children) = store.data().children.clone() else { return Ok((Vec::new(),)) };
+    let tools = children.caller.list().await;
+    Ok((tools.into_iter().map(|tool| Callable { name: tool.name, description: tool.description }).collect(),))
+}
+
+async fn call(mut store: StoreContextMut<'_, State>, tool: String, input: String) -> wasmtime::Result<(Answered,)> {
+    let Some(children) = store.data().children.clone() else { return Ok((Err(error(none_granted().to_error())),)) };
+    if tool.len() > NAME_BYTES_MAX || input.len() > INPUT_BYTES_MAX {
+        return Ok((Err(error(too_large(&tool, &input).to_error())),));
+    }
+    let fuel = store.get_fuel()?;
+    let share = Share {
+        fuel,
+        memory_bytes: store.data().limiter.left() as u64,
+        deadline: children.deadline.unwrap_or_else(|| Instant::now() + FOR_EVER),
+    };
+    let answer = children.caller.call(ChildCall { tool, input, share }).await;
+    if guard!("child_fuel") {
+        store.set_fuel(fuel.saturating_sub(answer.fuel))?;
+    }
+    Ok((answer.result.map(output).map_err(error),))
+}
+
+fn none_granted() -> Refusal {
+    let message = "this call may call no tools; --allow-tool grants them, and the tool_calls of the profile name them";
+    Refusal::new(ErrorClass::PermissionDenied, "tool_not_callable", message)
+}
+
+fn too_large(tool: &str, input: &str) -> Refusal {
+    let message = format!(
+        "the name of the tool has {} bytes, of at most {NAME_BYTES_MAX}, and its arguments {}, of at most \
+         {INPUT_BYTES_MAX}; pass less",
+        tool.len(),
+        input.len()
+    );
+    Refusal::new(ErrorClass::InvalidArguments, "child_call_too_large", message)
+}
+
+fn output(output: ChildOutput) -> Answer {
+    Answer {
+        invocation_id: output.invocation_id.to_string(),
+        content: output.content,
+        structured: output.structured,
+        missing: output.missing.map(error),
+    }
+}
+
+/// The error of a call as the guest that made it reads it. The detail stays in the record.
+fn error(error: record::ToolError) -> wit::ToolError {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a float saturates")]
+    let retry_after_ms = error.retry_after.map(|seconds| (seconds * 1_000.0) as u64);
+    wit::ToolError {
+        class: class(error.error_class),
+        code: error.error_code,
+        message: error.message,
+        detail: None,
+        retry_after_ms,
+    }
+}
+
+/// A verdict of the host has no case of its own, so that a guest that passes it on does not forge one.
+fn class(class: ErrorClass) -> wit::ErrorClass {
+    match class {
+        ErrorClass::InvalidArguments => wit::ErrorClass::InvalidArguments,
+        ErrorClass::CapabilityGap => wit::ErrorClass::CapabilityGap,
+        ErrorClass::SetupRequired => wit::ErrorClass::SetupRequired,
+        ErrorClass::CredentialMissing => wit::ErrorClass::CredentialMissing,
+        ErrorClass::Timeout => wit::ErrorClass::Timeout,
+        ErrorClass::RateLimited => wit::ErrorClass::RateLimited,
+        ErrorClass::DependencyUnavailable => wit::ErrorClass::DependencyUnavailable,
+        ErrorClass::ExecutionFailed => wit::ErrorClass::ExecutionFailed,
+        ErrorClass::PartialFailure => wit::ErrorClass::PartialFailure,
+        ErrorClass::ResultTooLarge => wit::ErrorClass::ResultTooLarge,
+        ErrorClass::Canceled => wit::ErrorClass::Canceled,
+        other => wit::ErrorClass::Other(word(other)),
+    }
+}
+
+fn word(class: ErrorClass) -> String {
+    let word = serde_json::to_value(class).ok();
+    word.as_ref().and_then(|word| word.as_str()).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,207 @@
+//! What a component may import: WASI 0.2's command world, and what the contract adds to it. What an import can do is
+//! decided for each call.
+//!
+//! A component is linked only with what it imports, because most components import few interfaces, and preparing all of
+//! them takes longer than the rest of loading a cached component.
+
+use wasmtime::component::{HasData, HasSelf, Linker, ResourceTable};
+use wasmtime_wasi::cli::{WasiCli, WasiCliView};
+use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView};
+use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView};
+use wasmtime_wasi::p2::bindings::{cli, clocks, filesystem, io, random, sockets};
+use wasmtime_wasi::random::WasiRandom;
+use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView};
+use wasmtime_wasi_http::p2::bindings::http;
+use wasmtime_wasi_http::{WasiHttp, WasiHttpView};
+
+use super::bindings::tool::toolcell::tool as wit;
+use super::state::State;
+
+/// An interface's name without its version, and the function that adds it to a linker.
+type Interface = (&'static str, fn(&mut Linker<State>) -> wasmtime::Result<()>);
+
+struct HasTable;
+
+impl HasData for HasTable {
+    type Data<'a> = &'a mut ResourceTable;
+}
+
+/// WASI's command world. `filesystem/types` is toolcell's own, because wasmtime-wasi's has no denials and no quotas.
+const WASI: [Interface; 27] = [
+    ("wasi:io/error", |linker| io::error::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)),
+    ("wasi:io/poll", |linker| io::poll::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)),
+    ("wasi:io/streams", |linker| io::streams::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)),
+    ("wasi:cli/environment", |linker| cli::environment::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/exit", |linker| cli::exit::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/stdin", |linker| cli::stdin::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/stdout", |linker| cli::stdout::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/stderr", |linker| cli::stderr::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/terminal-input", |linker| cli::terminal_input::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/terminal-output", |linker| cli::terminal_output::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/terminal-stdin", |linker| cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/terminal-stdout", |linker| cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/terminal-stderr", |linker| cli::terminal_stderr::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:clocks/wall-clock", |linker| clocks::wall_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)),
+    ("wasi:clocks/monotonic-clock", |linker| {
+        clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)
+    }),
+    ("wasi:random/random", |linker| random::random::add_to_linker::<_, WasiRandom>(linker, State::random)),
+    ("wasi:random/insecure", |linker| random::insecure::add_to_linker::<_, WasiRandom>(linker, State::random)),
+    ("wasi:random/insecure-seed", |linker| {
+        random::insecure_seed::add_to_linker::<_, WasiRandom>(linker, State::random)
+    }),
+    ("wasi:filesystem/types", super::filesystem::add_to_linker),
+    ("wasi:filesystem/preopens", |linker| {
+        filesystem::preopens::add_to_linker::<_, WasiFilesystem>(linker, State::filesystem)
+    }),
+    ("wasi:sockets/network", |linker| {
+        let options = sockets::network::LinkOptions::default();
+        sockets::network::add_to_linker::<_, WasiSockets>(linker, &options, State::sockets)
+    }),
+    ("wasi:sockets/instance-network", |linker| {
+        sockets::instance_network::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+    }),
+    ("wasi:sockets/ip-name-lookup", |linker| {
+        sockets::ip_name_lookup::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+    }),
+    ("wasi:sockets/tcp", |linker| sockets::tcp::add_to_linker::<_, WasiSockets>(linker, State::sockets)),
+    ("wasi:sockets/tcp-create-socket", |linker| {
+        sockets::tcp_create_socket::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+    }),
+    ("wasi:sockets/udp", |linker| sockets::udp::add_to_linker::<_, WasiSockets>(linker, State::sockets)),
+    ("wasi:sockets/udp-create-socket", |linker| {
+        sockets::udp_create_socket::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+    }),
+];
+
+/// The only interface of the contract that hooks get too.
+const LOG: Interface =
+    ("toolcell:tool/log", |linker| wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state));
+
+/// Interfaces that only tools get.
+const TOOL: [Interface; 7] = [
+    ("toolcell:tool/progress", |linker| wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
+    ("toolcell:tool/cancellation", |linker| {
+        wit::cancellation::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+    }),
+    ("toolcell:tool/interaction", |linker| wit::interaction::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
+    ("toolcell:tool/artifacts", |linker| wit::artifacts::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
+    ("toolcell:tool/tools", super::import::tools::add_to_linker),
+    ("wasi:http/outgoing-handler", |linker| http::outgoing_handler::add_to_linker::<_, WasiHttp>(linker, State::http)),
+    ("wasi:http/types", |linker| {
+        let options = http::types::LinkOptions::default();
+        http::types::add_to_linker::<_, WasiHttp>(linker, &options, State::http)
+    }),
+];
+
+/// Returns a linker for a tool with these imports.
+pub(super) fn for_tool(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
+    linker(engine, imports, WASI.iter().chain([&LOG]).chain(&TOOL))
+}
+
+/// Returns a linker for a hook with these imports. It has no interfaces that only tools get.
+pub(super) fn for_hook(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
+    linker(engine, imports, WASI.iter().chain([&LOG]))
+}
+
+/// Adds the `interfaces` that are imported. The engine checks versions when it links, and refuses an import that is
+/// missing.
+fn linker<'a>(
+    engine: &wasmtime::Engine,
+    imports: &[String],
+    interfaces: impl Iterator<Item = &'a Interface>,
+) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    let imported = |name: &str| imports.iter().any(|import| import.split('@').next() == Some(name));
+    for (name, add) in interfaces {
+        if imported(name) {
+            add(&mut linker)?;
+        }
+    }
+    Ok(linker)
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmtime::component::Component;
+
+    use super::*;
+
+    /// WASI's command world: each interface, and a resource or a function of it.
+    const COMMAND_WORLD: [(&str, &str); 27] = [
+        ("wasi:io/error", "resource error"),
+        ("wasi:io/poll", "resource pollable"),
+        ("wasi:io/streams", "resource input-stream"),
+        ("wasi:cli/environment", "get-environment"),
+        ("wasi:cli/exit", "exit"),
+        ("wasi:cli/stdin", "get-stdin"),
+        ("wasi:cli/stdout", "get-stdout"),
+        ("wasi:cli/stderr", "get-stderr"),
+        ("wasi:cli/terminal-input", "resource terminal-input"),
+        ("wasi:cli/terminal-output", "resource terminal-output"),
+        ("wasi:cli/terminal-stdin", "get-terminal-stdin"),
+        ("wasi:cli/terminal-stdout", "get-terminal-stdout"),
+        ("wasi:cli/terminal-stderr", "get-terminal-stderr"),
+        ("wasi:clocks/wall-clock", "now"),
+        ("wasi:clocks/monotonic-clock", "now"),
+        ("wasi:random/random", "get-random-u64"),
+        ("wasi:random/insecure", "get-insecure-random-u64"),
+        ("wasi:random/insecure-seed", "insecure-seed"),
+        ("wasi:filesystem/types", "resource descriptor"),
+        ("wasi:filesystem/preopens", "get-directories"),
+        ("wasi:sockets/network", "resource network"),
+        ("wasi:sockets/instance-network", "instance-network"),
+        ("wasi:sockets/ip-name-lookup", "resource resolve-address-stream"),
+        ("wasi:sockets/tcp", "resource tcp-socket"),
+        ("wasi:sockets/tcp-create-socket", "create-tcp-socket"),
+        ("wasi:sockets/udp", "resource udp-socket"),
+        ("wasi:sockets/udp-create-socket", "create-udp-socket"),
+    ];
+    const BEYOND: [(&str, &str); 8] = [
+        ("toolcell:tool/log", "log"),
+        ("toolcell:tool/progress", "report"),
+        ("toolcell:tool/cancellation", "requested"),
+        ("toolcell:tool/interaction", "ask"),
+        ("toolcell:tool/artifacts", "resource artifact"),
+        ("toolcell:tool/tools", "call"),
+        ("wasi:http/outgoing-handler", "handle"),
+        ("wasi:http/types", "resource fields"),
+    ];
+
+    type Link = fn(&wasmtime::Engine, &[String]) -> wasmtime::Result<Linker<State>>;
+
+    /// Whether the linker has `item` of `interface`. A function is imported with a wrong type, because the error for a
+    /// type mismatch differs from the one for a missing function.
+    fn found(link: Link, interface: &str, item: &str) -> bool {
+        let engine = wasmtime::Engine::new(&crate::engine::config()).unwrap();
+        let version = if interface.starts_with("wasi:") { "0.2.6" } else { "0.2.0" };
+        let import = format!("{interface}@{version}");
+        let (item, kind) = match item.strip_prefix("resource ") {
+            Some(item) => (item, "(type (sub resource))"),
+            None => (item, "(func (param \"not-there\" string))"),
+        };
+        let text = format!(r#"(component (import "{import}" (instance (export "{item}" {kind}))))"#);
+        let component = Component::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+        let linker = link(&engine, &[import]).unwrap();
+        linker
+            .instantiate_pre(&component)
+            .map_or_else(|error| !format!("{error:#}").contains("implementation is missing"), |_| true)
+    }
+
+    #[test]
+    fn all_of_the_command_world_is_there_for_those_who_import_it() {
+        for (interface, item) in COMMAND_WORLD {
+            assert!(found(for_tool, interface, item), "{interface}, for a tool");
+            assert!(found(for_hook, interface, item), "{interface}, for a hook");
+        }
+        assert!(!found(for_tool, "wasi:cli/run", "run"));
+    }
+
+    #[test]
+    fn a_hook_gets_no_more_than_a_log_beyond_it() {
+        for (interface, item) in BEYOND {
+            assert!(found(for_tool, interface, item), "{interface}, for a tool");
+            assert_eq!(found(for_hook, interface, item), interface == "toolcell:tool/log", "{interface}, for a hook");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Random numbers and clocks of a guest, where they are recorded for a replay, or come from a record.
+//!
+//! The random numbers of one call come from one seed, through streams of ChaCha20 that tell nothing of each other. A
+//! replay gives the recorded readings of each clock, one after the other.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
+use toolcell_core::executor::Nondeterminism;
+use toolcell_core::record::{ClockReadings, RandomSeed, ReplayData};
+use wasmtime_wasi::WasiCtxBuilder;
+use wasmtime_wasi::clocks::{HostMonotonicClock, HostWallClock, MonotonicClock, WallClock};
+
+use super::component::LoadedComponent;
+
+/// Streams of the generator: one for each interface of `wasi:random`.
+const SECURE: u64 = 0;
+const INSECURE: u64 = 1;
+const INSECURE_SEED: u64 = 2;
+
+/// Where the random numbers and the clocks of one run come from. Default: this machine, unrecorded.
+#[derive(Default)]
+pub(super) struct Sources {
+    how: Nondeterminism,
+    /// Whether the component imports random numbers, and clocks.
+    random: bool,
+    clocks: bool,
+}
+
+impl Sources {
+    pub(super) fn new(how: Nondeterminism, component: &LoadedComponent) -> Self {
+        let is_fresh = matches!(how, Nondeterminism::Fresh);
+        let imports = |interfaces| !is_fresh && component.imports_interface(interfaces);
+        let (random, clocks) = (imports("wasi:random/"), imports("wasi:clocks/"));
+        Self { how, random, clocks }
+    }
+
+    /// Sets the sources of the world that `builder` builds. Returns the recorder, if they are recorded.
+    pub(super) fn install(&self, builder: &mut WasiCtxBuilder) -> wasmtime::Result<Option<Recorder>> {
+        match &self.how {
+            Nondeterminism::Fresh => Ok(None),
+            Nondeterminism::Recorded => {
+                let recorder = Recorder { seed: None, asked_for_random: false, clocks: Arc::default() };
+                if self.clocks {
+                    builder.wall_clock(RecordedWall { real: WallClock::new(), clocks: Arc::clone(&recorder.clocks) });
+                    let clocks = Arc::clone(&recorder.clocks);
+                    builder.monotonic_clock(RecordedMonotonic { real: MonotonicClock::new(), clocks });
+                }
+                if !self.random {
+                    return Ok(Some(recorder));
+                }
+                let seed = fresh_seed()?;
+                give_random(builder, &seed);
+                Ok(Some(Recorder { seed: Some(seed), ..recorder }))
+            }
+            Nondeterminism::Replayed(replay) => {
+                // What the recorded call did not ask for comes from this machine.
+                if let Some(seed) = &replay.data.random_seed {
+                    give_random(builder, seed);
+                }
+                if let Some(readings) = &replay.data.wall_clock {
+                    builder.wall_clock(ReplayedClock::new(readings));
+                }
+                if let Some(readings) = &replay.data.monotonic_clock {
+                    builder.monotonic_clock(ReplayedClock::new(readings));
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// What a guest got during a run that is recorded.
+pub(super) struct Recorder {
+    /// `Some` if the component imports random numbers.
+    seed: Option<RandomSeed>,
+    asked_for_random: bool,
+    clocks: Arc<Mutex<Clocks>>,
+}
+
+#[derive(Default)]
+struct Clocks {
+    wall: ClockReadings,
+    monotonic: ClockReadings,
+}
+
+impl Recorder {
+    /// Notes that the guest asks for random numbers. Without that, its seed is not kept.
+    pub(super) fn asks_for_random(&mut self) {
+        self.asked_for_random = true;
+    }
+
+    /// What a replay needs, after the run.
+    pub(super) fn into_data(self) -> ReplayData {
+        let clocks = std::mem::take(&mut *lock(&self.clocks));
+        let read = |readings: ClockReadings| (!readings.is_empty()).then_some(readings);
+        ReplayData {
+            random_seed: self.seed.filter(|_| self.asked_for_random),
+            wall_clock: read(clocks.wall),
+            monotonic_clock: read(clocks.monotonic),
+            ..ReplayData::default()
+        }
+    }
+}
+
+/// A seed from the operating system.
+fn fresh_seed() -> wasmtime::Result<RandomSeed> {
+    let mut bytes = [0; 32];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(RandomSeed::new(bytes))
+}
+
+/// Gives the guest the random numbers of `seed`.
+fn give_random(builder: &mut WasiCtxBuilder, seed: &RandomSeed) {
+    let mut insecure_seed = [0; 16];
+    stream(seed, INSECURE_SEED).fill_bytes(&mut insecure_seed);
+    builder
+        .secure_random(stream(seed, SECURE))
+        .insecure_random(stream(seed, INSECURE))
+        .insecure_random_seed(u128::from_le_bytes(insecure_seed));
+}
+
+fn stream(seed: &RandomSeed, number: u64) -> ChaCha20Rng {
+    let mut random = ChaCha20Rng::from_seed(*seed.bytes());
+    random.set_stream(number);
+    random
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+struct RecordedWall {
+    real: WallClock,
+    clocks: Arc<Mutex<Clocks>>,
+}
+
+impl HostWallClock for RecordedWall {
+    fn resolution(&self) -> Duration {
+        self.real.resolution()
+    }
+
+    fn now(&self) -> Duration {
+        let now = self.real.now();
+        lock(&self.clocks).wall.push(nanoseconds(now));
+        now
+    }
+}
+
+struct RecordedMonotonic {
+    real: MonotonicClock,
+    clocks: Arc<Mutex<Clocks>>,
+}
+
+impl HostMonotonicClock for RecordedMonotonic {
+    fn resolution(&self) -> u64 {
+        self.real.resolution()
+    }
+
+    fn now(&self) -> u64 {
+        let now = self.real.now();
+        lock(&self.clocks).monotonic.push(now);
+        now
+    }
+}
+
+/// A clock that gives recorded readings. After the last one it goes on in real time, because a guest that now reads more
+/// often may wait for it to move.
+struct ReplayedClock(Mutex<Playback>);
+
+struct Playback {
+    left: std::vec::IntoIter<u64>,
+    last: u64,
+    /// When the last reading was given.
+    ended: Option<Instant>,
+}
+
+impl ReplayedClock {
+    fn new(readings: &ClockReadings) -> Self {
+        let left = readings.iter().collect::<Vec<u64>>().into_iter();
+        Self(Mutex::new(Playback { left, last: 0, ended: None }))
+    }
+
+    fn read(&self) -> u64 {
+        let mut playback = lock(&self.0);
+        if let Some(reading) = playback.left.next() {
+            playback.last = reading;
+            return reading;
+        }
+        let since = playback.ended.get_or_insert_with(Instant::now).elapsed();
+        playback.last.saturating_add(nanoseconds(since))
+    }
+}
+
+impl HostWallClock for ReplayedClock {
+    fn resolution(&self) -> Duration {
+        WallClock::new().resolution()
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.read())
+    }
+}
+
+impl HostMonotonicClock for ReplayedClock {
+    fn resolution(&self) -> u64 {
+        MonotonicClock::new().resolution()
+    }
+
+    fn now(&self) -> u64 {
+        self.read()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_goes_on_after_its_last_reading() {
+        let mut readings = ClockReadings::default();
+        [500, 300].into_iter().for_each(|reading| readings.push(reading));
+        let clock = ReplayedClock::new(&readings);
+        assert_eq!((clock.read(), clock.read()), (500, 300));
+        let after = clock.read();
+        assert!(after >= 300);
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(clock.read() >= after + 1_000_000);
+    }
+
+    #[test]
+    fn a_seed_gives_each_interface_numbers_of_its_own_and_always_the_same() {
+        let seed = RandomSeed::new([7; 32]);
+        let first = |number| stream(&seed, number).next_u64();
+        let numbers = [first(SECURE), first(INSECURE), first(INSECURE_SEED)];
+        assert_eq!(numbers, [first(SECURE), first(INSECURE), first(INSECURE_SEED)]);
+        assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[0] != numbers[2]);
+        assert_ne!(first(SECURE), stream(&RandomSeed::new([8; 32]), SECURE).next_u64());
+    }
+
+    #[test]
+    fn only_what_the_guest_asked_for_is_kept() {
+        let recorder = |asked_for_random| Recorder {
+            seed: Some(RandomSeed::new([7; 32])),
+            asked_for_random,
+            clocks: Arc::default(),
+        };
+        assert_eq!(recorder(false).into_data(), ReplayData::default());
+        let mut asking = recorder(false);
+        asking.asks_for_random();
+        lock(&asking.clocks).wall.push(3);
+        let data = asking.into_data();
+        assert!(data.random_seed.is_some() && data.wall_clock.is_some() && data.monotonic_clock.is_none());
+    }
+}

@@ -1,0 +1,179 @@
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use toolcell_core::executor::{Cancellation, GuestProgress, NeededInput, Observer, Resumed};
+use toolcell_core::journal::Artifacts;
+use toolcell_core::policy::{Capability, Limits};
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::random::WasiRandomCtx;
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use super::egress::Egress;
+use super::filesystem::Rules;
+use super::import::tools::Children;
+use super::limiter::Limiter;
+use super::logs::Logs;
+use super::nondeterminism::{Recorder, Sources};
+use super::scratch::Scratch;
+use super::wasi::World;
+
+/// Host state of one call, dropped with its store.
+pub(super) struct State {
+    pub(super) wasi: WasiCtx,
+    pub(super) table: ResourceTable,
+    pub(super) limiter: Limiter,
+    pub(super) logs: Logs,
+    pub(super) file_rules: Arc<Rules>,
+    pub(super) egress: Egress,
+    pub(super) cancellation: Cancellation,
+    pub(super) observer: Arc<dyn Observer>,
+    /// Where artifacts are written; `None` outside of a call, and for a tool that does not import them.
+    pub(super) artifacts: Option<Artifacts>,
+    pub(super) progress: ProgressGate,
+    /// Bytes of partial results that may still be handed over; all together are limited like the result's output.
+    pub(super) partial_bytes_left: u64,
+    pub(super) started: Instant,
+    /// What a resumed call continues with, and what this run asks for; each is set at most once.
+    pub(super) resumed: Option<Arc<Resumed>>,
+    pub(super) needed: Option<NeededInput>,
+    /// `Some` if the random numbers and clock readings of the guest are recorded.
+    pub(super) recorder: Option<Recorder>,
+    /// Calls other tools; `None` if the guest may call none.
+    pub(super) children: Option<Children>,
+    /// The scratch folder, removed with the call: see [`Unsettled`].
+    scratch: Option<Scratch>,
+}
+
+/// What outlives the store of a call, because a thread of the pool may still work on its files and in its scratch
+/// folder.
+pub(super) struct Unsettled {
+    rules: Arc<Rules>,
+    scratch: Option<Scratch>,
+}
+
+impl Unsettled {
+    /// Waits, after the store is dropped, until no thread works on the call's files, and then removes the scratch
+    /// folder; a thread could otherwise create files in it after its removal. Returns `false` if an operation takes too
+    /// long, on a file system that hangs.
+    pub(super) async fn settle(self) -> bool {
+        let settled = self.rules.quota.settled().await;
+        drop(self.scratch);
+        settled
+    }
+}
+
+impl State {
+    pub(super) fn new(
+        capability: &Capability,
+        scratch_dir: &Path,
+        limits: &Limits,
+        cancellation: Cancellation,
+        observer: Arc<dyn Observer>,
+        egress: Egress,
+        sources: &Sources,
+    ) -> wasmtime::Result<Self> {
+        let logs = Logs::new(limits.log_bytes);
+        let mut table = ResourceTable::new();
+        if guard!("handles") {
+            table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+        }
+        let World { wasi, scratch, recorder } = super::wasi::world(capability, scratch_dir, &logs, sources)?;
+        Ok(Self {
+            wasi,
+            table,
+            limiter: Limiter::new(limits),
+            logs,
+            file_rules: Arc::new(Rules::new(capability, limits)),
+            egress,
+            cancellation,
+            observer,
+            artifacts: None,
+            progress: ProgressGate::new(limits.progress_updates),
+            partial_bytes_left: limits.output_bytes,
+            started: Instant::now(),
+            resumed: None,
+            needed: None,
+            recorder,
+            children: None,
+            scratch,
+        })
+    }
+
+    /// The random numbers of the guest, which asks for some.
+    pub(super) fn random(&mut self) -> &mut WasiRandomCtx {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.asks_for_random();
+        }
+        self.wasi.random()
+    }
+
+    /// Returns what must be waited for after the store is dropped.
+    pub(super) fn unsettled(&mut self) -> Unsettled {
+        Unsettled { rules: Arc::clone(&self.file_rules), scratch: self.scratch.take() }
+    }
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+/// Passes a limited number of updates; of the rest it keeps the latest, which passes at the end.
+pub(super) struct ProgressGate {
+    left: u64,
+    waiting: Option<GuestProgress>,
+}
+
+impl ProgressGate {
+    fn new(updates: u64) -> Self {
+        Self { left: updates.max(1), waiting: None }
+    }
+
+    /// Returns `update` if it may pass now. The last place is reserved for the last update of the call.
+    pub(super) fn pass(&mut self, update: GuestProgress) -> Option<GuestProgress> {
+        if self.left > 1 || !guard!("progress_updates") {
+            self.left = self.left.saturating_sub(1);
+            return Some(update);
+        }
+        self.waiting = Some(update);
+        None
+    }
+
+    /// Returns the waiting update, after the call has ended.
+    pub(super) fn finish(&mut self) -> Option<GuestProgress> {
+        self.waiting.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Unheard;
+    use crate::never;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn the_folder_for_drafts_stays_while_a_thread_works_in_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let drafts = || {
+            let names = std::fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            names.filter(|name| name.to_string_lossy().starts_with("call-")).count()
+        };
+        let capability = Capability { scratch: Some("/scratch".to_owned()), ..Capability::default() };
+        let (limits, observer) = (Limits::default(), Arc::new(Unheard));
+        let (egress, sources) = (Egress::new(None), Sources::default());
+        let mut state = State::new(&capability, parent.path(), &limits, never(), observer, egress, &sources).unwrap();
+        let at_work = Arc::new(std::fs::File::open(parent.path()).unwrap());
+        state.file_rules.quota.changes(&at_work);
+        let unsettled = state.unsettled();
+        drop(state);
+        let mut settling = Box::pin(unsettled.settle());
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut settling).await.is_err());
+        assert_eq!(drafts(), 1, "a thread is still at work");
+        drop(at_work);
+        assert!(settling.await);
+        assert_eq!(drafts(), 0);
+    }
+}

@@ -1,0 +1,222 @@
+//! Maps what stopped a guest to an error class. No other file assigns classes to traps and limits.
+//!
+//! Precedence: cancellation or deadline, fuel, the guest's exit status, any other limit, any other trap.
+
+use toolcell_core::executor::canceled;
+use toolcell_core::policy::Limits;
+use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
+use wasmtime::component::ResourceTableError;
+use wasmtime::{PoolConcurrencyLimitError, Trap};
+use wasmtime_wasi::I32Exit;
+use wasmtime_wasi_http::FieldMapError;
+
+use super::component::invalid;
+
+/// Why the host stopped a guest.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(super) enum Stop {
+    #[error("canceled")]
+    Canceled(AbortReason),
+    #[error("out of time")]
+    Deadline,
+    /// The guest asked its user something.
+    #[error("needs input")]
+    NeedsInput,
+    /// The guest asked something that cannot be asked; the value is the rule that it broke.
+    #[error("asked what cannot be asked: {0}")]
+    Question(&'static str),
+}
+
+/// A quota that a guest exceeded. It ends the guest, because after an error code the guest could try again forever.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(super) enum Exceeded {
+    #[error("the quota of bytes on disk")]
+    DiskBytes,
+    #[error("the quota of files made")]
+    FilesCreated,
+    #[error("the quota of open files")]
+    Descriptors,
+}
+
+/// What the sandbox denied a call. The guest got an error, and may have continued.
+#[derive(Clone, Debug)]
+pub(super) struct Denied {
+    pub(super) class: ErrorClass,
+    pub(super) code: &'static str,
+    pub(super) message: String,
+}
+
+impl Denied {
+    /// Returns the verdict on a call that failed after a denial; `failure` is the call's own failure.
+    pub(super) fn verdict(self, failure: &Refusal) -> Refusal {
+        let message = format!("{}. The tool says: {}", self.message, failure.message);
+        let refusal = Refusal::new(self.class, self.code, message);
+        match &failure.detail {
+            Some(detail) => refusal.detail(detail.clone()),
+            None => refusal,
+        }
+    }
+}
+
+/// What the sandbox knows besides the error itself.
+pub(super) struct Circumstances<'a> {
+    pub(super) limits: &'a Limits,
+    /// The limit that refused a request for memory or table space.
+    pub(super) denied: Option<&'static str>,
+    pub(super) stderr_tail: String,
+}
+
+pub(super) fn refusal(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
+    if let Some(stop) = error.downcast_ref::<Stop>() {
+        return stopped(*stop, seen.limits);
+    }
+    if let Some(trap) = error.downcast_ref::<Trap>()
+        && *trap == Trap::OutOfFuel
+    {
+        let message =
+            format!("the tool used up its CPU budget of {} units of fuel; --fuel raises it", seen.limits.fuel);
+        return Refusal::new(ErrorClass::Timeout, "fuel_exhausted", message).native("out_of_fuel");
+    }
+    if let Some(exit) = error.downcast_ref::<I32Exit>() {
+        return failed("guest_exited", format!("the tool exited with status {} instead of answering", exit.0), seen)
+            .native(exit.0);
+    }
+    if let Some(exceeded) = error.downcast_ref::<Exceeded>() {
+        return over_quota(*exceeded, seen.limits);
+    }
+    if let Some(limit) = seen.denied {
+        return limit_hit(limit, seen);
+    }
+    if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
+        return Refusal::new(ErrorClass::RateLimited, "host_overloaded", "the host has no room for another call now");
+    }
+    if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
+        return violation("handle_limit", format!("the tool opened more than {} handles", seen.limits.handles));
+    }
+    if error.downcast_ref::<FieldMapError>().is_some() {
+        let limit = seen.limits.network.header_bytes;
+        return violation("header_limit", format!("the tool wrote more than {limit} bytes of headers"));
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(trap) => trapped(*trap, seen),
+        None => by_message(error, seen),
+    }
+}
+
+fn stopped(stop: Stop, limits: &Limits) -> Refusal {
+    match stop {
+        Stop::Canceled(reason) => canceled(reason),
+        Stop::Deadline => Refusal::new(
+            ErrorClass::Timeout,
+            "deadline_exceeded",
+            format!("the tool did not finish within {} ms; --timeout raises it", limits.wall.as_millis()),
+        ),
+        // Outside of a call: when a component is described or checks its arguments.
+        Stop::NeedsInput => Refusal::new(
+            ErrorClass::ExecutionFailed,
+            "asked_too_early",
+            "the tool asks its user something before it was called",
+        ),
+        Stop::Question(rule) => Refusal::new(
+            ErrorClass::ExecutionFailed,
+            "question_invalid",
+            format!("the tool asked its user what cannot be asked: {rule}"),
+        ),
+    }
+}
+
+fn over_quota(exceeded: Exceeded, limits: &Limits) -> Refusal {
+    let (code, message) = match exceeded {
+        Exceeded::DiskBytes => (
+            "disk_limit",
+            format!("the tool writes more than the {} bytes that it may; --max-disk raises it", limits.disk_bytes),
+        ),
+        Exceeded::FilesCreated => (
+            "files_limit",
+            format!("the tool makes more than the {} files, folders and links that it may", limits.files_created),
+        ),
+        Exceeded::Descriptors => {
+            ("descriptor_limit", format!("the tool keeps more than {} files open", limits.descriptors))
+        }
+    };
+    violation(code, message)
+}
+
+fn limit_hit(limit: &str, seen: &Circumstances<'_>) -> Refusal {
+    match limit {
+        "memory" => violation(
+            "memory_limit",
+            format!(
+                "the tool needs more than the {} bytes of memory it may use; --memory raises it",
+                seen.limits.memory_bytes
+            ),
+        ),
+        _ => violation(
+            "table_limit",
+            format!("the tool needs more than the {} table elements it may use", seen.limits.table_elements),
+        ),
+    }
+}
+
+fn trapped(trap: Trap, seen: &Circumstances<'_>) -> Refusal {
+    let (code, what) = match trap {
+        Trap::StackOverflow => ("stack_overflow", "the tool used up its stack"),
+        Trap::UnreachableCodeReached => ("guest_panicked", "the tool crashed"),
+        Trap::MemoryOutOfBounds | Trap::HeapMisaligned => {
+            ("memory_fault", "the tool made an out-of-bounds or misaligned memory access")
+        }
+        Trap::IntegerDivisionByZero | Trap::IntegerOverflow | Trap::BadConversionToInteger => {
+            ("arithmetic_fault", "integer division by zero, overflow, or invalid conversion to an integer in the tool")
+        }
+        Trap::Interrupt => ("deadline_exceeded", "the tool was interrupted"),
+        _ => ("guest_trapped", "the tool crashed"),
+    };
+    let class = if trap == Trap::Interrupt { ErrorClass::Timeout } else { ErrorClass::ExecutionFailed };
+    let mut refusal = failed(code, what.to_owned(), seen).native(trap.to_string());
+    refusal.class = class;
+    refusal
+}
+
+/// Maps limits that the engine reports only in an error's text.
+fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
+    let text = format!("{error:#}");
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if has(&["fuel allocated for hostcalls"]) {
+        return Refusal::new(
+            ErrorClass::ResultTooLarge,
+            "output_limit",
+            format!(
+                "the tool handed over more than {} bytes at once; --max-output raises it",
+                seen.limits.output_bytes
+            ),
+        );
+    }
+    if has(&["resource limit exceeded"]) {
+        let message = "the tool needs more instances, memories or tables than it may have".to_owned();
+        return violation("instance_limit", message).detail(text);
+    }
+    if has(&["handle limit exceeded", "handle table", "resource table has no free keys"]) {
+        return violation("handle_limit", format!("the tool opened more than {} handles", seen.limits.handles));
+    }
+    if has(&["memory minimum size", "table minimum size", "memory limits", "table limits", "exceeds the limit"]) {
+        return violation(
+            "memory_limit",
+            "the tool starts with more memory than it may use; --memory raises it".to_owned(),
+        );
+    }
+    if has(&["failed to convert function to given type"]) {
+        return invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {text}"));
+    }
+    failed("guest_invalid", "the tool broke the contract with its host".to_owned(), seen).detail(text)
+}
+
+fn violation(code: &'static str, message: String) -> Refusal {
+    Refusal::new(ErrorClass::SandboxViolation, code, message)
+}
+
+/// The end of the guest's stderr goes into the detail, for the journal, because it may hold what the model should not
+/// see.
+fn failed(code: &'static str, message: String, seen: &Circumstances<'_>) -> Refusal {
+    let refusal = Refusal::new(ErrorClass::ExecutionFailed, code, message);
+    if seen.stderr_tail.is_empty() { refusal } else { refusal.detail(seen.stderr_tail.clone()) }
+}

@@ -1,4 +1,0 @@
-//! TRANSLATION. One file for each foreign format: pure functions between JSON text and records.
-
-pub mod agent_tool;
-pub mod mcp;

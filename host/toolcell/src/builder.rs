@@ -1,0 +1,270 @@
+//! The settings of a host.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use toolcell_core::approval::Approver;
+use toolcell_core::catalog::Catalog;
+use toolcell_core::executor::Executor;
+use toolcell_core::hook::{Hooks, Registration};
+use toolcell_core::journal::{CallLog, EventBus, Journal, Listener, LogSettings, PayloadStore};
+use toolcell_core::pipeline::{ApprovalService, RunningCalls, Services};
+use toolcell_core::policy::Limits;
+use toolcell_core::record::Keeping;
+use toolcell_core::scheduler::{Chains, MemoryBudget, ResourceLocks, Scheduler};
+use toolcell_core::secret::SecretStore;
+use toolcell_sandbox::{CompilerSettings, NetworkSettings, Sandbox, SandboxSettings};
+
+use crate::compiling::{self, COMPILE_COMMAND};
+use crate::{Home, Host, machine};
+
+/// Default number of calls that run at once in a host that serves many.
+pub const CALLS_AT_ONCE: u32 = 64;
+
+/// Default number of calls that wait at once.
+const CALLS_WAITING: u32 = 4_096;
+
+/// Default maximum size of the cache of compiled components, in bytes: a large tool takes 30 MiB.
+pub const CACHE_BYTES: u64 = 2 << 30;
+
+/// Configuration of a host. [`Host::builder`] begins one.
+///
+/// ```
+/// let host = toolcell::Host::builder().home(std::env::temp_dir().join("toolcell")).compiler("toolcell").build();
+/// assert!(host.is_ok());
+/// ```
+#[non_exhaustive]
+pub struct HostBuilder {
+    /// Where the host keeps its state. `None`: [`Home::find`].
+    pub home: Option<Home>,
+    /// Maximum number of calls that run at once; others wait. Default: [`CALLS_AT_ONCE`].
+    pub calls_at_once: u32,
+    /// Number of callers, distinguished by `actor_ref`: with several, each has at most its share of the places.
+    /// Default: 1.
+    pub callers: usize,
+    /// Reuse the memory of instances: fast for many calls, slower to start. Otherwise each call allocates its own.
+    /// Default: `true`.
+    pub pooled: bool,
+    /// Highest memory limit that a call may have, in bytes. Default: 1 GiB.
+    pub memory_bytes_max: u64,
+    /// The memory that all calls together may have, including those of other hosts with the same budget. A call that
+    /// finds none free waits as long as it may run, and is then refused as `rate_limited`. `None`:
+    /// [`memory_share_bytes`](crate::memory_share_bytes) for a pooled host, and no limit for one that makes one call
+    /// after another.
+    pub memory: Option<MemoryBudget>,
+    /// Maximum number of calls that wait for their turn or for a place; more are refused as `rate_limited`. With several
+    /// callers, each has its share. Default: 4,096.
+    pub calls_waiting: u32,
+    /// Where calls take turns that could disturb each other, also those of other hosts with the same locks.
+    pub locks: ResourceLocks,
+    /// The program that compiles components: one whose `main` begins with
+    /// [`compile_if_asked`](crate::compile_if_asked), such as `toolcell`. `None`: this program, if its `main` does.
+    pub compiler: Option<PathBuf>,
+    /// Keep compiled components on disk. Default: `true`.
+    pub cached: bool,
+    /// Maximum size of the cache of compiled components, in bytes; the least recently used entry is evicted first.
+    /// Default: [`CACHE_BYTES`].
+    pub cache_bytes_max: u64,
+    /// CPU time limit of one compilation, in seconds. Default: 30.
+    pub compile_cpu_seconds: u64,
+    /// Address space limit of one compilation, in bytes. Default: 3 GiB.
+    pub compile_memory_bytes: u64,
+    /// Time that a canceled tool may still run if it imports the cancellation interface. Default: 100 ms.
+    pub cancel_grace: Duration,
+    /// Maximum bytes of output that stay inside a result; more is kept as a payload. Default: 64 KiB.
+    pub inline_bytes_max: u64,
+    /// What may become of outputs; tools and hooks can only narrow it. Default: by size alone.
+    pub keeping: Keeping,
+    /// How tools that may use the network reach it.
+    pub network: NetworkSettings,
+    /// Hooks that run around every call; more can be added with [`Host::add_hook`].
+    pub hooks: Vec<Registration>,
+    /// Receive the events of every call.
+    pub listeners: Vec<Arc<dyn Listener>>,
+    /// Which calls stay on record, and how. Default: all of them.
+    pub journal: LogSettings,
+    /// Whether calls that need approval wait for it, stored in the journal. Otherwise they are refused. Default:
+    /// `false`.
+    pub approvals: bool,
+    /// The approver in this process. Without one, answers come from other processes.
+    pub approver: Option<Arc<dyn Approver>>,
+}
+
+impl Default for HostBuilder {
+    fn default() -> Self {
+        Self {
+            home: None,
+            calls_at_once: CALLS_AT_ONCE,
+            callers: 1,
+            pooled: true,
+            memory_bytes_max: Limits::default().memory_bytes.max(1 << 30),
+            memory: None,
+            calls_waiting: CALLS_WAITING,
+            locks: ResourceLocks::default(),
+            compiler: None,
+            cached: true,
+            cache_bytes_max: CACHE_BYTES,
+            compile_cpu_seconds: 30,
+            compile_memory_bytes: 3 << 30,
+            cancel_grace: Duration::from_millis(100),
+            inline_bytes_max: 64 << 10,
+            keeping: Keeping::default(),
+            network: NetworkSettings::default(),
+            hooks: Vec::new(),
+            listeners: Vec::new(),
+            journal: LogSettings::default(),
+            approvals: false,
+            approver: None,
+        }
+    }
+}
+
+impl HostBuilder {
+    /// Sets the folder of all state.
+    #[must_use]
+    pub fn home(self, home: impl Into<Home>) -> Self {
+        Self { home: Some(home.into()), ..self }
+    }
+
+    /// Sets the program that compiles components.
+    #[must_use]
+    pub fn compiler(self, program: impl Into<PathBuf>) -> Self {
+        Self { compiler: Some(program.into()), ..self }
+    }
+
+    /// Sets how many calls run at once; others wait.
+    #[must_use]
+    pub fn calls_at_once(self, calls: u32) -> Self {
+        Self { calls_at_once: calls, ..self }
+    }
+
+    /// Adds a listener to the events of every call.
+    #[must_use]
+    pub fn listener(mut self, listener: Arc<dyn Listener>) -> Self {
+        self.listeners.push(listener);
+        self
+    }
+
+    /// Adds a hook around every call that it matches.
+    #[must_use]
+    pub fn hook(mut self, hook: Registration) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
+    /// Sets who is asked about a call that needs an approval. Such a call waits until it is answered, here or by
+    /// `toolcell approvals`.
+    #[must_use]
+    pub fn approver(self, approver: Arc<dyn Approver>) -> Self {
+        Self { approvals: true, approver: Some(approver), ..self }
+    }
+
+    /// Sets up the sandbox, and returns the host.
+    ///
+    /// # Errors
+    ///
+    /// No folder for state or no program that compiles, a state folder that cannot be used, two hooks with one id, or an
+    /// engine that does not work on this machine.
+    pub fn build(self) -> Result<Host, SetupError> {
+        self.set_up().map_err(SetupError)
+    }
+
+    fn set_up(self) -> anyhow::Result<Host> {
+        let home = self.home.map_or_else(Home::find, Ok)?;
+        let compiler = self.compiler.map_or_else(compiling::own_program, Ok)?;
+        let sandbox = Sandbox::new(SandboxSettings {
+            pool: self.pooled.then_some(self.calls_at_once),
+            nested: Chains::instances(self.calls_at_once),
+            memory_bytes_max: self.memory_bytes_max,
+            cache_dir: self.cached.then(|| home.components()),
+            cache_bytes_max: self.cache_bytes_max,
+            key_file: home.component_key(),
+            scratch_dir: home.scratch(),
+            compiler: CompilerSettings {
+                program: compiler,
+                arguments: vec![COMPILE_COMMAND.to_owned()],
+                cpu_seconds: self.compile_cpu_seconds,
+                memory_bytes: self.compile_memory_bytes,
+            },
+            cancel_grace: self.cancel_grace,
+            network: self.network,
+        })
+        .context("cannot set up the sandbox")?;
+        let sandbox = Arc::new(sandbox);
+        let executor: Arc<dyn Executor> = Arc::<Sandbox>::clone(&sandbox);
+        let mut hooks = Hooks::default();
+        self.hooks.into_iter().try_for_each(|hook| hooks.add(hook)).map_err(anyhow::Error::msg)?;
+        let shared = || MemoryBudget::new(machine::share_bytes());
+        let memory = self.memory.or_else(|| self.pooled.then(shared));
+        let payloads = PayloadStore::new(home.payloads());
+        payloads.sweep();
+        let services = Services {
+            catalog: Catalog::default(),
+            executor,
+            scheduler: Scheduler::new(usize::try_from(self.calls_at_once).unwrap_or(1), self.callers, memory)
+                .waiting(usize::try_from(self.calls_waiting).unwrap_or(usize::MAX)),
+            locks: self.locks,
+            running: RunningCalls::default(),
+            chains: Chains::new(self.calls_at_once),
+            hooks,
+            payloads,
+            desk: self.approvals.then(|| ApprovalService {
+                journal: Journal::new(home.journal(), home.journal_key()),
+                approver: self.approver,
+            }),
+            protected: home.protected(),
+            secrets: SecretStore::new(home.secrets(), home.secret_key()),
+            calls: CallLog::new(home.calls(), home.calls_key(), self.journal),
+            events: EventBus::default(),
+            listeners: self.listeners.into(),
+            source: concat!("toolcell/", env!("CARGO_PKG_VERSION")).into(),
+            inline_bytes_max: self.inline_bytes_max,
+            keeping: self.keeping,
+        };
+        Ok(Host { sandbox, services })
+    }
+}
+
+/// Why a host could not be set up.
+///
+/// ```
+/// let home = std::env::temp_dir().join("toolcell");
+/// // The `main` of this program does not begin with `compile_if_asked`, and no other program compiles.
+/// let error = toolcell::Host::builder().home(home).build().err().map(|error| error.to_string());
+/// assert!(error.is_some_and(|error| error.contains("compile_if_asked")));
+/// ```
+#[derive(Debug)]
+pub struct SetupError(anyhow::Error);
+
+impl std::fmt::Display for SetupError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(settings: HostBuilder) -> String {
+        let home = tempfile::tempdir().unwrap();
+        settings.home(home.path()).build().err().unwrap().to_string()
+    }
+
+    #[test]
+    fn a_host_without_a_compiler_names_both_ways_to_one() {
+        let error = error(Host::builder());
+        assert!(error.contains("compile_if_asked()") && error.contains("HostBuilder::compiler"), "{error}");
+    }
+
+    #[test]
+    fn two_hooks_with_one_id_are_named() {
+        let hook = || Registration::not_loaded("guard", "no such file");
+        let error = error(Host::builder().compiler("toolcell").hook(hook()).hook(hook()));
+        assert_eq!(error, "two hooks are called guard; give one of them another id");
+    }
+}

@@ -1,0 +1,49 @@
+//! The process that compiles a component: this program again, or another one that offers it.
+
+use std::path::PathBuf;
+use std::process::exit;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+
+/// The first argument of a process that is to compile one component.
+pub(crate) const COMPILE_COMMAND: &str = "compile-component";
+/// Exit status of a process that was started with other arguments than a host gives.
+const USAGE: i32 = 64;
+
+/// Whether [`compile_if_asked`] ran in this process.
+static OFFERED: AtomicBool = AtomicBool::new(false);
+
+/// Compiles a component, and ends the process, if a host started this program for that. Call it first in `main` of a
+/// program that has a [`Host`](crate::Host): untrusted components are compiled in a process of their own, with
+/// limits on time and memory and a filter of system calls, and that process is this program.
+///
+/// ```
+/// toolcell::compile_if_asked();
+/// // .. the rest of `main`
+/// ```
+pub fn compile_if_asked() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == COMPILE_COMMAND) {
+        let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
+        let (cpu_seconds, memory_bytes, parent) = (number(), number(), number());
+        let (Some(cpu_seconds), Some(memory_bytes), Some(parent)) = (cpu_seconds, memory_bytes, parent) else {
+            exit(USAGE);
+        };
+        exit(toolcell_sandbox::compile_worker(cpu_seconds, memory_bytes, u32::try_from(parent).unwrap_or(0)));
+    }
+    OFFERED.store(true, Ordering::Relaxed);
+}
+
+/// This program, if it compiles when asked.
+pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
+    anyhow::ensure!(
+        OFFERED.load(Ordering::Relaxed),
+        "no program compiles components: begin `main` with toolcell::compile_if_asked(), or name a toolcell program \
+         with HostBuilder::compiler"
+    );
+    std::env::current_exe().context(
+        "cannot find this program's own file, which compiles components; name a toolcell program with \
+         HostBuilder::compiler",
+    )
+}

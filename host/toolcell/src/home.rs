@@ -1,0 +1,150 @@
+//! Where toolcell keeps its state.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use etcetera::BaseStrategy;
+
+/// The environment variable that names the folder of all state.
+pub const HOME_VARIABLE: &str = "TOOLCELL_HOME";
+
+/// Name of the file of settings, a user's own or a project's.
+pub const FILE_NAME: &str = "toolcell.toml";
+
+/// The folder that holds all state.
+///
+/// ```
+/// let home = toolcell::Home::at("/var/lib/agent/toolcell");
+/// assert!(home.payloads().starts_with(home.folder()));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Home(PathBuf);
+
+impl<P: Into<PathBuf>> From<P> for Home {
+    fn from(folder: P) -> Self {
+        Self(folder.into())
+    }
+}
+
+impl Home {
+    /// Returns the folder that `TOOLCELL_HOME` names, or else `toolcell` in the platform's data folder.
+    ///
+    /// # Errors
+    ///
+    /// A platform that names no data folder, for example because `HOME` is not set.
+    pub fn find() -> anyhow::Result<Self> {
+        if let Some(home) = std::env::var_os(HOME_VARIABLE).filter(|home| !home.is_empty()) {
+            let home =
+                std::path::absolute(&home).with_context(|| format!("cannot find the folder of {HOME_VARIABLE}"))?;
+            return Ok(Self(home));
+        }
+        let base = etcetera::choose_base_strategy()
+            .with_context(|| format!("cannot find a folder for toolcell's data; set {HOME_VARIABLE} to choose one"))?;
+        Ok(Self(base.data_dir().join("toolcell")))
+    }
+
+    /// Keeps all state in `folder`, which is created when it is needed.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self(folder.into())
+    }
+
+    /// The folder itself.
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// Returns the path of the user's own `toolcell.toml`, whether it exists or not: in the folder that `TOOLCELL_HOME`
+    /// names, else in the platform's configuration folder.
+    ///
+    /// # Errors
+    ///
+    /// A platform that names no configuration folder.
+    pub fn user_file(&self) -> anyhow::Result<PathBuf> {
+        if std::env::var_os(HOME_VARIABLE).is_some_and(|home| !home.is_empty()) {
+            return Ok(self.0.join(FILE_NAME));
+        }
+        let base = etcetera::choose_base_strategy()
+            .with_context(|| format!("cannot find the folder for configuration; set {HOME_VARIABLE} to choose one"))?;
+        Ok(base.config_dir().join("toolcell").join(FILE_NAME))
+    }
+
+    /// The folders of toolcell's own state and of the user's own configuration, canonical: no grant may reach them.
+    pub fn protected(&self) -> Vec<PathBuf> {
+        let config = self.user_file().ok().and_then(|file| file.parent().map(Path::to_owned));
+        let folders = [Some(self.0.clone()), config].into_iter().flatten();
+        let mut folders: Vec<PathBuf> = folders.map(|folder| folder.canonicalize().unwrap_or(folder)).collect();
+        folders.dedup();
+        folders
+    }
+
+    /// Data that can be created again: compiled components, the toolchain for guests.
+    pub fn cache(&self) -> PathBuf {
+        self.0.join("cache")
+    }
+
+    /// The cache of compiled components.
+    pub fn components(&self) -> PathBuf {
+        self.cache().join("components")
+    }
+
+    /// Where cargo compiles tools: not beside their sources, where a tool with a grant could replace a compiled build
+    /// script.
+    pub fn compiling(&self) -> PathBuf {
+        self.cache().join("builds")
+    }
+
+    /// Components built with the user's consent, and records of their sources.
+    pub fn builds(&self) -> PathBuf {
+        self.0.join("builds")
+    }
+
+    /// The key that authenticates compiled components; kept apart from them.
+    pub fn component_key(&self) -> PathBuf {
+        self.0.join("keys").join("components")
+    }
+
+    /// The calls for which an approval was requested.
+    pub fn journal(&self) -> PathBuf {
+        self.0.join("journal")
+    }
+
+    /// The log of all calls.
+    pub fn calls(&self) -> PathBuf {
+        self.journal().join("calls")
+    }
+
+    /// The key that links the lines of the log of calls; kept apart from it.
+    pub fn calls_key(&self) -> PathBuf {
+        self.0.join("keys").join("calls")
+    }
+
+    /// The key that seals what calls in the journal would run with; kept apart from it.
+    pub fn journal_key(&self) -> PathBuf {
+        self.0.join("keys").join("journal")
+    }
+
+    /// Folders that live as long as one call.
+    pub fn scratch(&self) -> PathBuf {
+        self.0.join("scratch")
+    }
+
+    /// Which project files the user has trusted.
+    pub fn trusted(&self) -> PathBuf {
+        self.0.join("trusted")
+    }
+
+    /// The secrets, sealed.
+    pub fn secrets(&self) -> PathBuf {
+        self.0.join("secrets").join("store")
+    }
+
+    /// The key that seals the secrets; kept apart from them.
+    pub fn secret_key(&self) -> PathBuf {
+        self.0.join("keys").join("secrets")
+    }
+
+    /// Results that were too large to stay inline.
+    pub fn payloads(&self) -> PathBuf {
+        self.0.join("payloads")
+    }
+}

@@ -1,0 +1,452 @@
+//! Loads tools, and calls them.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolcell_core::catalog::{Catalog, ComponentFacts, Tool};
+use toolcell_core::dialect::agent_tool;
+use toolcell_core::file_state::FileState;
+use toolcell_core::hook::{Hook, Registration};
+use toolcell_core::journal::{self, Follower, Held, Kept};
+use toolcell_core::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
+use toolcell_core::policy::{Grants, HookPermit, Limits};
+use toolcell_core::record::{
+    AbortReason, Approval, CallRecord, ErrorClass, EventType, Finding, InvocationId, Keeping, Refusal, digest,
+};
+use toolcell_core::scheduler::batch::PlanError;
+use toolcell_sandbox::{COMPONENT_BYTES_MAX, LoadedComponent, Sandbox, SandboxedHook};
+
+use crate::HostBuilder;
+use crate::{imports, recall};
+
+/// Loads tools and calls them.
+///
+/// ```no_run
+/// use toolcell::{Host, Request};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let host = Host::builder().calls_at_once(8).build()?;
+/// host.load_file("jq.wasm".as_ref()).await?;
+/// let record = host.call(Request::new("jq.jq", r#"{"filter": ".a", "input": {"a": 1}}"#)).await;
+/// println!("{}", record.result.text());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Host {
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) services: Services,
+}
+
+impl Host {
+    /// Begins the settings of a host, with the defaults of one that serves many calls.
+    pub fn builder() -> HostBuilder {
+        HostBuilder::default()
+    }
+
+    /// Loads the component `bytes`, and puts its tools into the catalog. Loading it again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are not a component, a compilation that takes too long or too much memory, a description that cannot
+    /// be used, an import that none of its tools declares, or a tool whose name or id another component has.
+    pub async fn load(&self, bytes: &[u8]) -> Result<Loaded, Refusal> {
+        let digest: Arc<str> = digest(bytes).into();
+        let component = self.sandbox.load(&digest, bytes, &Limits::default()).await?;
+        self.declare(component, &digest).await
+    }
+
+    /// Loads the component in `file`. A cached component is not read into memory, and not read at all if it was read
+    /// before and has not changed since.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::load`] and of [`read_component`].
+    pub async fn load_file(&self, file: &Path) -> Result<Loaded, Refusal> {
+        let (open, _) = open_component(file)?;
+        let path = absolute(file)?;
+        if let Some(component) = self.sandbox.recall(&path, &open)? {
+            return self.admit(component, &path).await;
+        }
+        let (sandbox, named) = (Arc::clone(&self.sandbox), file.to_owned());
+        // A large file, or one on a slow disk, must not keep a worker from the calls that run.
+        let read = pipeline::load(move || read(&sandbox, &named, open)).await??;
+        let component = match read.component {
+            Component::Cached(component) => component,
+            Component::Bytes(digest, bytes) => self.sandbox.load(&digest, &bytes, &Limits::default()).await?,
+        };
+        let loaded = self.declare(component, &path.display().to_string()).await?;
+        if let Some(state) = read.state {
+            self.sandbox.accept(&path, state, &loaded.component);
+        }
+        Ok(loaded)
+    }
+
+    /// Does what [`Self::load_file`] does for many files, in their order; those that were loaded before and have not
+    /// changed are recalled at once. Fails with the index of the first file that cannot be loaded.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::load_file`].
+    pub async fn load_files(&self, files: &[PathBuf]) -> Result<Vec<Loaded>, (usize, Refusal)> {
+        let mut recalled = recall::all(&self.sandbox, files).await.map_err(|refusal| (0, refusal))?;
+        let mut loaded = Vec::with_capacity(files.len());
+        for (at, file) in files.iter().enumerate() {
+            let one = match recalled.get_mut(at).and_then(Option::take) {
+                Some(recall::Recalled { component, tools, path }) => self.join(component, tools, &path),
+                None => self.load_file(file).await,
+            };
+            loaded.push(one.map_err(|refusal| (at, refusal))?);
+        }
+        Ok(loaded)
+    }
+
+    /// Adds the tools of a component whose records were accepted before.
+    async fn admit(&self, component: Arc<LoadedComponent>, path: &Path) -> Result<Loaded, Refusal> {
+        if let Some(tools) = self.services.catalog.of_component(component.digest()) {
+            return Ok(Loaded { tools, component });
+        }
+        let described = Arc::clone(&component);
+        let tools = pipeline::load(move || recall::tools(&described)).await?;
+        self.join(component, tools.map_err(|errors| unusable(&errors))?, path)
+    }
+
+    /// Adds the component's tools to the catalog; `from` says where it was found, for messages.
+    async fn declare(&self, component: Arc<LoadedComponent>, from: &str) -> Result<Loaded, Refusal> {
+        if let Some(tools) = self.services.catalog.of_component(component.digest()) {
+            return Ok(Loaded { tools, component });
+        }
+        let digest: Arc<str> = component.digest().into();
+        // The schemas come from a guest: compiling them takes time, and stack.
+        let tools = {
+            let (digest, component) = (Arc::clone(&digest), Arc::clone(&component));
+            pipeline::load(move || tools(&digest, &component)).await?
+        };
+        self.enter(component, tools.map_err(|errors| unusable(&errors))?, from)
+    }
+
+    fn join(&self, component: Arc<LoadedComponent>, tools: Vec<Arc<Tool>>, path: &Path) -> Result<Loaded, Refusal> {
+        match self.services.catalog.of_component(component.digest()) {
+            Some(tools) => Ok(Loaded { tools, component }),
+            None => self.enter(component, tools, &path.display().to_string()),
+        }
+    }
+
+    fn enter(&self, component: Arc<LoadedComponent>, tools: Vec<Arc<Tool>>, from: &str) -> Result<Loaded, Refusal> {
+        imports::check(component.imports(), &tools)?;
+        self.services.catalog.add(tools.clone(), from)?;
+        for tool in &tools {
+            let id = &tool.declaration().tool_id;
+            let data = json!({ "component": component.digest() });
+            let declared = journal::of_no_call(&self.services.source, EventType::Declared, Some(id.as_str()), data);
+            self.services.announce(&declared);
+        }
+        Ok(Loaded { tools, component })
+    }
+
+    /// Adds a hook, which runs around every call that it matches. Fails, and adds nothing, if another hook has the same
+    /// id.
+    pub fn add_hook(&mut self, hook: Registration) -> Result<(), String> {
+        self.services.hooks.add(hook)
+    }
+
+    /// Loads the component `bytes` as the hook `id`. Each run of it takes at most `wall`, under `grants`: folders and
+    /// variables alone, because a hook has no network and no secrets.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are not a component of the world `hook`, and `grants` that a hook cannot have.
+    pub async fn load_hook(
+        &self,
+        id: &str,
+        bytes: &[u8],
+        grants: &Grants,
+        wall: Duration,
+    ) -> Result<Arc<dyn Hook>, Refusal> {
+        // The pipeline gives up at `wall`, and drops the run; the sandbox's own limit is a fallback, one second later.
+        let permit = HookPermit::standing(grants, &self.services.protected, wall + Duration::from_secs(1))?;
+        let hook = SandboxedHook::load(&self.sandbox, id, bytes, permit).await?;
+        Ok(Arc::new(hook))
+    }
+
+    /// The tools that were loaded.
+    pub fn catalog(&self) -> &Catalog {
+        &self.services.catalog
+    }
+
+    /// Follows the events of all calls of this host, from the sequence `from` on as far as they are kept, or those that
+    /// come. No call waits for a follower: one that is too slow is told how many events it missed. At most 4,096 events
+    /// are kept, while there is a follower, and for half a minute after the last one left.
+    pub fn follow(&self, from: Option<u64>) -> Follower {
+        self.services.events.follow(from)
+    }
+
+    /// Publishes an event that belongs to no call, such as that a deferred tool was loaded, and writes it to the log of
+    /// calls. `tool_id` is `None` if it is not about one tool; `data` is an object.
+    pub(crate) async fn announce(
+        &self,
+        event_type: EventType,
+        tool_id: Option<&str>,
+        data: Value,
+        session: Option<String>,
+    ) {
+        let event = journal::of_no_call(&self.services.source, event_type, tool_id, data);
+        self.services.announce(&event);
+        // It reports what has happened already, so a log that cannot be written stops nothing here; calls it does.
+        let _ = self.services.calls.announced(event, session).await;
+    }
+
+    /// What this host allows to become of the outputs of its tools.
+    pub fn keeping(&self) -> Keeping {
+        self.services.keeping
+    }
+
+    /// Returns the payload that a result refers to by its digest, `sha256:<hex>`.
+    ///
+    /// # Errors
+    ///
+    /// A payload that is missing, was changed on disk, or has more than `bytes_max` bytes.
+    pub async fn payload(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+        self.services.payloads.fetch(digest, bytes_max).await
+    }
+
+    /// Returns at most `bytes_max` bytes of a payload from `offset` on; none after its end. They are not checked against
+    /// its digest.
+    ///
+    /// # Errors
+    ///
+    /// A payload that is missing.
+    pub async fn payload_part(&self, digest: &str, offset: u64, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+        self.services.payloads.fetch_part(digest, offset, bytes_max).await
+    }
+
+    /// Copies a payload of any size to `target`, in chunks.
+    ///
+    /// # Errors
+    ///
+    /// A payload that is missing or was changed on disk, and a `target` that cannot be written. It may then hold a part.
+    pub async fn copy_payload(&self, digest: &str, target: File) -> anyhow::Result<()> {
+        self.services.payloads.copy(digest, target).await
+    }
+
+    /// Returns what would be decided on a call, and why. It runs only what describes the tool and checks its arguments.
+    ///
+    /// # Errors
+    ///
+    /// The refusal that ends the call before a decision, such as `unknown_tool` or `schema_validation_failed`.
+    pub async fn explain(&self, request: Request) -> Result<CallExplanation, Refusal> {
+        pipeline::explain(&self.services, request).await
+    }
+
+    /// Calls a tool. Every call ends in one terminal result.
+    pub async fn call(&self, request: Request) -> CallRecord {
+        pipeline::call(&self.services, request).await
+    }
+
+    /// Runs calls that belong together: in parallel where they cannot disturb each other, the others in their order.
+    /// Calls of two batches of this host do not disturb each other either. Each call of a batch ends in one terminal
+    /// result, which the batch's listener gets. Dropping the future cancels the calls that run, without a result.
+    ///
+    /// # Errors
+    ///
+    /// Calls that are no batch: too many, unknown or duplicate ids, or ids that depend on each other. Nothing runs then.
+    pub async fn batch(self: &Arc<Self>, batch: Batch) -> Result<(), PlanError> {
+        pipeline::batch(Arc::clone(self), Self::services, batch).await
+    }
+
+    /// Asks the call `id` of this host to stop; its own result says how it ended. A call that has ended, and an id that
+    /// no call has, are told to the listeners of the host as `tool.invocation.cancel_failed`.
+    pub async fn cancel(&self, id: InvocationId, reason: AbortReason) -> CancelOutcome {
+        pipeline::cancel(&self.services, id, reason).await
+    }
+
+    fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// Ends a call with `refusal`, so that one whose component cannot be loaded has a result and a record too.
+    pub async fn refuse(&self, request: Request, refusal: Refusal) -> CallRecord {
+        pipeline::refuse(&self.services, request, refusal).await
+    }
+
+    /// Runs an orphaned call that was approved; `held` is the role of its runner. `request` is rebuilt from what `kept`
+    /// stores: if it is not for the same call in every respect, nothing runs. `None` on a host without approvals. Both
+    /// come from the journal in [`Home::journal`](crate::Home::journal), which `toolcell_core::journal` opens.
+    pub async fn resume(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
+        let desk = self.services.desk.as_ref()?;
+        Some(pipeline::resume(&self.services, desk, request, kept, held).await)
+    }
+
+    /// Fails with what is wrong with `edit`, the arguments that should run instead of those that were asked about. `Ok`
+    /// if the tool was not loaded, or has another component by now, because such a call does not run anyway.
+    pub async fn check_edit(&self, approval: &Approval, edit: &str) -> Result<(), String> {
+        pipeline::check_edit(&self.services, approval, edit).await
+    }
+
+    /// Ends an orphaned call that cannot be resumed, so that it has a result; `held` is the role of its runner. `None`
+    /// if it can be resumed, or has ended.
+    pub async fn close(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
+        let desk = self.services.desk.as_ref()?;
+        pipeline::close(&self.services, desk, request, kept, held).await
+    }
+}
+
+/// A component that was loaded.
+///
+/// ```
+/// use toolcell::Loaded;
+///
+/// fn listed(loaded: &Loaded) -> Vec<String> {
+///     let tools = loaded.tools.iter().map(|tool| tool.declaration().qualified_name());
+///     tools.chain(Loaded::notes(&loaded.tools).iter().map(|note| format!("no effect: {note}"))).collect()
+/// }
+/// ```
+pub struct Loaded {
+    /// The component's tools, in the order in which it declares them.
+    pub tools: Vec<Arc<Tool>>,
+    component: Arc<LoadedComponent>,
+}
+
+impl Loaded {
+    /// Returns what of the records of `tools` has no effect on this host, without duplicates.
+    pub fn notes(tools: &[Arc<Tool>]) -> Vec<&Finding> {
+        let mut notes: Vec<&Finding> = Vec::new();
+        for note in tools.iter().flat_map(|tool| tool.notes()) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        notes
+    }
+
+    /// The interfaces that the component imports.
+    pub fn imports(&self) -> &[String] {
+        self.component.imports()
+    }
+}
+
+fn tools(digest: &Arc<str>, component: &LoadedComponent) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
+    let described = agent_tool::toolkit(component.toolkit())?;
+    Tool::from_toolkit(described.toolkit, &described.notes, &facts(digest, component), Limits::default().wall)
+}
+
+pub(crate) fn facts(digest: &Arc<str>, component: &LoadedComponent) -> ComponentFacts {
+    ComponentFacts {
+        component: Arc::clone(digest),
+        imports: component.imports().to_vec(),
+        validates: component.exports().validation,
+        classifies: component.exports().classification,
+    }
+}
+
+/// Lists everything that keeps a component from being loaded, each on a line of its own.
+fn unusable(errors: &[Finding]) -> Refusal {
+    let listed: String = errors.iter().map(|error| format!("\n  {error}")).collect();
+    let message = format!("the component's description cannot be used; correct it, or ask its author to:{listed}\n");
+    Refusal::new(ErrorClass::SetupRequired, "description_invalid", message.trim_end())
+}
+
+/// Opens the file of a component, and returns its size. Fails if it is not a regular file, or too large.
+pub(crate) fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
+    // Without NONBLOCK, a named pipe would block the reader. Reading a regular file ignores it.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let open = File::options().read(true).custom_flags(flags).open(file).map_err(|error| unreadable(file, &error))?;
+    let metadata = open.metadata().map_err(|error| unreadable(file, &error))?;
+    if !metadata.is_file() {
+        return Err(unreadable(file, &std::io::Error::other("it is not a regular file")));
+    }
+    let size = metadata.len();
+    if size > COMPONENT_BYTES_MAX {
+        let message = format!(
+            "the component {} has {size} bytes, more than {COMPONENT_BYTES_MAX}; build it for release, without debug \
+             information",
+            file.display()
+        );
+        return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
+    }
+    Ok((open, size))
+}
+
+/// Reads the file of a component, at most 64 MiB.
+///
+/// # Errors
+///
+/// `setup_required`/`component_unreadable` if the file cannot be read or is not a regular file, and
+/// `sandbox_violation`/`component_too_large`. The message names the file.
+pub fn read_component(file: &Path) -> Result<Vec<u8>, Refusal> {
+    read_all(file, open_component(file)?.0)
+}
+
+/// A component that was read.
+struct ReadComponent {
+    component: Component,
+    /// State of its file, taken before it was read; `None` if a later change may not show in it.
+    state: Option<FileState>,
+}
+
+enum Component {
+    /// Its compiled code is in the cache.
+    Cached(Arc<LoadedComponent>),
+    /// Its digest, and its bytes.
+    Bytes(Arc<str>, Vec<u8>),
+}
+
+/// Reads the component in `file`, which is open.
+fn read(sandbox: &Sandbox, file: &Path, mut open: File) -> Result<ReadComponent, Refusal> {
+    let state = FileState::lasting(&open);
+    if let Some(component) = sandbox.find(&mut open)? {
+        return Ok(ReadComponent { component: Component::Cached(component), state });
+    }
+    open.rewind().map_err(|error| unreadable(file, &error))?;
+    let bytes = read_all(file, open)?;
+    Ok(ReadComponent { component: Component::Bytes(digest(&bytes).into(), bytes), state })
+}
+
+pub(crate) fn absolute(file: &Path) -> Result<PathBuf, Refusal> {
+    std::path::absolute(file).map_err(|error| unreadable(file, &error))
+}
+
+fn read_all(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::new();
+    open.take(COMPONENT_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(file, &error))?;
+    Ok(bytes)
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Refusal {
+    let message = format!("cannot read the component {}: {error}; name a .wasm file that you may read", file.display());
+    Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_with_the_reason_and_what_to_give() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing.wasm");
+        for (path, why) in [(missing.as_path(), "No such file"), (folder.path(), "regular file")] {
+            let refusal = read_component(path).unwrap_err();
+            let message = refusal.to_string();
+            assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "component_unreadable"));
+            assert!(message.contains(&path.display().to_string()) && message.contains(why), "{message}");
+            assert!(message.ends_with("name a .wasm file that you may read"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_component_that_is_too_large_is_refused_with_its_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("large.wasm");
+        // A hole: it takes no space.
+        File::create(&path).unwrap().set_len(COMPONENT_BYTES_MAX + 1).unwrap();
+        let refusal = read_component(&path).unwrap_err();
+        assert_eq!((refusal.class, refusal.code), (ErrorClass::SandboxViolation, "component_too_large"));
+        let (message, size) = (refusal.to_string(), COMPONENT_BYTES_MAX + 1);
+        assert!(message.contains(&format!("{} has {size} bytes", path.display())), "{message}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Components that were loaded before: their records are read from notes, on several threads, because a server may offer
+//! thousands.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use toolcell_core::catalog::Tool;
+use toolcell_core::dialect::agent_tool;
+use toolcell_core::pipeline;
+use toolcell_core::record::{Finding, Refusal};
+use toolcell_sandbox::{LoadedComponent, Sandbox};
+
+use crate::host::{absolute, facts, open_component};
+
+/// Minimum number of components for one thread; fewer take less time than a thread takes to start.
+const PART_MIN: usize = 32;
+/// Maximum number of threads.
+const THREADS_MAX: usize = 8;
+/// Stack of each thread, in bytes, because the records come from guests, and may be nested a thousand deep. Only the part
+/// in use takes memory.
+const STACK_BYTES: usize = 64 << 20;
+
+/// A component that was accepted before, and its tools.
+pub(crate) struct Recalled {
+    pub(crate) component: Arc<LoadedComponent>,
+    pub(crate) tools: Vec<Arc<Tool>>,
+    /// The absolute path of its file.
+    pub(crate) path: PathBuf,
+}
+
+/// Recalls the components in `files`, in their order; `None` for a file that has to be loaded.
+pub(crate) async fn all(sandbox: &Arc<Sandbox>, files: &[PathBuf]) -> Result<Vec<Option<Recalled>>, Refusal> {
+    let (sandbox, files) = (Arc::clone(sandbox), files.to_vec());
+    pipeline::load(move || on_threads(&sandbox, &files)).await
+}
+
+fn on_threads(sandbox: &Sandbox, files: &[PathBuf]) -> Vec<Option<Recalled>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let part = files.len().div_ceil(threads).max(PART_MIN);
+    let recall = |part: &[PathBuf]| part.iter().map(|file| one(sandbox, file)).collect::<Vec<_>>();
+    let mut parts = files.chunks(part);
+    let Some(first) = parts.next() else { return Vec::new() };
+    thread::scope(|scope| {
+        let started: Vec<_> = parts
+            .map(|part| {
+                let named = thread::Builder::new().name("recall".to_owned()).stack_size(STACK_BYTES);
+                (part, named.spawn_scoped(scope, move || recall(part)))
+            })
+            .collect();
+        let mut recalled = recall(first);
+        for (part, thread) in started {
+            // Without another thread, this one does its work.
+            let done = thread.ok().and_then(|thread| thread.join().ok());
+            recalled.extend(done.unwrap_or_else(|| recall(part)));
+        }
+        recalled
+    })
+}
+
+/// `None` also for a file that cannot be read: loading it says why.
+fn one(sandbox: &Sandbox, file: &Path) -> Option<Recalled> {
+    let (open, _) = open_component(file).ok()?;
+    let path = absolute(file).ok()?;
+    let component = sandbox.recall(&path, &open).ok()??;
+    let tools = tools(&component).ok()?;
+    Some(Recalled { component, tools, path })
+}
+
+/// The tools of a component that was accepted before.
+pub(crate) fn tools(component: &LoadedComponent) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
+    let described = agent_tool::toolkit(component.toolkit())?;
+    let digest: Arc<str> = component.digest().into();
+    Tool::from_accepted(described.toolkit, &described.notes, &facts(&digest, component))
+}

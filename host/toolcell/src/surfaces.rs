@@ -1,0 +1,83 @@
+//! What those who follow a host hear of its surfaces (AT-EV-02..05).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolcell_core::catalog::Surface;
+use toolcell_core::policy::Grants;
+use toolcell_core::pool::STORE;
+use toolcell_core::record::{EventType, LoadingState, ToolSearchResult};
+
+use crate::Host;
+
+impl Host {
+    /// `producer` of surfaces, and `source` of events: `toolcell/<version>`.
+    pub fn producer(&self) -> &Arc<str> {
+        &self.services.source
+    }
+
+    /// The secrets that `grants` give to tools, and that are not set. None, if the store cannot be read: then each call
+    /// that needs one says so.
+    pub async fn missing_secrets(&self, grants: &Grants) -> BTreeSet<String> {
+        let granted: BTreeSet<String> = grants.secrets.iter().map(|secret| secret.name.clone()).collect();
+        if granted.is_empty() {
+            return granted;
+        }
+        let store = self.services.secrets.clone();
+        let set = STORE.run(move || store.list()).await.ok().and_then(Result::ok);
+        let Some(set) = set else { return BTreeSet::new() };
+        granted.into_iter().filter(|name| set.iter().all(|entry| entry.name != *name)).collect()
+    }
+
+    /// Announces that `surface` was built: created, or updated, if it differs from the surface `before`. Returns the
+    /// reason, such as `updated: policy, tools`; `None` if nothing differs.
+    pub async fn announce_surface(&self, surface: &Surface, before: Option<&Surface>) -> Option<String> {
+        let Some(before) = before else {
+            let reason = "created: the tools were loaded".to_owned();
+            let data = json!({ "surface_id": surface.id(), "surface_reason": reason });
+            self.announce(EventType::SurfaceCreated, None, data, None).await;
+            return Some(reason);
+        };
+        let changes = surface.changes(before);
+        if changes.is_empty() {
+            return None;
+        }
+        let reason = format!("updated: {}", changes.join(", "));
+        let ids = |surface: &Surface| -> BTreeSet<String> {
+            let offered = [LoadingState::Loaded, LoadingState::Deferred, LoadingState::Discoverable];
+            offered
+                .iter()
+                .flat_map(|state| surface.ids(*state).into_iter().map(str::to_owned).collect::<Vec<_>>())
+                .collect()
+        };
+        let (now, then) = (ids(surface), ids(before));
+        let data = json!({
+            "surface_id": surface.id(),
+            "before": before.id(),
+            "surface_reason": reason,
+            "added": now.difference(&then).collect::<Vec<_>>(),
+            "removed": then.difference(&now).collect::<Vec<_>>(),
+            "blocked": surface.ids(LoadingState::Unavailable),
+        });
+        self.announce(EventType::SurfaceUpdated, None, data, None).await;
+        Some(reason)
+    }
+
+    /// Announces which deferred tools a search through the surface `surface_id` found, if it found any.
+    pub async fn announce_discovered(&self, surface_id: &str, found: &ToolSearchResult, session: Option<String>) {
+        let deferred = found.matches.iter().filter(|tool| tool.loading_state == LoadingState::Deferred);
+        let matches: Vec<Value> =
+            deferred.map(|tool| json!({ "tool_id": tool.tool_id, "score": tool.score })).collect();
+        if !matches.is_empty() {
+            let data = json!({ "surface_id": surface_id, "query": found.query, "matches": matches });
+            self.announce(EventType::DeferredDiscovered, None, data, session).await;
+        }
+    }
+
+    /// Announces that the schema of a deferred tool was loaded into the surface `surface_id`.
+    pub async fn announce_loaded(&self, surface_id: &str, tool_id: &str, selection_ref: &str, session: Option<String>) {
+        let data = json!({ "surface_id": surface_id, "selection_ref": selection_ref });
+        self.announce(EventType::DeferredLoaded, Some(tool_id), data, session).await;
+    }
+}

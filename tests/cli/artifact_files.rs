@@ -1,0 +1,97 @@
+//! Artifacts at the command line: what is printed of them, the files of `--artifacts`, and what a killed call leaves.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::guest;
+use super::interrupts::wait_until;
+use crate::support::{Toolcell, kept, scratch, share_compiled};
+
+fn call(home: &Path, files: &Value, options: &[&str]) -> Toolcell {
+    let tool = guest("probe#artifacts");
+    let input = json!({ "files": files }).to_string();
+    Toolcell::at(home, ["call", tool.as_str(), input.as_str()].iter().chain(options))
+}
+
+#[test]
+fn a_person_reads_one_line_for_each_artifact_and_how_to_get_it() {
+    let files = json!([{ "name": "a\u{1b}[2J.csv", "media_type": "text/csv", "text": "1,2\n" }, { "text": "other" }]);
+    let ran = call(&kept("home"), &files, &[]).run().exits(0);
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", ran.stdout);
+    let start = "[artifact a[2J.csv: 4 bytes, text/csv; toolcell artifact get toolcell:payload/sha256:";
+    assert!(lines[0].starts_with(start) && lines[0].ends_with(']'), "{}", lines[0]);
+    assert!(lines[1].starts_with("[artifact file: 5 bytes, text/plain; "), "{}", lines[1]);
+}
+
+#[test]
+fn artifacts_become_new_files_of_a_folder_whatever_they_are_called() {
+    let (_guard, folder) = scratch();
+    let (out, outside) = (folder.join("deep/out"), folder.join("outside"));
+    fs::create_dir_all(&out).unwrap();
+    fs::write(out.join("a.txt"), "mine").unwrap();
+    std::os::unix::fs::symlink(&outside, out.join("b.txt")).unwrap();
+    let files = json!([
+        { "name": "a.txt", "text": "first" },
+        { "name": "a.txt", "text": "second" },
+        { "name": "b.txt", "text": "third" },
+        { "name": "x/../../.profile", "text": "fourth" },
+    ]);
+    let option = format!("--artifacts={}", out.display());
+    let ran = call(&kept("home"), &files, &[&option, "--json"]).run().exits(0);
+    assert_eq!(ran.json()["artifact_refs"].as_array().unwrap().len(), 4);
+    let text = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    assert_eq!(
+        ["a.txt", "2-a.txt", "3-a.txt", "2-b.txt", "profile"].map(text),
+        ["mine", "first", "second", "third", "fourth"]
+    );
+    assert!(!outside.exists());
+    let saved = format!("artifact .profile: saved as {}", out.join("profile").display());
+    assert!(ran.stderr.lines().any(|line| line == saved), "{}", ran.stderr);
+}
+
+#[test]
+fn a_folder_that_cannot_be_created_is_a_bad_request_before_the_call() {
+    let (_guard, folder) = scratch();
+    fs::write(folder.join("file"), "in the way").unwrap();
+    let option = format!("--artifacts={}", folder.join("file/out").display());
+    let ran = call(&kept("home"), &json!([{ "text": "x" }]), &[&option]).run().exits(2);
+    assert!(ran.stderr.contains("cannot create the folder") && ran.stdout.is_empty(), "{}", ran.stderr);
+}
+
+#[test]
+fn the_limit_of_a_file_and_of_the_command_line_apply() {
+    let (_guard, home) = scratch();
+    share_compiled(&home);
+    fs::write(home.join("toolcell.toml"), "[limits]\nmax_artifact_bytes = \"1KiB\"\n").unwrap();
+    let files = json!([{ "bytes": 2_000 }]);
+    let limited = call(&home, &files, &["--json"]).run().exits(0).json();
+    let told = limited["structured_content"]["errors"][0].as_str().unwrap();
+    assert!(told.contains("1024 are allowed; --max-artifact-bytes raises it"), "{told}");
+    let raised = call(&home, &files, &["--max-artifact-bytes=4KiB", "--json"]).run().exits(0).json();
+    assert_eq!(raised["artifact_refs"][0]["size_bytes"], json!(2_000));
+    assert_eq!(raised["usage"]["artifacts"]["bytes"], json!({ "used": 2_000, "limit": 4_096 }));
+}
+
+#[test]
+fn what_a_killed_call_left_is_removed_by_the_next_start() {
+    let (_guard, home) = scratch();
+    share_compiled(&home);
+    let drafts = home.join("payloads/drafts");
+    let left = || fs::read_dir(&drafts).map_or(0, Iterator::count);
+    let tool = guest("probe#artifacts");
+    let input = json!({ "files": [{ "text": "x" }, { "bytes": 300_000, "finish": "keep_open" }], "then": "sleep" });
+    let mut child = Toolcell::at(&home, ["call", tool.as_str(), &input.to_string()]).spawn();
+    wait_until("the first artifact", || left() > 0);
+    // Another process starts, and leaves alone what is in use.
+    Toolcell::at(&home, ["call", guest("probe#empty").as_str()]).run().exits(0);
+    assert_eq!(left(), 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(left(), 1, "a killed process cannot clean up");
+    Toolcell::at(&home, ["call", guest("probe#empty").as_str()]).run().exits(0);
+    assert_eq!(left(), 0);
+    assert_eq!(fs::read_dir(home.join("payloads")).unwrap().count(), 1, "only the folder of drafts");
+}

@@ -1,0 +1,183 @@
+//! `toolcell artifact get`: every reference in a record leads to its bytes, or to the reason why there are none.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use toolcell_core::record::digest;
+
+use super::approvals::Place;
+use super::approvals::terminal::Terminal;
+use super::{example, guest};
+use crate::pipeline::doubles::echoing;
+use crate::support::{Toolcell, scratch, share_compiled};
+
+/// A home with its own journal and payloads.
+struct Home {
+    _guard: tempfile::TempDir,
+    home: PathBuf,
+}
+
+impl Home {
+    fn new() -> Self {
+        let (guard, home) = scratch();
+        share_compiled(&home);
+        Self { _guard: guard, home }
+    }
+
+    fn toolcell(&self, arguments: &[&str]) -> Toolcell {
+        Toolcell::at(&self.home, arguments).dir(&self.home)
+    }
+
+    fn call(&self, tool: &str, input: &Value) -> Value {
+        self.toolcell(&["call", tool, &input.to_string(), "--record"]).run().json()
+    }
+
+    /// The state of a reference, and the exit code that goes with it.
+    fn state(&self, reference: &str, code: i32) -> Value {
+        let told = self.toolcell(&["artifact", "get", reference, "--json"]).run().exits(code).json();
+        let people = self.toolcell(&["artifact", "get", reference]).run().exits(code);
+        if code != 0 {
+            let end = format!("[{}]\n", told["state"].as_str().unwrap());
+            assert!(people.stdout.is_empty() && people.stderr.ends_with(&end), "{people:?}");
+        }
+        told
+    }
+
+    fn payload(&self, reference: &str) -> PathBuf {
+        self.home.join("payloads").join(reference.rsplit_once("sha256:").unwrap().1)
+    }
+}
+
+/// The reference to the payload of a result of 200,000 bytes, and its record.
+fn large(home: &Home) -> (String, Value) {
+    let record = home.call(&guest("probe#big"), &json!({ "bytes": 200_000 }));
+    let uri = record["result"]["resource_refs"][0]["uri"].as_str().unwrap().to_owned();
+    (uri, record)
+}
+
+#[test]
+fn a_large_result_is_fetched_by_each_of_its_references() {
+    let home = Home::new();
+    let (uri, record) = large(&home);
+    let stored = &record["persistence"][0]["persisted_ref"];
+    for reference in [uri.as_str(), stored["digest"].as_str().unwrap(), stored["uri"].as_str().unwrap()] {
+        let text = home.toolcell(&["artifact", "get", reference]).run().exits(0).stdout;
+        assert!(text.len() == 200_000 && text.bytes().all(|byte| byte == b'x'), "{reference}: {}", text.len());
+    }
+    let told = home.state(&uri, 0);
+    assert_eq!((&told["state"], &told["size_bytes"]), (&json!("available"), &json!(200_000)));
+    assert_eq!(told["media_type"], stored["media_type"]);
+    assert_eq!(told["calls"], json!([record["invocation"]["invocation_id"]]));
+}
+
+#[test]
+fn a_file_is_new_and_its_owners_alone_unless_it_shall_be_replaced() {
+    let home = Home::new();
+    let (uri, _) = large(&home);
+    let file = home.home.join("out");
+    let told = home.toolcell(&["artifact", "get", &uri, "-o", "out", "--json"]).run().exits(0).json();
+    assert_eq!(told["file"], "out");
+    let metadata = std::fs::metadata(&file).unwrap();
+    assert_eq!((metadata.len(), metadata.permissions().mode() & 0o777), (200_000, 0o600));
+    std::fs::write(&file, "mine").unwrap();
+    let refused = home.toolcell(&["artifact", "get", &uri, "-o", "out"]).run().exits(2);
+    assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    // A link is not followed: neither when it is refused, nor when it is replaced.
+    std::os::unix::fs::symlink(&file, home.home.join("link")).unwrap();
+    home.toolcell(&["artifact", "get", &uri, "-o", "link"]).run().exits(2);
+    home.toolcell(&["artifact", "get", &uri, "-o", "link", "--force"]).run().exits(0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    home.toolcell(&["artifact", "get", &uri, "--output=out", "--force"]).run().exits(0);
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 200_000);
+    home.toolcell(&["artifact", "get", &uri, "-o", "nowhere/out"]).run().exits(2);
+    // Nothing is written where there is nothing.
+    std::fs::remove_file(home.payload(&uri)).unwrap();
+    home.toolcell(&["artifact", "get", &uri, "-o", "other"]).run().exits(1);
+    assert!(!home.home.join("other").exists());
+}
+
+#[test]
+fn what_is_not_there_says_why() {
+    let home = Home::new();
+    let (uri, record) = large(&home);
+    let payload = home.payload(&uri);
+    let mut bytes = std::fs::read(&payload).unwrap();
+    bytes[0] = b'y';
+    std::fs::write(&payload, &bytes).unwrap();
+    assert_eq!(home.state(&uri, 1)["state"], "damaged");
+    std::fs::remove_file(&payload).unwrap();
+    let gone = home.state(&uri, 1);
+    assert_eq!(gone["state"], "gone");
+    assert_eq!(gone["calls"], json!([record["invocation"]["invocation_id"]]));
+    // Everything else of the call is still there.
+    let id = record["invocation"]["invocation_id"].as_str().unwrap();
+    let shown = home.toolcell(&["show", id, "--json"]).run().exits(0).json();
+    assert_eq!(shown["result"]["resource_refs"], record["result"]["resource_refs"]);
+    let other = digest(b"other");
+    assert_eq!(home.state(&other, 2)["state"], "unknown");
+    // The journal without its first file.
+    let segment = |number: u32| home.home.join(format!("journal/calls/{number:010}.log"));
+    std::fs::rename(segment(1), segment(2)).unwrap();
+    assert_eq!(home.state(&other, 1)["state"], "expired");
+    for text in ["", "sha256:00", "/etc/passwd", "toolcell:payload/../../keys/calls"] {
+        let ran = home.toolcell(&["artifact", "get", text]).run().exits(2);
+        assert!(ran.stderr.contains("is not a reference"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn inputs_and_partial_results_are_fetched_from_the_record() {
+    let home = Home::new();
+    let record = home.call(&example("ticker"), &json!({ "ticks": 2, "partial": true }));
+    let fetch = |reference: &Value| {
+        let ran = home.toolcell(&["artifact", "get", reference.as_str().unwrap()]).run().exits(0);
+        ran.stdout
+    };
+    assert_eq!(fetch(&record["invocation"]["model_input_ref"]), r#"{"ticks":2,"partial":true}"#);
+    let with_defaults: Value = serde_json::from_str(&fetch(&record["invocation"]["call_input_ref"])).unwrap();
+    assert_eq!(with_defaults, record["invocation"]["call_input"]);
+    let progress = record["progress"].as_array().unwrap();
+    let partial = progress.iter().find(|progress| progress["status"] == "partial_result").unwrap();
+    let content: Value = serde_json::from_str(&fetch(&partial["partial_result_refs"][0])).unwrap();
+    assert_eq!(content, partial["partial_content"]);
+}
+
+#[test]
+fn a_redacted_input_stays_redacted() {
+    let home = Home::new();
+    let component = echoing("shy_artifact", |toolkit| {
+        toolkit["declarations"][0]["input_contract"] = json!({
+            "model_input_schema": { "type": "object", "properties": { "token": { "type": "string" } } },
+            "sensitive_fields": ["token"],
+        });
+    });
+    let tool = home.home.join("shy.wasm");
+    std::fs::write(&tool, component).unwrap();
+    let record = home.call(&tool.display().to_string(), &json!({ "token": "c4n4ry-51d0", "other": 1 }));
+    let reference = record["invocation"]["model_input_ref"].as_str().unwrap();
+    assert!(reference.starts_with("blake3-keyed:"), "{reference}");
+    let told = home.state(reference, 3);
+    assert_eq!(told["state"], "redacted");
+    assert!(!told.to_string().contains("c4n4ry"));
+}
+
+/// A terminal gets text, in which nothing acts on it, and no other bytes.
+#[test]
+fn a_terminal_gets_no_raw_bytes() {
+    let place = Place::of(&guest("probe#echo"));
+    for (bytes, octal, shown, code) in
+        [(&b"\xff\xfe"[..], r"\377\376", "--output FILE", 2), (&b"a\x1b[2Jb"[..], r"a\033[2Jb", r"a\u{1b}[2Jb", 0)]
+    {
+        let reference = digest(bytes);
+        let name = reference.trim_start_matches("sha256:");
+        let command = format!(
+            "umask 077; mkdir -p $TOOLCELL_HOME/payloads; printf '{octal}' > $TOOLCELL_HOME/payloads/{name}; \
+             exec $TOOLCELL artifact get {reference}"
+        );
+        let (ended, seen) = Terminal::run(&place, &command).ends();
+        assert_eq!(ended, Some(code), "{seen:?}");
+        assert!(seen.contains(shown) && !seen.contains("\u{1b}[2J") && !seen.contains('\u{fffd}'), "{seen:?}");
+    }
+}

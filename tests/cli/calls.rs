@@ -1,0 +1,213 @@
+//! The journal of all calls: what `toolcell calls`, `show` and `journal verify` know after calls, kills and damage.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::guest;
+use crate::pipeline::doubles::echoing;
+use crate::support::{Toolcell, check_record, kept, scratch};
+
+/// A home with its own journal.
+struct Home {
+    _guard: tempfile::TempDir,
+    home: PathBuf,
+}
+
+impl Home {
+    fn new() -> Self {
+        let (guard, path) = scratch();
+        for part in ["cache", "keys"] {
+            std::fs::create_dir_all(kept("home").join(part)).unwrap();
+            std::os::unix::fs::symlink(kept("home").join(part), path.join(part)).unwrap();
+        }
+        Self { _guard: guard, home: path }
+    }
+
+    fn toolcell(&self, arguments: &[&str]) -> Toolcell {
+        Toolcell::at(&self.home, arguments)
+    }
+
+    fn call(&self, tool: &str, input: &Value) -> Value {
+        self.toolcell(&["call", &guest(tool), &input.to_string(), "--record"]).run().json()
+    }
+
+    fn calls(&self, options: &[&str]) -> Vec<Value> {
+        let arguments = [&["calls", "--json"], options].concat();
+        self.toolcell(&arguments).run().exits(0).json()["calls"].as_array().unwrap().clone()
+    }
+
+    fn segments(&self) -> Vec<PathBuf> {
+        let files = std::fs::read_dir(self.home.join("journal/calls")).unwrap();
+        let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "log"));
+        files.sort();
+        files
+    }
+
+    #[track_caller]
+    fn verify(&self, sound: bool) -> String {
+        let ran = self.toolcell(&["journal", "verify"]).run().exits(if sound { 0 } else { 1 });
+        ran.stdout
+    }
+}
+
+fn id(record: &Value) -> String {
+    record["invocation"]["invocation_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_call_can_be_listed_and_shown_after_its_end() {
+    let home = Home::new();
+    assert_eq!(home.toolcell(&["calls"]).run().exits(0).stdout, "no calls\n");
+    let first = home.call("probe#echo", &json!({ "text": "one" }));
+    let second = home.call("probe#nowhere", &json!({}));
+    let calls = home.calls(&[]);
+    assert_eq!(
+        calls.iter().map(|call| call["invocation_id"].as_str().unwrap()).collect::<Vec<_>>(),
+        [id(&second), id(&first)]
+    );
+    assert_eq!((&calls[1]["status"], &calls[0]["error_class"]), (&json!("succeeded"), &json!("unknown_tool")));
+    assert_eq!(home.calls(&["--status=succeeded"]).len(), 1);
+    assert_eq!(home.calls(&["--tool=probe.*"]).len(), 1);
+    assert_eq!(home.calls(&["--since=1m"]).len(), 2);
+    assert_eq!(home.calls(&["--since=2999-01-01T00:00:00Z"]).len(), 0);
+    assert_eq!(home.calls(&["--limit=1"]).len(), 1);
+    let mut expected = first.clone();
+    expected.as_object_mut().unwrap().remove("declaration");
+    let shown = home.toolcell(&["show", &id(&first), "--json"]).run().exits(0).json();
+    check_record(&shown);
+    assert_eq!(shown, expected);
+    let text = home.toolcell(&["show", &id(&first)[20..]]).run().exits(0).stdout;
+    for part in ["succeeded", "probe.echo", "tool.invocation.started", "tool.invocation.succeeded", "one"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let unknown = home.toolcell(&["show", "NOSUCHCALL"]).run().exits(2);
+    assert!(unknown.stderr.contains("toolcell calls"), "{}", unknown.stderr);
+    home.toolcell(&["calls", "--status=odd"]).run().exits(2);
+    assert!(home.verify(true).contains("as they were written"));
+    home.toolcell(&["journal", "verify", "--json"]).run().exits(0).json();
+}
+
+#[test]
+fn a_call_whose_process_is_killed_ends_as_canceled_and_runs_once() {
+    let home = Home::new();
+    let mut child = home.toolcell(&["call", &guest("hostile#spin"), "{}", "--timeout=60s"]).spawn();
+    let begun = Instant::now();
+    while home_running(&home) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never ran");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let calls = home.calls(&[]);
+    assert_eq!(calls.len(), 1);
+    assert_eq!((&calls[0]["status"], &calls[0]["error_code"]), (&json!("canceled"), &json!("runtime_shutdown")));
+    let shown = home.toolcell(&["show", calls[0]["invocation_id"].as_str().unwrap(), "--json"]).run().exits(0).json();
+    assert_eq!(shown["result"]["error"]["error_class"], "canceled");
+    home.verify(true);
+}
+
+fn home_running(home: &Home) -> usize {
+    home.calls(&["--status=running"]).len()
+}
+
+/// Changes each byte of the journal's only file, one after the other, in steps.
+#[test]
+fn one_changed_byte_anywhere_is_found_and_its_call_is_named() {
+    let home = Home::new();
+    let record = home.call("probe#echo", &json!({ "text": "one" }));
+    home.call("probe#echo", &json!({ "text": "two" }));
+    let [file] = home.segments().try_into().unwrap();
+    let sound = std::fs::read(&file).unwrap();
+    let step = sound.len() / 40;
+    for at in (0..sound.len()).step_by(step).chain([sound.len() - 1]) {
+        let mut changed = sound.clone();
+        changed[at] ^= 1;
+        std::fs::write(&file, &changed).unwrap();
+        home.verify(false);
+    }
+    let at = sound.windows(5).position(|bytes| bytes == b"\"one\"").unwrap() + 1;
+    let mut changed = sound.clone();
+    changed[at] = b'O';
+    std::fs::write(&file, &changed).unwrap();
+    assert!(home.verify(false).contains(&id(&record)));
+    let lines: Vec<&[u8]> = sound.split_inclusive(|byte| *byte == b'\n').collect();
+    for without in 0..lines.len() {
+        let rest: Vec<&[u8]> =
+            lines.iter().enumerate().filter(|(at, _)| *at != without).map(|(_, line)| *line).collect();
+        std::fs::write(&file, rest.concat()).unwrap();
+        home.verify(false);
+    }
+    let mut swapped = lines.clone();
+    swapped.swap(1, 3);
+    std::fs::write(&file, swapped.concat()).unwrap();
+    home.verify(false);
+    std::fs::write(&file, &sound).unwrap();
+    home.verify(true);
+}
+
+#[test]
+fn no_sensitive_argument_reaches_the_journal() {
+    let home = Home::new();
+    let component = echoing("shy", |toolkit| {
+        toolkit["declarations"][0]["input_contract"] = json!({
+            "model_input_schema": { "type": "object", "properties": { "token": { "type": "string" } } },
+            "sensitive_fields": ["token"],
+        });
+    });
+    let tool = home.home.join("shy.wasm");
+    std::fs::write(&tool, component).unwrap();
+    let canary = "c4n4ry-7f3a99";
+    let input = json!({ "token": canary, "other": "plain" }).to_string();
+    home.toolcell(&["call", &tool.display().to_string(), &input, "--record"]).run().exits(0);
+    let [file] = home.segments().try_into().unwrap();
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert!(written.contains("plain") && !written.contains(canary), "{written}");
+}
+
+#[test]
+fn only_failures_are_kept_if_that_is_all_that_is_wanted() {
+    let home = Home::new();
+    std::fs::write(home.home.join("toolcell.toml"), "[journal]\nkeep = \"failures\"\ndurability = \"full\"\n").unwrap();
+    home.call("probe#echo", &json!({ "text": "one" }));
+    assert_eq!(home.calls(&[]), [] as [Value; 0]);
+    let failed = home.call("probe#nowhere", &json!({}));
+    let calls = home.calls(&[]);
+    assert_eq!((calls.len(), &calls[0]["invocation_id"]), (1, &json!(id(&failed))));
+    home.verify(true);
+    std::fs::write(home.home.join("toolcell.toml"), "[journal]\nkeep = \"some\"\n").unwrap();
+    let wrong = home.toolcell(&["calls"]).run();
+    assert!(wrong.code != Some(0) && wrong.stderr.contains("line 2"), "{wrong:?}");
+}
+
+/// A folder that cannot be written is a clear refusal, and the tool does not run.
+#[test]
+fn without_a_journal_nothing_runs_unless_it_is_turned_off() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.home.join("journal")).unwrap();
+    std::fs::write(home.home.join("journal/calls"), "a file").unwrap();
+    let refused = home.toolcell(&["call", &guest("probe#echo"), r#"{"text":"x"}"#, "--json"]).run().exits(1).json();
+    assert_eq!(refused["error"]["error_code"], "journal_unavailable");
+    // Its record says that it is not kept.
+    let record = home.call("probe#echo", &json!({ "text": "x" }));
+    assert!(record["invocation"]["journal_error"].as_str().unwrap().contains("journal/calls"), "{record}");
+    std::fs::write(home.home.join("toolcell.toml"), "[journal]\nkeep = \"none\"\n").unwrap();
+    home.toolcell(&["call", &guest("probe#echo"), r#"{"text":"x"}"#]).run().exits(0);
+}
+
+#[test]
+fn the_progress_of_a_call_is_read_on_from_a_number() {
+    let home = Home::new();
+    let record = home.call("probe#progress", &json!({ "count": 3 }));
+    let read = |from: &str| -> Vec<Value> {
+        let ran = home.toolcell(&["show", &id(&record), "--progress-from", from]).run().exits(0);
+        ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let all = read("0");
+    assert_eq!(json!(all), record["progress"]);
+    assert_eq!(all.last().unwrap()["status"], "completed");
+    assert_eq!(read("3"), all[2..]);
+    assert!(read("9").is_empty());
+}

@@ -1,0 +1,130 @@
+//! Calls that a tool makes of other tools, at the command line: how they are granted, shown, and what is left of them
+//! after a kill.
+
+use serde_json::{Value, json};
+
+use super::approvals::{Place, kill, waiting};
+use super::guest;
+use super::interrupts::wait_until;
+use crate::support::{Toolcell, fixture, scratch};
+
+fn calling(tool: &str, input: Value) -> String {
+    json!({ "tool": tool, "input": input }).to_string()
+}
+
+/// `--tool` for a component of the test guests.
+fn tool(name: &str) -> String {
+    format!("--tool={}", fixture(name).display())
+}
+
+#[test]
+fn a_tool_calls_another_one_that_was_named_and_granted() {
+    let place = Place::of(&guest("caller#call"));
+    let input = calling("probe.echo", json!({ "a": 1 }));
+    let call = |options: &[&str]| {
+        let arguments = [&["call", &place.tool, &input, "--json"], options].concat();
+        place.run(&arguments).exits(0).json()["structured_content"]["answers"][0].clone()
+    };
+    let probe = tool("probe");
+    let named = call(&[&probe, "--allow-tool=probe.*"]);
+    assert_eq!(named["structured"]["input"], json!({ "a": 1 }));
+    let lacking: [&[&str]; 3] = [&[&probe], &["--allow-tool=probe.*"], &[&probe, "--allow-tool=files.*"]];
+    for options in lacking {
+        assert_eq!(call(options)["error"]["code"], "tool_not_callable", "{options:?}");
+    }
+    let missing = place.run(&["call", &place.tool, &input, "--allow-tool=*", "--tool=nowhere.wasm"]).exits(2);
+    assert!(missing.stderr.contains("nowhere.wasm"), "{}", missing.stderr);
+    let wrong = place.run(&["call", &place.tool, &input, "--allow-tool=probe echo"]).exits(2);
+    assert!(wrong.stderr.contains("names no tool"), "{}", wrong.stderr);
+}
+
+#[test]
+fn a_file_grants_calls_of_the_tools_that_it_names() {
+    let (_guard, folder) = scratch();
+    let file = folder.join("tools.toml");
+    let text = format!("[grants]\ntool = [\"probe.*\"]\n[[tool]]\ncomponent = {:?}\n", fixture("probe"));
+    std::fs::write(&file, text).unwrap();
+    let config = format!("--config={}", file.display());
+    let (caller, input) = (guest("caller#call"), calling("probe.invocation", json!({})));
+    let answer = Toolcell::new(["call", &caller, &input, &config, "--json"]).run().exits(0).json();
+    assert!(answer["structured_content"]["answers"][0]["structured"]["invocation_id"].is_string(), "{answer:#}");
+    // A tool that calls no others needs none of the tools of the file.
+    std::fs::write(&file, "[grants]\ntool = [\"*\"]\n[[tool]]\ncomponent = \"gone.wasm\"\n").unwrap();
+    Toolcell::new(["call", &guest("probe#echo"), "{}", &config]).run().exits(0);
+    let gone = Toolcell::new(["call", &caller, &input, &config]).run().exits(2);
+    assert!(gone.stderr.contains("gone.wasm"), "{}", gone.stderr);
+    std::fs::copy(fixture("hooks"), folder.join("h.wasm")).unwrap();
+    std::fs::write(&file, "[[hook]]\ncomponent = \"h.wasm\"\ngrants = { tool = [\"*\"] }\n").unwrap();
+    let hook = Toolcell::new(["call", &guest("probe#echo"), "{}", &config]).run();
+    assert!(hook.stderr.contains("a hook has no network and no secrets, and calls no tools"), "{}", hook.stderr);
+}
+
+#[test]
+fn what_a_tool_may_call_is_told_before_it_runs() {
+    let caller = guest("caller#call_narrow");
+    let explain = |options: &[&str]| {
+        let arguments = [&["policy", "explain", &caller, "{}"], options].concat();
+        Toolcell::new(arguments).run().exits(0)
+    };
+    let text = explain(&["--allow-tool=probe.*"]).stdout;
+    assert!(text.contains("may call the tool: probe.*"), "{text}");
+    assert_eq!(explain(&["--allow-tool=probe.*", "--json"]).json()["capability"]["tools"], json!(["probe.*"]));
+    assert_eq!(explain(&["--json"]).json()["capability"]["tools"], json!([]));
+    let described = Toolcell::new(["describe", &caller]).run().exits(0).stdout;
+    assert!(described.contains("calls, if granted: probe.invocation"), "{described}");
+}
+
+#[test]
+fn the_calls_around_a_call_are_shown_with_it() {
+    let place = Place::of(&guest("caller#call"));
+    let input = calling("caller.call_2", json!({ "tool": "probe.invocation", "input": {} }));
+    let record =
+        place.run(&["call", &place.tool, &input, &tool("probe"), &tool("caller"), "--allow-tool=*", "--record"]);
+    let record = record.exits(0).json();
+    let (own, below) = (&record["invocation"]["invocation_id"], &record["invocation"]["child_invocation_ids"][0]);
+    let (own, below) = (own.as_str().unwrap(), below.as_str().unwrap());
+    let shown = place.run(&["show", own]).exits(0).stdout;
+    assert!(
+        shown.contains(&format!("  called caller.call_2: {below} succeeded\n    called probe.invocation: ")),
+        "{shown}"
+    );
+    let shown = place.run(&["show", below]).exits(0).stdout;
+    assert!(shown.contains(&format!("made by caller.call: {own} succeeded")), "{shown}");
+    assert_eq!(place.run(&["show", below, "--json"]).exits(0).json()["invocation"]["parent_invocation_id"], own);
+    assert_eq!(place.run(&["calls", "--json"]).exits(0).json()["calls"].as_array().unwrap().len(), 3);
+}
+
+/// A call of a tool that calls one which needs an approval, to add `line`.
+fn asking(place: &Place, text: &str) -> Toolcell {
+    let append: Value = serde_json::from_str(&place.input(text)).unwrap();
+    let (input, grant) =
+        (calling("probe.append_approved", append), format!("--allow-write={}", place.folder.display()));
+    place.toolcell(&["call", &place.tool, &input, &grant, &tool("probe"), "--allow-tool=probe.*", "--json"])
+}
+
+#[test]
+fn a_call_below_another_waits_for_its_own_approval() {
+    let place = Place::of(&guest("caller#call_writing"));
+    let (child, id) = waiting(asking(&place, "one"));
+    let question = place.run(&["approvals", "show", &id]).exits(0).stdout;
+    assert!(question.contains("caller.call_writing"), "{question}");
+    place.run(&["approvals", "approve", &id]).exits(0);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(place.lines(), ["one"]);
+}
+
+#[test]
+fn a_call_whose_caller_was_killed_never_runs() {
+    let place = Place::of(&guest("caller#call_writing"));
+    let (child, id) = waiting(asking(&place, "one"));
+    kill(child);
+    place.run(&["approvals", "approve", &id]).exits(5);
+    assert!(place.lines().is_empty());
+    let shown = place.show(&id);
+    assert_eq!(shown["result"]["error"]["error_code"], "caller_gone", "{shown:#}");
+    wait_until("ending the caller", || {
+        let calls = place.run(&["calls", "--json"]).exits(0).json()["calls"].clone();
+        calls.as_array().unwrap().iter().all(|call| call["status"] != "running")
+    });
+}

@@ -1,0 +1,246 @@
+//! `toolcell surface`, and the calls of what it withholds.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::guest;
+use crate::pipeline::doubles::crowd;
+use crate::support::{Ran, Toolcell, fixture, scratch, share_compiled};
+
+/// A folder with one component and a toolcell.toml.
+struct Shop {
+    _guard: tempfile::TempDir,
+    folder: PathBuf,
+}
+
+impl Shop {
+    fn new(namespace: &str, count: usize, config: &str, change: impl FnOnce(&mut Value)) -> Self {
+        let (guard, folder) = scratch();
+        std::fs::write(folder.join("crowd.wasm"), crowd(namespace, count, change)).unwrap();
+        let shop = Self { _guard: guard, folder };
+        shop.configure(config);
+        shop
+    }
+
+    fn configure(&self, text: &str) {
+        std::fs::write(self.folder.join("toolcell.toml"), text).unwrap();
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        let all = arguments.iter().chain(&["--config=toolcell.toml"]);
+        Toolcell::new(all).dir(&self.folder).env("TOOLCELL_SESSION", "").run()
+    }
+
+    fn surface(&self, options: &[&str]) -> Value {
+        self.run(&[&["surface", "crowd.wasm", "--json"], options].concat()).exits(0).json()
+    }
+
+    /// The record of a call that does not run.
+    #[track_caller]
+    fn refused(&self, name: &str, exit: i32) -> (String, String) {
+        let record = self.run(&["call", &format!("crowd.wasm#{name}"), "{}", "--record"]).exits(exit).json();
+        let events = record["events"].as_array().unwrap();
+        assert!(!events.iter().any(|event| event["event_type"] == "tool.invocation.started"), "{record:#}");
+        assert!(record["invocation"]["surface_id"].as_str().unwrap().starts_with("surface:"), "{record:#}");
+        let error = &record["result"]["error"];
+        let word = |name: &str| error[name].as_str().unwrap().to_owned();
+        (word("error_class"), word("error_code"))
+    }
+}
+
+/// The reason for which the tool is withheld, and what stands behind it.
+fn withheld<'s>(surface: &'s Value, list: &str, name: &str) -> (Option<&'s str>, String) {
+    let tools = surface[list].as_array().unwrap();
+    let tool = tools.iter().find(|tool| tool["name"].as_str().unwrap().ends_with(name));
+    let tool = tool.unwrap_or_else(|| panic!("{list} lacks {name}: {surface:#}"));
+    (tool["reason"].as_str(), tool["policy_refs"].to_string())
+}
+
+#[test]
+fn each_reason_is_told_and_the_call_ends_accordingly() {
+    let config = "[surface]\nrole = \"reviewer\"\nmedia = [\"text\"]\n[surface.roles]\n\
+                  reviewer = [\"t0\", \"t1\", \"t2\", \"t3\", \"t4\", \"t6\", \"t7\"]\n\
+                  [[rule]]\nbehavior = \"deny\"\ntool = \"*.t1\"\n";
+    let shop = Shop::new("surface_reasons", 8, config, |toolkit| {
+        toolkit["declarations"][2]["lifecycle"] = json!("requires_setup");
+        toolkit["declarations"][3]["interface_ref"] = json!("i3");
+        toolkit["interfaces"] = json!([{
+            "schema_version": "0.2.0", "interface_id": "i3", "tool_id": "surface_reasons.t3",
+            "is_enabled": "feature:beta",
+        }]);
+        toolkit["declarations"][4]["output_contract"] = json!({ "content_types": ["image"] });
+        toolkit["declarations"][6]["lifecycle"] = json!("deferred");
+        toolkit["declarations"][7]["lifecycle"] = json!("retired");
+    });
+    let surface = shop.surface(&[]);
+    assert_eq!(surface["loaded_tools"], json!(["surface_reasons.t0"]));
+    assert_eq!(surface["deferred_tools"][0]["reason"], "deferred_until_discovered");
+    let listed: usize = ["loaded_tools", "deferred_tools", "blocked_tools", "excluded_tools"]
+        .iter()
+        .map(|list| surface[list].as_array().unwrap().len())
+        .sum();
+    assert_eq!((listed, surface["tool_refs"].as_array().unwrap().len()), (8, 8));
+    assert_eq!(surface["role_constraints"]["role"], "reviewer");
+    assert!(surface["policy_refs"][0].as_str().unwrap().starts_with("deny tool \"*.t1\""), "{surface:#}");
+    shop.run(&["call", "crowd.wasm#t0", "{}"]).exits(0);
+    for (list, name, reason, behind, exit, class, code) in [
+        ("blocked_tools", "t1", Some("policy_blocked"), "deny tool", 3, "permission_denied", "denied_by_rule"),
+        ("blocked_tools", "t2", Some("setup_required"), "", 2, "setup_required", "tool_requires_setup"),
+        ("excluded_tools", "t3", Some("feature_disabled"), "feature beta", 3, "policy_blocked", "tool_disabled"),
+        ("excluded_tools", "t4", Some("model_unsupported"), "media image", 3, "capability_gap", "model_unsupported"),
+        ("blocked_tools", "t5", Some("role_not_allowed"), "role reviewer", 3, "policy_blocked", "role_not_allowed"),
+        ("excluded_tools", "t7", None, "", 3, "capability_gap", "tool_retired"),
+    ] {
+        let (told, refs) = withheld(&surface, list, name);
+        assert!(told == reason && refs.contains(behind), "{name}: {told:?} {refs}");
+        assert_eq!(shop.refused(name, exit), (class.to_owned(), code.to_owned()), "{name}");
+    }
+    assert_eq!(shop.refused("t6", 2), ("schema_not_loaded".to_owned(), "schema_not_loaded".to_owned()));
+    let people = shop.run(&["surface", "crowd.wasm"]).exits(0).stdout;
+    assert!(people.contains(": 1 loaded, 1 deferred, 3 blocked, 3 excluded\n"), "{people}");
+    assert!(people.contains("  blocked   surface_reasons.t5: role_not_allowed (role reviewer)\n"), "{people}");
+}
+
+#[test]
+fn a_tool_whose_secret_is_not_set_is_blocked() {
+    let (_guard, folder) = scratch();
+    share_compiled(&folder);
+    let tool = guest("courier#bearer");
+    let grants = ["--allow-net=a.test", "--allow-secret=API_KEY@https://a.test"];
+    let run =
+        |arguments: &[&str]| Toolcell::at(&folder, [arguments, &grants].concat()).env("TOOLCELL_SESSION", "").run();
+    let surface = run(&["surface", &tool, "--json"]).exits(0).json();
+    assert_eq!(withheld(&surface, "blocked_tools", "bearer").0, Some("credential_missing"));
+    let called = run(&["call", &tool, "{\"url\": \"https://a.test/\"}", "--json"]).exits(2).json();
+    assert_eq!(called["error"]["error_class"], "credential_missing");
+    let set = Toolcell::at(&folder, ["secret", "set", "API_KEY"]).stdin("value-of-the-key").run();
+    set.exits(0);
+    let later = run(&["surface", &tool, "--json"]).exits(0).json();
+    assert_eq!((&later["blocked_tools"], later["loaded_tools"].as_array().unwrap().len()), (&json!([]), 1));
+    assert_ne!(later["surface_id"], surface["surface_id"]);
+}
+
+#[test]
+fn a_surface_keeps_its_id_until_a_setting_changes() {
+    let shop = Shop::new("surface_ids", 3, "", |toolkit| {
+        toolkit["declarations"][0]["capability_refs"] = json!(["retrieval"]);
+    });
+    let id = |config: &str| {
+        shop.configure(config);
+        shop.surface(&[])["surface_id"].as_str().unwrap().to_owned()
+    };
+    let first = id("");
+    assert_eq!(first, id(""));
+    let mut ids = vec![first];
+    for config in [
+        "[surface]\nmax_loaded = 1\n",
+        "[surface]\nfeatures = [\"beta\"]\n",
+        "[surface]\ncapabilities = [\"retrieval\"]\n",
+        "[surface]\nmedia = [\"text\"]\n",
+        "[surface]\ntool_choice = \"none\"\n",
+        "[surface]\nrole = \"r\"\n[surface.roles]\nr = [\"*\"]\n",
+        "mode = \"plan\"\n",
+        "[[rule]]\nbehavior = \"deny\"\npath = \"/etc\"\n",
+    ] {
+        let id = id(config);
+        assert!(!ids.contains(&id), "{config}");
+        ids.push(id);
+    }
+    shop.configure("[surface]\ncapabilities = [\"retrieval\"]\n");
+    let surface = shop.surface(&[]);
+    assert_eq!(surface["loaded_tools"], json!(["surface_ids.t0"]));
+    assert_eq!(withheld(&surface, "excluded_tools", "t1").0, Some("model_unsupported"));
+    assert_eq!(shop.refused("t1", 3).0, "capability_gap");
+    shop.configure("[surface]\nmax_loaded = 1\n");
+    assert_eq!(shop.surface(&[])["deferred_tools"].as_array().unwrap().len(), 2);
+    assert_eq!(shop.surface(&["--tool-budget=2"])["selection_policy"]["max_loaded"], 2);
+}
+
+#[test]
+fn a_tool_choice_counts_for_every_call() {
+    let shop = Shop::new("surface_choice", 2, "[surface]\ntool_choice = \"none\"\n", |_| {});
+    for name in ["t0", "t1"] {
+        assert_eq!(shop.refused(name, 3), ("policy_blocked".to_owned(), "tool_choice_none".to_owned()));
+    }
+    shop.configure("[surface]\ntool_choice = \"surface_choice.t0\"\n");
+    assert_eq!(shop.surface(&[])["default_tool_choice"], json!({ "tool": "surface_choice.t0" }));
+    shop.run(&["call", "crowd.wasm#t0", "{}"]).exits(0);
+    assert_eq!(shop.refused("t1", 3).1, "tool_choice_other");
+    // What is explained of a call is what becomes of it.
+    let explained = shop.run(&["policy", "explain", "crowd.wasm#t1", "{}", "--json"]).exits(3).json();
+    assert_eq!(explained["error"]["error_code"], "tool_choice_other");
+}
+
+#[test]
+fn an_open_feature_gate_lets_its_tool_run() {
+    let shop = Shop::new("surface_gates", 1, "[surface]\nfeatures = [\"beta\"]\n", |toolkit| {
+        toolkit["declarations"][0]["interface_ref"] = json!("i0");
+        toolkit["interfaces"] = json!([{
+            "schema_version": "0.2.0", "interface_id": "i0", "tool_id": "surface_gates.t0", "is_enabled": "feature:beta",
+        }]);
+    });
+    shop.run(&["call", "crowd.wasm#t0", "{}"]).exits(0);
+    let line = json!({ "id": "a", "tool": "crowd.wasm#t0", "input": {} }).to_string();
+    std::fs::write(shop.folder.join("calls.ndjson"), line + "\n").unwrap();
+    shop.run(&["batch", "calls.ndjson"]).exits(0);
+    shop.configure("[surface]\nfeatures = [\"alpha\"]\n");
+    assert_eq!(shop.refused("t0", 3).1, "tool_disabled");
+    shop.run(&["batch", "calls.ndjson"]).exits(3);
+}
+
+#[test]
+fn a_setting_that_cannot_be_applied_allows_nothing() {
+    let shop = Shop::new("surface_wrong", 1, "", |_| {});
+    for (config, words) in [
+        ("[surface]\ntool_choice = \"required\"\n", "write auto, none"),
+        ("[surface]\nmedia = [\"smell\"]\n", "line 2: [surface] media \"smell\" is not one of: text"),
+        ("[surface]\nrole = \"nobody\"\n", "add its tools to [surface.roles]"),
+        ("[surface]\nfeature = [\"beta\"]\n", "unknown field `feature`"),
+    ] {
+        shop.configure(config);
+        for command in [&["surface", "crowd.wasm"][..], &["call", "crowd.wasm#t0", "{}"]] {
+            let ran = shop.run(command).exits(3);
+            assert!(ran.stderr.contains(words) && ran.stderr.contains("policy_unreadable"), "{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_tool_calls_only_tools_that_its_own_surface_has_and_never_itself() {
+    let shop = Shop::new("surface_below", 2, "", |toolkit| {
+        toolkit["declarations"][1]["interface_ref"] = json!("i1");
+        toolkit["interfaces"] = json!([{
+            "schema_version": "0.2.0", "interface_id": "i1", "tool_id": "surface_below.t1", "is_enabled": "feature:beta",
+        }]);
+    });
+    let caller = format!("{}#call", fixture("caller").display());
+    let role = |tools: &str| format!("[surface]\nrole = \"r\"\n[surface.roles]\nr = [{tools}]\n");
+    let gate = "[surface]\nfeatures = [\"beta\"]\n".to_owned();
+    let not_callable = Some("tool_not_callable");
+    for (config, name, expected) in [
+        (String::new(), "surface_below.t0", None),
+        (String::new(), "surface_below.t1", not_callable),
+        (gate, "surface_below.t1", None),
+        (role("\"call\", \"t0\""), "surface_below.t0", None),
+        (role("\"call\""), "surface_below.t0", not_callable),
+        ("[surface]\ntool_choice = \"caller.call\"\n".to_owned(), "surface_below.t0", not_callable),
+        ("[[rule]]\nbehavior = \"deny\"\ntool = \"*.t0\"\n".to_owned(), "surface_below.t0", not_callable),
+        (String::new(), "caller.call", Some("recursive_tool_forbidden")),
+    ] {
+        shop.configure(&config);
+        let input = json!({ "tool": name, "input": {}, "list": true }).to_string();
+        let arguments = ["call", caller.as_str(), input.as_str(), "--tool=crowd.wasm", "--allow-tool=*", "--record"];
+        let record = shop.run(&arguments).exits(0).json();
+        let output = &record["result"]["structured_content"];
+        let answer = &output["answers"][0];
+        assert_eq!(answer["error"]["code"].as_str(), expected, "{config}{output:#}");
+        let listed = output["listed"].as_array().unwrap().contains(&json!(name));
+        assert_eq!(listed, expected.is_none(), "{config}{output:#}");
+        if expected.is_none() {
+            let id = answer["invocation_id"].as_str().unwrap();
+            let child = Toolcell::new(["show", id, "--json"]).run().exits(0).json();
+            assert_eq!(child["invocation"]["surface_id"], record["invocation"]["surface_id"]);
+        }
+    }
+}

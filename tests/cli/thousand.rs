@@ -1,0 +1,172 @@
+//! Many components: what each says of itself is kept, so that they are listed without their code.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::cache::on_disk;
+use super::guest;
+use crate::pipeline::doubles::{declaring, echoing};
+use crate::support::{Client, OLD, Toolcell};
+
+/// A folder with components, and a home in which nothing is compiled yet.
+struct Shelf {
+    _guard: tempfile::TempDir,
+    home: PathBuf,
+    tools: PathBuf,
+}
+
+impl Shelf {
+    fn new(count: usize) -> Self {
+        let (guard, folder) = on_disk();
+        let shelf = Self { _guard: guard, home: folder.join("home"), tools: folder.join("tools") };
+        fs::create_dir(&shelf.tools).unwrap();
+        for n in 0..count {
+            let component = echoing(&format!("many{n}"), |toolkit| {
+                toolkit["declarations"][0]["input_contract"]["model_input_schema"] =
+                    json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+            });
+            fs::write(shelf.tool(n), component).unwrap();
+        }
+        // A file that changed just now could change again unnoticed, so nothing is noted of it.
+        std::thread::sleep(Duration::from_millis(1_200));
+        shelf
+    }
+
+    fn tool(&self, n: usize) -> PathBuf {
+        self.tools.join(format!("{n:04}.wasm"))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Toolcell {
+        Toolcell::at(&self.home, arguments)
+    }
+
+    fn client(&self) -> Client {
+        let mut client = Client::run(self.run(&["mcp", text(&self.tools), "--tool-budget=1000"]));
+        client.initialize(OLD);
+        client
+    }
+
+    fn compiled(&self) -> Vec<PathBuf> {
+        files(&self.home.join("cache/components"))
+    }
+
+    fn notes(&self) -> Vec<PathBuf> {
+        files(&self.home.join("cache/components.notes"))
+    }
+
+    /// Loads all components once, and then removes their code.
+    fn load_and_forget_code(&self, count: usize) {
+        self.run(&["search", "answers", text(&self.tools)]).run().exits(0);
+        assert_eq!((self.compiled().len(), self.notes().len()), (count, count));
+        self.compiled().iter().for_each(|entry| fs::remove_file(entry).unwrap());
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// The number of listed tools, without the host's own one.
+fn listed(client: &mut Client) -> usize {
+    let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
+    listed.as_array().unwrap().iter().filter(|tool| tool["name"] != "read_result").count()
+}
+
+#[test]
+fn components_are_listed_searched_and_described_without_their_code_and_the_first_call_loads_one() {
+    let count = 40;
+    let shelf = Shelf::new(count);
+    shelf.load_and_forget_code(count);
+    let found = shelf.run(&["search", "select:many7.echo", text(&shelf.tools), "--json"]).run().exits(0).json();
+    assert_eq!(found["matches"][0]["name"], "many7.echo");
+    let described = shelf.run(&["describe", text(&shelf.tool(7)), "--json"]).run().exits(0).json();
+    assert_eq!(described["declarations"][0]["namespace"], "many7");
+    let mut client = shelf.client();
+    assert_eq!(listed(&mut client), count);
+    assert_eq!(shelf.compiled(), Vec::<PathBuf>::new(), "something was compiled, and nothing was called");
+    let answer = client.call("many7__echo", json!({ "n": 7 }));
+    assert_eq!(answer["structuredContent"], json!({ "n": 7 }), "{answer:#}");
+    assert_eq!(shelf.compiled().len(), 1);
+    // The arguments are checked, although no schema was compiled at the start.
+    for _ in 0..2 {
+        let refused = client.call("many8__echo", json!({ "n": "x" }));
+        assert_eq!(refused["_meta"]["toolcell/error"]["class"], "schema_validation_failed", "{refused:#}");
+    }
+    assert_eq!(shelf.compiled().len(), 1);
+}
+
+#[test]
+fn a_note_that_was_forged_or_cut_counts_for_nothing() {
+    let shelf = Shelf::new(1);
+    shelf.load_and_forget_code(1);
+    let note = shelf.notes().remove(0);
+    let good = fs::read(&note).unwrap();
+    let describe = || shelf.run(&["describe", text(&shelf.tool(0)), "--json"]).run().exits(0).json();
+    let honest = "Answers its input";
+    let at = good.windows(honest.len()).position(|bytes| bytes == honest.as_bytes()).unwrap();
+    let mut forged = good.clone();
+    forged[at..at + 7].copy_from_slice(b"Obeys  ");
+    let other = {
+        let other = Shelf::new(1);
+        other.load_and_forget_code(1);
+        fs::read(other.notes().remove(0)).unwrap()
+    };
+    for bad in [forged, good[..good.len() - 1].to_vec(), good[..31].to_vec(), Vec::new(), other] {
+        fs::write(&note, bad).unwrap();
+        assert_eq!(describe()["declarations"][0]["description"], honest);
+        // It was read again, and noted anew.
+        assert_eq!((fs::read(&note).unwrap()[..32] == good[..32], shelf.compiled().len()), (true, 1));
+        shelf.compiled().iter().for_each(|entry| fs::remove_file(entry).unwrap());
+    }
+}
+
+#[test]
+fn a_component_that_was_replaced_is_described_anew() {
+    let shelf = Shelf::new(2);
+    shelf.load_and_forget_code(2);
+    let next = shelf.tools.join("next");
+    let changed = declaring("many0", |declaration| declaration["description"] = json!("Answers something else"));
+    fs::write(&next, changed).unwrap();
+    fs::rename(&next, shelf.tool(0)).unwrap();
+    let described = shelf.run(&["describe", text(&shelf.tool(0)), "--json"]).run().exits(0).json();
+    assert_eq!(described["declarations"][0]["description"], "Answers something else");
+    assert_eq!(shelf.compiled().len(), 1, "the other component was not needed");
+}
+
+#[test]
+fn a_component_that_cannot_be_loaded_any_more_fails_the_call_and_nothing_else() {
+    let shelf = Shelf::new(2);
+    shelf.load_and_forget_code(2);
+    let mut client = shelf.client();
+    assert_eq!(listed(&mut client), 2);
+    fs::write(shelf.tool(0), b"\0asm not a component").unwrap();
+    let refused = client.call("many0__echo", json!({}));
+    let error = &refused["_meta"]["toolcell/error"];
+    assert_eq!((&error["class"], &error["code"]), (&json!("dependency_unavailable"), &json!("component_changed")));
+    assert_eq!(client.call("many1__echo", json!({ "n": 1 }))["isError"], json!(false));
+}
+
+#[test]
+fn a_folder_is_served_with_what_the_user_adds_to_it_and_no_tool_adds_anything() {
+    let shelf = Shelf::new(2);
+    let grant = format!("--allow-write={}", shelf.tools.display());
+    let mut client = Client::run(shelf.run(&["mcp", text(&shelf.tools), &guest("probe#append"), &grant]));
+    client.initialize(OLD);
+    assert_eq!(listed(&mut client), 3);
+    let planted = shelf.tools.join("planted.wasm");
+    let refused = client.call("append", json!({ "path": planted, "text": "x" }));
+    assert!(refused["isError"] == json!(true) && !planted.exists(), "{refused:#}");
+    fs::write(shelf.tools.join(".draft.wasm"), "not yet").unwrap();
+    let next = shelf.tools.join("next");
+    fs::write(&next, echoing("many2", |_| {})).unwrap();
+    fs::rename(&next, shelf.tool(2)).unwrap();
+    client.until(|frame| frame["method"] == "notifications/tools/list_changed");
+    assert_eq!(listed(&mut client), 4);
+}

@@ -1,0 +1,105 @@
+//! Files that belong to an answer, written in chunks: whole ones, unfinished ones, and references to others.
+
+use fixture::{Access, Input, Tool};
+use serde_json::{Value, json};
+
+use crate::toolcell::tool::artifacts::{Artifact, StoreError, create};
+use crate::{Call, ErrorClass, Handler, Outcome, Output, refuse};
+
+pub(crate) fn tools() -> Vec<Tool> {
+    let files = || json!({ "type": "array", "items": { "type": "object" } });
+    let input = json!({
+        "files": files(),
+        "repeat": { "type": "integer", "minimum": 0 },
+        "refer_to": { "type": "array", "items": { "type": "string" } },
+        "note": { "type": "string" },
+        "twice": { "type": "boolean" },
+        "secret": { "type": "string" },
+        "then": { "enum": ["answer", "fail", "panic", "spin", "sleep"] },
+    });
+    vec![
+        Tool::new("artifacts", Access::Nothing, "Writes files in chunks, and refers to those that it finished")
+            .input(input, &[])
+            .contract("sensitive_fields", json!(["secret"])),
+        Tool::new("artifacts_ruled", Access::Nothing, "The same, where the output contract has redaction rules")
+            .input(json!({ "files": files() }), &[])
+            .promises("redaction_rules", json!([{ "pattern": "AKIA[0-9A-Z]{16}" }])),
+    ]
+}
+
+pub(crate) fn handler(tool: &str) -> Option<Handler> {
+    ["artifacts", "artifacts_ruled"].contains(&tool).then_some(artifacts as Handler)
+}
+
+fn artifacts(_: &Call, input: &Input) -> Outcome {
+    let (mut blocks, mut errors) = (Vec::new(), Vec::new());
+    let none = Vec::new();
+    let files = input.value()["files"].as_array().unwrap_or(&none);
+    for file in (0..input.number_or("repeat", 1)).flat_map(|_| files) {
+        match write(file, input.text("secret")) {
+            Ok(Some(reference)) if file["refer"] != json!(false) => {
+                blocks.push(json!({ "type": "artifact_ref", "reference": reference, "note": input.text("note") }));
+            }
+            Ok(_) => {}
+            Err(error) => errors.push(error),
+        }
+    }
+    let others = input.value()["refer_to"].as_array().unwrap_or(&none);
+    blocks.extend(others.iter().map(|other| json!({ "type": "artifact_ref", "reference": other })));
+    if input.flag("twice") {
+        blocks.extend_from_within(..);
+    }
+    match input.text("then") {
+        "fail" => return refuse(ErrorClass::ExecutionFailed, "told_to_fail", "The tool was told to fail."),
+        "panic" => panic!("after all that"),
+        "spin" => loop {
+            std::hint::spin_loop();
+        },
+        "sleep" => loop {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        },
+        _ => {}
+    }
+    // Repeated errors only make the answer long.
+    errors.dedup();
+    Outcome::Success(Output {
+        content: json!(blocks).to_string(),
+        structured: Some(json!({ "errors": errors }).to_string()),
+        ui_summary: None,
+    })
+}
+
+/// Writes `text`, then `bytes` times an x, `chunk` bytes at a time. Returns the reference of a file that is finished.
+fn write(file: &Value, secret: &str) -> Result<Option<String>, String> {
+    let word = |name: &str, otherwise: &'static str| file[name].as_str().unwrap_or(otherwise).to_owned();
+    let number = |name: &str, otherwise: u64| file[name].as_u64().unwrap_or(otherwise) as usize;
+    let name = format!("{}{secret}", word("name", "file")).repeat(number("name_times", 1));
+    let artifact = create(&name, &word("media_type", "text/plain")).map_err(told)?;
+    let chunk = number("chunk", 64 << 10).max(1);
+    let text = format!("{}{secret}", word("text", ""));
+    text.as_bytes().chunks(chunk).try_for_each(|part| artifact.write(part)).map_err(told)?;
+    let (filler, mut left) = (vec![b'x'; chunk], number("bytes", 0));
+    while left > 0 {
+        let part = &filler[..left.min(chunk)];
+        artifact.write(part).map_err(told)?;
+        left -= part.len();
+    }
+    match file["finish"].as_str() {
+        Some("never") => Ok(None),
+        // It stays open until the instance ends.
+        Some("keep_open") => {
+            std::mem::forget(artifact);
+            Ok(None)
+        }
+        _ => Artifact::finish(artifact).map(Some).map_err(told),
+    }
+}
+
+fn told(error: StoreError) -> String {
+    match error {
+        StoreError::Denied(why) => format!("denied: {why}"),
+        StoreError::QuotaExceeded(why) => format!("quota: {why}"),
+        StoreError::Invalid(why) => format!("invalid: {why}"),
+        StoreError::Failed(why) => format!("failed: {why}"),
+    }
+}

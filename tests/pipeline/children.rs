@@ -1,0 +1,418 @@
+//! Calls that a tool makes of other tools: what they may do, what they use up, and how they end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use toolcell::{Home, Host, HostBuilder, MemoryBudget};
+use toolcell_core::approval::{Reply, Session};
+use toolcell_core::journal::{CallLog, LogSettings};
+use toolcell_core::policy::{Limits, Provenance, Rule, RuleWords};
+use toolcell_core::record::AbortReason;
+
+use crate::support::{Called, Canary, Test, check_record, host, scratch};
+
+use super::approvals::{asked, input as line, lines, place};
+use super::doubles::{RecordingListener, echoing, home_with_own_payloads, importing};
+
+const CANARY: Canary = Canary::new("child-7b2/Xy+qR\"z1~long-enough");
+
+/// A host with a log of its own, in which the guests `caller` and `probe` are loaded.
+struct Family {
+    host: Arc<Host>,
+    home: Home,
+    _guard: tempfile::TempDir,
+}
+
+impl Family {
+    async fn new() -> Self {
+        Self::with(|settings| settings.pooled = false).await
+    }
+
+    async fn with(change: impl FnOnce(&mut HostBuilder)) -> Self {
+        let (guard, path) = scratch();
+        let home = home_with_own_payloads(&path);
+        let host = Arc::new(host(|settings| {
+            settings.home = Some(home.clone());
+            change(settings);
+        }));
+        loaded(&host).await;
+        Self { host, home, _guard: guard }
+    }
+
+    /// A call of a tool of `caller` that may call every tool.
+    fn free(&self, tool: &str) -> Test {
+        self.bound(tool, "*")
+    }
+
+    /// A call of a tool of `caller` that may call the tools of `pattern`.
+    fn bound(&self, tool: &str, pattern: &str) -> Test {
+        let test = Test::new(&format!("caller#{tool}")).on(&self.host);
+        test.grant(|grants| grants.allow_tool(pattern).unwrap())
+    }
+
+    /// The record of a call, from the log.
+    fn record(&self, id: &Value) -> Value {
+        let log = CallLog::new(self.home.calls(), self.home.calls_key(), LogSettings::default());
+        let record = log.record(id.as_str().unwrap()).unwrap().unwrap();
+        check_record(&record);
+        record
+    }
+}
+
+async fn loaded(host: &Arc<Host>) {
+    for guest in ["caller#call", "probe#echo", "hostile#spin"] {
+        Test::new(guest).on(host).load().await.unwrap();
+    }
+}
+
+/// Arguments for a tool of `caller`: it calls `tool` with `input`.
+fn calling(tool: &str, input: Value) -> Value {
+    json!({ "tool": tool, "input": input })
+}
+
+/// Calls nested in each other: the first of `tools` calls the second, and so on.
+fn nested(tools: &[&str]) -> Value {
+    match tools {
+        [] => json!({}),
+        [first, rest @ ..] => calling(first, nested(rest)),
+    }
+}
+
+/// The only answer that the guest got.
+#[track_caller]
+fn answer(called: &Called) -> Value {
+    let answers = called.succeeded()["answers"].clone();
+    assert_eq!(answers.as_array().unwrap().len(), 1);
+    answers[0].clone()
+}
+
+#[track_caller]
+fn refused(answer: &Value, class: &str, code: &str) {
+    let error = &answer["error"];
+    assert_eq!((error["class"].as_str(), error["code"].as_str()), (Some(class), Some(code)), "{answer:#}");
+}
+
+fn children(called: &Called) -> Vec<Value> {
+    let children = called.0.invocation.extra.get("child_invocation_ids");
+    children.map_or_else(Vec::new, |ids| ids.as_array().unwrap().clone())
+}
+
+#[tokio::test]
+async fn a_call_of_another_tool_is_a_call_of_its_own_and_both_records_name_each_other() {
+    let family = Family::new().await;
+    let called = family.bound("call", "probe.*").actor("agent:7").call(calling("probe.echo", json!({ "a": 1 }))).await;
+    let answer = answer(&called);
+    assert_eq!(answer["structured"]["input"], json!({ "a": 1 }));
+    assert_eq!(children(&called), [answer["invocation_id"].clone()]);
+    let child = family.record(&answer["invocation_id"]);
+    let invocation = &child["invocation"];
+    assert_eq!(invocation["parent_invocation_id"], called.succeeded()["invocation_id"]);
+    assert_eq!((&invocation["tool_id"], &invocation["status"]), (&json!("probe.echo"), &json!("succeeded")));
+    assert_eq!(invocation["actor_ref"], "agent:7");
+    assert_eq!(child["result"]["provenance"]["trust"], "untrusted");
+    assert_eq!(child["decisions"].as_array().unwrap().len(), 1);
+    let steps = invocation["status_transitions"].as_array().unwrap();
+    let passed: Vec<&str> = steps.iter().map(|step| step["to"].as_str().unwrap()).collect();
+    assert_eq!(passed, ["selected", "arguments_ready", "approved", "running", "succeeded"]);
+    let alone = family.bound("call", "probe.*").call(json!({})).await;
+    assert!(children(&alone).is_empty());
+}
+
+#[tokio::test]
+async fn a_tool_calls_what_was_granted_and_declared_and_learns_of_nothing_else() {
+    let family = Family::new().await;
+    for (tool, granted, named) in [
+        ("call", "hostile.*", "probe.invocation"),
+        ("call", "probe.echo", "probe.invocation"),
+        ("call", "probe.*", "probe.nowhere"),
+        ("call", "probe.*", "invocation_of_nothing"),
+        ("call_narrow", "*", "probe.echo"),
+        ("call_undeclared", "*", "probe.echo"),
+    ] {
+        let called = family.bound(tool, granted).call(calling(named, json!({}))).await;
+        let answer = answer(&called);
+        refused(&answer, "other(permission_denied)", "tool_not_callable");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(!message.contains("probe.counter"), "it names other tools: {message}");
+    }
+    let without = Test::new("caller#call").on(&family.host).call(calling("probe.echo", json!({}))).await;
+    refused(&answer(&without), "other(permission_denied)", "tool_not_callable");
+    assert!(children(&without).is_empty());
+    let both = family.bound("call_narrow", "probe.*").call(calling("probe.invocation", json!({}))).await;
+    assert!(answer(&both)["structured"]["invocation_id"].is_string());
+    let listed = family.bound("call", "probe.c*").call(json!({ "list": true })).await;
+    assert_eq!(listed.succeeded()["listed"], json!(["probe.counter"]));
+    let nothing = Test::new("caller#call").on(&family.host).call(json!({ "list": true })).await;
+    assert_eq!(nothing.succeeded()["listed"], json!([]));
+}
+
+#[tokio::test]
+async fn a_component_that_calls_tools_and_says_of_none_that_it_does_is_not_loaded() {
+    let family = Family::new().await;
+    let silent = importing("toolcell:tool/tools@0.2.0", "calls_silently", |_| {});
+    let refusal = Test::of_bytes(silent, None).on(&family.host).load().await.unwrap_err();
+    assert_eq!(refusal.code, "imports_undeclared");
+    assert!(refusal.message.contains("toolcell:tool/tools@0.2.0"), "{}", refusal.message);
+}
+
+#[tokio::test]
+async fn no_tool_calls_itself_under_whatever_name_and_whatever_lies_between() {
+    let family = Family::new().await;
+    for named in ["caller.call", "caller_alias"] {
+        let called = family.free("call").call(calling(named, json!({}))).await;
+        refused(&answer(&called), "other(policy_blocked)", "recursive_tool_forbidden");
+        let child = family.record(&children(&called)[0]);
+        assert_eq!(child["invocation"]["status"], "blocked");
+        assert!(child["invocation"]["started_at"].is_null());
+    }
+    let called = family.free("call").call(nested(&["caller.call_2", "caller_alias"])).await;
+    refused(&answer(&called)["structured"]["answers"][0], "other(policy_blocked)", "recursive_tool_forbidden");
+    let listed = family.bound("call", "caller.call*").call(json!({ "list": true })).await;
+    let listed = listed.succeeded()["listed"].clone();
+    assert!(!listed.as_array().unwrap().contains(&json!("caller.call")), "{listed}");
+    assert!(listed.as_array().unwrap().contains(&json!("caller.call_2")), "{listed}");
+}
+
+#[tokio::test]
+async fn calls_are_nested_four_deep_and_no_deeper() {
+    let family = Family::new().await;
+    let line = ["caller.call_2", "caller.call_3", "caller.call_4", "caller.call_5", "caller.call_6"];
+    let called = family.free("call").call(nested(&line)).await;
+    let mut answer = answer(&called);
+    for _ in 0..3 {
+        answer = answer["structured"]["answers"][0].clone();
+    }
+    assert_eq!(answer["structured"]["answers"].as_array().map(Vec::len), Some(1), "the fourth ran: {answer:#}");
+    refused(&answer["structured"]["answers"][0], "other(policy_blocked)", "child_depth_limit");
+}
+
+#[tokio::test]
+async fn a_flood_of_calls_ends_at_a_limit_for_all_depths_together() {
+    let family = Family::new().await;
+    let mut many = calling("probe.invocation", json!({}));
+    many["times"] = json!(70);
+    let called = family.free("call").call(many).await;
+    let answers = called.succeeded()["answers"].as_array().unwrap().clone();
+    assert_eq!(answers.iter().filter(|answer| answer["error"].is_null()).count(), 64);
+    refused(&answers[64], "RateLimited", "child_calls_limit");
+    assert_eq!(children(&called).len(), 64);
+    let bomb = json!({
+        "tool": "caller.call_2", "times": 10,
+        "input": { "tool": "probe.invocation", "times": 10, "input": {} },
+    });
+    let called = family.free("call").call(bomb).await;
+    let answers = called.succeeded()["answers"].as_array().unwrap().clone();
+    let inner = answers.iter().filter_map(|answer| answer["structured"]["answers"].as_array()).flatten();
+    let ran = inner.filter(|answer| answer["error"].is_null()).count();
+    let outer = answers.iter().filter(|answer| answer["error"].is_null()).count();
+    assert_eq!(ran + outer, 64);
+}
+
+#[tokio::test]
+async fn a_call_may_touch_no_more_than_the_call_that_makes_it() {
+    let family = Family::new().await;
+    let (_guard, folder) = scratch();
+    let file = folder.join("file");
+    std::fs::write(&file, "content").unwrap();
+    let read = calling("probe.read", json!({ "path": file }));
+    let append = calling("probe.append", json!({ "path": file, "text": "more" }));
+    let without = family.free("call").read(&folder).call(read.clone()).await;
+    refused(&answer(&without), "other(permission_denied)", "beyond_caller");
+    let reading = family.free("call_reading").read(&folder).call(read.clone()).await;
+    assert_eq!(answer(&reading)["structured"]["value"]["text"], "content");
+    let ungranted = family.free("call_reading").read(&folder).call(append.clone()).await;
+    refused(&answer(&ungranted), "other(permission_denied)", "not_granted");
+    let read_only = family.free("call_reading").write(&folder).call(append.clone()).await;
+    refused(&answer(&read_only), "other(permission_denied)", "beyond_caller");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "content");
+    let writing = family.free("call_writing").write(&folder).call(append).await;
+    assert_eq!(answer(&writing)["structured"]["ok"], true);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "contentmore");
+    // A path that is closed for the caller alone stays closed for what it calls.
+    let path = file.to_str().unwrap();
+    let closed = RuleWords { behavior: "deny", tool: Some("caller.*"), path: Some(path), ..RuleWords::default() };
+    let closed = family.free("call_reading").read(&folder).policy(|policy| {
+        policy.add(Rule::compile(&closed, &Provenance::COMMAND_LINE).unwrap());
+    });
+    let closed = answer(&closed.call(read).await);
+    assert_ne!(closed["structured"]["value"]["text"], "content", "{closed:#}");
+}
+
+#[tokio::test]
+async fn a_call_that_may_change_nothing_makes_none_that_may() {
+    let family = Family::new().await;
+    let profile = json!({
+        "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low",
+        "write_effects": ["irreversible"],
+    });
+    let launcher = echoing("launcher", |toolkit| {
+        toolkit["permission_profiles"] = json!([profile]);
+        toolkit["declarations"][0]["permission_profile_ref"] = json!("p");
+    });
+    family.host.load(&launcher).await.unwrap();
+    let called = family.free("call").call(calling("launcher.echo", json!({}))).await;
+    refused(&answer(&called), "other(permission_denied)", "beyond_caller");
+    let (_guard, folder) = scratch();
+    let called = family.free("call_writing").write(&folder).call(calling("launcher.echo", json!({}))).await;
+    refused(&answer(&called), "other(permission_denied)", "nobody_to_ask");
+}
+
+#[tokio::test]
+async fn a_call_uses_up_the_fuel_of_the_call_that_makes_it() {
+    let family = Family::new().await;
+    let spin = calling("hostile.spin_fuel", json!({}));
+    let limit = 200_000_000;
+    let test = family.free("call").timeout_ms(20_000).limit(|limits| limits.fuel = limit);
+    let called = test.call(spin).await;
+    called.failed("timeout", "fuel_exhausted").ended("timed_out", "timed_out");
+    let child = family.record(&children(&called)[0]);
+    assert_eq!(child["result"]["error"]["error_code"], "fuel_exhausted");
+    assert!(child["result"]["usage"]["fuel"]["limit"].as_u64().unwrap() < limit);
+    assert!(called.0.result.usage.unwrap().fuel.used >= limit);
+    let cheap = family.free("call").call(calling("probe.invocation", json!({}))).await;
+    let child = family.record(&children(&cheap)[0]);
+    let used = child["result"]["usage"]["fuel"]["used"].as_u64().unwrap();
+    let without = family.free("call").call(json!({})).await.0.result.usage.unwrap().fuel.used;
+    let with = cheap.0.result.usage.unwrap().fuel.used;
+    assert!(with >= without + used, "{with} with a call of {used}, {without} without");
+}
+
+#[tokio::test]
+async fn a_call_ends_with_the_time_of_the_call_that_makes_it() {
+    let family = Family::new().await;
+    let begun = Instant::now();
+    let called = family.free("call").timeout_ms(700).call(calling("hostile.sleep", json!({}))).await;
+    called.failed("timeout", "deadline_exceeded").ended("timed_out", "timed_out");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    // The record of the call below is complete before that of the one above.
+    let child = family.record(&children(&called)[0]);
+    let status = child["invocation"]["status"].as_str().unwrap();
+    assert!(["canceled", "timed_out"].contains(&status), "{status}");
+    assert_eq!(child["result"]["is_error"], true);
+}
+
+#[tokio::test]
+async fn canceling_a_call_cancels_what_it_called() {
+    let listener = Arc::new(RecordingListener::default());
+    let heard = Arc::clone(&listener);
+    let family = Family::with(|settings| {
+        settings.pooled = false;
+        settings.listeners = vec![heard];
+    })
+    .await;
+    let test = family.free("call");
+    let cancellation = test.cancellation();
+    let cancel = async {
+        listener.wait_for("hostile.sleep", "tool.invocation.started").await;
+        cancellation.cancel(AbortReason::UserInterruption);
+    };
+    let begun = Instant::now();
+    let (called, ()) = tokio::join!(test.call(nested(&["caller.call_2", "hostile.sleep"])), cancel);
+    called.failed("canceled", "canceled").ended("canceled", "canceled");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    let child = family.record(&children(&called)[0]);
+    assert_eq!(child["invocation"]["status"], "canceled");
+    let below = family.record(&child["invocation"]["child_invocation_ids"][0]);
+    assert_eq!(
+        (&below["invocation"]["tool_id"], &below["invocation"]["status"]),
+        (&json!("hostile.sleep"), &json!("canceled"))
+    );
+}
+
+#[tokio::test]
+async fn one_place_and_the_memory_of_one_call_are_enough_for_all_calls_below_it() {
+    let limits = Limits::default();
+    let family = Family::with(|settings| {
+        settings.calls_at_once = 1;
+        settings.memory = Some(MemoryBudget::new(limits.host_bytes()));
+    })
+    .await;
+    let line = ["caller.call_2", "caller.call_3", "caller.call_4", "probe.invocation"];
+    let tests = [(); 4].map(|()| family.free("call").timeout_ms(30_000).call(nested(&line)));
+    let [a, b, c, d] = tests;
+    let (a, b, c, d) = tokio::join!(a, b, c, d);
+    for called in [a, b, c, d] {
+        let mut answer = answer(&called);
+        for _ in 0..3 {
+            answer = answer["structured"]["answers"][0].clone();
+        }
+        assert!(answer["structured"]["invocation_id"].is_string(), "{answer:#}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_gets_the_memory_that_the_call_above_it_left() {
+    let family = Family::new().await;
+    let take = |mib: u64| calling("hostile.memory", json!({ "mib": mib, "how": "push" }));
+    let test = || family.free("call").limit(|limits| limits.memory_bytes = 96 << 20);
+    let called = test().call(take(90)).await;
+    refused(&answer(&called), "other(sandbox_violation)", "memory_limit");
+    let called = test().call(take(16)).await;
+    assert!(answer(&called)["error"].is_null(), "{:#}", answer(&called));
+}
+
+#[tokio::test]
+async fn what_was_called_stays_on_record_when_the_caller_crashes() {
+    let family = Family::new().await;
+    for then in ["panic", "fail"] {
+        let mut input = calling("probe.invocation", json!({}));
+        input["then"] = json!(then);
+        let called = family.free("call").call(input).await;
+        assert!(called.0.result.is_error);
+        let child = family.record(&children(&called)[0]);
+        assert_eq!(child["invocation"]["status"], "succeeded");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_wrong_or_sensitive_are_treated_like_those_of_any_call() {
+    let family = Family::new().await;
+    let wrong = family.free("call").call(calling("probe.read", json!({ "path": 7 }))).await;
+    refused(&answer(&wrong), "other(schema_validation_failed)", "schema_mismatch");
+    let garbage = json!({ "tool": "probe.echo", "input_text": "{" });
+    refused(&answer(&family.free("call").call(garbage).await), "InvalidArguments", "arguments_not_json");
+    let huge = json!({ "tool": "probe.echo", "input_text": " ".repeat((1 << 20) + 1) });
+    let huge = family.free("call").call(huge).await;
+    refused(&answer(&huge), "InvalidArguments", "child_call_too_large");
+    assert!(children(&huge).is_empty());
+    let secret = calling("probe.sensitive", json!({ "user": "ada", "token": CANARY.value() }));
+    let called = family.free("call").call(secret).await;
+    let child = family.record(&children(&called)[0]);
+    assert_eq!(child["invocation"]["model_input"]["token"], "[redacted]");
+    CANARY.is_not_in("the record of the call", &child.to_string());
+}
+
+#[tokio::test]
+async fn what_is_sensitive_of_a_call_is_in_no_record_of_the_calls_below_it() {
+    let family = Family::new().await;
+    let call = calling("probe.echo", json!({ "text": CANARY.value() }));
+    let called = family.free("call_secretly").call(call).await;
+    let child = family.record(&children(&called)[0]);
+    assert_eq!(child["invocation"]["model_input"]["text"], "[redacted]");
+    assert!(!child["invocation"]["model_input_ref"].as_str().unwrap().starts_with("sha256:"));
+    CANARY.is_not_in("the record of the call below", &child.to_string());
+    CANARY.is_not_in("the record of the call", &called.record().to_string());
+}
+
+#[tokio::test]
+async fn an_approver_learns_that_a_tool_makes_the_call() {
+    let (_guard, folder) = place();
+    let (host, sayer) = asked(&folder, Some(Reply { approved: true, always: true, ..Reply::default() }));
+    loaded(&host).await;
+    let append = calling("probe.append_approved", line(&folder));
+    for turn in 1..=2 {
+        let test = Test::new("caller#call_writing").on(&host).write(&folder);
+        let test = test.grant(|grants| grants.allow_tool("probe.*").unwrap());
+        let test = test.asking(|terms| terms.session = Session::Named("s".to_owned()));
+        let called = test.call(append.clone()).await;
+        assert_eq!(answer(&called)["structured"]["ok"], true);
+        // What a person approves "for the session" is not for calls of tools.
+        assert_eq!((lines(&folder), sayer.asked.lock().unwrap().len()), (turn, turn));
+    }
+    let asked = sayer.asked.lock().unwrap();
+    let reason = &asked[0].1.history.decisions[0].reason.message;
+    assert!(reason.contains("the tool caller.call_writing makes this call"), "{reason}");
+    let words = asked[0].0.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("caller.call_writing"), "{words}");
+}

@@ -1,0 +1,33 @@
+//! Calls that a served tool makes of other tools.
+
+use serde_json::json;
+
+use crate::support::Client;
+
+#[test]
+fn a_served_tool_calls_those_that_are_served_and_granted_and_no_others() {
+    let mut client = Client::with(&["caller#call", "probe#invocation"], ["--allow-tool=probe.*"]);
+    let mut ask = |tool: &str| {
+        let answer =
+            client.call("call", json!({ "tool": tool, "input": {}, "list": true }))["structuredContent"].clone();
+        assert_eq!(answer["listed"], json!(["probe.invocation"]));
+        answer["answers"][0].clone()
+    };
+    assert!(ask("probe.invocation")["structured"]["invocation_id"].is_string());
+    // Its component is loaded, and the tool is not served.
+    assert_eq!(ask("probe.counter")["error"]["code"], "tool_not_callable");
+    client.close();
+}
+
+#[test]
+fn calls_of_several_callers_at_once_all_end() {
+    let mut client = Client::with(&["caller", "probe#hold"], ["--allow-tool=*"]);
+    let call = json!({ "tool": "caller.call_2", "input": { "tool": "probe.hold", "input": { "ms": 50 } } });
+    let ids: Vec<_> = (0..40).map(|_| client.begin_call("call", call.clone())).collect();
+    for id in ids {
+        let answer = client.answer(&id)["result"]["structuredContent"]["answers"][0].clone();
+        let inner = &answer["structured"]["answers"][0];
+        assert!(inner["structured"]["left_ns"].is_number(), "{answer:#}");
+    }
+    client.close();
+}
