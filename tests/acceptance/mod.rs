@@ -115,7 +115,8 @@ fn at_acc_04_a_tool_refuses_unsafe_values_before_it_can_touch_anything() {
     let docs = root().join("docs");
     let grants = [format!("--allow-read={}", docs.display()), "--allow-net=127.0.0.1".to_owned()];
     let (guard, folder) = scratch();
-    let input = json!({ "marker": folder.join("marker"), "file": docs.join("agent-tool.md"), "address": "127.0.0.1:9" });
+    let input =
+        json!({ "marker": folder.join("marker"), "file": docs.join("agent-tool.md"), "address": "127.0.0.1:9" });
     let record = call("validated#nosy", &input, &[&grants[0], &grants[1]]);
     assert_eq!(record["invocation"]["status"], "succeeded", "{record:#}");
     drop(guard);
