@@ -126,6 +126,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("forged_blocks", &["FE-3"], &[]),
     ("block_members", &[], &["pipeline::results::a_block_without_what_its_type_needs"]),
     ("never_persisted", &[], &["pipeline::results::an_output_that_may_be_on_no_disk"]),
+    ("quiet_results", &[], &["pipeline::results::what_a_tool_says_beside_its_output"]),
     ("artifact_refs", &["ART-2"], &[]),
     ("artifact_rules", &[], &["pipeline::artifacts::a_tool_whose_output_has_redaction_rules"]),
     ("artifact_redaction", &[], &["pipeline::artifacts::a_sensitive_value_is_in_no_artifact"]),

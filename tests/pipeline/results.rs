@@ -1,11 +1,11 @@
 //! What becomes of an output: its blocks are checked, and operator, tool and size decide where it is kept.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use toolcell::{Home, Host};
-use toolcell_core::record::{GUEST_BLOCKS, Keeping, Strategy};
+use toolcell::{Home, Host, Listener};
+use toolcell_core::record::{GUEST_BLOCKS, Keeping, Strategy, ToolEvent};
 
 use super::doubles::{home_with_own_payloads, own_host};
 use crate::support::{Called, Test, scratch};
@@ -210,6 +210,92 @@ async fn an_output_that_may_be_on_no_disk_is_in_no_file() {
     // The same search finds an output that may be stored.
     call(host(&folder, Keeping::default()), 2_000).await;
     assert!(is_on_disk(&folder, &"x".repeat(1_000)));
+}
+
+/// The data of every event that a listener received.
+#[derive(Default)]
+struct Heard(Mutex<String>);
+
+impl Listener for Heard {
+    fn event(&self, event: &ToolEvent) {
+        self.0.lock().unwrap().push_str(&event.data.to_string());
+    }
+}
+
+/// What the tools of [`talk`] say: in a partial result, in an error, in its code, in progress, in a log.
+const SAID: [&str; 5] =
+    ["usable already", "could not be done", "failed_after_partial_result", "step 1 of 2", "xxxxxxxxxxxxxxxx"];
+
+/// The calls of three tools that say something beside their output, and what a listener received of them.
+async fn talk(folder: &Path, strategy: Strategy) -> (Arc<Host>, Vec<Called>, String) {
+    let heard = Arc::new(Heard::default());
+    let listener = Arc::clone(&heard);
+    let host = own_host(|settings| {
+        settings.home = Some(home_with_own_payloads(folder));
+        settings.keeping = Keeping::by(strategy);
+        settings.listeners = vec![listener];
+    });
+    let mut calls = Vec::new();
+    for (tool, input) in [
+        ("partial_result", json!({ "then": "fail" })),
+        // Long enough that events are noted while it runs.
+        ("progress", json!({ "count": 2, "interval_ms": 300 })),
+        ("log", json!({ "count": 2, "bytes": 16 })),
+    ] {
+        calls.push(Test::new(&format!("probe#{tool}")).on(&host).call(input).await);
+    }
+    let heard = heard.0.lock().unwrap().clone();
+    (host, calls, heard)
+}
+
+#[tokio::test]
+async fn what_a_tool_says_beside_its_output_is_in_no_record_that_may_not_have_the_output() {
+    for strategy in [Strategy::Redact, Strategy::RefOnly] {
+        let (_guard, folder) = scratch();
+        let (host, calls, heard) = talk(&folder, strategy).await;
+        for words in SAID {
+            for called in &calls {
+                let record = called.record().to_string();
+                assert!(!record.contains(words), "{strategy:?}: {words:?} is in the record: {record}");
+            }
+            assert!(!heard.contains(words), "{strategy:?}: {words:?} is in an event");
+            assert!(!is_on_disk(&folder.join("journal"), words), "{strategy:?}: {words:?} is in the log");
+        }
+        let [failed, told, _] = calls.as_slice() else { panic!("three calls") };
+        failed.failed("execution_failed", "tool_failed");
+        assert_eq!(told.record()["progress"][0]["message"], "[redacted]", "that it advances is told");
+        // The caller of a tool whose output is kept by reference can read what the tool says of its failure.
+        let references = &failed.0.result.resource_refs;
+        assert_eq!(references.len(), usize::from(strategy == Strategy::RefOnly), "{references:?}");
+        if let [reference] = references.as_slice() {
+            let payload = host.payload(reference["digest"].as_str().unwrap(), 1_000).await.unwrap();
+            assert_eq!(
+                String::from_utf8(payload).unwrap(),
+                "The rest could not be done. [failed_after_partial_result]"
+            );
+        }
+        assert_eq!(strategies(failed), [serde_json::to_value(strategy).unwrap()]);
+    }
+}
+
+#[tokio::test]
+async fn the_caller_alone_has_what_a_tool_says_if_that_may_be_on_no_disk() {
+    let (_guard, folder) = scratch();
+    let (_, calls, heard) = talk(&folder, Strategy::NeverPersist).await;
+    let records = calls.iter().map(|called| called.record().to_string()).collect::<String>();
+    for words in SAID {
+        assert!(records.contains(words), "the caller has {words:?}");
+        assert!(!is_on_disk(&folder, words), "{words:?} is on the disk");
+    }
+    for words in ["usable already", "step 1 of 2", "xxxxxxxxxxxxxxxx"] {
+        assert!(heard.contains(words), "the listener has {words:?}");
+    }
+    // The same search finds what may be stored.
+    let (_guard, folder) = scratch();
+    talk(&folder, Strategy::Inline).await;
+    for words in SAID {
+        assert!(is_on_disk(&folder, words), "{words:?} is not on the disk");
+    }
 }
 
 #[tokio::test]

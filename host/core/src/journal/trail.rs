@@ -145,6 +145,8 @@ pub struct Trailed {
     cancel_acknowledged: bool,
     /// Whether the call has ended.
     ended: bool,
+    /// Whether the tool's own words are in no event and in no record, because none may have its output.
+    is_silent: bool,
     redactor: Redactor,
     meter: SpokenMeter,
     noted: NotedSoFar,
@@ -209,6 +211,12 @@ impl Trail {
     /// Keeps everything off the log until the call has ended, because its output may be on no disk.
     pub fn keep_unnoted(&self) {
         self.kept().noted.is_over = true;
+    }
+
+    /// Leaves the texts that the tool reports while it runs out of every event and out of the record, because no record
+    /// may have its output.
+    pub fn silence(&self) {
+        self.kept().is_silent = true;
     }
 
     /// Publishes an event; `data` is an object.
@@ -280,8 +288,9 @@ impl Trail {
         progress.elapsed_ms = progress.timestamp.millis_since(self.0.began);
         {
             let mut kept = self.kept();
-            let Trailed { redactor, meter, .. } = &mut *kept;
-            hide(redactor, meter, &mut progress);
+            let Trailed { redactor, meter, is_silent, .. } = &mut *kept;
+            let is_silent = *is_silent || redactor.is_silent();
+            hide(redactor, is_silent, meter, &mut progress);
             progress.sequence = kept.progress.len() as u64 + 1;
             kept.progress.push(progress.clone());
         }
@@ -313,11 +322,11 @@ impl Trail {
         if self.0.listeners.is_empty() && bus.is_none() {
             return;
         }
-        let (redactor, tool_id, mut meter) = {
+        let (redactor, is_silent, tool_id, mut meter) = {
             let mut kept = self.kept();
-            (kept.redactor.clone(), kept.tool_id.clone(), std::mem::take(&mut kept.meter))
+            (kept.redactor.clone(), kept.is_silent, kept.tool_id.clone(), std::mem::take(&mut kept.meter))
         };
-        let (message, fields) = match redactor.is_silent() {
+        let (message, fields) = match is_silent || redactor.is_silent() {
             true => (REDACTED.to_owned(), None),
             false => {
                 let mut fields: Option<Value> = fields.and_then(|fields| read_json(fields, JSON_VALUES_MAX).ok());
@@ -417,16 +426,16 @@ impl Noting for Inner {
     }
 }
 
-/// Redacts `progress`.
-fn hide(redactor: &Redactor, meter: &mut SpokenMeter, progress: &mut ToolProgress) {
+/// Redacts `progress`; all of its texts if the call `is_silent`.
+fn hide(redactor: &Redactor, is_silent: bool, meter: &mut SpokenMeter, progress: &mut ToolProgress) {
     for text in [&mut progress.message, &mut progress.current_step].into_iter().flatten() {
-        match redactor.is_silent() {
+        match is_silent {
             true => REDACTED.clone_into(text),
             false => _ = redactor.redact_spoken_text(text, meter),
         }
     }
     let Some(content) = &mut progress.partial_content else { return };
-    if redactor.is_silent() {
+    if is_silent {
         *content = Value::Array(Vec::new());
     } else if !redactor.redact_spoken(content, meter) {
         return;

@@ -8,7 +8,7 @@ use crate::executor::Check;
 use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, Trail};
 use crate::policy::{Limits, Opinion};
 use crate::record::{
-    EventId, EventType, Input, InputMutation, PermissionDecision, PermissionResult, Refusal, ResultMappings,
+    EventId, EventType, Input, InputMutation, Keeping, PermissionDecision, PermissionResult, Refusal, ResultMappings,
     ResultPersistence, Status, ToolEvent, ToolHook, ToolInvocation,
 };
 
@@ -188,6 +188,11 @@ impl<'a> Journey<'a> {
         self.additional_context.iter_mut().for_each(|context| _ = redactor.redact(context));
         self.hook_runs.iter_mut().for_each(|run| records::hook(redactor, run));
         self.mutations.iter_mut().for_each(|mutation| records::mutation(redactor, mutation));
+    }
+
+    /// What the operator and the tool allow to become of the output.
+    pub(super) fn keeping(&self) -> Keeping {
+        self.tool.as_deref().map(Tool::keeping).unwrap_or_default().and(self.services.keeping)
     }
 
     /// Whether the records of the call are so large that a worker should not write them.

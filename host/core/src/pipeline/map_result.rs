@@ -209,6 +209,11 @@ impl Mapped {
         !self.content.is_empty() || self.structured_content.is_some() || self.ui_facing_summary.is_some()
     }
 
+    /// Whether the error may have text of the tool.
+    pub(super) fn quotes_tool(&self) -> bool {
+        self.ran && self.error.as_ref().is_some_and(Refusal::may_quote)
+    }
+
     /// Removes everything that the tool returned. An earlier error stays what it is, except for its message, detail,
     /// guest code and native error, which may contain the tool's text.
     pub(super) fn withhold(&mut self, refusal: Refusal) {

@@ -43,7 +43,8 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
         journey.redaction.redact(&mut mapped).await;
     }
     let limit = Inline::of(journey, stop.is_some());
-    if !limit.keeping.output && mapped.has_output() {
+    let quotes = mapped.quotes_tool() && guard!("quiet_results");
+    if !limit.keeping.output && (mapped.has_output() || quotes) {
         let original = json_bytes(&mapped);
         journey.redaction.withhold(&mut mapped);
         journey.redaction.tell();
@@ -60,6 +61,9 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
     journey.redaction.tell();
     if !limit.keeping.inline {
         mapped.ui_facing_summary = None;
+        if quotes {
+            move_words(&mut mapped);
+        }
     }
     let barred = match &stop {
         Some(reason) => Some(("hook_stop", format!("a hook keeps the result from being stored: {reason}"))),
@@ -97,6 +101,19 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
         drop_output(journey, &mut stored, (limit, size), refusal);
     }
     Persisted(stored)
+}
+
+/// Moves what the tool says of its failure into the content, of which the result has only a reference (AT-STRAT-03). The
+/// tool's detail is for the record alone, which may not have it.
+fn move_words(mapped: &mut Mapped) {
+    let Some(error) = mapped.error.take() else { return };
+    let said = match &error.guest_code {
+        Some(code) => format!("{} [{code}]", error.message),
+        None => error.message.clone(),
+    };
+    mapped.content.push(Content::text(said));
+    let message = "the tool failed; the result has no text of the tool, at most a reference to it";
+    mapped.error = Some(error.reworded(message));
 }
 
 /// Drops an output that neither the result nor the disk may have (AT-STRAT-05).
@@ -317,7 +334,7 @@ impl Inline {
         Self {
             bytes_max: tool.and_then(Tool::max_inline_bytes).unwrap_or(u64::MAX).min(services.inline_bytes_max),
             chars_max: tool.and_then(Tool::max_inline_chars),
-            keeping: tool.map(Tool::keeping).unwrap_or_default().and(services.keeping).and(by_hook),
+            keeping: journey.keeping().and(by_hook),
             secret: tool.is_some_and(|tool| tool.permission_profile().is_secret()),
             stopped,
         }

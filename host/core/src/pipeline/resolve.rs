@@ -28,7 +28,7 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
     journey.invocation.tool_id.clone_from(&declaration.tool_id);
     journey.invocation.runtime_refs = tool.runtime_refs().to_vec();
     journey.trail.resolved(&declaration.tool_id);
-    keep_unnoted(journey, &tool);
+    keep_quiet(journey, &tool);
     redaction::begin(journey, &tool).await?;
     children::admit(&mut journey.request, &tool)?;
     let unavailable = |class, code, why: &str| Err(Refusal::new(class, code, format!("{} {why}", declaration.tool_id)));
@@ -56,7 +56,7 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
 /// any more.
 pub(super) async fn again(journey: &mut Journey<'_>, kept: &Kept) -> Result<Returned, Refusal> {
     let tool = find(journey)?;
-    keep_unnoted(journey, &tool);
+    keep_quiet(journey, &tool);
     journey.redaction.reuse(kept.approval.plan.reference_key.as_deref())?;
     redaction::begin(journey, &tool).await?;
     // Checked first, so that no hook runs for a call that could not.
@@ -67,9 +67,13 @@ pub(super) async fn again(journey: &mut Journey<'_>, kept: &Kept) -> Result<Retu
     Ok(Returned(tool))
 }
 
-/// Keeps what the tool tells while it runs off the log, if its output may be on no disk, or if a hook may still say so.
-fn keep_unnoted(journey: &Journey<'_>, tool: &Tool) {
-    let keeping = tool.keeping().and(journey.services.keeping);
+/// Keeps what the tool tells while it runs off the log, if its output may be on no disk, or if a hook may still say so;
+/// and out of all events and records, if no result may have the output itself (AT-STRAT-03, AT-STRAT-04).
+fn keep_quiet(journey: &Journey<'_>, tool: &Tool) {
+    let keeping = journey.keeping();
+    if !(keeping.output && keeping.inline) && guard!("quiet_results") {
+        journey.trail.silence();
+    }
     let declaration = tool.declaration();
     let (id, namespace) = (&declaration.tool_id, &declaration.namespace);
     let may_stop = || journey.services.hooks.hearing(HookEvent::ResultPersistence, id, namespace).next().is_some();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::executor::{Execution, GuestOutcome, Resumed, Run, canceled};
 use crate::policy::{Limits, Permit};
-use crate::record::{AbortReason, ErrorClass, EventType, Refusal, Status, object};
+use crate::record::{AbortReason, ErrorClass, EventType, Keeping, Refusal, Status, object};
 use crate::scheduler::Place;
 
 use super::journey::Journey;
@@ -101,8 +101,8 @@ fn next(journey: &Journey<'_>, permit: &Permit, run: &Run, execution: &Execution
 fn discard(journey: &mut Journey<'_>, run: &Run, execution: &Execution, wait: Duration) {
     let Some(refusal) = failure(execution) else { return };
     let error = refusal.to_error();
-    // The guest chose it.
-    let mut code = json!(error.error_code);
+    // The guest chose it, so that it counts as output.
+    let mut code = if journey.keeping() == Keeping::default() { json!(error.error_code) } else { json!(refusal.code) };
     if let Some(redactor) = journey.redaction.active() {
         redactor.redact(&mut code);
     }

@@ -2,8 +2,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    Content, EventType, HookEvent, PermissionDecision, ResultMappings, ResultPersistence, Strategy, ToolDeclaration,
-    ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult,
+    Content, EventType, HookEvent, PermissionDecision, Refusal, ResultMappings, ResultPersistence, Strategy,
+    ToolDeclaration, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult,
 };
 
 /// Everything known about one call after its end.
@@ -60,10 +60,14 @@ impl CallRecord {
     /// A copy of the record without anything that the tool returned or reported, and that hooks made of it.
     pub(crate) fn without_output(&self) -> Self {
         let mut record = self.clone();
+        let quoted = record.reword_error();
         let result = &mut record.result;
-        if !result.content.is_empty() || result.structured_content.is_some() {
+        let has_output =
+            !result.content.is_empty() || result.structured_content.is_some() || result.ui_facing_summary.is_some();
+        if has_output || quoted {
             result.redaction_state = "full".to_owned();
-            result.model_facing_content = result.error.iter().map(|error| Content::text(&error.message)).collect();
+            let words = result.summary.iter().chain(result.error.iter().map(|error| &error.message));
+            result.model_facing_content = words.map(Content::text).collect();
         }
         result.content.clear();
         (result.structured_content, result.ui_facing_summary) = (None, None);
@@ -96,6 +100,32 @@ impl CallRecord {
         };
         record.events.retain(told);
         record
+    }
+
+    /// Takes out of the error what the tool may have written: its message, code and detail. Returns whether there was an
+    /// error of that kind.
+    fn reword_error(&mut self) -> bool {
+        let last = self.invocation.status_transitions().last();
+        // The host's own code of the error, whatever code the tool chose.
+        let code = last.and_then(|step| step.reason.as_deref()).unwrap_or(Refusal::TOOL_FAILED).to_owned();
+        let (is_tools, is_fault) = (code == Refusal::TOOL_FAILED, code == Refusal::HOST_FAULT);
+        let has_detail = self.invocation.extra.contains_key("error_detail");
+        let Some(error) = self.result.error.as_mut().filter(|_| self.result.usage.is_some() && !is_fault) else {
+            return false;
+        };
+        if !is_tools && error.error_class.is_in_host_words() && !has_detail {
+            return false;
+        }
+        "the tool failed, and what it says of that may be on no disk".clone_into(&mut error.message);
+        error.native_error_ref = None;
+        let chosen = is_tools.then(|| std::mem::replace(&mut error.error_code, code.clone()));
+        self.invocation.extra.remove("error_detail");
+        for data in self.events.iter_mut().filter_map(|event| event.data.as_object_mut()) {
+            if chosen.is_some() && data.get("error_code").and_then(Value::as_str) == chosen.as_deref() {
+                data.insert("error_code".to_owned(), Value::String(code.clone()));
+            }
+        }
+        true
     }
 
     /// The progress from this sequence number on, for a reader that has what came before.

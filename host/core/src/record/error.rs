@@ -61,6 +61,22 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
+    /// Whether the host words every error of this class, except for those that a tool itself reports.
+    pub(crate) fn is_in_host_words(self) -> bool {
+        use ErrorClass::*;
+        matches!(
+            self,
+            Timeout
+                | RateLimited
+                | PartialFailure
+                | ResultTooLarge
+                | ResultRedacted
+                | SiblingCanceled
+                | StreamingFallbackDiscarded
+                | Canceled
+        )
+    }
+
     /// What a caller can do about it (requirements 1.17.3).
     pub fn recoverability(self) -> Recoverability {
         use ErrorClass::*;
@@ -300,6 +316,18 @@ impl Refusal {
     /// Whether the guest wrote the message, because it reported the failure itself.
     pub fn is_guests(&self) -> bool {
         self.guest_code.is_some() || self.code == Self::TOOL_FAILED
+    }
+
+    /// Whether it may have text of the tool that ran: the tool's own failure, or an error that quotes the tool. A detail
+    /// can be what the tool printed.
+    pub(crate) fn may_quote(&self) -> bool {
+        self.is_guests() || (self.code != Self::HOST_FAULT && (!self.class.is_in_host_words() || self.detail.is_some()))
+    }
+
+    /// The same error with `message`, and without any text that a tool may have written.
+    #[must_use]
+    pub(crate) fn reworded(self, message: impl Into<String>) -> Self {
+        Self { message: message.into(), detail: None, guest_code: None, native_error_ref: None, ..self }
     }
 
     /// The code of [`Self::host_fault`].

@@ -399,9 +399,14 @@ impl Redaction {
         }
     }
 
-    /// Removes all output, because the operator or the tool chose that (`redact`).
+    /// Removes all output, and what the tool says of its failure, because the operator or the tool chose that (`redact`).
     pub(super) fn withhold(&mut self, mapped: &mut Mapped) {
         self.everything = true;
+        if mapped.quotes_tool() && guard!("quiet_results") {
+            let message =
+                "the tool failed, and a setting of the operator or of the tool keeps back what it says of that";
+            mapped.error = mapped.error.take().map(|error| error.reworded(message));
+        }
         let message = "the tool answered, and a setting of the operator or of the tool keeps all of the answer back";
         withhold(mapped, "redacted_by_setting", message);
     }
