@@ -68,6 +68,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("child_calls", &[], &["pipeline::children::a_flood_of_calls"]),
     ("child_cycles", &[], &["pipeline::children::no_tool_calls_itself"]),
     ("child_redaction", &[], &["pipeline::children::what_is_sensitive_of_a_call"]),
+    ("child_persistence", &[], &["pipeline::children::what_a_call_says_in_passing"]),
     ("child_depth", &[], &["pipeline::children::calls_are_nested_four_deep"]),
     ("child_resume", &[], &["cli::children::a_call_whose_caller_was_killed"]),
     ("environment", &["SEC-1"], &[]),

@@ -396,6 +396,43 @@ async fn what_is_sensitive_of_a_call_is_in_no_record_of_the_calls_below_it() {
 }
 
 #[tokio::test]
+async fn what_a_call_says_in_passing_is_in_no_record_of_the_call_that_made_it_nor_of_its_later_calls() {
+    let family = Family::new().await;
+    let saying = |tool: &str, then: &str| {
+        let content = json!([{ "type": "text", "text": "a word in passing" }]);
+        let mut input = calling(tool, json!({ "content": content }));
+        (input["times"], input["then"]) = (json!(2), json!(then));
+        input
+    };
+    let kept = |called: &Called| family.record(&json!(called.0.invocation.invocation_id));
+    let called = family.free("call").call(saying("probe.say_in_passing", "answer")).await;
+    let answers = called.succeeded()["answers"].clone();
+    assert_eq!(answers[1]["content"][0]["text"], "a word in passing", "the caller has it");
+    let record = kept(&called);
+    assert_eq!(record["persistence"][0]["strategy"], "never_persist");
+    assert_eq!(record["result"]["redaction_state"], "full");
+    assert!(!record["result"].to_string().contains("a word in passing"), "{record:#}");
+    // Only the arguments of the second call can repeat what the first one said.
+    let [first, second] = [0, 1].map(|at| family.record(&children(&called)[at]));
+    assert_eq!(first["invocation"]["model_input"]["content"][0]["text"], "a word in passing");
+    assert_eq!(second["invocation"]["model_input"], "[redacted]");
+    assert!(!second.to_string().contains("a word in passing"), "{second:#}");
+
+    let failed = family.free("call").call(saying("probe.say_in_passing", "fail")).await;
+    failed.failed("execution_failed", "as_asked");
+    let record = kept(&failed);
+    assert_eq!(record["result"]["error"]["error_code"], "tool_failed");
+    for words in ["as_asked", "told to fail"] {
+        assert!(!record.to_string().contains(words), "{words}: {record:#}");
+    }
+    // What may be stored still is.
+    let called = family.free("call").call(saying("probe.say", "answer")).await;
+    assert!(kept(&called)["result"].to_string().contains("a word in passing"));
+    let [_, second] = [0, 1].map(|at| family.record(&children(&called)[at]));
+    assert_eq!(second["invocation"]["model_input"]["content"][0]["text"], "a word in passing");
+}
+
+#[tokio::test]
 async fn an_approver_learns_that_a_tool_makes_the_call() {
     let (_guard, folder) = place();
     let (host, sayer) = asked(&folder, Some(Reply { approved: true, always: true, ..Reply::default() }));

@@ -20,7 +20,7 @@ use crate::executor::{
 use crate::journal::Kept;
 use crate::policy::{Ceiling, Limits, Permit};
 use crate::record::{
-    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Refusal, ResultStatus, ToolError, WriteEffect,
+    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, ToolError, WriteEffect,
 };
 use crate::scheduler::{CHILD_DEPTH_MAX, Chain};
 
@@ -52,6 +52,8 @@ pub(super) struct Lineage {
     pub(super) share: Share,
     /// What no record of a call below may show either; `None` if there is nothing.
     pub(super) hidden: Option<Hidden>,
+    /// What may become of the output of a call below: its arguments may repeat what another call said.
+    pub(super) narrowed: Keeping,
     tree: Arc<Tree>,
 }
 
@@ -191,7 +193,7 @@ pub(super) fn invoke<'a>(journey: &'a mut Journey<'_>, permit: &'a Permit, run: 
 
 async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Execution {
     let services = journey.services;
-    let family = Family::of(journey, permit);
+    let mut family = Family::of(journey, permit);
     let cancellation = journey.request.cancellation.clone();
     let (wishes, mut asked) = mpsc::channel(1);
     run.tools = Some(Arc::new(Line(wishes)));
@@ -210,6 +212,11 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Exec
             }
             execution = &mut guest => break execution,
             record = ended(&mut child), if child.is_some() => {
+                // Before the guest has the answer: it can repeat what may be on no disk in all that it says from then on.
+                if record.is_never_persisted() && guard!("child_persistence") {
+                    journey.keep_off_disks();
+                    family.narrowed = journey.narrowed;
+                }
                 if let Some(Child { reply, .. }) = child.take() {
                     // A guest that was stopped meanwhile does not read it.
                     let _ = reply.send(answer(record));
@@ -292,6 +299,7 @@ struct Family {
     ancestors: Vec<String>,
     ceiling: Ceiling,
     hidden: Option<Hidden>,
+    narrowed: Keeping,
     tree: Arc<Tree>,
 }
 
@@ -307,6 +315,7 @@ impl Family {
             parent: journey.invocation.invocation_id,
             ceiling: Ceiling::of(permit, &tool_id),
             hidden: journey.redaction.inherited(),
+            narrowed: journey.narrowed,
             ancestors: above.into_iter().chain([tool_id]).collect(),
             tree,
         }
@@ -319,6 +328,7 @@ impl Family {
             ceiling: self.ceiling.clone(),
             share,
             hidden: self.hidden.clone(),
+            narrowed: self.narrowed,
             tree: Arc::clone(&self.tree),
         }
     }

@@ -9,7 +9,7 @@ use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, Trail};
 use crate::policy::{Limits, Opinion};
 use crate::record::{
     EventId, EventType, Input, InputMutation, Keeping, PermissionDecision, PermissionResult, Refusal, ResultMappings,
-    ResultPersistence, Status, ToolEvent, ToolHook, ToolInvocation,
+    ResultPersistence, Status, Strategy, ToolEvent, ToolHook, ToolInvocation,
 };
 
 use super::approval::{ApprovalService, Asked};
@@ -63,6 +63,8 @@ pub struct Journey<'a> {
     /// `Some` in a batch, and for a single call that others could notice. Held until the end, so that the records of two
     /// calls that exclude each other do not overlap.
     pub(super) seat: Option<Seat>,
+    /// What the calls that the guest made, and those above it, allow to become of its output, which may repeat theirs.
+    pub(super) narrowed: Keeping,
     /// `Some` after the guest called another tool.
     pub(super) tree: Option<Arc<Tree>>,
     /// Lets the call be canceled by its id; `None` for a call that does not run.
@@ -97,8 +99,11 @@ impl<'a> Journey<'a> {
         invocation.native_call_id.clone_from(&request.native_call_id);
         invocation.actor_ref.clone_from(&request.actor_ref);
         invocation.session_ref = session_ref;
+        let mut narrowed = Keeping::default();
         if let Some(lineage) = &request.lineage {
             invocation.extra.insert(children::PARENT.to_owned(), json!(lineage.parent()));
+            narrowed = lineage.narrowed;
+            invocation.keeps_no_input = !narrowed.journal;
         }
         invocation.surface_id = request.tool.surface_id().cloned();
         if let Some(mapping) = &request.mapping {
@@ -137,6 +142,7 @@ impl<'a> Journey<'a> {
             artifacts: None,
             asked: None,
             seat: None,
+            narrowed,
             tree: None,
             _registered: None,
         }
@@ -176,6 +182,7 @@ impl<'a> Journey<'a> {
             artifacts: None,
             asked: Some(Box::new(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held })),
             seat: None,
+            narrowed: Keeping::default(),
             tree: None,
             _registered: Some(services.running.enter(id, &cancellation)),
         }
@@ -190,9 +197,16 @@ impl<'a> Journey<'a> {
         self.mutations.iter_mut().for_each(|mutation| records::mutation(redactor, mutation));
     }
 
-    /// What the operator and the tool allow to become of the output.
+    /// What the operator, the tool, and other calls whose output it may repeat allow to become of the output.
     pub(super) fn keeping(&self) -> Keeping {
-        self.tool.as_deref().map(Tool::keeping).unwrap_or_default().and(self.services.keeping)
+        let by_tool = self.tool.as_deref().map(Tool::keeping).unwrap_or_default();
+        by_tool.and(self.services.keeping).and(self.narrowed)
+    }
+
+    /// Keeps what the call says from now on off all disks, because a call below it has said what may be on none.
+    pub(super) fn keep_off_disks(&mut self) {
+        self.narrowed = self.narrowed.and(Keeping::by(Strategy::NeverPersist));
+        self.trail.keep_unnoted();
     }
 
     /// Whether the records of the call are so large that a worker should not write them.

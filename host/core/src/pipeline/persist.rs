@@ -324,6 +324,8 @@ struct Inline {
     secret: bool,
     /// A hook keeps the output from being stored.
     stopped: bool,
+    /// The output may repeat that of another call, which may be on no disk.
+    repeats: bool,
 }
 
 impl Inline {
@@ -337,6 +339,7 @@ impl Inline {
             keeping: journey.keeping().and(by_hook),
             secret: tool.is_some_and(|tool| tool.permission_profile().is_secret()),
             stopped,
+            repeats: !journey.narrowed.journal,
         }
     }
 
@@ -383,6 +386,9 @@ impl Inline {
         match strategy {
             Strategy::Inline => "small enough to stay in the result",
             Strategy::NeverPersist if self.stopped => "a hook keeps it from being stored",
+            Strategy::NeverPersist if self.repeats => {
+                "it may repeat the output of another call, which may be on no disk"
+            }
             Strategy::NeverPersist => "the operator or the tool keeps it from being stored",
             Strategy::Redact if !self.keeping.output => "the operator or the tool lets no output out",
             Strategy::Redact => "a hook redacted it; small enough to stay in the result",

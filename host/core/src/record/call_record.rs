@@ -61,6 +61,7 @@ impl CallRecord {
     pub(crate) fn without_output(&self) -> Self {
         let mut record = self.clone();
         let quoted = record.reword_error();
+        record.hide_input();
         let result = &mut record.result;
         let has_output =
             !result.content.is_empty() || result.structured_content.is_some() || result.ui_facing_summary.is_some();
@@ -109,14 +110,16 @@ impl CallRecord {
         // The host's own code of the error, whatever code the tool chose.
         let code = last.and_then(|step| step.reason.as_deref()).unwrap_or(Refusal::TOOL_FAILED).to_owned();
         let (is_tools, is_fault) = (code == Refusal::TOOL_FAILED, code == Refusal::HOST_FAULT);
+        // A guest that never ran says nothing, but the host may quote the arguments.
+        let may_quote = self.result.usage.is_some() || self.invocation.keeps_no_input;
         let has_detail = self.invocation.extra.contains_key("error_detail");
-        let Some(error) = self.result.error.as_mut().filter(|_| self.result.usage.is_some() && !is_fault) else {
+        let Some(error) = self.result.error.as_mut().filter(|_| may_quote && !is_fault) else {
             return false;
         };
         if !is_tools && error.error_class.is_in_host_words() && !has_detail {
             return false;
         }
-        "the tool failed, and what it says of that may be on no disk".clone_into(&mut error.message);
+        "the call failed, and the text that says why may be on no disk".clone_into(&mut error.message);
         error.native_error_ref = None;
         let chosen = is_tools.then(|| std::mem::replace(&mut error.error_code, code.clone()));
         self.invocation.extra.remove("error_detail");
@@ -126,6 +129,24 @@ impl CallRecord {
             }
         }
         true
+    }
+
+    /// Removes the arguments, and what hooks and checks may repeat of them, if they may be on no disk.
+    fn hide_input(&mut self) {
+        if !self.invocation.keeps_no_input {
+            return;
+        }
+        self.invocation = self.invocation.for_disk().into_owned();
+        self.decisions.iter_mut().for_each(|decision| decision.updated_input = None);
+        for run in &mut self.hooks {
+            (run.updated_input, run.permission_result) = (None, None);
+            run.outputs.clear();
+            run.logs.clear();
+        }
+        let checked = self.events.iter_mut().filter(|event| event.event_type == EventType::ValidationFailed);
+        for fields in checked.filter_map(|event| event.data.as_object_mut()) {
+            fields.insert("message".to_owned(), Value::String(String::new()));
+        }
     }
 
     /// The progress from this sequence number on, for a reader that has what came before.

@@ -1,9 +1,13 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{DecisionId, Extra, Input, InvocationId, SchemaVersion, Status, Timestamp};
+
+/// The text in place of arguments that may be on no disk.
+const HIDDEN: &str = "[redacted]";
 
 /// One entry of `status_transitions` (AT-INV-24).
 ///
@@ -114,6 +118,10 @@ pub struct ToolInvocation {
     started_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended_at: Option<Timestamp>,
+    /// Whether the arguments may be on no disk, because a tool that made the call may repeat in them what another call
+    /// said that may be on none.
+    #[serde(skip)]
+    pub(crate) keeps_no_input: bool,
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -151,8 +159,22 @@ impl ToolInvocation {
             created_at: Timestamp::now(),
             started_at: None,
             ended_at: None,
+            keeps_no_input: false,
             extra: Extra::new(),
         }
+    }
+
+    /// The invocation as a disk may have it.
+    pub(crate) fn for_disk(&self) -> Cow<'_, Self> {
+        if !self.keeps_no_input {
+            return Cow::Borrowed(self);
+        }
+        let mut kept = self.clone();
+        let hidden = || Value::String(HIDDEN.to_owned());
+        (kept.model_input, kept.model_input_text) = (hidden(), None);
+        let others = [&mut kept.observable_input, &mut kept.permission_input, &mut kept.call_input];
+        others.into_iter().flatten().for_each(|input| *input = hidden());
+        Cow::Owned(kept)
     }
 
     /// The current status.

@@ -199,7 +199,8 @@ impl CallLog {
             return Ok(());
         }
         let write = move |log: &Self, invocation: &ToolInvocation| {
-            let started = Started { changes, process: std::process::id(), invocation };
+            let kept = invocation.for_disk();
+            let started = Started { changes, process: std::process::id(), invocation: &kept };
             log.append(Kind::Started, Some(invocation.invocation_id), &started)
         };
         let written = match is_large {

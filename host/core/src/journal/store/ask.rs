@@ -100,7 +100,7 @@ pub(super) fn put_invocation(transaction: &Transaction<'_>, invocation: &ToolInv
             invocation.status().as_str(),
             invocation.actor_ref,
             invocation.created_at().unix_millis(),
-            entry::write(invocation)?,
+            entry::write(&*invocation.for_disk())?,
         ],
     )?;
     Ok(())
