@@ -88,6 +88,18 @@ fn the_host_holds_no_artifact_in_memory() {
     let before = peak_kib(client.pid());
     let answer = write(&mut client, files(500 * MIB));
     assert_eq!(answer["content"][0]["size"], json!(500 * MIB), "{answer:#}");
+    // Neither does a part of it take more than the part.
+    let uri = &answer["content"][0]["uri"];
+    for (offset, next) in
+        [(0, json!(64 << 10)), (400 * MIB, json!(400 * MIB + (64 << 10))), (500 * MIB - 9, Value::Null)]
+    {
+        let part = client.call("read_result", json!({ "reference": uri, "offset": offset, "length": 64 << 10 }));
+        assert_eq!(part["isError"], json!(false), "{part:#}");
+        let (text, at) = (part["content"][0]["text"].as_str().unwrap(), &part["structuredContent"]);
+        assert_eq!((&at["offset"], &at["next_offset"]), (&json!(offset), &next), "{at}");
+        assert_eq!((&at["size_bytes"], text.len()), (&json!(500 * MIB), if next.is_null() { 9 } else { 64 << 10 }));
+        assert!(text.bytes().all(|byte| byte == b'x'));
+    }
     let grown = peak_kib(client.pid()) - before;
     assert!(grown < 8 << 10, "500 MiB took {grown} KiB of memory");
 }

@@ -97,6 +97,21 @@ fn only_what_a_client_was_referred_to_can_be_read_and_why_not_is_for_programs_to
 }
 
 #[test]
+fn a_payload_that_was_cut_on_disk_is_not_read() {
+    let (_guard, home) = home();
+    let mut client = client(&home, &["big"], "");
+    let uri = reference(&client.call("big", json!({ "bytes": 100_000 })));
+    let file = home.join("payloads").join(uri.rsplit_once("sha256:").unwrap().1);
+    // A payload is read-only once it is stored.
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, "x".repeat(50_000)).unwrap();
+    let first = client.call("read_result", json!({ "reference": uri, "length": 3 }));
+    assert_eq!(first["content"][0]["text"], "xxx");
+    let refused = client.call("read_result", json!({ "reference": uri, "offset": 49_990 }));
+    assert_eq!(refused["_meta"]["toolcell/error"]["code"], "payload_unreadable");
+}
+
+#[test]
 fn a_result_that_is_displaced_by_a_thousand_newer_ones_has_expired() {
     let (_guard, home) = home();
     let mut client = client(&home, &["say_by_reference"], "");

@@ -4,14 +4,13 @@
 use rmcp::RoleServer;
 use rmcp::model::CallToolResult;
 use rmcp::service::RequestContext;
-use toolcell_core::pool::STORE;
 use toolcell_core::record::{ErrorClass, Input, Refusal};
 
 use crate::dialect::mcp::{self, READ_RESULT, ReadArguments, Unreadable};
 
 use super::payloads::Shelved;
 use super::sent::Sent;
-use super::session::{PAYLOAD_BYTES_MAX, Session};
+use super::session::Session;
 
 impl Session {
     /// Answers a call of the tool that reads payloads back; `None` if `name` is another tool, or the tool is not offered.
@@ -23,7 +22,8 @@ impl Session {
         Some(self.read_part(&sent.arguments).await.unwrap_or_else(|refusal| mcp::refused(&refusal)))
     }
 
-    /// Reads a part of a payload that a result referred this client to.
+    /// Reads a part of a payload that a result referred this client to, and no more of the payload than that. So the part
+    /// is not checked against the digest of the whole.
     async fn read_part(&self, input: &Input) -> Result<CallToolResult, Refusal> {
         let arguments = ReadArguments::read(input)?;
         let (uri, offering) = (arguments.uri(), self.offering());
@@ -38,18 +38,21 @@ impl Session {
         if !offering.host.keeping().output {
             return unreadable(Unreadable::Redacted);
         }
-        let bytes = match offering.host.payload(&digest, PAYLOAD_BYTES_MAX).await {
-            Ok(bytes) => bytes,
+        let (from, count) = arguments.window(link.size.unwrap_or_default());
+        let bytes = match offering.host.payload_part(&digest, from, count).await {
+            Ok(bytes) if bytes.len() as u64 == count => bytes,
+            Ok(_) => return Err(unreadable_now("the stored result was changed on disk; call the tool again")),
             Err(error) if is_missing(&error) => return unreadable(Unreadable::Gone),
-            Err(error) => return Err(failed("the stored result cannot be read").detail(format!("{error:#}"))),
+            Err(error) => {
+                let refusal = unreadable_now("the stored result cannot be read; call again later");
+                return Err(refusal.detail(format!("{error:#}")));
+            }
         };
-        let part = STORE.run(move || mcp::part(&link, &bytes, &arguments, &provenance)).await;
-        part.map_err(|busy| failed("the host is too busy to read a stored result").detail(busy.to_string()))
+        Ok(mcp::part(&link, &bytes, &arguments, &provenance))
     }
 }
 
-fn failed(what: &str) -> Refusal {
-    let message = format!("{what}; call again later");
+fn unreadable_now(message: &str) -> Refusal {
     Refusal::new(ErrorClass::DependencyUnavailable, "payload_unreadable", message)
 }
 

@@ -32,7 +32,7 @@ use super::tasks::TASK_AFTER;
 use super::{Offering, Server};
 
 /// Maximum size of a payload in one response, in bytes.
-pub(super) const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
+const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
 /// Maximum size of a part of a larger payload in one response, in bytes.
 const PART_BYTES_MAX: u64 = 8 << 20;
 

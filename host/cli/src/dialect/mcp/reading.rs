@@ -17,6 +17,8 @@ pub const READ_RESULT: &str = "read_result";
 const LENGTH_DEFAULT: usize = 16 << 10;
 /// Maximum bytes of one part: an answer is no larger than a result, so it is never cut itself.
 const LENGTH_MAX: usize = 64 << 10;
+/// Bytes that are read before and after a part, to find the characters at its ends: one takes at most four.
+const AROUND: u64 = 8;
 const URI_PREFIX: &str = "toolcell:payload/";
 
 /// The arguments of [`READ_RESULT`].
@@ -45,6 +47,19 @@ impl ReadArguments {
     /// `invalid_arguments`, if they do not fit the schema.
     pub fn read(input: &Input) -> Result<Self, Refusal> {
         read(input, READ_RESULT)
+    }
+
+    /// What to read of a payload of `size` bytes for the part: where to begin, and how many bytes.
+    pub fn window(&self, size: u64) -> (u64, u64) {
+        let offset = self.offset.min(size);
+        let from = offset.saturating_sub(AROUND);
+        let to = offset.saturating_add(self.bytes_max() as u64).saturating_add(AROUND).min(size);
+        (from, to - from)
+    }
+
+    /// Maximum bytes of the part.
+    fn bytes_max(&self) -> usize {
+        self.length.clamp(1, LENGTH_MAX)
     }
 
     /// The URI that the reference means.
@@ -99,21 +114,29 @@ pub fn read_result() -> Tool {
     )
 }
 
-/// Answers with the part of `bytes` that `arguments` ask for. A text begins and ends at a whole character.
-pub fn part(link: &Resource, bytes: &[u8], arguments: &ReadArguments, provenance: &ResultProvenance) -> CallToolResult {
-    let size = bytes.len();
-    let from = usize::try_from(arguments.offset).unwrap_or(size).min(size);
-    let length = arguments.length.clamp(1, LENGTH_MAX);
-    let (from, to, shown, encoding) = match str::from_utf8(bytes) {
-        Ok(text) => {
-            let (from, to) = range(text, from, length);
-            (from, to, text.get(from..to).unwrap_or_default().to_owned(), "utf-8")
+/// Answers with the part of a payload that `arguments` ask for; `window` has the bytes of [`ReadArguments::window`]. A part
+/// that is text begins and ends at a whole character.
+pub fn part(
+    link: &Resource,
+    window: &[u8],
+    arguments: &ReadArguments,
+    provenance: &ResultProvenance,
+) -> CallToolResult {
+    let (size, length) = (link.size.unwrap_or_default(), arguments.bytes_max());
+    let (start, _) = arguments.window(size);
+    let is_last = start.saturating_add(window.len() as u64) >= size;
+    let at = usize::try_from(arguments.offset.min(size) - start).unwrap_or_default();
+    let (from, to, shown, encoding) = match text_of(window, start > 0, !is_last) {
+        Some((skipped, text)) => {
+            let (from, to) = range(text, at.saturating_sub(skipped), length);
+            (skipped + from, skipped + to, text.get(from..to).unwrap_or_default().to_owned(), "utf-8")
         }
-        Err(_) => {
-            let to = from.saturating_add(length).min(size);
-            (from, to, BASE64.encode(bytes.get(from..to).unwrap_or_default()), "base64")
+        None => {
+            let to = at.saturating_add(length).min(window.len());
+            (at, to, BASE64.encode(window.get(at..to).unwrap_or_default()), "base64")
         }
     };
+    let (from, to) = (start + from as u64, start + to as u64);
     let next = (to < size).then_some(to);
     let note = match next {
         Some(next) => format!("[bytes {from} to {to} of {size}; the next offset is {next}]"),
@@ -126,6 +149,22 @@ pub fn part(link: &Resource, bytes: &[u8], arguments: &ReadArguments, provenance
     }));
     answer.meta = Some(MetaObject([(PROVENANCE_KEY.to_owned(), json!(provenance))].into_iter().collect()));
     answer
+}
+
+/// The text of a window, and the number of bytes before it, which end a character that began earlier. `None` if the window
+/// is not text: only where the payload goes on can a character be cut.
+fn text_of(window: &[u8], goes_on_before: bool, goes_on: bool) -> Option<(usize, &str)> {
+    // All bytes of a character but its first begin with the bits 10.
+    let ends_one = |byte: &&u8| **byte & 0xc0 == 0x80;
+    let skipped = if goes_on_before { window.iter().take(3).take_while(ends_one).count() } else { 0 };
+    let rest = window.get(skipped..)?;
+    match str::from_utf8(rest) {
+        Ok(text) => Some((skipped, text)),
+        Err(error) if goes_on && error.error_len().is_none() => {
+            Some((skipped, str::from_utf8(rest.get(..error.valid_up_to())?).ok()?))
+        }
+        Err(_) => None,
+    }
 }
 
 /// The part of `text` from about byte `from`, of at most `length` bytes, but at least one character, so that a reader who
@@ -155,6 +194,7 @@ pub fn unreadable(uri: &str, why: Unreadable) -> CallToolResult {
 
 #[cfg(test)]
 mod tests {
+    use data_encoding::BASE64;
     use rmcp::model::Resource;
     use serde_json::{Value, json};
     use toolcell_core::record::{Input, ResultProvenance, Trust, Writer};
@@ -172,7 +212,47 @@ mod tests {
             component: None,
             hooks: Vec::new(),
         };
-        serde_json::to_value(part(&Resource::new(URI, "output"), bytes, &arguments, &provenance)).unwrap()
+        let mut link = Resource::new(URI, "output");
+        link.size = Some(bytes.len() as u64);
+        let (from, count) = arguments.window(bytes.len() as u64);
+        let window = &bytes[from as usize..(from + count) as usize];
+        serde_json::to_value(part(&link, window, &arguments, &provenance)).unwrap()
+    }
+
+    /// All parts of `bytes`, in order, as their bytes and their encodings.
+    fn read_all(bytes: &[u8], length: usize) -> (Vec<u8>, Vec<String>) {
+        let (mut whole, mut encodings, mut offset) = (Vec::new(), Vec::new(), json!(0));
+        while !offset.is_null() {
+            let answer = read(bytes, json!({ "reference": URI, "offset": offset, "length": length }));
+            let (said, at) = (answer["content"][0]["text"].as_str().unwrap(), &answer["structuredContent"]);
+            assert_eq!((&at["offset"], &at["size_bytes"]), (&offset, &json!(bytes.len())));
+            let encoding = at["encoding"].as_str().unwrap().to_owned();
+            whole.extend(if encoding == "base64" { BASE64.decode(said.as_bytes()).unwrap() } else { said.into() });
+            encodings.push(encoding);
+            offset = at["next_offset"].clone();
+        }
+        (whole, encodings)
+    }
+
+    #[test]
+    fn parts_are_the_same_whether_the_rest_of_the_payload_is_there_or_not() {
+        let text = "a\u{e9}\u{1f980}e\u{301}\u{1b}[31mred\u{1b}[0m".repeat(9);
+        for length in 1..40 {
+            let (whole, encodings) = read_all(text.as_bytes(), length);
+            assert_eq!(String::from_utf8(whole).unwrap(), text, "{length}");
+            assert!(encodings.iter().all(|encoding| encoding == "utf-8"), "{length}");
+        }
+        // A character that the payload cuts is not text, neither at its beginning nor at its end.
+        for cut in [&text.as_bytes()[2..], &text.as_bytes()[..5]] {
+            assert_eq!(read_all(cut, 1_000), (cut.to_vec(), vec!["base64".to_owned()]));
+        }
+        // An offset inside a character is moved to its beginning, wherever the window begins.
+        let crabs = "\u{1f980}".repeat(20);
+        for offset in 0..80 {
+            let at = read(crabs.as_bytes(), json!({ "reference": URI, "offset": offset, "length": 4 }));
+            assert_eq!(at["structuredContent"]["offset"], json!(offset / 4 * 4));
+            assert_eq!(at["content"][0]["text"], "\u{1f980}");
+        }
     }
 
     #[test]
