@@ -236,6 +236,30 @@ fn no_seed_is_kept_of_a_call_that_cannot_be_replayed() {
 }
 
 #[test]
+fn a_call_whose_output_was_not_kept_has_no_replay_and_says_why() {
+    let home = Home::new();
+    let component = chance("replay_passing", |toolkit| {
+        toolkit["declarations"][0]["output_contract"] = json!({ "persistence_policy_ref": "never_persist" });
+    });
+    let tool = home.keep("passing.wasm", &component);
+    let record = home.call(&tool, &json!({}), &[]);
+    assert!(record["result"]["structured_content"].is_string(), "the caller has it: {record}");
+    assert_eq!(record["invocation"]["replay"], json!({ "blocked_by": ["output_not_kept"] }), "and no seed is kept");
+    assert_eq!(home.blocked(&record, &[]), ["output_not_kept"]);
+    // The same if the operator decides that.
+    home.configure("[results]\npersistence = \"never_persist\"\n");
+    let tool = home.keep("chance.wasm", &chance("replay_unkept", |_| {}));
+    let record = home.call(&tool, &json!({}), &[]);
+    assert_eq!(home.blocked(&record, &[]), ["output_not_kept"]);
+    let ran = home.toolcell(&["replay", id(&record).as_str().unwrap()]).run().exits(3);
+    assert!(ran.stderr.contains("was not kept") && ran.stderr.contains("[output_not_kept]"), "{}", ran.stderr);
+    // Another setting does not bring the output back.
+    home.configure("");
+    assert_eq!(home.blocked(&record, &[]), ["output_not_kept"]);
+    home.same(&home.call(&tool, &json!({}), &[]));
+}
+
+#[test]
 fn nothing_is_recorded_for_replays_if_that_is_turned_off() {
     let home = Home::new();
     let tool = home.keep("chance.wasm", &chance("replay_off", |_| {}));

@@ -62,8 +62,9 @@ words! {
     "recoverability" Recoverability: None RetrySame RetryAfter ChangeArguments ChangeArgumentsOrPolicy DiscoverFirst
         Reapprove SetupFirst;
     "replay_blocker" ReplayBlocker: FilesUsed DraftsUsed NetworkUsed SecretsUsed EnvironmentUsed InputRedacted
-        InputNotExact ToolsUsed QuestionsAsked Retried ClockReadingsExceeded Canceled StoppedByClock NeverRan StillRunning IsAReplay
-        NotRecorded LogDamaged ComponentMissing ComponentChanged RefusedNow CanceledNow InputChanged;
+        InputNotExact ToolsUsed QuestionsAsked OutputNotKept Retried ClockReadingsExceeded Canceled StoppedByClock
+        NeverRan StillRunning IsAReplay NotRecorded LogDamaged ComponentMissing ComponentChanged RefusedNow
+        CanceledNow InputChanged;
     "result_status" ResultStatus: Succeeded PartialSucceeded Failed Denied Rejected Redacted TooLarge Canceled
         TimedOut SyntheticError Discarded;
     "risk_level" RiskLevel: Low Medium High Critical;

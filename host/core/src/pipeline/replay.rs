@@ -57,7 +57,7 @@ fn is_kept(journey: &Journey<'_>) -> bool {
     settings.replay && settings.keep != Keep::None
 }
 
-/// What the call can use that no record has. It does not allocate for a call with an empty world.
+/// What the call can use, or say, that no record has. It does not allocate for a call with an empty world.
 fn blockers(journey: &Journey<'_>, permit: &Permit) -> Vec<ReplayBlocker> {
     let world = permit.capability();
     let reaches = [
@@ -68,6 +68,7 @@ fn blockers(journey: &Journey<'_>, permit: &Permit) -> Vec<ReplayBlocker> {
         (ReplayBlocker::EnvironmentUsed, !world.environment.is_empty()),
         (ReplayBlocker::ToolsUsed, !world.tools.is_empty()),
         (ReplayBlocker::InputRedacted, journey.redaction.hides_input()),
+        (ReplayBlocker::OutputNotKept, !journey.keeping().journal),
     ];
     reaches.into_iter().filter_map(|(blocker, reached)| reached.then_some(blocker)).collect()
 }

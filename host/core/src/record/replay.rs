@@ -239,6 +239,8 @@ pub enum ReplayBlocker {
     ToolsUsed,
     /// The tool asked its user.
     QuestionsAsked,
+    /// The output may be on no disk, so there is nothing to compare with.
+    OutputNotKept,
     /// An attempt failed, and another one replaced it.
     Retried,
     /// The guest read a clock more often than is recorded.
@@ -281,6 +283,7 @@ impl ReplayBlocker {
             Self::InputRedacted => "arguments of the call are sensitive, and so they are not recorded",
             Self::InputNotExact => "the recorded arguments are not exactly those that ran",
             Self::ToolsUsed => "the call could call other tools, whose answers are not recorded",
+            Self::OutputNotKept => "the output of the call was not kept, because it may be on no disk",
             Self::Retried => "an attempt failed and was repeated, and only the last one is recorded",
             Self::QuestionsAsked => "the tool asked its user, and the answers are not recorded",
             Self::ClockReadingsExceeded => "the tool read a clock more often than the 4096 times that are recorded",

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
-use toolcell::record::{InvocationId, ReplayBlocker, ReplayData, ToolInvocation, Usage};
+use serde_json::{Value, json};
+use toolcell::record::{InvocationId, ReplayBlocker, ReplayData, Strategy, ToolInvocation, Usage};
 use toolcell::{ErrorClass, Input, ToolResult};
 
 use super::report::Blocked;
@@ -52,10 +52,12 @@ impl Recorded {
         };
         let input = input(&invocation);
         let mut blockers = blockers(&result, data.as_ref());
-        if let Err(blocker) = &input
-            && !blockers.contains(blocker)
-        {
-            blockers.push(*blocker);
+        // A hook says so after the tool has run, when what a replay needs is recorded already.
+        let unkept = is_never_persisted(record).then_some(ReplayBlocker::OutputNotKept);
+        for blocker in input.as_ref().err().copied().into_iter().chain(unkept) {
+            if !blockers.contains(&blocker) {
+                blockers.push(blocker);
+            }
         }
         match (data, input) {
             (Some(data), Ok(input)) if blockers.is_empty() => Ok(Self {
@@ -86,6 +88,12 @@ fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker
     blockers
 }
 
+/// Whether the record leaves the output out, because that may be on no disk.
+fn is_never_persisted(record: &Value) -> bool {
+    let decisions = record.get("persistence").and_then(Value::as_array);
+    decisions.is_some_and(|all| all.iter().any(|decision| decision["strategy"] == json!(Strategy::NeverPersist)))
+}
+
 /// The input that ran, byte for byte: that of the caller, or what hooks, defaults or the approver made of it.
 fn input(invocation: &ToolInvocation) -> Result<Input, ReplayBlocker> {
     let Some(reference) = invocation.call_input_ref.as_deref() else { return Err(ReplayBlocker::NeverRan) };
@@ -103,8 +111,6 @@ fn input(invocation: &ToolInvocation) -> Result<Input, ReplayBlocker> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn invocation(sent: &str, ran: &str) -> ToolInvocation {
