@@ -13,6 +13,9 @@ use crate::record::{Timestamp, ToolEvent};
 const EVENTS_MAX: usize = 4_096;
 /// Maximum size of these events, in bytes; the latest event is kept in any case.
 const BYTES_MAX: usize = 16 << 20;
+/// Maximum size of the events that are kept while there is no follower, in bytes. They stay until the next event, and
+/// a host that is idle has none.
+const LINGER_BYTES_MAX: usize = 1 << 20;
 /// How long events are kept after the last follower left, in milliseconds, so that one can come back.
 const LINGER_MS: i64 = 30_000;
 
@@ -119,6 +122,7 @@ impl EventBus {
             let mut kept = shared.lock();
             let sequence = shared.next.fetch_add(1, Ordering::Relaxed);
             kept.push(sequence, bytes, event);
+            kept.cut(self.is_followed());
         }
         news.send_replace(());
     }
@@ -162,7 +166,13 @@ impl Kept {
     fn push(&mut self, sequence: u64, bytes: usize, event: Arc<ToolEvent>) {
         self.events.push_back((sequence, bytes, event));
         self.bytes += bytes;
-        let is_over = |kept: &Self| kept.events.len() > EVENTS_MAX || (kept.bytes > BYTES_MAX && kept.events.len() > 1);
+    }
+
+    /// Removes the oldest events until the rest is as small as it has to be.
+    fn cut(&mut self, is_followed: bool) {
+        let (bytes_max, least) = if is_followed { (BYTES_MAX, 1) } else { (LINGER_BYTES_MAX, 0) };
+        let is_over =
+            |kept: &Self| kept.events.len() > EVENTS_MAX || (kept.bytes > bytes_max && kept.events.len() > least);
         while is_over(self) && guard!("bus_events") {
             let Some((_, bytes, _)) = self.events.pop_front() else { return };
             self.bytes -= bytes;
@@ -210,9 +220,11 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        let _kept = self.shared.lock();
+        let mut kept = self.shared.lock();
         if self.shared.followers.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.shared.until.store(Timestamp::now().unix_millis() + LINGER_MS, Ordering::Relaxed);
+            kept.cut(false);
+            kept.events.shrink_to_fit();
         }
     }
 }
@@ -318,6 +330,24 @@ mod tests {
         bus.publish(&event(json!({}), later));
         assert!(bus.0.shared.lock().events.is_empty());
         assert_eq!(read(&mut bus.follow(Some(5))), (vec![], vec![1]));
+    }
+
+    #[test]
+    fn little_is_kept_without_a_follower_even_if_no_event_follows() {
+        let bus = EventBus::default();
+        let kept_bytes = || bus.0.shared.lock().bytes;
+        let quarter = event(json!({ "text": "x".repeat(LINGER_BYTES_MAX / 4) }), Timestamp::now());
+        let follower = bus.follow(None);
+        (0..20).for_each(|_| bus.publish(&quarter));
+        assert!(kept_bytes() > 4 * LINGER_BYTES_MAX);
+        drop(follower);
+        assert!(kept_bytes() <= LINGER_BYTES_MAX);
+        assert!(bus.0.shared.lock().events.capacity() < 20);
+        (0..9).for_each(|_| bus.publish(&quarter));
+        assert!(kept_bytes() <= LINGER_BYTES_MAX);
+        assert_eq!(read(&mut bus.follow(Some(1))), (vec![27, 28, 29], vec![26]));
+        bus.publish(&event(json!({ "text": "x".repeat(LINGER_BYTES_MAX) }), Timestamp::now()));
+        assert_eq!(kept_bytes(), 0, "not even one that is too large by itself");
     }
 
     #[tokio::test]
