@@ -101,7 +101,9 @@ fn children(called: &Called) -> Vec<Value> {
 #[tokio::test]
 async fn a_call_of_another_tool_is_a_call_of_its_own_and_both_records_name_each_other() {
     let family = Family::new().await;
-    let called = family.bound("call", "probe.*").actor("agent:7").call(calling("probe.echo", json!({ "a": 1 }))).await;
+    let test = family.bound("call", "probe.*").actor("agent:7");
+    let test = test.asking(|terms| terms.session = Session::Named("s".to_owned()));
+    let called = test.call(calling("probe.echo", json!({ "a": 1 }))).await;
     let answer = answer(&called);
     assert_eq!(answer["structured"]["input"], json!({ "a": 1 }));
     assert_eq!(children(&called), [answer["invocation_id"].clone()]);
@@ -110,6 +112,8 @@ async fn a_call_of_another_tool_is_a_call_of_its_own_and_both_records_name_each_
     assert_eq!(invocation["parent_invocation_id"], called.succeeded()["invocation_id"]);
     assert_eq!((&invocation["tool_id"], &invocation["status"]), (&json!("probe.echo"), &json!("succeeded")));
     assert_eq!(invocation["actor_ref"], "agent:7");
+    assert_eq!(called.record()["invocation"]["session_ref"], "s");
+    assert_eq!(invocation["session_ref"], "s");
     assert_eq!(child["result"]["provenance"]["trust"], "untrusted");
     assert_eq!(child["decisions"].as_array().unwrap().len(), 1);
     let steps = invocation["status_transitions"].as_array().unwrap();

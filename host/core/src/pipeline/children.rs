@@ -54,6 +54,8 @@ pub(super) struct Lineage {
     pub(super) hidden: Option<Hidden>,
     /// What may become of the output of a call below: its arguments may repeat what another call said.
     pub(super) narrowed: Keeping,
+    /// The session of the caller.
+    pub(super) session: Option<Arc<str>>,
     tree: Arc<Tree>,
 }
 
@@ -300,6 +302,7 @@ struct Family {
     ceiling: Ceiling,
     hidden: Option<Hidden>,
     narrowed: Keeping,
+    session: Option<Arc<str>>,
     tree: Arc<Tree>,
 }
 
@@ -316,6 +319,7 @@ impl Family {
             ceiling: Ceiling::of(permit, &tool_id),
             hidden: journey.redaction.inherited(),
             narrowed: journey.narrowed,
+            session: journey.invocation.session_ref.clone(),
             ancestors: above.into_iter().chain([tool_id]).collect(),
             tree,
         }
@@ -329,6 +333,7 @@ impl Family {
             share,
             hidden: self.hidden.clone(),
             narrowed: self.narrowed,
+            session: self.session.clone(),
             tree: Arc::clone(&self.tree),
         }
     }

@@ -27,8 +27,12 @@ const LARGE_BYTES: usize = 64 << 10;
 const SESSION_CHARS_MAX: usize = 128;
 
 /// The session of a call, for its record: one with a name, such as that of an MCP client, or else this run of the process.
+/// A call that a tool makes is in the session of its caller, although no approval for that session is for it.
 fn session(request: &Request) -> Arc<str> {
     static RUN: LazyLock<Arc<str>> = LazyLock::new(|| format!("run:{}", EventId::new()).into());
+    if let Some(of_caller) = request.lineage.as_ref().and_then(|lineage| lineage.session.as_ref()) {
+        return Arc::clone(of_caller);
+    }
     match &request.approval.session {
         Session::Named(name) => name.chars().take(SESSION_CHARS_MAX).collect::<String>().into(),
         Session::None | Session::Terminal => Arc::clone(&RUN),
