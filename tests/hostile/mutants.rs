@@ -64,6 +64,15 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("child_ceiling", &[], &["pipeline::children::a_call_may_touch_no_more"]),
     ("child_changes", &[], &["pipeline::children::a_call_that_may_change_nothing"]),
     ("child_share", &[], &["pipeline::children::a_call_gets_the_memory"]),
+    (
+        "child_quotas",
+        &[],
+        &[
+            "pipeline::children::bytes_that_a_call_writes",
+            "pipeline::children::requests_of",
+            "unit:executor::children::",
+        ],
+    ),
     ("child_fuel", &[], &["pipeline::children::a_call_uses_up_the_fuel"]),
     ("child_calls", &[], &["pipeline::children::a_flood_of_calls"]),
     ("child_cycles", &[], &["pipeline::children::no_tool_calls_itself"]),

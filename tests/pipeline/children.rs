@@ -10,10 +10,11 @@ use toolcell_core::journal::{CallLog, LogSettings};
 use toolcell_core::policy::{Limits, Provenance, Rule, RuleWords};
 use toolcell_core::record::AbortReason;
 
-use crate::support::{Called, Canary, Test, check_record, host, scratch};
+use crate::support::{Called, Canary, Server, Test, check_record, host, scratch};
 
 use super::approvals::{asked, input as line, lines, place};
 use super::doubles::{RecordingListener, echoing, home_with_own_payloads, importing};
+use super::interaction::{Person, accept, name};
 
 const CANARY: Canary = Canary::new("child-7b2/Xy+qR\"z1~long-enough");
 
@@ -354,6 +355,82 @@ async fn a_call_gets_the_memory_that_the_call_above_it_left() {
     refused(&answer(&called), "other(sandbox_violation)", "memory_limit");
     let called = test().call(take(16)).await;
     assert!(answer(&called)["error"].is_null(), "{:#}", answer(&called));
+}
+
+/// `call`, made twice.
+fn twice(mut call: Value) -> Value {
+    call["times"] = json!(2);
+    call
+}
+
+#[tokio::test]
+async fn bytes_that_a_call_writes_count_for_the_call_that_makes_it() {
+    let family = Family::new().await;
+    let (_guard, folder) = scratch();
+    let file = folder.join("file");
+    std::fs::write(&file, "").unwrap();
+    let append = twice(calling("probe.append", json!({ "path": file, "text": "x".repeat(60) })));
+    let test = family.free("call_writing").write(&folder).limit(|limits| limits.disk_bytes = 100);
+    let called = test.call(append).await;
+    let answers = called.succeeded()["answers"].clone();
+    assert_eq!(answers[0]["structured"]["ok"], true, "{answers:#}");
+    refused(&answers[1], "other(sandbox_violation)", "disk_limit");
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 60);
+    let used = called.0.result.usage.as_ref().unwrap().files.unwrap().disk_bytes;
+    assert_eq!((used.used, used.limit), (60, 100));
+}
+
+#[tokio::test]
+async fn requests_of_a_call_count_for_the_call_that_makes_it() {
+    let family = Family::new().await;
+    Test::new("egress#ask").on(&family.host).load().await.unwrap();
+    let server = Server::hello();
+    let ask = calling("egress.ask", json!({ "requests": [{ "authority": server.authority() }] }));
+    let test = family.free("call_network").net(&server.url("")).limit(|limits| limits.network.requests = 1);
+    let called = test.call(twice(ask)).await;
+    let answers = called.succeeded()["answers"].clone();
+    assert_eq!(answers[0]["structured"]["answers"][0]["status"], 200, "{answers:#}");
+    assert!(answers[1]["structured"]["answers"][0]["status"].is_null(), "{answers:#}");
+    assert_eq!(server.connections(), 1);
+    let used = called.0.result.usage.as_ref().unwrap().network.unwrap();
+    // The refused one counts too.
+    assert_eq!((used.requests.used, used.requests.limit), (2, 1));
+    assert!(used.received_bytes.used > 5, "{used:?}");
+}
+
+#[tokio::test]
+async fn artifacts_of_a_call_count_for_the_call_that_makes_it() {
+    let family = Family::new().await;
+    let write = || twice(calling("probe.artifacts", json!({ "files": [{ "text": "one" }, { "text": "two" }] })));
+    let called = family.free("call").limit(|limits| limits.artifacts = 3).call(write()).await;
+    let answers = called.succeeded()["answers"].clone();
+    assert_eq!(answers[0]["structured"]["errors"], json!([]), "{answers:#}");
+    let errors = json!(["quota: this call created 1 artifacts, which is all it may"]);
+    assert_eq!(answers[1]["structured"]["errors"], errors, "{answers:#}");
+    let used = called.0.result.usage.as_ref().unwrap().artifacts.unwrap();
+    assert_eq!((used.created.used, used.created.limit, used.bytes.used), (3, 3, 9));
+    assert!(called.0.result.artifact_refs.is_empty(), "they belong to the calls below");
+
+    let called = family.free("call").limit(|limits| limits.artifact_bytes = 8).call(write()).await;
+    let answers = called.succeeded()["answers"].clone();
+    assert_eq!(answers[0]["structured"]["errors"], json!([]), "{answers:#}");
+    assert_eq!(answers[1]["structured"]["errors"].as_array().unwrap().len(), 1, "{answers:#}");
+    let used = called.0.result.usage.as_ref().unwrap().artifacts.unwrap();
+    assert_eq!((used.bytes.used, used.bytes.limit), (6, 8));
+}
+
+#[tokio::test]
+async fn a_call_and_those_below_it_ask_their_user_only_so_often_together() {
+    let family = Family::new().await;
+    let keys: Vec<String> = (0..10).map(|at| format!("k{at}")).collect();
+    let rounds: Vec<Value> = keys.iter().map(|key| json!([name(key)])).collect();
+    let person = Person::who_says((0..20).map(|at| json!({ (keys[at % 10].as_str()): accept("Ada") })));
+    let ask = twice(calling("probe.ask", json!({ "rounds": rounds })));
+    let called = family.free("call").answered_by(Arc::clone(&person) as _).call(ask).await;
+    let answers = called.succeeded()["answers"].clone();
+    assert_eq!(answers[0]["structured"]["responses"]["k9"], accept("Ada"), "{answers:#}");
+    refused(&answers[1], "other(sandbox_violation)", "question_limit");
+    assert_eq!(person.asked().len(), 16);
 }
 
 #[tokio::test]

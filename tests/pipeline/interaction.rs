@@ -15,14 +15,14 @@ const CANARY: Canary = Canary::new("ask-9c1/Qz+tT\"x0~long-enough");
 
 /// Gives its answers in order, and keeps the questions; after the last answer it never answers again.
 #[derive(Default)]
-struct Person {
+pub(super) struct Person {
     answers: Mutex<Vec<Option<Value>>>,
     asked: Mutex<Vec<String>>,
     schemas: Mutex<Vec<Value>>,
 }
 
 impl Person {
-    fn who_says(answers: impl IntoIterator<Item = Value>) -> Arc<Self> {
+    pub(super) fn who_says(answers: impl IntoIterator<Item = Value>) -> Arc<Self> {
         let mut answers: Vec<Option<Value>> = answers.into_iter().map(Some).collect();
         answers.reverse();
         Arc::new(Self { answers: Mutex::new(answers), ..Self::default() })
@@ -32,7 +32,7 @@ impl Person {
         Arc::new(Self { answers: Mutex::new(vec![None]), ..Self::default() })
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(super) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -56,7 +56,7 @@ impl Respondent for Person {
     }
 }
 
-fn name(key: &str) -> Value {
+pub(super) fn name(key: &str) -> Value {
     let schema = json!({
         "type": "object",
         "properties": { "name": { "type": "string", "minLength": 1 } },
@@ -65,7 +65,7 @@ fn name(key: &str) -> Value {
     json!({ "key": key, "message": format!("Name of {key}?"), "schema": schema })
 }
 
-fn accept(name: &str) -> Value {
+pub(super) fn accept(name: &str) -> Value {
     json!({ "action": "accept", "content": { "name": name } })
 }
 

@@ -61,7 +61,7 @@ pub struct Run {
     /// Values of the secrets that the permit names, for requests to their origins. The guest never gets them.
     pub secrets: Secrets,
     pub observer: Arc<dyn Observer>,
-    /// Where the guest writes artifacts; `None` for a tool that does not import them.
+    /// Where the guest writes artifacts, and where those of its calls count; `None` for a tool that imports neither.
     pub artifacts: Option<Artifacts>,
     /// `Some` if the tool was called before in the same call.
     pub resumed: Option<Arc<Resumed>>,

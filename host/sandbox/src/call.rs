@@ -48,10 +48,9 @@ pub(super) async fn invoke(
     };
     let limits = left.as_ref().unwrap_or(permit.limits());
     let grace = component.imports_interface("toolcell:tool/cancellation").then_some(grace);
-    let gate = component
-        .imports_interface("wasi:http/outgoing-handler")
-        .then(|| gate(uplink, permit, limits, &run))
-        .transpose();
+    // A guest that calls tools has one even if it cannot send requests itself: their requests count as its own.
+    let has_gate = component.imports_interface("wasi:http/outgoing-handler") || run.tools.is_some();
+    let gate = has_gate.then(|| gate(uplink, permit, limits, &run)).transpose();
     let sources = Sources::new(run.nondeterminism.clone(), component);
     let state = gate.map_err(wasmtime::Error::from_anyhow).and_then(|gate| {
         let (cancellation, observer) = (run.cancellation.clone(), Arc::clone(&run.observer));
@@ -65,7 +64,8 @@ pub(super) async fn invoke(
     store.data_mut().resumed.clone_from(&run.resumed);
     if let Some(caller) = &run.tools {
         let deadline = store.data().started.checked_add(limits.wall);
-        store.data_mut().children = Some(Children { caller: Arc::clone(caller), deadline });
+        let limits = Arc::new(limits.clone());
+        store.data_mut().children = Some(Children { caller: Arc::clone(caller), limits, deadline });
     }
     store.data_mut().artifacts.clone_from(&run.artifacts);
     let request = Call {
@@ -289,7 +289,7 @@ fn close(
     if let Some(last) = store.data_mut().progress.finish() {
         run.observer.progress(last);
     }
-    let mut usage = usage(&store, left);
+    let mut usage = usage(store.data(), store.get_fuel().unwrap_or(0), left);
     let outcome = match result {
         Ok(outcome) => {
             usage.output_bytes.used = size(&outcome);
@@ -341,10 +341,10 @@ pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Li
     trap::refusal(error, &seen)
 }
 
-fn usage(store: &Store<State>, limits: &Limits) -> Usage {
-    let state = store.data();
+/// Returns what a guest has used that has `fuel` units left.
+pub(super) fn usage(state: &State, fuel: u64, limits: &Limits) -> Usage {
     let mut usage = blank(limits);
-    usage.fuel.used = limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0));
+    usage.fuel.used = limits.fuel.saturating_sub(fuel);
     usage.wall_ms.used = u64::try_from(state.started.elapsed().as_millis()).unwrap_or(u64::MAX);
     usage.memory_bytes.used = state.limiter.memory_peak as u64;
     usage.table_elements.used = state.limiter.tables_peak as u64;

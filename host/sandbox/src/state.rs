@@ -28,7 +28,8 @@ pub(super) struct State {
     pub(super) egress: Egress,
     pub(super) cancellation: Cancellation,
     pub(super) observer: Arc<dyn Observer>,
-    /// Where artifacts are written; `None` outside of a call, and for a tool that does not import them.
+    /// Where artifacts are written and counted; `None` outside of a call, and for a tool that imports neither them nor other
+    /// tools.
     pub(super) artifacts: Option<Artifacts>,
     pub(super) progress: ProgressGate,
     /// Bytes of partial results that may still be handed over; all together are limited like the result's output.

@@ -37,12 +37,11 @@ pub struct ChildCall {
 }
 
 /// What is left of the limits of a call that makes another one, and so the most that the other one may use.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Share {
-    /// Units of fuel.
-    pub fuel: u64,
-    /// Bytes that the caller's memories could still grow by. They stay as they are while it waits.
-    pub memory_bytes: u64,
+    /// Fuel and quotas: what the caller has not used. Memory: by how much the caller's memories could still grow, which stay
+    /// as they are while it waits. Boxed, because few calls are made by others.
+    pub left: Box<Limits>,
     /// When the caller is stopped.
     pub deadline: Instant,
 }
@@ -52,14 +51,21 @@ impl Share {
     /// needs for a call is taken from the share too, because the caller's reservation is for both calls.
     #[must_use]
     pub fn of(&self, limits: &Limits, spent: Option<&Usage>) -> Limits {
-        let mut own = spent.map_or_else(|| limits.clone(), |spent| limits.less(spent));
-        if !guard!("child_share") {
-            return own;
+        let mut own = limits.clone();
+        if guard!("child_quotas") {
+            own = own.quotas_within(&self.left);
         }
-        let host = limits.host_bytes().saturating_sub(limits.memory_bytes);
-        own.fuel = own.fuel.min(self.fuel.saturating_sub(spent.map_or(0, |spent| spent.fuel.used)));
-        own.wall = own.wall.min(self.time_left() + AFTER_CALLER);
-        own.memory_bytes = own.memory_bytes.min(self.memory_bytes.saturating_sub(host));
+        if guard!("child_share") {
+            let host = limits.host_bytes().saturating_sub(limits.memory_bytes);
+            own.fuel = own.fuel.min(self.left.fuel);
+            own.memory_bytes = own.memory_bytes.min(self.left.memory_bytes.saturating_sub(host));
+        }
+        if let Some(spent) = spent {
+            own = own.less(spent);
+        }
+        if guard!("child_share") {
+            own.wall = own.wall.min(self.time_left() + AFTER_CALLER);
+        }
         own
     }
 
@@ -72,8 +78,8 @@ impl Share {
 #[derive(Clone, Debug)]
 pub struct ChildAnswer {
     pub result: Result<ChildOutput, ToolError>,
-    /// Units of fuel that it used, those of its own calls included.
-    pub fuel: u64,
+    /// What it used, with what its own calls used.
+    pub used: Usage,
 }
 
 /// The result of a tool for the guest that called it: what a model would read of it.
@@ -90,7 +96,8 @@ pub struct ChildOutput {
 
 #[cfg(test)]
 mod tests {
-    use crate::record::Metered;
+    use crate::policy::NetworkLimits;
+    use crate::record::{FileUsage, Metered};
 
     use super::*;
 
@@ -98,15 +105,34 @@ mod tests {
     fn a_call_uses_no_more_than_its_caller_has_left() {
         let limits = Limits::default();
         let hour = Instant::now() + Duration::from_secs(3_600);
-        let plenty = Share { fuel: u64::MAX, memory_bytes: u64::MAX, deadline: hour };
-        assert_eq!(plenty.of(&limits, None), limits);
-        let little = Share { fuel: 100, memory_bytes: 64 << 20, deadline: Instant::now() };
+        let share = |left: Limits, deadline| Share { left: Box::new(left), deadline };
+        let plenty = Limits { fuel: u64::MAX, memory_bytes: u64::MAX, ..Limits::default() };
+        assert_eq!(share(plenty.clone(), hour).of(&limits, None), limits);
+        let little = Limits { fuel: 100, memory_bytes: 64 << 20, ..plenty.clone() };
+        let little = share(little, Instant::now());
         let left = little.of(&limits, None);
         assert_eq!((left.fuel, left.wall), (100, AFTER_CALLER));
         assert_eq!(left.host_bytes(), 64 << 20, "what the host needs for the call comes from the share too");
         let spent = Usage { fuel: Metered { used: 30, limit: 100 }, ..Usage::default() };
         assert_eq!(little.of(&limits, Some(&spent)).fuel, 70);
-        let none = Share { memory_bytes: 1, ..plenty };
+        let none = share(Limits { memory_bytes: 1, ..plenty }, hour);
         assert_eq!(none.of(&limits, None).memory_bytes, 0);
+    }
+
+    #[test]
+    fn every_quota_of_a_call_is_for_the_calls_below_it_too() {
+        let limits = Limits::default();
+        let network = NetworkLimits { requests: 5, sent_bytes: 6, received_bytes: 7, ..NetworkLimits::default() };
+        let left =
+            Limits { disk_bytes: 1, files_created: 2, artifact_bytes: 3, artifacts: 4, network, ..limits.clone() };
+        let share = Share { left: Box::new(left.clone()), deadline: Instant::now() + Duration::from_secs(3_600) };
+        let of = |spent| share.of(&Limits { memory_bytes: 0, ..limits.clone() }, spent);
+        assert_eq!(of(None), Limits { memory_bytes: 0, ..left });
+        let created = Metered { used: 2, limit: 2 };
+        let files = Some(FileUsage { files_created: created, ..FileUsage::default() });
+        let spent = Usage { files, ..Usage::default() };
+        assert_eq!((of(Some(&spent)).files_created, of(Some(&spent)).disk_bytes), (0, 1));
+        let more = Limits { artifacts: 3, ..limits };
+        assert_eq!(share.of(&more, None).artifacts, 3, "a call gets no more than its own limit either");
     }
 }

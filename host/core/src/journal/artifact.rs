@@ -152,6 +152,19 @@ impl Artifacts {
         })
     }
 
+    /// Counts what the artifacts of a call consumed that this one made.
+    pub fn charge(&self, below: &ArtifactUsage) {
+        let mut state = self.0.lock();
+        state.bytes = state.bytes.saturating_add(below.bytes.used);
+        state.created = state.created.saturating_add(below.created.used);
+    }
+
+    /// The bytes that may still be written, and the artifacts that may still be created.
+    pub fn left(&self) -> (u64, u64) {
+        let state = self.0.lock();
+        (self.0.bytes_max.saturating_sub(state.bytes), self.0.created_max.saturating_sub(state.created))
+    }
+
     /// Makes payloads of the artifacts in `references`, and removes all others; works on a thread for the host's own
     /// store.
     pub async fn keep(self, references: Vec<String>) -> anyhow::Result<Vec<KeptArtifact>> {

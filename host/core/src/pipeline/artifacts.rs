@@ -13,9 +13,10 @@ use super::map_result::Mapped;
 /// Maximum characters of a reference that an error quotes.
 const QUOTED_CHARS_MAX: usize = 100;
 
-/// Returns where the tool writes artifacts; `None` if its component does not import them.
+/// Returns where the tool writes artifacts, and where those of the calls that it makes are counted; `None` if its component
+/// imports neither.
 pub(super) fn begin(journey: &Journey<'_>, tool: &Tool, limits: &Limits) -> Option<Artifacts> {
-    (tool.execution_profile().supports_artifacts == Some(true))
+    (tool.execution_profile().supports_artifacts == Some(true) || tool.calls_tools())
         .then(|| Artifacts::new(&journey.services.payloads, limits, journey.redaction.of_artifacts()))
 }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -20,7 +20,8 @@ use crate::executor::{
 use crate::journal::Kept;
 use crate::policy::{Ceiling, Limits, Permit};
 use crate::record::{
-    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, ToolError, WriteEffect,
+    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, ToolError, Usage,
+    WriteEffect,
 };
 use crate::scheduler::{CHILD_DEPTH_MAX, Chain};
 
@@ -59,22 +60,43 @@ pub(super) struct Lineage {
     tree: Arc<Tree>,
 }
 
-/// What all calls below one call that a client made share.
+/// What a call that a client made shares with all calls below it.
 pub(super) struct Tree {
     calls_left: AtomicU32,
+    /// How often the user was asked.
+    asked: AtomicUsize,
     /// Room for the instances of these calls, until the last of them has ended.
     chain: OnceCell<Option<Chain>>,
 }
 
 impl Tree {
     fn new() -> Self {
-        Self { calls_left: AtomicU32::new(CALLS_MAX), chain: OnceCell::new() }
+        Self { calls_left: AtomicU32::new(CALLS_MAX), asked: AtomicUsize::new(0), chain: OnceCell::new() }
     }
 
-    /// The same count of calls, without room for instances.
+    /// The tree of the call.
+    pub(super) fn of(journey: &mut Journey<'_>) -> Arc<Self> {
+        match &journey.request.lineage {
+            Some(lineage) => Arc::clone(&lineage.tree),
+            // The same one for each instance of a call that asked its user something, and for each attempt.
+            None => Arc::clone(journey.tree.get_or_insert_with(|| Arc::new(Self::new()))),
+        }
+    }
+
+    /// How often these calls have asked their user.
+    pub(super) fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more time that they ask.
+    pub(super) fn ask(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The same counts, without room for instances.
     fn emptied(&self) -> Self {
         let left = self.calls_left.load(Ordering::Relaxed);
-        Self { calls_left: AtomicU32::new(left), chain: OnceCell::new() }
+        Self { calls_left: AtomicU32::new(left), asked: AtomicUsize::new(self.asked()), chain: OnceCell::new() }
     }
 
     /// Counts one more call. Fails if there were too many.
@@ -235,7 +257,7 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Exec
                         }
                         child = Some(begun);
                     }
-                    Err(refusal) => _ = reply.send(ChildAnswer { result: Err(refusal.to_error()), fuel: 0 }),
+                    Err(refusal) => _ = reply.send(not_made(refusal.to_error())),
                 },
             },
         }
@@ -244,9 +266,11 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Exec
     // The guest was stopped while it waited. The call that it waited for ends before it, with a record.
     if let Some(Child { call, cancellation: of_child, .. }) = child {
         of_child.cancel(cancellation.requested().unwrap_or(AbortReason::Timeout));
-        let used = answer(call.await).fuel;
-        let fuel = &mut execution.usage.fuel;
-        fuel.used = fuel.used.saturating_add(used).min(fuel.limit);
+        let used = answer(call.await).used;
+        execution.usage.charge(&used);
+        if let (Some(own), Some(below)) = (&journey.artifacts, &used.artifacts) {
+            own.charge(below);
+        }
     }
     if !ids.is_empty() {
         let known = journey.invocation.extra.entry(CHILDREN).or_insert_with(|| json!([]));
@@ -274,7 +298,7 @@ async fn ended(child: &mut Option<Child<'_>>) -> CallRecord {
 /// What the guest gets of a call that has ended.
 fn answer(record: CallRecord) -> ChildAnswer {
     let result = record.result;
-    let fuel = result.usage.as_ref().map_or(0, |usage| usage.fuel.used);
+    let used = result.usage.unwrap_or_default();
     let result = match result.error {
         Some(error) if result.status != ResultStatus::PartialSucceeded => Err(error),
         missing => Ok(ChildOutput {
@@ -284,7 +308,12 @@ fn answer(record: CallRecord) -> ChildAnswer {
             missing,
         }),
     };
-    ChildAnswer { result, fuel }
+    ChildAnswer { result, used }
+}
+
+/// What the guest gets of a call that was not made.
+fn not_made(error: ToolError) -> ChildAnswer {
+    ChildAnswer { result: Err(error), used: Usage::default() }
 }
 
 /// A call that runs for a guest.
@@ -308,11 +337,8 @@ struct Family {
 
 impl Family {
     fn of(journey: &mut Journey<'_>, permit: &Permit) -> Self {
-        let (above, tree) = match &journey.request.lineage {
-            Some(lineage) => (lineage.ancestors.clone(), Arc::clone(&lineage.tree)),
-            // The same one for each instance of a call that asked its user something.
-            None => (Vec::new(), Arc::clone(journey.tree.get_or_insert_with(|| Arc::new(Tree::new())))),
-        };
+        let tree = Tree::of(journey);
+        let above = journey.request.lineage.as_ref().map_or_else(Vec::new, |lineage| lineage.ancestors.clone());
         let tool_id = journey.invocation.tool_id.clone();
         Self {
             parent: journey.invocation.invocation_id,
@@ -340,7 +366,7 @@ impl Family {
 
     /// The tools that the guest may call, without those that call it (AT-REASON-05).
     fn list(&self, services: &Services, request: &Request) -> Vec<CallableTool> {
-        let nothing = Share { fuel: 0, memory_bytes: 0, deadline: std::time::Instant::now() };
+        let nothing = Share { left: Box::default(), deadline: std::time::Instant::now() };
         let lineage = self.lineage(nothing);
         if lineage.is_too_deep() {
             return Vec::new();
@@ -435,7 +461,7 @@ impl ToolCaller for Line {
         Box::pin(async {
             let (reply, answer) = oneshot::channel();
             let _ = self.0.send(Wish::Call(call, reply)).await;
-            answer.await.unwrap_or_else(|_| ChildAnswer { result: Err(gone()), fuel: 0 })
+            answer.await.unwrap_or_else(|_| not_made(gone()))
         })
     }
 }

@@ -48,7 +48,7 @@ pub async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Result<Exec
         resumed: None,
         nondeterminism: replay::nondeterminism(journey, &permit),
         tools: None,
-        share: journey.request.lineage.as_ref().map(|lineage| lineage.share),
+        share: journey.request.lineage.as_ref().map(|lineage| lineage.share.clone()),
     };
     let mut execution = children::invoke(journey, &permit, run.clone()).await;
     drop(place);

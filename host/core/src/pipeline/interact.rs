@@ -14,10 +14,12 @@ use crate::record::{
 };
 use crate::search::Meter;
 
+use super::children::{self, Tree};
 use super::journey::Journey;
-use super::{children, schedule};
+use super::schedule;
 
-/// Maximum number of times that one call may ask, repeated questions after invalid answers included.
+/// Maximum number of times that a call that a client made may ask, with all calls below it, in all attempts, and with
+/// repeated questions after invalid answers.
 const INQUIRIES_MAX: usize = 16;
 /// Number of invalid answers to one round of questions that ends the call.
 const UNFIT_MAX: usize = 4;
@@ -31,7 +33,6 @@ pub(super) async fn go_on(
     run: &mut Run,
     mut execution: Execution,
 ) -> Execution {
-    let (mut responses, mut asked) = (InputResponses::new(), 0);
     loop {
         let needed = match execution.outcome {
             Ok(GuestOutcome::NeedsInput(needed)) => needed,
@@ -40,7 +41,7 @@ pub(super) async fn go_on(
         let resume_state = needed.resume_state.clone();
         let again = async {
             let claim = schedule::step_aside(journey);
-            answer(journey, needed, &mut responses, &mut asked).await?;
+            answer(journey, needed).await?;
             schedule::step_back(journey, claim).await?;
             let place = schedule::place(journey, permit.limits()).await?;
             journey.advance(Status::Running)?;
@@ -50,9 +51,9 @@ pub(super) async fn go_on(
             Ok(place) => place,
             Err(refusal) => return Execution { outcome: Err(refusal), ..execution },
         };
-        let answers = responses.values().map(action).collect::<Vec<_>>();
+        let answers = journey.responses.values().map(action).collect::<Vec<_>>();
         journey.trail.emit(EventType::Resumed, json!({ "answers": answers }));
-        let responses = json!(responses).to_string();
+        let responses = json!(journey.responses).to_string();
         run.resumed = Some(Arc::new(Resumed { responses, resume_state, spent: execution.usage }));
         let next = children::invoke(journey, permit, run.clone()).await;
         drop(place);
@@ -62,27 +63,23 @@ pub(super) async fn go_on(
     }
 }
 
-/// Adds an answer for each request to `responses`. A call that waits holds no place in the scheduler.
-async fn answer(
-    journey: &mut Journey<'_>,
-    needed: NeededInput,
-    responses: &mut InputResponses,
-    asked: &mut usize,
-) -> Result<(), Refusal> {
+/// Adds an answer for each request to those of the call. A call that waits holds no place in the scheduler.
+async fn answer(journey: &mut Journey<'_>, needed: NeededInput) -> Result<(), Refusal> {
     let mut open = read(journey, needed).await?;
     let attended = journey.request.policy.mode != Mode::NonInteractive;
     let respondent = journey.request.respondent.clone().filter(|_| attended).ok_or_else(|| nobody_to_ask(&open))?;
     let expires_at = Timestamp::now().plus(journey.request.approval.expire.min(EXPIRE_MAX));
     // A new question with a key that was answered before needs a new answer.
-    open.iter().for_each(|request| drop(responses.remove(request.key())));
-    too_often(*asked)?;
+    open.iter().for_each(|request| drop(journey.responses.remove(request.key())));
+    let tree = Tree::of(journey);
+    too_often(tree.asked())?;
     let mut unfit = 0;
     journey.advance(Status::NeedsInput)?;
     journey.trail.emit(EventType::NeedsInput, json!({ "requests": open.len(), "expires_at": expires_at }));
     journey.trail.reached(ProgressStatus::WaitingForInput);
     while !open.is_empty() {
-        too_often(*asked)?;
-        *asked += 1;
+        too_often(tree.asked())?;
+        tree.ask();
         let inquiry = Inquiry {
             invocation_id: journey.invocation.invocation_id,
             tool_id: journey.invocation.tool_id.clone(),
@@ -97,7 +94,7 @@ async fn answer(
                 continue;
             };
             match request.check(&response) {
-                Ok(()) => drop(responses.insert(request.key().to_owned(), response)),
+                Ok(()) => drop(journey.responses.insert(request.key().to_owned(), response)),
                 Err(why) => {
                     unfit += 1;
                     // A client that repeats an invalid answer would only get the form's error again, so the call ends.
@@ -175,7 +172,8 @@ fn too_often(asked: usize) -> Result<(), Refusal> {
     if asked < INQUIRIES_MAX || !guard!("question_limit") {
         return Ok(());
     }
-    let message = format!("the tool asked its user {INQUIRIES_MAX} times, which is all it may");
+    let message =
+        format!("this call, with those that it makes, asked its user {INQUIRIES_MAX} times, which is all it may");
     Err(Refusal::new(ErrorClass::SandboxViolation, "question_limit", message))
 }
 

@@ -8,8 +8,8 @@ use crate::executor::Check;
 use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, Trail};
 use crate::policy::{Limits, Opinion};
 use crate::record::{
-    EventId, EventType, Input, InputMutation, Keeping, PermissionDecision, PermissionResult, Refusal, ResultMappings,
-    ResultPersistence, Status, Strategy, ToolEvent, ToolHook, ToolInvocation,
+    EventId, EventType, Input, InputMutation, InputResponses, Keeping, PermissionDecision, PermissionResult, Refusal,
+    ResultMappings, ResultPersistence, Status, Strategy, ToolEvent, ToolHook, ToolInvocation,
 };
 
 use super::approval::{ApprovalService, Asked};
@@ -69,8 +69,12 @@ pub struct Journey<'a> {
     pub(super) seat: Option<Seat>,
     /// What the calls that the guest made, and those above it, allow to become of its output, which may repeat theirs.
     pub(super) narrowed: Keeping,
-    /// `Some` after the guest called another tool.
+    /// `Some` after the guest called another tool, or asked its user, unless another guest made the call.
     pub(super) tree: Option<Arc<Tree>>,
+    /// The user's answers to the tool's questions, by their keys. They are the call's, so that every later instance gets
+    /// them, in whatever attempt: all attempts are one invocation (AT-EXEC-07), and a question that it asked once is
+    /// answered.
+    pub(super) responses: InputResponses,
     /// Lets the call be canceled by its id; `None` for a call that does not run.
     _registered: Option<Registered>,
 }
@@ -148,6 +152,7 @@ impl<'a> Journey<'a> {
             seat: None,
             narrowed,
             tree: None,
+            responses: InputResponses::new(),
             _registered: None,
         }
     }
@@ -188,6 +193,7 @@ impl<'a> Journey<'a> {
             seat: None,
             narrowed: Keeping::default(),
             tree: None,
+            responses: InputResponses::new(),
             _registered: Some(services.running.enter(id, &cancellation)),
         }
     }

@@ -160,6 +160,20 @@ impl Limits {
         left
     }
 
+    /// The same limits, with at most what `left` has of the quotas that a call shares with the calls that it makes.
+    #[must_use]
+    pub(crate) fn quotas_within(mut self, left: &Self) -> Self {
+        self.disk_bytes = self.disk_bytes.min(left.disk_bytes);
+        self.files_created = self.files_created.min(left.files_created);
+        self.artifact_bytes = self.artifact_bytes.min(left.artifact_bytes);
+        self.artifacts = self.artifacts.min(left.artifacts);
+        let (own, left) = (&mut self.network, &left.network);
+        own.requests = own.requests.min(left.requests);
+        own.sent_bytes = own.sent_bytes.min(left.sent_bytes);
+        own.received_bytes = own.received_bytes.min(left.received_bytes);
+        self
+    }
+
     /// The limits of an export that only examines its input: validation, classification, description.
     #[must_use]
     pub fn for_checks(&self) -> Self {
@@ -211,6 +225,19 @@ mod tests {
         assert_eq!((all.sent_bytes - left.sent_bytes, all.received_bytes - left.received_bytes), (7, 8));
         let none = Limits { fuel: 0, ..Limits::default() };
         assert_eq!(none.less(&spent()).fuel, 0);
+    }
+
+    #[test]
+    fn what_a_call_below_used_counts_under_the_limits_of_the_call_above() {
+        let mut own = Usage { fuel: used(98), files: spent().files, ..Usage::default() };
+        own.charge(&spent());
+        assert_eq!(own.fuel, used(99));
+        assert_eq!(own.files, Some(FileUsage { disk_bytes: used(8), files_created: used(10) }));
+        assert_eq!((own.network, own.wall_ms.used, own.log_bytes.used), (spent().network, 0, 0));
+        own.charge(&spent());
+        assert_eq!(own.network.map(|network| (network.requests, network.received_bytes)), Some((used(12), used(16))));
+        own.charge(&spent());
+        assert_eq!(own.fuel, used(100), "a call that was stopped used no more than its limit");
     }
 
     #[test]

@@ -72,7 +72,8 @@ pub struct ArtifactUsage {
     pub created: Metered,
 }
 
-/// What a call consumed, also if it failed. An extension of `tool_result`.
+/// What a call consumed, also if it failed. An extension of `tool_result`. Fuel, files, network and artifacts include what
+/// the calls consumed that it made.
 ///
 /// ```
 /// use toolcell_core::record::ToolResult;
@@ -122,6 +123,15 @@ impl Metered {
     fn add(&mut self, earlier: Self) {
         *self = Self { used: self.used.saturating_add(earlier.used), limit: earlier.limit };
     }
+
+    /// Adds the use of a call `below` this one, and keeps the limit.
+    fn charge(&mut self, below: Self) {
+        self.used = self.used.saturating_add(below.used).min(self.limit.max(self.used));
+    }
+
+    fn unused(self) -> Self {
+        Self { used: 0, ..self }
+    }
 }
 
 impl Usage {
@@ -144,6 +154,28 @@ impl Usage {
             network.requests.add(before.requests);
             network.sent_bytes.add(before.sent_bytes);
             network.received_bytes.add(before.received_bytes);
+        }
+    }
+    /// Adds what a call consumed that this one made, as far as it counts for both.
+    pub(crate) fn charge(&mut self, below: &Self) {
+        self.fuel.charge(below.fuel);
+        // A call that consumed nothing itself passed its whole limit on.
+        if let Some(used) = &below.files {
+            let (disk_bytes, files_created) = (used.disk_bytes.unused(), used.files_created.unused());
+            let files = self.files.get_or_insert(FileUsage { disk_bytes, files_created });
+            files.disk_bytes.charge(used.disk_bytes);
+            files.files_created.charge(used.files_created);
+        }
+        if let Some(used) = &below.network {
+            let network = self.network.get_or_insert(NetworkUsage {
+                requests: used.requests.unused(),
+                sent_bytes: used.sent_bytes.unused(),
+                received_bytes: used.received_bytes.unused(),
+                connections_limit: used.connections_limit,
+            });
+            network.requests.charge(used.requests);
+            network.sent_bytes.charge(used.sent_bytes);
+            network.received_bytes.charge(used.received_bytes);
         }
     }
 }

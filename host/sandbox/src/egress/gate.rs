@@ -78,6 +78,13 @@ impl Gate {
         })
     }
 
+    /// Counts what a call consumed that the guest made.
+    pub(crate) fn charge(&self, below: &NetworkUsage) {
+        self.requests.fetch_add(below.requests.used, Ordering::Relaxed);
+        self.sent.fetch_add(below.sent_bytes.used, Ordering::Relaxed);
+        self.received.fetch_add(below.received_bytes.used, Ordering::Relaxed);
+    }
+
     /// Whether a secret was removed from what the guest received.
     pub(crate) fn redacted(&self) -> bool {
         self.credentials.as_ref().is_some_and(Credentials::found)

@@ -77,6 +77,12 @@ impl Quota {
         (disk_bytes.used > 0 || files_created.used > 0).then_some(FileUsage { disk_bytes, files_created })
     }
 
+    /// Counts what a call consumed that the guest made.
+    pub(crate) fn charge(&self, below: &FileUsage) {
+        self.bytes.used.fetch_add(below.disk_bytes.used, Ordering::Relaxed);
+        self.files.used.fetch_add(below.files_created.used, Ordering::Relaxed);
+    }
+
     /// Counts a write of `length` bytes to `file`. A write beyond the end counts as far as the file grows, because a
     /// hole takes no space now, and all of it once the file is copied.
     pub(super) fn write(&self, file: &File, offset: u64, length: u64) -> Result<(), Exceeded> {

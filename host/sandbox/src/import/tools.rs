@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toolcell_core::executor::{ChildCall, ChildOutput, Share, ToolCaller};
-use toolcell_core::record::{self, ErrorClass, Refusal};
+use toolcell_core::policy::Limits;
+use toolcell_core::record::{self, ErrorClass, Refusal, Usage};
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
 use crate::bindings::calling::toolcell::tool::tools::{Answer, Callable};
 use crate::bindings::tool::toolcell::tool::types as wit;
+use crate::call::usage;
 use crate::state::State;
 
 /// Maximum length of a tool's name, in bytes.
@@ -24,6 +26,8 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 #[derive(Clone)]
 pub(crate) struct Children {
     pub(crate) caller: Arc<dyn ToolCaller>,
+    /// The limits of the guest.
+    pub(crate) limits: Arc<Limits>,
     /// When the guest is stopped; `None` if no clock can show it.
     pub(crate) deadline: Option<Instant>,
 }
@@ -51,15 +55,41 @@ async fn call(mut store: StoreContextMut<'_, State>, tool: String, input: String
     }
     let fuel = store.get_fuel()?;
     let share = Share {
-        fuel,
-        memory_bytes: store.data().limiter.left() as u64,
+        left: Box::new(left(store.data(), fuel, &children.limits)),
         deadline: children.deadline.unwrap_or_else(|| Instant::now() + FOR_EVER),
     };
     let answer = children.caller.call(ChildCall { tool, input, share }).await;
     if guard!("child_fuel") {
-        store.set_fuel(fuel.saturating_sub(answer.fuel))?;
+        store.set_fuel(fuel.saturating_sub(answer.used.fuel.used))?;
+    }
+    if guard!("child_quotas") {
+        charge(store.data(), &answer.used);
     }
     Ok((answer.result.map(output).map_err(error),))
+}
+
+/// What a guest with `fuel` units left has left of its `limits`. While it waits for the call that it makes, it writes
+/// nothing, and sends and receives at most what is buffered already.
+fn left(state: &State, fuel: u64, limits: &Limits) -> Limits {
+    let mut left = limits.less(&usage(state, fuel, limits));
+    left.memory_bytes = state.limiter.left() as u64;
+    if let Some(artifacts) = &state.artifacts {
+        (left.artifact_bytes, left.artifacts) = artifacts.left();
+    }
+    left
+}
+
+/// Counts what a call used that the guest made, as if the guest had used it.
+fn charge(state: &State, used: &Usage) {
+    if let Some(files) = &used.files {
+        state.file_rules.quota.charge(files);
+    }
+    if let (Some(gate), Some(network)) = (state.egress.gate(), &used.network) {
+        gate.charge(network);
+    }
+    if let (Some(own), Some(below)) = (&state.artifacts, &used.artifacts) {
+        own.charge(below);
+    }
 }
 
 fn none_granted() -> Refusal {
