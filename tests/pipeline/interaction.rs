@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolcell::RetryPolicy;
 use toolcell_core::approval::{Inquiry, Respondent};
 use toolcell_core::record::{InputResponses, Mode};
 
@@ -153,6 +154,22 @@ async fn a_call_that_asks_has_one_budget_for_all_its_instances() {
     assert_eq!(person.asked().len(), 3);
     let used = called.0.result.usage.as_ref().unwrap().fuel;
     assert_eq!((used.limit, used.used), (budget, budget), "the bill is for all of them");
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_repeated_keeps_every_answer_of_the_earlier_ones() {
+    let person = Person::who_says([json!({ "a": accept("Ada") }), json!({ "b": accept("Bob") })]);
+    let retry = RetryPolicy { attempts: 2, backoff: Duration::from_millis(1), ..RetryPolicy::default() };
+    let called = Test::new("probe#ask")
+        .policy(|policy| policy.retry = retry)
+        .answered_by(Arc::clone(&person) as _)
+        .asking(|terms| terms.expire = Duration::from_secs(10))
+        .call(json!({ "rounds": [[name("a")], [name("b")]], "fail_after": 1 }))
+        .await;
+    let output = called.succeeded();
+    assert_eq!(called.record()["invocation"]["discarded_attempts"].as_array().map(Vec::len), Some(1));
+    assert_eq!(output["responses"], json!({ "a": accept("Ada"), "b": accept("Bob") }));
+    assert_eq!(person.asked(), ["a: Name of a?", "b: Name of b?"], "no question twice");
 }
 
 #[tokio::test]

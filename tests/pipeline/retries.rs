@@ -89,6 +89,17 @@ async fn all_attempts_have_one_budget() {
 }
 
 #[tokio::test]
+async fn partial_results_of_all_attempts_are_no_larger_than_an_answer_may_be() {
+    let called = trying("probe#flaky", 3)
+        .limit(|limits| limits.output_bytes = 100_000)
+        .call(json!({ "until": 3, "partial_bytes": 40_000 }))
+        .await;
+    assert_eq!(called.succeeded()["attempt"], 3);
+    let kept = called.0.progress.iter().filter(|update| update.partial_content.is_some());
+    assert_eq!(kept.count(), 2, "the third attempt has 20 kB left");
+}
+
+#[tokio::test]
 async fn the_time_that_a_tool_asks_for_is_waited_as_far_as_the_deadline_lets() {
     let called = trying("probe#flaky", 2).call(json!({ "until": 2, "retry_after_ms": 150 })).await;
     assert_eq!(called.succeeded()["attempt"], 2);

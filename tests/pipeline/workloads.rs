@@ -227,7 +227,8 @@ impl Executor for Actors {
                     Ok(GuestOutcome::Success(GuestOutput { content: "[]".to_owned(), ..GuestOutput::default() }))
                 }
             };
-            Execution { outcome, usage: Usage::default(), logs: Vec::new(), redacted: false, recorded: None }
+            let usage = Usage::default();
+            Execution { outcome, usage, partial_bytes: 0, logs: Vec::new(), redacted: false, recorded: None }
         })
     }
 }

@@ -102,6 +102,8 @@ pub struct Resumed {
     pub resume_state: Vec<u8>,
     /// Usage of the instances before this one: only the rest of each limit is left.
     pub spent: Usage,
+    /// Bytes of the partial results of these instances.
+    pub partial_bytes: u64,
 }
 
 /// Receives what a guest reports while it runs. It is called from within the run, so it must not block.
@@ -150,12 +152,22 @@ pub struct GuestProgress {
 pub struct Execution {
     pub outcome: Result<GuestOutcome, Refusal>,
     pub usage: Usage,
+    /// Bytes of the partial results that were handed over, those of earlier instances of the call included.
+    pub partial_bytes: u64,
     /// What the guest printed and logged, bounded.
     pub logs: Vec<Content>,
     /// Whether a secret was removed from what the guest received.
     pub redacted: bool,
     /// Random numbers and clock readings that the guest got, if they were recorded.
     pub recorded: Option<ReplayData>,
+}
+
+impl Execution {
+    /// The result of a run whose guest did not begin.
+    pub fn failed(refusal: Refusal, usage: Usage) -> Self {
+        let outcome = Err(refusal);
+        Self { outcome, usage, partial_bytes: 0, logs: Vec::new(), redacted: false, recorded: None }
+    }
 }
 
 /// What the guest returned, before it is checked.

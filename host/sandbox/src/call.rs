@@ -62,6 +62,10 @@ pub(super) async fn invoke(
         Err(error) => return not_started(&error, limits),
     };
     store.data_mut().resumed.clone_from(&run.resumed);
+    if let Some(resumed) = resumed {
+        let left = limits.output_bytes.saturating_sub(resumed.partial_bytes);
+        store.data_mut().partial_bytes_left = left;
+    }
     if let Some(caller) = &run.tools {
         let deadline = store.data().started.checked_add(limits.wall);
         let limits = Arc::new(limits.clone());
@@ -312,9 +316,10 @@ fn close(
         });
     }
     let outcome = heed_denials(outcome, gate.and_then(Gate::denied).or(of_files));
+    let partial_bytes = left.output_bytes.saturating_sub(store.data().partial_bytes_left);
     let recorded = store.data_mut().recorder.take().map(Recorder::into_data);
     let logs = store.into_data().logs.into_content();
-    Execution { outcome, usage, logs, redacted, recorded }
+    Execution { outcome, usage, partial_bytes, logs, redacted, recorded }
 }
 
 /// Returns the questions of a guest that stopped to ask them.
@@ -332,7 +337,7 @@ fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
         "something that was granted is not there any more, or cannot be opened",
     )
     .detail(format!("{error:#}"));
-    Execution { outcome: Err(refusal), usage: blank(limits), logs: Vec::new(), redacted: false, recorded: None }
+    Execution::failed(refusal, blank(limits))
 }
 
 pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {

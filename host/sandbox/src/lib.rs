@@ -343,7 +343,7 @@ impl Executor for Sandbox {
 
 /// The execution of a call whose component cannot be used.
 fn not_run(refusal: Refusal) -> Execution {
-    Execution { outcome: Err(refusal), usage: Default::default(), logs: Vec::new(), redacted: false, recorded: None }
+    Execution::failed(refusal, Default::default())
 }
 
 /// Runs `work`, which reads files of the host's own, on a thread for that.

@@ -32,7 +32,8 @@ pub(super) struct State {
     /// tools.
     pub(super) artifacts: Option<Artifacts>,
     pub(super) progress: ProgressGate,
-    /// Bytes of partial results that may still be handed over; all together are limited like the result's output.
+    /// Bytes of partial results that may still be handed over; those of all instances of the call together are limited like
+    /// the result's output.
     pub(super) partial_bytes_left: u64,
     pub(super) started: Instant,
     /// What a resumed call continues with, and what this run asks for; each is set at most once.

@@ -17,8 +17,9 @@ use super::{children, interact, schedule};
 /// The field of the invocation that lists the attempts that were repeated.
 pub(super) const ATTEMPTS: &str = "discarded_attempts";
 
-/// Repeats an attempt that failed, as often as the policy of the call says, while its limits last: fuel, time, logs and
-/// requests of all attempts count together, and the waits between them count as time. Every attempt has the same permit.
+/// Repeats an attempt that failed, as often as the policy of the call says, while its limits last: fuel, time, logs,
+/// requests, partial results and questions of all attempts count together, and the waits between them count as time. Every
+/// attempt has the same permit, and the answers of the attempts before.
 pub(super) async fn go_on(
     journey: &mut Journey<'_>,
     permit: &Permit,
@@ -40,6 +41,7 @@ pub(super) async fn go_on(
             responses: before.map_or_else(|| "{}".to_owned(), |before| before.responses.clone()),
             resume_state: before.map(|before| before.resume_state.clone()).unwrap_or_default(),
             spent,
+            partial_bytes: execution.partial_bytes,
         }));
         run.attempt += 1;
         journey.trail.emit(EventType::Started, started(&children::limits(journey, permit), run.attempt));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::toolcell::tool::interaction::{InputRequest, ask, responses, resume_state};
 use crate::toolcell::tool::log::{Level, log};
-use crate::{Call, Handler, Outcome, answer};
+use crate::{Call, ErrorClass, Handler, Outcome, answer, refuse};
 
 pub(crate) fn tools() -> Vec<Tool> {
     let input = json!({
@@ -17,6 +17,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         "spin": { "type": "integer", "minimum": 0 },
         "ms": { "type": "integer", "minimum": 0 },
         "always": { "type": "boolean" },
+        "fail_after": { "type": "integer", "minimum": 0 },
         "secret": { "type": "string" },
     });
     vec![
@@ -38,6 +39,11 @@ fn ask_in_rounds(call: &Call, input: &Input) -> Outcome {
         std::hint::black_box(turn);
     }
     let rounds = input.value()["rounds"].as_array().unwrap();
+    let answered =
+        rounds.iter().flat_map(|round| round.as_array().unwrap()).filter(|one| given.get(word(one, "key")).is_some());
+    if call.attempt == 1 && input.given_number("fail_after") == Some(answered.count() as u64) {
+        return refuse(ErrorClass::RateLimited, "flaky", "The first attempt fails after so many answers.");
+    }
     let round = rounds.iter().map(|round| round.as_array().unwrap()).find(|round| {
         input.flag("always") || round.is_empty() || round.iter().any(|one| given.get(word(one, "key")).is_none())
     });

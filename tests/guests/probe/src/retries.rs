@@ -4,7 +4,8 @@ use fixture::{Access, Input, Tool};
 use serde_json::json;
 
 use crate::replies::error_class;
-use crate::{Call, Handler, Outcome, ToolError, answer};
+use crate::toolcell::tool::progress::partial_result;
+use crate::{Call, Handler, Outcome, ToolError, answer, text_block};
 
 pub(crate) fn tools() -> Vec<Tool> {
     let input = |tool: Tool, path: bool| {
@@ -13,6 +14,7 @@ pub(crate) fn tools() -> Vec<Tool> {
             "class": { "type": "string" },
             "retry_after_ms": { "type": "integer", "minimum": 0 },
             "spin": { "type": "integer", "minimum": 0 },
+            "partial_bytes": { "type": "integer", "minimum": 0 },
         });
         if path {
             properties["path"] = json!({ "type": "string" });
@@ -32,6 +34,9 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
 
 fn flaky(call: &Call, input: &Input) -> Outcome {
     let spun = (0..input.number("spin")).fold(0_u64, |sum, turn| std::hint::black_box(sum.wrapping_add(turn)));
+    if let Some(bytes) = input.given_number("partial_bytes") {
+        partial_result(&json!([text_block(&"x".repeat(bytes as usize))]).to_string());
+    }
     if u64::from(call.attempt) >= input.number("until") {
         return answer(json!({ "attempt": call.attempt, "invocation_id": call.invocation_id, "spun": spun }));
     }
