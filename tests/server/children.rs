@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::Client;
+use crate::support::{Client, check_record, records, scratch};
 
 #[test]
 fn a_served_tool_calls_those_that_are_served_and_granted_and_no_others() {
@@ -17,6 +17,25 @@ fn a_served_tool_calls_those_that_are_served_and_granted_and_no_others() {
     // Its component is loaded, and the tool is not served.
     assert_eq!(ask("probe.counter")["error"]["code"], "tool_not_callable");
     client.close();
+}
+
+#[test]
+fn the_file_of_records_has_the_calls_that_tools_make() {
+    let (_guard, folder) = scratch();
+    let file = folder.join("records");
+    let options = ["--allow-tool=*".to_owned(), format!("--record={}", file.display())];
+    let mut client = Client::with(&["caller", "probe#invocation"], options);
+    client.call("call", json!({ "tool": "caller.call_2", "input": { "tool": "probe.invocation", "input": {} } }));
+    client.close();
+    let records = records(&file);
+    let invocations: Vec<_> = records.iter().map(|record| &record["invocation"]).collect();
+    let tools: Vec<_> = invocations.iter().map(|invocation| invocation["tool_id"].as_str().unwrap()).collect();
+    assert_eq!(tools, ["probe.invocation", "caller.call_2", "caller.call"]);
+    for (below, above) in [(0, 1), (1, 2)] {
+        assert_eq!(invocations[below]["parent_invocation_id"], invocations[above]["invocation_id"]);
+        assert_eq!(invocations[below]["session_ref"], invocations[above]["session_ref"]);
+    }
+    records.iter().for_each(check_record);
 }
 
 #[test]

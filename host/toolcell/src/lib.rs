@@ -39,7 +39,8 @@ pub use toolcell_core::hook::{
 };
 pub use toolcell_core::journal::{Followed, Follower, Held, Keep, Kept, Listener, LogSettings};
 pub use toolcell_core::pipeline::{
-    Background, Batch, BatchCall, BatchListener, CallExplanation, Callee, CancelOutcome, HookPreview, Request,
+    Background, Batch, BatchCall, BatchListener, CallExplanation, Callee, CancelOutcome, HookPreview, RecordKeeper,
+    Request,
 };
 pub use toolcell_core::policy::{
     Explanation, GrantWord, Grants, Limits, NetworkLimits, Policy, Provenance, Rule, RuleMatch, RuleWords,

@@ -141,7 +141,7 @@ impl Serving {
                 return Ok(Ready::Refused(exit::of_refusal(&refusal)));
             }
         };
-        let recorder = self.record.as_deref().map(|file| Recorder::open(file, unwritable)).transpose()?;
+        let recorder = self.record.as_deref().map(|file| Recorder::open(file, unwritable)).transpose()?.map(Arc::new);
         let store = CallStore {
             // For reading: the host has its own, which writes.
             calls: CallLog::new(home.calls(), home.calls_key(), LogSettings::default()),

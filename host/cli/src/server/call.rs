@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use toolcell::{Background, Callee, Cancellation, Limits, Request, Session, Terms};
+use toolcell::{Background, Callee, Cancellation, Limits, RecordKeeper, Request, Session, Terms};
 use toolcell_core::record::{
     AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, InvocationId, Refusal,
 };
@@ -104,6 +104,7 @@ impl Server {
         let Incoming { name, input, lease, responses, offer, loaded, surface, seen } = incoming;
         let place = self.calls.begin();
         let mut request = request(offering, name, input, seen);
+        request.keeper = self.keeper();
         let (mut spoken, mut questions, mut refused, mut identified, mut background) = (None, None, None, None, None);
         let mut withheld = None;
         match (offer, &place) {
@@ -174,6 +175,11 @@ impl Server {
                 call.await
             }
         }
+    }
+
+    /// What keeps the records of the calls that a tool makes.
+    pub(super) fn keeper(&self) -> Option<Arc<dyn RecordKeeper>> {
+        self.settings.recorder.clone().map(|recorder| -> Arc<dyn RecordKeeper> { recorder })
     }
 
     /// Hands the record of a call to the recorder.

@@ -50,8 +50,8 @@ const ARGUMENT_BYTES_MAX: usize = 256 << 20;
 
 /// The settings of a server, apart from its offering.
 pub struct Settings {
-    /// Writes the record of every call.
-    pub recorder: Option<Recorder>,
+    /// Writes the record of every call, and of the calls that tools make.
+    pub recorder: Option<Arc<Recorder>>,
     /// Tells the operator that a call waits for an approval.
     pub announcer: Announcer,
     /// Where calls are found again that a client asks about; without it, no call becomes a task.

@@ -6,12 +6,13 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 use tokio::sync::mpsc;
+use toolcell::{BoxFuture, RecordKeeper};
 use toolcell_core::record::CallRecord;
 
 /// Maximum number of queued records; while the queue is full, a call that ends waits (backpressure).
 const WAITING_MAX: usize = 256;
 
-/// Appends the record of every call to a file, one JSON line each. A new file is readable by its owner only.
+/// Appends the record of every call to a file, one JSON line each; those of the calls that a tool makes before its own. A new file is readable by its owner only.
 pub struct Recorder {
     queue: Mutex<Option<mpsc::Sender<CallRecord>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -50,6 +51,12 @@ impl Recorder {
         if let Some(writer) = lock(&self.writer).take() {
             let _ = writer.join();
         }
+    }
+}
+
+impl RecordKeeper for Recorder {
+    fn ended<'a>(&'a self, record: &'a CallRecord) -> BoxFuture<'a, ()> {
+        Box::pin(self.keep(record.clone()))
     }
 }
 

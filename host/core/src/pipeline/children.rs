@@ -407,6 +407,7 @@ impl Family {
             // Another process cannot continue the call, and what a person approves for a session is not for tools.
             .approval(Terms { session: Session::None, ..of_parent.approval.clone() });
         request.offered.clone_from(&of_parent.offered);
+        request.keeper.clone_from(&of_parent.keeper);
         request.lineage = Some(Arc::new(self.lineage(share)));
         let journey = Journey::begin(services, request);
         let id = journey.invocation.invocation_id;
@@ -435,7 +436,12 @@ fn on_chain(journey: Journey<'_>, tree: Arc<Tree>) -> BoxFuture<'_, CallRecord> 
             () = cancellation.cancelled() => {}
             _ = tree.chain.get_or_init(|| chains.take()) => {}
         }
-        whole(journey).await
+        let keeper = journey.request.keeper.clone();
+        let record = whole(journey).await;
+        if let Some(keeper) = keeper {
+            keeper.ended(&record).await;
+        }
+        record
     })
 }
 

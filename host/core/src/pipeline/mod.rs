@@ -56,7 +56,7 @@ use journey::Journey;
 use observe::Observed;
 use persist::Persisted;
 pub use preview::boundary as text_boundary;
-pub use request::{Callee, Request};
+pub use request::{Callee, RecordKeeper, Request};
 pub use running::{CancelOutcome, RunningCalls, cancel};
 
 /// What calls need from the rest of the host.

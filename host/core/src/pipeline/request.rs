@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::approval::{Respondent, Terms};
 use crate::catalog::{Catalog, Tool};
-use crate::executor::Cancellation;
+use crate::executor::{BoxFuture, Cancellation};
 use crate::journal::Listener;
 use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance};
-use crate::record::{ErrorClass, ExternalMapping, Input, Lifecycle, Refusal, Replay};
+use crate::record::{CallRecord, ErrorClass, ExternalMapping, Input, Lifecycle, Refusal, Replay};
 
 use super::children::Lineage;
 
@@ -175,6 +175,36 @@ pub struct Request {
     pub(super) lineage: Option<Arc<Lineage>>,
     /// Tells that the call goes on without its caller.
     pub background: Option<Background>,
+    /// Keeps the records of the calls that the tool makes, at all depths: the caller gets only its own.
+    pub keeper: Option<Arc<dyn RecordKeeper>>,
+}
+
+/// Keeps the records of calls that tools make.
+///
+/// ```
+/// use std::sync::Mutex;
+///
+/// use toolcell_core::executor::BoxFuture;
+/// use toolcell_core::pipeline::RecordKeeper;
+/// use toolcell_core::record::CallRecord;
+///
+/// #[derive(Default)]
+/// struct Tools(Mutex<Vec<String>>);
+///
+/// impl RecordKeeper for Tools {
+///     fn ended<'a>(&'a self, record: &'a CallRecord) -> BoxFuture<'a, ()> {
+///         Box::pin(async move {
+///             if let Ok(mut tools) = self.0.lock() {
+///                 tools.push(record.invocation.tool_id.clone());
+///             }
+///         })
+///     }
+/// }
+/// ```
+pub trait RecordKeeper: Send + Sync {
+    /// Receives the record of a call that has ended, before the record of the call that made it exists. That call waits
+    /// meanwhile, within its time limit.
+    fn ended<'a>(&'a self, record: &'a CallRecord) -> BoxFuture<'a, ()>;
 }
 
 impl Request {
@@ -197,6 +227,7 @@ impl Request {
             offered: None,
             lineage: None,
             background: None,
+            keeper: None,
         }
     }
 

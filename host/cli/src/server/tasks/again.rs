@@ -28,6 +28,7 @@ impl Server {
         let Some(place) = self.calls.begin() else { return };
         let offering = self.offering();
         let mut request = request(&offering, &kept);
+        request.keeper = self.keeper();
         let cancellation = request.cancellation.clone();
         let mut questions = None;
         if channel == AskChannel::InputRequired {
