@@ -10,27 +10,12 @@ use super::approvals::Place;
 use super::approvals::terminal::Terminal;
 use super::{example, guest};
 use crate::pipeline::doubles::echoing;
-use crate::support::{Toolcell, scratch, share_compiled};
-
-/// A home with its own journal and payloads.
-struct Home {
-    _guard: tempfile::TempDir,
-    home: PathBuf,
-}
+use crate::support::{Home, Toolcell};
 
 impl Home {
-    fn new() -> Self {
-        let (guard, home) = scratch();
-        share_compiled(&home);
-        Self { _guard: guard, home }
-    }
-
-    fn toolcell(&self, arguments: &[&str]) -> Toolcell {
-        Toolcell::at(&self.home, arguments).dir(&self.home)
-    }
-
-    fn call(&self, tool: &str, input: &Value) -> Value {
-        self.toolcell(&["call", tool, &input.to_string(), "--record"]).run().json()
+    /// The program in the folder of its state, for paths that are relative.
+    fn inside(&self, arguments: &[&str]) -> Toolcell {
+        self.toolcell(arguments).dir(self.path())
     }
 
     /// The state of a reference, and the exit code that goes with it.
@@ -45,13 +30,13 @@ impl Home {
     }
 
     fn payload(&self, reference: &str) -> PathBuf {
-        self.home.join("payloads").join(reference.rsplit_once("sha256:").unwrap().1)
+        self.path().join("payloads").join(reference.rsplit_once("sha256:").unwrap().1)
     }
 }
 
 /// The reference to the payload of a result of 200,000 bytes, and its record.
 fn large(home: &Home) -> (String, Value) {
-    let record = home.call(&guest("probe#big"), &json!({ "bytes": 200_000 }));
+    let record = home.call(&guest("probe#big"), &json!({ "bytes": 200_000 }), &[]);
     let uri = record["result"]["resource_refs"][0]["uri"].as_str().unwrap().to_owned();
     (uri, record)
 }
@@ -75,27 +60,27 @@ fn a_large_result_is_fetched_by_each_of_its_references() {
 fn a_file_is_new_and_its_owners_alone_unless_it_shall_be_replaced() {
     let home = Home::new();
     let (uri, _) = large(&home);
-    let file = home.home.join("out");
-    let told = home.toolcell(&["artifact", "get", &uri, "-o", "out", "--json"]).run().exits(0).json();
+    let file = home.path().join("out");
+    let told = home.inside(&["artifact", "get", &uri, "-o", "out", "--json"]).run().exits(0).json();
     assert_eq!(told["file"], "out");
     let metadata = std::fs::metadata(&file).unwrap();
     assert_eq!((metadata.len(), metadata.permissions().mode() & 0o777), (200_000, 0o600));
     std::fs::write(&file, "mine").unwrap();
-    let refused = home.toolcell(&["artifact", "get", &uri, "-o", "out"]).run().exits(2);
+    let refused = home.inside(&["artifact", "get", &uri, "-o", "out"]).run().exits(2);
     assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     // A link is not followed: neither when it is refused, nor when it is replaced.
-    std::os::unix::fs::symlink(&file, home.home.join("link")).unwrap();
-    home.toolcell(&["artifact", "get", &uri, "-o", "link"]).run().exits(2);
-    home.toolcell(&["artifact", "get", &uri, "-o", "link", "--force"]).run().exits(0);
+    std::os::unix::fs::symlink(&file, home.path().join("link")).unwrap();
+    home.inside(&["artifact", "get", &uri, "-o", "link"]).run().exits(2);
+    home.inside(&["artifact", "get", &uri, "-o", "link", "--force"]).run().exits(0);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
-    home.toolcell(&["artifact", "get", &uri, "--output=out", "--force"]).run().exits(0);
+    home.inside(&["artifact", "get", &uri, "--output=out", "--force"]).run().exits(0);
     assert_eq!(std::fs::metadata(&file).unwrap().len(), 200_000);
-    home.toolcell(&["artifact", "get", &uri, "-o", "nowhere/out"]).run().exits(2);
+    home.inside(&["artifact", "get", &uri, "-o", "nowhere/out"]).run().exits(2);
     // Nothing is written where there is nothing.
     std::fs::remove_file(home.payload(&uri)).unwrap();
-    home.toolcell(&["artifact", "get", &uri, "-o", "other"]).run().exits(1);
-    assert!(!home.home.join("other").exists());
+    home.inside(&["artifact", "get", &uri, "-o", "other"]).run().exits(1);
+    assert!(!home.path().join("other").exists());
 }
 
 #[test]
@@ -118,7 +103,7 @@ fn what_is_not_there_says_why() {
     let other = digest(b"other");
     assert_eq!(home.state(&other, 2)["state"], "unknown");
     // The journal without its first file.
-    let segment = |number: u32| home.home.join(format!("journal/calls/{number:010}.log"));
+    let segment = |number: u32| home.path().join(format!("journal/calls/{number:010}.log"));
     std::fs::rename(segment(1), segment(2)).unwrap();
     assert_eq!(home.state(&other, 1)["state"], "expired");
     for text in ["", "sha256:00", "/etc/passwd", "toolcell:payload/../../keys/calls"] {
@@ -130,7 +115,7 @@ fn what_is_not_there_says_why() {
 #[test]
 fn inputs_and_partial_results_are_fetched_from_the_record() {
     let home = Home::new();
-    let record = home.call(&example("ticker"), &json!({ "ticks": 2, "partial": true }));
+    let record = home.call(&example("ticker"), &json!({ "ticks": 2, "partial": true }), &[]);
     let fetch = |reference: &Value| {
         let ran = home.toolcell(&["artifact", "get", reference.as_str().unwrap()]).run().exits(0);
         ran.stdout
@@ -153,9 +138,8 @@ fn a_redacted_input_stays_redacted() {
             "sensitive_fields": ["token"],
         });
     });
-    let tool = home.home.join("shy.wasm");
-    std::fs::write(&tool, component).unwrap();
-    let record = home.call(&tool.display().to_string(), &json!({ "token": "c4n4ry-51d0", "other": 1 }));
+    let tool = home.keep("shy.wasm", &component);
+    let record = home.call(&tool, &json!({ "token": "c4n4ry-51d0", "other": 1 }), &[]);
     let reference = record["invocation"]["model_input_ref"].as_str().unwrap();
     assert!(reference.starts_with("blake3-keyed:"), "{reference}");
     let told = home.state(reference, 3);

@@ -1,51 +1,14 @@
 //! The journal of all calls: what `toolcell calls`, `show` and `journal verify` know after calls, kills and damage.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::guest;
 use crate::pipeline::doubles::echoing;
-use crate::support::{Toolcell, check_record, kept, scratch};
-
-/// A home with its own journal.
-struct Home {
-    _guard: tempfile::TempDir,
-    home: PathBuf,
-}
+use crate::support::{Home, check_record};
 
 impl Home {
-    fn new() -> Self {
-        let (guard, path) = scratch();
-        for part in ["cache", "keys"] {
-            std::fs::create_dir_all(kept("home").join(part)).unwrap();
-            std::os::unix::fs::symlink(kept("home").join(part), path.join(part)).unwrap();
-        }
-        Self { _guard: guard, home: path }
-    }
-
-    fn toolcell(&self, arguments: &[&str]) -> Toolcell {
-        Toolcell::at(&self.home, arguments)
-    }
-
-    fn call(&self, tool: &str, input: &Value) -> Value {
-        self.toolcell(&["call", &guest(tool), &input.to_string(), "--record"]).run().json()
-    }
-
-    fn calls(&self, options: &[&str]) -> Vec<Value> {
-        let arguments = [&["calls", "--json"], options].concat();
-        self.toolcell(&arguments).run().exits(0).json()["calls"].as_array().unwrap().clone()
-    }
-
-    fn segments(&self) -> Vec<PathBuf> {
-        let files = std::fs::read_dir(self.home.join("journal/calls")).unwrap();
-        let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
-        files.retain(|file| file.extension().is_some_and(|extension| extension == "log"));
-        files.sort();
-        files
-    }
-
     #[track_caller]
     fn verify(&self, sound: bool) -> String {
         let ran = self.toolcell(&["journal", "verify"]).run().exits(if sound { 0 } else { 1 });
@@ -61,8 +24,8 @@ fn id(record: &Value) -> String {
 fn every_call_can_be_listed_and_shown_after_its_end() {
     let home = Home::new();
     assert_eq!(home.toolcell(&["calls"]).run().exits(0).stdout, "no calls\n");
-    let first = home.call("probe#echo", &json!({ "text": "one" }));
-    let second = home.call("probe#nowhere", &json!({}));
+    let first = home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+    let second = home.call(&guest("probe#nowhere"), &json!({}), &[]);
     let calls = home.calls(&[]);
     assert_eq!(
         calls.iter().map(|call| call["invocation_id"].as_str().unwrap()).collect::<Vec<_>>(),
@@ -117,8 +80,8 @@ fn home_running(home: &Home) -> usize {
 #[test]
 fn one_changed_byte_anywhere_is_found_and_its_call_is_named() {
     let home = Home::new();
-    let record = home.call("probe#echo", &json!({ "text": "one" }));
-    home.call("probe#echo", &json!({ "text": "two" }));
+    let record = home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+    home.call(&guest("probe#echo"), &json!({ "text": "two" }), &[]);
     let [file] = home.segments().try_into().unwrap();
     let sound = std::fs::read(&file).unwrap();
     let step = sound.len() / 40;
@@ -157,11 +120,10 @@ fn no_sensitive_argument_reaches_the_journal() {
             "sensitive_fields": ["token"],
         });
     });
-    let tool = home.home.join("shy.wasm");
-    std::fs::write(&tool, component).unwrap();
+    let tool = home.keep("shy.wasm", &component);
     let canary = "c4n4ry-7f3a99";
     let input = json!({ "token": canary, "other": "plain" }).to_string();
-    home.toolcell(&["call", &tool.display().to_string(), &input, "--record"]).run().exits(0);
+    home.toolcell(&["call", &tool, &input, "--record"]).run().exits(0);
     let [file] = home.segments().try_into().unwrap();
     let written = std::fs::read_to_string(&file).unwrap();
     assert!(written.contains("plain") && !written.contains(canary), "{written}");
@@ -170,14 +132,14 @@ fn no_sensitive_argument_reaches_the_journal() {
 #[test]
 fn only_failures_are_kept_if_that_is_all_that_is_wanted() {
     let home = Home::new();
-    std::fs::write(home.home.join("toolcell.toml"), "[journal]\nkeep = \"failures\"\ndurability = \"full\"\n").unwrap();
-    home.call("probe#echo", &json!({ "text": "one" }));
+    home.configure("[journal]\nkeep = \"failures\"\ndurability = \"full\"\n");
+    home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
     assert_eq!(home.calls(&[]), [] as [Value; 0]);
-    let failed = home.call("probe#nowhere", &json!({}));
+    let failed = home.call(&guest("probe#nowhere"), &json!({}), &[]);
     let calls = home.calls(&[]);
     assert_eq!((calls.len(), &calls[0]["invocation_id"]), (1, &json!(id(&failed))));
     home.verify(true);
-    std::fs::write(home.home.join("toolcell.toml"), "[journal]\nkeep = \"some\"\n").unwrap();
+    home.configure("[journal]\nkeep = \"some\"\n");
     let wrong = home.toolcell(&["calls"]).run();
     assert!(wrong.code != Some(0) && wrong.stderr.contains("line 2"), "{wrong:?}");
 }
@@ -186,21 +148,21 @@ fn only_failures_are_kept_if_that_is_all_that_is_wanted() {
 #[test]
 fn without_a_journal_nothing_runs_unless_it_is_turned_off() {
     let home = Home::new();
-    std::fs::create_dir_all(home.home.join("journal")).unwrap();
-    std::fs::write(home.home.join("journal/calls"), "a file").unwrap();
+    std::fs::create_dir_all(home.path().join("journal")).unwrap();
+    std::fs::write(home.path().join("journal/calls"), "a file").unwrap();
     let refused = home.toolcell(&["call", &guest("probe#echo"), r#"{"text":"x"}"#, "--json"]).run().exits(1).json();
     assert_eq!(refused["error"]["error_code"], "journal_unavailable");
     // Its record says that it is not kept.
-    let record = home.call("probe#echo", &json!({ "text": "x" }));
+    let record = home.call(&guest("probe#echo"), &json!({ "text": "x" }), &[]);
     assert!(record["invocation"]["journal_error"].as_str().unwrap().contains("journal/calls"), "{record}");
-    std::fs::write(home.home.join("toolcell.toml"), "[journal]\nkeep = \"none\"\n").unwrap();
+    home.configure("[journal]\nkeep = \"none\"\n");
     home.toolcell(&["call", &guest("probe#echo"), r#"{"text":"x"}"#]).run().exits(0);
 }
 
 #[test]
 fn the_progress_of_a_call_is_read_on_from_a_number() {
     let home = Home::new();
-    let record = home.call("probe#progress", &json!({ "count": 3 }));
+    let record = home.call(&guest("probe#progress"), &json!({ "count": 3 }), &[]);
     let read = |from: &str| -> Vec<Value> {
         let ran = home.toolcell(&["show", &id(&record), "--progress-from", from]).run().exits(0);
         ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

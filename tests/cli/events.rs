@@ -1,7 +1,7 @@
 //! `toolcell events`: the events of all processes, while calls run and after their end.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -12,34 +12,12 @@ use serde_json::{Value, json};
 use super::interrupts::wait_until;
 use super::{example, guest};
 use crate::pipeline::doubles::crowd;
-use crate::support::{Client, OLD, Ran, Toolcell, check_printed, scratch, share_compiled};
+use crate::support::{Client, Home, OLD, Ran, check_printed, scratch};
 
 /// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A home with its own journal.
-struct Home {
-    _guard: tempfile::TempDir,
-    home: PathBuf,
-}
-
 impl Home {
-    fn new() -> Self {
-        let (guard, home) = scratch();
-        share_compiled(&home);
-        Self { _guard: guard, home }
-    }
-
-    fn toolcell(&self, arguments: &[&str]) -> Toolcell {
-        Toolcell::at(&self.home, arguments).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "")
-    }
-
-    fn call(&self, tool: &str, input: &Value, options: &[&str]) -> Value {
-        let (tool, input) = (guest(tool), input.to_string());
-        let arguments = [&["call", &tool, &input, "--record"], options].concat();
-        self.toolcell(&arguments).run().json()
-    }
-
     /// The lines of `events --json`.
     fn events(&self, options: &[&str]) -> Vec<Value> {
         let ran = self.toolcell(&[&["events", "--json"], options].concat()).run().exits(0);
@@ -71,7 +49,7 @@ struct Follower {
 impl Follower {
     /// Starts one, and waits until it follows.
     fn start(home: &Home, options: &[&str]) -> Self {
-        let file = home.home.join("journal/calls/followed");
+        let file = home.path().join("journal/calls/followed");
         let _ = std::fs::remove_file(&file);
         let mut child = home.toolcell(&[&["events", "--follow", "--json"], options].concat()).spawn();
         let out = BufReader::new(child.stdout.take().unwrap());
@@ -113,8 +91,8 @@ impl Follower {
 fn the_events_of_ended_calls_are_numbered_and_can_be_chosen() {
     let home = Home::new();
     assert!(home.events(&[]).is_empty());
-    let first = home.call("probe#echo", &json!({ "text": "one" }), &["--session=review"]);
-    let second = home.call("probe#nowhere", &json!({}), &[]);
+    let first = home.call(&guest("probe#echo"), &json!({ "text": "one" }), &["--session=review"]);
+    let second = home.call(&guest("probe#nowhere"), &json!({}), &[]);
     let all = home.events(&[]);
     assert_eq!(sequences(&all), (1..=all.len() as u64).collect::<Vec<_>>());
     let of = |record: &Value| record["events"].as_array().unwrap().clone();
@@ -140,7 +118,7 @@ fn the_events_of_ended_calls_are_numbered_and_can_be_chosen() {
 #[test]
 fn what_is_asked_wrongly_is_exit_2() {
     let home = Home::new();
-    home.call("probe#echo", &json!({ "text": "one" }), &[]);
+    home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
     let next = home.events(&[]).len() as u64 + 1;
     assert!(home.events(&[&format!("--from={next}")]).is_empty());
     let ran = home.toolcell(&["events", &format!("--from={}", next + 1)]).run().exits(2);
@@ -152,7 +130,7 @@ fn what_is_asked_wrongly_is_exit_2() {
 #[test]
 fn a_closed_pipe_ends_it_quietly() {
     let home = Home::new();
-    home.call("probe#echo", &json!({ "text": "one" }), &[]);
+    home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
     for options in [&["events"][..], &["events", "--follow", "--from=1"], &["events", "--follow"]] {
         let mut child = home.toolcell(options).spawn();
         drop(child.stdout.take());
@@ -165,7 +143,7 @@ fn a_closed_pipe_ends_it_quietly() {
 #[test]
 fn a_follower_sees_a_call_of_another_process_run_and_die() {
     let home = Home::new();
-    home.call("probe#echo", &json!({ "text": "before" }), &[]);
+    home.call(&guest("probe#echo"), &json!({ "text": "before" }), &[]);
     let before = home.events(&[]).len() as u64;
     let mut follower = Follower::start(&home, &[]);
     let (ticker, input) = (example("ticker"), json!({ "ticks": 10_000, "interval_ms": 30 }).to_string());
@@ -222,10 +200,10 @@ fn a_silent_call_is_seen_to_start_and_one_that_waits_is_seen_to_ask() {
 #[test]
 fn a_plain_call_is_two_lines() {
     let home = Home::new();
-    home.call("probe#echo", &json!({ "text": "one" }), &[]);
-    assert_eq!(lines(&home.home), 3);
+    home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+    assert_eq!(lines(home.path()), 3);
     let follower = Follower::start(&home, &[]);
-    home.call("probe#echo", &json!({ "text": "two" }), &[]);
+    home.call(&guest("probe#echo"), &json!({ "text": "two" }), &[]);
     follower.stop().0.exits(0);
     home.toolcell(&["journal", "verify"]).run().exits(0);
 }
@@ -239,18 +217,14 @@ fn lines(home: &Path) -> usize {
 #[test]
 fn calls_are_listed_by_their_session() {
     let home = Home::new();
-    home.call("probe#echo", &json!({ "text": "one" }), &["--session=review"]);
-    home.call("probe#echo", &json!({ "text": "two" }), &[]);
-    let calls = |options: &[&str]| {
-        let ran = home.toolcell(&[&["calls", "--json"], options].concat()).run().exits(0);
-        ran.json()["calls"].as_array().unwrap().clone()
-    };
-    let named = calls(&["--session=review"]);
+    home.call(&guest("probe#echo"), &json!({ "text": "one" }), &["--session=review"]);
+    home.call(&guest("probe#echo"), &json!({ "text": "two" }), &[]);
+    let named = home.calls(&["--session=review"]);
     assert_eq!((named.len(), &named[0]["session"]), (1, &json!("review")));
-    let run = calls(&[])[0]["session"].as_str().unwrap().to_owned();
+    let run = home.calls(&[])[0]["session"].as_str().unwrap().to_owned();
     assert!(run.starts_with("run:"), "{run}");
-    assert_eq!(calls(&["--session", &run]).len(), 1);
-    assert!(calls(&["--session=other"]).is_empty());
+    assert_eq!(home.calls(&["--session", &run]).len(), 1);
+    assert!(home.calls(&["--session=other"]).is_empty());
     let id = named[0]["invocation_id"].as_str().unwrap();
     assert!(home.toolcell(&["show", id]).run().exits(0).stdout.contains("review"));
 }
@@ -278,6 +252,5 @@ fn a_client_has_a_session_and_what_it_loads_is_an_event() {
     assert_eq!(events[1]["event"]["data"]["selection_ref"], "select:t2");
     let session = events[1]["session"].as_str().unwrap();
     assert!(session.starts_with("mcp:"), "{session}");
-    let ran = home.toolcell(&["calls", "--json", "--session", session]).run().exits(0);
-    assert_eq!(ran.json()["calls"].as_array().unwrap().len(), 2);
+    assert_eq!(home.calls(&["--session", session]).len(), 2);
 }

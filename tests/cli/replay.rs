@@ -1,49 +1,14 @@
 //! `toolcell replay`: a recorded call again, with the random numbers and the clock that it had.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::guest;
 use crate::pipeline::doubles::echoing;
-use crate::support::{Ran, Toolcell, root, scratch, share_compiled};
-
-/// A home with its own journal.
-struct Home {
-    _guard: tempfile::TempDir,
-    home: PathBuf,
-}
+use crate::support::{Home, Ran, root, scratch};
 
 impl Home {
-    fn new() -> Self {
-        let (guard, home) = scratch();
-        share_compiled(&home);
-        Self { _guard: guard, home }
-    }
-
-    /// Writes the user's own `toolcell.toml`.
-    fn configure(&self, text: &str) {
-        fs::write(self.home.join("toolcell.toml"), text).unwrap();
-    }
-
-    /// Writes a component, and returns its path.
-    fn keep(&self, name: &str, component: &[u8]) -> String {
-        let file = self.home.join(name);
-        fs::write(&file, component).unwrap();
-        file.display().to_string()
-    }
-
-    fn toolcell(&self, arguments: &[&str]) -> Toolcell {
-        Toolcell::at(&self.home, arguments)
-    }
-
-    fn call(&self, tool: &str, input: &Value, options: &[&str]) -> Value {
-        let input = input.to_string();
-        let arguments = [&["call", tool, &input, "--record"][..], options].concat();
-        self.toolcell(&arguments).run().json()
-    }
-
     fn replay(&self, record: &Value, options: &[&str]) -> Ran {
         let id = record["invocation"]["invocation_id"].as_str().unwrap();
         let arguments = [&["replay", id, "--json"][..], options].concat();
@@ -297,7 +262,7 @@ fn a_damaged_record_is_not_run() {
     let home = Home::new();
     let record = home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
     home.replay(&record, &[]).exits(0);
-    let [file] = segments(&home.home).try_into().unwrap();
+    let [file] = home.segments().try_into().unwrap();
     let mut bytes = fs::read(&file).unwrap();
     let at = bytes.windows(5).position(|found| found == b"\"one\"").unwrap() + 1;
     bytes[at] = b'O';
@@ -309,9 +274,4 @@ fn a_damaged_record_is_not_run() {
     assert!(said.stdout.is_empty() && said.stderr.contains("[log_damaged]"), "{said:?}");
     let unknown = home.toolcell(&["replay", "NOSUCHCALL"]).run().exits(2);
     assert!(unknown.stderr.contains("toolcell calls"), "{}", unknown.stderr);
-}
-
-fn segments(home: &Path) -> Vec<PathBuf> {
-    let files = fs::read_dir(home.join("journal/calls")).unwrap().map(|file| file.unwrap().path());
-    files.filter(|file| file.extension().is_some_and(|extension| extension == "log")).collect()
 }

@@ -4,6 +4,7 @@
 mod call;
 mod canary;
 mod guests;
+mod home;
 mod mcp;
 mod mirror;
 mod program;
@@ -16,6 +17,7 @@ mod web;
 pub(crate) use call::{Called, Test, host, scratch};
 pub(crate) use canary::Canary;
 pub(crate) use guests::{build_in, component, fixture, wat};
+pub(crate) use home::Home;
 pub(crate) use mcp::{Client, NEW, OLD, records};
 pub(crate) use mirror::{Mirror, response};
 pub(crate) use program::{Ran, Toolcell};
