@@ -74,6 +74,39 @@ fn help_says_what_matters() {
     }
 }
 
+/// The heading of `help` that an option is listed under.
+fn heading<'a>(help: &'a str, option: &str) -> Option<&'a str> {
+    let (before, _) = help.split_once(&format!("\n      {option} "))?;
+    before.lines().rfind(|line| !line.starts_with(' ') && line.ends_with(':'))
+}
+
+#[test]
+fn options_that_commands_share_have_the_same_headings() {
+    let headings = ["Grants:", "Limits:", "Policy:", "Approvals:"];
+    for (command, count) in [(&["call"][..], 4), (&["batch"], 4), (&["mcp"], 4), (&["policy", "check"], 3)] {
+        let help = Toolcell::new([command, &["--help"]].concat()).run().exits(0).stdout;
+        let found: Vec<&str> = help.lines().filter(|line| headings.contains(line)).collect();
+        assert_eq!(found, headings[..count], "{command:?}: {help}");
+        for (option, expected) in [
+            ("--allow-read", "Grants:"),
+            ("--name-server", "Grants:"),
+            ("--timeout", "Limits:"),
+            ("--max-disk", "Limits:"),
+            ("--retry", "Limits:"),
+            ("--memory-total", "Limits:"),
+            ("--mode", "Policy:"),
+            ("--session", "Approvals:"),
+        ] {
+            let lacks = match option {
+                "--retry" => !matches!(command, ["call"] | ["batch"]),
+                "--memory-total" => !matches!(command, ["mcp"]),
+                _ => expected == "Approvals:" && count == 3,
+            };
+            assert_eq!(heading(&help, option), (!lacks).then_some(expected), "{command:?} {option}: {help}");
+        }
+    }
+}
+
 #[test]
 fn help_hides_what_toolcell_calls_itself() {
     let ran = Toolcell::new(["--help"]).run().exits(0);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell::{Approver, Prompt, Reply, Respondent};
 
-use super::options::{GrantOptions, LimitOptions, PolicyOptions};
+use super::options::{CallOptions, GrantOptions, LimitOptions, PolicyOptions};
 use super::show;
 use super::terminal::Terminal;
 
@@ -88,19 +88,16 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    pub(super) fn new(
-        component: &Path,
-        sources: &[PathBuf],
-        (grants, limits, policy): (&GrantOptions, &LimitOptions, &PolicyOptions),
-    ) -> Self {
+    pub(super) fn new(component: &Path, sources: &[PathBuf], options: &CallOptions) -> Self {
+        let CallOptions { grants, limits, policy } = options.clone();
         Self {
             sources: sources.to_vec(),
             callable: Vec::new(),
             component: std::path::absolute(component).unwrap_or_else(|_| component.to_owned()),
             cwd: std::env::current_dir().unwrap_or_default(),
-            grants: grants.clone(),
-            limits: limits.clone(),
-            policy: policy.clone(),
+            grants,
+            limits,
+            policy,
         }
     }
 

@@ -12,8 +12,7 @@ use crate::config::Layers;
 use super::ask::{self, Origin};
 use super::callable::{self, Callables};
 use super::exit::Exit;
-use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
-use super::retrying::RetryOptions;
+use super::options::{RunOptions, Settings};
 use super::show::{self, Bar, Form};
 use super::target::{self, Building, EntryPaths, Target};
 use super::{hooks, input, kept, saved, surface};
@@ -45,22 +44,14 @@ pub(super) struct Call {
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
     #[command(flatten)]
-    grants: GrantOptions,
-    #[command(flatten)]
-    limits: LimitOptions,
-    #[command(flatten)]
-    retry: RetryOptions,
-    #[command(flatten)]
-    policy: PolicyOptions,
-    #[command(flatten)]
-    approvals: ApprovalOptions,
+    options: RunOptions,
 }
 
 impl Call {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
         // A call that is refused by its policy still ends in a result.
-        let (mut settings, refused) = match options::settings(&home, &self.grants, &self.limits, &self.policy) {
+        let (mut settings, refused) = match self.options.call.settings(&home) {
             Ok(settings) => (settings, None),
             Err(stop) => (Settings::default(), Some(stop.refusal()?)),
         };
@@ -76,7 +67,7 @@ impl Call {
         let sources = kept::source_folders(callable::targets(&self.callable).iter().chain([&target]));
         let closed = kept::close_sources(&home, &mut settings, &sources);
         let Settings { grants, limits, mut policy, expire, layers, selection } = settings;
-        self.retry.apply(&mut policy);
+        self.options.retry.apply(&mut policy);
         let mut host = self.host(&home, &limits, &layers, bar.as_ref())?;
         let runtime = super::runtime()?;
         let record = runtime.block_on(async {
@@ -90,14 +81,14 @@ impl Call {
             let mut request = Request::new(self.tool.as_str(), input)
                 .grants(grants)
                 .limits(limits)
-                .approval(self.approvals.terms(expire))
+                .approval(self.options.approvals.terms(expire))
                 .actor(ask::actor())
                 .respondent(ask::respondent())
                 .cancellation(cancellation.clone());
             if let Ok((component, callables)) = &located {
-                let options = (&self.grants, &self.limits, &self.policy);
                 let callable = callables.files().map(Path::to_owned).collect();
-                request.approval.origin = Origin { callable, ..Origin::new(component, &sources, options) }.words();
+                request.approval.origin =
+                    Origin { callable, ..Origin::new(component, &sources, &self.options.call) }.words();
             }
             let mut naming = (&mut policy, EntryPaths::of(&layers));
             match prepare(&host, located, &target, &mut naming, &cancellation).await {
@@ -137,7 +128,7 @@ impl Call {
 
     fn host(&self, home: &Home, limits: &Limits, layers: &Layers, bar: Option<&Arc<Bar>>) -> anyhow::Result<Host> {
         target::host(home, |settings| {
-            self.grants.reach(&mut settings.network);
+            self.options.call.grants.reach(&mut settings.network);
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
             settings.cache_bytes_max = layers.cache_bytes_max();
             settings.journal = layers.journal();

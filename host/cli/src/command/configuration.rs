@@ -10,14 +10,13 @@ use crate::config::{Layer, configured_cache_bytes};
 
 use super::doctor::Check;
 use super::hooks;
-use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::options::{PolicyOptions, Settings};
 use super::target::{self, Building, Target};
 
 /// Checks the configuration files of this folder: whether they can be used, and whether everything that they name
 /// exists.
 pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Vec<Check>> {
-    let none = (GrantOptions::default(), LimitOptions::default());
-    let settings = match options::settings(home, &none.0, &none.1, policy) {
+    let settings = match policy.settings(home) {
         Ok(settings) => settings,
         Err(stop) => {
             let refusal = stop.refusal()?;

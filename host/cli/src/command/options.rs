@@ -16,6 +16,36 @@ use toolcell_core::record::{ErrorClass, Mode, Refusal};
 use crate::config::{self, ConfigFile, GivenLimits, LayerOptions, Layers, Word, duration, size};
 
 use super::exit::{BadRequest, Stop};
+use super::retrying::RetryOptions;
+
+/// What a call gets, and what decides on it.
+#[derive(Clone, Debug, Args)]
+pub(super) struct CallOptions {
+    #[command(flatten)]
+    pub(super) grants: GrantOptions,
+    #[command(flatten)]
+    pub(super) limits: LimitOptions,
+    #[command(flatten)]
+    pub(super) policy: PolicyOptions,
+}
+
+impl CallOptions {
+    /// Merges these options and the files, as [`settings`] does.
+    pub(super) fn settings(&self, home: &Home) -> Result<Settings, Stop> {
+        settings(home, &self.grants, &self.limits, &self.policy)
+    }
+}
+
+/// The options of a command that makes calls and ends with them.
+#[derive(Debug, Args)]
+pub(super) struct RunOptions {
+    #[command(flatten)]
+    pub(super) call: CallOptions,
+    #[command(flatten)]
+    pub(super) retry: RetryOptions,
+    #[command(flatten)]
+    pub(super) approvals: ApprovalOptions,
+}
 
 /// Nothing is granted unless it is granted here; a tool gets what it declares and what is granted, both.
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
@@ -115,6 +145,11 @@ pub(super) struct PolicyOptions {
 }
 
 impl PolicyOptions {
+    /// Merges these options and the files, as [`settings`] does. The command line grants nothing.
+    pub(super) fn settings(&self, home: &Home) -> Result<Settings, Stop> {
+        settings(home, &GrantOptions::default(), &LimitOptions::default(), self)
+    }
+
     /// The file that `--config` names.
     pub(super) fn named(&self) -> Option<&Path> {
         self.config.as_deref()

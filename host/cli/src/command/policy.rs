@@ -9,7 +9,7 @@ use toolcell_core::policy::{Capability, Placement, SecretUse};
 use toolcell_core::record::{Behavior, Refusal};
 
 use super::exit::{self, Exit, Stop};
-use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::options::{CallOptions, Settings};
 use super::target::{self, Building, EntryPaths, Target};
 use super::{hooks, input, kept, show, surface, trust};
 
@@ -52,11 +52,7 @@ struct Foretell {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    grants: GrantOptions,
-    #[command(flatten)]
-    limits: LimitOptions,
-    #[command(flatten)]
-    policy: PolicyOptions,
+    options: CallOptions,
 }
 
 impl Policy {
@@ -73,7 +69,7 @@ impl Policy {
 impl Foretell {
     fn run(self, in_full: bool) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let settings = match options::settings(&home, &self.grants, &self.limits, &self.policy) {
+        let settings = match self.options.settings(&home) {
             Err(Stop::Failed(error)) => return Err(error),
             settings => settings,
         };

@@ -13,7 +13,7 @@ use toolcell_core::record::{Refusal, ToolSearchResult};
 use crate::config::configured_cache_bytes;
 
 use super::exit::{self, BadRequest, Exit, Stop};
-use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::options::{PolicyOptions, Settings};
 use super::serving::{self, Named};
 use super::target::{self, Building};
 use super::{runtime, show, surface};
@@ -102,11 +102,7 @@ impl Search {
     /// The tools of the command line, else those of the configuration files, and the settings of these files, which are
     /// read only for that.
     fn named(&self, home: &Home) -> Result<(Vec<Named>, Settings), Stop> {
-        let settings = if self.tools.is_empty() {
-            options::settings(home, &GrantOptions::default(), &LimitOptions::default(), &self.policy)?
-        } else {
-            Settings::default()
-        };
+        let settings = if self.tools.is_empty() { self.policy.settings(home)? } else { Settings::default() };
         Ok((serving::named(&self.tools, &settings.layers)?, settings))
     }
 }

@@ -20,7 +20,7 @@ use crate::server::{self, ApprovalSettings, Away, CallStore, Offered, Offering, 
 
 use super::ask::{self, Origin};
 use super::exit::{self, BadRequest, Exit, Stop};
-use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::target::{self, Building, EntryPaths, Target};
 use super::watching::Watched;
 use super::{folder, hooks, kept, show};
@@ -46,9 +46,7 @@ pub(super) struct Serving {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     #[command(flatten)]
-    grants: GrantOptions,
-    #[command(flatten)]
-    limits: LimitOptions,
+    options: CallOptions,
     /// Memory of all calls together; each takes its --memory, its output and some more, and waits for it [default: half of
     /// what this machine has]
     #[arg(long, value_name = "SIZE", value_parser = config::size, help_heading = "Limits")]
@@ -62,8 +60,6 @@ pub(super) struct Serving {
     /// Those that hold a token of their own.
     #[arg(skip = 1_usize)]
     pub(super) callers: usize,
-    #[command(flatten)]
-    policy: PolicyOptions,
     #[command(flatten)]
     approvals: ApprovalOptions,
     /// Never ask through the client: answers come from `toolcell approvals` alone
@@ -155,7 +151,7 @@ impl Serving {
 
     /// Reads the current configuration files, and loads every tool that they or the command line name.
     async fn assemble(&self, home: &Home, components: &mut Components) -> Result<(Offering, Watched), Stop> {
-        let mut settings = options::settings(home, &self.grants, &self.limits, &self.policy)?;
+        let mut settings = self.options.settings(home)?;
         let named = named(&self.tools, &settings.layers)?;
         let approvals = self.approvals(&settings.layers, settings.expire)?;
         let memory = self.budget(&settings.layers, &settings.limits)?;
@@ -171,7 +167,7 @@ impl Serving {
             host.calls_at_once = toolcell::CALLS_AT_ONCE;
             host.callers = self.callers;
             host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
-            self.grants.reach(&mut host.network);
+            self.options.grants.reach(&mut host.network);
             host.memory = Some(memory.clone());
             host.locks = self.locks.clone();
             host.cache_bytes_max = layers.cache_bytes_max();
@@ -180,7 +176,7 @@ impl Serving {
             host.approvals = true;
         })?;
         hooks::add(&mut host, home, &layers, &closed).await?;
-        let mut watched = Watched::new(home, &self.policy, layers.files());
+        let mut watched = Watched::new(home, &self.options.policy, layers.files());
         folders.into_iter().for_each(|folder| watched.add(folder));
         let entries = EntryPaths::of(&layers);
         let paths = Self::locate(home, &named, components)?;
@@ -189,7 +185,7 @@ impl Serving {
         for ((tool, path), loaded) in named.iter().zip(paths).zip(&loaded) {
             tool.target.name(&mut policy, &entries, loaded);
             let tools = tool.target.tools(loaded).map_err(|refusal| tool.failed(refusal))?;
-            let origin = Origin::new(&path, &sources, (&self.grants, &self.limits, &self.policy)).words();
+            let origin = Origin::new(&path, &sources, &self.options).words();
             offered.extend(tools.into_iter().map(|one| Offered {
                 tool: one,
                 wall: tool.timeout,
@@ -234,7 +230,7 @@ impl Serving {
     /// program in another folder. Fails if the file is not trusted in its current state, because naming it implies
     /// trust.
     pub(super) fn project_file(&self, folder: &Path) -> anyhow::Result<Vec<String>> {
-        if !self.tools.is_empty() || self.policy.named().is_some() || self.policy.reads_none() {
+        if !self.tools.is_empty() || self.options.policy.named().is_some() || self.options.policy.reads_none() {
             return Ok(Vec::new());
         }
         let Some(file) = config::project_file(folder) else { return Ok(Vec::new()) };

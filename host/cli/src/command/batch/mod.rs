@@ -23,8 +23,7 @@ use toolcell_core::scheduler::batch::PARALLEL_MAX;
 use crate::config::Layers;
 
 use super::exit::{self, Exit};
-use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
-use super::retrying::RetryOptions;
+use super::options::{RunOptions, Settings};
 use super::show::{self, Form};
 use super::target::{self, EntryPaths, Target};
 use super::{ask, call, hooks, kept, serving, surface};
@@ -58,15 +57,7 @@ pub(super) struct Batch {
     #[command(flatten)]
     order: OrderOptions,
     #[command(flatten)]
-    grants: GrantOptions,
-    #[command(flatten)]
-    limits: LimitOptions,
-    #[command(flatten)]
-    retry: RetryOptions,
-    #[command(flatten)]
-    policy: PolicyOptions,
-    #[command(flatten)]
-    approvals: ApprovalOptions,
+    options: RunOptions,
 }
 
 /// What runs at once, in which order, and what a failure means for the other calls.
@@ -136,11 +127,11 @@ impl Batch {
         let home = Home::find()?;
         let lines = lines::read(&self.file)?;
         // Calls that are refused by their policy still end in results.
-        let (mut settings, refused) = match options::settings(&home, &self.grants, &self.limits, &self.policy) {
+        let (mut settings, refused) = match self.options.call.settings(&home) {
             Ok(settings) => (settings, None),
             Err(stop) => (Settings::default(), Some(stop.refusal()?)),
         };
-        self.retry.apply(&mut settings.policy);
+        self.options.retry.apply(&mut settings.policy);
         let sources = self.sources(&lines);
         let closed = kept::close_sources(&home, &mut settings, &sources);
         let policy = self.order.policy(&settings.limits, lines.len());
@@ -192,7 +183,7 @@ impl Batch {
         questions: &Questions,
     ) -> anyhow::Result<Host> {
         target::host(home, |host| {
-            self.grants.reach(&mut host.network);
+            self.options.call.grants.reach(&mut host.network);
             host.calls_at_once = u32::try_from(policy.at_once()).unwrap_or(1);
             host.memory_bytes_max = host.memory_bytes_max.max(settings.limits.memory_bytes);
             host.cache_bytes_max = settings.layers.cache_bytes_max();
@@ -227,7 +218,7 @@ impl Batch {
                 Ok(Chosen { tool, origin }) => (surface::place(tool, &surface), origin, None),
                 Err(refusal) => (tool.into(), None, Some(refusal)),
             };
-            let mut terms = self.approvals.terms(expire);
+            let mut terms = self.options.approvals.terms(expire);
             terms.origin = origin;
             let mut request = Request::new(tool, input)
                 .grants(Arc::clone(&grants))
@@ -257,7 +248,7 @@ impl Batch {
             entries: EntryPaths::of(layers),
             policy,
             sources: &shared.sources,
-            options: (&self.grants, &self.limits, &self.policy),
+            options: &self.options.call,
             interrupt: &shared.interrupt,
             offered: Vec::new(),
             components: HashMap::new(),

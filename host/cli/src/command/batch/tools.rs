@@ -10,7 +10,7 @@ use toolcell_core::executor::canceled;
 use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
 
 use super::super::ask::Origin;
-use super::super::options::{GrantOptions, LimitOptions, PolicyOptions};
+use super::super::options::CallOptions;
 use super::super::show;
 use super::super::target::{Building, EntryPaths, Target};
 
@@ -24,7 +24,7 @@ pub(super) struct Tools<'a> {
     pub(super) entries: EntryPaths,
     pub(super) policy: &'a mut Policy,
     pub(super) sources: &'a [PathBuf],
-    pub(super) options: (&'a GrantOptions, &'a LimitOptions, &'a PolicyOptions),
+    pub(super) options: &'a CallOptions,
     pub(super) interrupt: &'a Cancellation,
     pub(super) offered: Vec<Offered>,
     /// By the path as it was typed.

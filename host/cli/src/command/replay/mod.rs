@@ -16,7 +16,7 @@ use toolcell::record::{Replay as ReplayOf, ReplayBlocker, Usage};
 use toolcell::{CallRecord, Callee, Cancellation, ErrorClass, Grants, Home, Host, Limits, Loaded, Request, Tool};
 
 use super::exit::{BadRequest, Exit, Stop};
-use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::options::{ApprovalOptions, PolicyOptions, Settings};
 use super::target::{self, EntryPaths, Target};
 use super::{ask, call, calls, hooks, kept, surface};
 
@@ -86,8 +86,7 @@ impl Replay {
             }
             None => return Ok(Err(Blocked::from(ReplayBlocker::ComponentMissing))),
         };
-        let none = (GrantOptions::default(), LimitOptions::default());
-        let mut settings = match options::settings(home, &none.0, &none.1, &self.policy) {
+        let mut settings = match self.policy.settings(home) {
             Ok(settings) => settings,
             Err(Stop::Refused(refusal)) => return Ok(Err(Blocked::refused(&refusal.message, refusal.code))),
             Err(Stop::Failed(error)) => return Err(error),
