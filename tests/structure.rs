@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::root;
+use serde_json::json;
+use toolcell_core::record::GUEST_BLOCKS;
+
+use crate::support::{own_schemas, root};
 
 /// A crate, and the crates that are in no build of it.
 const FREE_OF: [(&str, &[&str]); 2] = [
@@ -85,6 +88,31 @@ fn the_table_of_the_specification_names_what_exists_and_all_that_the_code_mentio
         wrong.extend(families(&text).difference(&known).map(|id| format!("{file} mentions AT-{id}")));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The SDK has the words of the contract in lists of its own, because it is built without the host. The words of the schemas
+/// are those of the host's types.
+#[test]
+fn the_sdk_knows_the_words_of_the_host() {
+    let blocks = listed("guest-sdk/rust/src/output.rs", "TYPES");
+    assert_eq!(blocks, GUEST_BLOCKS);
+    let macros = "guest-sdk/rust/macros/src/attributes.rs";
+    // Structured output is no block, but a tool declares it among them.
+    let declared = [&GUEST_BLOCKS[..], &["structured_content"]].concat();
+    assert_eq!(listed(macros, "CONTENT"), declared);
+    let words = &own_schemas()["common"]["$defs"];
+    for (list, name) in [("RISKS", "risk_level"), ("ACCESS_KINDS", "access_kind"), ("WRITE_EFFECTS", "write_effect")] {
+        assert_eq!(json!(listed(macros, list)), words[name]["enum"], "{list}");
+    }
+}
+
+/// The texts in the constant list `name` of a source file.
+fn listed(file: &str, name: &str) -> Vec<String> {
+    let source = std::fs::read_to_string(root().join(file)).unwrap();
+    let list = source.split_once(&format!("const {name}: ")).and_then(|(_, rest)| rest.split_once(" ="));
+    let list =
+        list.and_then(|(_, rest)| rest.split_once("];")).unwrap_or_else(|| panic!("{file} has no list {name}")).0;
+    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// The ids of families in `text`: `IN` of `AT-IN-06`.
