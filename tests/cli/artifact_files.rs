@@ -53,6 +53,26 @@ fn artifacts_become_new_files_of_a_folder_whatever_they_are_called() {
 }
 
 #[test]
+fn a_folder_that_the_tool_swaps_for_a_link_while_it_runs_is_not_followed() {
+    let (_guard, root) = scratch();
+    fs::create_dir_all(root.join("work")).unwrap();
+    fs::create_dir(root.join("private")).unwrap();
+    let path = |name: &str| root.join(name).display().to_string();
+    let input = json!({
+        "files": [{ "name": "a.txt", "text": "content" }],
+        "from": path("work/out"), "to": path("work/aside"), "link": "../private",
+    });
+    let (tool, input) = (guest("probe#artifacts_swapping"), input.to_string());
+    let options = [format!("--artifacts={}", path("work/out")), format!("--allow-write={}", path("work"))];
+    let arguments = ["call", &tool, &input, "--no-config", "--json", &options[0], &options[1]];
+    let ran = Toolcell::at(&kept("home"), arguments).run().exits(0);
+    assert_eq!(ran.json()["artifact_refs"].as_array().unwrap().len(), 1);
+    assert_eq!(fs::read_link(root.join("work/out")).unwrap(), Path::new("../private"));
+    assert_eq!(fs::read_dir(root.join("private")).unwrap().count(), 0, "a file was saved through the link");
+    assert_eq!(fs::read_to_string(root.join("work/aside/a.txt")).unwrap(), "content");
+}
+
+#[test]
 fn a_folder_that_cannot_be_created_is_a_bad_request_before_the_call() {
     let (_guard, folder) = scratch();
     fs::write(folder.join("file"), "in the way").unwrap();

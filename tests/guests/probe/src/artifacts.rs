@@ -3,6 +3,7 @@
 use fixture::{Access, Input, Tool};
 use serde_json::{Value, json};
 
+use crate::files::symlink;
 use crate::toolcell::tool::artifacts::{Artifact, StoreError, create};
 use crate::{Call, ErrorClass, Handler, Outcome, Output, refuse};
 
@@ -24,11 +25,37 @@ pub(crate) fn tools() -> Vec<Tool> {
         Tool::new("artifacts_ruled", Access::Nothing, "The same, where the output contract has redaction rules")
             .input(json!({ "files": files() }), &[])
             .promises("redaction_rules", json!([{ "pattern": "AKIA[0-9A-Z]{16}" }])),
+        Tool::new(
+            "artifacts_swapping",
+            Access::DestroysFiles,
+            "Renames `from` to `to`, puts a link to `link` in its place",
+        )
+        .input(
+            json!({
+                "files": files(),
+                "from": { "type": "string" },
+                "to": { "type": "string" },
+                "link": { "type": "string" },
+            }),
+            &["from", "to", "link"],
+        ),
     ]
 }
 
 pub(crate) fn handler(tool: &str) -> Option<Handler> {
-    ["artifacts", "artifacts_ruled"].contains(&tool).then_some(artifacts as Handler)
+    Some(match tool {
+        "artifacts" | "artifacts_ruled" => artifacts,
+        "artifacts_swapping" => |call, input| match swap(input) {
+            Ok(()) => artifacts(call, input),
+            Err(error) => refuse(ErrorClass::ExecutionFailed, "not_swapped", &error.to_string()),
+        },
+        _ => return None,
+    })
+}
+
+fn swap(input: &Input) -> std::io::Result<()> {
+    std::fs::rename(input.text("from"), input.text("to"))?;
+    symlink(input.text("link"), input.text("from"))
 }
 
 fn artifacts(_: &Call, input: &Input) -> Outcome {
