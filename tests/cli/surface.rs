@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::guest;
+use super::policy::Place;
 use crate::pipeline::doubles::crowd;
 use crate::support::{Ran, Toolcell, fixture, scratch, share_compiled};
 
@@ -202,6 +203,29 @@ fn a_setting_that_cannot_be_applied_allows_nothing() {
         for command in [&["surface", "crowd.wasm"][..], &["call", "crowd.wasm#t0", "{}"]] {
             let ran = shop.run(command).exits(3);
             assert!(ran.stderr.contains(words) && ran.stderr.contains("policy_unreadable"), "{}", ran.stderr);
+        }
+    }
+}
+
+/// A file narrows a role, and gives it no tool that another file keeps from it.
+#[test]
+fn a_role_that_two_files_describe_has_the_tools_that_both_give_it() {
+    for (user, project, callable) in [
+        ("'t0'", "'*'", &["t0"][..]),
+        ("'*'", "'t0'", &["t0"]),
+        ("'t0', 't1'", "'t1', 't2'", &["t1"]),
+        ("'t0'", "'t1'", &[]),
+    ] {
+        let place = Place::new()
+            .user(&format!("[surface]\nrole = 'r'\n[surface.roles]\nr = [{user}]\n"))
+            .project(&format!("[surface.roles]\nr = [{project}]\n"))
+            .trusted();
+        std::fs::write(place.project.join("crowd.wasm"), crowd("surface_two_files", 3, |_| {})).unwrap();
+        for tool in ["t0", "t1", "t2"] {
+            let ran = place.run(&["call", &format!("crowd.wasm#{tool}"), "{}", "--json"]);
+            let code = ran.json()["error"]["error_code"].clone();
+            let expected = if callable.contains(&tool) { Value::Null } else { json!("role_not_allowed") };
+            assert_eq!(code, expected, "{tool}: [{user}] and [{project}]");
         }
     }
 }
