@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell::{Home, Host, HostBuilder, MemoryBudget};
+use toolcell::{Home, Host, HostBuilder, MemoryBudget, RetryPolicy};
 use toolcell_core::approval::{Reply, Session};
 use toolcell_core::journal::{CallLog, LogSettings};
 use toolcell_core::policy::{Limits, Provenance, Rule, RuleWords};
-use toolcell_core::record::AbortReason;
+use toolcell_core::record::{AbortReason, ErrorClass};
 
 use crate::support::{Called, Canary, Server, Test, check_record, host, scratch};
 
@@ -344,6 +344,31 @@ async fn one_place_and_the_memory_of_one_call_are_enough_for_all_calls_below_it(
         }
         assert!(answer["structured"]["invocation_id"].is_string(), "{answer:#}");
     }
+}
+
+/// A call that waits for its next attempt keeps no room for the calls that it made in the last one.
+#[tokio::test]
+async fn a_call_that_waits_keeps_no_other_one_from_calling_tools() {
+    let listener = Arc::new(RecordingListener::default());
+    let heard = Arc::clone(&listener);
+    let family = Family::with(|settings| {
+        settings.calls_at_once = 1;
+        settings.listeners = vec![heard];
+    })
+    .await;
+    let retry =
+        RetryPolicy { attempts: 2, backoff: Duration::from_secs(4), classes: vec![ErrorClass::ExecutionFailed] };
+    let mut failing = calling("probe.invocation", json!({}));
+    failing["then"] = json!("fail");
+    let waiting = family.free("call").policy(|policy| policy.retry = retry).timeout_ms(60_000).call(failing);
+    let other = async {
+        listener.wait_for("caller.call", "tool.invocation.attempt_discarded").await;
+        family.free("call").timeout_ms(20_000).call(calling("probe.invocation", json!({}))).await
+    };
+    let (waiting, other) = tokio::join!(waiting, other);
+    assert!(answer(&other)["structured"]["invocation_id"].is_string(), "{:#}", other.record());
+    waiting.failed("execution_failed", "as_asked");
+    assert_eq!(children(&waiting).len(), 2, "each attempt made its call");
 }
 
 #[tokio::test]
