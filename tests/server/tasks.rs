@@ -31,9 +31,9 @@ impl Place {
         Self { _guard: guard, home, folder }
     }
 
-    fn arguments(&self, command: &[&str]) -> Vec<String> {
+    fn arguments(&self, command: &[&str], tools: &[&str]) -> Vec<String> {
         let mut arguments: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-        arguments.extend(TOOLS.map(|tool| format!("{}#{tool}", fixture("probe").display())));
+        arguments.extend(tools.iter().map(|tool| format!("{}#{tool}", fixture("probe").display())));
         arguments.push(format!("--allow-write={}", self.folder.display()));
         arguments.push(format!("--record={}", self.home.join("records").display()));
         arguments
@@ -45,7 +45,12 @@ impl Place {
 
     /// A client of 2026-07-28 with these capabilities, connected to a new server.
     fn client(&self, capabilities: Value) -> Client {
-        let mut client = Client::run(self.toolcell(self.arguments(&["mcp"]))).can(capabilities);
+        self.client_of(&TOOLS, capabilities)
+    }
+
+    /// The same, of a server that offers these tools of `probe`.
+    fn client_of(&self, tools: &[&str], capabilities: Value) -> Client {
+        let mut client = Client::run(self.toolcell(self.arguments(&["mcp"], tools))).can(capabilities);
         client.speak_new();
         client
     }
@@ -194,7 +199,7 @@ fn a_client_without_the_extension_waits_and_is_told_what_it_lacks() {
 #[test]
 fn the_earlier_revision_has_no_tasks() {
     let place = Place::new();
-    let mut client = Client::run(place.toolcell(place.arguments(&["mcp"]))).can(tasks());
+    let mut client = Client::run(place.toolcell(place.arguments(&["mcp"], &TOOLS))).can(tasks());
     client.initialize(OLD);
     for tool in ["hold", "hold_background"] {
         let done = client.call(tool, json!({ "ms": LONG_MS }));
@@ -311,7 +316,7 @@ fn a_task_is_its_principals_alone() {
     let (anna, bert) = ("0123456789abcdef0", "fedcba98765432100");
     std::fs::write(&tokens, format!("anna {anna}\nbert {bert}\n")).unwrap();
     std::fs::set_permissions(&tokens, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let mut arguments = place.arguments(&["serve", "--listen=127.0.0.1:0"]);
+    let mut arguments = place.arguments(&["serve", "--listen=127.0.0.1:0"], &TOOLS);
     arguments.push(format!("--token-file={}", tokens.display()));
     let mut web = Web::run(place.toolcell(arguments));
     let send = |web: &Web, method: &str, params: Value| web.stateless(method, params, tasks_and_forms()).answer();
@@ -423,6 +428,27 @@ fn a_call_that_waits_for_an_approval_goes_on_in_a_later_process() {
         later.close();
         assert_eq!(place.lines(), ["approved"]);
         place.records().iter().for_each(check_record);
+    }
+}
+
+#[test]
+fn an_approved_call_of_a_tool_that_is_not_offered_any_more_is_refused() {
+    let role = "[surface]\nrole = \"r\"\n[surface.roles]\nr = [\"hold\"]\n";
+    for (tools, config, code) in
+        [(&["hold"][..], "", "unknown_tool"), (&["hold", "append_approved"], role, "role_not_allowed")]
+    {
+        let place = Place::new();
+        let mut client = place.client(tasks_and_forms());
+        let task = begin(&mut client, "append_approved", place.line("one"));
+        until(&mut client, &task, "input_required");
+        end(client, false);
+        std::fs::write(place.home.join("toolcell.toml"), config).unwrap();
+        let mut later = place.client_of(tools, tasks_and_forms());
+        update(&mut later, &task, json!({ "approval": yes() }));
+        let done = until(&mut later, &task, "completed");
+        assert_eq!(done["result"]["_meta"]["toolcell/error"]["code"], code, "{done:#}");
+        later.close();
+        assert!(place.lines().is_empty(), "it ran");
     }
 }
 
