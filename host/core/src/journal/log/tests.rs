@@ -267,6 +267,33 @@ async fn a_reader_is_told_how_many_events_are_gone() {
     assert!(seen[0].0 > 1_000_000_000_000 && missed == [seen[0].0 - 1], "{seen:?} {missed:?}");
 }
 
+/// A reader that waits for the index must not take a segment that came meanwhile for one that is gone: its events would
+/// be numbered again.
+#[test]
+fn readers_that_update_the_index_at_once_number_each_event_once() {
+    const READERS: usize = 6;
+    const ROUNDS: usize = 8;
+    let folder = tempfile::tempdir().unwrap();
+    let writing = || {
+        let (writer, id) = (log(&folder, LogSettings::default()), InvocationId::new());
+        note(&writer, id, 0, &events(id, [EventType::Planned, EventType::Started]));
+        read(&mut writer.follow(Some(1)).unwrap());
+        writer
+    };
+    let first = writing();
+    // Each writer keeps its segment, so that the next one begins another.
+    let writers: Vec<CallLog> = std::thread::scope(|scope| {
+        let readers: Vec<_> =
+            (0..READERS).map(|_| scope.spawn(|| (0..ROUNDS).map(|_| writing()).collect::<Vec<_>>())).collect();
+        readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect()
+    });
+    assert_eq!(files(&folder).len(), writers.len() + 1);
+    let (seen, missed) = read(&mut first.follow(Some(1)).unwrap());
+    let numbers: Vec<u64> = seen.into_iter().map(|(number, _)| number).collect();
+    let all = 2 * (writers.len() as u64 + 1);
+    assert_eq!((numbers, missed), ((1..=all).collect(), vec![]));
+}
+
 #[tokio::test]
 async fn events_of_no_call_are_in_the_log() {
     let folder = tempfile::tempdir().unwrap();
