@@ -17,7 +17,7 @@ lint:
     cargo clippy --test fuzz -- -D warnings
     cargo deny check bans licenses sources
 
-# The tests of the product, and of the example tools on this machine
+# The tests of the product, without the attacks, and of the example tools on this machine
 test *ARGS:
     cargo test {{ARGS}}
     cargo test --manifest-path example-tools/Cargo.toml
@@ -39,15 +39,19 @@ bench:
     cargo bench -p toolcell-cli --bench call
     cargo bench -p toolcell-cli --bench cli
 
+# The attacks of the first set, once each, or those of TOOLCELL_ATTACKS=FS-1,CPU-1
+attacks:
+    cargo test -p toolcell-cli --test toolcell -- hostile::the_first_set --ignored --nocapture
+
 # The attacks of the first set, twenty times each, to the letter: nothing else should run on this machine
 hostile RUNS="20":
-    TOOLCELL_ATTACK_RUNS={{RUNS}} TOOLCELL_ATTACKS_STRICT=1 cargo test -p toolcell-cli --test toolcell -- hostile::the_first_set --nocapture
+    TOOLCELL_ATTACK_RUNS={{RUNS}} TOOLCELL_ATTACKS_STRICT=1 cargo test -p toolcell-cli --test toolcell -- hostile::the_first_set --ignored --nocapture
 
 # The tests of files where the kernel has no openat2, or a filter forbids it (needs strace; not as fast)
 hostile-without-openat2:
     cargo test -p toolcell-cli --test toolcell --no-run
     TOOLCELL_ATTACKS=FS-1,FS-2,FS-3 strace -f -qq -o /dev/null -e trace=openat2 -e inject=openat2:error=ENOSYS \
-        cargo test -p toolcell-cli --test toolcell -- hostile::the_first_set sandbox::escapes sandbox::denials sandbox::races
+        cargo test -p toolcell-cli --test toolcell -- --include-ignored hostile::the_first_set sandbox::escapes sandbox::denials sandbox::races
 
 # Leaves out one guard of the sandbox at a time: some test must notice each. Takes minutes
 mutants:
