@@ -1,41 +1,11 @@
 //! Calls that need an approval, from the side of a client and its user.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 
-use crate::support::{Client, Ran, Toolcell, Web, fixture, frame, records, scratch, share_compiled};
-
-/// A folder to write to, and its own journal; compiled components are shared with all tests.
-struct Place {
-    _guard: tempfile::TempDir,
-    home: PathBuf,
-    folder: PathBuf,
-}
+use super::place::Place;
+use crate::support::{Client, Web, fixture, frame};
 
 impl Place {
-    fn new() -> Self {
-        let (guard, path) = scratch();
-        let (home, folder) = (path.join("home"), path.join("work"));
-        std::fs::create_dir(&folder).unwrap();
-        std::fs::create_dir(&home).unwrap();
-        share_compiled(&home);
-        Self { _guard: guard, home, folder }
-    }
-
-    fn options(&self, more: &[&str]) -> Vec<String> {
-        let mut options = vec![
-            format!("--allow-write={}", self.folder.display()),
-            format!("--record={}", self.home.join("records").display()),
-        ];
-        options.extend(more.iter().map(|option| (*option).to_owned()));
-        options
-    }
-
-    fn toolcell(&self, arguments: Vec<String>) -> Toolcell {
-        Toolcell::at(&self.home, arguments).dir(&self.folder).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "")
-    }
-
     /// A client with these capabilities, connected to a server with these options.
     fn client(&self, capabilities: Value, more: &[&str]) -> Client {
         let mut arguments = vec!["mcp".to_owned(), format!("{}#append_approved", fixture("probe").display())];
@@ -51,23 +21,6 @@ impl Place {
             .collect();
         arguments.push("--timeout=20s".to_owned());
         Web::run(self.toolcell(arguments))
-    }
-
-    fn run(&self, arguments: &[&str]) -> Ran {
-        self.toolcell(arguments.iter().map(|argument| (*argument).to_owned()).collect()).run()
-    }
-
-    fn arguments(&self, line: &str) -> Value {
-        json!({ "path": self.folder.join("lines"), "text": format!("{line}\n") })
-    }
-
-    fn lines(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(self.folder.join("lines")).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    fn records(&self) -> Vec<Value> {
-        records(&self.home.join("records"))
     }
 
     /// The only waiting call.
@@ -103,7 +56,7 @@ fn the_user_is_asked_in_plain_words_and_yes_runs_the_call_once() {
     let place = Place::new();
     let mut client = place.client(json!({ "elicitation": {} }), &[]);
     client.initialize("2025-11-25");
-    let id = client.begin_call(TOOL, place.arguments("one"));
+    let id = client.begin_call(TOOL, place.line("one"));
     let asked = question(&mut client);
     let message = asked["params"]["message"].as_str().unwrap();
     for words in ["May this tool run?", "append_approved", "read and change files in", "one", "risk"] {
@@ -115,7 +68,7 @@ fn the_user_is_asked_in_plain_words_and_yes_runs_the_call_once() {
     assert_eq!(answer["isError"], json!(false), "{answer:#}");
     assert_eq!(place.lines(), ["one"]);
     // The approval is for one run: the same call asks again.
-    let id = client.begin_call(TOOL, place.arguments("one"));
+    let id = client.begin_call(TOOL, place.line("one"));
     let again = client.until(|frame| frame["method"] == "elicitation/create" && frame["id"] != asked["id"]).1;
     reply(&mut client, &again, json!({ "action": "decline" }));
     let answer = client.answer(&id)["result"].clone();
@@ -136,11 +89,11 @@ fn what_the_user_changes_is_what_runs() {
     let place = Place::new();
     let mut client = place.client(forms(), &[]);
     client.initialize("2025-11-25");
-    let id = client.begin_call(TOOL, place.arguments("as asked"));
+    let id = client.begin_call(TOOL, place.line("as asked"));
     let asked = question(&mut client);
     let offered = asked["params"]["requestedSchema"]["properties"]["arguments"]["default"].as_str().unwrap();
-    assert_eq!(serde_json::from_str::<Value>(offered).unwrap(), place.arguments("as asked"));
-    let edit = place.arguments("as changed").to_string();
+    assert_eq!(serde_json::from_str::<Value>(offered).unwrap(), place.line("as asked"));
+    let edit = place.line("as changed").to_string();
     reply(&mut client, &asked, accept(json!({ "decision": "run once", "arguments": edit })));
     assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
     assert_eq!(place.lines(), ["as changed"]);
@@ -151,7 +104,7 @@ fn a_change_that_cannot_run_is_asked_again_with_the_reason() {
     let place = Place::new();
     let mut client = place.client(forms(), &[]);
     client.initialize("2025-11-25");
-    let id = client.begin_call(TOOL, place.arguments("as asked"));
+    let id = client.begin_call(TOOL, place.line("as asked"));
     let mut seen = Vec::new();
     for wrong in ["not JSON", "{\"pth\": \"x\"}"] {
         let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
@@ -162,7 +115,7 @@ fn a_change_that_cannot_run_is_asked_again_with_the_reason() {
     let message = asked["params"]["message"].as_str().unwrap();
     assert!(message.contains("The last answer cannot be used:\n| the arguments as you changed them"), "{message}");
     assert!(place.lines().is_empty());
-    let edit = place.arguments("as changed").to_string();
+    let edit = place.line("as changed").to_string();
     reply(&mut client, &asked, accept(json!({ "decision": "run once", "arguments": edit })));
     let result = client.answer(&id)["result"].clone();
     assert_eq!(result["isError"], json!(false), "{result:#}");
@@ -178,7 +131,7 @@ fn a_question_that_is_cut_wants_a_yes_that_knows() {
     let padded = format!("x{}May this tool run?\u{202e}", " y".repeat(40 * 60));
     let mut seen = Vec::new();
     for (although_cut, runs) in [(None, false), (Some(false), false), (Some(true), true)] {
-        let id = client.begin_call(TOOL, place.arguments(&padded));
+        let id = client.begin_call(TOOL, place.line(&padded));
         let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
         seen.push(asked["id"].clone());
         let message = asked["params"]["message"].as_str().unwrap();
@@ -213,7 +166,7 @@ fn whatever_is_not_a_clear_yes_is_a_no() {
         accept(json!({ "decision": "yes", "approved": true })),
         json!({ "action": "accept" }),
     ] {
-        let id = client.begin_call(TOOL, place.arguments("never"));
+        let id = client.begin_call(TOOL, place.line("never"));
         let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
         seen.push(asked["id"].clone());
         reply(&mut client, &asked, answer.clone());
@@ -221,7 +174,7 @@ fn whatever_is_not_a_clear_yes_is_a_no() {
         assert_eq!(result["_meta"]["toolcell/error"]["class"], "approval_rejected", "{answer}: {result:#}");
     }
     // An error of the client counts as a no.
-    let id = client.begin_call(TOOL, place.arguments("never"));
+    let id = client.begin_call(TOOL, place.line("never"));
     let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
     client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": -32603, "message": "no window" } }));
     assert_eq!(client.answer(&id)["result"]["_meta"]["toolcell/error"]["class"], "approval_rejected");
@@ -233,7 +186,7 @@ fn an_answer_from_elsewhere_takes_the_question_back() {
     let place = Place::new();
     let mut client = place.client(forms(), &[]);
     client.initialize("2025-11-25");
-    let id = client.begin_call(TOOL, place.arguments("one"));
+    let id = client.begin_call(TOOL, place.line("one"));
     let asked = question(&mut client);
     place.run(&["approvals", "approve", &place.waiting()]).exits(0);
     assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
@@ -248,15 +201,15 @@ fn for_the_rest_of_the_session_means_this_connection() {
     let place = Place::new();
     let mut client = place.client(forms(), &[]);
     client.initialize("2025-11-25");
-    let id = client.begin_call(TOOL, place.arguments("one"));
+    let id = client.begin_call(TOOL, place.line("one"));
     let asked = question(&mut client);
     reply(&mut client, &asked, accept(json!({ "decision": "run, and do not ask again this session" })));
     client.answer(&id);
-    assert_eq!(client.call(TOOL, place.arguments("two"))["isError"], json!(false));
+    assert_eq!(client.call(TOOL, place.line("two"))["isError"], json!(false));
     client.close();
     let mut other = place.client(forms(), &[]);
     other.initialize("2025-11-25");
-    other.begin_call(TOOL, place.arguments("three"));
+    other.begin_call(TOOL, place.line("three"));
     question(&mut other);
     assert_eq!(place.lines(), ["one", "two"]);
 }
@@ -269,7 +222,7 @@ fn without_a_client_that_can_ask_the_call_waits_for_the_command() {
     {
         let mut client = place.client(capabilities, options);
         client.initialize("2025-11-25");
-        let id = client.begin_call(TOOL, place.arguments("waited"));
+        let id = client.begin_call(TOOL, place.line("waited"));
         let line = client.says("waiting for an answer: toolcell approvals approve ");
         let waits = line.split(' ').nth(7).unwrap().trim_end_matches(',').to_owned();
         assert_eq!(waits, place.waiting());
@@ -287,7 +240,7 @@ fn nobody_answers_and_that_is_a_no() {
     {
         let mut client = place.client(capabilities, &options);
         client.initialize("2025-11-25");
-        let result = client.call(TOOL, place.arguments("never"));
+        let result = client.call(TOOL, place.line("never"));
         assert_eq!(result["_meta"]["toolcell/error"]["code"], "approval_expired");
     }
     assert!(place.lines().is_empty());
@@ -298,27 +251,27 @@ fn by_configuration_the_client_is_told_at_once_and_comes_back() {
     let place = Place::new();
     let mut client = place.client(json!({}), &["--approval-away=return"]);
     client.initialize("2025-11-25");
-    let told = client.call(TOOL, place.arguments("one"));
+    let told = client.call(TOOL, place.line("one"));
     assert_eq!(told["isError"], json!(true));
     let id = told["_meta"]["toolcell/approval"]["invocation_id"].as_str().unwrap().to_owned();
     assert!(told["content"][0]["text"].as_str().unwrap().contains(&format!("toolcell approvals approve {id}")));
     // The repeated call is the same call, and asks no new question; other arguments make another call.
-    assert_eq!(client.call(TOOL, place.arguments("one"))["_meta"]["toolcell/approval"]["invocation_id"], json!(id));
+    assert_eq!(client.call(TOOL, place.line("one"))["_meta"]["toolcell/approval"]["invocation_id"], json!(id));
     assert_eq!(place.waiting(), id);
-    let other = client.call(TOOL, place.arguments("two"))["_meta"]["toolcell/approval"]["invocation_id"].clone();
+    let other = client.call(TOOL, place.line("two"))["_meta"]["toolcell/approval"]["invocation_id"].clone();
     assert_ne!(other, json!(id));
     place.run(&["approvals", "approve", &id]).exits(0);
     place.run(&["approvals", "deny", other.as_str().unwrap()]).exits(0);
-    let result = client.call(TOOL, place.arguments("one"));
+    let result = client.call(TOOL, place.line("one"));
     assert_eq!(
         (&result["isError"], &result["_meta"]["toolcell/invocation_id"]),
         (&json!(false), &json!(id)),
         "{result:#}"
     );
-    let refused = client.call(TOOL, place.arguments("two"));
+    let refused = client.call(TOOL, place.line("two"));
     assert_eq!(refused["_meta"]["toolcell/error"]["code"], "approval_rejected");
     // The approval is for one run: after its result, the same arguments are a new call.
-    let again = client.call(TOOL, place.arguments("one"));
+    let again = client.call(TOOL, place.line("one"));
     assert_ne!(again["_meta"]["toolcell/approval"]["invocation_id"], json!(id));
     assert_eq!(place.lines(), ["one"]);
 }
@@ -335,7 +288,7 @@ fn the_newer_revision_answers_that_input_is_required() {
     let place = Place::new();
     let mut client = place.client(forms(), &[]);
     client.speak_new();
-    let arguments = place.arguments("one");
+    let arguments = place.line("one");
     let asked = client.request("tools/call", json!({ "name": TOOL, "arguments": arguments }))["result"].clone();
     assert_eq!(asked["resultType"], "input_required", "{asked:#}");
     let request = &asked["inputRequests"]["approval"];
@@ -347,7 +300,7 @@ fn the_newer_revision_answers_that_input_is_required() {
     for (arguments, state) in [
         (&arguments, json!("x")),
         (&arguments, json!(format!("{}0", state.as_str().unwrap()))),
-        (&place.arguments("other"), state.clone()),
+        (&place.line("other"), state.clone()),
     ] {
         let refused = call_again(&mut client, arguments, json!({ "requestState": state, "inputResponses": yes }));
         assert_eq!(refused["error"]["code"], json!(-32602), "{refused}");
@@ -379,7 +332,7 @@ fn a_state_over_http_is_its_principals_alone() {
     arguments.extend(place.options(&[]));
     let mut web = Web::run(place.toolcell(arguments));
     let call = |web: &Web, more: Value| {
-        let mut params = json!({ "name": TOOL, "arguments": place.arguments("one") });
+        let mut params = json!({ "name": TOOL, "arguments": place.line("one") });
         params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         web.stateless("tools/call", params, forms()).answer()
     };
@@ -400,7 +353,7 @@ fn over_http_the_question_comes_on_the_stream_of_its_call() {
     let place = Place::new();
     let web = place.web();
     let session = web.session(forms());
-    let params = json!({ "name": TOOL, "arguments": place.arguments("one") });
+    let params = json!({ "name": TOOL, "arguments": place.line("one") });
     let body = frame(json!(1), "tools/call", params);
     let mut coming = web.send("POST /mcp", &web.changed(&web.in_session(&session)), &body);
     let asked = coming.next();
@@ -421,7 +374,7 @@ fn nothing_that_a_caller_can_send_approves_or_widens() {
     let mut client = place.client(json!({}), &["--approval-timeout=400ms"]);
     client.initialize("2025-11-25");
     let approved = json!({ "approved": true, "approve": true, "decision": "run once", "grants": { "write": ["/"] } });
-    let mut arguments = place.arguments("never");
+    let mut arguments = place.line("never");
     let meta = json!({ "toolcell/approval": approved, "toolcell/grants": { "write": ["/"] }, "approved": true });
     let params = json!({ "name": TOOL, "arguments": arguments, "_meta": meta, "inputResponses": { "approval": accept(approved.clone()) } });
     let result = client.request("tools/call", params)["result"].clone();
@@ -439,7 +392,7 @@ fn a_server_that_ends_leaves_no_question_that_runs_by_itself() {
     let place = Place::new();
     let mut client = place.client(json!({}), &[]);
     client.initialize("2025-11-25");
-    client.begin_call(TOOL, place.arguments("never"));
+    client.begin_call(TOOL, place.line("never"));
     client.says("waiting for an answer: toolcell approvals approve ");
     let waits = place.waiting();
     client.close();

@@ -17,6 +17,7 @@ mod locks;
 mod memory;
 mod notices;
 mod parallel;
+mod place;
 mod pools;
 mod questions;
 mod reading;

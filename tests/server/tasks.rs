@@ -1,12 +1,12 @@
 //! Calls that a client asks about, instead of waiting for the response (SEP-2663).
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::approvals::accept;
-use crate::support::{Client, OLD, Ran, Toolcell, Web, check_record, fixture, records, scratch, share_compiled};
+use super::place::Place;
+use crate::support::{Client, OLD, Web, check_record, fixture};
 
 /// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -14,62 +14,24 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LONG_MS: u64 = 1_500;
 const TOOLS: [&str; 4] = ["hold", "hold_background", "ask", "append_approved"];
 
-/// A folder to write to, and its own journal; compiled components are shared with all tests.
-struct Place {
-    _guard: tempfile::TempDir,
-    home: PathBuf,
-    folder: PathBuf,
-}
-
 impl Place {
-    fn new() -> Self {
-        let (guard, path) = scratch();
-        let (home, folder) = (path.join("home"), path.join("work"));
-        std::fs::create_dir(&folder).unwrap();
-        std::fs::create_dir(&home).unwrap();
-        share_compiled(&home);
-        Self { _guard: guard, home, folder }
-    }
-
     fn arguments(&self, command: &[&str], tools: &[&str]) -> Vec<String> {
         let mut arguments: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
         arguments.extend(tools.iter().map(|tool| format!("{}#{tool}", fixture("probe").display())));
-        arguments.push(format!("--allow-write={}", self.folder.display()));
-        arguments.push(format!("--record={}", self.home.join("records").display()));
+        arguments.extend(self.options(&[]));
         arguments
     }
 
-    fn toolcell(&self, arguments: Vec<String>) -> Toolcell {
-        Toolcell::at(&self.home, arguments).dir(&self.folder).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "")
-    }
-
     /// A client of 2026-07-28 with these capabilities, connected to a new server.
-    fn client(&self, capabilities: Value) -> Client {
-        self.client_of(&TOOLS, capabilities)
+    fn new_client(&self, capabilities: Value) -> Client {
+        self.new_client_of(&TOOLS, capabilities)
     }
 
     /// The same, of a server that offers these tools of `probe`.
-    fn client_of(&self, tools: &[&str], capabilities: Value) -> Client {
+    fn new_client_of(&self, tools: &[&str], capabilities: Value) -> Client {
         let mut client = Client::run(self.toolcell(self.arguments(&["mcp"], tools))).can(capabilities);
         client.speak_new();
         client
-    }
-
-    fn run(&self, arguments: &[&str]) -> Ran {
-        self.toolcell(arguments.iter().map(|argument| (*argument).to_owned()).collect()).run()
-    }
-
-    fn line(&self, line: &str) -> Value {
-        json!({ "path": self.folder.join("lines"), "text": format!("{line}\n") })
-    }
-
-    fn lines(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(self.folder.join("lines")).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    fn records(&self) -> Vec<Value> {
-        records(&self.home.join("records"))
     }
 }
 
@@ -148,7 +110,7 @@ fn invocation(task: &Value) -> &str {
 #[test]
 fn a_long_call_is_a_task_and_its_result_is_there_later() {
     let place = Place::new();
-    let mut client = place.client(tasks());
+    let mut client = place.new_client(tasks());
     let short = call(&mut client, "hold", json!({ "ms": 0 }));
     assert_eq!((&short["resultType"], &short["isError"]), (&json!("complete"), &json!(false)), "{short:#}");
     let task = begin(&mut client, "hold", json!({ "ms": LONG_MS }));
@@ -172,7 +134,7 @@ fn a_long_call_is_a_task_and_its_result_is_there_later() {
 #[test]
 fn a_client_without_the_extension_waits_and_is_told_what_it_lacks() {
     let place = Place::new();
-    let mut client = place.client(json!({}));
+    let mut client = place.new_client(json!({}));
     let done = call(&mut client, "hold", json!({ "ms": LONG_MS }));
     assert_eq!((&done["resultType"], &done["isError"]), (&json!("complete"), &json!(false)), "{done:#}");
     for (method, params) in [
@@ -192,7 +154,7 @@ fn a_client_without_the_extension_waits_and_is_told_what_it_lacks() {
     }
     client.close();
     assert_eq!(place.records().len(), 1, "what the client lacks is no call");
-    let mut client = place.client(tasks());
+    let mut client = place.new_client(tasks());
     begin(&mut client, "hold_background", json!({ "ms": LONG_MS }));
 }
 
@@ -211,7 +173,7 @@ fn the_earlier_revision_has_no_tasks() {
 #[test]
 fn an_approval_is_asked_for_in_a_task_and_answered_there() {
     let place = Place::new();
-    let mut client = place.client(tasks_and_forms());
+    let mut client = place.new_client(tasks_and_forms());
     let task = begin(&mut client, "append_approved", place.line("one"));
     assert_eq!(task["status"], "input_required");
     let asked = get(&mut client, &task);
@@ -237,7 +199,7 @@ fn an_approval_is_asked_for_in_a_task_and_answered_there() {
 #[test]
 fn the_operator_approves_where_the_client_cannot_ask() {
     let place = Place::new();
-    let mut client = place.client(tasks());
+    let mut client = place.new_client(tasks());
     let task = begin(&mut client, "append_approved", place.line("one"));
     assert_eq!(task["status"], "working", "no client is asked what it cannot show");
     let command = format!("toolcell approvals approve {}", invocation(&task));
@@ -265,7 +227,7 @@ fn keys(task: &Value) -> Vec<&String> {
 #[test]
 fn a_tool_that_asks_later_gets_all_answers_of_a_round_together() {
     let place = Place::new();
-    let mut client = place.client(tasks_and_forms());
+    let mut client = place.new_client(tasks_and_forms());
     let name = |name: &str| accept(json!({ "name": name }));
     let rounds = json!([[question("a"), question("b")], [question("c")]]);
     // What it asks at once is asked in the response.
@@ -292,7 +254,7 @@ fn a_tool_that_asks_later_gets_all_answers_of_a_round_together() {
 #[test]
 fn a_canceled_task_stops_and_one_that_waits_never_runs() {
     let place = Place::new();
-    let mut client = place.client(tasks_and_forms());
+    let mut client = place.new_client(tasks_and_forms());
     let held = begin(&mut client, "hold", json!({ "ms": 600_000 }));
     let waits = begin(&mut client, "append_approved", place.line("never"));
     for task in [&held, &waits] {
@@ -368,11 +330,11 @@ fn end(client: Client, killed: bool) {
 fn a_result_outlives_the_process_of_its_call() {
     for killed in [false, true] {
         let place = Place::new();
-        let mut client = place.client(tasks());
+        let mut client = place.new_client(tasks());
         let task = begin(&mut client, "hold", json!({ "ms": LONG_MS }));
         let done = until(&mut client, &task, "completed");
         end(client, killed);
-        let mut later = place.client(tasks());
+        let mut later = place.new_client(tasks());
         let found = get(&mut later, &task);
         assert_eq!((&found["status"], &found["result"]), (&json!("completed"), &done["result"]), "{found:#}");
         assert_eq!((&found["createdAt"], &found["ttlMs"]), (&done["createdAt"], &done["ttlMs"]));
@@ -384,10 +346,10 @@ fn a_result_outlives_the_process_of_its_call() {
 fn a_call_that_ends_with_its_process_has_failed() {
     for (killed, word) in [(false, "shutting down"), (true, "the process that ran this call ended")] {
         let place = Place::new();
-        let mut client = place.client(tasks());
+        let mut client = place.new_client(tasks());
         let task = begin(&mut client, "hold", json!({ "ms": 600_000 }));
         end(client, killed);
-        let mut later = place.client(tasks());
+        let mut later = place.new_client(tasks());
         let failed = until(&mut later, &task, "failed");
         let error = &failed["error"];
         assert!(error["message"].as_str().unwrap().contains(word), "{failed:#}");
@@ -400,12 +362,12 @@ fn a_call_that_ends_with_its_process_has_failed() {
 fn a_call_that_waits_for_an_approval_goes_on_in_a_later_process() {
     for killed in [false, true] {
         let place = Place::new();
-        let mut client = place.client(tasks_and_forms());
+        let mut client = place.new_client(tasks_and_forms());
         let [approved, denied, canceled] =
             ["approved", "denied", "canceled"].map(|line| begin(&mut client, "append_approved", place.line(line)));
         let asked = get(&mut client, &approved);
         end(client, killed);
-        let mut later = place.client(tasks_and_forms());
+        let mut later = place.new_client(tasks_and_forms());
         let again = get(&mut later, &approved);
         assert_eq!(again["status"], "input_required", "{again:#}");
         assert_eq!(again["inputRequests"], asked["inputRequests"], "the same question");
@@ -438,12 +400,12 @@ fn an_approved_call_of_a_tool_that_is_not_offered_any_more_is_refused() {
         [(&["hold"][..], "", "unknown_tool"), (&["hold", "append_approved"], role, "role_not_allowed")]
     {
         let place = Place::new();
-        let mut client = place.client(tasks_and_forms());
+        let mut client = place.new_client(tasks_and_forms());
         let task = begin(&mut client, "append_approved", place.line("one"));
         until(&mut client, &task, "input_required");
         end(client, false);
         std::fs::write(place.home.join("toolcell.toml"), config).unwrap();
-        let mut later = place.client_of(tools, tasks_and_forms());
+        let mut later = place.new_client_of(tools, tasks_and_forms());
         update(&mut later, &task, json!({ "approval": yes() }));
         let done = until(&mut later, &task, "completed");
         assert_eq!(done["result"]["_meta"]["toolcell/error"]["code"], code, "{done:#}");
@@ -455,11 +417,11 @@ fn an_approved_call_of_a_tool_that_is_not_offered_any_more_is_refused() {
 #[test]
 fn a_call_that_the_operator_approves_between_two_processes_has_its_result_later() {
     let place = Place::new();
-    let mut client = place.client(tasks_and_forms());
+    let mut client = place.new_client(tasks_and_forms());
     let task = begin(&mut client, "append_approved", place.line("one"));
     drop(client);
     place.run(&["approvals", "approve", invocation(&task)]).exits(0);
-    let mut later = place.client(tasks_and_forms());
+    let mut later = place.new_client(tasks_and_forms());
     let done = until(&mut later, &task, "completed");
     assert_eq!(done["result"]["isError"], json!(false), "{done:#}");
     assert_eq!(place.lines(), ["one"]);
@@ -468,7 +430,7 @@ fn a_call_that_the_operator_approves_between_two_processes_has_its_result_later(
 #[test]
 fn a_principal_has_so_many_tasks() {
     let place = Place::new();
-    let mut client = place.client(tasks_and_forms());
+    let mut client = place.new_client(tasks_and_forms());
     let waiting: Vec<Value> =
         (0..32).map(|at| begin(&mut client, "append_approved", place.line(&format!("{at}")))).collect();
     // The next one is asked about as by a server without tasks.
