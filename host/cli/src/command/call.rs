@@ -129,10 +129,7 @@ impl Call {
     fn host(&self, home: &Home, limits: &Limits, layers: &Layers, bar: Option<&Arc<Bar>>) -> anyhow::Result<Host> {
         target::host(home, |settings| {
             self.options.call.grants.reach(&mut settings.network);
-            settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
-            settings.cache_bytes_max = layers.cache_bytes_max();
-            settings.journal = layers.journal();
-            settings.keeping = layers.keeping();
+            target::configure(settings, layers, limits);
             settings.approvals = true;
             settings.approver = Some(ask::approver());
             settings.listeners = bar.into_iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();

@@ -166,13 +166,10 @@ impl Serving {
             host.pooled = true;
             host.calls_at_once = toolcell::CALLS_AT_ONCE;
             host.callers = self.callers;
-            host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
+            target::configure(host, &layers, &limits);
             self.options.grants.reach(&mut host.network);
             host.memory = Some(memory.clone());
             host.locks = self.locks.clone();
-            host.cache_bytes_max = layers.cache_bytes_max();
-            host.journal = layers.journal();
-            host.keeping = layers.keeping();
             host.approvals = true;
         })?;
         hooks::add(&mut host, home, &layers, &closed).await?;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toolcell::{Callee, Home, Host, HostBuilder, Loaded, Policy};
+use toolcell::{Callee, Home, Host, HostBuilder, Limits, Loaded, Policy};
 use toolcell_core::approval::legible;
 use toolcell_core::catalog::Tool;
 use toolcell_core::record::{ErrorClass, Refusal};
@@ -219,4 +219,12 @@ pub(super) fn host(home: &Home, change: impl FnOnce(&mut HostBuilder)) -> anyhow
     settings.pooled = false;
     change(&mut settings);
     Ok(settings.build()?)
+}
+
+/// Applies what the configuration files say of a host that runs calls with `limits`.
+pub(super) fn configure(host: &mut HostBuilder, layers: &Layers, limits: &Limits) {
+    host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
+    host.cache_bytes_max = layers.cache_bytes_max();
+    host.journal = layers.journal();
+    host.keeping = layers.keeping();
 }

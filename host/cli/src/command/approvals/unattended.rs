@@ -57,14 +57,10 @@ impl ApprovalCommands {
         request.grants = Arc::new(grants);
         request.policy = Arc::new(policy);
         request.limits = limits;
-        let memory = request.limits.memory_bytes;
         let mut host = target::host(&self.home, |settings| {
             origin.grants.reach(&mut settings.network);
             settings.approvals = true;
-            settings.cache_bytes_max = layers.cache_bytes_max();
-            settings.journal = layers.journal();
-            settings.keeping = layers.keeping();
-            settings.memory_bytes_max = settings.memory_bytes_max.max(memory);
+            target::configure(settings, &layers, &request.limits);
         })?;
         let runtime = runtime()?;
         let record = runtime.block_on(async {

@@ -185,10 +185,7 @@ impl Batch {
         target::host(home, |host| {
             self.options.call.grants.reach(&mut host.network);
             host.calls_at_once = u32::try_from(policy.at_once()).unwrap_or(1);
-            host.memory_bytes_max = host.memory_bytes_max.max(settings.limits.memory_bytes);
-            host.cache_bytes_max = settings.layers.cache_bytes_max();
-            host.journal = settings.layers.journal();
-            host.keeping = settings.layers.keeping();
+            target::configure(host, &settings.layers, &settings.limits);
             host.approvals = true;
             host.approver = Some(questions.approver(ask::approver()));
         })

@@ -95,10 +95,7 @@ impl Replay {
         let Settings { grants, limits, mut policy, expire, layers, selection } = settings;
         let limits = at_most(limits, &recorded.usage);
         let mut host = target::host(home, |settings| {
-            settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
-            settings.cache_bytes_max = layers.cache_bytes_max();
-            settings.journal = layers.journal();
-            settings.keeping = layers.keeping();
+            target::configure(settings, &layers, &limits);
             settings.approvals = true;
             settings.approver = Some(ask::approver());
         })?;
