@@ -9,7 +9,7 @@ use toolcell_core::record::digest;
 use super::approvals::Place;
 use super::approvals::terminal::Terminal;
 use super::{example, guest};
-use crate::pipeline::doubles::echoing;
+use crate::pipeline::doubles::{echoing, hiding_a_token};
 use crate::support::{Home, Toolcell};
 
 impl Home {
@@ -132,12 +132,7 @@ fn inputs_and_partial_results_are_fetched_from_the_record() {
 #[test]
 fn a_redacted_input_stays_redacted() {
     let home = Home::new();
-    let component = echoing("shy_artifact", |toolkit| {
-        toolkit["declarations"][0]["input_contract"] = json!({
-            "model_input_schema": { "type": "object", "properties": { "token": { "type": "string" } } },
-            "sensitive_fields": ["token"],
-        });
-    });
+    let component = echoing("shy_artifact", hiding_a_token);
     let tool = home.keep("shy.wasm", &component);
     let record = home.call(&tool, &json!({ "token": "c4n4ry-51d0", "other": 1 }), &[]);
     let reference = record["invocation"]["model_input_ref"].as_str().unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::guest;
-use crate::pipeline::doubles::echoing;
+use crate::pipeline::doubles::{echoing, hiding_a_token};
 use crate::support::{Home, check_record};
 
 impl Home {
@@ -114,12 +114,7 @@ fn one_changed_byte_anywhere_is_found_and_its_call_is_named() {
 #[test]
 fn no_sensitive_argument_reaches_the_journal() {
     let home = Home::new();
-    let component = echoing("shy", |toolkit| {
-        toolkit["declarations"][0]["input_contract"] = json!({
-            "model_input_schema": { "type": "object", "properties": { "token": { "type": "string" } } },
-            "sensitive_fields": ["token"],
-        });
-    });
+    let component = echoing("shy", hiding_a_token);
     let tool = home.keep("shy.wasm", &component);
     let canary = "c4n4ry-7f3a99";
     let input = json!({ "token": canary, "other": "plain" }).to_string();

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::guest;
-use crate::pipeline::doubles::echoing;
+use crate::pipeline::doubles::{echoing, hiding_a_token};
 use crate::support::{Home, Ran, root, scratch};
 
 impl Home {
@@ -187,12 +187,7 @@ fn a_clock_that_is_read_too_often_is_not_kept() {
 #[test]
 fn no_seed_is_kept_of_a_call_that_cannot_be_replayed() {
     let home = Home::new();
-    let component = chance("replay_shy", |toolkit| {
-        toolkit["declarations"][0]["input_contract"] = json!({
-            "model_input_schema": { "type": "object", "properties": { "token": { "type": "string" } } },
-            "sensitive_fields": ["token"],
-        });
-    });
+    let component = chance("replay_shy", hiding_a_token);
     let tool = home.keep("shy.wasm", &component);
     let record = home.call(&tool, &json!({ "token": "c4n4ry-7f3a99" }), &[]);
     assert_eq!(record["result"]["status"], "succeeded", "{record}");

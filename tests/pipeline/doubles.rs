@@ -17,6 +17,14 @@ pub(crate) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u
     wat::parse_str(echo_text(namespace, change)).unwrap()
 }
 
+/// Makes `token` a sensitive argument of the only tool.
+pub(crate) fn hiding_a_token(toolkit: &mut Value) {
+    toolkit["declarations"][0]["input_contract"] = json!({
+        "model_input_schema": { "type": "object", "properties": { "token": { "type": "string" } } },
+        "sensitive_fields": ["token"],
+    });
+}
+
 /// [`echoing`] with `count` tools, `t0`, `t1` and so on, each with a word of its own in its description, `word0x` and so on.
 pub(crate) fn crowd(namespace: &str, count: usize, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     echoing(namespace, |toolkit| {
