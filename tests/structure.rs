@@ -90,8 +90,8 @@ fn the_table_of_the_specification_names_what_exists_and_all_that_the_code_mentio
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The SDK has the words of the contract in lists of its own, because it is built without the host. The words of the schemas
-/// are those of the host's types.
+/// The SDK has the words of the contract in lists of its own, because it is built without the host. The words of the
+/// schemas are those of the host's types.
 #[test]
 fn the_sdk_knows_the_words_of_the_host() {
     let blocks = listed("guest-sdk/rust/src/output.rs", "TYPES");
