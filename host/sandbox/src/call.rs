@@ -1,7 +1,9 @@
 //! One call: a fresh store, limits set before any guest code runs, and an outcome in every case.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -262,12 +264,14 @@ pub(super) async fn bounded<T>(
             None => std::future::pending().await,
         }
     };
-    let result = tokio::select! {
-        biased;
-        () = canceled => Err(Stop::Canceled(reason(cancellation)).into()),
-        () = expired => Err(Stop::Deadline.into()),
-        result = work => result,
+    let stopped = async {
+        tokio::select! {
+            biased;
+            () = canceled => Stop::Canceled(reason(cancellation)),
+            () = expired => Stop::Deadline,
+        }
     };
+    let result = unless(stopped, work, cancellation.requested().is_none()).await;
     // An error after a cancellation counts as canceled, because the guest was asked to stop.
     match (result, cancellation.requested()) {
         (Err(error), Some(reason)) if error.downcast_ref::<Stop>().is_none() => {
@@ -275,6 +279,29 @@ pub(super) async fn bounded<T>(
         }
         (result, _) => result,
     }
+}
+
+/// Runs `work` until it is done or `stopped`. If it `starts`, `stopped` is polled only once `work` has waited, at the first
+/// tick at the latest. Most calls end before that, and to register their timer could wake a thread of the runtime.
+async fn unless<T>(
+    stopped: impl Future<Output = Stop>,
+    work: impl Future<Output = wasmtime::Result<T>>,
+    mut starts: bool,
+) -> wasmtime::Result<T> {
+    let (mut stopped, mut work) = (pin!(stopped), pin!(work));
+    poll_fn(move |context| {
+        let starts = std::mem::take(&mut starts);
+        if starts && let Poll::Ready(result) = work.as_mut().poll(context) {
+            return Poll::Ready(result);
+        }
+        match stopped.as_mut().poll(context) {
+            Poll::Ready(stop) => Poll::Ready(Err(stop.into())),
+            // A guest that yields is not polled again before others had their turn.
+            Poll::Pending if starts => Poll::Pending,
+            Poll::Pending => work.as_mut().poll(context),
+        }
+    })
+    .await
 }
 
 fn reason(cancellation: &Cancellation) -> AbortReason {
@@ -494,8 +521,37 @@ impl Observer for Unheard {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::future::pending;
+    use std::task::{Context, Waker};
+
     use super::*;
     use toolcell_core::executor::NeededInput;
+
+    #[tokio::test]
+    async fn a_guest_that_ends_at_once_needs_no_timer_and_one_that_waits_is_stopped() {
+        let unused = poll_fn(|_| -> Poll<Stop> { panic!("the timer was registered") });
+        assert_eq!(unless(unused, async { Ok(7) }, true).await.unwrap(), 7);
+        let error = unless(async { Stop::Deadline }, pending::<wasmtime::Result<()>>(), true).await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(Stop::Deadline)));
+        let canceled = poll_fn(|_| -> Poll<wasmtime::Result<()>> { panic!("a call that was canceled before started") });
+        unless(async { Stop::Canceled(AbortReason::UserInterruption) }, canceled, false).await.unwrap_err();
+    }
+
+    #[test]
+    fn a_guest_that_yields_is_polled_once_in_each_turn() {
+        let polls = Cell::new(0);
+        let guest = poll_fn(|_| {
+            polls.set(polls.get() + 1);
+            Poll::<wasmtime::Result<()>>::Pending
+        });
+        let mut call = pin!(unless(pending(), guest, true));
+        let mut context = Context::from_waker(Waker::noop());
+        for turn in 1..4 {
+            assert!(call.as_mut().poll(&mut context).is_pending());
+            assert_eq!(polls.get(), turn);
+        }
+    }
 
     #[test]
     fn no_call_succeeds_whose_last_file_operation_has_not_ended() {
