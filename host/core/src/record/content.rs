@@ -1,4 +1,7 @@
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use super::PersistedRef;
@@ -36,7 +39,7 @@ const PERSISTED: &str = "persisted_output_ref";
 /// assert_eq!(Content::text("3 matches").as_text(), Some("3 matches"));
 /// assert!(!Content::log("stderr", "debug").is_model_facing());
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Content {
     /// `type`: one of [`GUEST_BLOCKS`], or a reference that the host made.
     #[serde(rename = "type")]
@@ -91,5 +94,66 @@ impl Content {
     pub fn is_model_facing(&self) -> bool {
         let moved_log = self.kind == PERSISTED && self.fields.get("of").is_some_and(|of| of == LOG);
         self.kind != LOG && !moved_log
+    }
+}
+
+/// Reads a block straight into its map. What serde derives for a flattened map copies every field twice, and each result
+/// has blocks.
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(BlockVisitor)
+    }
+}
+
+struct BlockVisitor;
+
+impl<'de> Visitor<'de> for BlockVisitor {
+    type Value = Content;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("struct Content")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Content, A::Error> {
+        let (mut kind, mut fields) = (None, Map::new());
+        while let Some(name) = members.next_key::<String>()? {
+            if name != "type" {
+                fields.insert(name, members.next_value()?);
+            } else if kind.replace(members.next_value()?).is_some() {
+                return Err(A::Error::duplicate_field("type"));
+            }
+        }
+        Ok(Content { kind: kind.ok_or_else(|| A::Error::missing_field("type"))?, fields })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Content;
+
+    #[test]
+    fn a_block_is_read_with_all_its_fields_in_their_order() {
+        let text = r#"{"z":[1,{"a":null}],"type":"text","text":"t","big":18446744073709551615,"half":0.5}"#;
+        let block: Content = serde_json::from_str(text).unwrap();
+        assert_eq!((block.kind.as_str(), block.as_text()), ("text", Some("t")));
+        assert_eq!(block.fields.keys().collect::<Vec<_>>(), ["z", "text", "big", "half"]);
+        assert_eq!(block.fields["big"], json!(u64::MAX));
+        assert_eq!(serde_json::from_value::<Content>(serde_json::to_value(&block).unwrap()).unwrap(), block);
+    }
+
+    #[test]
+    fn a_block_has_one_type_which_is_a_text() {
+        for (text, why) in [
+            (r#"{"text":"t"}"#, "missing field `type`"),
+            (r#"{"type":"text","type":"log","text":"t"}"#, "duplicate field `type`"),
+            (r#"{"type":7,"text":"t"}"#, "expected a string"),
+            (r#"["text"]"#, "expected struct Content"),
+        ] {
+            let error = serde_json::from_str::<Content>(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        serde_json::from_value::<Content>(Value::Null).unwrap_err();
     }
 }
