@@ -490,9 +490,10 @@ fn decision(
     preview_size_bytes: u64,
     persisted_ref: Option<PersistedRef>,
 ) -> ResultPersistence {
+    let created_at = Timestamp::now();
     ResultPersistence {
         schema_version: SchemaVersion::default(),
-        decision_id: PersistenceId::new(),
+        decision_id: PersistenceId::at(created_at),
         invocation_id: journey.invocation.invocation_id,
         result_id,
         strategy,
@@ -502,7 +503,7 @@ fn decision(
         persisted_ref,
         redaction_state: journey.redaction.state().to_owned(),
         reason: limit.reason(strategy).to_owned(),
-        created_at: Timestamp::now(),
+        created_at,
         extra: Extra::new(),
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::catalog::Tool;
 use crate::executor::BoxFuture;
 use crate::hook::{HookOutput, Registration};
-use crate::record::{HookEvent, Status};
+use crate::record::{HookEvent, ResultId, Status};
 
 use super::journey::{Journey, made_here};
 use super::map_result::{Answered, Mapped, remap};
@@ -50,7 +50,7 @@ pub(super) fn one<'a>(
         journey.redact_records();
         let input = journey.invocation.call_input.clone().unwrap_or_default();
         let mut call = hooks::call(journey, tool, event, input);
-        call.result = Some(terminal::envelope(journey, mapped.clone()));
+        call.result = Some(terminal::envelope(journey, ResultId::new(), mapped.clone()));
         match hooks::run(journey, hook, call).await {
             Ok(outputs) => apply(journey, tool, hook, outputs, mapped).await,
             Err(refusal) => {

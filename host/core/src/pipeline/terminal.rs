@@ -31,8 +31,7 @@ pub(super) fn emit(mut journey: Journey<'_>, persisted: Persisted) -> CallRecord
         Status::Canceled => ProgressStatus::Canceled,
         _ => ProgressStatus::Failed,
     });
-    let mut result = envelope(&journey, mapped);
-    result.result_id = result_id;
+    let mut result = envelope(&journey, result_id, mapped);
     result.resource_refs = resource_refs;
     if !artifact_refs.is_empty() {
         journey.invocation.extra.insert("artifact_refs".to_owned(), Value::Array(artifact_refs.clone()));
@@ -141,7 +140,7 @@ fn fallback(journey: &Journey<'_>, mapped: &Mapped) -> Option<String> {
 }
 
 /// The result record for `mapped`.
-pub(super) fn envelope(journey: &Journey<'_>, mapped: Mapped) -> ToolResult {
+pub(super) fn envelope(journey: &Journey<'_>, result_id: ResultId, mapped: Mapped) -> ToolResult {
     let status = match &mapped.error {
         None => ResultStatus::Succeeded,
         // Only a guest's own partial output is a partial success, although any usable output is kept.
@@ -151,7 +150,7 @@ pub(super) fn envelope(journey: &Journey<'_>, mapped: Mapped) -> ToolResult {
     let (provenance, summary) = (provenance(journey, &mapped), fallback(journey, &mapped));
     ToolResult {
         schema_version: SchemaVersion::default(),
-        result_id: ResultId::new(),
+        result_id,
         invocation_id: journey.invocation.invocation_id,
         status,
         is_error: mapped.error.is_some(),

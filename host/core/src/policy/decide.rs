@@ -132,6 +132,7 @@ impl Ruling {
 
 fn record(case: &Case<'_>, assessed: &Assessed) -> PermissionDecision {
     let ruling = &assessed.ruling;
+    let decided_at = Timestamp::now();
     let mut extra = facts::recorded(case, &assessed.world);
     let notes = unused::notes(case, ruling, &assessed.world);
     if !notes.is_empty() {
@@ -142,7 +143,7 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> PermissionDecision {
     }
     PermissionDecision {
         schema_version: SchemaVersion::default(),
-        decision_id: DecisionId::new(),
+        decision_id: DecisionId::at(decided_at),
         invocation_id: case.subject.invocation_id,
         behavior: ruling.behavior,
         mode: case.policy.mode,
@@ -156,7 +157,7 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> PermissionDecision {
         blocked_path: ruling.blocked_path.clone(),
         content_blocks: Vec::new(),
         accept_feedback: None,
-        decided_at: Timestamp::now(),
+        decided_at,
         expires_at: None,
         extra,
     }

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 
 use data_encoding::HEXLOWER;
@@ -81,6 +82,13 @@ impl Input {
         self.0.reference.get_or_init(|| digest(self.0.text.as_bytes()))
     }
 
+    /// Whether serializing the value gives the text again, byte for byte.
+    pub(super) fn is_compact(&self) -> bool {
+        let Ok(value) = &self.0.value else { return false };
+        let mut rest = Expected(self.0.text.as_bytes());
+        serde_json::to_writer(&mut rest, value).is_ok() && rest.0.is_empty()
+    }
+
     /// Whether both have the same value, with all digits of each number. The order of an object's fields does not
     /// matter, and text that is not valid JSON equals nothing.
     pub fn same(&self, other: &Self) -> bool {
@@ -130,6 +138,20 @@ impl From<Value> for Input {
 impl From<&str> for Input {
     fn from(text: &str) -> Self {
         Self::from_text(text)
+    }
+}
+
+/// Compares what is written with these bytes instead of keeping it. Fails at the first difference.
+struct Expected<'a>(&'a [u8]);
+
+impl Write for Expected<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.strip_prefix(bytes).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -224,6 +246,23 @@ mod tests {
         assert!(same("[12345678901234567890123]", "[ 12345678901234567890123 ]"));
         assert!(!same("[12345678901234567890123]", "[12345678901234567890124]"));
         assert!(!same("[1]", "[2]") && !same("[", "["));
+    }
+
+    #[test]
+    fn a_text_is_compact_if_its_value_is_written_the_same_way() {
+        for (text, expected) in [
+            (r#"{"b":[1,-2.5,null],"a":"\"\né"}"#, true),
+            (r#"{"a": 1}"#, false),
+            (r#"{"a":1} "#, false),
+            (r#"{"a":1.50}"#, false),
+            (r#"{"a":12345678901234567890123}"#, false),
+            (r#"{"a":"\u00e9"}"#, false),
+            (r#""a""#, true),
+            (r#"{"a":1"#, false),
+            ("", false),
+        ] {
+            assert_eq!(Input::from_text(text).is_compact(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -129,20 +129,17 @@ pub struct ToolInvocation {
 impl ToolInvocation {
     /// Creates a planned invocation. Its tool id is `unresolved:<name>` until the name is resolved.
     pub fn planned(requested: &str, model_input: &Input) -> Self {
-        let value = model_input.to_value();
-        // Compares the texts, because a `Value` that is a string equals a `str` with its content.
-        let written = value.to_string();
-        let differs = model_input.value().is_err() || written != model_input.text();
+        let created_at = Timestamp::now();
         Self {
             schema_version: SchemaVersion::default(),
-            invocation_id: InvocationId::new(),
+            invocation_id: InvocationId::at(created_at),
             tool_id: format!("unresolved:{requested}"),
             surface_id: None,
             native_call_id: None,
             status: Status::Planned,
-            model_input: value,
+            model_input: model_input.to_value(),
             model_input_ref: model_input.reference().to_owned(),
-            model_input_text: differs.then(|| model_input.text().to_owned()),
+            model_input_text: (!model_input.is_compact()).then(|| model_input.text().to_owned()),
             observable_input: None,
             observable_input_ref: None,
             permission_input: None,
@@ -156,7 +153,7 @@ impl ToolInvocation {
             permission_decision_refs: Vec::new(),
             hook_refs: Vec::new(),
             status_transitions: Vec::with_capacity(8),
-            created_at: Timestamp::now(),
+            created_at,
             started_at: None,
             ended_at: None,
             keeps_no_input: false,
