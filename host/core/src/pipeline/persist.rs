@@ -420,38 +420,40 @@ fn chars(mapped: &Mapped) -> u64 {
 }
 
 fn json_chars(value: &Value) -> u64 {
-    let mut counter = Counter::default();
+    let mut counter = Counter { total: 0, counts: chars_of };
     counter.count(value);
-    counter.chars
+    counter.total
+}
+
+/// Number of characters that begin in `bytes`: in UTF-8, all bytes of a character but its first begin with the bits 10.
+fn chars_of(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 /// Exact size of an output as JSON text, in bytes: its blocks, and its structured output.
 fn json_bytes(mapped: &Mapped) -> u64 {
-    let mut counter = Counter::default();
+    let mut counter = Counter { total: 0, counts: <[u8]>::len };
     mapped.content.iter().for_each(|block| counter.count(block));
     mapped.structured_content.iter().for_each(|value| counter.count(value));
-    counter.bytes
+    counter.total
 }
 
 /// Counts JSON text instead of keeping it.
-#[derive(Default)]
-struct Counter {
-    bytes: u64,
-    chars: u64,
+struct Counter<C> {
+    total: u64,
+    counts: C,
 }
 
-impl Counter {
+impl<C: Fn(&[u8]) -> usize> Counter<C> {
     fn count(&mut self, value: &impl serde::Serialize) {
         // Serializing into a counter never fails.
         let _ = serde_json::to_writer(self, value);
     }
 }
 
-impl std::io::Write for Counter {
+impl<C: Fn(&[u8]) -> usize> std::io::Write for Counter<C> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.bytes += bytes.len() as u64;
-        // In UTF-8, all bytes of a character but its first begin with the bits 10.
-        self.chars += bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count() as u64;
+        self.total += (self.counts)(bytes) as u64;
         Ok(bytes.len())
     }
 
