@@ -146,9 +146,10 @@ impl Quota {
     /// pool began goes on after the guest is stopped. Returns `false` if that takes longer than [`SETTLE_MAX`], on a
     /// file system that hangs.
     pub(crate) async fn settled(&self) -> bool {
-        let began = Instant::now();
+        // Most calls have nothing to wait for, and read no clock.
+        let mut began = None;
         while self.is_busy() && guard!("settle") {
-            if began.elapsed() > SETTLE_MAX {
+            if began.get_or_insert_with(Instant::now).elapsed() > SETTLE_MAX {
                 return false;
             }
             tokio::time::sleep(SETTLE_STEP).await;
