@@ -49,11 +49,11 @@ pub(super) async fn invoke(
         None => spent.map(|spent| permit.limits().less(spent)),
     };
     let limits = left.as_ref().unwrap_or(permit.limits());
-    let grace = component.imports_interface("toolcell:tool/cancellation").then_some(grace);
+    let grace = component.imported.cancellation.then_some(grace);
     // A guest that calls tools has one even if it cannot send requests itself: their requests count as its own.
-    let has_gate = component.imports_interface("wasi:http/outgoing-handler") || run.tools.is_some();
+    let has_gate = component.imported.http || run.tools.is_some();
     let gate = has_gate.then(|| gate(uplink, permit, limits, &run)).transpose();
-    let sources = Sources::new(run.nondeterminism.clone(), component);
+    let sources = Sources::new(run.nondeterminism.clone(), component.imported);
     let state = gate.map_err(wasmtime::Error::from_anyhow).and_then(|gate| {
         let (cancellation, observer) = (run.cancellation.clone(), Arc::clone(&run.observer));
         let (capability, egress) = (permit.capability(), Egress::new(gate));

@@ -33,9 +33,32 @@ pub(super) struct Description {
     pub(super) imports: Vec<String>,
 }
 
+/// The interfaces that a component imports and that change how the host calls it. Found once, because a component may
+/// import dozens, and each call asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Imports {
+    pub(super) cancellation: bool,
+    pub(super) http: bool,
+    pub(super) random: bool,
+    pub(super) clocks: bool,
+}
+
+impl Imports {
+    fn of(imports: &[String]) -> Self {
+        let has = |name: &str| imports.iter().any(|import| import.starts_with(name));
+        Self {
+            cancellation: has("toolcell:tool/cancellation"),
+            http: has("wasi:http/outgoing-handler"),
+            random: has("wasi:random/"),
+            clocks: has("wasi:clocks/"),
+        }
+    }
+}
+
 /// A component whose description is known. Its code is there, or is loaded by the first call that needs it.
 pub struct LoadedComponent {
     description: Description,
+    pub(super) imported: Imports,
     /// Hash of the component's bytes, under which the cache keeps its code.
     name: blake3::Hash,
     /// State of the cache entry when it was authenticated; `None` if that does not show whether it was changed since.
@@ -58,7 +81,8 @@ const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 
 impl LoadedComponent {
     fn new(description: Description, name: blake3::Hash, linked: Linked) -> Self {
-        Self { description, name, entry: None, file: None, linked: OnceCell::new_with(Some(linked)) }
+        let imported = Imports::of(&description.imports);
+        Self { description, imported, name, entry: None, file: None, linked: OnceCell::new_with(Some(linked)) }
     }
 
     /// Loads an examined component from its authenticated cache entry.
@@ -75,6 +99,7 @@ impl LoadedComponent {
     /// A component that was noted for the file `path`: nothing of it is loaded yet.
     pub(super) fn noted(path: &Path, note: Note<Description>) -> Self {
         Self {
+            imported: Imports::of(&note.description.imports),
             description: note.description,
             name: blake3::Hash::from(note.name),
             entry: note.entry,
@@ -131,10 +156,6 @@ impl LoadedComponent {
     /// The interfaces that the component imports: all that it can ask the host for.
     pub fn imports(&self) -> &[String] {
         &self.description.imports
-    }
-
-    pub(super) fn imports_interface(&self, name: &str) -> bool {
-        self.description.imports.iter().any(|import| import.starts_with(name))
     }
 
     pub(super) fn description(&self) -> &Description {
@@ -207,4 +228,23 @@ fn not_loadable(error: &wasmtime::Error) -> Refusal {
 
 pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
     Refusal::new(ErrorClass::SetupRequired, code, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Imports;
+
+    #[test]
+    fn an_interface_is_imported_in_any_version() {
+        let of = |imports: &[&str]| Imports::of(&imports.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let pure = of(&["wasi:io/streams@0.2.6", "toolcell:tool/log@0.2.0", "wasi:http/types@0.2.6"]);
+        assert!(!pure.cancellation && !pure.http && !pure.random && !pure.clocks, "{pure:?}");
+        let all = of(&[
+            "toolcell:tool/cancellation@0.2.0",
+            "wasi:http/outgoing-handler@0.2.6",
+            "wasi:random/insecure-seed@0.2.6",
+            "wasi:clocks/wall-clock@0.2.0",
+        ]);
+        assert!(all.cancellation && all.http && all.random && all.clocks, "{all:?}");
+    }
 }

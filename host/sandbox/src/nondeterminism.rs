@@ -13,7 +13,7 @@ use toolcell_core::record::{ClockReadings, RandomSeed, ReplayData};
 use wasmtime_wasi::WasiCtxBuilder;
 use wasmtime_wasi::clocks::{HostMonotonicClock, HostWallClock, MonotonicClock, WallClock};
 
-use super::component::LoadedComponent;
+use super::component::Imports;
 
 /// Streams of the generator: one for each interface of `wasi:random`.
 const SECURE: u64 = 0;
@@ -30,11 +30,8 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) fn new(how: Nondeterminism, component: &LoadedComponent) -> Self {
-        let is_fresh = matches!(how, Nondeterminism::Fresh);
-        let imports = |interfaces| !is_fresh && component.imports_interface(interfaces);
-        let (random, clocks) = (imports("wasi:random/"), imports("wasi:clocks/"));
-        Self { how, random, clocks }
+    pub(super) fn new(how: Nondeterminism, imported: Imports) -> Self {
+        Self { how, random: imported.random, clocks: imported.clocks }
     }
 
     /// Sets the sources of the world that `builder` builds. Returns the recorder, if they are recorded.
