@@ -255,7 +255,7 @@ impl RecordingListener {
 
 impl Listener for RecordingListener {
     fn event(&self, event: &ToolEvent) {
-        let tool = event.tool_id.clone().unwrap_or_default();
+        let tool = event.tool_id.as_deref().unwrap_or_default().to_owned();
         self.heard.lock().unwrap().push((tool, event.event_type.as_str()));
         self.news.notify_waiters();
     }

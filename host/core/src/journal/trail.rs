@@ -69,7 +69,7 @@ pub fn of_no_call(source: &Arc<str>, event_type: EventType, tool_id: Option<&str
         source: Arc::clone(source),
         time: Timestamp::now(),
         invocation_id: None,
-        tool_id: tool_id.map(str::to_owned),
+        tool_id: tool_id.map(Arc::from),
         data,
         extra: Extra::new(),
     }
@@ -140,7 +140,7 @@ struct Inner {
 pub struct Trailed {
     pub events: Vec<ToolEvent>,
     pub progress: Vec<ToolProgress>,
-    tool_id: Option<String>,
+    tool_id: Option<Arc<str>>,
     cancel_requested: bool,
     cancel_acknowledged: bool,
     /// Whether the call has ended.
@@ -200,7 +200,7 @@ impl Trail {
 
     /// Sets the tool that later events name.
     pub fn resolved(&self, tool_id: &str) {
-        self.kept().tool_id = Some(tool_id.to_owned());
+        self.kept().tool_id = Some(tool_id.into());
     }
 
     /// Redacts everything from now on: what is kept, and what listeners receive.

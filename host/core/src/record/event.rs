@@ -107,7 +107,7 @@ pub struct ToolEvent {
     pub invocation_id: Option<InvocationId>,
     /// The tool, once the name of the call is resolved; `None` for an event of several tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_id: Option<String>,
+    pub tool_id: Option<Arc<str>>,
     /// A JSON object.
     pub data: Value,
     #[serde(flatten)]

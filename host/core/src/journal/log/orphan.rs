@@ -86,7 +86,7 @@ fn event(invocation: &ToolInvocation, event_type: EventType, time: Timestamp, da
         source: concat!("toolcell/", env!("CARGO_PKG_VERSION")).into(),
         time,
         invocation_id: Some(invocation.invocation_id),
-        tool_id: Some(invocation.tool_id.clone()),
+        tool_id: Some(invocation.tool_id.as_str().into()),
         data,
         extra: Extra::new(),
     }
