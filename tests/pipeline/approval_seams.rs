@@ -152,7 +152,8 @@ async fn whoever_is_asked_sees_no_sensitive_argument_and_an_edit_keeps_what_they
     let called = asking_about_sensitive(&host).call(sent).await;
     called.succeeded();
     CANARY.is_not_in("the record", &called.record().to_string());
-    assert_eq!(called.0.invocation.call_input, Some(json!({"user": "bob", "token": "[redacted]"})));
+    let ran = json!({"user": "bob", "token": "[redacted]"});
+    assert_eq!(called.0.invocation.call_input.as_deref(), Some(&ran));
     let asked = sayer.asked.lock().unwrap();
     let (prompt, stored) = &asked[0];
     CANARY.is_not_in("the prompt", prompt.text());

@@ -16,7 +16,7 @@ made_here! {
 pub(super) async fn observe(journey: &mut Journey<'_>, valid: Valid) -> Result<Observed, Refusal> {
     let Prepared { tool, input } = valid.open();
     let input = fill(journey, &tool, input);
-    journey.invocation.observable_input = Some(journey.redaction.shown(&input).await?);
+    journey.invocation.observable_input = Some(journey.redaction.recorded(&input).await?);
     journey.invocation.observable_input_ref = Some(journey.redaction.reference(&input));
     Ok(Observed(Prepared { tool, input }))
 }

@@ -64,7 +64,7 @@ pub(super) async fn explain(journey: &mut Journey<'_>, unheard: Unheard) -> Resu
 /// Checks the input that is decided on, and records it.
 async fn accept(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
     check_call_input(journey, tool, input).await?;
-    journey.invocation.permission_input = Some(journey.redaction.shown(input).await?);
+    journey.invocation.permission_input = Some(journey.redaction.recorded(input).await?);
     journey.invocation.permission_input_ref = Some(journey.redaction.reference(input));
     // Checked first, so that no approver is asked about a call that could not run.
     journey.redaction.check_secrets()
@@ -98,7 +98,7 @@ pub(super) async fn announce(
 
 /// Records the input that `permit` carries as `call_input`.
 pub(super) async fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) -> Result<Permitted, Refusal> {
-    journey.invocation.call_input = Some(journey.redaction.shown(permit.call_input()).await?);
+    journey.invocation.call_input = Some(journey.redaction.recorded(permit.call_input()).await?);
     journey.invocation.call_input_ref = Some(journey.redaction.reference(permit.call_input()));
     Ok(Permitted(Permission { tool, permit }))
 }

@@ -48,7 +48,7 @@ pub(super) fn one<'a>(
 ) -> BoxFuture<'a, Option<String>> {
     Box::pin(async move {
         journey.redact_records();
-        let input = journey.invocation.call_input.clone().unwrap_or_default();
+        let input = journey.invocation.call_input.as_deref().cloned().unwrap_or_default();
         let mut call = hooks::call(journey, tool, event, input);
         call.result = Some(terminal::envelope(journey, ResultId::new(), mapped.clone()));
         match hooks::run(journey, hook, call).await {

@@ -34,7 +34,7 @@ pub struct Input(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     text: String,
-    value: Result<Value, String>,
+    value: Result<Arc<Value>, String>,
     reference: OnceLock<String>,
 }
 
@@ -43,20 +43,20 @@ impl Input {
     /// error, because the host would check one value, and the guest might read the other.
     pub fn from_text(text: impl Into<String>) -> Self {
         let text = text.into();
-        let value = read_json(&text, JSON_VALUES_MAX).map(|Unique(value)| value);
+        let value = read_json(&text, JSON_VALUES_MAX).map(|Unique(value)| Arc::new(value));
         Self(Arc::new(Inner { text, value, reference: OnceLock::new() }))
     }
 
     /// Creates an input whose text is `value` as compact JSON.
     pub fn from_value(value: Value) -> Self {
-        Self(Arc::new(Inner { text: value.to_string(), value: Ok(value), reference: OnceLock::new() }))
+        Self(Arc::new(Inner { text: value.to_string(), value: Ok(Arc::new(value)), reference: OnceLock::new() }))
     }
 
     /// Returns an input with `value` that writes numbers as this one does, where they are still at their places.
     pub fn with_value(&self, value: Value) -> Self {
         let Some(numbers) = exact::numbers(&self.0.text) else { return Self::from_value(value) };
         let text = exact::write(&value, &numbers);
-        Self(Arc::new(Inner { text, value: Ok(value), reference: OnceLock::new() }))
+        Self(Arc::new(Inner { text, value: Ok(Arc::new(value)), reference: OnceLock::new() }))
     }
 
     /// The text, byte for byte as it was sent.
@@ -66,14 +66,22 @@ impl Input {
 
     /// The value, or why the text is not valid.
     pub fn value(&self) -> Result<&Value, &str> {
-        self.0.value.as_ref().map_err(String::as_str)
+        self.0.value.as_deref().map_err(String::as_str)
     }
 
     /// The value for a record; the text itself if it is not valid JSON.
     pub fn to_value(&self) -> Value {
         match &self.0.value {
-            Ok(value) => value.clone(),
+            Ok(value) => Value::clone(value),
             Err(_) => Value::String(self.0.text.clone()),
+        }
+    }
+
+    /// As [`Self::to_value`], without a copy of the value.
+    pub(crate) fn shared_value(&self) -> Arc<Value> {
+        match &self.0.value {
+            Ok(value) => Arc::clone(value),
+            Err(_) => Arc::new(self.to_value()),
         }
     }
 
@@ -84,7 +92,7 @@ impl Input {
 
     /// Whether serializing the value gives the text again, byte for byte.
     pub(super) fn is_compact(&self) -> bool {
-        let Ok(value) = &self.0.value else { return false };
+        let Ok(value) = self.value() else { return false };
         let mut rest = Expected(self.0.text.as_bytes());
         serde_json::to_writer(&mut rest, value).is_ok() && rest.0.is_empty()
     }
@@ -237,7 +245,19 @@ impl<'de> Visitor<'de> for UniqueVisitor {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
     use super::Input;
+
+    #[test]
+    fn the_records_of_an_input_share_its_value() {
+        let input = Input::from_text(r#"{"a":[1]}"#);
+        assert!(Arc::ptr_eq(&input.shared_value(), &input.clone().shared_value()));
+        assert_eq!((input.to_value(), &*input.shared_value()), (json!({"a": [1]}), &json!({"a": [1]})));
+        assert_eq!(*Input::from_text("[1").shared_value(), json!("[1"));
+    }
 
     #[test]
     fn inputs_are_the_same_only_if_their_numbers_are() {

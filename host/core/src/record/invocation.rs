@@ -81,17 +81,17 @@ pub struct ToolInvocation {
     pub model_input_text: Option<String>,
     /// The arguments with defaults (AT-INP-02).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observable_input: Option<Value>,
+    pub observable_input: Option<Arc<Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observable_input_ref: Option<String>,
     /// The arguments that were decided on (AT-INP-03).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permission_input: Option<Value>,
+    pub permission_input: Option<Arc<Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_input_ref: Option<String>,
     /// The arguments that ran (AT-INP-04).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call_input: Option<Value>,
+    pub call_input: Option<Arc<Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_input_ref: Option<String>,
     /// Name of the caller, if known (AT-INV-15).

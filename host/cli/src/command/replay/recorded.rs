@@ -101,7 +101,7 @@ fn input(invocation: &ToolInvocation) -> Result<Input, ReplayBlocker> {
         Some(text) => Input::from_text(text.as_str()),
         None => Input::from_value(invocation.model_input.clone()),
     };
-    let ran = invocation.call_input.clone().map(Input::from_value);
+    let ran = invocation.call_input.as_deref().cloned().map(Input::from_value);
     let exact = [Some(sent), ran].into_iter().flatten().find(|input| input.reference() == reference);
     // The reference of a sensitive input is concealed, and its record is redacted.
     let why =
@@ -116,7 +116,7 @@ mod tests {
     fn invocation(sent: &str, ran: &str) -> ToolInvocation {
         let (sent, ran) = (Input::from_text(sent), Input::from_text(ran));
         let mut invocation = ToolInvocation::planned("t", &sent);
-        invocation.call_input = Some(ran.to_value());
+        invocation.call_input = Some(ran.to_value().into());
         invocation.call_input_ref = Some(ran.reference().to_owned());
         invocation
     }

@@ -24,7 +24,7 @@ pub(in super::super) async fn re_enter(
     if remade.value() != input.value() {
         return Err(outdated(&["what hooks make of the input"]));
     }
-    journey.invocation.permission_input = Some(journey.redaction.shown(&input).await?);
+    journey.invocation.permission_input = Some(journey.redaction.recorded(&input).await?);
     let permit = decide_again(journey, &tool, &input).await?;
     let actor = journey.request.actor_ref.as_deref();
     let now = bind(&tool, permit.capability(), permit.limits(), permit.call_input(), actor);

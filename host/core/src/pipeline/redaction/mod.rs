@@ -306,6 +306,18 @@ impl Redaction {
         }
     }
 
+    /// As [`Self::shown`], for the record of the call: without a copy if there is nothing to redact.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::shown`].
+    pub(super) async fn recorded(&mut self, input: &Input) -> Result<Arc<Value>, Refusal> {
+        if self.active().is_none() {
+            return Ok(input.shared_value());
+        }
+        self.shown(input).await.map(Arc::new)
+    }
+
     /// Returns `input` as an approver may see it: with all digits of its numbers, because those run.
     pub(super) async fn shown_input(&mut self, input: &Input) -> Result<Input, Refusal> {
         if self.active().is_none() {
