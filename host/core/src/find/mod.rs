@@ -21,15 +21,25 @@ pub const RESULTS_MAX: usize = 50;
 /// Maximum length of a text that is searched, in characters: that of a description.
 const SEARCHED_CHARS_MAX: usize = 16_000;
 
-/// `late` is 1 for deprecated tools, which come last (AT-LIFE-06). The stemmer lets `reads` find `read`.
+/// The stemmer lets `reads` find `read`. The texts themselves are not kept, because the tools have them.
 const TABLE: &str = "CREATE VIRTUAL TABLE tools USING fts5(
-    name, namespace, title, description, hint, tags, late UNINDEXED,
-    tokenize = 'porter unicode61 remove_diacritics 2'
+    name, namespace, title, description, hint, tags,
+    content = '', tokenize = 'porter unicode61 remove_diacritics 2'
 )";
+/// First row id of deprecated tools, which come last (AT-LIFE-06): an id can be sorted by without reading its row.
+const LATE: i64 = 1 << 32;
 /// A word in the name counts more than one in the description. Equal scores keep the order of the tools, so that the same
 /// query always has the same result.
 const RANKED: &str = "SELECT rowid, bm25(tools, 8.0, 2.0, 4.0, 1.0, 4.0, 4.0) AS score
-    FROM tools WHERE tools MATCH ?1 ORDER BY late, score, rowid LIMIT ?2";
+    FROM tools WHERE tools MATCH ?1 ORDER BY rowid >= ?3, score, rowid LIMIT ?2";
+const FIRST: &str = "SELECT rowid FROM tools WHERE tools MATCH ?1 ORDER BY rowid LIMIT ?2";
+const COUNTED: &str = "SELECT count(*) FROM tools WHERE tools MATCH ?1";
+/// Number of tools up to which every word of a query ranks them. To rank one takes more than a microsecond.
+const RANKED_MAX: usize = 256;
+/// Maximum number of words of a query whose tools are counted.
+const COUNTED_MAX: usize = 32;
+/// Joins the words of an expression. It is in no word, because words are quoted and have no spaces.
+const OR: &str = " OR ";
 
 /// A query that was read.
 ///
@@ -96,7 +106,7 @@ fn expression(text: &str) -> String {
     let separates = |c: char| c.is_whitespace() || c.is_control() || c.is_ascii_punctuation();
     let mut expression = String::new();
     for word in text.split(separates).filter(|word| !word.is_empty()) {
-        let or = if expression.is_empty() { "" } else { " OR " };
+        let or = if expression.is_empty() { "" } else { OR };
         let _ = write!(expression, "{or}\"{word}\"");
     }
     expression
@@ -224,18 +234,63 @@ impl Finder {
             return Ok(Vec::new());
         }
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut ranked = words.prepare(RANKED)?;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = ranked.query_map(params![expression, limit], |row| {
-            let (id, score): (i64, f64) = (row.get(0)?, row.get(1)?);
-            // FTS5 gives better matches lower scores.
-            Ok((usize::try_from(id).unwrap_or(usize::MAX), (-score).max(0.0)))
-        })?;
-        rows.collect()
+        let telling = match self.entries.len() > RANKED_MAX {
+            true => telling(&words, expression, self.entries.len())?,
+            false => expression.to_owned(),
+        };
+        let mut found = best(&words, &telling, limit)?;
+        if telling != expression && found.iter().filter(|(id, _)| *id < LATE).count() < limit {
+            let known: HashSet<i64> = found.iter().map(|(id, _)| *id).collect();
+            let others = first(&words, expression, limit + known.len())?;
+            found.extend(others.into_iter().filter(|id| !known.contains(id)).map(|id| (id, 0.0)));
+            found.sort_by_key(|(id, _)| *id >= LATE);
+            found.truncate(limit);
+        }
+        let index = |id: i64| usize::try_from(id % LATE).unwrap_or(usize::MAX);
+        Ok(found.into_iter().map(|(id, score)| (index(id), score)).collect())
     }
 }
 
-/// Creates the index in memory. The id of a row is the index of its entry.
+/// The words of `expression` that at most half of the tools have, or all of its words if there are none such. BM25 gives
+/// the others next to no weight, but each of the tools that have them would be ranked.
+fn telling(words: &Connection, expression: &str, tools: usize) -> rusqlite::Result<String> {
+    let mut counted = words.prepare(COUNTED)?;
+    let mut telling = Vec::new();
+    for (at, word) in expression.split(OR).enumerate() {
+        let having = match at < COUNTED_MAX {
+            true => usize::try_from(counted.query_row([word], |row| row.get::<_, i64>(0))?).unwrap_or(usize::MAX),
+            false => 1,
+        };
+        if having > 0 && having <= tools / 2 {
+            telling.push(word);
+        }
+    }
+    Ok(if telling.is_empty() { expression.to_owned() } else { telling.join(OR) })
+}
+
+/// The ids of the best matches of `expression`, and their scores.
+fn best(words: &Connection, expression: &str, limit: usize) -> rusqlite::Result<Vec<(i64, f64)>> {
+    let mut ranked = words.prepare(RANKED)?;
+    let rows = ranked.query_map(params![expression, row_id(limit), LATE], |row| {
+        let (id, score): (i64, f64) = (row.get(0)?, row.get(1)?);
+        // FTS5 gives better matches lower scores.
+        Ok((id, (-score).max(0.0)))
+    })?;
+    rows.collect()
+}
+
+/// The ids of the first matches of `expression`, in their order.
+fn first(words: &Connection, expression: &str, limit: usize) -> rusqlite::Result<Vec<i64>> {
+    let mut first = words.prepare(FIRST)?;
+    let rows = first.query_map(params![expression, row_id(limit)], |row| row.get(0))?;
+    rows.collect()
+}
+
+fn row_id(at: usize) -> i64 {
+    i64::try_from(at).unwrap_or(i64::MAX)
+}
+
+/// Creates the index in memory. The id of a row is the index of its entry, from [`LATE`] on for a deprecated tool.
 fn index(entries: &[Entry]) -> rusqlite::Result<Connection> {
     let mut words = Connection::open_in_memory()?;
     // No query of a client is written to a temporary file.
@@ -248,8 +303,8 @@ fn index(entries: &[Entry]) -> rusqlite::Result<Connection> {
 }
 
 fn insert(into: &Transaction<'_>, entries: &[Entry]) -> rusqlite::Result<()> {
-    let row = "INSERT INTO tools (rowid, name, namespace, title, description, hint, tags, late)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let row = "INSERT INTO tools (rowid, name, namespace, title, description, hint, tags)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let mut insert = into.prepare(row)?;
     for (at, entry) in entries.iter().enumerate() {
         // A tool that cannot be called is found by its name alone.
@@ -261,14 +316,13 @@ fn insert(into: &Transaction<'_>, entries: &[Entry]) -> rusqlite::Result<()> {
         let or_empty = |text: Option<&str>| text.map(shown).unwrap_or_default();
         let tags = [declaration.aliases.join(" "), declaration.tool_kind.0.clone()].join(" ");
         insert.execute(params![
-            i64::try_from(at).unwrap_or(i64::MAX),
+            row_id(at) + if entry.standing.state == LoadingState::Discoverable { LATE } else { 0 },
             declaration.name,
             declaration.namespace,
             or_empty(declaration.title.as_deref()),
             shown(&declaration.description),
             or_empty(declaration.search_hint.as_deref()),
             tags,
-            entry.standing.state == LoadingState::Discoverable,
         ])?;
     }
     Ok(())

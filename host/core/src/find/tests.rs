@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Finder, QUERY_CHARS_MAX, Query, RESULTS, RESULTS_MAX, expression};
+use super::{Finder, Kind, QUERY_CHARS_MAX, Query, RANKED_MAX, RESULTS, RESULTS_MAX, expression};
 use crate::catalog::{ComponentFacts, Surface, Tool};
 use crate::dialect::agent_tool;
 use crate::record::{LoadingState, NextAction, QueryType, ToolSearchResult};
@@ -61,6 +61,36 @@ fn each_of_a_thousand_tools_is_found_first_by_its_own_word() {
         assert_eq!(result.matches[0].name, format!("many.t{n}"), "{result:#?}");
         assert_eq!((result.matches.len(), result.total_deferred_tools), (RESULTS, 990));
     }
+}
+
+#[test]
+fn words_that_most_tools_have_fill_up_a_result_in_the_order_of_the_tools() {
+    let declarations: Vec<Value> = (0..RANKED_MAX + 10)
+        .map(|n| {
+            let own = if [1, 100, 200].contains(&n) { "zebras" } else { "horses" };
+            let lifecycle = if n == 0 || n == 100 { "deprecated" } else { "available" };
+            let description = format!("Reads the names of {own}");
+            declared("many", &format!("t{n}"), json!({ "description": description, "lifecycle": lifecycle }))
+        })
+        .collect();
+    let finder = finder(&declarations, 10);
+    let names = |query: &str, limit| -> Vec<String> {
+        search(&finder, query, limit).matches.into_iter().map(|tool| tool.name).collect()
+    };
+    assert_eq!(names("read the zebra", 4), ["many.t1", "many.t200", "many.t2", "many.t3"]);
+    assert_eq!(names("read the zebra", 1), ["many.t1"]);
+    assert_eq!(names("zebra", RESULTS), ["many.t1", "many.t200", "many.t100"]);
+    assert_eq!(names("read nothing", 2), ["many.t1", "many.t2"]);
+    let last = words_of_all(&finder, "read the zebra");
+    assert_eq!(last, ["many.t100", "many.t0"], "deprecated tools come last");
+}
+
+/// The last two tools that the words of `query` rank, of all.
+fn words_of_all(finder: &Finder, query: &str) -> Vec<String> {
+    let Kind::Keyword(expression) = Query::parse(query).unwrap().kind else { panic!() };
+    let ranked = finder.ranked(&expression, usize::MAX / 2).unwrap();
+    assert_eq!(ranked.len(), finder.entries.len());
+    ranked.iter().rev().take(2).rev().map(|(at, _)| finder.entries[*at].name.clone()).collect()
 }
 
 #[test]
