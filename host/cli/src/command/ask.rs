@@ -93,7 +93,7 @@ impl Origin {
         Self {
             sources: sources.to_vec(),
             callable: Vec::new(),
-            component: std::path::absolute(component).unwrap_or_else(|_| component.to_owned()),
+            component: absolute(component),
             cwd: std::env::current_dir().unwrap_or_default(),
             grants,
             limits,
@@ -104,5 +104,54 @@ impl Origin {
     /// The stored form; `None` if a path is not Unicode, which cannot be stored.
     pub(super) fn words(&self) -> Option<Arc<Value>> {
         serde_json::to_value(self).ok().map(Arc::new)
+    }
+}
+
+/// The data of each tool of one command. It is the same but for the component, so only that is made for each: a server may
+/// have thousands of tools.
+pub(super) struct Origins(Option<Value>);
+
+impl Origins {
+    pub(super) fn new(sources: &[PathBuf], options: &CallOptions) -> Self {
+        Self(serde_json::to_value(Origin::new(Path::new(""), sources, options)).ok())
+    }
+
+    /// As [`Origin::words`], for the tool in the file `component`.
+    pub(super) fn words(&self, component: &Path) -> Option<Arc<Value>> {
+        let mut words = self.0.clone()?;
+        *words.get_mut("component")? = serde_json::to_value(absolute(component)).ok()?;
+        Some(Arc::new(words))
+    }
+}
+
+fn absolute(component: &Path) -> PathBuf {
+    std::path::absolute(component).unwrap_or_else(|_| component.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use clap::Parser;
+
+    use super::{CallOptions, Origin, Origins};
+
+    #[derive(Parser)]
+    struct Options {
+        #[command(flatten)]
+        call: CallOptions,
+    }
+
+    #[test]
+    fn the_tools_of_a_command_have_the_data_that_each_would_have_alone() {
+        let (options, sources) =
+            (Options::parse_from(["toolcell", "--allow-read=/data"]).call, [PathBuf::from("/tools/a")]);
+        let origins = Origins::new(&sources, &options);
+        for file in ["b.wasm", "/tools/c.wasm"] {
+            let alone = Origin::new(Path::new(file), &sources, &options).words();
+            let words = origins.words(Path::new(file));
+            assert!(words.is_some());
+            assert_eq!(words.map(|words| words.to_string()), alone.map(|words| words.to_string()));
+        }
     }
 }

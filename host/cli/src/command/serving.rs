@@ -18,7 +18,7 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use crate::config::{self, Layer, Layers, Trust, Word};
 use crate::server::{self, ApprovalSettings, Away, CallStore, Offered, Offering, Offers, Recorder, Server};
 
-use super::ask::{self, Origin};
+use super::ask::{self, Origins};
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::target::{self, Building, EntryPaths, Target};
@@ -178,11 +178,12 @@ impl Serving {
         let entries = EntryPaths::of(&layers);
         let paths = Self::locate(home, &named, components)?;
         let loaded = host.load_files(&paths).await.map_err(|(at, refusal)| failed(&named, at, refusal))?;
+        let origins = Origins::new(&sources, &self.options);
         let mut offered = Vec::new();
         for ((tool, path), loaded) in named.iter().zip(paths).zip(&loaded) {
             tool.target.name(&mut policy, &entries, loaded);
             let tools = tool.target.tools(loaded).map_err(|refusal| tool.failed(refusal))?;
-            let origin = Origin::new(&path, &sources, &self.options).words();
+            let origin = origins.words(&path);
             offered.extend(tools.into_iter().map(|one| Offered {
                 tool: one,
                 wall: tool.timeout,
