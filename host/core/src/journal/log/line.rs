@@ -2,12 +2,15 @@
 //! this line, in 64 hexadecimal digits, and PAYLOAD is JSON without line breaks.
 
 use blake3::Hash;
+use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::secret::private_file::KEY_BYTES;
 
 /// Length of CHAIN with the space after it.
 const CHAIN_BYTES: usize = 65;
+/// Space that a new line has for its payload, in bytes: the record of most calls fits.
+const PAYLOAD_BYTES: usize = 8 << 10;
 /// The ID of a line that is about no call.
 pub(super) const NO_CALL: &str = "-";
 
@@ -60,27 +63,49 @@ fn link(key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash, content: &[u8]) -> Hash
     hasher.finalize()
 }
 
-/// Writes a line that follows `before`. Returns it with its line break, and its chain.
-pub(super) fn write(
-    key: &Zeroizing<[u8; KEY_BYTES]>,
-    before: &Hash,
-    kind: Kind,
-    id: &str,
-    payload: &str,
-) -> (Vec<u8>, Hash) {
-    let mut line = Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload.len());
-    line.resize(CHAIN_BYTES, b' ');
-    line.push(kind.letter() as u8);
-    line.push(b' ');
-    line.extend_from_slice(id.as_bytes());
-    line.push(b' ');
-    line.extend_from_slice(payload.as_bytes());
-    let chain = link(key, before, line.get(CHAIN_BYTES..).unwrap_or_default());
-    if let Some(place) = line.get_mut(..CHAIN_BYTES - 1) {
-        place.copy_from_slice(chain.to_hex().as_bytes());
+/// A line without its chain. It is made before it is known which line it follows, because all calls of a process wait for
+/// each other from there on.
+pub(super) struct Unlinked {
+    pub(super) kind: Kind,
+    /// The line, with room for its chain.
+    line: Vec<u8>,
+}
+
+impl Unlinked {
+    /// A line with `payload`, which is JSON without line breaks.
+    pub(super) fn of_text(kind: Kind, id: &str, payload: &str) -> Self {
+        let mut unlinked = Self::begin(kind, id, payload.len());
+        unlinked.line.extend_from_slice(payload.as_bytes());
+        unlinked
     }
-    line.push(b'\n');
-    (line, chain)
+
+    /// A line with `payload` as JSON.
+    pub(super) fn of(kind: Kind, id: &str, payload: &impl Serialize) -> serde_json::Result<Self> {
+        let mut unlinked = Self::begin(kind, id, PAYLOAD_BYTES);
+        serde_json::to_writer(&mut unlinked.line, payload)?;
+        Ok(unlinked)
+    }
+
+    fn begin(kind: Kind, id: &str, payload_bytes: usize) -> Self {
+        let mut line = Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload_bytes);
+        line.resize(CHAIN_BYTES, b' ');
+        line.push(kind.letter() as u8);
+        line.push(b' ');
+        line.extend_from_slice(id.as_bytes());
+        line.push(b' ');
+        Self { kind, line }
+    }
+
+    /// Returns the line that follows `before`, with its line break, and its chain.
+    pub(super) fn after(self, before: &Hash, key: &Zeroizing<[u8; KEY_BYTES]>) -> (Vec<u8>, Hash) {
+        let mut line = self.line;
+        let chain = link(key, before, line.get(CHAIN_BYTES..).unwrap_or_default());
+        if let Some(place) = line.get_mut(..CHAIN_BYTES - 1) {
+            place.copy_from_slice(chain.to_hex().as_bytes());
+        }
+        line.push(b'\n');
+        (line, chain)
+    }
 }
 
 /// A line that was read.
@@ -108,5 +133,25 @@ impl<'a> Line<'a> {
     /// Whether it is as it was written, and follows `before`.
     pub(super) fn follows(&self, key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash) -> bool {
         link(key, before, self.content) == self.chain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_as_it_was_written_and_follows_one_line_only() {
+        let (key, id, payload) =
+            (Zeroizing::new([7; KEY_BYTES]), "01ARZ3NDEKTSV4RRFFQ69G5FAV", json!({ "a": "b\n c" }));
+        let first = beginning(&key, 1);
+        let (bytes, chain) = Unlinked::of(Kind::Ended, id, &payload).unwrap().after(&first, &key);
+        let (same, _) = Unlinked::of_text(Kind::Ended, id, &payload.to_string()).after(&first, &key);
+        assert_eq!(bytes, same);
+        let line = Line::read(bytes.strip_suffix(b"\n").unwrap()).unwrap();
+        assert_eq!((line.kind, line.id, line.payload), (Kind::Ended, id, payload.to_string().as_str()));
+        assert!(line.chain == chain && line.follows(&key, &first) && !line.follows(&key, &chain));
     }
 }

@@ -40,7 +40,7 @@ use crate::secret::private_file::{self, KEY_BYTES};
 
 pub use events::{EventReader, FollowedEvent, LoggedEvent};
 pub use index::{CallQuery, CallSummary};
-use line::Kind;
+use line::{Kind, Unlinked};
 use notes::{Followed, Notes};
 pub(super) use notes::{Noted, Noting};
 use segment::Segment;
@@ -267,8 +267,8 @@ impl CallLog {
 
     /// Appends a line. Returns the file if it has to reach the disk.
     fn append(&self, kind: Kind, id: Option<InvocationId>, payload: &impl Serialize) -> Result<Option<File>, LogError> {
-        let payload = serde_json::to_string(payload).map_err(|error| self.failed("write", &error))?;
         let name = id.map_or_else(|| line::NO_CALL.to_owned(), |id| id.to_string());
+        let unlinked = Unlinked::of(kind, &name, payload).map_err(|error| self.failed("write", &error))?;
         let mut kept = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = match &mut *kept {
             Some(writer) => writer,
@@ -280,7 +280,7 @@ impl CallLog {
         let at = id.and_then(|id| writer.full_of(id));
         let Writer { key, current, full } = writer;
         let segment = at.and_then(|at| full.get_mut(at)).unwrap_or(current);
-        segment.append(key, kind, &name, &payload).map_err(|error| self.failed("write", &error))?;
+        segment.add(key, unlinked).map_err(|error| self.failed("write", &error))?;
         let file = match self.0.settings.flush && kind != Kind::Noted {
             true => Some(segment.file().map_err(|error| self.failed("write", &error))?),
             false => None,

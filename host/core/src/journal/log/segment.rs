@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::private;
 use crate::record::InvocationId;
 
-use super::line::{self, Kind, Line, NO_CALL};
+use super::line::{self, Kind, Line, NO_CALL, Unlinked};
 use super::{Key, LogSettings, orphan};
 
 /// Size from which a segment takes no further lines, in bytes: a process reads one at its start.
@@ -141,7 +141,13 @@ impl Segment {
 
     /// Appends a line, whole or not at all.
     pub(super) fn append(&mut self, key: &Key, kind: Kind, id: &str, payload: &str) -> io::Result<()> {
-        let (line, chain) = line::write(key, &self.chain, kind, id, payload);
+        self.add(key, Unlinked::of_text(kind, id, payload))
+    }
+
+    /// Does what [`Self::append`] does.
+    pub(super) fn add(&mut self, key: &Key, unlinked: Unlinked) -> io::Result<()> {
+        let kind = unlinked.kind;
+        let (line, chain) = unlinked.after(&self.chain, key);
         let end = self.bytes + line.len() as u64;
         if matches!(kind, Kind::Started | Kind::Noted) {
             self.reserve(end)?;
