@@ -144,7 +144,7 @@ impl Segment {
         self.add(key, Unlinked::of_text(kind, id, payload))
     }
 
-    /// Does what [`Self::append`] does.
+    /// Appends a line that was made before its turn, whole or not at all.
     pub(super) fn add(&mut self, key: &Key, unlinked: Unlinked) -> io::Result<()> {
         let kind = unlinked.kind;
         let (line, chain) = unlinked.after(&self.chain, key);
