@@ -170,7 +170,7 @@ impl ToolInvocation {
         let hidden = || Value::String(HIDDEN.to_owned());
         (kept.model_input, kept.model_input_text) = (hidden(), None);
         let others = [&mut kept.observable_input, &mut kept.permission_input, &mut kept.call_input];
-        others.into_iter().flatten().for_each(|input| *input = hidden());
+        others.into_iter().flatten().for_each(|input| *input = Arc::new(hidden()));
         Cow::Owned(kept)
     }
 
