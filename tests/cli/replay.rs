@@ -113,6 +113,16 @@ fn what_a_tool_sees_of_time_and_of_its_call_comes_back() {
 }
 
 #[test]
+fn the_limits_of_artifacts_are_those_of_the_recorded_call() {
+    let home = Home::new();
+    let files = json!({ "files": [{ "bytes": 600, "chunk": 100 }, { "bytes": 600, "chunk": 100 }] });
+    let limited = home.call(&guest("probe#artifacts_plain"), &files, &["--max-artifact-bytes=1000"]);
+    let errors = &limited["result"]["structured_content"]["errors"];
+    assert!(errors[0].as_str().unwrap().contains("1000 are allowed"), "{errors}");
+    home.same(&limited);
+}
+
+#[test]
 fn another_version_of_the_component_may_differ_and_the_place_is_named() {
     let home = Home::new();
     let text = chance_text("versions", |_| {});

@@ -39,12 +39,14 @@ pub(crate) fn tools() -> Vec<Tool> {
             }),
             &["from", "to", "link"],
         ),
+        Tool::new("artifacts_plain", Access::Nothing, "The same, without sensitive arguments")
+            .input(json!({ "files": files() }), &[]),
     ]
 }
 
 pub(crate) fn handler(tool: &str) -> Option<Handler> {
     Some(match tool {
-        "artifacts" | "artifacts_ruled" => artifacts,
+        "artifacts" | "artifacts_ruled" | "artifacts_plain" => artifacts,
         "artifacts_swapping" => |call, input| match swap(input) {
             Ok(()) => artifacts(call, input),
             Err(error) => refuse(ErrorClass::ExecutionFailed, "not_swapped", &error.to_string()),

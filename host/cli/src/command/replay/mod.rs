@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
-use toolcell::record::{Replay as ReplayOf, ReplayBlocker, Usage};
+use toolcell::record::{ArtifactUsage, Metered, Replay as ReplayOf, ReplayBlocker, Usage};
 use toolcell::{CallRecord, Callee, Cancellation, ErrorClass, Grants, Home, Host, Limits, Loaded, Request, Tool};
 
 use super::exit::{BadRequest, Exit, Stop};
@@ -157,6 +157,11 @@ impl Replay {
 
 /// The limits of the recorded call, or those of now where they are lower.
 fn at_most(now: Limits, recorded: &Usage) -> Limits {
+    // A call that began no artifact has no limits of artifacts on record, and met none.
+    let artifacts = recorded.artifacts.unwrap_or(ArtifactUsage {
+        bytes: Metered { used: 0, limit: now.artifact_bytes },
+        created: Metered { used: 0, limit: now.artifacts },
+    });
     Limits {
         fuel: now.fuel.min(recorded.fuel.limit),
         wall: now.wall.min(Duration::from_millis(recorded.wall_ms.limit)),
@@ -167,6 +172,8 @@ fn at_most(now: Limits, recorded: &Usage) -> Limits {
         descriptors: now.descriptors.min(recorded.descriptors_limit),
         output_bytes: now.output_bytes.min(recorded.output_bytes.limit),
         log_bytes: now.log_bytes.min(recorded.log_bytes.limit),
+        artifact_bytes: now.artifact_bytes.min(artifacts.bytes.limit),
+        artifacts: now.artifacts.min(artifacts.created.limit),
         ..now
     }
 }
@@ -197,4 +204,23 @@ fn judge(recorded: &Recorded, replayed: &CallRecord) -> anyhow::Result<Outcome> 
         Some(difference) => Outcome::Differs(difference),
         None => Outcome::Same,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_has_the_lower_limits_of_artifacts() {
+        let limited = |limit| Metered { used: 0, limit };
+        let usage = |artifacts| Usage { artifacts, ..Usage::default() };
+        let of = |usage: &Usage| {
+            let now = Limits { artifact_bytes: 1_000, artifacts: 10, ..Limits::default() };
+            let limits = at_most(now, usage);
+            (limits.artifact_bytes, limits.artifacts)
+        };
+        assert_eq!(of(&usage(Some(ArtifactUsage { bytes: limited(600), created: limited(20) }))), (600, 10));
+        assert_eq!(of(&usage(Some(ArtifactUsage { bytes: limited(2_000), created: limited(3) }))), (1_000, 3));
+        assert_eq!(of(&usage(None)), (1_000, 10));
+    }
 }
