@@ -400,3 +400,29 @@ fn a_server_that_ends_leaves_no_question_that_runs_by_itself() {
     assert_eq!(place.run(&["approvals", "approve", &waits]).code, Some(3));
     assert!(place.lines().is_empty());
 }
+
+#[test]
+fn a_call_that_another_terminal_resumes_keeps_the_role_of_its_server() {
+    let place = Place::new();
+    let config = place.home.join("roles.toml");
+    let roles = |writer: &str| std::fs::write(&config, format!("[surface.roles]\nwriter = [{writer:?}]\n")).unwrap();
+    let named = format!("--config={}", config.display());
+    let orphan = |line: &str| {
+        roles(TOOL);
+        let mut client = place.client(json!({}), &[&named, "--role=writer"]);
+        client.initialize("2025-11-25");
+        client.begin_call(TOOL, place.arguments(line));
+        client.says("waiting for an answer: toolcell approvals approve ");
+        // Dropping the client kills the server.
+        place.waiting()
+    };
+    let id = orphan("allowed");
+    place.run(&["approvals", "approve", &id]).exits(0);
+    assert_eq!(place.lines(), ["allowed"]);
+    // The role has lost the tool meanwhile. Without a role, the tool could be called.
+    let id = orphan("not allowed");
+    roles("echo");
+    let refused = place.run(&["approvals", "approve", &id, "--json"]).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], "role_not_allowed", "{refused:#}");
+    assert_eq!(place.lines(), ["allowed"]);
+}

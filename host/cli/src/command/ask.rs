@@ -85,6 +85,9 @@ pub(super) struct Origin {
     /// The components of the tools that the tool may call.
     #[serde(default)]
     pub(super) callable: Vec<PathBuf>,
+    /// The role of the callers, if the command line named it: it restricts which tools can be called.
+    #[serde(default)]
+    pub(super) role: Option<String>,
 }
 
 impl Origin {
@@ -94,6 +97,7 @@ impl Origin {
             sources: sources.to_vec(),
             callable: Vec::new(),
             component: absolute(component),
+            role: None,
             cwd: std::env::current_dir().unwrap_or_default(),
             grants,
             limits,
@@ -112,8 +116,9 @@ impl Origin {
 pub(super) struct Origins(Option<Value>);
 
 impl Origins {
-    pub(super) fn new(sources: &[PathBuf], options: &CallOptions) -> Self {
-        Self(serde_json::to_value(Origin::new(Path::new(""), sources, options)).ok())
+    pub(super) fn new(sources: &[PathBuf], options: &CallOptions, role: Option<&String>) -> Self {
+        let origin = Origin { role: role.cloned(), ..Origin::new(Path::new(""), sources, options) };
+        Self(serde_json::to_value(origin).ok())
     }
 
     /// As [`Origin::words`], for the tool in the file `component`.
@@ -146,7 +151,7 @@ mod tests {
     fn the_tools_of_a_command_have_the_data_that_each_would_have_alone() {
         let (options, sources) =
             (Options::parse_from(["toolcell", "--allow-read=/data"]).call, [PathBuf::from("/tools/a")]);
-        let origins = Origins::new(&sources, &options);
+        let origins = Origins::new(&sources, &options, None);
         for file in ["b.wasm", "/tools/c.wasm"] {
             let alone = Origin::new(Path::new(file), &sources, &options).words();
             let words = origins.words(Path::new(file));

@@ -178,7 +178,7 @@ impl Serving {
         let entries = EntryPaths::of(&layers);
         let paths = Self::locate(home, &named, components)?;
         let loaded = host.load_files(&paths).await.map_err(|(at, refusal)| failed(&named, at, refusal))?;
-        let origins = Origins::new(&sources, &self.options);
+        let origins = Origins::new(&sources, &self.options, self.role.as_ref());
         let mut offered = Vec::new();
         for ((tool, path), loaded) in named.iter().zip(paths).zip(&loaded) {
             tool.target.name(&mut policy, &entries, loaded);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use toolcell::{Cancellation, Held, Host, Kept, Request};
 use toolcell_core::journal::Role;
-use toolcell_core::record::{CallRecord, InvocationId};
+use toolcell_core::record::{CallRecord, InvocationId, Refusal};
+
+use crate::config;
 
 use super::super::ask::Origin;
 use super::super::exit::Stop;
@@ -49,9 +51,14 @@ impl ApprovalCommands {
         // The options of the call and the current files, so that what they deny by now stays denied.
         let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
         let mut settings = settings.map_err(|stop| match stop {
-            Stop::Refused(refusal) => anyhow::anyhow!("{} [{}]", refusal.message, refusal.code),
+            Stop::Refused(refusal) => failed(&refusal),
             Stop::Failed(error) => error,
         })?;
+        if origin.role.is_some() {
+            // Without its role, the call could select every tool, and the approver was not asked about that.
+            let role = origin.role.as_deref();
+            settings.selection = config::selection(&settings.layers, None, role).map_err(|refusal| failed(&refusal))?;
+        }
         let closed = close_sources(&self.home, &mut settings, &origin.sources);
         let Settings { grants, limits, policy, layers, selection, .. } = settings;
         request.grants = Arc::new(grants);
@@ -109,9 +116,13 @@ impl ApprovalCommands {
 async fn load(host: &Host, origin: &Origin) -> anyhow::Result<()> {
     for component in [&origin.component].into_iter().chain(&origin.callable) {
         let loaded = host.load_file(component).await;
-        loaded.map_err(|refusal| anyhow::anyhow!("{} [{}]", refusal.message, refusal.code))?;
+        loaded.map_err(|refusal| failed(&refusal))?;
     }
     Ok(())
+}
+
+fn failed(refusal: &Refusal) -> anyhow::Error {
+    anyhow::anyhow!("{} [{}]", refusal.message, refusal.code)
 }
 
 /// Returns a request without the options of the call: enough to end it.
