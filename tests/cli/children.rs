@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::approvals::{Place, kill, waiting};
 use super::guest;
 use super::interrupts::wait_until;
+use crate::pipeline::doubles::declaring;
 use crate::support::{Toolcell, fixture, scratch};
 
 fn calling(tool: &str, input: Value) -> String {
@@ -36,6 +37,30 @@ fn a_tool_calls_another_one_that_was_named_and_granted() {
     assert!(missing.stderr.contains("nowhere.wasm"), "{}", missing.stderr);
     let wrong = place.run(&["call", &place.tool, &input, "--allow-tool=probe echo"]).exits(2);
     assert!(wrong.stderr.contains("names no tool"), "{}", wrong.stderr);
+}
+
+#[test]
+fn an_alias_means_a_tool_of_the_component_that_was_named() {
+    let place = Place::of(&guest("caller#caller_alias"));
+    // The name of this tool is an alias of `caller.call`.
+    let other = declaring("other", |declaration| declaration["name"] = json!("caller_alias"));
+    let (other_file, asking) = (place.folder.join("other.wasm"), place.folder.join("ask.toml"));
+    std::fs::write(&other_file, other).unwrap();
+    std::fs::write(&asking, "[[rule]]\nbehavior = \"ask\"\ntool = \"caller.call\"\n").unwrap();
+    let (other, asking) = (format!("--tool={}", other_file.display()), format!("--config={}", asking.display()));
+    let call = ["call", &place.tool, "{}", &other, "--allow-tool=*", "--record"];
+    let record = place.run(&call).exits(0).json();
+    assert_eq!(record["invocation"]["tool_id"], "caller.call");
+    assert_eq!(record["events"][0]["data"]["requested"], "caller_alias");
+    assert_eq!(record["events"][1]["data"]["via"], "alias");
+    let line = json!({ "id": "a", "tool": place.tool, "input": {} }).to_string();
+    let ran = place.toolcell(&["batch", "-", &other, "--record"]).stdin(&line).run().exits(0);
+    assert_eq!(ran.json()["invocation"]["tool_id"], "caller.call");
+    // Another process that runs the call finds the same tool.
+    let (child, id) = waiting(place.toolcell(&[&call[..], &[asking.as_str()][..]].concat()));
+    kill(child);
+    place.run(&["approvals", "approve", &id]).exits(0);
+    assert_eq!(place.show(&id)["invocation"]["tool_id"], "caller.call");
 }
 
 #[test]

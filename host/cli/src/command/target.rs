@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use toolcell::{Callee, Home, Host, HostBuilder, Limits, Loaded, Policy};
 use toolcell_core::approval::legible;
-use toolcell_core::catalog::Tool;
+use toolcell_core::catalog::{Tool, pick};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::config::{Layer, Layers};
@@ -104,22 +104,24 @@ impl Target {
     pub(super) fn tools(&self, loaded: &Loaded) -> Result<Vec<Arc<Tool>>, Refusal> {
         match self.name {
             None => Ok(loaded.tools.clone()),
-            Some(_) => self.find(loaded).map(|tool| vec![Arc::clone(tool)]),
+            Some(_) => self.find(loaded).map(|tool| vec![tool]),
         }
     }
 
     /// Returns the one selected tool, for a call. Fails if there is none, or if the choice is ambiguous.
     pub(super) fn choose(&self, loaded: &Loaded) -> Result<Callee, Refusal> {
         let tool = self.find(loaded)?;
-        match &self.name {
-            // An alias is kept, because the record says by which name the tool was called. It may be the alias of
-            // several tools, so the host looks it up, and refuses it then.
-            Some(name) if tool.declaration().aliases.contains(name) => Ok(name.as_str().into()),
-            _ => Ok(Arc::clone(tool).into()),
-        }
+        let callee = Callee::from(Arc::clone(&tool));
+        Ok(match &self.name {
+            // An alias is kept, because the record says by which name the tool was called. The host does not look it up,
+            // because a tool of another component may have the same name.
+            Some(name) if tool.declaration().aliases.contains(name) => callee.called(name),
+            _ => callee,
+        })
     }
 
-    fn find<'l>(&self, loaded: &'l Loaded) -> Result<&'l Arc<Tool>, Refusal> {
+    /// The one selected tool, which is a tool of `loaded`.
+    fn find(&self, loaded: &Loaded) -> Result<Arc<Tool>, Refusal> {
         let refuse = |what: &str| {
             // Only available tools are suggested, not deprecated ones.
             let offered = loaded.tools.iter().filter(|tool| tool.is_offered());
@@ -129,16 +131,10 @@ impl Target {
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
         };
         match (&self.name, loaded.tools.as_slice()) {
-            (None, [tool]) => Ok(tool),
+            (None, [tool]) => Ok(Arc::clone(tool)),
             (None, _) => Err(refuse(&format!("{} has several tools", self.typed))),
             (Some(name), tools) => {
-                let named = tools.iter().find(|tool| {
-                    let declaration = tool.declaration();
-                    declaration.name == *name
-                        || declaration.qualified_name() == *name
-                        || declaration.aliases.contains(name)
-                });
-                named.ok_or_else(|| refuse(&format!("{} has no tool `{name}`", self.path.display())))
+                pick(tools, name)?.ok_or_else(|| refuse(&format!("{} has no tool `{name}`", self.path.display())))
             }
         }
     }

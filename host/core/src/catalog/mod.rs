@@ -153,6 +153,26 @@ impl Catalog {
     }
 }
 
+/// Finds the tool that `name` means among `tools`: by qualified name, name or alias, in this order; `None` if it means none.
+///
+/// # Errors
+///
+/// `ambiguous_tool`: several tools have the name or the alias.
+pub fn pick(tools: &[Arc<Tool>], name: &str) -> Result<Option<Arc<Tool>>, Refusal> {
+    let kinds: [&dyn Fn(&Tool) -> bool; 3] = [
+        &|tool: &Tool| tool.declaration().qualified_name() == name,
+        &|tool: &Tool| tool.declaration().name == name,
+        &|tool: &Tool| tool.declaration().aliases.iter().any(|alias| alias == name),
+    ];
+    for is_meant in kinds {
+        let meant: Vec<&Arc<Tool>> = tools.iter().filter(|tool| is_meant(tool)).collect();
+        if let Some(found) = single(name, &meant)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
 fn single(name: &str, found: &[&Arc<Tool>]) -> Result<Option<Arc<Tool>>, Refusal> {
     match found {
         [] => Ok(None),

@@ -62,6 +62,12 @@ impl Callee {
         Self { surface: Some(OnSurface { id, refusal }), ..self }
     }
 
+    /// Says by which of its names a resolved tool was called, for the record: an alias is kept there.
+    #[must_use]
+    pub fn called(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
     /// Another tool, by name, called through the same surface.
     pub(super) fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), tool: None, ..self }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use toolcell::{Cancellation, Held, Host, Kept, Request};
+use toolcell::{Callee, Cancellation, Held, Host, Kept, Loaded, Request};
+use toolcell_core::catalog::pick;
 use toolcell_core::journal::Role;
 use toolcell_core::record::{CallRecord, InvocationId, Refusal};
 
@@ -73,11 +74,11 @@ impl ApprovalCommands {
         let record = runtime.block_on(async {
             call::interrupts(cancellation)?;
             hooks::add(&mut host, &self.home, &layers, &closed).await?;
-            load(&host, &origin).await?;
+            let own = load(&host, &origin).await?;
             let tools = host.catalog().tools();
             let surface = surface::of(&host, tools, selection, (&request.policy, &request.grants)).await;
             request.offered = Some(surface::callable(&surface));
-            request.tool = surface::place(kept.approval.plan.tool.as_str().into(), &surface);
+            request.tool = surface::place(callee(&own, &kept.approval.plan.tool), &surface);
             host.resume(request, kept, held).await.context("this host keeps no approvals")
         })?;
         runtime.shutdown_background();
@@ -106,19 +107,29 @@ impl ApprovalCommands {
         let (Ok(host), Ok(runtime)) = (host, runtime()) else { return Ok(()) };
         runtime.block_on(async {
             match load(&host, &origin).await {
-                Ok(()) => host.check_edit(&kept.approval, edit).await,
+                Ok(_) => host.check_edit(&kept.approval, edit).await,
                 Err(_) => Ok(()),
             }
         })
     }
 }
 
-async fn load(host: &Host, origin: &Origin) -> anyhow::Result<()> {
-    for component in [&origin.component].into_iter().chain(&origin.callable) {
-        let loaded = host.load_file(component).await;
-        loaded.map_err(|refusal| failed(&refusal))?;
+/// Loads the component of the call, which it returns, and those of the tools that the tool may call.
+async fn load(host: &Host, origin: &Origin) -> anyhow::Result<Loaded> {
+    let own = host.load_file(&origin.component).await.map_err(|refusal| failed(&refusal))?;
+    for component in &origin.callable {
+        host.load_file(component).await.map_err(|refusal| failed(&refusal))?;
     }
-    Ok(())
+    Ok(own)
+}
+
+/// The tool `name` of the call's own component, because a tool of another one may have that name too.
+fn callee(own: &Loaded, name: &str) -> Callee {
+    match pick(&own.tools, name) {
+        Ok(Some(tool)) => Callee::from(tool).called(name),
+        // The call ends with the reason why the host finds no such tool, or one that was not asked about.
+        Ok(None) | Err(_) => name.into(),
+    }
 }
 
 fn failed(refusal: &Refusal) -> anyhow::Error {

@@ -83,8 +83,9 @@ impl Tools<'_> {
                 [one] => {
                     let origin = one.origin.clone();
                     // The record says by which alias a tool was called.
+                    let tool = Callee::from(Arc::clone(&one.tool));
                     let by_alias = kind == 2;
-                    let tool = if by_alias { word.into() } else { Arc::clone(&one.tool).into() };
+                    let tool = if by_alias { tool.called(word) } else { tool };
                     return Ok(Some(Chosen { tool, origin }));
                 }
                 several => {

@@ -38,15 +38,9 @@ impl Describe {
             let component = target.locate(&home, Building::No)?;
             host.load_file(&component).await
         });
-        let chosen = loaded.and_then(|loaded| match &target.name {
-            Some(_) => {
-                let tool = host.catalog().resolve(target.choose(&loaded)?.name())?;
-                Ok((loaded, vec![tool]))
-            }
-            None => {
-                let tools = loaded.tools.clone();
-                Ok((loaded, tools))
-            }
+        let chosen = loaded.and_then(|loaded| {
+            let tools = target.tools(&loaded)?;
+            Ok((loaded, tools))
         });
         let (loaded, tools) = match chosen {
             Ok(chosen) => chosen,
