@@ -1,6 +1,7 @@
 //! Tools and configuration that change while a server runs.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -120,6 +121,30 @@ fn a_changed_component_is_swapped_and_a_call_that_runs_finishes_on_the_old_one()
     assert!(client.answer(&running)["result"]["structuredContent"]["left_ns"].is_number());
     let id = client.begin_call("hold", json!({ "ms": 1 }));
     assert_eq!(client.answer(&id)["error"]["code"], json!(-32602));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_component_that_changes_while_the_server_loads_it_is_swapped() {
+    let shop = Shop::new("[[tool]]\ncomponent = \"tool.wasm\"\n");
+    shop.put("cancellable", "tool.wasm");
+    // Nothing is compiled in this home, so that loading takes a while.
+    let home = shop.folder.join("home");
+    let arguments = [vec!["mcp".to_owned()], shop.options()].concat();
+    let next = shop.file("next");
+    std::fs::write(&next, wat("echo")).unwrap();
+    let mut client = Client::run(Toolcell::at(&home, arguments).env("TOOLCELL_SESSION", ""));
+    let children = format!("/proc/{0}/task/{0}/children", client.pid());
+    let began = Instant::now();
+    // The compiler has the old component.
+    while std::fs::read_to_string(&children).unwrap_or_default().trim().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(30), "nothing was compiled");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::fs::rename(next, shop.file("tool.wasm")).unwrap();
+    client.initialize("2025-11-25");
+    client.says("the new ones are offered");
+    assert_eq!(names(&mut client), ["echo", "read_result"]);
 }
 
 #[test]

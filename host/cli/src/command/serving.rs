@@ -1,7 +1,7 @@
 //! The common part of the commands that serve: load the tools once, offer them, follow their changes, and end on a
 //! signal.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use super::ask::{self, Origins};
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::target::{self, Building, EntryPaths, Target};
-use super::watching::Watched;
+use super::watching::{self, Stamp, Watched};
 use super::{folder, hooks, kept, show};
 
 /// How long to wait before a reload is retried that failed because the host was busy.
@@ -102,11 +102,15 @@ pub(super) struct Named {
     /// How it was written, for messages.
     pub(super) typed: String,
     timeout: Option<Duration>,
-    /// The folder of components that it was found in, if that was named.
-    pub(super) folder: Option<PathBuf>,
+    /// The folder of components that it was found in, if that was named, and its state before it was read.
+    folder: Option<(PathBuf, Stamp)>,
 }
 
 impl Named {
+    fn folder(&self) -> Option<(&PathBuf, Stamp)> {
+        self.folder.as_ref().map(|(folder, state)| (folder, *state))
+    }
+
     /// Adds to the refusal which tool it is about.
     pub(super) fn failed(&self, refusal: Refusal) -> Refusal {
         let message = format!("{}: {}", self.typed, refusal.message);
@@ -151,14 +155,17 @@ impl Serving {
 
     /// Reads the current configuration files, and loads every tool that they or the command line name.
     async fn assemble(&self, home: &Home, components: &mut Components) -> Result<(Offering, Watched), Stop> {
+        let mut watched = Watched::new(home, &self.options.policy);
         let mut settings = self.options.settings(home)?;
+        watched.add_layers(settings.layers.files());
         let named = named(&self.tools, &settings.layers)?;
         let approvals = self.approvals(&settings.layers, settings.expire)?;
         let memory = self.budget(&settings.layers, &settings.limits)?;
         let mut sources = kept::source_folders(named.iter().map(|tool| &tool.target));
-        let folders: BTreeSet<PathBuf> = named.iter().filter_map(|tool| tool.folder.clone()).collect();
+        let folders: BTreeMap<&PathBuf, Stamp> = named.iter().rev().filter_map(Named::folder).collect();
         // A component that a tool puts there would be served with the grants of all.
-        sources.extend(folders.iter().map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.clone())));
+        sources.extend(folders.keys().map(|folder| folder.canonicalize().unwrap_or_else(|_| (*folder).clone())));
+        folders.into_iter().for_each(|(folder, state)| watched.add_stamped(folder.clone(), state));
         let selection = config::selection(&settings.layers, self.tool_budget, self.role.as_deref())?;
         let closed = kept::close_sources(home, &mut settings, &sources);
         let Settings { grants, limits, mut policy, layers, .. } = settings;
@@ -173,10 +180,9 @@ impl Serving {
             host.approvals = true;
         })?;
         hooks::add(&mut host, home, &layers, &closed).await?;
-        let mut watched = Watched::new(home, &self.options.policy, layers.files());
-        folders.into_iter().for_each(|folder| watched.add(folder));
         let entries = EntryPaths::of(&layers);
         let paths = Self::locate(home, &named, components)?;
+        paths.iter().for_each(|path| watched.add(path.clone()));
         let loaded = host.load_files(&paths).await.map_err(|(at, refusal)| failed(&named, at, refusal))?;
         let origins = Origins::new(&sources, &self.options, self.role.as_ref());
         let mut offered = Vec::new();
@@ -189,14 +195,13 @@ impl Serving {
                 wall: tool.timeout,
                 origin: origin.clone(),
             }));
-            components.insert(tool.target.path.clone(), path.clone());
-            watched.add(path);
+            components.insert(tool.target.path.clone(), path);
         }
-        let missing = host.missing_secrets(&grants).await;
         if !grants.secrets.is_empty() {
             // A secret that is set later makes its tools available.
             watched.add(home.secrets());
         }
+        let missing = host.missing_secrets(&grants).await;
         let conditions = Conditions { policy: &policy, missing_secrets: &missing };
         let offers = Offers::on(offered, |tools| Surface::build(tools, selection, &conditions));
         let offering = Offering::new(Arc::new(host), offers, Arc::new(grants), Arc::new(policy), limits, approvals);
@@ -362,6 +367,7 @@ fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<
         let message = format!("{typed}: the folder of components cannot be read: {why}; name its files one by one");
         Refusal::new(ErrorClass::SetupRequired, "folder_unreadable", message)
     };
+    let state = watching::stamp(&target.path);
     let found = match target.name {
         None => folder::components(&target.path).map_err(|error| unreadable(&error.to_string()))?,
         Some(_) => None,
@@ -369,7 +375,7 @@ fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<
     let Some(files) = found else { return Ok(vec![Named { target, typed, timeout, folder: None }]) };
     let one = |file: PathBuf| -> Result<Named, Refusal> {
         let text = file.to_str().ok_or_else(|| unreadable("the name of a file is not UTF-8"))?;
-        let folder = Some(target.path.clone());
+        let folder = Some((target.path.clone(), state));
         Ok(Named { target: Target::parse(text), typed: text.to_owned(), timeout, folder })
     };
     files.into_iter().map(one).collect()

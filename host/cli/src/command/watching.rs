@@ -17,30 +17,39 @@ use super::options::PolicyOptions;
 /// read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// The watched files, and their last states.
+/// The watched files, and their last states. A state is taken before its file is read: one that is taken later would
+/// hide a change between the two, and the server would keep what it read.
 pub(super) struct Watched(BTreeMap<PathBuf, Stamp>);
 
 /// The state of a file: device, inode, size, and times; `None` if the file does not exist.
-type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
+pub(super) type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
 
 impl Watched {
-    /// Watches the configuration files, the paths where others could appear, the trusted list, and the hooks'
-    /// components.
-    pub(super) fn new(home: &Home, policy: &PolicyOptions, layers: &[Layer]) -> Self {
+    /// Watches the paths of the configuration files, and the trusted list.
+    pub(super) fn new(home: &Home, policy: &PolicyOptions) -> Self {
         let mut watched = Self(BTreeMap::new());
-        layers.iter().for_each(|layer| watched.add(layer.file.path.clone()));
         policy.places(home).into_iter().for_each(|file| watched.add(file));
         watched.add(home.trusted());
-        for layer in layers {
-            layer.file.hooks.iter().for_each(|entry| watched.add(hooks::path(layer, &entry.component)));
-        }
         watched
     }
 
-    /// Watches one more file. The others are not looked at, because there may be thousands.
+    /// Watches the files of `layers`, and the components of their hooks.
+    pub(super) fn add_layers(&mut self, layers: &[Layer]) {
+        for layer in layers {
+            self.add(layer.file.path.clone());
+            layer.file.hooks.iter().for_each(|entry| self.add(hooks::path(layer, &entry.component)));
+        }
+    }
+
+    /// Watches one more file, before it is read. The others are not looked at, because there may be thousands.
     pub(super) fn add(&mut self, file: PathBuf) {
         let state = stamp(&file);
-        self.0.insert(file, state);
+        self.add_stamped(file, state);
+    }
+
+    /// Watches a file that was in the state `state` before it was read. Of several states, the first one counts.
+    pub(super) fn add_stamped(&mut self, file: PathBuf, state: Stamp) {
+        self.0.entry(file).or_insert(state);
     }
 
     /// Waits until a file has changed and its state is stable. The new state then counts as seen.
@@ -63,7 +72,8 @@ impl Watched {
     }
 }
 
-fn stamp(file: &Path) -> Stamp {
+/// The state of a file now.
+pub(super) fn stamp(file: &Path) -> Stamp {
     let state = std::fs::metadata(file).ok()?;
     let (device, inode, size) = (state.dev(), state.ino(), state.size());
     Some((device, inode, size, state.mtime(), state.mtime_nsec(), state.ctime(), state.ctime_nsec()))
@@ -79,5 +89,28 @@ impl PolicyOptions {
         let project = here.map(|here| config::project_file(&here).unwrap_or_else(|| here.join(toolcell::FILE_NAME)));
         let named = self.named().map(Path::to_owned);
         home.user_file().ok().into_iter().chain(named.or(project)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_while_a_file_is_read_counts_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tool.wasm");
+        fs::write(&file, "before").unwrap();
+        let mut watched = Watched(BTreeMap::new());
+        watched.add(file.clone());
+        // It is read, and changes. Then it is named once more.
+        fs::write(&file, "afterwards").unwrap();
+        watched.add(file);
+        timeout(Duration::from_secs(20), watched.changed()).await.unwrap();
+        assert!(timeout(LOOK_EVERY * 5, watched.changed()).await.is_err());
     }
 }
