@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
+use toolcell::{Home, Request};
 
 use super::cache::on_disk;
 use super::guest;
-use crate::pipeline::doubles::{declaring, echoing};
+use super::interrupts::wait_until;
+use crate::pipeline::doubles::{declaring, echoing, own_host};
 use crate::support::{Client, OLD, Toolcell};
 
 /// A folder with components, and a home in which nothing is compiled yet.
@@ -151,6 +153,34 @@ fn a_component_that_cannot_be_loaded_any_more_fails_the_call_and_nothing_else() 
     let error = &refused["_meta"]["toolcell/error"];
     assert_eq!((&error["class"], &error["code"]), (&json!("dependency_unavailable"), &json!("component_changed")));
     assert_eq!(client.call("many1__echo", json!({ "n": 1 }))["isError"], json!(false));
+}
+
+#[test]
+fn the_time_of_a_call_includes_the_loading_of_code_which_goes_on_without_it() {
+    let shelf = Shelf::new(1);
+    shelf.load_and_forget_code(1);
+    // Starting the compiler alone takes longer.
+    let mut client = Client::run(shelf.run(&["mcp", text(&shelf.tool(0)), "--timeout=5ms"]));
+    client.initialize(OLD);
+    let late = client.call("echo", json!({ "n": 1 }));
+    let error = &late["_meta"]["toolcell/error"];
+    assert_eq!((&error["class"], &error["code"]), (&json!("timeout"), &json!("deadline_exceeded")), "{late:#}");
+    wait_until("loading the code without a call", || shelf.compiled().len() == 1);
+    wait_until("a call in time", || client.call("echo", json!({ "n": 1 }))["isError"] == json!(false));
+}
+
+#[tokio::test]
+async fn bytes_that_are_given_are_loaded_instead_of_the_file_that_held_them() {
+    let shelf = Shelf::new(1);
+    shelf.load_and_forget_code(1);
+    let host = own_host(|settings| settings.home = Some(Home::at(&shelf.home)));
+    host.load_file(&shelf.tool(0)).await.unwrap();
+    assert!(shelf.compiled().is_empty(), "the component was recalled");
+    let bytes = fs::read(shelf.tool(0)).unwrap();
+    fs::write(shelf.tool(0), b"\0asm not a component").unwrap();
+    host.load(&bytes).await.unwrap();
+    let called = host.call(Request::new("many0.echo", json!({ "n": 1 }))).await;
+    assert!(called.result.error.is_none(), "{:?}", called.result.error);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod children;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::journal::Artifacts;
 use crate::policy::{Limits, Permit};
@@ -49,6 +50,8 @@ pub struct Check<'a> {
     pub tool: &'a str,
     pub input: &'a str,
     pub limits: &'a Limits,
+    /// Time that loading the component's code may take, which is not the guest's: the wall time of the call.
+    pub wall: Duration,
     pub cancellation: &'a Cancellation,
 }
 

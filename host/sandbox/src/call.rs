@@ -14,6 +14,7 @@ use toolcell_core::policy::{Capability, Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
 use wasmtime::{Store, UpdateDeadline};
 
+use super::Sandbox;
 use super::bindings::classifying::exports::toolcell::tool::classification::Claim;
 use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome, Output};
 use super::bindings::tool::toolcell::tool::types as wit;
@@ -35,36 +36,35 @@ const HOST_CALL_BYTES: u64 = 2 << 20;
 
 /// Runs the tool of `permit`.
 pub(super) async fn invoke(
-    engine: &Engine,
-    uplink: &Arc<Uplink>,
-    (component, linked): (&LoadedComponent, &Linked),
-    grace: Duration,
+    sandbox: &Sandbox,
+    component: &Arc<LoadedComponent>,
     permit: &Permit,
     run: Run,
 ) -> Execution {
-    let resumed = run.resumed.as_ref().filter(|_| guard!("one_budget"));
-    let spent = resumed.map(|resumed| &resumed.spent);
-    let left = match &run.share {
-        Some(share) => Some(share.of(permit.limits(), spent)),
-        None => spent.map(|spent| permit.limits().less(spent)),
-    };
+    let left = left(permit, &run);
     let limits = left.as_ref().unwrap_or(permit.limits());
-    let grace = component.imported.cancellation.then_some(grace);
-    // A guest that calls tools has one even if it cannot send requests itself: their requests count as its own.
-    let has_gate = component.imported.http || run.tools.is_some();
-    let gate = has_gate.then(|| gate(uplink, permit, limits, &run)).transpose();
-    let sources = Sources::new(run.nondeterminism.clone(), component.imported);
-    let state = gate.map_err(wasmtime::Error::from_anyhow).and_then(|gate| {
-        let (cancellation, observer) = (run.cancellation.clone(), Arc::clone(&run.observer));
-        let (capability, egress) = (permit.capability(), Egress::new(gate));
-        State::new(capability, engine.scratch_dir(), limits, cancellation, observer, egress, &sources)
-    });
-    let mut store = match state.and_then(|state| open(engine, state, limits)) {
+    let (linked, loading) = match component.linked.get() {
+        Some(linked) => (linked, Duration::ZERO),
+        None => {
+            let began = Instant::now();
+            match sandbox.linked(component, limits.wall, &run.cancellation).await {
+                Ok(linked) => (linked, began.elapsed()),
+                Err(refusal) => return not_loaded(refusal, limits, began.elapsed()),
+            }
+        }
+    };
+    let grace = component.imported.cancellation.then_some(sandbox.cancel_grace);
+    let engine = &sandbox.loader.engine;
+    let mut store = match prepare(sandbox, component, permit, limits, &run) {
         Ok(store) => store,
         Err(error) => return not_started(&error, limits),
     };
+    // The time of a call includes that of loading its code.
+    if let Some(started) = store.data().started.checked_sub(loading) {
+        store.data_mut().started = started;
+    }
     store.data_mut().resumed.clone_from(&run.resumed);
-    if let Some(resumed) = resumed {
+    if let Some(resumed) = run.resumed.as_ref().filter(|_| guard!("one_budget")) {
         let left = limits.output_bytes.saturating_sub(resumed.partial_bytes);
         store.data_mut().partial_bytes_left = left;
     }
@@ -87,7 +87,7 @@ pub(super) async fn invoke(
             let guest = linked.tool.instantiate_async(&mut store).await?;
             guest.toolcell_tool_guest().call_invoke(&mut store, &request).await
         };
-        bounded(work, limits.wall, &run.cancellation, grace).await
+        bounded(work, limits.wall.saturating_sub(loading), &run.cancellation, grace).await
     };
     let unsettled = store.data_mut().unsettled();
     // The limits of a call that a guest makes are what its caller has left.
@@ -98,6 +98,52 @@ pub(super) async fn invoke(
         execution.outcome = unfinished(execution.outcome);
     }
     execution
+}
+
+/// Returns the limits of this instance, if they are lower than those of the permit.
+fn left(permit: &Permit, run: &Run) -> Option<Limits> {
+    let resumed = run.resumed.as_ref().filter(|_| guard!("one_budget"));
+    let spent = resumed.map(|resumed| &resumed.spent);
+    match &run.share {
+        Some(share) => Some(share.of(permit.limits(), spent)),
+        None => spent.map(|spent| permit.limits().less(spent)),
+    }
+}
+
+/// Returns a store with the world of `permit`.
+fn prepare(
+    sandbox: &Sandbox,
+    component: &LoadedComponent,
+    permit: &Permit,
+    limits: &Limits,
+    run: &Run,
+) -> wasmtime::Result<Store<State>> {
+    let engine = &sandbox.loader.engine;
+    // A guest that calls tools has one even if it cannot send requests itself: their requests count as its own.
+    let has_gate = component.imported.http || run.tools.is_some();
+    let gate = has_gate
+        .then(|| gate(&sandbox.uplink, permit, limits, run))
+        .transpose()
+        .map_err(wasmtime::Error::from_anyhow)?;
+    let sources = Sources::new(run.nondeterminism.clone(), component.imported);
+    let (cancellation, observer) = (run.cancellation.clone(), Arc::clone(&run.observer));
+    let (capability, egress) = (permit.capability(), Egress::new(gate));
+    let state = State::new(capability, engine.scratch_dir(), limits, cancellation, observer, egress, &sources)?;
+    open(engine, state, limits)
+}
+
+/// Waits for `load`, the code of a guest, for at most `wall`. A deadline or a cancellation ends the wait as it ends a guest.
+pub(super) async fn in_time<T>(
+    load: impl Future<Output = Result<T, Refusal>>,
+    wall: Duration,
+    cancellation: &Cancellation,
+) -> Result<T, Refusal> {
+    let waited = bounded(async { Ok(load.await) }, wall, cancellation, None).await;
+    waited.unwrap_or_else(|error| {
+        let limits = Limits { wall, ..Limits::default() };
+        let seen = Circumstances { limits: &limits, denied: None, stderr_tail: String::new() };
+        Err(trap::refusal(&error, &seen))
+    })
 }
 
 /// Returns the outcome of a call whose last file operation has not ended. It is never a success, because a guest need
@@ -365,6 +411,13 @@ fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
     )
     .detail(format!("{error:#}"));
     Execution::failed(refusal, blank(limits))
+}
+
+/// The execution of a call whose code was not there within its time, or cannot be loaded.
+fn not_loaded(refusal: Refusal, limits: &Limits, loading: Duration) -> Execution {
+    let mut usage = blank(limits);
+    usage.wall_ms.used = u64::try_from(loading.as_millis()).unwrap_or(u64::MAX);
+    Execution::failed(refusal, usage)
 }
 
 pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {

@@ -1,7 +1,8 @@
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 use toolcell_core::file_state::FileState;
 use toolcell_core::policy::Limits;
 use toolcell_core::record::{ErrorClass, Refusal};
@@ -65,7 +66,9 @@ pub struct LoadedComponent {
     pub(super) entry: Option<FileState>,
     /// The file that held the component, and its state, if the component was not read.
     pub(super) file: Option<(PathBuf, FileState)>,
-    pub(super) linked: OnceCell<Linked>,
+    pub(super) linked: OnceLock<Linked>,
+    /// Held by the one load of the code.
+    pub(super) turn: Arc<Mutex<()>>,
 }
 
 /// Compiled and linked code, which takes one allocation to instantiate.
@@ -82,7 +85,8 @@ const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 impl LoadedComponent {
     fn new(description: Description, name: blake3::Hash, linked: Linked) -> Self {
         let imported = Imports::of(&description.imports);
-        Self { description, imported, name, entry: None, file: None, linked: OnceCell::new_with(Some(linked)) }
+        let (linked, turn) = (OnceLock::from(linked), Arc::default());
+        Self { description, imported, name, entry: None, file: None, linked, turn }
     }
 
     /// Loads an examined component from its authenticated cache entry.
@@ -104,7 +108,8 @@ impl LoadedComponent {
             name: blake3::Hash::from(note.name),
             entry: note.entry,
             file: Some((path.to_owned(), note.component)),
-            linked: OnceCell::new(),
+            linked: OnceLock::new(),
+            turn: Arc::default(),
         }
     }
 

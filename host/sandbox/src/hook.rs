@@ -43,23 +43,25 @@ impl SandboxedHook {
     /// Loads the component `bytes` as the hook `id`: from the cache on disk, or by compiling it in a child process.
     /// Every run of it gets what `permit` gives, and nothing else.
     pub async fn load(sandbox: &Arc<Sandbox>, id: &str, bytes: &[u8], permit: HookPermit) -> Result<Self, Refusal> {
-        let engine = &sandbox.engine;
+        let (loader, engine) = (&sandbox.loader, &sandbox.loader.engine);
         // A separate entry from the one that the same bytes would have as a tool, because their descriptions differ.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
-        let mut entry: Option<Entry<Description>> = sandbox.cache()?.and_then(|cache| cache.read(&name));
+        let mut entry: Option<Entry<Description>> = loader.cached(&name).await?;
         let known = entry.as_mut().and_then(Entry::take_description);
-        let code = sandbox.code(entry, bytes).await?;
+        let code = loader.code(entry, bytes).await?;
         let (component, description) = match known {
             Some(description) => (link(engine, &code.component(engine)?)?, description),
             None => {
-                let _place = sandbox.checks.acquire().await;
+                let place = sandbox.checks.acquire().await;
                 let examined = async {
                     let component = link(engine, &code.component(engine)?)?;
                     let description = examine(engine, &component, &permit.limits().for_checks()).await?;
                     Ok((component, description))
                 };
                 let examined: Result<_, Refusal> = examined.await;
-                sandbox.keep_code(&name, code, examined.as_ref().ok().map(|(_, description)| description));
+                drop(place);
+                let description = examined.as_ref().ok().map(|(_, description)| description.clone());
+                loader.keep_code(&name, code, description).await;
                 examined?
             }
         };
@@ -74,7 +76,7 @@ impl SandboxedHook {
     async fn run(&self, call: wit::HookCall) -> HookAnswer {
         let _place = self.sandbox.checks.acquire().await;
         let limits = self.permit.limits();
-        let engine = &self.sandbox.engine;
+        let engine = &self.sandbox.loader.engine;
         let cancellation = never();
         let mut store = match call::offline(engine, self.permit.capability(), limits, &cancellation) {
             Ok(store) => store,

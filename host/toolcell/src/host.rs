@@ -81,7 +81,7 @@ impl Host {
         };
         let loaded = self.declare(component, &path.display().to_string()).await?;
         if let Some(state) = read.state {
-            self.sandbox.accept(&path, state, &loaded.component);
+            self.sandbox.accept(&path, state, &loaded.component).await;
         }
         Ok(loaded)
     }

@@ -242,6 +242,7 @@ impl<'a> Journey<'a> {
             tool: tool.name(),
             input: input.text(),
             limits,
+            wall: self.request.limits.wall,
             cancellation: &self.request.cancellation,
         }
     }
