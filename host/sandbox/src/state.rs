@@ -3,14 +3,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use toolcell_core::executor::{Cancellation, GuestProgress, NeededInput, Observer, Resumed};
-use toolcell_core::journal::Artifacts;
+use toolcell_core::journal::{ArtifactDraft, Artifacts};
 use toolcell_core::policy::{Capability, Limits};
+use toolcell_core::pool::GUEST_FILES;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::random::WasiRandomCtx;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use super::egress::Egress;
 use super::filesystem::Rules;
+use super::import::artifacts::Artifact;
 use super::import::tools::Children;
 use super::limiter::Limiter;
 use super::logs::Logs;
@@ -47,20 +49,27 @@ pub(super) struct State {
     scratch: Option<Scratch>,
 }
 
-/// What outlives the store of a call, because a thread of the pool may still work on its files and in its scratch
-/// folder.
+/// What outlives the store of a call: a thread of the pool may still work on its files and in its scratch folder, and
+/// dropping the store on a worker must not remove large files there.
 pub(super) struct Unsettled {
     rules: Arc<Rules>,
     scratch: Option<Scratch>,
+    /// Artifacts that the guest left open, such as when it was stopped.
+    drafts: Vec<ArtifactDraft>,
 }
 
 impl Unsettled {
-    /// Waits, after the store is dropped, until no thread works on the call's files, and then removes the scratch
-    /// folder; a thread could otherwise create files in it after its removal. Returns `false` if an operation takes too
-    /// long, on a file system that hangs.
+    /// Removes the drafts of artifacts, after the store is dropped. Waits until no thread works on the call's files, and
+    /// then removes the scratch folder; a thread could otherwise create files in it after its removal. Returns `false` if
+    /// an operation takes too long, on a file system that hangs.
     pub(super) async fn settle(self) -> bool {
-        let settled = self.rules.quota.settled().await;
-        drop(self.scratch);
+        let Self { rules, scratch, drafts } = self;
+        // The open files of drafts would count as work that goes on. If the pool is full, they are removed here.
+        if !drafts.is_empty() {
+            let _ = GUEST_FILES.run(move || drop(drafts)).await;
+        }
+        let settled = rules.quota.settled().await;
+        drop(scratch);
         settled
     }
 }
@@ -112,8 +121,17 @@ impl State {
 
     /// Returns what must be waited for after the store is dropped.
     pub(super) fn unsettled(&mut self) -> Unsettled {
-        Unsettled { rules: Arc::clone(&self.file_rules), scratch: self.scratch.take() }
+        let drafts = match self.artifacts {
+            Some(_) => open_drafts(&mut self.table),
+            None => Vec::new(),
+        };
+        Unsettled { rules: Arc::clone(&self.file_rules), scratch: self.scratch.take(), drafts }
     }
+}
+
+/// Takes the drafts of the artifacts in `table`.
+fn open_drafts(table: &mut ResourceTable) -> Vec<ArtifactDraft> {
+    table.iter_mut().filter_map(|entry| entry.downcast_mut::<Artifact>()?.take_draft()).collect()
 }
 
 impl WasiView for State {
@@ -155,6 +173,28 @@ mod tests {
     use crate::call::Unheard;
     use crate::never;
     use std::time::Duration;
+    use toolcell_core::journal::PayloadStore;
+    use toolcell_core::secret::Redactor;
+
+    #[tokio::test]
+    async fn dropping_the_store_removes_no_artifact_that_was_left_open() {
+        let parent = tempfile::tempdir().unwrap();
+        let (capability, limits, observer) = (Capability::default(), Limits::default(), Arc::new(Unheard));
+        let (egress, sources) = (Egress::new(None), Sources::default());
+        let mut state = State::new(&capability, parent.path(), &limits, never(), observer, egress, &sources).unwrap();
+        let payloads = PayloadStore::new(parent.path().join("payloads"));
+        let artifacts = Artifacts::new(&payloads, &limits, Ok(Redactor::default()));
+        let draft = artifacts.begin("report", "text/plain").unwrap();
+        let file = Arc::downgrade(draft.file().unwrap());
+        state.file_rules.quota.opened(draft.file().unwrap());
+        state.artifacts = Some(artifacts);
+        state.table.push(Artifact::new(draft)).unwrap();
+        let unsettled = state.unsettled();
+        drop(state);
+        assert_eq!(file.strong_count(), 1, "a worker would have to remove the file");
+        assert!(unsettled.settle().await);
+        assert_eq!(file.strong_count(), 0);
+    }
 
     #[tokio::test]
     async fn the_folder_for_drafts_stays_while_a_thread_works_in_it() {

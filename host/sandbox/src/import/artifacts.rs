@@ -19,6 +19,15 @@ pub struct Artifact {
 }
 
 impl Artifact {
+    pub(crate) fn new(draft: ArtifactDraft) -> Self {
+        Self { draft: Some(draft), gathered: Vec::new() }
+    }
+
+    /// Takes the draft of an artifact that the guest left open.
+    pub(crate) fn take_draft(&mut self) -> Option<ArtifactDraft> {
+        self.draft.take()
+    }
+
     /// Counts and gathers `chunk`. Returns what has to be written now, if that is enough.
     fn add(&mut self, chunk: Vec<u8>) -> Result<Option<(ArtifactDraft, Vec<u8>)>, ArtifactError> {
         self.draft.as_ref().ok_or_else(lost)?.take(chunk.len())?;
@@ -51,7 +60,7 @@ impl Host for State {
         if let Some(file) = draft.file() {
             self.file_rules.quota.opened(file);
         }
-        Ok(Ok(self.table.push(Artifact { draft: Some(draft), gathered: Vec::new() })?))
+        Ok(Ok(self.table.push(Artifact::new(draft))?))
     }
 }
 
