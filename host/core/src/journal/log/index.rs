@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,6 +35,13 @@ const TABLES: &str = "
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX calls_by_time ON calls (created_at);
 ";
+/// The segments that have a call without an end. Each question asks for them, so it must not read all calls.
+const OPEN_SEGMENTS: &str = "SELECT DISTINCT segment FROM calls WHERE ended_at IS NULL";
+const CALL_BY_ID: &str = "SELECT id, segment, at, length FROM calls WHERE id = ?1";
+/// Characters of an id.
+const ID_CHARS: usize = 26;
+/// Maximum number of calls that are told of if several ids end alike.
+const ALIKE_MAX: usize = 5;
 
 /// Which calls are listed. `None` matches all.
 #[derive(Clone, Debug, Default)]
@@ -169,7 +176,7 @@ impl CallLog {
     pub(super) fn settled(&self) -> Result<Option<Connection>, LogError> {
         let Some(index) = self.index()? else { return Ok(None) };
         let unfinished = || -> rusqlite::Result<Vec<u64>> {
-            let mut open = index.prepare("SELECT DISTINCT segment FROM calls WHERE ended_at IS NULL")?;
+            let mut open = index.prepare(OPEN_SEGMENTS)?;
             open.query_map([], |row| row.get(0))?.collect()
         };
         let unfinished = unfinished().map_err(|error| self.failed("search", &error))?;
@@ -266,6 +273,9 @@ fn open(dir: &Path, first: i64) -> rusqlite::Result<Connection> {
         transaction.execute_batch(numbers::TABLES)?;
         transaction.execute("INSERT INTO sequence VALUES (?1)", [first])?;
         transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    if matches!(found, 0 | VERSION) {
+        transaction.execute_batch(&finders())?;
     }
     transaction.commit()?;
     match found {
@@ -411,13 +421,110 @@ fn list(index: &Connection, query: &CallQuery) -> rusqlite::Result<Vec<CallSumma
     rows.collect()
 }
 
-/// The calls whose id is `id` or ends so, at most five, with the places of their payloads.
+/// The indexes for single calls: without them, each question about one call would read all of them. An index that an
+/// earlier version made gets them when it is opened.
+fn finders() -> String {
+    format!(
+        "CREATE INDEX IF NOT EXISTS calls_by_ending ON calls ({});
+         CREATE INDEX IF NOT EXISTS calls_without_end ON calls (segment) WHERE ended_at IS NULL;",
+        reversed()
+    )
+}
+
+/// The expression for an id from its last character to its first: ids that end alike begin alike there. SQLite has no
+/// function for it, and uses an index on an expression only for the same expression.
+fn reversed() -> String {
+    (1..=ID_CHARS).rev().map(|at| format!("substr(id, {at}, 1)")).collect::<Vec<_>>().join(" || ")
+}
+
+fn calls_by_ending() -> String {
+    let reversed = reversed();
+    format!("SELECT id, segment, at, length FROM calls WHERE {reversed} >= ?1 AND {reversed} < ?2 LIMIT {ALIKE_MAX}")
+}
+
+/// The call whose id is `id`; else those whose id ends so, at most [`ALIKE_MAX`], with the places of their payloads.
 fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<(String, Place)>> {
-    let sql = "SELECT id, segment, at, length FROM calls WHERE id = ?1 \
-               UNION SELECT id, segment, at, length FROM calls WHERE substr(id, -length(?1)) = ?1 LIMIT 5";
-    let mut found = index.prepare(sql)?;
-    let rows = found.query_map([id.to_ascii_uppercase()], |row| {
-        Ok((row.get(0)?, Place { segment: row.get(1)?, at: row.get(2)?, length: row.get(3)? }))
-    })?;
+    let id = id.to_ascii_uppercase();
+    if id.is_empty() {
+        return Ok(Vec::new());
+    }
+    if let Some(exact) = index.query_row(CALL_BY_ID, [&id], found).optional()? {
+        return Ok(vec![exact]);
+    }
+    let from: String = id.chars().rev().collect();
+    // No id has a character after `~`.
+    let before = format!("{from}~");
+    let mut calls = index.prepare(&calls_by_ending())?;
+    let rows = calls.query_map([from, before], found)?;
     rows.collect()
+}
+
+fn found(row: &Row<'_>) -> rusqlite::Result<(String, Place)> {
+    Ok((row.get(0)?, Place { segment: row.get(1)?, at: row.get(2)?, length: row.get(3)? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::record::InvocationId;
+
+    use super::*;
+
+    /// How SQLite finds the rows of a query: one line for each table that it reads.
+    fn plan(index: &Connection, sql: &str, parameters: &[&str]) -> Vec<String> {
+        let mut plan = index.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let rows = plan.query_map(rusqlite::params_from_iter(parameters), |row| row.get(3)).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    }
+
+    fn add(index: &Connection, id: &str) {
+        let sql = "INSERT INTO calls VALUES (?1, 1, 0, 0, 'a', 'succeeded', NULL, NULL, NULL, NULL, 0, 0)";
+        index.execute(sql, [id]).unwrap();
+    }
+
+    #[test]
+    fn no_question_about_one_call_reads_all_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = open(folder.path(), FIRST).unwrap();
+        let ending = calls_by_ending();
+        for (sql, parameters, used) in [
+            (CALL_BY_ID, &["A"][..], "SEARCH calls USING PRIMARY KEY"),
+            (ending.as_str(), &["A", "A~"][..], "SEARCH calls USING INDEX calls_by_ending"),
+            (OPEN_SEGMENTS, &[][..], "calls_without_end"),
+        ] {
+            let plan = plan(&index, sql, parameters);
+            assert!(plan.len() == 1 && plan[0].contains(used), "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_is_found_by_its_id_and_by_the_end_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = open(folder.path(), FIRST).unwrap();
+        let ids: Vec<String> = (0..1_000).map(|_| InvocationId::new().to_string()).collect();
+        ids.iter().for_each(|id| add(&index, id));
+        let found = |id: &str| find(&index, id).unwrap().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        for id in ids.iter().step_by(97) {
+            assert_eq!(id.len(), ID_CHARS);
+            assert_eq!(found(id), [id.as_str()]);
+            assert_eq!(found(&id[10..].to_lowercase()), [id.as_str()]);
+        }
+        // More than one ends so.
+        assert_eq!(found(&ids[0][25..]).len(), ALIKE_MAX);
+        for none in ["", "U", "~", "%", &format!("0{}", ids[0])] {
+            assert!(found(none).is_empty(), "{none:?}");
+        }
+    }
+
+    #[test]
+    fn the_index_of_an_earlier_version_gets_what_finds_single_calls() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = open(folder.path(), FIRST).unwrap();
+        index.execute_batch("DROP INDEX calls_by_ending; DROP INDEX calls_without_end").unwrap();
+        let id = InvocationId::new().to_string();
+        add(&index, &id);
+        drop(index);
+        let index = open(folder.path(), FIRST).unwrap();
+        assert!(plan(&index, &calls_by_ending(), &["A", "A~"])[0].contains("calls_by_ending"));
+        assert_eq!(find(&index, &id[6..]).unwrap()[0].0, id);
+    }
 }
