@@ -254,3 +254,33 @@ fn a_client_has_a_session_and_what_it_loads_is_an_event() {
     assert!(session.starts_with("mcp:"), "{session}");
     assert_eq!(home.calls(&["--session", session]).len(), 2);
 }
+
+/// A call that waits is noted up to the progress that it waits. The process that goes on with it adds to that.
+#[test]
+fn a_follower_hears_every_event_of_a_call_that_another_process_goes_on_with() {
+    let home = Home::new();
+    let mut follower = Follower::start(&home, &[]);
+    let (_guard, folder) = scratch();
+    let input = json!({ "path": folder.join("lines"), "text": "x" }).to_string();
+    let grant = format!("--allow-write={}", folder.display());
+    let mut asking = home.toolcell(&["call", &guest("probe#append_approved"), &input, &grant]).spawn();
+    let asked = follower.wait_for("tool.permission.requested");
+    let waits = follower.wait_for("tool.invocation.progress");
+    assert_eq!(waits["event"]["data"]["progress"]["status"], "waiting_for_permission");
+    asking.kill().unwrap();
+    asking.wait().unwrap();
+    let id = asked["event"]["data"]["approval_request_ref"].as_str().unwrap();
+    home.toolcell(&["approvals", "approve", id]).run().exits(0);
+    let end = follower.wait_for("tool.invocation.succeeded");
+    assert_eq!(end["event"]["invocation_id"], id);
+    let (ran, seen) = follower.stop();
+    ran.exits(0);
+    let record = home.toolcell(&["show", id, "--json"]).run().exits(0).json();
+    let heard: Vec<Value> =
+        seen.iter().map(|line| line["event"].clone()).filter(|event| event["invocation_id"] == id).collect();
+    assert_eq!(heard, *record["events"].as_array().unwrap());
+    assert_eq!(sequences(&seen), (1..=seen.len() as u64).collect::<Vec<_>>());
+    let times: Vec<u64> =
+        record["progress"].as_array().unwrap().iter().map(|told| told["elapsed_ms"].as_u64().unwrap()).collect();
+    assert!(times.len() >= 2 && times.is_sorted(), "{times:?}");
+}

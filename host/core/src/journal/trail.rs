@@ -174,11 +174,23 @@ impl Trail {
         listeners: Arc<[Arc<dyn Listener>]>,
         outlet: Option<Outlet>,
     ) -> Self {
-        let kept = Mutex::new(Trailed { events: Vec::with_capacity(12), ..Trailed::default() });
-        Self(Arc::new(Inner { invocation_id, began: Timestamp::now(), listeners, source, outlet, kept }))
+        let kept = Trailed { events: Vec::with_capacity(12), ..Trailed::default() };
+        Self::holding(kept, invocation_id, Timestamp::now(), source, listeners, outlet)
     }
 
-    /// Resumes the trail of a call that another process began; `events` are its events so far.
+    fn holding(
+        kept: Trailed,
+        invocation_id: InvocationId,
+        began: Timestamp,
+        source: Arc<str>,
+        listeners: Arc<[Arc<dyn Listener>]>,
+        outlet: Option<Outlet>,
+    ) -> Self {
+        Self(Arc::new(Inner { invocation_id, began, listeners, source, outlet, kept: Mutex::new(kept) }))
+    }
+
+    /// Resumes the trail of a call that another process began; `events` are its events so far. They include all that the
+    /// log has: an event that followers know already would take the place of a later one.
     pub fn resume(
         invocation_id: InvocationId,
         events: Vec<ToolEvent>,
@@ -186,12 +198,12 @@ impl Trail {
         listeners: Arc<[Arc<dyn Listener>]>,
         outlet: Outlet,
     ) -> Self {
-        let trail = Self::begin(invocation_id, source, listeners, Some(outlet));
         let progress = events.iter().filter_map(|event| event.data.get("progress"));
-        // Numbers continue where the other process ended.
+        // Numbers and times continue where the other process ended.
         let progress = progress.filter_map(|said| ToolProgress::deserialize(said).ok()).collect();
-        *trail.kept() = Trailed { events, progress, ..Trailed::default() };
-        trail
+        let began = events.first().map_or_else(Timestamp::now, |event| event.time);
+        let kept = Trailed { events, progress, ..Trailed::default() };
+        Self::holding(kept, invocation_id, began, source, listeners, Some(outlet))
     }
 
     fn kept(&self) -> MutexGuard<'_, Trailed> {

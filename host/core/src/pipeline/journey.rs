@@ -157,18 +157,19 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Resumes a call that another process began, and that this process owns from now on (`held`).
+    /// Resumes a call that another process began, with its `events` so far. This process owns it from now on (`held`).
     pub(super) fn resume(
         services: &'a Services,
         request: Request,
         kept: &Kept,
         desk: &ApprovalService,
         held: Held,
+        events: Vec<ToolEvent>,
     ) -> Self {
         let id = kept.invocation.invocation_id;
         let listeners = Arc::clone(&services.listeners);
         let outlet = services.outlet(kept.invocation.session_ref.clone());
-        let trail = Trail::resume(id, kept.history.events.clone(), Arc::clone(&services.source), listeners, outlet);
+        let trail = Trail::resume(id, events, Arc::clone(&services.source), listeners, outlet);
         trail.resolved(&kept.invocation.tool_id);
         let checks = Arc::new(Checks::of(&request));
         let cancellation = request.cancellation.clone();

@@ -144,7 +144,8 @@ pub async fn resume(
         native_call_id: kept.invocation.native_call_id.clone(),
         ..request
     };
-    let mut journey = Journey::resume(services, request, kept, desk, held);
+    let events = events_so_far(services, kept).await;
+    let mut journey = Journey::resume(services, request, kept, desk, held, events);
     let executed = return_to(&mut journey, kept).await;
     let persisted = leave(&mut journey, executed).await;
     let is_large = journey.is_large();
@@ -163,12 +164,25 @@ pub async fn close(
     held: Held,
 ) -> Option<CallRecord> {
     let refusal = approval::closing(kept)?;
-    let mut journey = Journey::resume(services, request, kept, desk, held);
+    let events = events_so_far(services, kept).await;
+    let mut journey = Journey::resume(services, request, kept, desk, held, events);
     let persisted = leave(&mut journey, Err(refusal)).await;
     let is_large = journey.is_large();
     let (mut record, asked) = end(journey, persisted);
     store(asked, &mut record).await;
     Some(logged(services, record, is_large).await)
+}
+
+/// The events of a stored call. The store of approvals has those up to the question or to the run; what its process
+/// reported after that, such as that the call waits, can be in the log.
+async fn events_so_far(services: &Services, kept: &Kept) -> Vec<ToolEvent> {
+    let stored = &kept.history.events;
+    let noted = services.calls.noted_events(kept.invocation.invocation_id).await;
+    let same = |(stored, noted): (&ToolEvent, &ToolEvent)| stored.event_id == noted.event_id;
+    match noted.len() > stored.len() && stored.iter().zip(&noted).all(same) {
+        true => noted,
+        false => stored.clone(),
+    }
 }
 
 /// Checks `edit`, the arguments that should run instead of those that `approval` is about. The error says what is wrong

@@ -1,7 +1,7 @@
 //! The sequence of the log: the index numbers every event when it first reads the event's line, from 1 and without gaps.
 //! All readers share the index, and so they agree on the numbers.
 
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -38,6 +38,11 @@ pub(super) struct Place {
 struct Counted {
     first: u64,
     events: Vec<IgnoredAny>,
+}
+
+/// The segment with the latest note of the call `id`; `None` if nothing is noted of it, or if it has ended.
+pub(super) fn noted_in(index: &Connection, id: &str) -> rusqlite::Result<Option<u64>> {
+    index.query_row("SELECT segment FROM told WHERE id = ?1", [id], |row| row.get(0)).optional()
 }
 
 impl<'a> Numbers<'a> {

@@ -64,7 +64,7 @@ pub(super) fn ended(started: &str, notes: &[String]) -> Option<String> {
 }
 
 /// The first events of the call without a gap, from its notes.
-fn noted(notes: &[String]) -> Vec<ToolEvent> {
+pub(super) fn noted(notes: &[String]) -> Vec<ToolEvent> {
     let mut events: Vec<ToolEvent> = Vec::new();
     for note in notes {
         let Ok(Noted { first, events: more }) = serde_json::from_str(note) else { break };

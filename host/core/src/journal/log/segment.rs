@@ -252,6 +252,20 @@ impl Found {
     }
 }
 
+/// The payloads of the notes of the call `id` in the segment `number`, in order; none if the segment is gone.
+pub(super) fn notes_of(dir: &Path, number: u64, id: &str) -> io::Result<Vec<String>> {
+    let file = match File::open(path(dir, number)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = Vec::new();
+    file.take(SEGMENT_BYTES + LINE_BYTES_MAX).read_to_end(&mut bytes)?;
+    let lines = bytes.split(|byte| *byte == b'\n').filter_map(Line::read);
+    let notes = lines.filter(|line| line.kind == Kind::Noted && line.id == id);
+    Ok(notes.map(|line| line.payload.to_owned()).collect())
+}
+
 /// Removes the oldest segments while all of them are larger than the log may be, and those that are too old. A segment
 /// that a process writes stays. Returns the numbers of all segments that were ever removed; empty if none was now.
 pub(super) fn prune(dir: &Path, settings: &LogSettings) -> io::Result<Vec<u64>> {
