@@ -440,3 +440,38 @@ fn a_principal_has_so_many_tasks() {
     until(&mut client, &waiting[0], "cancelled");
     begin(&mut client, "append_approved", place.line("another"));
 }
+
+#[test]
+fn answers_that_came_with_the_call_count_although_it_is_a_task_by_then() {
+    let place = Place::new();
+    let mut client = place.client(tasks_and_forms());
+    let name = |name: &str| accept(json!({ "name": name }));
+    let arguments = json!({ "rounds": [[question("a")], [question("b")]], "ms": LONG_MS });
+    let params = json!({ "name": "ask", "arguments": arguments, "inputResponses": { "a": name("Ada") } });
+    let task = client.request("tools/call", params)["result"].clone();
+    assert_eq!(task["resultType"], "task", "{task:#}");
+    assert_eq!(keys(&until(&mut client, &task, "input_required")), ["b"]);
+    update(&mut client, &task, json!({ "b": name("Bob") }));
+    let done = until(&mut client, &task, "completed");
+    let responses = json!({ "a": name("Ada"), "b": name("Bob") });
+    assert_eq!(done["result"]["structuredContent"]["responses"], responses, "{done:#}");
+}
+
+#[test]
+fn those_who_follow_hear_that_a_call_became_a_task() {
+    let place = Place::new();
+    let mut client = place.client(tasks());
+    let task = begin(&mut client, "hold", json!({ "ms": 600_000 }));
+    let began = Instant::now();
+    while !place.run(&["events", "--json"]).exits(0).stdout.contains("\"backgrounded\"") {
+        assert!(began.elapsed() < PATIENCE, "no event says so");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(get(&mut client, &task)["status"], "working");
+    cancel(&mut client, &task);
+    until(&mut client, &task, "cancelled");
+    client.close();
+    let record = place.records().remove(0);
+    let told: Vec<&Value> = record["progress"].as_array().unwrap().iter().map(|told| &told["status"]).collect();
+    assert_eq!(told, ["backgrounded", "canceled"], "{record:#}");
+}

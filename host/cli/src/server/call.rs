@@ -80,7 +80,7 @@ pub(super) struct Running {
     spoken: Option<Spoken>,
     /// The id of the call, if it can become a task.
     identified: Option<Identified>,
-    /// Tells that the call goes on without its client; `None` for a call that asks its client nothing.
+    /// Tells that the call goes on without its client; `None` for a call that cannot.
     background: Option<Background>,
 }
 
@@ -117,7 +117,7 @@ impl Server {
                 request.approval.origin.clone_from(&offer.origin);
                 request.offered = Some(offering.offers.callable());
                 questions = self.ask(offering, &mut request, seen);
-                background = questions.is_some().then(Background::default);
+                background = (questions.is_some() || seen.tasks).then(Background::default);
                 request.background.clone_from(&background);
                 if offer.speaks && seen.wanted.anything() {
                     let (listener, said) = seen.wanted.listen(offer.name.clone());
@@ -257,12 +257,19 @@ impl Running {
     /// Moves the call to a task of its own, for a client that asks about it.
     pub(super) fn detach(self) -> Detached {
         let call = match self.done {
-            Done::Here(call) => tokio::spawn(call),
+            Done::Here(call) => {
+                self.background.iter().for_each(Background::enter);
+                tokio::spawn(call)
+            }
             Done::Apart(call) => call,
         };
         let abort = call.abort_handle();
         let record = Box::pin(async move { call.await.ok() });
-        Detached { record, abort, cancellation: self.cancellation, questions: self.questions }
+        let questions = match (self.questions, self.responses) {
+            (Some(questions), Some(responses)) => Some(answered_early(questions, responses)),
+            (questions, _) => questions,
+        };
+        Detached { record, abort, cancellation: self.cancellation, questions }
     }
 }
 
@@ -328,6 +335,23 @@ impl Questions<'_> {
             }
         }
     }
+}
+
+/// Answers questions with `responses`, which came before them; returns the receiver of the others. The call does not wait
+/// until its client asks about it.
+fn answered_early(questions: mpsc::Receiver<Ask>, responses: InputResponses) -> mpsc::Receiver<Ask> {
+    let (pass_on, open) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let (mut questions, mut responses) = (Some(questions), Some(responses));
+        loop {
+            let mut asks = Questions { questions: &mut questions, responses: &mut responses };
+            let Some(ask) = asks.next().await else { return };
+            if pass_on.send(ask).await.is_err() {
+                return;
+            }
+        }
+    });
+    open
 }
 
 async fn answered(asked: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
