@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolcell::{Approver, Inquiry, Prompt, Reply, Requested, Respondent};
 use toolcell_core::approval::{COLUMNS, visible_json};
-use toolcell_core::record::{InputResponse, InputResponses};
+use toolcell_core::record::{InputResponse, InputResponses, InvocationId};
 
 use crate::dialect::mcp::{self, Said};
 
@@ -81,6 +81,14 @@ impl Ask {
     /// Whether it asks for an approval.
     pub(super) fn is_approval(&self) -> bool {
         matches!(self, Self::Approval { .. })
+    }
+
+    /// The call whose approval it asks for: that of the client, or one that its tool makes.
+    pub(super) fn approval_of(&self) -> Option<InvocationId> {
+        match self {
+            Self::Approval { prompt, .. } => Some(prompt.invocation_id()),
+            Self::Input { .. } => None,
+        }
     }
 
     /// Whether nothing waits for the answer any more.

@@ -86,9 +86,9 @@ pub(super) struct Running {
 
 enum Done {
     /// Makes progress only while its request is handled.
-    Here(Pin<Box<dyn Future<Output = Box<CallRecord>> + Send>>),
+    Here(Pin<Box<dyn Future<Output = Option<Box<CallRecord>>> + Send>>),
     /// Runs in a task of its own.
-    Apart(JoinHandle<Box<CallRecord>>),
+    Apart(JoinHandle<Option<Box<CallRecord>>>),
 }
 
 /// The next step of a call.
@@ -133,19 +133,22 @@ impl Server {
         }
         request.tool = request.tool.on_surface(surface, withheld);
         let cancellation = request.cancellation.clone();
-        let done = Done::Here(Box::pin(Arc::clone(self).run(Arc::clone(offering), request, refused, (place, lease))));
-        let offering = Arc::clone(offering);
+        let task = identified.clone().zip(background.clone());
+        let run = Arc::clone(self).run(Arc::clone(offering), request, refused, (place, lease), task);
+        let (done, offering) = (Done::Here(Box::pin(run)), Arc::clone(offering));
         Running { offering, done, cancellation, questions, responses, spoken, identified, background }
     }
 
-    /// Runs the call, cancels it when the server stops, and keeps its record.
+    /// Runs the call, cancels it when the server stops, and keeps its record. `None` for a task that was left to another
+    /// process.
     async fn run(
         self: Arc<Self>,
         offering: Arc<Offering>,
         request: Request,
         refused: Option<Refusal>,
         held: (Option<Place>, Option<Arc<Lease>>),
-    ) -> Box<CallRecord> {
+        task: Option<(Identified, Background)>,
+    ) -> Option<Box<CallRecord>> {
         let cancellation = request.cancellation.clone();
         let record = {
             let call = std::pin::pin!(async {
@@ -154,27 +157,35 @@ impl Server {
                     None => offering.host.call(request).await,
                 }
             });
-            self.until_stopped(&cancellation, call).await
+            let can_be_left = || task.as_ref().is_some_and(|(id, background)| id.is_task() && background.can_be_left());
+            self.until_stopped(&cancellation, can_be_left, call).await
         };
-        self.keep(&record).await;
+        if let Some(record) = &record {
+            self.keep(record).await;
+        }
         drop(held);
-        Box::new(record)
+        record.map(Box::new)
     }
 
-    /// Drives a call to its end; cancels it when the server stops.
+    /// Drives a call to its end; cancels it when the server stops. `None` if it is left to another process then, because
+    /// it `can_be_left`: what was approved must not end because a server stops.
     pub(super) async fn until_stopped<T>(
         &self,
         cancellation: &Cancellation,
+        can_be_left: impl Fn() -> bool,
         mut call: Pin<&mut impl Future<Output = T>>,
-    ) -> T {
+    ) -> Option<T> {
         tokio::select! {
             biased;
-            ended = &mut call => ended,
-            () = self.stop.cancelled() => {
-                cancellation.cancel(AbortReason::RuntimeShutdown);
-                call.await
-            }
+            // First, so that an answer or a cancellation that is here already counts.
+            ended = &mut call => return Some(ended),
+            () = self.stop.cancelled() => {}
         }
+        if can_be_left() && cancellation.requested().is_none() {
+            return None;
+        }
+        cancellation.cancel(AbortReason::RuntimeShutdown);
+        Some(call.await)
     }
 
     /// What keeps the records of the calls that a tool makes.
@@ -256,6 +267,7 @@ impl Running {
 
     /// Moves the call to a task of its own, for a client that asks about it.
     pub(super) fn detach(self) -> Detached {
+        self.identified.iter().for_each(Identified::become_task);
         let call = match self.done {
             Done::Here(call) => {
                 self.background.iter().for_each(Background::enter);
@@ -263,22 +275,24 @@ impl Running {
             }
             Done::Apart(call) => call,
         };
-        let abort = call.abort_handle();
-        let record = Box::pin(async move { call.await.ok() });
         let questions = match (self.questions, self.responses) {
             (Some(questions), Some(responses)) => Some(answered_early(questions, responses)),
             (questions, _) => questions,
         };
-        Detached { record, abort, cancellation: self.cancellation, questions }
+        Detached { call, cancellation: self.cancellation, questions }
     }
 }
 
 impl Done {
     async fn record(&mut self) -> Result<Box<CallRecord>, Refusal> {
-        match self {
-            Self::Here(call) => Ok(call.await),
-            Self::Apart(call) => call.await.map_err(|error| Refusal::host_fault(format!("the call was lost: {error}"))),
-        }
+        let record = match self {
+            Self::Here(call) => call.await,
+            Self::Apart(call) => {
+                call.await.map_err(|error| Refusal::host_fault(format!("the call was lost: {error}")))?
+            }
+        };
+        // No request waits for a task.
+        record.ok_or_else(|| Refusal::host_fault("the call was left to another process"))
     }
 }
 

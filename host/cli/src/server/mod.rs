@@ -112,11 +112,9 @@ impl Server {
         new.host.announce_surface(new.offers.surface(), Some(old.offers.surface())).await
     }
 
-    /// Cancels every running call and every later one. A task that waits for an approval keeps waiting in the journal.
+    /// Cancels every running call and every later one. A task whose approval is open or not used yet keeps waiting in the
+    /// journal.
     pub fn stop(&self) {
-        if let Some(tasks) = &self.tasks {
-            tasks.let_go();
-        }
         self.stop.cancel();
     }
 

@@ -248,6 +248,13 @@ impl<'a> Journey<'a> {
         }
     }
 
+    /// Says whether the call can be dropped, because another process could go on with it.
+    pub(super) fn set_can_be_left(&self, can: bool) {
+        if let Some(background) = &self.request.background {
+            background.set_can_be_left(can);
+        }
+    }
+
     /// Advances the invocation to status `to`. A transition that the status graph lacks is a fault of the host.
     pub(super) fn advance(&mut self, to: Status) -> Result<(), Refusal> {
         self.invocation.advance(to, None).map_err(|error| Refusal::host_fault(error.to_string()))

@@ -146,6 +146,8 @@ pub async fn resume(
     };
     let events = events_so_far(services, kept).await;
     let mut journey = Journey::resume(services, request, kept, desk, held, events);
+    // Its approval is on disk until it is used.
+    journey.set_can_be_left(true);
     let executed = return_to(&mut journey, kept).await;
     let persisted = leave(&mut journey, executed).await;
     let is_large = journey.is_large();
@@ -198,6 +200,8 @@ pub async fn check_edit(services: &Services, approval: &Approval, edit: &str) ->
 
 /// Runs the phases between the tool's answer and the record.
 async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Persisted {
+    // A call that was rejected or canceled while it waited must not be asked about again.
+    journey.set_can_be_left(false);
     if let (Err(_), Some(reason)) = (&executed, journey.request.cancellation.requested()) {
         journey.trail.cancel_requested(reason);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolcell::{Callee, Held, Kept, Request};
+use toolcell::{Background, Callee, Held, Kept, Request};
 
 use crate::server::asking::{AskChannel, messenger};
 use crate::server::call::TIMEOUT_KEY;
@@ -25,6 +25,9 @@ impl Server {
         channel: AskChannel,
     ) {
         let id = kept.approval.invocation_id;
+        if self.stop.is_cancelled() {
+            return;
+        }
         let Some(place) = self.calls.begin() else { return };
         let offering = self.offering();
         let mut request = request(&offering, &kept);
@@ -36,11 +39,13 @@ impl Server {
             request.respondent = Some(respondent);
             questions = Some(asked);
         }
+        let background = Background::default();
+        request.background = Some(background.clone());
         let (server, canceled) = (Arc::clone(self), cancellation.clone());
         let call = tokio::spawn(async move {
             let resumed = {
                 let call = std::pin::pin!(offering.host.resume(request, &kept, held));
-                server.until_stopped(&canceled, call).await
+                server.until_stopped(&canceled, || background.can_be_left(), call).await.flatten()
             };
             if let Some(record) = &resumed {
                 server.keep(record).await;
@@ -48,9 +53,7 @@ impl Server {
             drop(place);
             resumed.map(Box::new)
         });
-        let abort = call.abort_handle();
-        let record = Box::pin(async move { call.await.ok().flatten() });
-        let detached = Detached { record, abort, cancellation, questions };
+        let detached = Detached { call, cancellation, questions };
         tasks.put(&mut tasks.entries(), id, owner, detached, None);
     }
 

@@ -3,9 +3,8 @@ use std::sync::Arc;
 
 use rmcp::model::{ElicitRequestParams, InputResponses, MetaObject};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use toolcell::Cancellation;
-use toolcell_core::record::{AbortReason, Timestamp};
+use toolcell_core::record::{AbortReason, InvocationId, Timestamp};
 
 use crate::server::asking::Ask;
 
@@ -19,7 +18,6 @@ pub(super) struct Entry {
     pub(super) owner: Arc<str>,
     updated: Timestamp,
     cancellation: Cancellation,
-    abort: AbortHandle,
     questions: Option<mpsc::Receiver<Ask>>,
     open: Option<Round>,
     /// How many rounds of questions there were.
@@ -39,7 +37,13 @@ struct Round {
 /// The state of a task.
 pub(super) enum Look {
     Working(Timestamp),
-    Asks { questions: BTreeMap<String, ElicitRequestParams>, meta: MetaObject, approval: bool, updated: Timestamp },
+    Asks {
+        questions: BTreeMap<String, ElicitRequestParams>,
+        meta: MetaObject,
+        /// The call that needs an approval: that of the task, or one that its tool makes.
+        approval: Option<InvocationId>,
+        updated: Timestamp,
+    },
     Ended(Arc<Ended>, Timestamp),
 }
 
@@ -52,12 +56,11 @@ impl Entry {
     pub(super) fn new(
         owner: Arc<str>,
         cancellation: Cancellation,
-        abort: AbortHandle,
         questions: Option<mpsc::Receiver<Ask>>,
         ask: Option<Ask>,
     ) -> Self {
         let updated = Timestamp::now();
-        let mut entry = Self { owner, updated, cancellation, abort, questions, open: None, rounds: 0, ended: None };
+        let mut entry = Self { owner, updated, cancellation, questions, open: None, rounds: 0, ended: None };
         if let Some(ask) = ask {
             entry.begin_round(ask);
         }
@@ -83,15 +86,6 @@ impl Entry {
         self.cancellation.cancel(AbortReason::UserInterruption);
     }
 
-    pub(super) fn abort(&self) {
-        self.abort.abort();
-    }
-
-    pub(super) fn waits_for_approval(&mut self) -> bool {
-        self.refresh();
-        self.open.as_ref().is_some_and(|round| round.ask.is_approval())
-    }
-
     pub(super) fn look(&mut self) -> Look {
         self.refresh();
         match (&self.ended, &self.open) {
@@ -99,7 +93,7 @@ impl Entry {
             (None, Some(round)) => Look::Asks {
                 questions: round.questions(),
                 meta: round.ask.meta(),
-                approval: round.ask.is_approval(),
+                approval: round.ask.approval_of(),
                 updated: self.updated,
             },
             (None, None) => Look::Working(self.updated),

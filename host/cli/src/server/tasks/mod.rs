@@ -13,12 +13,11 @@ mod requests;
 mod stored;
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 use toolcell::Cancellation;
 use toolcell_core::journal::{CallLog, Journal};
 use toolcell_core::record::{CallRecord, InvocationId};
@@ -60,10 +59,8 @@ pub(super) struct Tasks {
 
 /// A call that goes on without a request.
 pub(super) struct Detached {
-    /// The record; `None` if the call was lost, or left to another process.
-    pub(super) record: Pin<Box<dyn Future<Output = Option<Box<CallRecord>>> + Send>>,
-    /// Drops the call as it is.
-    pub(super) abort: AbortHandle,
+    /// The record; `None` if the call was left to another process.
+    pub(super) call: JoinHandle<Option<Box<CallRecord>>>,
     pub(super) cancellation: Cancellation,
     pub(super) questions: Option<mpsc::Receiver<Ask>>,
 }
@@ -108,38 +105,30 @@ impl Tasks {
         detached: Detached,
         ask: Option<Ask>,
     ) {
-        let Detached { record, abort, cancellation, questions } = detached;
-        entries.insert(id, Entry::new(owner.into(), cancellation, abort, questions, ask));
+        let Detached { call, cancellation, questions } = detached;
+        entries.insert(id, Entry::new(owner.into(), cancellation, questions, ask));
         let tasks = Arc::clone(self);
         tokio::spawn(async move {
-            let ended = record.await.map(|record| Ended::of(*record));
-            tasks.end(id, ended);
+            match call.await {
+                Ok(Some(record)) => tasks.end(id, Ended::of(*record)),
+                // From now on, the journal has it.
+                Ok(None) => drop(tasks.entries().remove(&id)),
+                Err(_) => tasks.end(id, Ended::lost(id)),
+            }
         });
     }
 
-    /// Keeps the result of a task, as far as there is room; `None` if the call was lost.
-    fn end(&self, id: InvocationId, ended: Option<Ended>) {
+    /// Keeps the result of a task, as far as there is room.
+    fn end(&self, id: InvocationId, ended: Ended) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(&id) else { return };
-        entry.end(ended.unwrap_or_else(|| Ended::lost(id)));
+        entry.end(ended);
         let owner = Arc::clone(&entry.owner);
         let kept = entries.iter().filter(|(_, entry)| entry.owner == owner);
         let kept: Vec<_> = kept.filter_map(|(id, entry)| Some((*id, entry.ended_bytes()?))).collect();
         for gone in surplus(&kept) {
             entries.remove(&gone);
         }
-    }
-
-    /// Drops the calls that wait for an approval, before this process ends. Their questions stay open in the journal, and
-    /// another process can go on with them.
-    pub(super) fn let_go(&self) {
-        self.entries().retain(|_, entry| {
-            let waits = entry.waits_for_approval();
-            if waits {
-                entry.abort();
-            }
-            !waits
-        });
     }
 
     /// The state of a task of this process.

@@ -39,12 +39,12 @@ impl Session {
         channel: AskChannel,
     ) -> Result<CreateTaskResult, Refused> {
         let Some(tasks) = &self.server.tasks else { return Err(Box::new((running, ask))) };
-        let (asks, is_approval) = (ask.is_some(), ask.as_ref().is_some_and(Ask::is_approval));
+        let (asks, approval) = (ask.is_some(), ask.as_ref().and_then(Ask::approval_of));
         let (id, name) = tasks.add(&self.task_owner(), running, ask)?;
         let created = began(id);
         let facts = TaskFacts { id: name, created, updated: Timestamp::now(), ttl: TTL };
         let by_client = channel == AskChannel::InputRequired;
-        let message = (is_approval && !by_client).then(|| waits_elsewhere(id));
+        let message = approval.filter(|_| !by_client).map(waits_elsewhere);
         Ok(mcp::task_created(&facts, asks && by_client, message))
     }
 
@@ -102,7 +102,7 @@ impl Session {
     async fn look_at_stored(&self, mut named: Named<'_>) -> Result<GetTaskResult, ErrorData> {
         match named.tasks.read(named.id).await.map_err(|refusal| internal(&refusal))? {
             Stored::Working => Ok(mcp::task_working(&named.facts, None)),
-            Stored::Waits(approval) => Ok(named.asks(|| question(&approval), true)),
+            Stored::Waits(approval) => Ok(named.asks(|| question(&approval), Some(approval.invocation_id))),
             Stored::Approved(kept, held) => {
                 self.server.go_on(named.tasks, &named.owner, kept, held, named.channel);
                 Ok(mcp::task_working(&named.facts, None))
@@ -215,14 +215,18 @@ impl Session {
 type Questions = std::collections::BTreeMap<String, rmcp::model::ElicitRequestParams>;
 
 impl Named<'_> {
-    /// The state of a task with an open question.
-    fn asks(&self, question: impl FnOnce() -> (Questions, MetaObject), approval: bool) -> GetTaskResult {
+    /// The state of a task with an open question; `approval` is the call that needs one.
+    fn asks(
+        &self,
+        question: impl FnOnce() -> (Questions, MetaObject),
+        approval: Option<InvocationId>,
+    ) -> GetTaskResult {
         match self.channel {
             AskChannel::InputRequired => {
                 let (questions, meta) = question();
                 mcp::task_asks(&self.facts, questions, meta)
             }
-            _ => mcp::task_working(&self.facts, approval.then(|| waits_elsewhere(self.id))),
+            _ => mcp::task_working(&self.facts, approval.map(waits_elsewhere)),
         }
     }
 }

@@ -167,6 +167,7 @@ async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval)
         Asking { approval: approval.clone(), invocation: journey.invocation.clone(), history: journey.history(events) };
     journal.run(move |store| store.ask(&asking)).await?;
     journey.asked = Some(Box::new(Asked { journal: journal.clone(), approval, held }));
+    journey.set_can_be_left(true);
     journey.trail.announce(event);
     journey.trail.reached(ProgressStatus::WaitingForPermission);
     Ok(())

@@ -101,6 +101,8 @@ async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: 
     let mut approved = journey.invocation.clone();
     approved.advance(Status::Approved, None).map_err(|error| Refusal::host_fault(error.to_string()))?;
     let claim = Claim { binding: approval.binding.digest(), invocation: approved.clone(), history, always };
+    // A call that is dropped from here on has used its approval up.
+    journey.set_can_be_left(false);
     if !journal.run(move |store| store.claim(&claim)).await? {
         let message = "the approval cannot be used: it was used before, or its time is up; call again to ask";
         return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_not_open", message));
