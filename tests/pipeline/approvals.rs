@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell::{Home, Host, Kept, Request};
+use toolcell::{Background, Home, Host, Kept, Listener, Request};
 use toolcell_core::approval::{Approver, Prompt, Reply, Session};
 use toolcell_core::hook::{Hook, HookOutput, Registration};
 use toolcell_core::journal::{Asking, History};
 use toolcell_core::journal::{Journal, Role};
 use toolcell_core::policy::Grants;
-use toolcell_core::record::{AbortReason, ApprovalState, InvocationId};
+use toolcell_core::record::{AbortReason, ApprovalState, InvocationId, ToolEvent};
 
 use crate::support::{Called, Test, scratch};
 
@@ -129,6 +129,38 @@ async fn everything_is_stored_before_anybody_is_asked_and_the_prompt_is_on_recor
     let at = |name: &str| events.iter().position(|event| *event == name).unwrap();
     assert!(at("tool.permission.requested") < at("tool.invocation.started"));
     assert_eq!(events.iter().filter(|event| **event == "tool.permission.decided").count(), 2);
+}
+
+/// Says at each event whether its call can be left to another process.
+struct Leaves(Background, Mutex<Vec<(&'static str, bool)>>);
+
+impl Listener for Leaves {
+    fn event(&self, event: &ToolEvent) {
+        self.1.lock().unwrap().push((event.event_type.as_str(), self.0.can_be_left()));
+    }
+}
+
+#[tokio::test]
+async fn a_call_can_be_left_from_its_question_on_until_its_approval_is_used() {
+    for approved in [true, false] {
+        let (_guard, folder) = place();
+        let (host, _sayer) = asked(&folder, Some(Reply { approved, ..Reply::default() }));
+        appending(&host, &folder).load().await.unwrap();
+        let leaves = Arc::new(Leaves(Background::default(), Mutex::default()));
+        let mut grants = Grants::default();
+        grants.allow_write(folder.to_str().unwrap()).unwrap();
+        let mut request = Request::new("probe.append_approved", input(&folder)).grants(grants);
+        request.background = Some(leaves.0.clone());
+        request.listener = Some(Arc::clone(&leaves) as Arc<dyn Listener>);
+        assert_eq!(host.call(request).await.result.is_error, !approved);
+        let seen = leaves.1.lock().unwrap();
+        let at = |name: &str| seen.iter().filter(|(of, _)| *of == name).map(|(_, can)| *can).collect::<Vec<bool>>();
+        assert_eq!(at("tool.invocation.planned"), [false]);
+        assert_eq!(at("tool.permission.requested"), [true]);
+        assert_eq!(at("tool.permission.decided"), [false, true], "the answer is on disk, and not used yet");
+        assert_eq!(at("tool.invocation.started"), vec![false; usize::from(approved)]);
+        assert_eq!(at("tool.result.created"), [false]);
+    }
 }
 
 #[tokio::test]
