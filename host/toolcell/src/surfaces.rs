@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolcell_core::catalog::Surface;
+use toolcell_core::pipeline::CancelOutcome;
 use toolcell_core::policy::Grants;
 use toolcell_core::pool::STORE;
-use toolcell_core::record::{EventType, LoadingState, ToolSearchResult};
+use toolcell_core::record::{AbortReason, EventType, LoadingState, ToolSearchResult};
 
 use crate::Host;
+
+/// Maximum length of a client's id in an event, in characters, because a client may send one of 16 MiB.
+const NATIVE_ID_CHARS_MAX: usize = 128;
 
 impl Host {
     /// `producer` of surfaces, and `source` of events: `toolcell/<version>`.
@@ -79,5 +83,17 @@ impl Host {
     pub async fn announce_loaded(&self, surface_id: &str, tool_id: &str, selection_ref: &str, session: Option<String>) {
         let data = json!({ "surface_id": surface_id, "selection_ref": selection_ref });
         self.announce(EventType::DeferredLoaded, Some(tool_id), data, session).await;
+    }
+
+    /// Announces that a client wanted to cancel a request, and that there is no call of it: it was never sent, or it is
+    /// answered (AT-CAN-01). `native_call_id` is the client's id of the request, of which 128 characters are kept.
+    pub async fn announce_unknown_cancel(&self, native_call_id: &str, session: Option<String>) {
+        let id: String = native_call_id.chars().take(NATIVE_ID_CHARS_MAX).collect();
+        let reason = AbortReason::UserInterruption;
+        let requested = json!({ "abort_reason": reason, "native_call_id": id });
+        self.announce(EventType::CancelRequested, None, requested, session.clone()).await;
+        let why = CancelOutcome::Unknown.reason();
+        let failed = json!({ "abort_reason": reason, "native_call_id": id, "reason": why });
+        self.announce(EventType::CancelFailed, None, failed, session).await;
     }
 }

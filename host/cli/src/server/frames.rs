@@ -32,6 +32,10 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 type Incoming = RxJsonRpcMessage<RoleServer>;
 type Outgoing = TxJsonRpcMessage<RoleServer>;
 
+/// An extension of a notification that cancels a request: no such request is unanswered.
+#[derive(Clone, Debug)]
+pub(super) struct NotPending;
+
 /// A transport that reports when the client closes its end, and that rejects a request id that is in use.
 pub(super) struct Frames {
     reader: Reader,
@@ -60,14 +64,15 @@ impl Frames {
     }
 
     /// Registers a request, or ends a canceled one. Fails if the id is in use.
-    fn begins(&self, message: &Incoming) -> Result<(), Taken> {
+    fn begins(&self, message: &mut Incoming) -> Result<(), Taken> {
         match message {
             JsonRpcMessage::Request(request) => self.pending.begin(&request.id),
             JsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(canceled) = &notification.notification
+                if let ClientNotification::CancelledNotification(canceled) = &mut notification.notification
                     && let Some(id) = &canceled.params.request_id
+                    && !self.pending.cancel(id)
                 {
-                    self.pending.cancel(id);
+                    canceled.extensions.insert(NotPending);
                 }
                 Ok(())
             }
@@ -138,8 +143,8 @@ impl Transport<RoleServer> for Frames {
     async fn receive(&mut self) -> Option<Incoming> {
         loop {
             // A read error counts as the end of the stream.
-            let Ok(Some(message)) = self.next().await else { break };
-            let Err(taken) = self.begins(&message) else { return Some(message) };
+            let Ok(Some(mut message)) = self.next().await else { break };
+            let Err(taken) = self.begins(&mut message) else { return Some(message) };
             self.refuse(taken.to_string(), None);
         }
         self.closed.cancel();

@@ -71,11 +71,12 @@ impl Pending {
         !ids.unanswered.contains(id) && !ids.is_canceled(id)
     }
 
-    /// Cancels a request. It gets no response, and its id stays in use, because its call may take a while to stop.
-    pub(super) fn cancel(&self, id: &RequestId) {
+    /// Cancels a request. It gets no response, and its id stays in use, because its call may take a while to stop. Returns
+    /// whether there is such an unanswered request.
+    pub(super) fn cancel(&self, id: &RequestId) -> bool {
         let mut ids = self.ids();
         if !ids.unanswered.remove(id) {
-            return;
+            return false;
         }
         if ids.canceled.len() >= CANCELED_MAX {
             ids.canceled.pop_front();
@@ -83,6 +84,7 @@ impl Pending {
         let hash = ids.hasher.hash_one(id);
         ids.canceled.push_back(hash);
         self.notify(&ids);
+        true
     }
 
     /// Frees the id of an answered request.
@@ -130,11 +132,11 @@ mod tests {
         assert_eq!(pending.begin(&id(1)), Err(Taken::Unanswered(id(1))));
         pending.end(&id(1));
         pending.begin(&id(1)).unwrap();
-        pending.cancel(&id(1));
+        assert!(pending.cancel(&id(1)) && !pending.cancel(&id(1)));
         assert_eq!(pending.begin(&id(1)), Err(Taken::Canceled(id(1))));
         assert!(!pending.is_free(&id(1)) && pending.is_free(&id(2)));
         // Only requests are canceled.
-        pending.cancel(&id(2));
+        assert!(!pending.cancel(&id(2)));
         assert!(pending.is_free(&id(2)));
         for number in 2..CANCELED_MAX + 2 {
             pending.begin(&id(number)).unwrap();

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities, CustomRequest, CustomResult,
-    ErrorCode, ErrorData, GetTaskParams, GetTaskResult, Implementation, ListPromptsRequestMethod, ListPromptsResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig, SetLevelRequestParams,
-    SubscriptionFilter, Tool, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam, ClientCapabilities,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, GetTaskParams, GetTaskResult, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
+    ServerConfig, SetLevelRequestParams, SubscriptionFilter, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -21,6 +21,7 @@ use crate::dialect::mcp::{self, Level};
 
 use super::asking::{Ask, AskChannel};
 use super::call::{Caller, Incoming, Running, Seen, Step, revision};
+use super::frames::NotPending;
 use super::held::HeldCallKey;
 use super::loads::Loads;
 use super::notices::Wanted;
@@ -394,6 +395,14 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.stop_task(&params.task_id, &context).await
+    }
+
+    /// Records a cancellation that comes too late, or names a request that there never was.
+    async fn on_cancelled(&self, canceled: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
+        let Some(id) = canceled.request_id.filter(|_| context.extensions.get::<NotPending>().is_some()) else { return };
+        let offering = self.offering();
+        let session = offering.approvals.session.clone().unwrap_or_else(|| format!("mcp:{}", self.id));
+        offering.host.announce_unknown_cancel(&id.to_string(), Some(session)).await;
     }
 
     /// Handles unknown methods, and known methods with params that rmcp could not parse.

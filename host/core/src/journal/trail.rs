@@ -84,31 +84,13 @@ pub struct Outlet {
     pub session: Option<Arc<str>>,
 }
 
-/// Tells `listeners` that the call `id` was to be canceled, and why it was not: it has ended, or there is none
-/// (AT-CAN-01, AT-CAN-04).
-pub fn canceled_in_vain(
-    listeners: &[Arc<dyn Listener>],
-    source: &Arc<str>,
-    id: InvocationId,
-    reason: AbortReason,
-    why: &str,
-) {
+/// The events of a request to cancel the call `id` that changed nothing, with the reason `why`: the call has ended, or
+/// there is none (AT-CAN-01, AT-CAN-04).
+pub fn canceled_in_vain(source: &Arc<str>, id: InvocationId, reason: AbortReason, why: &str) -> [ToolEvent; 2] {
     let requested = (EventType::CancelRequested, json!({ "abort_reason": reason }));
     let failed = (EventType::CancelFailed, json!({ "abort_reason": reason, "reason": why }));
-    for (event_type, data) in [requested, failed] {
-        let event = ToolEvent {
-            schema_version: SchemaVersion::default(),
-            event_id: EventId::new(),
-            event_type,
-            source: Arc::clone(source),
-            time: Timestamp::now(),
-            invocation_id: Some(id),
-            tool_id: None,
-            data,
-            extra: Extra::new(),
-        };
-        listeners.iter().for_each(|listener| listener.event(&event));
-    }
+    [requested, failed]
+        .map(|(event_type, data)| ToolEvent { invocation_id: Some(id), ..of_no_call(source, event_type, None, data) })
 }
 
 /// The events and the progress of one call, in causal order.

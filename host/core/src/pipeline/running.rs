@@ -64,20 +64,30 @@ impl Drop for Registered {
     }
 }
 
-/// Asks the call `id` to stop. A request that comes too late, or for no call, is told to the listeners of the host: the
-/// record of a call that has ended does not change.
+/// Asks the call `id` to stop. A request that comes too late, or for no call, becomes events of the host and of the log:
+/// the record of a call that has ended does not change.
 pub async fn cancel(services: &Services, id: InvocationId, reason: AbortReason) -> CancelOutcome {
     let running = services.running.lock().get(&id).cloned();
     if let Some(cancellation) = running {
         cancellation.cancel(reason);
         return CancelOutcome::Requested;
     }
-    let outcome = match services.calls.knows(id).await {
+    let outcome = match services.calls.knows(id).await || is_stored(services, id).await {
         true => CancelOutcome::AlreadyTerminal,
         false => CancelOutcome::Unknown,
     };
     if let Some(why) = outcome.reason() {
-        journal::canceled_in_vain(&services.listeners, &services.source, id, reason, why);
+        for event in journal::canceled_in_vain(&services.source, id, reason, why) {
+            services.announce(&event);
+            // It changes nothing, so a log that cannot be written stops nothing here.
+            let _ = services.calls.announced(event, None).await;
+        }
     }
     outcome
+}
+
+/// Whether an approval was requested for the call `id`. Such a call can end before the log knows it.
+async fn is_stored(services: &Services, id: InvocationId) -> bool {
+    let Some(desk) = services.desk.as_ref().filter(|desk| desk.journal.exists()) else { return false };
+    desk.journal.run(move |store| store.standing(id)).await.is_ok_and(|standing| standing.is_some())
 }
