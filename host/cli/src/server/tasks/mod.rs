@@ -144,9 +144,9 @@ impl Tasks {
         }
     }
 
-    /// Asks a task of this process to stop. Returns whether there is one.
+    /// Asks a task of this process to stop. Returns whether there is one that has not ended.
     fn cancel(&self, id: InvocationId) -> bool {
-        self.entries().get(&id).inspect(|entry| entry.cancel()).is_some()
+        self.entries().get(&id).filter(|entry| entry.is_open()).inspect(|entry| entry.cancel()).is_some()
     }
 }
 

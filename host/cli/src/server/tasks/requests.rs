@@ -5,9 +5,10 @@ use std::sync::Arc;
 use rmcp::RoleServer;
 use rmcp::model::{CreateTaskResult, ErrorCode, ErrorData, GetTaskResult, InputResponses, MetaObject, ProtocolVersion};
 use rmcp::service::RequestContext;
+use serde_json::json;
 use toolcell_core::approval::visible_json;
 use toolcell_core::journal::Given;
-use toolcell_core::record::{Answer, Approval, InvocationId, Refusal, Timestamp};
+use toolcell_core::record::{AbortReason, Answer, Approval, InvocationId, Refusal, Timestamp};
 use ulid::Ulid;
 
 use crate::dialect::mcp::{self, Said, TaskFacts};
@@ -191,25 +192,56 @@ impl Session {
         }
     }
 
-    /// Answers `tasks/cancel`. A task that has ended stays as it is.
+    /// Answers `tasks/cancel`. A task that has ended stays as it is, which is on record.
     pub(in crate::server) async fn stop_task(
         &self,
         name: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let named = self.named(name, context)?;
-        let id = named.id;
-        if named.tasks.cancel(id) {
+        let host = Arc::clone(&self.offering().host);
+        let named = match self.named(name, context) {
+            Ok(named) => named,
+            Err(error) => {
+                if revision(context) >= ProtocolVersion::V_2026_07_28 {
+                    host.announce_unknown_cancel(name, self.session_ref(context)).await;
+                }
+                return Err(error);
+            }
+        };
+        let (tasks, id) = (named.tasks, named.id);
+        if tasks.cancel(id) {
             return Ok(());
         }
-        match named.tasks.read(id).await.map_err(|refusal| internal(&refusal))? {
-            Stored::Waits(_) | Stored::Approved(..) => {
-                let withdrawn = named.tasks.approvals(move |store| store.withdraw(id)).await;
-                withdrawn.map_err(|refusal| internal(&refusal))
+        // Holds the role in the call until this ends, if no other process has it.
+        let stored = tasks.read(id).await.map_err(|refusal| internal(&refusal))?;
+        let is_elsewhere = match &stored {
+            Stored::Waits(_) | Stored::Approved(..) | Stored::Working => {
+                // The process that holds the call sees it, and ends the call.
+                if tasks.withdraw(id).await.map_err(|refusal| internal(&refusal))? {
+                    return Ok(());
+                }
+                true
             }
+            Stored::Over(..) | Stored::Ended(_) | Stored::Lost => false,
+        };
+        // It may have come to this process meanwhile.
+        if is_elsewhere && tasks.cancel(id) {
+            return Ok(());
+        }
+        let outcome = host.cancel(id, AbortReason::UserInterruption).await;
+        match outcome.reason() {
+            Some(_) if is_elsewhere => Err(too_late(id)),
             _ => Ok(()),
         }
     }
+}
+
+/// The error for a task whose call another process runs, and so does not stop.
+fn too_late(id: InvocationId) -> ErrorData {
+    let why =
+        "cannot cancel this task: another process has its call, which has begun; ask for its result with tasks/get";
+    let data = json!({ "toolcell/invocation_id": id, "toolcell/cancel_failed": { "reason": "runs_elsewhere" } });
+    ErrorData::invalid_request(why, Some(data))
 }
 
 type Questions = std::collections::BTreeMap<String, rmcp::model::ElicitRequestParams>;

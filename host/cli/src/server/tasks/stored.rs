@@ -33,6 +33,19 @@ impl Tasks {
         read.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
     }
 
+    /// Withdraws the approval of the call `id`, open or given. Returns whether the call cannot run any more; `false` for
+    /// one that has used its approval, or needed none.
+    pub(super) async fn withdraw(&self, id: InvocationId) -> Result<bool, Refusal> {
+        if !self.store.approvals.exists() {
+            return Ok(false);
+        }
+        self.approvals(move |store| {
+            store.withdraw(id)?;
+            Ok(store.standing(id)?.is_some_and(|standing| standing.state == ApprovalState::Withdrawn))
+        })
+        .await
+    }
+
     /// Runs `work` on the store of approvals.
     pub(super) async fn approvals<T: Send + 'static>(
         &self,

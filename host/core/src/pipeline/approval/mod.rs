@@ -219,6 +219,11 @@ fn nobody_to_ask(question: &Question) -> Refusal {
     Refusal::new(ErrorClass::PermissionDenied, "nobody_to_ask", message)
 }
 
+/// The refusal of a call that was canceled, maybe in another process, before its approval was used.
+fn withdrawn() -> Refusal {
+    Refusal::new(ErrorClass::ApprovalRejected, "approval_withdrawn", "the call ended before it could run")
+}
+
 fn expired() -> Refusal {
     Refusal::new(
         ErrorClass::ApprovalRejected,

@@ -6,7 +6,7 @@ use super::super::children;
 use super::super::journey::{Journey, Prepared};
 use super::super::permission::Permitted;
 use super::super::pre_hooks::Remade;
-use super::{decide_again, expired, settle};
+use super::{decide_again, expired, settle, withdrawn};
 
 /// Re-enters a call at its answer, in a process that did not ask. Everything is decided again; if anything has changed
 /// since the question, nothing runs.
@@ -62,7 +62,7 @@ pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
             let because = feedback.map(|why| format!(": {why}")).unwrap_or_default();
             reject("approval_rejected", format!("the call was not approved{because}"))
         }
-        ApprovalState::Withdrawn => reject("approval_withdrawn", "the call ended before it could run".to_owned()),
+        ApprovalState::Withdrawn => Some(withdrawn()),
         ApprovalState::Expired => Some(expired()),
         ApprovalState::Pending | ApprovalState::Approved if children::is_orphan(kept) => Some(children::outlived()),
         ApprovalState::Pending | ApprovalState::Approved if kept.approval.expires_at <= Timestamp::now() => {

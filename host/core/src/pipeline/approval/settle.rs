@@ -3,18 +3,18 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::journal::{Allowance, Claim};
+use crate::journal::{Allowance, Claim, Kept};
 use crate::policy::Permit;
 use crate::record::{
-    Answer, Behavior, DecisionId, ErrorClass, Extra, Input, InputMutation, MutationSource, PermissionDecision, Reason,
-    ReasonType, Refusal, SchemaVersion, SessionRule, Status, Timestamp,
+    Answer, ApprovalState, Behavior, DecisionId, ErrorClass, Extra, Input, InputMutation, MutationSource,
+    PermissionDecision, Reason, ReasonType, Refusal, SchemaVersion, SessionRule, Status, Timestamp,
 };
 
 use super::super::aside::{self, Against};
 use super::super::journey::Journey;
 use super::super::permission::{self, Permitted};
 use super::super::{observe, pre_hooks};
-use super::{Asked, decide_again};
+use super::{Asked, decide_again, withdrawn};
 
 /// Turns the answer to what was asked into a permit, once. `permit` is for exactly what was asked.
 pub(super) async fn settle(
@@ -104,11 +104,21 @@ async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: 
     // A call that is dropped from here on has used its approval up.
     journey.set_can_be_left(false);
     if !journal.run(move |store| store.claim(&claim)).await? {
-        let message = "the approval cannot be used: it was used before, or its time is up; call again to ask";
-        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_not_open", message));
+        let id = approved.invocation_id;
+        return Err(unclaimed(journal.run(move |store| store.kept(id)).await?.as_ref()));
     }
     journey.invocation = approved;
     Ok(())
+}
+
+/// Why an approval cannot be used, from what is stored of its call.
+fn unclaimed(kept: Option<&Kept>) -> Refusal {
+    // The end of a call withdraws its approval too, and then the call has a result.
+    if kept.is_some_and(|kept| kept.state == ApprovalState::Withdrawn && kept.result.is_none()) {
+        return withdrawn();
+    }
+    let message = "the approval cannot be used: it was used before, or its time is up; call again to ask";
+    Refusal::new(ErrorClass::ApprovalRejected, "approval_not_open", message)
 }
 
 /// The decision that records an answer.

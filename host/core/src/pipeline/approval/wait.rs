@@ -6,7 +6,7 @@ use crate::journal::{Given, Standing};
 use crate::record::{AbortReason, Answer, ApprovalState, ErrorClass, InvocationId, Refusal, Timestamp};
 
 use super::super::journey::Journey;
-use super::{ApprovalService, expired};
+use super::{ApprovalService, expired, withdrawn};
 
 /// Maximum number of times that an approver is asked if the edits cannot run. The last reply counts, and an edit in it
 /// that cannot run ends the call.
@@ -102,6 +102,7 @@ async fn look_up(desk: &ApprovalService, id: InvocationId) -> Result<Option<Answ
         }
         (ApprovalState::Approved | ApprovalState::Rejected, Some(answer)) => Ok(Some(answer)),
         (ApprovalState::Expired, _) => Err(expired()),
+        (ApprovalState::Withdrawn, _) => Err(withdrawn()),
         (state, _) => {
             let message = format!("the approval is not open any more: it is {state}");
             Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_closed", message))
