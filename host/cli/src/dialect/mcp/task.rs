@@ -8,7 +8,7 @@ use rmcp::model::{
     JsonObject, MetaObject, ProtocolVersion, Task, TaskPayload, TaskStatus,
 };
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorClass, Refusal, Timestamp, ToolResult};
+use toolcell_core::record::{ErrorClass, InvocationId, Refusal, Timestamp, ToolError, ToolResult};
 
 use super::result::{call_result, error_facts};
 use super::visible;
@@ -83,19 +83,17 @@ pub fn task_asks(
     asks
 }
 
-/// A task that is not going to have a result.
-pub fn task_failed(facts: &TaskFacts, message: &str, data: Option<Value>) -> GetTaskResult {
-    let error = ErrorData::internal_error(visible(message), data);
+/// A task that is not going to have a result: that of the call `id`, because of `error`.
+pub fn task_failed(facts: &TaskFacts, id: InvocationId, error: &ToolError) -> GetTaskResult {
+    let data = json!({ "toolcell/invocation_id": id, "toolcell/error": error_facts(error) });
+    let error = ErrorData::internal_error(visible(&error.message), Some(data));
     facts.now(TaskPayload::Failed { error: object(&error) }, None)
 }
 
 /// A task that ended with `result`. `shut_down`: the host ended it, not its client.
 pub fn task_ended(facts: &TaskFacts, result: &ToolResult, shut_down: bool) -> GetTaskResult {
     match (end(result, shut_down), &result.error) {
-        (End::Failed, Some(error)) => {
-            let data = json!({ "toolcell/invocation_id": result.invocation_id, "toolcell/error": error_facts(error) });
-            task_failed(facts, &error.message, Some(data))
-        }
+        (End::Failed, Some(error)) => task_failed(facts, result.invocation_id, error),
         (End::Canceled, error) => facts.now(TaskPayload::Cancelled, error.as_ref().map(|error| error.message.clone())),
         _ => {
             let answer = call_result(result, &ProtocolVersion::V_2026_07_28);

@@ -58,11 +58,11 @@ impl Server {
     }
 
     /// Ends a call that cannot run any more; `None` if it turns out that it can, or has ended.
-    pub(super) async fn end_orphan(&self, kept: &Kept, held: Held) -> Option<Ended> {
+    pub(super) async fn end_orphan(&self, tasks: &Tasks, kept: &Kept, held: Held) -> Option<Ended> {
         let offering = self.offering();
         let record = offering.host.close(request(&offering, kept), kept, held).await?;
         self.keep(&record).await;
-        Some(Ended::of(record))
+        Some(Ended::of(record, tasks.keep()))
     }
 }
 

@@ -1,7 +1,9 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use toolcell_core::journal::Keep;
 use toolcell_core::record::{
-    CallRecord, InvocationId, Refusal, ResultPersistence, ResultProvenance, ToolInvocation, ToolResult, Trust, Writer,
+    CallRecord, InvocationId, Refusal, ResultPersistence, ResultProvenance, Strategy, ToolInvocation, ToolResult,
+    Trust, Writer,
 };
 
 /// What a client gets of a call that has ended.
@@ -15,24 +17,38 @@ pub(super) struct Ended {
     pub(super) shut_down: bool,
     /// Size of the result as JSON, in bytes.
     pub(super) bytes: usize,
+    /// Whether the log has the result with its output.
+    pub(super) is_recorded: bool,
+    /// Whether the tool had an output that is on no disk, and was in the memory of the process that ran it alone.
+    pub(super) is_gone: bool,
 }
 
 impl Ended {
-    pub(super) fn of(record: CallRecord) -> Self {
+    /// What a client gets of `record`; `keep` says what the log keeps.
+    pub(super) fn of(record: CallRecord, keep: Keep) -> Self {
         let shut_down = record.events.iter().any(|event| is_shut_down(&event.data));
         let tool = mapped(&record.invocation.extra, "tool_name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        Self::new(record.result, record.persistence, tool, shut_down)
+        let is_written = match keep {
+            Keep::All => true,
+            Keep::Failures => record.result.is_error,
+            Keep::None => false,
+        };
+        let is_recorded = is_written
+            && !record.invocation.extra.contains_key("journal_error")
+            && !is_never_persisted(&record.persistence);
+        Self { is_recorded, ..Self::new(record.result, record.persistence, tool, shut_down) }
     }
 
     /// Reads a record of the log; `None` if the call has not ended.
     pub(super) fn read(mut record: Value) -> Option<Self> {
         let result: ToolResult = part(&mut record, "result")?;
-        let persistence = part(&mut record, "persistence").unwrap_or_default();
+        let persistence: Vec<ResultPersistence> = part(&mut record, "persistence").unwrap_or_default();
         let events = record.get("events").and_then(Value::as_array);
         let shut_down = events.into_iter().flatten().filter_map(|event| event.get("data")).any(is_shut_down);
         let invocation: ToolInvocation = part(&mut record, "invocation")?;
         let tool = mapped(&invocation.extra, "tool_name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        Some(Self::new(result, persistence, tool, shut_down))
+        let is_gone = is_never_persisted(&persistence) && is_emptied(&result);
+        Some(Self { is_recorded: true, is_gone, ..Self::new(result, persistence, tool, shut_down) })
     }
 
     /// The result of a call whose record is gone, for example because the host crashed in it.
@@ -50,13 +66,27 @@ impl Ended {
 
     /// A result from the store of approvals, which has nothing else.
     pub(super) fn alone(result: ToolResult) -> Self {
-        Self::new(result, Vec::new(), String::new(), false)
+        let is_gone = is_emptied(&result);
+        Self { is_gone, ..Self::new(result, Vec::new(), String::new(), false) }
     }
 
     fn new(result: ToolResult, persistence: Vec<ResultPersistence>, tool: String, shut_down: bool) -> Self {
         let bytes = json!(result).to_string().len();
-        Self { result, persistence, tool, shut_down, bytes }
+        Self { result, persistence, tool, shut_down, bytes, is_recorded: false, is_gone: false }
     }
+}
+
+/// Whether the output may be on no disk (AT-STRAT-06).
+fn is_never_persisted(persistence: &[ResultPersistence]) -> bool {
+    persistence.iter().any(|decision| decision.strategy == Strategy::NeverPersist)
+}
+
+/// Whether a result was written without its output. An error says what happened nevertheless.
+fn is_emptied(result: &ToolResult) -> bool {
+    !result.is_error
+        && result.redaction_state == "full"
+        && result.content.is_empty()
+        && result.structured_content.is_none()
 }
 
 fn is_shut_down(data: &Value) -> bool {

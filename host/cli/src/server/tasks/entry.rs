@@ -23,6 +23,8 @@ pub(super) struct Entry {
     /// How many rounds of questions there were.
     rounds: usize,
     ended: Option<Arc<Ended>>,
+    /// Whether the client got the result.
+    is_read: bool,
 }
 
 /// Questions that were asked together.
@@ -32,6 +34,14 @@ struct Round {
     number: usize,
     /// The answers so far. The call gets all of them at once, because it asks again for what is missing.
     given: InputResponses,
+}
+
+/// What counts when results have to leave the memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weight {
+    pub(super) bytes: usize,
+    pub(super) is_read: bool,
+    pub(super) is_recorded: bool,
 }
 
 /// The state of a task.
@@ -60,7 +70,8 @@ impl Entry {
         ask: Option<Ask>,
     ) -> Self {
         let updated = Timestamp::now();
-        let mut entry = Self { owner, updated, cancellation, questions, open: None, rounds: 0, ended: None };
+        let mut entry =
+            Self { owner, updated, cancellation, questions, open: None, rounds: 0, ended: None, is_read: false };
         if let Some(ask) = ask {
             entry.begin_round(ask);
         }
@@ -71,9 +82,10 @@ impl Entry {
         self.ended.is_none()
     }
 
-    /// Size of the result; `None` before there is one.
-    pub(super) fn ended_bytes(&self) -> Option<usize> {
-        self.ended.as_ref().map(|ended| ended.bytes)
+    /// What the result takes, and what its loss would mean; `None` before there is one.
+    pub(super) fn weight(&self) -> Option<Weight> {
+        let ended = self.ended.as_ref()?;
+        Some(Weight { bytes: ended.bytes, is_read: self.is_read, is_recorded: ended.is_recorded })
     }
 
     pub(super) fn end(&mut self, ended: Ended) {
@@ -88,6 +100,7 @@ impl Entry {
 
     pub(super) fn look(&mut self) -> Look {
         self.refresh();
+        self.is_read = self.ended.is_some();
         match (&self.ended, &self.open) {
             (Some(ended), _) => Look::Ended(Arc::clone(ended), self.updated),
             (None, Some(round)) => Look::Asks {

@@ -19,13 +19,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use toolcell::Cancellation;
-use toolcell_core::journal::{CallLog, Journal};
+use toolcell_core::journal::{CallLog, Journal, Keep};
 use toolcell_core::record::{CallRecord, InvocationId};
 
 use super::asking::Ask;
 use super::call::Running;
 use ended::Ended;
-use entry::{Entry, Look, TooLarge};
+use entry::{Entry, Look, TooLarge, Weight};
 use name::Names;
 
 pub(super) use identified::Identified;
@@ -36,7 +36,8 @@ pub(super) const TASK_AFTER: Duration = Duration::from_millis(500);
 const TTL: Duration = toolcell_core::approval::EXPIRE_MAX;
 /// Maximum number of tasks of one owner that have not ended; further calls are answered as if there were no tasks.
 const OPEN_MAX: usize = 32;
-/// Maximum number and size in bytes of the results of one owner that are kept in memory; older ones are in the log.
+/// Maximum number and size in bytes of the results of one owner that are kept in memory. Of others the log has as much as
+/// its setting says.
 const ENDED_MAX: usize = 32;
 const ENDED_BYTES_MAX: usize = 4 << 20;
 
@@ -110,7 +111,7 @@ impl Tasks {
         let tasks = Arc::clone(self);
         tokio::spawn(async move {
             match call.await {
-                Ok(Some(record)) => tasks.end(id, Ended::of(*record)),
+                Ok(Some(record)) => tasks.end(id, Ended::of(*record, tasks.keep())),
                 // From now on, the journal has it.
                 Ok(None) => drop(tasks.entries().remove(&id)),
                 Err(_) => tasks.end(id, Ended::lost(id)),
@@ -125,13 +126,22 @@ impl Tasks {
         entry.end(ended);
         let owner = Arc::clone(&entry.owner);
         let kept = entries.iter().filter(|(_, entry)| entry.owner == owner);
-        let kept: Vec<_> = kept.filter_map(|(id, entry)| Some((*id, entry.ended_bytes()?))).collect();
-        for gone in surplus(&kept) {
+        let kept = kept.filter_map(|(id, entry)| Some((*id, entry.weight()?))).collect();
+        for gone in surplus(kept) {
             entries.remove(&gone);
         }
     }
 
-    /// The state of a task of this process.
+    /// What the log keeps of the calls that have ended.
+    fn keep(&self) -> Keep {
+        self.store.calls.settings().keep
+    }
+
+    fn has(&self, id: InvocationId) -> bool {
+        self.entries().contains_key(&id)
+    }
+
+    /// The state of a task of this process; its client gets it.
     fn look(&self, id: InvocationId) -> Option<Look> {
         self.entries().get_mut(&id).map(Entry::look)
     }
@@ -150,17 +160,20 @@ impl Tasks {
     }
 }
 
-/// The results that are too many or too large, the oldest first; `kept` has them in that order, with their sizes.
-fn surplus(kept: &[(InvocationId, usize)]) -> Vec<InvocationId> {
-    let (mut count, mut bytes) = (kept.len(), kept.iter().map(|(_, bytes)| bytes).sum::<usize>());
+/// The results that are too many or too large; `kept` has all, the oldest first. Those leave first that were read, and of
+/// these and of the others those that the log has.
+fn surplus(mut kept: Vec<(InvocationId, Weight)>) -> Vec<InvocationId> {
+    let (mut count, mut bytes) = (kept.len(), kept.iter().map(|(_, weight)| weight.bytes).sum::<usize>());
+    // Stable: those that count alike stay in their order.
+    kept.sort_by_key(|(_, weight)| (!weight.is_read, !weight.is_recorded));
     let mut gone = Vec::new();
-    for (id, size) in kept {
+    for (id, weight) in kept {
         if count <= ENDED_MAX && bytes <= ENDED_BYTES_MAX {
             break;
         }
         count -= 1;
-        bytes -= size;
-        gone.push(*id);
+        bytes -= weight.bytes;
+        gone.push(id);
     }
     gone
 }
@@ -169,15 +182,29 @@ fn surplus(kept: &[(InvocationId, usize)]) -> Vec<InvocationId> {
 mod tests {
     use toolcell_core::record::InvocationId;
 
-    use super::{ENDED_BYTES_MAX, ENDED_MAX, surplus};
+    use super::{ENDED_BYTES_MAX, ENDED_MAX, Weight, surplus};
+
+    fn ids(count: usize) -> Vec<InvocationId> {
+        (0..count).map(|_| InvocationId::new()).collect()
+    }
 
     #[test]
     fn the_oldest_results_leave_the_memory_first() {
-        let ids: Vec<InvocationId> = (0..ENDED_MAX + 2).map(|_| InvocationId::new()).collect();
-        let of = |bytes: usize| ids.iter().map(|id| (*id, bytes)).collect::<Vec<_>>();
-        assert_eq!(surplus(&of(1)), &ids[..2]);
-        assert!(surplus(&of(1)[2..]).is_empty());
-        assert_eq!(surplus(&of(ENDED_BYTES_MAX / 4)), &ids[..ENDED_MAX - 2]);
-        assert_eq!(surplus(&[(ids[0], ENDED_BYTES_MAX + 1)]), [ids[0]], "the log has it");
+        let ids = ids(ENDED_MAX + 2);
+        let weight = |bytes| Weight { bytes, is_read: false, is_recorded: true };
+        let of = |bytes| ids.iter().map(|id| (*id, weight(bytes))).collect::<Vec<_>>();
+        assert_eq!(surplus(of(1)), &ids[..2]);
+        assert!(surplus(of(1).split_off(2)).is_empty());
+        assert_eq!(surplus(of(ENDED_BYTES_MAX / 4)), &ids[..ENDED_MAX - 2]);
+        assert_eq!(surplus(vec![(ids[0], weight(ENDED_BYTES_MAX + 1))]), [ids[0]], "the log has it");
+    }
+
+    #[test]
+    fn a_result_that_was_read_leaves_before_one_that_was_not_and_one_on_record_before_another() {
+        let ids = ids(ENDED_MAX + 3);
+        // From the oldest on: neither, read, recorded, both.
+        let weight = |at: usize| Weight { bytes: 1, is_read: at == 1 || at == 3, is_recorded: at == 2 || at == 3 };
+        let kept: Vec<_> = ids.iter().enumerate().map(|(at, id)| (*id, weight(at))).collect();
+        assert_eq!(surplus(kept), [ids[3], ids[1], ids[2]]);
     }
 }

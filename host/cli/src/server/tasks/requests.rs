@@ -7,8 +7,8 @@ use rmcp::model::{CreateTaskResult, ErrorCode, ErrorData, GetTaskResult, InputRe
 use rmcp::service::RequestContext;
 use serde_json::json;
 use toolcell_core::approval::visible_json;
-use toolcell_core::journal::Given;
-use toolcell_core::record::{AbortReason, Answer, Approval, InvocationId, Refusal, Timestamp};
+use toolcell_core::journal::{Given, Keep};
+use toolcell_core::record::{AbortReason, Answer, Approval, ErrorClass, InvocationId, Refusal, Timestamp, ToolError};
 use ulid::Ulid;
 
 use crate::dialect::mcp::{self, Said, TaskFacts};
@@ -68,7 +68,7 @@ impl Session {
         let id = tasks.names.read(name, &owner).map_err(|error| internal(&Refusal::from(error)))?;
         let id = id.ok_or_else(unknown)?;
         let (created, now) = (began(id), Timestamp::now());
-        if created.plus(TTL) < now && tasks.look(id).is_none() {
+        if created.plus(TTL) < now && !tasks.has(id) {
             return Err(unknown());
         }
         let channel = self.seen(context).channel;
@@ -108,7 +108,7 @@ impl Session {
                 self.server.go_on(named.tasks, &named.owner, kept, held, named.channel);
                 Ok(mcp::task_working(&named.facts, None))
             }
-            Stored::Over(kept, held) => match self.server.end_orphan(&kept, held).await {
+            Stored::Over(kept, held) => match self.server.end_orphan(named.tasks, &kept, held).await {
                 Some(ended) => Ok(self.ended_task(&named.facts, &ended).await),
                 None => Ok(mcp::task_working(&named.facts, None)),
             },
@@ -116,15 +116,14 @@ impl Session {
                 named.facts.updated = ended.result.created_at;
                 Ok(self.ended_task(&named.facts, &ended).await)
             }
-            Stored::Lost => {
-                let why = "nothing is on record of this call: it ended with its process before its tool started, or its \
-                           result is not kept; call the tool again";
-                Ok(mcp::task_failed(&named.facts, why, None))
-            }
+            Stored::Lost => Ok(mcp::task_failed(&named.facts, named.id, &lost(named.tasks.keep()))),
         }
     }
 
     async fn ended_task(&self, facts: &TaskFacts, ended: &Ended) -> GetTaskResult {
+        if ended.is_gone {
+            return mcp::task_failed(facts, ended.result.invocation_id, &not_kept());
+        }
         let mut result = ended.result.clone();
         self.identity.shelf.put(&ended.persistence, &result.provenance);
         self.identity.shelf.name(&result.artifact_refs);
@@ -234,6 +233,25 @@ impl Session {
             _ => Ok(()),
         }
     }
+}
+
+/// The error for a call of which nothing is on record; `keep` says what the log keeps.
+fn lost(keep: Keep) -> ToolError {
+    if keep != Keep::All {
+        return not_kept();
+    }
+    let message =
+        "nothing is on record of this call: it ended with its process before its tool started; call the tool again";
+    Refusal::new(ErrorClass::ExecutionFailed, "call_lost", message).to_error()
+}
+
+/// The error for a call whose result had to leave the memory, and is on no disk.
+fn not_kept() -> ToolError {
+    let message = "the result of this call is not available any more: the server keeps the latest results in memory, and \
+                   its settings keep this one off the disk. A second call runs the tool again";
+    let mut error = Refusal::new(ErrorClass::ResultRedacted, "result_not_kept", message).to_error();
+    error.retry.safe = false;
+    error
 }
 
 /// The error for a task whose call another process runs, and so does not stop.

@@ -1,12 +1,14 @@
 //! Calls that a client asks about, instead of waiting for the response (SEP-2663).
 
+mod ends;
+
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::approvals::accept;
 use super::place::Place;
-use crate::support::{Client, OLD, Web, check_record, fixture};
+use crate::support::{Client, OLD, Toolcell, Web, check_record, fixture};
 
 /// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,7 +31,18 @@ impl Place {
 
     /// The same, of a server that offers these tools of `probe`.
     fn new_client_of(&self, tools: &[&str], capabilities: Value) -> Client {
-        let mut client = Client::run(self.toolcell(self.arguments(&["mcp"], tools))).can(capabilities);
+        Self::speak(self.toolcell(self.arguments(&["mcp"], tools)), capabilities)
+    }
+
+    /// The same, of a server with more arguments.
+    fn new_client_with(&self, capabilities: Value, more: &[String]) -> Client {
+        let mut arguments = self.arguments(&["mcp"], &TOOLS);
+        arguments.extend_from_slice(more);
+        Self::speak(self.toolcell(arguments), capabilities)
+    }
+
+    fn speak(server: Toolcell, capabilities: Value) -> Client {
+        let mut client = Client::run(server).can(capabilities);
         client.speak_new();
         client
     }
@@ -444,7 +457,7 @@ fn a_principal_has_so_many_tasks() {
 #[test]
 fn answers_that_came_with_the_call_count_although_it_is_a_task_by_then() {
     let place = Place::new();
-    let mut client = place.client(tasks_and_forms());
+    let mut client = place.new_client(tasks_and_forms());
     let name = |name: &str| accept(json!({ "name": name }));
     let arguments = json!({ "rounds": [[question("a")], [question("b")]], "ms": LONG_MS });
     let params = json!({ "name": "ask", "arguments": arguments, "inputResponses": { "a": name("Ada") } });
@@ -460,7 +473,7 @@ fn answers_that_came_with_the_call_count_although_it_is_a_task_by_then() {
 #[test]
 fn those_who_follow_hear_that_a_call_became_a_task() {
     let place = Place::new();
-    let mut client = place.client(tasks());
+    let mut client = place.new_client(tasks());
     let task = begin(&mut client, "hold", json!({ "ms": 600_000 }));
     let began = Instant::now();
     while !place.run(&["events", "--json"]).exits(0).stdout.contains("\"backgrounded\"") {

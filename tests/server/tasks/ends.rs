@@ -1,0 +1,229 @@
+//! How tasks end: canceled, with the server that runs them, or after their results had to leave its memory.
+
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{
+    LONG_MS, PATIENCE, Place, TOOLS, begin, cancel, get, invocation, tasks, tasks_and_forms, until, update, yes,
+};
+use crate::support::{Client, OLD, fixture};
+
+/// Waits until `is_so`.
+#[track_caller]
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// The options of a server with a tool that calls others.
+fn caller() -> [String; 2] {
+    [format!("{}#call_writing", fixture("caller").display()), "--allow-tool=probe.*".to_owned()]
+}
+
+/// A call of that tool, which has `line` appended by a tool that needs an approval.
+fn calling(place: &Place, line: &str) -> Value {
+    json!({ "tool": "probe.append_approved", "input": place.line(line) })
+}
+
+/// The id of the call that the operator has to approve, once the task waits for it.
+fn waits_for(client: &mut Client, task: &Value) -> String {
+    let mut id = String::new();
+    wait("the task tells what it waits for", || {
+        let now = get(client, task);
+        let said = now["statusMessage"].as_str().and_then(|said| said.split_once("approvals approve "));
+        id = said.map(|(_, rest)| rest.split(',').next().unwrap().to_owned()).unwrap_or_default();
+        !id.is_empty()
+    });
+    id
+}
+
+/// The record of the call `id`.
+fn record(place: &Place, id: &str) -> Value {
+    place.run(&["show", id, "--json"]).exits(0).json()
+}
+
+/// The types of the events about the call `id`.
+fn events(place: &Place, id: &str) -> Vec<String> {
+    let lines = place.run(&["events", "--json", "--id", id]).exits(0).stdout;
+    let read = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"]["event_type"].clone();
+    lines.lines().map(|line| read(line).as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_question_about_a_call_that_a_tool_makes_names_that_call() {
+    let place = Place::new();
+    let mut client = place.new_client_with(tasks(), &caller());
+    let task = begin(&mut client, "call_writing", calling(&place, "one"));
+    let child = waits_for(&mut client, &task);
+    assert_ne!(child, invocation(&task));
+    place.run(&["approvals", "approve", &child]).exits(0);
+    let done = until(&mut client, &task, "completed");
+    assert_eq!(done["result"]["structuredContent"]["answers"][0]["invocation_id"], child, "{done:#}");
+    client.close();
+    let mut client = place.new_client_with(tasks_and_forms(), &caller());
+    let task = begin(&mut client, "call_writing", calling(&place, "two"));
+    let asked = until(&mut client, &task, "input_required");
+    let subject = asked["_meta"]["toolcell/approval"]["invocation_id"].as_str().unwrap();
+    assert_ne!(subject, invocation(&task));
+    update(&mut client, &task, json!({ "approval": yes() }));
+    until(&mut client, &task, "completed");
+    assert_eq!(place.lines(), ["one", "two"]);
+}
+
+#[test]
+fn a_call_whose_tool_waits_for_another_one_ends_with_its_server_and_has_a_result() {
+    let place = Place::new();
+    let mut client = place.new_client_with(tasks(), &caller());
+    let task = begin(&mut client, "call_writing", calling(&place, "never"));
+    let child = waits_for(&mut client, &task);
+    client.close();
+    let mut later = place.new_client_with(tasks(), &caller());
+    let failed = until(&mut later, &task, "failed");
+    assert_eq!(failed["error"]["data"]["toolcell/error"]["class"], "canceled", "{failed:#}");
+    for id in [child.as_str(), invocation(&task)] {
+        assert_eq!(record(&place, id)["invocation"]["status"], "canceled");
+    }
+    assert!(place.lines().is_empty());
+}
+
+/// An approval that is given while the server stops: it is used there, or by the next server.
+#[test]
+fn what_is_approved_while_the_server_stops_is_not_lost() {
+    let place = Place::new();
+    let mut client = place.new_client(tasks_and_forms());
+    let lines: Vec<String> = (0..8).map(|at| format!("line {at}")).collect();
+    let tasks: Vec<Value> = lines.iter().map(|line| begin(&mut client, "append_approved", place.line(line))).collect();
+    let responses = json!({ "approval": yes() });
+    for task in &tasks {
+        client.begin("tasks/update", json!({ "taskId": task["taskId"], "inputResponses": responses }));
+    }
+    let pid = Pid::from_raw(i32::try_from(client.pid()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    client.end(Instant::now());
+    let mut later = place.new_client(tasks_and_forms());
+    for (task, line) in tasks.iter().zip(&lines) {
+        let mut ended = Value::Null;
+        wait("the task ends", || {
+            ended = get(&mut later, task);
+            // The server did not read the answer.
+            if ended["status"] == "input_required" {
+                update(&mut later, task, responses.clone());
+            }
+            ended["status"] != "input_required" && ended["status"] != "working"
+        });
+        let runs = place.lines().iter().filter(|ran| *ran == line).count();
+        if ended["status"] == "completed" {
+            assert_eq!((&ended["result"]["isError"], runs), (&json!(false), 1), "{ended:#}");
+            continue;
+        }
+        // Its approval was used, and then the server stopped it as it stops each call that runs.
+        let record = record(&place, invocation(task));
+        let steps = record["invocation"]["status_transitions"].as_array().unwrap();
+        assert!(runs <= 1 && steps.iter().any(|step| step["to"] == "approved"), "{ended:#} {record:#}");
+    }
+}
+
+#[test]
+fn a_task_that_waits_in_another_process_is_canceled_once() {
+    let place = Place::new();
+    let (mut holder, mut other) = (place.new_client(tasks_and_forms()), place.new_client(tasks_and_forms()));
+    let task = begin(&mut holder, "append_approved", place.line("never"));
+    for _ in 0..2 {
+        cancel(&mut other, &task);
+    }
+    for client in [&mut other, &mut holder] {
+        until(client, &task, "cancelled");
+    }
+    update(&mut other, &task, json!({ "approval": yes() }));
+    assert_eq!(get(&mut other, &task)["status"], "cancelled");
+    assert!(place.lines().is_empty());
+    let told = events(&place, invocation(&task));
+    assert_eq!(told.iter().filter(|told| *told == "tool.result.created").count(), 1, "{told:?}");
+}
+
+#[test]
+fn a_task_that_runs_in_another_process_is_not_canceled_and_the_client_is_told() {
+    let place = Place::new();
+    let (mut holder, mut other) = (place.new_client(tasks()), place.new_client(tasks()));
+    let task = begin(&mut holder, "hold", json!({ "ms": 600_000 }));
+    until(&mut other, &task, "working");
+    let refused = other.request("tasks/cancel", json!({ "taskId": task["taskId"] }));
+    let reason = &refused["error"]["data"]["toolcell/cancel_failed"]["reason"];
+    assert_eq!((&refused["error"]["code"], reason), (&json!(-32600), &json!("runs_elsewhere")), "{refused:#}");
+    assert_eq!(get(&mut holder, &task)["status"], "working");
+    let told = events(&place, invocation(&task));
+    assert!(told.contains(&"tool.invocation.cancel_failed".to_owned()), "{told:?}");
+    cancel(&mut holder, &task);
+    until(&mut other, &task, "cancelled");
+}
+
+#[test]
+fn a_cancellation_of_what_has_ended_or_never_was_is_on_record() {
+    let place = Place::new();
+    let mut client = place.new_client(tasks());
+    let task = begin(&mut client, "hold", json!({ "ms": LONG_MS }));
+    let done = until(&mut client, &task, "completed");
+    cancel(&mut client, &task);
+    assert_eq!(get(&mut client, &task), done);
+    let told = events(&place, invocation(&task));
+    let end = ["tool.invocation.cancel_requested", "tool.invocation.cancel_failed"];
+    assert!(told.ends_with(&end.map(str::to_owned)), "{told:?}");
+    client.request("tasks/cancel", json!({ "taskId": "never was" }));
+    client.close();
+    let mut client = Client::run(place.toolcell(place.arguments(&["mcp"], &TOOLS)));
+    client.initialize(OLD);
+    client.notify("notifications/cancelled", json!({ "requestId": 4_711 }));
+    let failed = || {
+        let ran = place.run(&["events", "--json", "--type=tool.invocation.cancel_failed"]).exits(0);
+        let read = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"]["data"].clone();
+        ran.stdout.lines().map(read).collect::<Vec<Value>>()
+    };
+    wait("the cancellations are on record", || failed().len() == 3);
+    let failed = failed();
+    assert_eq!(failed[0]["reason"], "already_terminal");
+    let ids: Vec<&Value> = failed[1..].iter().map(|data| &data["native_call_id"]).collect();
+    assert_eq!(ids, ["never was", "4711"]);
+    assert!(failed[1..].iter().all(|data| data["reason"] == "unknown_invocation"), "{failed:#?}");
+}
+
+/// Begins so many calls at once, all of which become tasks.
+fn begin_all(client: &mut Client, count: usize) -> Vec<Value> {
+    let ids: Vec<Value> = (0..count).map(|_| client.begin_call("hold", json!({ "ms": LONG_MS }))).collect();
+    ids.iter()
+        .map(|id| {
+            let task = client.answer(id)["result"].clone();
+            assert_eq!(task["resultType"], "task", "{task:#}");
+            task
+        })
+        .collect()
+}
+
+#[test]
+fn a_result_that_is_on_no_disk_leaves_the_memory_once_it_was_read_and_says_so() {
+    let place = Place::new();
+    std::fs::write(place.home.join("toolcell.toml"), "[journal]\nkeep = \"none\"\n").unwrap();
+    let mut client = place.new_client(tasks());
+    let first = begin_all(&mut client, 20);
+    wait("all have ended", || place.records().len() == 20);
+    let (read, unread) = first.split_at(10);
+    for task in read {
+        until(&mut client, task, "completed");
+    }
+    let second = begin_all(&mut client, 20);
+    wait("all have ended", || place.records().len() == 40);
+    // There is room for 32.
+    wait("eight leave", || read.iter().filter(|task| get(&mut client, task)["status"] == "failed").count() == 8);
+    for task in unread.iter().chain(&second) {
+        until(&mut client, task, "completed");
+    }
+    let gone = read.iter().map(|task| get(&mut client, task)).find(|now| now["status"] == "failed").unwrap();
+    let data = &gone["error"]["data"];
+    let error = &data["toolcell/error"];
+    assert_eq!((&error["class"], &error["code"]), (&json!("result_redacted"), &json!("result_not_kept")), "{gone:#}");
+    assert_eq!((&error["retry_safe"], data["toolcell/invocation_id"].is_string()), (&json!(false), true));
+}
