@@ -472,7 +472,7 @@ mod tests {
     /// How SQLite finds the rows of a query: one line for each table that it reads.
     fn plan(index: &Connection, sql: &str, parameters: &[&str]) -> Vec<String> {
         let mut plan = index.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let rows = plan.query_map(rusqlite::params_from_iter(parameters), |row| row.get(3)).unwrap();
+        let rows = plan.query_map(rusqlite::params_from_iter(parameters), |row| row.get::<_, String>(3)).unwrap();
         rows.collect::<Result<_, _>>().unwrap()
     }
 
