@@ -92,8 +92,15 @@ fn what_a_tool_may_call_is_told_before_it_runs() {
         Toolcell::new(arguments).run().exits(0)
     };
     let text = explain(&["--allow-tool=probe.*"]).stdout;
-    assert!(text.contains("may call the tool: probe.*"), "{text}");
-    assert_eq!(explain(&["--allow-tool=probe.*", "--json"]).json()["capability"]["tools"], json!(["probe.*"]));
+    assert!(text.contains("may call the tool: probe.invocation, by --allow-tool=probe.*"), "{text}");
+    let granted = explain(&["--allow-tool=probe.*", "--allow-tool=files.*", "--json"]).json();
+    assert_eq!(granted["capability"]["tools"], json!(["probe.*"]));
+    let call = json!({
+        "declared": "probe.invocation", "pattern": "probe.*", "grant": "--allow-tool=probe.*", "source": "cli_arg",
+    });
+    assert_eq!(granted["capability"]["tool_calls"], json!([call]));
+    let note = "--allow-tool=files.* gives caller.call_narrow nothing";
+    assert!(granted["decision"]["notes"][0].as_str().unwrap().starts_with(note), "{:#}", granted["decision"]);
     assert_eq!(explain(&["--json"]).json()["capability"]["tools"], json!([]));
     let described = Toolcell::new(["describe", &caller]).run().exits(0).stdout;
     assert!(described.contains("calls, if granted: probe.invocation"), "{described}");

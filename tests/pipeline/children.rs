@@ -153,6 +153,26 @@ async fn a_tool_calls_what_was_granted_and_declared_and_learns_of_nothing_else()
 }
 
 #[tokio::test]
+async fn a_rule_that_denies_a_tool_overrules_the_grant_of_its_namespace() {
+    let family = Family::new().await;
+    let denial = RuleWords { behavior: "deny", tool: Some("probe.invocation"), ..RuleWords::default() };
+    for (named, is_denied) in [("probe.invocation", true), ("probe.counter", false)] {
+        let test = family.bound("call", "probe.*").policy(|policy| {
+            policy.add(Rule::compile(&denial, &Provenance::COMMAND_LINE).unwrap());
+        });
+        let called = test.call(calling(named, json!({}))).await;
+        let answer = answer(&called);
+        if is_denied {
+            refused(&answer, "other(permission_denied)", "denied_by_rule");
+            let child = family.record(&children(&called)[0]);
+            assert!(child["invocation"].get("started_at").is_none(), "{child:#}");
+        } else {
+            assert_eq!(answer["structured"]["count"], 1, "{answer:#}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_component_that_calls_tools_and_says_of_none_that_it_does_is_not_loaded() {
     let family = Family::new().await;
     let silent = importing("toolcell:tool/tools@0.2.0", "calls_silently", |_| {});

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolcell::{CallExplanation, Explanation, Home, Request};
 use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::policy::{Capability, Placement, SecretUse};
+use toolcell_core::policy::{Capability, Placement, SecretUse, ToolGrant};
 use toolcell_core::record::{Behavior, Refusal};
 
 use super::exit::{self, Exit, Stop};
@@ -185,10 +185,16 @@ fn capability(explained: &Explanation) -> Value {
         "closed_urls": capability.closed_urls.iter().map(|url| url.text()).collect::<Vec<_>>(),
         "secrets": capability.secrets.iter().map(secret).collect::<Vec<_>>(),
         "tools": capability.tools.patterns().collect::<Vec<_>>(),
+        "tool_calls": capability.tools.covered().map(tool_call).collect::<Vec<_>>(),
         "scratch": capability.scratch,
         "environment": capability.environment.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "cwd": capability.cwd,
     })
+}
+
+/// A name or pattern that the tool declares, and the grant that covers some of its names.
+fn tool_call((declared, grant): (&str, &ToolGrant)) -> Value {
+    json!({ "declared": declared, "pattern": grant.pattern, "grant": grant.rule, "source": grant.source })
 }
 
 /// The origin that a secret is sent to, and its place in the request.
@@ -263,7 +269,8 @@ fn world(capability: &Capability) -> Vec<String> {
     lines.extend(capability.closed_urls.iter().map(|url| format!("  may not send requests to: {}", url.text())));
     let secrets = capability.secrets.iter();
     lines.extend(secrets.map(|used| format!("  requests to {} carry the secret: {}", used.origin, used.name)));
-    lines.extend(capability.tools.patterns().map(|tool| format!("  may call the tool: {tool}")));
+    let calls = capability.tools.covered();
+    lines.extend(calls.map(|(declared, grant)| format!("  may call the tool: {declared}, by {}", grant.rule)));
     if let Some(scratch) = &capability.scratch {
         lines.push(format!("  may keep drafts, until the call ends, in: {scratch}"));
     }

@@ -73,10 +73,21 @@ impl ToolCalls {
             && self.within.as_ref().is_none_or(|within| within.allow(name))
     }
 
-    /// The granted patterns, for people.
+    /// The granted patterns, for people. Those that cover nothing that the profile declares are left out, because no tool
+    /// is called by them.
     pub fn patterns(&self) -> impl Iterator<Item = &str> {
         let granted = if self.is_empty() { &[][..] } else { &self.granted };
-        granted.iter().map(|grant| grant.pattern.as_str())
+        let covers = move |grant: &&ToolGrant| self.declared.iter().any(|declared| overlap(&grant.pattern, declared));
+        granted.iter().filter(covers).map(|grant| grant.pattern.as_str())
+    }
+
+    /// Each name or pattern that the profile declares, with each grant that covers some of its names.
+    pub fn covered(&self) -> impl Iterator<Item = (&str, &ToolGrant)> {
+        let granted = if self.is_empty() { &[][..] } else { &self.granted };
+        let pairs = self.declared.iter().flat_map(move |declared| granted.iter().map(move |grant| (declared, grant)));
+        pairs
+            .filter(|(declared, grant)| overlap(&grant.pattern, declared))
+            .map(|(declared, grant)| (declared.as_str(), grant))
     }
 
     /// A canonical form, independent of the order of the grants.
@@ -95,6 +106,43 @@ impl ToolCalls {
         let within = self.within.as_ref().map(|within| within.canonical());
         json!({ "granted": granted, "declared": declared, "within": within })
     }
+}
+
+/// Whether `grant` covers some name that `profile` declares.
+pub(super) fn covers_declared(grant: &ToolGrant, profile: &PermissionProfile) -> bool {
+    profile.tool_calls.iter().take(DECLARED_MAX).any(|declared| overlap(&grant.pattern, declared))
+}
+
+/// Whether both patterns cover a common name. Its time is the product of both lengths, which are bounded.
+fn overlap(one: &str, other: &str) -> bool {
+    match (one.contains('*'), other.contains('*')) {
+        (true, true) => {}
+        (_, false) => return matches(one, other),
+        (false, true) => return matches(other, one),
+    }
+    let wild = |byte: u8| byte == b'*';
+    // `row[n]`: whether the part of `one` that was read and the first `n` bytes of `other` cover a common text.
+    let leading = other.bytes().scan(true, |all, byte| {
+        *all &= wild(byte);
+        Some(*all)
+    });
+    let mut row: Vec<bool> = std::iter::once(true).chain(leading).collect();
+    for byte in one.bytes() {
+        let mut diagonal = row.first().copied().unwrap_or(false);
+        let mut left = diagonal && wild(byte);
+        let mut next = Vec::with_capacity(row.len());
+        next.push(left);
+        for (above, letter) in row.iter().copied().skip(1).zip(other.bytes()) {
+            left = match wild(byte) || wild(letter) {
+                true => above || left,
+                false => byte == letter && diagonal,
+            };
+            next.push(left);
+            diagonal = above;
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(false)
 }
 
 /// Whether `pattern` covers `name`; `*` matches any text. Its time is at most the product of both lengths, because a tool
@@ -148,6 +196,35 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, name), covers, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn two_patterns_overlap_if_some_name_fits_both() {
+        for (one, other, overlaps) in [
+            ("files.read", "files.read", true),
+            ("files.read", "files.write", false),
+            ("files.*", "files.read", true),
+            ("files.*", "probe.read", false),
+            ("files.*", "*.read", true),
+            ("*", "files.read", true),
+            ("files.*", "file.*", false),
+            ("a*b", "a*c", false),
+            ("a*b*c", "*bc", true),
+            ("*a*", "*b*", true),
+            ("files.", "files.*", true),
+            ("**", "", true),
+            ("files.*", "files", false),
+        ] {
+            assert_eq!((overlap(one, other), overlap(other, one)), (overlaps, overlaps), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_the_grants_is_what_they_cover() {
+        let calls = calls(&["files.read", "probe.*"], &["files.*", "net.*", "probe.echo"]);
+        assert_eq!(calls.patterns().collect::<Vec<_>>(), ["files.*", "probe.echo"]);
+        let covered: Vec<_> = calls.covered().map(|(declared, grant)| (declared, grant.pattern.as_str())).collect();
+        assert_eq!(covered, [("files.read", "files.*"), ("probe.*", "probe.echo")]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::record::{AccessKind, Behavior, RuleSource};
 
 use super::decide::Ruling;
+use super::tools::covers_declared;
 use super::{Capability, Case};
 
 /// A note for each command-line grant that gives this call nothing, or less than it says. Grants in files are for many
@@ -76,8 +77,13 @@ fn secrets(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec
 
 fn tools(case: &Case<'_>, notes: &mut Vec<String>) {
     let (profile, tool) = (case.declared.profile, case.declared.tool_id);
-    let granted = case.grants.tools.iter().filter(|grant| typed(grant.source) && profile.tool_calls.is_empty());
-    notes.extend(granted.map(|grant| format!("{} gives {tool} nothing: its profile names no tool_calls", grant.rule)));
+    for grant in case.grants.tools.iter().filter(|grant| typed(grant.source)) {
+        if profile.tool_calls.is_empty() {
+            notes.push(format!("{} gives {tool} nothing: its profile names no tool_calls", grant.rule));
+        } else if !covers_declared(grant, profile) {
+            notes.push(format!("{} gives {tool} nothing: its profile names no tool that this covers", grant.rule));
+        }
+    }
 }
 
 fn reached(world: &Capability) -> String {
