@@ -42,6 +42,38 @@ fn a_tool_that_needs_a_grant_is_refused_without_it_and_works_with_it() {
     assert!(found.stdout.contains("src/a.rs"), "{}", found.stdout);
 }
 
+fn needed(access_kind: &str, subject: Value, next_action: &str) -> Value {
+    json!({ "access_kind": access_kind, "subject": subject, "next_action": next_action })
+}
+
+#[test]
+fn a_refusal_for_lack_of_a_grant_names_the_option_that_gives_it() {
+    let (_guard, folder) = scratch();
+    std::fs::create_dir(folder.join("sub")).unwrap();
+    let needs = |tool: &str, input: Value, options: &[&str]| {
+        let input = input.to_string();
+        let arguments = [&["call", tool, &input, "--json"], options].concat();
+        let refused = Toolcell::new(arguments).dir(&folder).run().exits(3).json();
+        refused["error"]["needs_authorization"].clone()
+    };
+    let (read, append) = (guest("probe#read"), guest("probe#append_approved"));
+    assert_eq!(needs(&read, json!({ "path": "a" }), &[]), needed("file_read", Value::Null, "--allow-read=DIR"));
+    let outside = needs(&guest("probe#read_named"), json!({ "path": "a", "other": "a" }), &["--allow-read=sub"]);
+    assert_eq!(outside, needed("file_read", Value::Null, "--allow-read=DIR"));
+    let unwritable = needs(&append, json!({ "path": "a", "text": "b" }), &["--allow-read=."]);
+    assert_eq!(unwritable, needed("file_write", Value::Null, "--allow-write=DIR"));
+    let (fetch, input) = (example("fetch"), json!({ "url": "https://a.test/x" }));
+    let unreached = needed("network", json!("https://a.test"), "--allow-net=HOST");
+    assert_eq!(needs(&fetch, input.clone(), &[]), unreached);
+    let deeper = needed("network", json!("https://a.test"), "--allow-net=https://a.test");
+    assert_eq!(needs(&fetch, input.clone(), &["--allow-net=https://a.test/docs"]), deeper);
+    let secret = needed("credential", json!("API_KEY"), "--allow-secret=API_KEY@https://HOST");
+    assert_eq!(needs(&guest("courier#bearer"), input, &["--allow-net=a.test"]), secret);
+    // A grant would not help where a denial overrules it.
+    let denied = needs(&read, json!({ "path": "a" }), &["--allow-read=.", "--deny-read=."]);
+    assert_eq!(denied, Value::Null);
+}
+
 #[test]
 fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
     let (_guard, folder) = scratch();

@@ -228,6 +228,21 @@ fn a_secret_that_is_not_set_ends_the_call_before_anything_runs() {
     assert!(message.contains("`toolcell secret set API_KEY`"), "{message}");
     assert_eq!(record["invocation"]["status"], "blocked");
     assert!(record["invocation"].get("started_at").is_none() && mirror.seen().is_empty());
+    let needed =
+        json!({ "access_kind": "credential", "subject": "API_KEY", "next_action": "toolcell secret set API_KEY" });
+    assert_eq!(record["result"]["error"]["needs_authorization"], needed);
+    for ended in ["tool.invocation.blocked", "tool.invocation.failed"] {
+        let mut events = record["events"].as_array().unwrap().iter();
+        let event = events.find(|event| event["event_type"] == ended).unwrap();
+        assert_eq!(event["data"]["needs_authorization"], needed, "{ended}");
+    }
+    // Later processes read it from the log, and the same call succeeds once it is done.
+    let id = record["invocation"]["invocation_id"].as_str().unwrap();
+    let shown = toolcell(&home, &["show", id, "--json"]).run().exits(0).json();
+    assert_eq!(shown["result"]["error"]["needs_authorization"], needed);
+    set(&home, "API_KEY", CANARY.value()).exits(0);
+    send(&home, "bearer", &mirror, "answer", &[]).exits(0);
+    assert_eq!(mirror.seen().len(), 1);
 }
 
 #[test]

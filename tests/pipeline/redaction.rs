@@ -277,6 +277,28 @@ async fn a_long_sensitive_text_is_found_in_what_the_tool_says() {
     assert!(!record.contains("1200,1201,1202") && !record.contains("29000,29001"), "{} bytes", record.len());
 }
 
+#[tokio::test]
+async fn what_the_operator_can_give_does_not_name_a_sensitive_host() {
+    let id = "redacted_hosts.interface";
+    let bytes = echoing("redacted_hosts", |toolkit| {
+        toolkit["interfaces"] = json!([{ "schema_version": "0.2.0", "interface_id": id,
+            "tool_id": "redacted_hosts.echo", "permission_subjects": { "/url": "url" } }]);
+        toolkit["permission_profiles"] = json!([{ "schema_version": "0.2.0", "permission_profile_id": "p",
+            "risk_level": "low", "access_kinds": ["network"], "network_scope": "any" }]);
+        let declaration = &mut toolkit["declarations"][0];
+        declaration["interface_ref"] = json!(id);
+        declaration["permission_profile_ref"] = json!("p");
+        let schema = json!({ "type": "object", "properties": { "url": { "type": "string" } } });
+        declaration["input_contract"] = json!({ "model_input_schema": schema, "sensitive_fields": ["url"] });
+    });
+    let called = Test::of_bytes(bytes, None).call(json!({ "url": "https://payroll-7f3.internal.test" })).await;
+    called.failed("permission_denied", "not_granted").never_ran();
+    let record = called.record();
+    let needed = &record["result"]["error"]["needs_authorization"];
+    assert_eq!((&needed["access_kind"], &needed["subject"]), (&json!("network"), &json!("[redacted]")));
+    assert!(!record.to_string().contains("payroll"), "{record:#}");
+}
+
 /// A tool that answers its input, with these sensitive fields.
 fn keeping_back(name: &str, fields: Value) -> Vec<u8> {
     let contract = json!({"model_input_schema": {"type": "object"}, "strict": false, "sensitive_fields": fields});

@@ -35,6 +35,19 @@ fn an_error_is_a_result_with_class_code_and_hint() {
 }
 
 #[test]
+fn a_call_that_lacks_access_says_what_the_operator_can_give() {
+    let mut client = Client::of(&["probe#read", "probe#fail"]);
+    let answer = client.call("read", json!({ "path": "/etc/hostname" }));
+    let error = &answer["_meta"]["toolcell/error"];
+    let needed = json!({ "access_kind": "file_read", "subject": null, "next_action": "--allow-read=DIR" });
+    assert_eq!((&error["code"], &error["needs_authorization"]), (&json!("not_granted"), &needed));
+    // A tool that claims the same class cannot tell the operator what to do.
+    let claimed = client.call("fail", json!({ "class": "credential_missing", "code": "no_key", "message": "give" }));
+    let error = &claimed["_meta"]["toolcell/error"];
+    assert_eq!((&error["class"], error.get("needs_authorization")), (&json!("credential_missing"), None));
+}
+
+#[test]
 fn wrong_arguments_are_a_result_and_arguments_that_are_no_object_an_error() {
     let (_folder, path) = scratch();
     let file = path.join("records");

@@ -82,6 +82,6 @@ pub mod record {
         SubjectField, SubjectKind, Timestamp, ToolDeclaration, ToolHook, ToolInterface, ToolInvocation, ToolKind,
         ToolProgress, Transition, Trust, Usage, WriteEffect, Writer,
     };
-    pub use toolcell_core::record::{ArtifactExpectation, Keeping, NativeOutput, Representations};
+    pub use toolcell_core::record::{ArtifactExpectation, Keeping, NativeOutput, NeedsAuthorization, Representations};
     pub use toolcell_core::record::{ClockReadings, RandomSeed, Replay, ReplayBlocker, ReplayData};
 }

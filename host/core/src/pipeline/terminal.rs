@@ -92,12 +92,17 @@ fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
         Status::Blocked => (EventType::Failed, Some(EventType::Blocked)),
         _ => (EventType::Failed, None),
     };
-    let data = object([
+    let error = result.error.as_ref();
+    let mut data = object([
         ("result_id", json!(result.result_id)),
         ("status", json!(status)),
         ("error_class", json!(result.error_class())),
-        ("error_code", json!(result.error.as_ref().map(|error| &error.error_code))),
+        ("error_code", json!(error.map(|error| &error.error_code))),
     ]);
+    let needed = error.and_then(|error| error.needs_authorization.as_ref());
+    if let (Some(needed), Some(fields)) = (needed, data.as_object_mut()) {
+        fields.insert("needs_authorization".to_owned(), json!(needed));
+    }
     if let Some(finer) = finer {
         journey.trail.emit(finer, data.clone());
     }

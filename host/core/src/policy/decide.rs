@@ -5,7 +5,7 @@ use crate::record::{
     RiskLevel, RuleSource, SchemaVersion, Timestamp, WriteEffect,
 };
 
-use super::missing::{closed_grant, missing, unreachable};
+use super::missing::{closed_grant, folder_needed, missing, unreachable};
 use super::named::{Named, named};
 use super::narrow::narrow;
 use super::network::Origin;
@@ -233,7 +233,12 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[RuleMatch]) -> Resul
     }
     narrow(&wide, &named.paths).map_err(|out| {
         let blocked_path = Some(out.path.display().to_string());
-        Box::new(Ruling { blocked_path, ..Ruling::deny(ReasonType::WorkingDir, out.refusal) })
+        // A call that another call makes gets no more than that one has, whatever is granted.
+        let refusal = match out.refusal.code == "path_not_granted" && case.ceiling.is_none() {
+            true => folder_needed(out.refusal, case.declared.profile.wants_file_write()),
+            false => out.refusal,
+        };
+        Box::new(Ruling { blocked_path, ..Ruling::deny(ReasonType::WorkingDir, refusal) })
     })
 }
 

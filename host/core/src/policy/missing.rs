@@ -8,6 +8,10 @@ use super::network::{self, Origin};
 use super::rule_match::Call;
 use super::{Capability, Case, PathPattern};
 
+/// The options that grant a folder.
+const ALLOW_READ: &str = "--allow-read=DIR";
+const ALLOW_WRITE: &str = "--allow-write=DIR";
+
 /// Why the grants do not cover `kind`; `None` if they do. `named`: the origins in the arguments.
 pub(super) fn missing(call: &Call<'_>, kind: &AccessKind, capability: &Capability, named: &[Origin]) -> Option<Ruling> {
     let case = call.case;
@@ -25,11 +29,11 @@ pub(super) fn missing(call: &Call<'_>, kind: &AccessKind, capability: &Capabilit
 fn not_granted(call: &Call<'_>, capability: &Capability, write: bool) -> Ruling {
     let case = call.case;
     let tool_id = case.declared.tool_id;
-    let (verb, flag) = if write { ("write files", "--allow-write=DIR") } else { ("read files", "--allow-read=DIR") };
+    let (verb, flag) = if write { ("write files", ALLOW_WRITE) } else { ("read files", ALLOW_READ) };
     let granted = if write { case.grants.write.first() } else { case.grants.folders().next() };
     let Some(grant) = granted else {
         let message = format!("{tool_id} wants to {verb}, and nothing allows it; add {flag} to grant a folder");
-        return Ruling::deny(ReasonType::Mode, Refusal::new(ErrorClass::PermissionDenied, "not_granted", message));
+        return Ruling::deny(ReasonType::Mode, folder_needed(not_given(message), write));
     };
     let message = format!("{tool_id} wants to {verb}; {} is overruled by a denial", grant.rule);
     let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
@@ -100,7 +104,13 @@ pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &Name
             ),
         ),
     };
-    let mut ruling = Ruling::deny(kind, Refusal::new(ErrorClass::PermissionDenied, reason.code, message));
+    let mut refusal = Refusal::new(ErrorClass::PermissionDenied, reason.code, message);
+    if kind != ReasonType::Rule {
+        let subject = origin.to_string();
+        let option = format!("--allow-net={subject}");
+        refusal = refusal.needs(AccessKind::Network, Some(subject), option);
+    }
+    let mut ruling = Ruling::deny(kind, refusal);
     if kind == ReasonType::Rule {
         ruling.source = case.grants.network.source_of_denial(&reason.rule);
         ruling.rule_refs = vec![reason.rule];
@@ -125,7 +135,7 @@ fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
     }
     let why = if case.grants.network.is_empty() { "nothing allows it" } else { "what was granted does not cover that" };
     let message = format!("{tool_id} wants to reach {wishes}, and {why}; --allow-net=HOST grants a host");
-    denied(ReasonType::Mode, ErrorClass::PermissionDenied, "not_granted", message)
+    Ruling::deny(ReasonType::Mode, not_given(message).needs(AccessKind::Network, Some(wishes), "--allow-net=HOST"))
 }
 
 /// Why a secret is missing: the first that the profile declares and no grant covers. A profile that asks for
@@ -133,17 +143,31 @@ fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
 fn missing_secret(case: &Case<'_>, capability: &Capability) -> Option<Ruling> {
     let (tool_id, refs) = (case.declared.tool_id, &case.declared.profile.credential_refs);
     let granted = |name: &String| capability.secrets.iter().any(|granted| granted.name == *name);
-    let message = match refs.iter().find(|name| !granted(name)) {
-        Some(name) => format!(
-            "{tool_id} wants to send the secret {name}, and nothing allows it; add --allow-secret={name}@https://HOST to \
-             grant it to one host"
-        ),
+    let refusal = match refs.iter().find(|name| !granted(name)) {
+        Some(name) => {
+            let option = format!("--allow-secret={name}@https://HOST");
+            let message = format!(
+                "{tool_id} wants to send the secret {name}, and nothing allows it; add {option} to grant it to one host"
+            );
+            not_given(message).needs(AccessKind::Credential, Some(name.clone()), option)
+        }
         None if refs.is_empty() => {
-            format!("{tool_id} asks for `credential`, and its profile names none in credential_refs")
+            not_given(format!("{tool_id} asks for `credential`, and its profile names none in credential_refs"))
         }
         None => return None,
     };
-    Some(Ruling::deny(ReasonType::Mode, Refusal::new(ErrorClass::PermissionDenied, "not_granted", message)))
+    Some(Ruling::deny(ReasonType::Mode, refusal))
+}
+
+/// The refusal of a call that a grant of a folder would let run.
+pub(super) fn folder_needed(refusal: Refusal, write: bool) -> Refusal {
+    let (kind, flag) = if write { (AccessKind::FileWrite, ALLOW_WRITE) } else { (AccessKind::FileRead, ALLOW_READ) };
+    refusal.needs(kind, None, flag)
+}
+
+/// The refusal of a call that lacks a grant.
+fn not_given(message: String) -> Refusal {
+    Refusal::new(ErrorClass::PermissionDenied, "not_granted", message)
 }
 
 fn not_grantable(tool_id: &str, kind: &AccessKind) -> Ruling {

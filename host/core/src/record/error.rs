@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Extra, ResultStatus, Status};
+use super::{AccessKind, Extra, ResultStatus, Status};
 
 /// `error_class` (AT-EC-01..22).
 ///
@@ -217,6 +217,27 @@ pub struct Retry {
     pub retry_after: Option<f64>,
 }
 
+/// `needs_authorization`: access that the operator can give, so that the same call succeeds. An extension of the
+/// specification. The host alone writes it, and it holds names, never values.
+///
+/// ```
+/// use toolcell_core::record::{AccessKind, ErrorClass, Refusal};
+///
+/// let refusal = Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", "the secret API_KEY is not set")
+///     .needs(AccessKind::Credential, Some("API_KEY".to_owned()), "toolcell secret set API_KEY");
+/// let needed = refusal.to_error().needs_authorization;
+/// assert_eq!(needed.map(|needed| needed.next_action).as_deref(), Some("toolcell secret set API_KEY"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeedsAuthorization {
+    /// The kind of access that is missing.
+    pub access_kind: AccessKind,
+    /// The secret or the hosts; `None` for folders, because a profile names none.
+    pub subject: Option<String>,
+    /// The command or the option that gives it: `toolcell secret set API_KEY`, `--allow-read=DIR`.
+    pub next_action: String,
+}
+
 /// `tool_error` (AT-ERR-01..09). `message` may reach the model.
 ///
 /// ```
@@ -247,6 +268,9 @@ pub struct ToolError {
     pub evidence_refs: Vec<String>,
     /// How to retry.
     pub retry: Retry,
+    /// What the operator can give; `None` if no grant and no secret helps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs_authorization: Option<Box<NeedsAuthorization>>,
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -278,6 +302,8 @@ pub struct Refusal {
     pub native_error_ref: Option<Value>,
     /// The rules that took part.
     pub policy_refs: Vec<String>,
+    /// What the operator can give; boxed, because few refusals have it.
+    pub needs_authorization: Option<Box<NeedsAuthorization>>,
 }
 
 /// Shows the message, which is safe for the model and the user.
@@ -301,6 +327,7 @@ impl Refusal {
             retry_after: None,
             native_error_ref: None,
             policy_refs: Vec::new(),
+            needs_authorization: None,
         }
     }
 
@@ -347,6 +374,14 @@ impl Refusal {
         self
     }
 
+    /// Sets what the operator can give so that the same call succeeds.
+    #[must_use]
+    pub fn needs(mut self, access_kind: AccessKind, subject: Option<String>, next_action: impl Into<String>) -> Self {
+        let next_action = next_action.into();
+        self.needs_authorization = Some(Box::new(NeedsAuthorization { access_kind, subject, next_action }));
+        self
+    }
+
     /// Converts it into a record, for a call whose guest never ran, or could change nothing that lasts.
     pub fn to_error(&self) -> ToolError {
         let recoverability = self.class.recoverability();
@@ -370,6 +405,7 @@ impl Refusal {
                 sibling_caused: self.class == ErrorClass::SiblingCanceled,
                 retry_after: self.retry_after,
             },
+            needs_authorization: self.needs_authorization.clone(),
             extra: Extra::new(),
         }
     }

@@ -52,7 +52,7 @@ pub use declaration::{
     ArgumentMode, ArtifactExpectation, InputContract, Lifecycle, OutputContract, RedactionRule, ToolDeclaration,
     ToolKind,
 };
-pub use error::{ErrorClass, Recoverability, Refusal, Retry, ToolError};
+pub use error::{ErrorClass, NeedsAuthorization, Recoverability, Refusal, Retry, ToolError};
 pub use event::{EventType, ToolEvent};
 pub use execution_profile::ExecutionProfile;
 pub use facts::{SafetyFacts, SubjectField, SubjectKind};

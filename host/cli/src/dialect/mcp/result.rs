@@ -127,7 +127,7 @@ fn meta(result: &ToolResult) -> MetaObject {
 }
 
 pub(super) fn error_facts(error: &ToolError) -> Value {
-    json!({
+    let mut facts = json!({
         "class": error.error_class,
         "code": error.error_code,
         "hint": hint(error.error_class),
@@ -135,7 +135,11 @@ pub(super) fn error_facts(error: &ToolError) -> Value {
         "retry_after": error.retry_after,
         "retry_safe": error.retry.safe,
         "policy_refs": error.policy_refs,
-    })
+    });
+    if let (Some(needed), Some(facts)) = (&error.needs_authorization, facts.as_object_mut()) {
+        facts.insert("needs_authorization".to_owned(), json!(needed));
+    }
+    facts
 }
 
 /// What the caller can do about an error of this class.

@@ -163,8 +163,10 @@ impl Redaction {
     /// Fails if a secret was granted but is not set.
     pub(super) fn check_secrets(&self) -> Result<(), Refusal> {
         let Some(name) = self.missing.first() else { return Ok(()) };
-        let message = format!("the secret {name} is not set; set it with `toolcell secret set {name}`");
-        Err(Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", message))
+        let command = format!("toolcell secret set {name}");
+        let message = format!("the secret {name} is not set; set it with `{command}`");
+        let refusal = Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", message);
+        Err(refusal.needs(AccessKind::Credential, Some(name.clone()), command))
     }
 
     /// The key that conceals the references of this call, for the process that resumes it.

@@ -52,5 +52,11 @@ pub(super) fn error(redactor: &Redactor, error: &mut Refusal, meter: &mut Meter)
     for text in [&mut error.detail, &mut error.guest_code].into_iter().flatten() {
         found |= redactor.redact_text_within(text, meter);
     }
+    if let Some(needed) = error.needs_authorization.as_deref_mut() {
+        // The hosts can come from the arguments.
+        for text in needed.subject.iter_mut().chain([&mut needed.next_action]) {
+            found |= redactor.redact_text_within(text, meter);
+        }
+    }
     found | error.native_error_ref.as_mut().is_some_and(|native| redactor.redact_within(native, meter))
 }
