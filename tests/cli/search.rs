@@ -71,6 +71,29 @@ fn the_tools_of_the_configuration_are_searched_if_none_is_named() {
 }
 
 #[test]
+fn a_component_that_cannot_be_loaded_is_named_and_the_others_are_searched() {
+    let (_guard, folder) = scratch();
+    echo_in(&folder);
+    std::fs::write(folder.join("broken.wasm"), "not a component").unwrap();
+    let search = |options: &[&str]| {
+        let fixed = ["search", "answers", "broken.wasm", "gone.wasm", "echo.wasm"];
+        Toolcell::at(&folder.join("home"), fixed.iter().chain(options)).dir(&folder).run().exits(0)
+    };
+    let found = search(&["--json"]).json();
+    assert_eq!((&found["matches"][0]["name"], &found["pending_providers"]), (&json!("wat.echo"), &json!([])));
+    let unavailable = found["unavailable_providers"].as_array().unwrap();
+    let named: Vec<&Value> = unavailable.iter().map(|one| &one["provider"]).collect();
+    assert_eq!(named, ["broken.wasm", "gone.wasm"]);
+    assert_eq!(unavailable[1]["error_code"], "unknown_tool");
+    let people = search(&[]);
+    assert!(people.stdout.starts_with("wat.echo\n"), "{}", people.stdout);
+    for name in named {
+        let said = format!("not searched: {}: ", name.as_str().unwrap());
+        assert!(people.stderr.contains(&said), "{}", people.stderr);
+    }
+}
+
+#[test]
 fn a_query_that_cannot_be_searched_is_a_bad_request() {
     let files = example("files");
     let long = "x".repeat(1_001);

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::{Client, Toolcell, Web, fixture, frame, root, scratch, share_compiled, wat};
+use crate::sandbox::compiling::bomb::compile_bomb;
+use crate::support::{Client, Toolcell, Web, check_printed, fixture, frame, root, scratch, share_compiled, wat};
 
 /// A folder with its own configuration, whose tools can be replaced.
 struct Shop {
@@ -169,6 +171,70 @@ fn what_cannot_be_used_is_said_and_the_old_goes_on() {
     list_changed(&mut client, 1);
     assert_eq!(names(&mut client), ["echo", "hold", "read_result"]);
     assert!(client.seen().iter().all(|frame| frame["not a frame"].is_null()));
+}
+
+const DEFERRED: &str = "[surface]\nmax_loaded = 0\n[[tool]]\ncomponent = \"tool.wasm#echo\"\n";
+
+/// The components that a search names: those that are being loaded, and those that could not be.
+fn providers(client: &mut Client) -> [Value; 2] {
+    let found = client.call("search_tools", json!({ "query": "select:echo" }))["structuredContent"].clone();
+    check_printed(&found);
+    // What was offered before is found all the time.
+    assert_eq!(found["matches"][0]["name"], "echo", "{found:#}");
+    [found["pending_providers"].clone(), found["unavailable_providers"].clone()]
+}
+
+/// Searches until the result is `wanted`.
+fn until_told(client: &mut Client, wanted: impl Fn(&[Value; 2]) -> bool) -> [Value; 2] {
+    let began = Instant::now();
+    loop {
+        let told = providers(client);
+        if wanted(&told) {
+            return told;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{told:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The process that compiles for the server with the PID `server`.
+fn compiler(server: u32) -> Option<Pid> {
+    let tasks = std::fs::read_dir(format!("/proc/{server}/task")).ok()?;
+    let children = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let mut pids = children.filter_map(|text| text.split_whitespace().next()?.parse().ok());
+    Pid::from_raw(pids.next()?)
+}
+
+#[test]
+fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
+    let shop = Shop::new(DEFERRED);
+    let mut client = shop.client(json!({}));
+    let nothing = [json!([]), json!([])];
+    assert_eq!(providers(&mut client), nothing);
+    replace(&shop.file("tool.wasm"), b"not a component");
+    client.says("what was offered before goes on");
+    let [pending, unavailable] = providers(&mut client);
+    assert_eq!((&pending, &unavailable[0]["provider"]), (&json!([]), &json!("tool.wasm")));
+    shop.put("probe", "tool.wasm");
+    until_told(&mut client, |told| *told == nothing);
+    // A new component that takes long to compile is pending until it is loaded, or cannot be.
+    replace(&shop.file("bomb.wasm"), ::wat::parse_str(compile_bomb()).unwrap());
+    shop.configure(&format!("{DEFERRED}[[tool]]\ncomponent = \"bomb.wasm\"\n"));
+    until_told(&mut client, |told| *told == [json!(["bomb.wasm"]), json!([])]);
+    let began = Instant::now();
+    let worker = loop {
+        if let Some(worker) = compiler(client.pid()) {
+            break worker;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "no compiler was started");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    kill_process(worker, Signal::KILL).unwrap();
+    let [pending, unavailable] = until_told(&mut client, |[pending, _]| *pending == json!([]));
+    let limit = json!({ "provider": "bomb.wasm", "error_class": "sandbox_violation", "error_code": "compile_limit" });
+    assert_eq!((pending, unavailable), (json!([]), json!([limit])));
+    shop.configure(DEFERRED);
+    until_told(&mut client, |told| *told == nothing);
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod new;
 mod notes;
 mod options;
 mod policy;
+mod reload;
 mod replay;
 mod retrying;
 mod saved;

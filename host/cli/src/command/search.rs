@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use toolcell::Home;
+use toolcell::{Home, Host, Loaded};
 use toolcell_core::find::{Finder, Query, RESULTS, RESULTS_MAX};
-use toolcell_core::record::{Refusal, ToolSearchResult};
+use toolcell_core::record::{Refusal, ToolSearchResult, UnavailableProvider};
 
 use crate::config::configured_cache_bytes;
 
@@ -48,6 +48,8 @@ fn limit(text: &str) -> Result<usize, String> {
 struct Found {
     result: ToolSearchResult,
     typed: HashMap<String, String>,
+    /// Why components could not be loaded.
+    failed: Vec<Refusal>,
 }
 
 impl Search {
@@ -77,13 +79,14 @@ impl Search {
         let (named, settings) = self.named(&home)?;
         let (mut tools, mut typed, mut known) = (Vec::new(), HashMap::new(), HashSet::new());
         let runtime = runtime()?;
-        let components =
-            named.iter().map(|named| named.target.locate(&home, Building::No).map_err(|error| named.failed(error)));
-        let components = components.collect::<Result<Vec<PathBuf>, Refusal>>()?;
-        let loaded = runtime.block_on(host.load_files(&components));
-        let loaded = loaded.map_err(|(at, refusal)| serving::failed(&named, at, refusal))?;
-        for (named, loaded) in named.iter().zip(&loaded) {
-            for tool in named.target.tools(loaded).map_err(|refusal| named.failed(refusal))? {
+        let (mut unavailable, mut failed) = (Vec::new(), Vec::new());
+        for (named, loaded) in runtime.block_on(load(&host, &home, &named)) {
+            let chosen = loaded.and_then(|loaded| named.target.tools(&loaded)).unwrap_or_else(|refusal| {
+                unavailable.push(UnavailableProvider::new(named.typed.clone(), &refusal));
+                failed.push(named.failed(refusal));
+                Vec::new()
+            });
+            for tool in chosen {
                 let declaration = tool.declaration();
                 if known.insert(declaration.qualified_name()) {
                     let called = format!("{}#{}", named.target.path.display(), declaration.name);
@@ -92,11 +95,17 @@ impl Search {
                 }
             }
         }
+        if tools.is_empty() && !failed.is_empty() {
+            return Err(failed.swap_remove(0).into());
+        }
         let names = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
         let Settings { selection, policy, grants, .. } = settings;
         let surface = runtime.block_on(surface::of(&host, tools, selection, (&policy, &grants)));
         let finder = Finder::new(&surface, names)?;
-        Ok(Found { result: finder.search(&query, self.limit, |_| false)?, typed })
+        let mut result = finder.search(&query, self.limit, |_| false)?;
+        unavailable.truncate(RESULTS_MAX);
+        result.unavailable_providers = unavailable;
+        Ok(Found { result, typed, failed })
     }
 
     /// The tools of the command line, else those of the configuration files, and the settings of these files, which are
@@ -105,6 +114,25 @@ impl Search {
         let settings = if self.tools.is_empty() { self.policy.settings(home)? } else { Settings::default() };
         Ok((serving::named(&self.tools, &settings.layers)?, settings))
     }
+}
+
+/// Loads the component of each of `named`. One that cannot be loaded does not keep the others from being searched.
+async fn load<'n>(host: &Host, home: &Home, named: &'n [Named]) -> Vec<(&'n Named, Result<Loaded, Refusal>)> {
+    let located = named.iter().map(|named| named.target.locate(home, Building::No));
+    if let Ok(files) = located.collect::<Result<Vec<PathBuf>, Refusal>>()
+        && let Ok(loaded) = host.load_files(&files).await
+    {
+        return named.iter().zip(loaded.into_iter().map(Ok)).collect();
+    }
+    let mut each = Vec::with_capacity(named.len());
+    for named in named {
+        let loaded = match named.target.locate(home, Building::No) {
+            Ok(file) => host.load_file(&file).await,
+            Err(refusal) => Err(refusal),
+        };
+        each.push((named, loaded));
+    }
+    each
 }
 
 impl Found {
@@ -122,6 +150,10 @@ impl Found {
         std::io::stdout().write_all(show::printable(&text, true).as_bytes())?;
         for name in &self.result.missing_names {
             show::say(&format!("there is no tool {name:?} among these; search with words to find its name"));
+        }
+        for refusal in &self.failed {
+            show::say(&format!("not searched: {} [{}]", refusal.message, refusal.code));
+            show::detail(refusal);
         }
         if self.result.matches.is_empty() && self.result.missing_names.is_empty() {
             show::say(&format!("no tool matches {:?}; use other words", self.result.query));

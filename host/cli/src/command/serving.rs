@@ -21,6 +21,7 @@ use crate::server::{self, ApprovalSettings, Away, CallStore, Offered, Offering, 
 use super::ask::{self, Origins};
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{ApprovalOptions, CallOptions, Settings};
+use super::reload::Reload;
 use super::target::{self, Building, EntryPaths, Target};
 use super::watching::{self, Stamp, Watched};
 use super::{folder, hooks, kept, show};
@@ -94,7 +95,7 @@ pub(super) struct Served {
 
 /// The component file of each tool. A change of the file counts; a change of the sources does not, because the user has
 /// not built them.
-type Components = HashMap<PathBuf, PathBuf>;
+pub(super) type Components = HashMap<PathBuf, PathBuf>;
 
 /// One tool to offer, as it was named.
 pub(super) struct Named {
@@ -109,6 +110,12 @@ pub(super) struct Named {
 impl Named {
     fn folder(&self) -> Option<(&PathBuf, Stamp)> {
         self.folder.as_ref().map(|(folder, state)| (folder, *state))
+    }
+
+    /// The name of its file or folder, for clients: they do not learn where it lies.
+    pub(super) fn provider(&self) -> String {
+        let name = self.target.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        name.unwrap_or_else(|| self.typed.clone())
     }
 
     /// Adds to the refusal which tool it is about.
@@ -132,7 +139,7 @@ impl Serving {
     pub(super) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
         let home = Home::find()?;
         let mut components = Components::new();
-        let (offering, watched) = match runtime.block_on(self.assemble(&home, &mut components)) {
+        let (offering, watched) = match runtime.block_on(self.assemble(&home, &mut components, None)) {
             Ok(assembled) => assembled,
             Err(stop) => {
                 let refusal = stop.refusal()?;
@@ -153,8 +160,14 @@ impl Serving {
         Ok(Ready::Server(Served { server, serving: Arc::new(self), home, components, watched }))
     }
 
-    /// Reads the current configuration files, and loads every tool that they or the command line name.
-    async fn assemble(&self, home: &Home, components: &mut Components) -> Result<(Offering, Watched), Stop> {
+    /// Reads the current configuration files, and loads every tool that they or the command line name. Tells `reload` how
+    /// that goes.
+    async fn assemble(
+        &self,
+        home: &Home,
+        components: &mut Components,
+        reload: Option<&Reload<'_>>,
+    ) -> Result<(Offering, Watched), Stop> {
         let mut watched = Watched::new(home, &self.options.policy);
         let mut settings = self.options.settings(home)?;
         watched.add_layers(settings.layers.files());
@@ -181,14 +194,23 @@ impl Serving {
         })?;
         hooks::add(&mut host, home, &layers, &closed).await?;
         let entries = EntryPaths::of(&layers);
-        let paths = Self::locate(home, &named, components)?;
+        let failed = |(at, refusal): (usize, Refusal)| {
+            if let Some(reload) = reload {
+                reload.failed(named.get(at), &refusal);
+            }
+            failed(&named, at, refusal)
+        };
+        let paths = Self::locate(home, &named, components).map_err(failed)?;
         paths.iter().for_each(|path| watched.add(path.clone()));
-        let loaded = host.load_files(&paths).await.map_err(|(at, refusal)| failed(&named, at, refusal))?;
+        if let Some(reload) = reload {
+            reload.begins(&named, &paths);
+        }
+        let loaded = host.load_files(&paths).await.map_err(failed)?;
         let origins = Origins::new(&sources, &self.options, self.role.as_ref());
         let mut offered = Vec::new();
-        for ((tool, path), loaded) in named.iter().zip(paths).zip(&loaded) {
+        for (at, ((tool, path), loaded)) in named.iter().zip(paths).zip(&loaded).enumerate() {
             tool.target.name(&mut policy, &entries, loaded);
-            let tools = tool.target.tools(loaded).map_err(|refusal| tool.failed(refusal))?;
+            let tools = tool.target.tools(loaded).map_err(|refusal| failed((at, refusal)))?;
             let origin = origins.words(&path);
             offered.extend(tools.into_iter().map(|one| Offered {
                 tool: one,
@@ -259,13 +281,14 @@ impl Serving {
         Ok(ApprovalSettings { expire, session: self.approvals.session(), elicitation: !silent, away })
     }
 
-    /// The component files of `named`, in their order. A file that was found before is not looked for again.
-    fn locate(home: &Home, named: &[Named], components: &Components) -> Result<Vec<PathBuf>, Refusal> {
-        let locate = |tool: &Named| match components.get(&tool.target.path) {
+    /// The component files of `named`, in their order. A file that was found before is not looked for again. Fails with the
+    /// index of the first tool that has none.
+    fn locate(home: &Home, named: &[Named], components: &Components) -> Result<Vec<PathBuf>, (usize, Refusal)> {
+        let locate = |(at, tool): (usize, &Named)| match components.get(&tool.target.path) {
             Some(component) => Ok(component.clone()),
-            None => tool.target.locate(home, Building::No).map_err(|refusal| tool.failed(refusal)),
+            None => tool.target.locate(home, Building::No).map_err(|refusal| (at, refusal)),
         };
-        named.iter().map(locate).collect()
+        named.iter().enumerate().map(locate).collect()
     }
 }
 
@@ -274,9 +297,10 @@ impl Served {
     /// offering.
     pub(super) async fn follow(mut self) {
         loop {
-            self.watched.changed().await;
+            let changed = self.watched.changed().await;
+            let reload = Reload::new(&self.server, &changed, &self.components);
             let assembled = loop {
-                match self.serving.assemble(&self.home, &mut self.components).await {
+                match self.serving.assemble(&self.home, &mut self.components, Some(&reload)).await {
                     // The change counts as seen, so it would be lost without a retry.
                     Err(Stop::Refused(busy)) if busy.class == ErrorClass::RateLimited => {
                         tokio::time::sleep(RETRY).await
@@ -293,8 +317,13 @@ impl Served {
                         show::say(&format!("the surface of tools was {reason}"));
                     }
                 }
-                Err(Stop::Refused(refusal)) => kept(&format!("{} [{}]", refusal.message, refusal.code)),
-                Err(Stop::Failed(error)) => kept(&format!("{error:#}")),
+                Err(stop) => {
+                    reload.ends();
+                    match stop {
+                        Stop::Refused(refusal) => kept(&format!("{} [{}]", refusal.message, refusal.code)),
+                        Stop::Failed(error) => kept(&format!("{error:#}")),
+                    }
+                }
             }
         }
     }

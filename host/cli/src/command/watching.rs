@@ -52,15 +52,20 @@ impl Watched {
         self.0.entry(file).or_insert(state);
     }
 
-    /// Waits until a file has changed and its state is stable. The new state then counts as seen.
-    pub(super) async fn changed(&mut self) {
+    /// Waits until a file has changed and its state is stable. The new state then counts as seen. Returns what changed.
+    pub(super) async fn changed(&mut self) -> Vec<PathBuf> {
         let mut before = self.look();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let now = self.look();
             if now == before && !now.iter().eq(self.0.values()) {
-                self.0.values_mut().zip(now).for_each(|(seen, now)| *seen = now);
-                return;
+                let differ = self.0.iter_mut().zip(now).filter(|((_, seen), now)| **seen != *now);
+                return differ
+                    .map(|((file, seen), now)| {
+                        *seen = now;
+                        file.clone()
+                    })
+                    .collect();
             }
             before = now;
         }

@@ -11,11 +11,11 @@ use toolcell_core::record::{ErrorClass, Input, LoadingState, Refusal, SurfaceRea
 
 use crate::dialect::mcp::{self, LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments};
 
-use super::Offering;
 use super::call::revision;
 use super::offer::Offer;
 use super::sent::Sent;
 use super::session::Session;
+use super::{Offering, Providers};
 
 impl Session {
     /// Answers a call of one of the host's own tools; `None` if `name` is not one of them here.
@@ -23,13 +23,15 @@ impl Session {
         if ![SEARCH_TOOLS, LOAD_TOOL].contains(&name) {
             return None;
         }
+        // Before the offering, because a provider that is loaded in between must be in one of the two.
+        let providers = self.server.providers();
         let offering = self.offering();
         if !offering.offers.defers() {
             return None;
         }
         let sent = Sent::with(context).unwrap_or_else(|| Sent::new("{}", None));
         let answered = match name {
-            SEARCH_TOOLS => self.search(offering, &sent.arguments, context).await,
+            SEARCH_TOOLS => self.search(offering, providers, &sent.arguments, context).await,
             _ => self.load(&offering, &sent.arguments, context).await,
         };
         Some(answered.unwrap_or_else(|refusal| mcp::refused(&refusal)))
@@ -38,6 +40,7 @@ impl Session {
     async fn search(
         &self,
         offering: Arc<Offering>,
+        providers: Providers,
         input: &Input,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Refusal> {
@@ -51,7 +54,8 @@ impl Session {
             let message = format!("the tools cannot be searched now: {error}; search again later");
             Refusal::new(ErrorClass::RateLimited, "too_many_searches", message)
         };
-        let found = found.map_err(busy)??;
+        let mut found = found.map_err(busy)??;
+        providers.tell(&mut found);
         host.announce_discovered(&surface, &found, self.session_ref(context)).await;
         Ok(mcp::found(&found))
     }

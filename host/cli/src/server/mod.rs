@@ -19,6 +19,7 @@ mod offering;
 mod outline;
 mod payloads;
 mod pending;
+mod providers;
 mod reading;
 mod recorder;
 mod sent;
@@ -26,7 +27,7 @@ mod session;
 mod stdio;
 mod tasks;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
@@ -41,6 +42,7 @@ pub use asking::{Announcer, Away};
 pub use http::{Gate, HttpLimits, HttpSettings, Tokens, serve_http};
 pub use offer::{Offered, Offers};
 pub use offering::{ApprovalSettings, Offering};
+pub use providers::Providers;
 pub use recorder::Recorder;
 pub use stdio::{Reader, Writer, serve_stdio, serve_streams};
 pub use tasks::CallStore;
@@ -62,6 +64,8 @@ pub struct Settings {
 pub struct Server {
     settings: Settings,
     offering: RwLock<Arc<Offering>>,
+    /// The components that the offering lacks.
+    providers: Mutex<Providers>,
     /// The number of changes of the `tools/list` result.
     changes: watch::Sender<u64>,
     calls: Arc<Calls>,
@@ -77,6 +81,7 @@ impl Server {
         Arc::new(Self {
             settings,
             offering: RwLock::new(Arc::new(offering)),
+            providers: Mutex::default(),
             changes: watch::Sender::new(0),
             calls: Arc::default(),
             held: HeldCalls::default(),
@@ -105,11 +110,22 @@ impl Server {
             let mut current = self.offering.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *current, Arc::clone(&new))
         };
+        self.tell_providers(Providers::default());
         old.outdate();
         if !old.lists_as(&new) {
             self.changes.send_modify(|count| *count += 1);
         }
         new.host.announce_surface(new.offers.surface(), Some(old.offers.surface())).await
+    }
+
+    /// Sets which components searches name as loading or unavailable.
+    pub fn tell_providers(&self, providers: Providers) {
+        *self.providers.lock().unwrap_or_else(PoisonError::into_inner) = providers;
+    }
+
+    /// The components that searches name as loading or unavailable.
+    pub fn providers(&self) -> Providers {
+        self.providers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Cancels every running call and every later one. A task whose approval is open or not used yet keeps waiting in the

@@ -210,6 +210,7 @@ impl Finder {
             matches,
             total_deferred_tools: deferred.count(),
             pending_providers: Vec::new(),
+            unavailable_providers: Vec::new(),
             missing_names,
         })
     }

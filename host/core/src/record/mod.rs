@@ -76,7 +76,7 @@ pub use provenance::{ResultProvenance, Trust, Writer};
 pub use replay::{ClockReadings, RandomSeed, Replay, ReplayBlocker, ReplayData};
 pub use representation::{NativeOutput, Representations};
 pub use result::{ResultStatus, ToolResult};
-pub use search::{LoadingState, NextAction, QueryType, ToolRef, ToolSearchResult};
+pub use search::{LoadingState, NextAction, QueryType, ToolRef, ToolSearchResult, UnavailableProvider};
 pub use status::Status;
 pub use surface::{
     RoleConstraints, SelectionPolicy, SurfaceReason, SurfaceScope, ToolChoice, ToolSurface, WithheldTool,

@@ -1,9 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-use super::{SchemaVersion, SchemaVisibility, SurfaceReason};
+use super::{ErrorClass, Refusal, SchemaVersion, SchemaVisibility, SurfaceReason};
 
-/// `loading_state` (AT-DEF-07, AT-DEF-12): what a caller can do with a tool. `pending_provider` does not occur, because a
-/// host offers a tool only after it has loaded its component.
+/// `loading_state` (AT-DEF-07, AT-DEF-12): what a caller can do with a tool. `pending_provider` does not occur, because the
+/// tools of a component are known once it was loaded; [`ToolSearchResult::pending_providers`] names the component.
 ///
 /// ```
 /// use toolcell_core::record::LoadingState;
@@ -99,6 +99,30 @@ pub struct ToolRef {
     pub score: Option<f64>,
 }
 
+/// A component that could not be loaded, so that no search finds its tools. An extension of the specification.
+///
+/// ```
+/// use toolcell_core::record::{ErrorClass, Refusal, UnavailableProvider};
+///
+/// let refusal = Refusal::new(ErrorClass::SetupRequired, "component_invalid", "the component is not valid");
+/// let provider = UnavailableProvider::new("files.wasm".to_owned(), &refusal);
+/// assert_eq!(provider.error_code, "component_invalid");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnavailableProvider {
+    /// The component.
+    pub provider: String,
+    pub error_class: ErrorClass,
+    pub error_code: String,
+}
+
+impl UnavailableProvider {
+    /// The component `provider`, which was refused.
+    pub fn new(provider: String, refusal: &Refusal) -> Self {
+        Self { provider, error_class: refusal.class, error_code: refusal.to_error().error_code }
+    }
+}
+
 /// `tool_search_result` (AT-DEF-18).
 ///
 /// ```
@@ -118,8 +142,11 @@ pub struct ToolSearchResult {
     pub matches: Vec<ToolRef>,
     /// Number of tools that the caller would have to load first.
     pub total_deferred_tools: usize,
-    /// Always empty, see [`LoadingState`].
+    /// The components that are being loaded: a later search can find their tools (AT-DEF-15).
     pub pending_providers: Vec<String>,
+    /// The components that could not be loaded.
+    #[serde(default)]
+    pub unavailable_providers: Vec<UnavailableProvider>,
     /// The selected names that no tool has.
     pub missing_names: Vec<String>,
     pub next_action: NextAction,

@@ -92,7 +92,7 @@ pub fn discovery() -> [Tool; 2] {
             SEARCH_TOOLS,
             &format!(
                 "Finds tools that are not listed here, by words or by exact names. Call {LOAD_TOOL} before you call a tool \
-                 whose loading_state is `deferred`."
+                 whose loading_state is `deferred`. The tools of pending_providers are found later: search again."
             ),
             json!({ "query": query, "limit": limit }),
             "query",

@@ -1,0 +1,50 @@
+//! What clients are told of components while a server loads them anew (AT-DEF-15).
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::PathBuf;
+
+use toolcell_core::find::RESULTS_MAX;
+use toolcell_core::record::{ErrorClass, Refusal, UnavailableProvider};
+
+use crate::server::{Providers, Server};
+
+use super::serving::{Components, Named};
+
+/// A reload of the tools of a server, which offers what it had before until the reload has ended.
+pub(super) struct Reload<'s> {
+    server: &'s Server,
+    /// The files that changed.
+    changed: &'s [PathBuf],
+    /// The components that were loaded before.
+    known: HashSet<PathBuf>,
+}
+
+impl<'s> Reload<'s> {
+    pub(super) fn new(server: &'s Server, changed: &'s [PathBuf], components: &Components) -> Self {
+        Self { server, changed, known: components.values().cloned().collect() }
+    }
+
+    /// Tells which components are loaded now: those that changed, and those that are new.
+    pub(super) fn begins(&self, named: &[Named], components: &[PathBuf]) {
+        let is_loaded = |component: &PathBuf| self.changed.contains(component) || !self.known.contains(component);
+        let loaded = named.iter().zip(components).filter(|(_, component)| is_loaded(component));
+        let names: BTreeSet<String> = loaded.map(|(tool, _)| tool.provider()).collect();
+        let pending = names.into_iter().take(RESULTS_MAX).collect();
+        self.server.tell_providers(Providers { pending, unavailable: Vec::new() });
+    }
+
+    /// Tells that the component of `tool` cannot be loaded. While the host is only too busy for it, it stays pending.
+    pub(super) fn failed(&self, tool: Option<&Named>, refusal: &Refusal) {
+        if refusal.class == ErrorClass::RateLimited {
+            return;
+        }
+        let unavailable = tool.map(|tool| UnavailableProvider::new(tool.provider(), refusal));
+        self.server.tell_providers(Providers { pending: Vec::new(), unavailable: unavailable.into_iter().collect() });
+    }
+
+    /// Tells that nothing is loaded any more, because the reload failed.
+    pub(super) fn ends(&self) {
+        let providers = Providers { pending: Vec::new(), ..self.server.providers() };
+        self.server.tell_providers(providers);
+    }
+}
