@@ -83,6 +83,19 @@ fn at_acc_01_a_declaration_is_discovered_while_not_every_tool_is_in_the_context(
     let found = &found["structuredContent"]["matches"][0];
     assert_eq!(found["name"], "summary");
     assert!(!found["description"].as_str().unwrap().is_empty());
+    // The same holds for every tool that is available, and what is found of one has no schema.
+    let described = Toolcell::new(["describe", fixture("probe").to_str().unwrap(), "--json"]).run().exits(0).json();
+    let declarations = described["declarations"].as_array().unwrap().iter();
+    let available = declarations.filter(|declaration| declaration["lifecycle"] == "available");
+    let hidden: Vec<&str> = available.map(|declaration| declaration["name"].as_str().unwrap()).collect();
+    let hidden: Vec<&str> = hidden.into_iter().filter(|name| !names.iter().any(|listed| listed == name)).collect();
+    assert!(hidden.len() > names.len(), "{hidden:?}");
+    for name in hidden {
+        let found = client.call("search_tools", json!({ "query": format!("select:{name}") }));
+        let found = &found["structuredContent"]["matches"][0];
+        assert_eq!((found["name"].as_str(), found["loading_state"].as_str()), (Some(name), Some("deferred")));
+        assert!(found.get("input_contract").is_none() && found.get("inputSchema").is_none(), "{found:#}");
+    }
 }
 
 #[test]
@@ -94,7 +107,9 @@ fn at_acc_02_a_deferred_tool_is_found_by_name_and_by_word_and_loaded_before_it_i
     }
     let refused = client.call("counter", json!({}));
     assert_eq!(refused["_meta"]["toolcell/error"]["class"], "schema_not_loaded");
-    client.call("load_tool", json!({ "name": "counter" }));
+    let loaded = client.call("load_tool", json!({ "name": "counter" }));
+    assert_eq!(loaded["structuredContent"]["tool"]["inputSchema"]["type"], "object", "{loaded:#}");
+    // The refused call has not run: the first that runs is the first that counts.
     assert_eq!(client.call("counter", json!({}))["structuredContent"]["count"], 1);
 }
 
@@ -130,13 +145,19 @@ fn at_acc_05_sensitive_arguments_stay_out_of_records_events_and_files() {
     let ran = Toolcell::at(&home, ["call", &guest("probe#sensitive"), &input, "--record"]).run().exits(0);
     assert!(!ran.stdout.contains(TOKEN) && !ran.stderr.contains(TOKEN), "{ran:?}");
     assert_eq!(ran.json()["invocation"]["model_input"]["user"], "ada");
-    let mut folders = vec![home.join("journal")];
+    let id = ran.json()["invocation"]["invocation_id"].as_str().unwrap().to_owned();
+    for told in [&["show", id.as_str(), "--json"][..], &["events", "--json"]] {
+        let told = Toolcell::at(&home, told).run().exits(0).stdout;
+        assert!(told.contains(&id) && !told.contains(TOKEN), "{told}");
+    }
+    let mut folders = vec![home.clone()];
     let mut files = 0;
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-            if entry.file_type().unwrap().is_dir() {
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
                 folders.push(entry.path());
-            } else {
+            } else if kind.is_file() {
                 let bytes = fs::read(entry.path()).unwrap();
                 assert!(!bytes.windows(TOKEN.len()).any(|part| part == TOKEN.as_bytes()), "{:?}", entry.path());
                 files += 1;
@@ -167,6 +188,26 @@ fn at_acc_06_the_four_inputs_stay_apart_after_hooks() {
 }
 
 #[test]
+fn at_acc_06_the_four_inputs_stay_apart_after_a_prompt() {
+    let place = Place::of(&guest("probe#append_approved"));
+    let (sent, edited) = (place.input("sent"), place.input("edited"));
+    let grant = format!("--allow-write={}", place.folder.display());
+    let (child, id) = waiting(place.toolcell(&["call", &place.tool, &sent, &grant, "--record"]));
+    place.run(&["approvals", "approve", &id, "--edit", &edited]).exits(0);
+    let record: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    let [sent, edited] = [sent, edited].map(|text| serde_json::from_str::<Value>(&text).unwrap());
+    let invocation = &record["invocation"];
+    for (input, expected) in
+        [("model_input", &sent), ("observable_input", &sent), ("permission_input", &sent), ("call_input", &edited)]
+    {
+        assert_eq!(&invocation[input], expected, "{input}");
+    }
+    let [mutation] = record["result"]["input_mutations"].as_array().unwrap().as_slice() else { panic!("{record:#}") };
+    assert_eq!(mutation["source_type"], "permission_prompt");
+    assert_eq!(place.lines(), ["edited"]);
+}
+
+#[test]
 fn at_acc_07_a_risky_call_waits_for_an_approval_and_goes_on_under_its_id() {
     let place = Place::of(&guest("probe#append_approved"));
     let (input, grant) = (place.input("one"), format!("--allow-write={}", place.folder.display()));
@@ -177,8 +218,9 @@ fn at_acc_07_a_risky_call_waits_for_an_approval_and_goes_on_under_its_id() {
     let record: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&record["invocation"]["invocation_id"], place.lines()), (&json!(id), vec!["one".to_owned()]));
     let steps = record["invocation"]["status_transitions"].as_array().unwrap();
-    let passed: Vec<&Value> = steps.iter().map(|step| &step["to"]).collect();
-    assert!(passed.contains(&&json!("awaiting_approval")) && passed.contains(&&json!("succeeded")), "{passed:?}");
+    let passed: Vec<&str> = steps.iter().map(|step| step["to"].as_str().unwrap()).collect();
+    let waited = passed.iter().position(|status| *status == "awaiting_approval").unwrap();
+    assert_eq!(passed[waited..], ["awaiting_approval", "approved", "running", "succeeded"]);
 }
 
 #[test]
@@ -202,9 +244,11 @@ fn at_acc_09_progress_is_ordered_and_cancellation_is_what_the_profile_says() {
     let record = call("probe#progress", &json!({ "count": 4, "interval_ms": 120 }), &[]);
     let progress = record["progress"].as_array().unwrap();
     let numbers: Vec<u64> = progress.iter().map(|update| update["sequence"].as_u64().unwrap()).collect();
-    assert!(numbers.len() >= 4 && numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
-    let described = Toolcell::new(["describe", &guest("hostile#sleep"), "--json"]).run().exits(0).json();
-    assert!(described.to_string().contains("\"supports_cancel\":true"), "{described:#}");
+    assert!(numbers.len() >= 4 && (1..).zip(&numbers).all(|(next, number)| next == *number), "{numbers:?}");
+    let described = Toolcell::new(["describe", &guest("probe#progress"), "--json"]).run().exits(0).json();
+    let profiles = described["execution_profiles"].as_array().unwrap();
+    assert!(!profiles.is_empty(), "{described:#}");
+    assert!(profiles.iter().all(|profile| profile["supports_cancel"] == true), "{profiles:#?}");
     let (_guard, folder) = scratch();
     let file = folder.join("records");
     let mut client = Client::with(&["probe#progress"], [format!("--record={}", file.display())]);
@@ -217,6 +261,10 @@ fn at_acc_09_progress_is_ordered_and_cancellation_is_what_the_profile_says() {
     client.close();
     let [record] = <[Value; 1]>::try_from(records(&file)).unwrap();
     assert_eq!(record["invocation"]["status"], "canceled", "{:#}", record["result"]);
+    let events = event_types(&record);
+    let ends = ["cancel_requested", "cancel_acknowledged", "canceled"];
+    let at = ends.map(|end| events.iter().position(|event| event.strip_prefix("tool.invocation.") == Some(end)));
+    assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{events:?}");
 }
 
 #[test]
@@ -233,22 +281,39 @@ fn at_acc_10_parallel_reads_run_together_and_exclusive_writes_in_order() {
 
 #[test]
 fn at_acc_11_a_failed_sibling_cancels_what_depends_on_it() {
-    let mut dependent = in_batch("b", "probe#counter", json!({}));
-    dependent["depends_on"] = json!(["a"]);
-    let calls = [in_batch("a", "probe#fail", json!({ "class": "execution_failed" })), dependent];
-    let records = batch(&calls, &["--siblings=cancel_dependent"]);
-    assert_eq!(error(&records[1]), ("sibling_canceled", "sibling_canceled"));
-    assert_eq!(records[1]["result"]["status"], "synthetic_error");
-    never_started(&records[1]);
+    let after = |id: &str, other: &str| {
+        let mut dependent = in_batch(id, "probe#counter", json!({}));
+        dependent["depends_on"] = json!([other]);
+        dependent
+    };
+    let failing = in_batch("a", "probe#fail", json!({ "class": "execution_failed" }));
+    let alone = in_batch("c", "probe#counter", json!({}));
+    let records = batch(&[failing, after("b", "a"), alone, after("d", "b")], &["--siblings=cancel_dependent"]);
+    for dependent in [&records[1], &records[3]] {
+        assert_eq!(error(dependent), ("sibling_canceled", "sibling_canceled"));
+        assert_eq!(dependent["result"]["status"], "synthetic_error");
+        never_started(dependent);
+    }
+    assert_eq!(records[2]["invocation"]["status"], "succeeded", "{:#}", records[2]["result"]);
 }
 
 #[test]
 fn at_acc_12_a_large_result_is_a_preview_and_a_reference() {
-    let record = call("probe#big", &json!({ "bytes": 200_000 }), &[]);
-    assert!(record["result"]["content"].to_string().len() < 20_000, "the whole payload is inline");
+    let (_guard, home) = own_home();
+    let (tool, input) = (guest("probe#big"), json!({ "bytes": 200_000 }).to_string());
+    let record = Toolcell::at(&home, ["call", &tool, &input, "--record"]).run().exits(0).json();
+    check_record(&record);
+    for content in ["content", "model_facing_content"] {
+        let bytes = record["result"][content].to_string().len();
+        assert!((1..20_000).contains(&bytes), "{content} has {bytes} bytes");
+    }
     let persisted = record["persistence"].as_array().unwrap().last().unwrap();
     assert_eq!(persisted["strategy"], "preview_and_persist", "{persisted:#}");
     assert!(persisted["original_size_bytes"].as_u64().unwrap() >= 200_000);
+    // The reference leads to all of it, in another process.
+    let uri = record["result"]["resource_refs"][0]["uri"].as_str().unwrap();
+    let whole = Toolcell::at(&home, ["artifact", "get", uri]).run().exits(0).stdout;
+    assert!(whole.len() == 200_000 && whole.bytes().all(|byte| byte == b'x'), "{} bytes", whole.len());
 }
 
 #[test]
@@ -259,6 +324,10 @@ fn at_acc_13_empty_output_differs_from_missing_output() {
     assert_eq!(empty["result"]["empty_result"], true, "{:#}", empty["result"]);
     assert_eq!((&crashed["result"]["is_error"], error(&crashed).0), (&json!(true), "execution_failed"));
     assert!(crashed["result"].get("empty_result").is_none(), "{:#}", crashed["result"]);
+    let mut client = Client::of(&["probe#empty", "hostile#panic"]);
+    let (empty, crashed) = (client.call("empty", json!({})), client.call("panic", json!({})));
+    assert_eq!((&empty["isError"], &empty["_meta"]["toolcell/empty_result"]), (&json!(false), &json!(true)));
+    assert_eq!((&crashed["isError"], crashed["_meta"].get("toolcell/empty_result")), (&json!(true), None));
 }
 
 #[test]
@@ -274,13 +343,16 @@ fn at_acc_14_a_result_creates_an_artifact_that_can_be_fetched() {
 
 #[test]
 fn at_acc_15_the_evidence_says_which_tool_ran_under_which_id_and_why_its_result_is_not_trusted() {
-    let (_guard, folder) = scratch();
-    let file = folder.join("records");
-    let mut client = Client::with(&["probe#counter"], [format!("--record={}", file.display())]);
+    let (_guard, home) = own_home();
+    let mut client = Client::run(Toolcell::at(&home, ["mcp", &guest("probe#counter")]));
+    client.initialize(crate::support::OLD);
     let native = client.begin_call("counter", json!({}));
-    client.answer(&native);
+    let answer = client.answer(&native);
+    let id = answer["result"]["_meta"]["toolcell/invocation_id"].as_str().unwrap();
     client.close();
-    let [record] = <[Value; 1]>::try_from(records(&file)).unwrap();
+    // From the log alone, whose chain is whole, after the server has ended.
+    Toolcell::at(&home, ["journal", "verify"]).run().exits(0);
+    let record = Toolcell::at(&home, ["show", id, "--json"]).run().exits(0).json();
     let invocation = &record["invocation"];
     assert_eq!(
         (&invocation["tool_id"], &invocation["native_call_id"]),
@@ -313,9 +385,17 @@ fn at_acc_16_the_reason_why_a_tool_was_allowed_denied_deferred_or_waived_is_on_r
     let denied = ruled("probe#counter", "deny");
     assert_eq!((&denied["behavior"], &denied["reason"]["type"]), (&json!("deny"), &json!("rule")), "{denied:#}");
     assert!(denied["reason"].to_string().contains("as tested"), "{denied:#}");
-    let mut client = Client::with(&["probe#counter"], ["--tool-budget=0"]);
-    let deferred = client.call("counter", json!({}));
-    assert_eq!(deferred["_meta"]["toolcell/error"]["class"], "schema_not_loaded");
+    let file = folder.join("records");
+    let record = format!("--record={}", file.display());
+    let mut client = Client::with(&["probe#counter"], ["--tool-budget=0", record.as_str()]);
+    let found = client.call("search_tools", json!({ "query": "select:counter" }));
+    assert_eq!(found["structuredContent"]["matches"][0]["reason"], "deferred_until_discovered", "{found:#}");
+    client.call("counter", json!({}));
+    client.close();
+    let [deferred] = <[Value; 1]>::try_from(records(&file)).unwrap();
+    assert_eq!(error(&deferred), ("schema_not_loaded", "schema_not_loaded"));
+    assert_eq!(deferred["result"]["error"]["recoverability"], "discover_first");
+    never_started(&deferred);
     let waived = ruled("probe#counter", "allow");
     assert_eq!((&waived["behavior"], &waived["reason"]["type"]), (&json!("allow"), &json!("rule")), "{waived:#}");
     assert!(waived["rule_refs"][0].as_str().unwrap().contains("probe.counter"), "{waived:#}");
@@ -337,8 +417,18 @@ fn at_acc_17_native_ids_of_every_protocol_are_preserved() {
     fs::write(&file, component).unwrap();
     let record = Toolcell::new(["call", file.to_str().unwrap(), "{}", "--record"]).run().exits(0).json();
     assert_eq!(record["declaration"]["external_mappings"], mappings);
-    let mut client = Client::run(Toolcell::new(["mcp", file.to_str().unwrap()]));
+    let kept = folder.join("records");
+    let record = format!("--record={}", kept.display());
+    let mut client = Client::run(Toolcell::new(["mcp", file.to_str().unwrap(), record.as_str()]));
     client.initialize(crate::support::OLD);
-    client.send(&json!({ "jsonrpc": "2.0", "id": "own-id-9", "method": "tools/call", "params": { "name": "echo", "arguments": {} } }));
-    assert_eq!(client.answer(&json!("own-id-9"))["result"]["isError"], json!(false));
+    let ids = [json!("own-id-9"), json!(70), json!("70")];
+    for id in &ids {
+        let params = json!({ "name": "echo", "arguments": {} });
+        client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
+        assert_eq!(client.answer(id)["result"]["isError"], json!(false));
+    }
+    client.close();
+    let records = records(&kept);
+    let native = records.iter().map(|record| &record["invocation"]["external_mappings"][0]["jsonrpc_request_id"]);
+    assert!(native.eq(&ids), "{records:#?}");
 }
