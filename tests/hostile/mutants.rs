@@ -58,6 +58,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("memory_total", &[], &["server::pools::a_call_waits_for_the_memory_of_all_calls"]),
     ("files_created", &["FS-6"], &[]),
     ("resource_locks", &[], &["cli::batch::two_writers_to_one_folder", "server::locks::writers_to_one_folder"]),
+    ("chain_share", &[], &["unit:scheduler::chains::"]),
     ("waiting_calls", &[], &["unit:scheduler::waiting::"]),
     ("safe_retries", &[], &["pipeline::retries::what_could_have_changed_something"]),
     ("tool_grants", &[], &["pipeline::children::a_tool_calls_what_was_granted"]),

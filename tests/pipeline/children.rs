@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use toolcell::{Home, Host, HostBuilder, MemoryBudget, RetryPolicy};
 use toolcell_core::approval::{Reply, Session};
 use toolcell_core::journal::{CallLog, LogSettings};
@@ -389,6 +390,36 @@ async fn a_call_that_waits_keeps_no_other_one_from_calling_tools() {
     assert!(answer(&other)["structured"]["invocation_id"].is_string(), "{:#}", other.record());
     waiting.failed("execution_failed", "as_asked");
     assert_eq!(children(&waiting).len(), 2, "each attempt made its call");
+}
+
+#[tokio::test]
+async fn the_calls_below_those_of_one_caller_leave_room_for_those_of_another() {
+    let listener = Arc::new(RecordingListener::default());
+    let heard = Arc::clone(&listener);
+    let family = Family::with(|settings| {
+        settings.pooled = false;
+        settings.calls_at_once = 32;
+        settings.callers = 2;
+        settings.listeners = vec![heard];
+    })
+    .await;
+    let (mut flood, mut stops) = (JoinSet::new(), Vec::new());
+    for _ in 0..16 {
+        let test = family.free("call").actor("anna").timeout_ms(600_000);
+        stops.push(test.cancellation());
+        flood.spawn(test.call(calling("hostile.sleep", json!({}))));
+    }
+    // Each of them has begun a call, which runs or waits for room.
+    listener.wait_for_count("", "tool.invocation.planned", 32).await;
+    let call = family.free("call").actor("bert").call(calling("probe.invocation", json!({})));
+    let called = tokio::time::timeout(Duration::from_secs(30), call).await;
+    let asleep = listener.heard().iter().filter(|(_, event)| *event == "tool.invocation.started").count();
+    assert!(called.is_ok(), "{asleep} calls run");
+    assert!(answer(&called.unwrap())["structured"]["invocation_id"].is_string());
+    stops.iter().for_each(|stop| stop.cancel(AbortReason::UserInterruption));
+    while let Some(called) = flood.join_next().await {
+        called.unwrap().ended("canceled", "canceled");
+    }
 }
 
 #[tokio::test]

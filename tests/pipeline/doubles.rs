@@ -238,14 +238,19 @@ impl RecordingListener {
 
     /// Waits for an event of `event_type` of a tool whose id ends with `tool`.
     pub(super) async fn wait_for(&self, tool: &str, event_type: &str) {
-        let heard = tokio::time::timeout(Duration::from_secs(30), self.hear(tool, event_type)).await;
-        assert!(heard.is_ok(), "{tool} had no {event_type}: {:?}", self.heard());
+        self.wait_for_count(tool, event_type, 1).await;
     }
 
-    async fn hear(&self, tool: &str, event_type: &str) {
+    /// Waits for so many of these events.
+    pub(super) async fn wait_for_count(&self, tool: &str, event_type: &str, count: usize) {
+        let heard = tokio::time::timeout(Duration::from_secs(30), self.hear(tool, event_type, count)).await;
+        assert!(heard.is_ok(), "{tool} had less than {count} {event_type}: {:?}", self.heard());
+    }
+
+    async fn hear(&self, tool: &str, event_type: &str, count: usize) {
         loop {
             let news = self.news.notified();
-            if self.heard().iter().any(|(id, heard)| id.ends_with(tool) && *heard == event_type) {
+            if self.heard().iter().filter(|(id, heard)| id.ends_with(tool) && *heard == event_type).count() >= count {
                 return;
             }
             news.await;

@@ -364,7 +364,7 @@ impl World {
             scheduler: Scheduler::new(stage.workload.places, 1, None),
             locks: ResourceLocks::default(),
             running: RunningCalls::default(),
-            chains: Chains::new(1),
+            chains: Chains::new(1, 1),
             hooks: Hooks::new(hooks),
             payloads: PayloadStore::new(state("payloads")),
             desk: None,

@@ -41,8 +41,8 @@ pub struct HostBuilder {
     pub home: Option<Home>,
     /// Maximum number of calls that run at once; others wait. Default: [`CALLS_AT_ONCE`].
     pub calls_at_once: u32,
-    /// Number of callers, distinguished by `actor_ref`: with several, each has at most its share of the places.
-    /// Default: 1.
+    /// Number of callers, distinguished by `actor_ref`: with several, each has at most its share of the places, and of
+    /// the room for calls that tools make. Default: 1.
     pub callers: usize,
     /// Reuse the memory of instances: fast for many calls, slower to start. Otherwise each call allocates its own.
     /// Default: `true`.
@@ -207,7 +207,7 @@ impl HostBuilder {
                 .waiting(usize::try_from(self.calls_waiting).unwrap_or(usize::MAX)),
             locks: self.locks,
             running: RunningCalls::default(),
-            chains: Chains::new(self.calls_at_once),
+            chains: Chains::new(self.calls_at_once, self.callers),
             hooks,
             payloads,
             desk: self.approvals.then(|| ApprovalService {

@@ -429,12 +429,12 @@ fn callee(of_parent: &Request, name: String) -> Callee {
 fn on_chain(journey: Journey<'_>, tree: Arc<Tree>) -> BoxFuture<'_, CallRecord> {
     Box::pin(async move {
         let cancellation = journey.request.cancellation.clone();
-        let chains = &journey.services.chains;
+        let (chains, caller) = (&journey.services.chains, journey.request.actor_ref.as_deref());
         tokio::select! {
             biased;
             // The first phase ends a call that was canceled.
             () = cancellation.cancelled() => {}
-            _ = tree.chain.get_or_init(|| chains.take()) => {}
+            _ = tree.chain.get_or_init(|| chains.take(caller)) => {}
         }
         let keeper = journey.request.keeper.clone();
         let record = whole(journey).await;
