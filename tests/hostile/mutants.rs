@@ -58,6 +58,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("memory_total", &[], &["server::pools::a_call_waits_for_the_memory_of_all_calls"]),
     ("files_created", &["FS-6"], &[]),
     ("resource_locks", &[], &["cli::batch::two_writers_to_one_folder", "server::locks::writers_to_one_folder"]),
+    ("placeless_locks", &[], &["unit:scheduler::locks::", "pipeline::schedule::a_call_that_has_no_place"]),
+    ("lock_passes", &[], &["unit:scheduler::locks::"]),
     ("chain_share", &[], &["unit:scheduler::chains::"]),
     ("waiting_calls", &[], &["unit:scheduler::waiting::"]),
     ("safe_retries", &[], &["pipeline::retries::what_could_have_changed_something"]),

@@ -42,7 +42,7 @@ pub(super) async fn go_on(
         let again = async {
             let claim = schedule::step_aside(journey);
             answer(journey, needed).await?;
-            schedule::step_back(journey, claim).await?;
+            schedule::step_back(journey, claim);
             let place = schedule::place(journey, permit.limits()).await?;
             journey.advance(Status::Running)?;
             Ok(place)

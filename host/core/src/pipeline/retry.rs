@@ -133,6 +133,6 @@ async fn again(journey: &mut Journey<'_>, permit: &Permit, wait: Duration) -> Re
         }
         () = tokio::time::sleep(wait) => {}
     }
-    schedule::step_back(journey, claim).await?;
+    schedule::step_back(journey, claim);
     schedule::place(journey, permit.limits()).await
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::executor::canceled;
 use crate::policy::Limits;
 use crate::record::{AbortReason, ErrorClass, EventType, ProgressStatus, Refusal, Status, WriteEffect};
-use crate::scheduler::{Claim, NetworkUse, NoPlace, Place};
+use crate::scheduler::{Claim, NetworkUse, NoPlace, Place, Turn};
 
 use super::batch::Seat;
 use super::children;
@@ -29,37 +29,37 @@ pub async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Sch
         return Ok(Scheduled((permission, None)));
     }
     let limits = permission.permit.limits();
-    let may_run = take_turn(journey, &permission);
-    let scheduler = &journey.services.scheduler;
-    let caller = journey.request.actor_ref.as_deref();
-    if may_run && let Some(place) = scheduler.try_place(caller, limits.host_bytes()) {
+    let services = journey.services;
+    let place = services.scheduler.try_place(journey.request.actor_ref.as_deref(), limits.host_bytes());
+    let runs = take_turn(journey, &permission, place.is_some());
+    if let Some(place) = place.filter(|_| runs) {
         return Ok(Scheduled((permission, Some(place))));
     }
-    let ticket = scheduler.line_up(caller).ok_or_else(too_many_wait)?;
+    let ticket = services.scheduler.line_up(journey.request.actor_ref.as_deref()).ok_or_else(too_many_wait)?;
     journey.advance(Status::Queued)?;
     journey.trail.emit(EventType::Queued, json!({}));
     journey.trail.reached(ProgressStatus::Queued);
-    turn(journey).await?;
     let place = place(journey, limits).await?;
     drop(ticket);
     Ok(Scheduled((permission, place)))
 }
 
 /// Claims what the call can reach, all of it in one step, so that calls never wait for each other in a circle. Returns
-/// whether the call may run at once. A single call that no other call can notice takes no turn.
-fn take_turn(journey: &mut Journey<'_>, permission: &Permission) -> bool {
+/// whether the call runs at once, which it can only with a place. A single call that no other call can notice takes no
+/// turn.
+fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool) -> bool {
     let claim = match journey.seat.is_some() && children::disturb(journey, &permission.permit) {
         true => Claim::alone(),
         false => claim(permission, journey.seat.is_some()),
     };
     if journey.seat.is_none() {
         if claim.is_empty() {
-            return true;
+            return has_place;
         }
         let turn = journey.services.locks.turn(None, journey.request.actor_ref.as_deref());
         journey.seat = Some(Seat { turn, order: None });
     }
-    journey.seat.as_ref().is_none_or(|seat| seat.turn.claim(claim))
+    journey.seat.as_ref().is_some_and(|seat| seat.turn.claim(claim, has_place))
 }
 
 /// What the call can reach, as far as other calls can notice it: exactly what the sandbox will apply. In a batch, a claim
@@ -85,19 +85,6 @@ fn claim(Permission { tool, permit }: &Permission, in_batch: bool) -> Claim {
     Claim::new(folders(false), folders(true), network)
 }
 
-/// Waits until no call runs that this one could disturb. Each of them has a time limit.
-async fn turn(journey: &Journey<'_>) -> Result<(), Refusal> {
-    let Some(seat) = &journey.seat else { return Ok(()) };
-    let cancellation = &journey.request.cancellation;
-    tokio::select! {
-        biased;
-        () = cancellation.cancelled() => {
-            Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
-        }
-        () = seat.turn.come() => Ok(()),
-    }
-}
-
 /// Gives up the turn of a single call that waits for its user, so that it keeps no other call waiting. Returns what it
 /// claimed. A call of a batch keeps its turn, because its changes keep their order.
 pub(super) fn step_aside(journey: &mut Journey<'_>) -> Option<Claim> {
@@ -105,32 +92,57 @@ pub(super) fn step_aside(journey: &mut Journey<'_>) -> Option<Claim> {
     seat.turn.leave()
 }
 
-/// Takes a turn again for a call that stepped aside, and waits for it.
-pub(super) async fn step_back(journey: &mut Journey<'_>, claim: Option<Claim>) -> Result<(), Refusal> {
-    let Some(claim) = claim else { return Ok(()) };
+/// Lines up again for a call that stepped aside: it has its turn when it has a [`place`].
+pub(super) fn step_back(journey: &mut Journey<'_>, claim: Option<Claim>) {
+    let Some(claim) = claim else { return };
     let turn = journey.services.locks.turn(None, journey.request.actor_ref.as_deref());
-    turn.claim(claim);
+    turn.claim(claim, false);
     journey.seat = Some(Seat { turn, order: None });
-    self::turn(journey).await
 }
 
-/// Waits for a free place. It waits for the host's memory for at most the wall time of the call. A call that a guest makes
-/// needs none: it runs in the place of its caller, which waits for it.
+/// Waits for the turn of the call and for a free place. A call that a guest makes needs neither: it runs in the place of
+/// its caller, which waits for it.
 pub(super) async fn place(journey: &Journey<'_>, limits: &Limits) -> Result<Option<Place>, Refusal> {
     if journey.request.lineage.is_some() {
         return Ok(None);
     }
     let cancellation = journey.request.cancellation.clone();
-    let caller = journey.request.actor_ref.as_deref();
     tokio::select! {
         biased;
         () = cancellation.cancelled() => {
             Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
         }
-        place = journey.services.scheduler.place(caller, limits.host_bytes(), limits.wall) => match place {
+        place = turn_and_place(journey, limits) => match place {
             Ok(place) => Ok(Some(place)),
             Err(NoPlace::Memory { total }) => Err(no_memory(limits, total)),
             Err(NoPlace::Gone) => Err(canceled(AbortReason::RuntimeShutdown)),
+        }
+    }
+}
+
+/// Waits until no call runs that this one could disturb, and then for a place: for one of its caller, for a slot, and for
+/// the host's memory at most the wall time of the call. If its turn has passed when it gets the place, it gives the place
+/// up, because a call that waits for its turn must keep none.
+async fn turn_and_place(journey: &Journey<'_>, limits: &Limits) -> Result<Place, NoPlace> {
+    let scheduler = &journey.services.scheduler;
+    let caller = journey.request.actor_ref.as_deref();
+    let turn = journey.seat.as_ref().map(|seat| &seat.turn);
+    loop {
+        if let Some(turn) = turn {
+            turn.come().await;
+        }
+        let of_caller = match scheduler.try_caller_place(caller) {
+            Some(of_caller) => of_caller,
+            None => {
+                if let Some(turn) = turn {
+                    turn.lack_place();
+                }
+                scheduler.caller_place(caller).await?
+            }
+        };
+        let place = scheduler.place(of_caller, limits.host_bytes(), limits.wall).await?;
+        if turn.is_none_or(Turn::begin) {
+            return Ok(place);
         }
     }
 }

@@ -16,7 +16,7 @@ pub use cancellation::Cancellation;
 pub use chains::{CHILD_DEPTH_MAX, Chain, Chains};
 pub use locks::{Claim, Line, NetworkUse, ResourceLocks, Turn};
 pub use memory::MemoryBudget;
-pub use queue::{NoPlace, Place, Scheduler};
+pub use queue::{CallerPlace, NoPlace, Place, Scheduler};
 pub use retry::{ATTEMPTS_MAX, BACKOFF_MAX, RETRY_CLASSES, RetryPolicy};
 pub use shares::{Shares, share};
 pub use waiting::Ticket;

@@ -23,7 +23,13 @@ pub struct Scheduler {
 pub struct Place {
     _memory: Option<Reserved>,
     _slot: OwnedSemaphorePermit,
-    _of_caller: Option<OwnedSemaphorePermit>,
+    _of_caller: CallerPlace,
+}
+
+/// One of the places that a caller may have, returned when dropped: the first part of a [`Place`].
+#[derive(Debug)]
+pub struct CallerPlace {
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Why there is no place.
@@ -58,10 +64,7 @@ impl Scheduler {
 
     /// Returns a place for a call of `caller` that may use `bytes` of memory, if one is free and no other call waits.
     pub fn try_place(&self, caller: Option<&str>, bytes: u64) -> Option<Place> {
-        let of_caller = match (&self.shares, caller) {
-            (Some(shares), Some(caller)) => Some(shares.try_take(caller)?),
-            _ => None,
-        };
+        let of_caller = self.try_caller_place(caller)?;
         let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
         let memory = match &self.memory {
             Some(memory) => Some(memory.try_reserve(bytes)?),
@@ -70,18 +73,36 @@ impl Scheduler {
         Some(Place { _memory: memory, _slot: slot, _of_caller: of_caller })
     }
 
-    /// Waits for a place for a call of `caller` that may use `bytes` of memory; for the memory at most `patience`. A
-    /// call takes a place of its caller first, then a slot, then memory, so that calls that wait for a slot hold no
-    /// memory that running calls need.
+    /// Returns one of the places of `caller`, if one is free and no other call of the caller waits for one.
+    pub fn try_caller_place(&self, caller: Option<&str>) -> Option<CallerPlace> {
+        match (&self.shares, caller) {
+            (Some(shares), Some(caller)) => Some(CallerPlace { _permit: Some(shares.try_take(caller)?) }),
+            _ => Some(CallerPlace { _permit: None }),
+        }
+    }
+
+    /// Waits for one of the places of `caller`.
+    ///
+    /// # Errors
+    ///
+    /// [`NoPlace::Gone`]
+    pub async fn caller_place(&self, caller: Option<&str>) -> Result<CallerPlace, NoPlace> {
+        match (&self.shares, caller) {
+            (Some(shares), Some(caller)) => {
+                Ok(CallerPlace { _permit: Some(shares.take(caller).await.ok_or(NoPlace::Gone)?) })
+            }
+            _ => Ok(CallerPlace { _permit: None }),
+        }
+    }
+
+    /// Waits for a place for a call that may use `bytes` of memory; for the memory at most `patience`. A call takes a
+    /// place of its caller first, then a slot, then memory, so that calls that wait for a slot hold no memory that
+    /// running calls need.
     ///
     /// # Errors
     ///
     /// [`NoPlace`], when the memory is not free in time.
-    pub async fn place(&self, caller: Option<&str>, bytes: u64, patience: Duration) -> Result<Place, NoPlace> {
-        let of_caller = match (&self.shares, caller) {
-            (Some(shares), Some(caller)) => Some(shares.take(caller).await.ok_or(NoPlace::Gone)?),
-            _ => None,
-        };
+    pub async fn place(&self, of_caller: CallerPlace, bytes: u64, patience: Duration) -> Result<Place, NoPlace> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|_| NoPlace::Gone)?;
         let memory = match &self.memory {
             Some(memory) => {

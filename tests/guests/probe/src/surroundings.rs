@@ -34,6 +34,9 @@ pub(crate) fn tools() -> Vec<Tool> {
             .input(json!({ "path": { "type": "string" }, "ms": { "type": "integer", "minimum": 0 } }), &["path", "ms"])
             .claims("is_concurrency_safe", true)
             .claims("permission_subjects", json!({ "/path": "path" })),
+        Tool::new("hold_reading", Access::ReadsFiles, "Like hold, while it may read in the folder of its argument")
+            .input(json!({ "path": { "type": "string" }, "ms": { "type": "integer", "minimum": 0 } }), &["path", "ms"])
+            .claims("permission_subjects", json!({ "/path": "path" })),
         Tool::new("timeboxed", Access::Nothing, "Like hold, with 300 ms in its own profile")
             .input(milliseconds(), &["ms"])
             .executes("timeout_ms", 300),
@@ -51,7 +54,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
         "env" => env,
         "stdio" => stdio,
         "stdin" => stdin,
-        "hold" | "hold_unstated" | "hold_writing" | "timeboxed" | "hold_background" => hold,
+        "hold" | "hold_unstated" | "hold_writing" | "hold_reading" | "timeboxed" | "hold_background" => hold,
         _ => return None,
     })
 }

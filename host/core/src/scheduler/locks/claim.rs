@@ -1,0 +1,96 @@
+use std::path::Path;
+use std::sync::Arc;
+
+/// Maximum number of folders in one list of a claim. A call can name many; their common folder is claimed then, so that
+/// comparing claims stays cheap.
+pub(super) const FOLDERS_MAX: usize = 32;
+
+/// How a call uses the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NetworkUse {
+    #[default]
+    None,
+    /// Its requests change nothing.
+    Reads,
+    /// Its requests may change something elsewhere.
+    Changes,
+}
+
+/// How a call uses what other calls can reach too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Beside others that change nothing there.
+    Shared,
+    Exclusive,
+}
+
+/// What one call can reach, as far as other calls can notice it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// Canonical folders, sorted, none inside another.
+    reads: Vec<Arc<Path>>,
+    /// The same, for folders that the call may change.
+    writes: Vec<Arc<Path>>,
+    network: NetworkUse,
+    /// Whether the call must be alone.
+    alone: bool,
+}
+
+impl Claim {
+    /// The claim of a call that reads and writes these canonical folders.
+    pub fn new<'a>(
+        reads: impl Iterator<Item = &'a Path>,
+        writes: impl Iterator<Item = &'a Path>,
+        network: NetworkUse,
+    ) -> Self {
+        Self { reads: outermost(reads), writes: outermost(writes), network, alone: false }
+    }
+
+    /// The claim of a call that runs beside no other.
+    pub fn alone() -> Self {
+        Self { alone: true, ..Self::default() }
+    }
+
+    /// Whether no other call can notice a call with this claim.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn changes(&self) -> bool {
+        self.alone || !self.writes.is_empty() || self.network == NetworkUse::Changes
+    }
+
+    /// The use of everything that calls can reach.
+    pub(super) fn whole(&self) -> Mode {
+        if self.alone { Mode::Exclusive } else { Mode::Shared }
+    }
+
+    /// The use of the network.
+    pub(super) fn network(&self) -> Option<Mode> {
+        match self.network {
+            NetworkUse::None => None,
+            NetworkUse::Reads => Some(Mode::Shared),
+            NetworkUse::Changes => Some(Mode::Exclusive),
+        }
+    }
+
+    /// The use of each folder.
+    pub(super) fn folders(&self) -> impl Iterator<Item = (&Arc<Path>, Mode)> {
+        let reads = self.reads.iter().map(|folder| (folder, Mode::Shared));
+        reads.chain(self.writes.iter().map(|folder| (folder, Mode::Exclusive)))
+    }
+}
+
+/// Sorts `folders`, without those that lie in another one; more than [`FOLDERS_MAX`] become the folder that holds all.
+fn outermost<'a>(folders: impl Iterator<Item = &'a Path>) -> Vec<Arc<Path>> {
+    let mut all: Vec<&Path> = folders.collect();
+    all.sort_unstable();
+    // A folder is sorted directly before what lies in it.
+    all.dedup_by(|inner, outer| inner.starts_with(outer));
+    if all.len() <= FOLDERS_MAX {
+        return all.into_iter().map(Arc::from).collect();
+    }
+    // In a sorted list, what the first and the last have in common, all have.
+    let (Some(first), Some(last)) = (all.first(), all.last()) else { return Vec::new() };
+    first.ancestors().find(|folder| last.starts_with(folder)).map(Arc::from).into_iter().collect()
+}

@@ -1,0 +1,161 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::claim::{Claim, Mode};
+use super::ranks::{Call, Order};
+
+/// How far a call with a claim is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It waits for its turn, or has it and is about to run. No later call passes it.
+    Waiting,
+    /// It could run, and its caller has no place for it. Calls of other callers pass it.
+    Placeless,
+    Running,
+}
+
+/// The claims of all calls, by what they reach: a call is compared with those alone that reach the same.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// Each call uses the whole: shared, unless it must be alone.
+    whole: Users,
+    /// By caller. The network is one resource for the calls of one caller. Between callers it is none, because one
+    /// caller's request would stop those of all others.
+    networks: BTreeMap<u64, Users>,
+    folders: BTreeMap<Arc<Path>, Users>,
+}
+
+/// The calls that use one resource.
+#[derive(Debug, Default)]
+struct Users {
+    shared: Group,
+    exclusive: Group,
+}
+
+/// The calls that use one resource in the same mode.
+#[derive(Debug, Default)]
+struct Group {
+    running: usize,
+    waiting: BTreeSet<Order>,
+    /// By caller.
+    placeless: BTreeSet<(u64, Order)>,
+}
+
+impl Index {
+    /// Moves a call from one stage to another; `None`: it is not in the index.
+    pub(super) fn change(&mut self, claim: &Claim, call: Call, from: Option<Stage>, to: Option<Stage>) {
+        self.whole.change(claim.whole(), call, from, to);
+        if let Some(mode) = claim.network() {
+            let users = self.networks.entry(call.caller).or_default();
+            users.change(mode, call, from, to);
+            if users.is_empty() {
+                self.networks.remove(&call.caller);
+            }
+        }
+        for (folder, mode) in claim.folders() {
+            let users = self.folders.entry(Arc::clone(folder)).or_default();
+            users.change(mode, call, from, to);
+            if users.is_empty() {
+                self.folders.remove(folder);
+            }
+        }
+    }
+
+    /// Whether calls that run, or that have their turn before this one, keep it waiting.
+    pub(super) fn holds_up(&self, claim: &Claim, call: Call) -> bool {
+        self.met(claim, call.caller).any(|(users, mode)| users.hold_up(mode, call))
+    }
+
+    /// The ids of all calls that a call with this claim may have been the last to hold up.
+    pub(super) fn behind(&self, claim: &Claim, caller: u64) -> Vec<u64> {
+        let mut behind = Vec::new();
+        for (users, mode) in self.met(claim, caller) {
+            users.behind(mode, &mut behind);
+        }
+        behind
+    }
+
+    /// The users of each resource that a call with this claim meets, with the mode in which it uses the resource.
+    fn met(&self, claim: &Claim, caller: u64) -> impl Iterator<Item = (&Users, Mode)> {
+        let network = claim.network().and_then(|mode| Some((self.networks.get(&caller)?, mode)));
+        let folders = claim.folders();
+        let folders = folders.flat_map(move |(folder, mode)| self.around(folder).map(move |users| (users, mode)));
+        std::iter::once((&self.whole, claim.whole())).chain(network).chain(folders)
+    }
+
+    /// The users of the folder, of those that hold it, and of those in it.
+    fn around(&self, folder: &Path) -> impl Iterator<Item = &Users> {
+        let outer = folder.ancestors().filter_map(move |outer| self.folders.get(outer));
+        // A folder is sorted directly before what lies in it.
+        let after = self.folders.range::<Path, _>((Bound::Excluded(folder), Bound::Unbounded));
+        let inner = after.take_while(move |(inner, _)| inner.starts_with(folder)).map(|(_, users)| users);
+        outer.chain(inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.networks.is_empty() && self.folders.is_empty()
+    }
+}
+
+impl Users {
+    fn change(&mut self, mode: Mode, call: Call, from: Option<Stage>, to: Option<Stage>) {
+        let group = match mode {
+            Mode::Shared => &mut self.shared,
+            Mode::Exclusive => &mut self.exclusive,
+        };
+        group.remove(call, from);
+        group.add(call, to);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.shared.is_empty() && self.exclusive.is_empty()
+    }
+
+    fn hold_up(&self, mode: Mode, call: Call) -> bool {
+        self.exclusive.holds_up(call) || (mode == Mode::Exclusive && self.shared.holds_up(call))
+    }
+
+    /// Adds the calls that one in this mode held up. What waits behind an exclusive use goes on waiting for that one.
+    fn behind(&self, mode: Mode, behind: &mut Vec<u64>) {
+        let exclusive = self.exclusive.waiting.first().copied();
+        behind.extend(exclusive.map(|order| order.id));
+        if mode == Mode::Exclusive {
+            let shared = self.shared.waiting.range(..exclusive.unwrap_or(Order::LAST));
+            behind.extend(shared.map(|order| order.id));
+        }
+    }
+}
+
+impl Group {
+    fn add(&mut self, call: Call, stage: Option<Stage>) {
+        match stage {
+            None => {}
+            Some(Stage::Waiting) => _ = self.waiting.insert(call.order),
+            Some(Stage::Placeless) => _ = self.placeless.insert((call.caller, call.order)),
+            Some(Stage::Running) => self.running += 1,
+        }
+    }
+
+    fn remove(&mut self, call: Call, stage: Option<Stage>) {
+        match stage {
+            None => {}
+            Some(Stage::Waiting) => _ = self.waiting.remove(&call.order),
+            Some(Stage::Placeless) => _ = self.placeless.remove(&(call.caller, call.order)),
+            Some(Stage::Running) => self.running -= 1,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.running == 0 && self.waiting.is_empty() && self.placeless.is_empty()
+    }
+
+    fn holds_up(&self, call: Call) -> bool {
+        let own_before = (call.caller, Order::FIRST)..(call.caller, call.order);
+        self.running > 0
+            || self.waiting.first().is_some_and(|first| *first < call.order)
+            || self.placeless.range(own_before).next().is_some()
+    }
+}

@@ -1,0 +1,446 @@
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::claim::{FOLDERS_MAX, Mode};
+use super::*;
+
+/// Longer than a linear queue takes on a busy machine, and much shorter than a quadratic one.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn using(network: NetworkUse, reads: &[&str], writes: &[&str]) -> Claim {
+    Claim::new(reads.iter().map(Path::new), writes.iter().map(Path::new), network)
+}
+
+fn claim(reads: &[&str], writes: &[&str]) -> Claim {
+    using(NetworkUse::None, reads, writes)
+}
+
+fn near(one: &Path, other: &Path) -> bool {
+    one.starts_with(other) || other.starts_with(one)
+}
+
+/// Whether calls with these claims could notice each other: the rule, without the index.
+fn could_meet(one: &Claim, other: &Claim, same_caller: bool) -> bool {
+    let exclusive = |one: Mode, other: Mode| [one, other].contains(&Mode::Exclusive);
+    let networks = one.network().zip(other.network());
+    exclusive(one.whole(), other.whole())
+        || (same_caller && networks.is_some_and(|(one, other)| exclusive(one, other)))
+        || one.folders().any(|(folder, mode)| {
+            other.folders().any(|(beside, its_mode)| near(folder, beside) && exclusive(mode, its_mode))
+        })
+}
+
+/// Whether a call with the second claim waits while one with the first claim runs.
+fn waits(one: &Claim, other: &Claim, callers: [&str; 2]) -> bool {
+    let locks = ResourceLocks::default();
+    let [first, second] = callers.map(|caller| locks.turn(None, Some(caller)));
+    assert!(first.claim(one.clone(), true));
+    !second.claim(other.clone(), true)
+}
+
+fn meets(one: &Claim, other: &Claim) -> bool {
+    let found = waits(one, other, ["a", "a"]);
+    assert_eq!(found, waits(other, one, ["a", "a"]));
+    assert_eq!(found, could_meet(one, other, true));
+    found
+}
+
+fn runs(turn: &Turn) -> bool {
+    turn.locks.queue().entries.get(&turn.id).is_some_and(|entry| entry.stage == Some(Stage::Running))
+}
+
+#[track_caller]
+fn is_empty(locks: &ResourceLocks) {
+    let queue = locks.queue();
+    assert!(queue.entries.is_empty() && queue.index.is_empty() && !queue.ranks.is_any_waiting());
+    assert!(queue.lined.is_empty() && queue.undecided.is_empty());
+}
+
+#[test]
+fn calls_meet_where_one_changes_what_the_other_can_reach() {
+    let nothing = Claim::default();
+    let read = claim(&["/a"], &[]);
+    let write = claim(&[], &["/a"]);
+    assert!(!meets(&read, &read) && !meets(&nothing, &write));
+    assert!(meets(&write, &write) && meets(&write, &read));
+    assert!(meets(&write, &claim(&["/a/b/c"], &[])) && meets(&claim(&[], &["/a/b"]), &claim(&["/"], &[])));
+    assert!(!meets(&write, &claim(&["/ab", "/b/a"], &["/c"])));
+    assert!(meets(&claim(&[], &["/b", "/x/y"]), &claim(&["/a", "/x"], &[])));
+    assert!(meets(&Claim::alone(), &nothing));
+    let network = |network| using(network, &[], &[]);
+    let (reads, changes) = (network(NetworkUse::Reads), network(NetworkUse::Changes));
+    assert!(!meets(&reads, &reads) && meets(&reads, &changes) && meets(&changes, &changes));
+    assert!(!meets(&changes, &write));
+    assert!(!waits(&changes, &changes, ["a", "b"]), "one caller's requests would stop those of another");
+    assert!(waits(&write, &write, ["a", "b"]), "folders are places for all");
+}
+
+#[test]
+fn folders_are_compared_as_each_with_each() {
+    let names = ["/", "/a", "/a/b", "/a/b/c", "/a/bc", "/ab", "/b", "/b/a", "/a-b", "/a/b-c"];
+    let pick = |bits: usize| -> Vec<&'static str> {
+        names.iter().enumerate().filter(|(at, _)| bits & (1 << at) != 0).map(|(_, name)| *name).collect()
+    };
+    for one in (1..1 << names.len()).step_by(7) {
+        for other in (1..1 << names.len()).step_by(31) {
+            let (one, other) = (pick(one), pick(other));
+            let each = one.iter().any(|one| other.iter().any(|other| near(Path::new(one), Path::new(other))));
+            let found = waits(&claim(&[], &one), &claim(&[], &other), ["a", "b"]);
+            assert_eq!(found, each, "{one:?} {other:?}");
+            assert_eq!(waits(&claim(&one, &[]), &claim(&[], &other), ["a", "b"]), each, "{one:?} {other:?}");
+        }
+    }
+}
+
+#[test]
+fn many_folders_are_claimed_as_the_one_that_holds_them() {
+    let many: Vec<String> = (0..=FOLDERS_MAX).map(|n| format!("/top/{n}/x")).collect();
+    let of = |count: usize| claim(&[], &many.iter().take(count).map(String::as_str).collect::<Vec<_>>());
+    let beside = claim(&["/top/other"], &[]);
+    assert!(!meets(&of(FOLDERS_MAX), &beside));
+    assert!(meets(&of(FOLDERS_MAX + 1), &beside));
+    assert!(!meets(&of(FOLDERS_MAX + 1), &claim(&["/elsewhere"], &[])));
+}
+
+#[tokio::test]
+async fn a_writer_waits_for_readers_and_no_later_reader_passes_it() {
+    let locks = ResourceLocks::default();
+    let [first, writer, later, elsewhere] = [(); 4].map(|()| locks.turn(None, None));
+    assert!(first.claim(claim(&["/a"], &[]), true));
+    assert!(!writer.claim(claim(&[], &["/a/b"]), true));
+    assert!(!later.claim(claim(&["/a"], &[]), true), "the writer would never run");
+    assert!(elsewhere.claim(claim(&[], &["/c"]), true));
+    drop(first);
+    writer.come().await;
+    assert!(writer.begin() && !later.begin());
+    drop(writer);
+    later.come().await;
+    assert!(later.begin());
+}
+
+#[tokio::test]
+async fn a_call_that_gives_up_lets_those_behind_it_go_on() {
+    let locks = ResourceLocks::default();
+    let [first, second, third] = [(); 3].map(|()| locks.turn(None, None));
+    assert!(first.claim(claim(&["/a"], &[]), true) && !second.claim(claim(&[], &["/a"]), true));
+    assert!(!third.claim(claim(&["/a"], &[]), true));
+    drop(second);
+    third.come().await;
+    drop((first, third));
+    is_empty(&locks);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_is_told_when_its_turn_comes() {
+    let locks = ResourceLocks::default();
+    let [first, second] = [(); 2].map(|()| locks.turn(None, None));
+    assert!(first.claim(claim(&[], &["/a"]), true) && !second.claim(claim(&[], &["/a"]), true));
+    let leave = async {
+        tokio::task::yield_now().await;
+        drop(first);
+    };
+    tokio::time::timeout(PATIENCE, async { tokio::join!(second.come(), leave) }).await.unwrap();
+    assert!(second.begin());
+}
+
+#[tokio::test]
+async fn changes_of_one_line_keep_their_order_while_an_earlier_call_is_decided_on() {
+    let locks = ResourceLocks::default();
+    let line = Some(locks.line());
+    let [undecided, reader, writer] = [(); 3].map(|()| locks.turn(line, None));
+    let stranger = locks.turn(Some(locks.line()), None);
+    assert!(reader.claim(claim(&["/a"], &[]), true));
+    assert!(!writer.claim(claim(&[], &["/b"]), true), "the undecided call may be an earlier writer");
+    assert!(stranger.claim(claim(&[], &["/c"]), true), "it belongs to another line");
+    let decide = async {
+        tokio::task::yield_now().await;
+        assert!(!undecided.claim(claim(&[], &["/a"]), true), "the reader that passed it runs");
+    };
+    tokio::time::timeout(PATIENCE, async { tokio::join!(writer.come(), decide) }).await.unwrap();
+    assert!(writer.begin());
+    drop(reader);
+    undecided.come().await;
+    assert!(undecided.begin());
+    drop((undecided, writer, stranger));
+    is_empty(&locks);
+}
+
+#[tokio::test]
+async fn a_change_goes_on_when_all_earlier_calls_of_its_line_are_gone() {
+    let locks = ResourceLocks::default();
+    let line = Some(locks.line());
+    let [first, second, writer] = [(); 3].map(|()| locks.turn(line, None));
+    assert!(!writer.claim(claim(&[], &["/a"]), true));
+    drop(second);
+    assert!(!writer.begin());
+    let leave = async {
+        tokio::task::yield_now().await;
+        drop(first);
+    };
+    tokio::time::timeout(PATIENCE, async { tokio::join!(writer.come(), leave) }).await.unwrap();
+    assert!(writer.begin());
+}
+
+/// The order in which calls of these callers run that all want one folder.
+fn served(callers: &[&str]) -> Vec<usize> {
+    let locks = ResourceLocks::default();
+    let first = locks.turn(None, Some("first"));
+    assert!(first.claim(claim(&[], &["/a"]), true));
+    let mut waiting: Vec<(usize, Turn)> = Vec::new();
+    for (at, caller) in callers.iter().enumerate() {
+        let turn = locks.turn(None, Some(caller));
+        assert!(!turn.claim(claim(&[], &["/a"]), true));
+        waiting.push((at, turn));
+    }
+    drop(first);
+    let mut order = Vec::new();
+    while !waiting.is_empty() {
+        let next = waiting.iter().position(|(_, turn)| turn.begin()).unwrap();
+        order.push(waiting.remove(next).0);
+    }
+    order
+}
+
+#[test]
+fn a_flood_of_one_caller_waits_behind_the_one_call_of_another() {
+    assert_eq!(served(&["a", "a", "a", "a", "b", "c"]), [0, 4, 5, 1, 2, 3]);
+    assert_eq!(served(&["a", "a", "b", "b", "a"]), [0, 2, 1, 3, 4]);
+    assert_eq!(served(&["a"; 5]), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn readers_that_have_no_place_yet_do_not_delay_the_writer_of_another_caller() {
+    let locks = ResourceLocks::default();
+    let reader = |has_place: bool| {
+        let turn = locks.turn(None, Some("anna"));
+        assert_eq!(turn.claim(claim(&["/a"], &[]), has_place), has_place);
+        turn
+    };
+    let running = [(); 2].map(|()| reader(true));
+    let placeless: Vec<Turn> = (0..100).map(|_| reader(false)).collect();
+    placeless.iter().for_each(Turn::lack_place);
+    let writer = locks.turn(None, Some("bert"));
+    assert!(!writer.claim(claim(&[], &["/a"]), true));
+    let came: Vec<bool> = placeless.iter().map(Turn::begin).collect();
+    assert!(came.iter().skip(1).all(|runs| !runs), "only her first call that waited comes before his: {came:?}");
+    drop(running);
+    assert_eq!((came[0], writer.begin()), (true, false));
+    let mut rest = placeless.into_iter();
+    drop(rest.next());
+    writer.come().await;
+    assert!(writer.begin());
+    assert!(rest.all(|reader| !reader.begin()), "a reader runs beside a writer");
+    drop(writer);
+    is_empty(&locks);
+}
+
+#[tokio::test]
+async fn a_call_whose_caller_has_no_place_for_it_is_passed_by_other_callers_alone() {
+    let locks = ResourceLocks::default();
+    let [first, own, other] = ["anna", "anna", "bert"].map(|caller| locks.turn(None, Some(caller)));
+    assert!(!first.claim(claim(&[], &["/a"]), false));
+    assert!(!own.claim(claim(&["/a"], &[]), true) && !other.claim(claim(&["/a/b"], &[]), true), "it may run at once");
+    let lack = async {
+        tokio::task::yield_now().await;
+        first.lack_place();
+    };
+    tokio::time::timeout(PATIENCE, async { tokio::join!(other.come(), lack) }).await.unwrap();
+    assert!(!own.begin(), "the calls of one caller keep their order");
+    assert!(other.begin() && !first.begin(), "two calls that meet run together");
+    let later = locks.turn(None, Some("bert"));
+    assert!(!later.claim(claim(&["/a"], &[]), true), "the writer, which gave its place up, would never run");
+    drop(other);
+    first.come().await;
+    assert!(first.begin());
+    drop(first);
+    own.come().await;
+    assert!(own.begin() && later.begin());
+}
+
+#[test]
+fn a_call_that_has_its_place_too_late_is_passed_only_so_often() {
+    let locks = ResourceLocks::default();
+    let unlucky = locks.turn(None, Some("anna"));
+    assert!(!unlucky.claim(claim(&[], &["/a"]), false));
+    for passed in 0..100 {
+        unlucky.lack_place();
+        let passing = locks.turn(None, Some("bert"));
+        if !passing.claim(claim(&[], &["/a"]), true) {
+            assert_eq!(passed, PASSES_MAX);
+            assert!(unlucky.begin());
+            return;
+        }
+        assert!(!unlucky.begin());
+    }
+    panic!("it is passed for ever");
+}
+
+#[test]
+fn turns_elsewhere_cost_nothing_here() {
+    let locks = ResourceLocks::default();
+    let turn = |caller: &str, folder: &str| {
+        let turn = locks.turn(None, Some(caller));
+        turn.claim(claim(&[], &[folder]), true);
+        turn
+    };
+    let flood: Vec<Turn> = (0..20).map(|_| turn("anna", "/a")).collect();
+    for _ in 0..50 {
+        assert!(runs(&turn("bert", "/b")));
+    }
+    let bert = turn("bert", "/a");
+    let mut flood = flood.into_iter();
+    drop(flood.next());
+    assert!(flood.as_slice()[0].begin(), "her call is the first");
+    drop(flood.next());
+    assert!(bert.begin(), "he waits behind calls of hers");
+}
+
+#[test]
+fn a_caller_that_comes_back_at_once_does_not_pass_a_call_for_ever() {
+    let locks = ResourceLocks::default();
+    let wanting = |caller: &str| {
+        let turn = locks.turn(None, Some(caller));
+        turn.claim(claim(&[], &["/a"]), true);
+        turn
+    };
+    // The call of `stuck` keeps the least rank low for as long as it waits for its own folder.
+    let other = locks.turn(None, Some("other"));
+    other.claim(claim(&[], &["/b"]), true);
+    let stuck = locks.turn(None, Some("stuck"));
+    assert!(!stuck.claim(claim(&[], &["/b"]), true));
+    let mut eager = wanting("eager");
+    let mut patient: Vec<Turn> = (0..3).map(|_| wanting("patient")).collect();
+    let mut passed = 0;
+    while !patient.is_empty() {
+        let again = wanting("eager");
+        if runs(&eager) {
+            passed += 1;
+        }
+        drop(std::mem::replace(&mut eager, again));
+        // Those that can, run and end.
+        patient.retain(|turn| !turn.begin());
+        eager.begin();
+        assert!(passed < 10, "it is passed for ever");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_something_else_holds_no_folder() {
+    let locks = ResourceLocks::default();
+    let [first, second] = [(); 2].map(|()| locks.turn(None, None));
+    assert!(first.claim(claim(&[], &["/a"]), true) && !second.claim(claim(&[], &["/a"]), true));
+    let claimed = first.leave().unwrap();
+    second.come().await;
+    assert!(second.begin());
+    let again = locks.turn(None, None);
+    assert!(!again.claim(claimed, true));
+    drop(second);
+    again.come().await;
+    assert!(again.begin());
+    drop(first);
+    assert_eq!(locks.queue().entries.len(), 1, "only the second turn of the first call is left");
+}
+
+#[test]
+fn a_long_queue_costs_each_call_little() {
+    const CALLS: usize = 5_000;
+    let began = Instant::now();
+    let locks = ResourceLocks::default();
+    let first = locks.turn(None, Some("first"));
+    assert!(first.claim(Claim::alone(), true));
+    let folders: Vec<String> = (0..10).map(|n| format!("/top/{n}/x")).collect();
+    let waiting: Vec<Turn> = (0..CALLS)
+        .map(|at| {
+            let turn = locks.turn(None, Some("anna"));
+            let folder = folders[at % folders.len()].as_str();
+            let claim = if at % 3 == 0 { claim(&[], &[folder]) } else { claim(&[folder], &[]) };
+            assert!(!turn.claim(claim, true));
+            turn
+        })
+        .collect();
+    drop(first);
+    for turn in waiting {
+        assert!(turn.begin());
+    }
+    is_empty(&locks);
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+}
+
+/// A call of the random test.
+struct Known {
+    turn: Turn,
+    caller: usize,
+    claim: Option<Claim>,
+}
+
+/// Random calls come, are decided on, get a place, run and end; at each step, what runs is compared with the rule.
+#[test]
+fn no_two_calls_that_meet_ever_run_together_and_all_of_them_run() {
+    let claims = [
+        Claim::default(),
+        Claim::alone(),
+        claim(&["/a"], &[]),
+        claim(&[], &["/a/b"]),
+        claim(&["/b"], &["/a"]),
+        using(NetworkUse::Changes, &[], &["/c"]),
+        using(NetworkUse::Reads, &["/c"], &[]),
+    ];
+    let mut random: u64 = 7;
+    let mut pick = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(random >> 33).unwrap() % below
+    };
+    for _ in 0..300 {
+        let locks = ResourceLocks::default();
+        let line = [None, Some(locks.line())];
+        let callers = [None, Some("anna"), Some("bert")];
+        let mut calls: Vec<Known> = Vec::new();
+        let mut left = 30;
+        while left > 0 || !calls.is_empty() {
+            match pick(4) {
+                0 if left > 0 => {
+                    left -= 1;
+                    let caller = pick(callers.len());
+                    calls.push(Known { turn: locks.turn(line[pick(2)], callers[caller]), caller, claim: None });
+                }
+                1 if !calls.is_empty() => {
+                    let at = pick(calls.len());
+                    if calls[at].claim.is_none() {
+                        let claim = claims[pick(claims.len())].clone();
+                        calls[at].turn.claim(claim.clone(), pick(2) == 0);
+                        calls[at].claim = Some(claim);
+                    }
+                }
+                2 if !calls.is_empty() => {
+                    let turn = &calls[pick(calls.len())].turn;
+                    if pick(2) == 0 {
+                        turn.lack_place();
+                    } else {
+                        turn.begin();
+                    }
+                }
+                _ => {
+                    let mut running: Vec<usize> = (0..calls.len()).filter(|at| runs(&calls[*at].turn)).collect();
+                    let decided = calls.iter().all(|call| call.claim.is_some());
+                    if running.is_empty() && decided && !calls.is_empty() {
+                        running.extend(calls.iter().position(|call| call.turn.begin()));
+                        assert!(!running.is_empty(), "nothing goes on");
+                    }
+                    if !running.is_empty() {
+                        calls.remove(running[pick(running.len())]);
+                    }
+                }
+            }
+            let running: Vec<(&Claim, usize)> = calls
+                .iter()
+                .filter(|call| runs(&call.turn))
+                .filter_map(|call| Some((call.claim.as_ref()?, call.caller)))
+                .collect();
+            for (at, (one, caller)) in running.iter().enumerate() {
+                let beside = |(other, of): &(&Claim, usize)| could_meet(one, other, caller == of);
+                assert!(!running.iter().skip(at + 1).any(beside), "{running:?}");
+            }
+        }
+        is_empty(&locks);
+    }
+}
