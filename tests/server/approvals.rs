@@ -411,7 +411,7 @@ fn a_call_that_another_terminal_resumes_keeps_the_role_of_its_server() {
         roles(TOOL);
         let mut client = place.client(json!({}), &[&named, "--role=writer"]);
         client.initialize("2025-11-25");
-        client.begin_call(TOOL, place.arguments(line));
+        client.begin_call(TOOL, place.line(line));
         client.says("waiting for an answer: toolcell approvals approve ");
         // Dropping the client kills the server.
         place.waiting()

@@ -30,9 +30,9 @@ pub async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Sch
     }
     let limits = permission.permit.limits();
     let services = journey.services;
-    let place = services.scheduler.try_place(journey.request.actor_ref.as_deref(), limits.host_bytes());
-    let runs = take_turn(journey, &permission, place.is_some());
-    if let Some(place) = place.filter(|_| runs) {
+    let free = services.scheduler.try_place(journey.request.actor_ref.as_deref(), limits.host_bytes());
+    let runs = take_turn(journey, &permission, free.is_some());
+    if let Some(place) = free.filter(|_| runs) {
         return Ok(Scheduled((permission, Some(place))));
     }
     let ticket = services.scheduler.line_up(journey.request.actor_ref.as_deref()).ok_or_else(too_many_wait)?;
