@@ -79,6 +79,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("child_fuel", &[], &["pipeline::children::a_call_uses_up_the_fuel"]),
     ("child_calls", &[], &["pipeline::children::a_flood_of_calls"]),
     ("child_cycles", &[], &["pipeline::children::no_tool_calls_itself"]),
+    ("child_names", &[], &["pipeline::children::what_is_sensitive_of_a_call"]),
     ("child_redaction", &[], &["pipeline::children::what_is_sensitive_of_a_call"]),
     ("child_persistence", &[], &["pipeline::children::what_a_call_says_in_passing"]),
     ("child_depth", &[], &["pipeline::children::calls_are_nested_four_deep"]),

@@ -550,6 +550,13 @@ async fn what_is_sensitive_of_a_call_is_in_no_record_of_the_calls_below_it() {
     assert!(!child["invocation"]["model_input_ref"].as_str().unwrap().starts_with("sha256:"));
     CANARY.is_not_in("the record of the call below", &child.to_string());
     CANARY.is_not_in("the record of the call", &called.record().to_string());
+    // A name that means no tool is on record too, with arguments that no tool has rules for.
+    for name in ["probe.no_such_tool", CANARY.value()] {
+        let called = family.free("call_secretly").call(calling(name, json!({ "text": CANARY.value() }))).await;
+        refused(&answer(&called), "other(permission_denied)", "tool_not_callable");
+        let child = family.record(&children(&called)[0]);
+        CANARY.is_not_in("the record of a call of nothing", &child.to_string());
+    }
 }
 
 #[tokio::test]

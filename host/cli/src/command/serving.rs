@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use tokio::runtime::Runtime;
-use toolcell::{Home, Limits, LogSettings, MemoryBudget, ResourceLocks, Terms, memory_share_bytes};
+use toolcell::{Home, Limits, MemoryBudget, ResourceLocks, Terms, memory_share_bytes};
 use toolcell_core::approval::EXPIRE_DEFAULT;
 use toolcell_core::catalog::{Conditions, Surface};
 use toolcell_core::journal::{CallLog, Journal};
@@ -151,7 +151,7 @@ impl Serving {
         let recorder = self.record.as_deref().map(|file| Recorder::open(file, unwritable)).transpose()?.map(Arc::new);
         let store = CallStore {
             // For reading: the host has its own, which writes.
-            calls: CallLog::new(home.calls(), home.calls_key(), LogSettings::default()),
+            calls: CallLog::new(home.calls(), home.calls_key(), config::configured_journal(&home)?),
             approvals: Journal::new(home.journal(), home.journal_key()),
         };
         let settings = server::Settings { recorder, announcer: Arc::new(ask::announce), store: Some(store) };

@@ -202,7 +202,7 @@ impl Tool {
 
     /// Whether the tool can be selected everywhere, as far as its interface says so (AT-IF-04).
     pub fn is_enabled(&self) -> bool {
-        self.interface.as_ref().is_none_or(ToolInterface::is_enabled)
+        self.interface.as_ref().is_none_or(ToolInterface::is_enabled) || !guard!("is_enabled")
     }
 
     /// The feature gate on which it depends whether the tool can be selected.

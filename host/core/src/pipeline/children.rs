@@ -24,6 +24,7 @@ use crate::record::{
     WriteEffect,
 };
 use crate::scheduler::{CHILD_DEPTH_MAX, Chain};
+use crate::secret::REDACTED;
 
 use super::journey::Journey;
 use super::redaction::Hidden;
@@ -395,7 +396,13 @@ impl Family {
         call: ChildCall,
         reply: oneshot::Sender<ChildAnswer>,
     ) -> Child<'s> {
-        let ChildCall { tool, input, share } = call;
+        let ChildCall { mut tool, mut input, share } = call;
+        // What the caller hides is found and removed by the rules of the tool that is called. A name that means no tool has
+        // none, and may itself be such a value.
+        let is_discreet = self.hidden.is_some() || !self.narrowed.journal;
+        if is_discreet && services.catalog.resolve(&tool).is_err() && guard!("child_names") {
+            (tool, input) = (REDACTED.to_owned(), "{}".to_owned());
+        }
         let cancellation = Cancellation::new();
         let mut request = Request::new(callee(of_parent, tool), Input::from_text(input))
             .grants(Arc::clone(&of_parent.grants))

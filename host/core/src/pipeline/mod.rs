@@ -129,7 +129,7 @@ pub async fn refuse(services: &Services, request: Request, refusal: Refusal) -> 
 }
 
 /// Resumes an approved, orphaned call: no living process runs it, and `held` marks this process as its owner. `request`
-/// is rebuilt from the first request; its tool and its input are the stored ones.
+/// is rebuilt from the first request; its input is the stored one, and so is its tool, unless it has been resolved already.
 pub async fn resume(
     services: &Services,
     desk: &ApprovalService,
@@ -139,7 +139,7 @@ pub async fn resume(
 ) -> CallRecord {
     let plan = &kept.approval.plan;
     let request = Request {
-        tool: request.tool.named(&plan.tool),
+        tool: request.tool.resumed(&plan.tool),
         input: Input::from_text(plan.model_input.as_str()),
         native_call_id: kept.invocation.native_call_id.clone(),
         ..request

@@ -68,9 +68,10 @@ impl Callee {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// Another tool, by name, called through the same surface.
-    pub(super) fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), tool: None, ..self }
+    /// The callee of a stored call, by the name that was called: the tool that was resolved for it stays, because a tool of
+    /// another component may have that name too. If it is not the tool that was asked about, the approval does not cover it.
+    pub(super) fn resumed(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
     }
 
     /// The id of that surface.
@@ -82,7 +83,7 @@ impl Callee {
     pub(super) fn withheld(&self, tool: &Tool) -> Option<Refusal> {
         let id = &tool.declaration().tool_id;
         let disabled = |message: String| Some(Refusal::new(ErrorClass::PolicyBlocked, "tool_disabled", message));
-        if !tool.is_enabled() && tool.feature().is_none() && guard!("is_enabled") {
+        if !tool.is_enabled() && tool.feature().is_none() {
             return disabled(format!("{id} is disabled by its own interface"));
         }
         match (&self.surface, tool.feature()) {
