@@ -135,3 +135,40 @@ fn asking(namespace: &str, profile: Value, annotations: Value) -> Vec<u8> {
         toolkit["declarations"][0]["annotations"] = annotations;
     })
 }
+
+/// A tool with these fields in its permission profile, whose argument `url` is a URL.
+fn reaching(namespace: &str, permissions: Value) -> Vec<u8> {
+    echoing(namespace, |toolkit| {
+        let id = format!("{namespace}.interface");
+        toolkit["interfaces"] = json!([{ "schema_version": "0.2.0", "interface_id": id,
+            "tool_id": format!("{namespace}.echo"), "permission_subjects": { "/url": "url" } }]);
+        let mut profile = json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
+        profile.as_object_mut().unwrap().extend(permissions.as_object().unwrap().clone());
+        toolkit["permission_profiles"] = json!([profile]);
+        let declaration = &mut toolkit["declarations"][0];
+        declaration["interface_ref"] = json!(id);
+        declaration["permission_profile_ref"] = json!("p");
+        let schema = json!({ "type": "object", "properties": { "url": { "type": "string" } } });
+        declaration["input_contract"] = json!({ "model_input_schema": schema });
+    })
+}
+
+/// The call is refused, and no option is named that would not help.
+fn not_grantable(called: &Called) {
+    called.failed("permission_denied", "not_granted").never_ran();
+    let error = &called.record()["result"]["error"];
+    assert!(error.get("needs_authorization").is_none() && !called.message().contains("--allow"), "{error:#}");
+}
+
+#[tokio::test]
+async fn a_host_that_no_grant_can_give_is_not_named_for_the_operator() {
+    let network = |scope: &str| json!({ "access_kinds": ["network"], "network_scope": scope });
+    let scoped = || Test::of_bytes(reaching("scoped_to_one_host", network("https://a.test")), None);
+    let url = json!({ "url": "https://b.test/x" });
+    not_grantable(&scoped().call(url.clone()).await);
+    not_grantable(&scoped().net("b.test").call(url.clone()).await);
+    let denied = Test::of_bytes(reaching("denied_one_host", network("any")), None);
+    not_grantable(&denied.grant(|grants| grants.deny_net("b.test").unwrap()).call(url).await);
+    let declared = scoped().call(json!({ "url": "https://a.test/x" })).await;
+    assert_eq!(declared.record()["result"]["error"]["needs_authorization"]["subject"], "https://a.test");
+}

@@ -88,6 +88,7 @@ pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &Name
     }
     let origin = Origin::of_url(&named.url)?;
     let reason = capability.network.refuses(&origin, named.url.path())?;
+    let can_grant = case.grants.network.can_grant(case.declared.profile, std::slice::from_ref(&origin));
     let tool = case.declared.tool_id;
     let (kind, message) = match reason.code {
         "denied_by_rule" => {
@@ -97,6 +98,10 @@ pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &Name
             ReasonType::SafetyCheck,
             format!("{tool} wants to reach {origin}, a {}; --allow-net={origin} would allow that", reason.rule),
         ),
+        _ if !can_grant => (
+            ReasonType::SafetyCheck,
+            format!("{tool} wants to reach {origin}, and its profile does not declare that; name another URL"),
+        ),
         _ => (
             ReasonType::Mode,
             format!(
@@ -105,7 +110,7 @@ pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &Name
         ),
     };
     let mut refusal = Refusal::new(ErrorClass::PermissionDenied, reason.code, message);
-    if kind != ReasonType::Rule {
+    if kind != ReasonType::Rule && can_grant {
         let subject = origin.to_string();
         let option = format!("--allow-net={subject}");
         refusal = refusal.needs(AccessKind::Network, Some(subject), option);
@@ -131,6 +136,13 @@ fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
     };
     if wishes.is_empty() {
         let message = format!("{tool_id} wants to use the network, and neither it nor its arguments say where to");
+        return denied(ReasonType::SafetyCheck, ErrorClass::PermissionDenied, "not_granted", message);
+    }
+    if !case.grants.network.can_grant(case.declared.profile, named) {
+        let message = format!(
+            "{tool_id} wants to reach {wishes}, and its profile does not declare all of that, or a denial closes it; name \
+             another URL"
+        );
         return denied(ReasonType::SafetyCheck, ErrorClass::PermissionDenied, "not_granted", message);
     }
     let why = if case.grants.network.is_empty() { "nothing allows it" } else { "what was granted does not cover that" };

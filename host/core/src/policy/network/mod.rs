@@ -50,6 +50,21 @@ impl NetworkGrants {
         self.allow.is_empty()
     }
 
+    /// Whether a grant can let a call of a tool with `profile` reach each of `origins`: the profile's scope covers it, and
+    /// no denial closes it.
+    pub(super) fn can_grant(&self, profile: &PermissionProfile, origins: &[Origin]) -> bool {
+        let Ok(scope) = Scope::of(profile) else { return false };
+        let is_declared = |origin: &Origin| {
+            let rule = Rule::origin(origin);
+            scope.argument || scope.patterns.iter().any(|pattern| rule.meet(pattern).is_some())
+        };
+        let is_denied = |Origin { scheme, host, port }: &Origin| {
+            let request = Request { scheme: *scheme, host, port: *port, method: "GET", path: "/" };
+            self.deny.iter().any(|rule| rule.touches(&request, host))
+        };
+        origins.iter().all(|origin| is_declared(origin) && !is_denied(origin))
+    }
+
     /// The grants as written, with their sources.
     pub(super) fn granted(&self) -> impl Iterator<Item = (&str, RuleSource)> {
         self.allow.iter().map(|rule| (rule.words.as_str(), rule.source))
