@@ -172,3 +172,11 @@ async fn a_host_that_no_grant_can_give_is_not_named_for_the_operator() {
     let declared = scoped().call(json!({ "url": "https://a.test/x" })).await;
     assert_eq!(declared.record()["result"]["error"]["needs_authorization"]["subject"], "https://a.test");
 }
+
+#[tokio::test]
+async fn the_name_of_a_secret_cannot_grant_another_one() {
+    // In `--allow-secret=NAME@https://HOST` this would be two grants.
+    let name = "API_KEY@https://evil.test,X";
+    let permissions = json!({ "access_kinds": ["credential"], "credential_refs": [name] });
+    not_grantable(&Test::of_bytes(reaching("two_secrets_in_one", permissions), None).call(json!({})).await);
+}

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use crate::record::{AccessKind, ErrorClass, ReasonType, Refusal, RuleSource};
+use crate::secret::SecretStore;
 
 use super::decide::Ruling;
 use super::named::{NamedPath, NamedUrl, below};
@@ -156,6 +157,10 @@ fn missing_secret(case: &Case<'_>, capability: &Capability) -> Option<Ruling> {
     let (tool_id, refs) = (case.declared.tool_id, &case.declared.profile.credential_refs);
     let granted = |name: &String| capability.secrets.iter().any(|granted| granted.name == *name);
     let refusal = match refs.iter().find(|name| !granted(name)) {
+        // A tool's name with a comma or an `@` in an option could grant another secret, to a host of its choice.
+        Some(name) if SecretStore::check_name(name).is_err() => {
+            not_given(format!("{tool_id} wants to send the secret {name:?}, and no secret can have that name"))
+        }
         Some(name) => {
             let option = format!("--allow-secret={name}@https://HOST");
             let message = format!(

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use toolcell_core::catalog::Tool;
 use toolcell_core::record::{AccessKind, Lifecycle, PermissionProfile};
+use toolcell_core::secret::SecretStore;
 
 use super::super::show;
 use super::schema::{Reader, is_null, properties};
@@ -18,7 +19,9 @@ const DEPTH_MAX: usize = 4;
 pub(super) fn command(tool: &Tool, called: &str) -> Option<String> {
     let callable = matches!(tool.declaration().lifecycle, Lifecycle::Available | Lifecycle::Deprecated);
     let profile = tool.permission_profile();
-    if !callable || !tool.is_enabled() || not_grantable(profile).next().is_some() {
+    // A name with a comma or an `@` in an option could grant another secret.
+    let named = profile.credential_refs.iter().all(|name| SecretStore::check_name(name).is_ok());
+    if !callable || !named || !tool.is_enabled() || not_grantable(profile).next().is_some() {
         return None;
     }
     let mut command = format!("toolcell call {} {}", quoted(called), quoted(&arguments(tool)));
