@@ -179,7 +179,13 @@ fn assess(case: &Case<'_>) -> Assessed {
     let world = world(&call, closed, &looks).and_then(|world| ceiling::check(case, world));
     match world {
         Ok(world) => Assessed { ruling: rule(&call, &looks, &world), world, risk, looks },
-        Err(ruling) => Assessed { ruling: *ruling, world: Capability::default(), risk, looks },
+        Err(mut ruling) => {
+            // A call that another call makes gets no more than that one has, whatever is granted.
+            if let (Some(refusal), Some(_)) = (&mut ruling.refusal, case.ceiling) {
+                refusal.needs_authorization = None;
+            }
+            Assessed { ruling: *ruling, world: Capability::default(), risk, looks }
+        }
     }
 }
 
@@ -233,9 +239,9 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[RuleMatch]) -> Resul
     }
     narrow(&wide, &named.paths).map_err(|out| {
         let blocked_path = Some(out.path.display().to_string());
-        // A call that another call makes gets no more than that one has, whatever is granted.
-        let refusal = match out.refusal.code == "path_not_granted" && case.ceiling.is_none() {
-            true => folder_needed(out.refusal, case.declared.profile.wants_file_write()),
+        let refusal = match out.refusal.code == "path_not_granted" {
+            // `wide` is not writable for a call that claims to read only, so that it is not given more.
+            true => folder_needed(out.refusal, wide.is_writable()),
             false => out.refusal,
         };
         Box::new(Ruling { blocked_path, ..Ruling::deny(ReasonType::WorkingDir, refusal) })
