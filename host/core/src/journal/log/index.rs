@@ -154,7 +154,7 @@ impl CallLog {
     }
 
     /// Where the record of the call is whose id is `id`, or ends so.
-    fn place(&self, id: &str) -> Result<Option<Place>, LogError> {
+    pub(super) fn place(&self, id: &str) -> Result<Option<Place>, LogError> {
         let Some(index) = self.settled()? else { return Ok(None) };
         let found = find(&index, id).map_err(|error| self.failed("search", &error))?;
         match found.as_slice() {
