@@ -240,9 +240,12 @@ fn lost(keep: Keep) -> ToolError {
     if keep != Keep::All {
         return not_kept();
     }
-    let message =
-        "nothing is on record of this call: it ended with its process before its tool started; call the tool again";
-    Refusal::new(ErrorClass::ExecutionFailed, "call_lost", message).to_error()
+    // The tool may have run: the log removes old calls, and the call may have ended under other settings.
+    let message = "nothing is on record of this call: it ended with its process before its tool started, or the log does \
+                   not have it any more. A second call may run the tool a second time";
+    let mut error = Refusal::new(ErrorClass::ExecutionFailed, "call_lost", message).to_error();
+    error.retry.safe = false;
+    error
 }
 
 /// The error for a call whose result had to leave the memory, and is on no disk.
