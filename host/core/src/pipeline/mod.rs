@@ -144,10 +144,12 @@ pub async fn resume(
         native_call_id: kept.invocation.native_call_id.clone(),
         ..request
     };
+    // Its approval is on disk until it is used. Before the log is read, because the host may stop meanwhile.
+    if let Some(background) = &request.background {
+        background.set_can_be_left(true);
+    }
     let events = events_so_far(services, kept).await;
     let mut journey = Journey::resume(services, request, kept, desk, held, events);
-    // Its approval is on disk until it is used.
-    journey.set_can_be_left(true);
     let executed = return_to(&mut journey, kept).await;
     let persisted = leave(&mut journey, executed).await;
     let is_large = journey.is_large();
