@@ -98,6 +98,11 @@ impl Entry {
         self.cancellation.cancel(AbortReason::UserInterruption);
     }
 
+    /// Whether the call was asked to stop.
+    pub(super) fn is_canceled(&self) -> bool {
+        self.cancellation.requested().is_some()
+    }
+
     pub(super) fn look(&mut self) -> Look {
         self.refresh();
         self.is_read = self.ended.is_some();

@@ -113,7 +113,14 @@ impl Tasks {
             match call.await {
                 Ok(Some(record)) => tasks.end(id, Ended::of(*record, tasks.keep())),
                 // From now on, the journal has it.
-                Ok(None) => drop(tasks.entries().remove(&id)),
+                Ok(None) => {
+                    let entry = tasks.entries().remove(&id);
+                    // Its client was told that the call is canceled, so the next server must not run it. If the store
+                    // cannot be written, it stays approved.
+                    if entry.is_some_and(|entry| entry.is_canceled()) {
+                        let _ = tasks.withdraw(id).await;
+                    }
+                }
                 Err(_) => tasks.end(id, Ended::lost(id)),
             }
         });
