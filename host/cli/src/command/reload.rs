@@ -14,14 +14,14 @@ use super::serving::{Components, Named};
 pub(super) struct Reload<'s> {
     server: &'s Server,
     /// The files that changed.
-    changed: &'s [PathBuf],
+    changed: HashSet<&'s PathBuf>,
     /// The components that were loaded before.
     known: HashSet<PathBuf>,
 }
 
 impl<'s> Reload<'s> {
     pub(super) fn new(server: &'s Server, changed: &'s [PathBuf], components: &Components) -> Self {
-        Self { server, changed, known: components.values().cloned().collect() }
+        Self { server, changed: changed.iter().collect(), known: components.values().cloned().collect() }
     }
 
     /// Tells which components are loaded now: those that changed, and those that are new.
