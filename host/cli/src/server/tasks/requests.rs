@@ -312,7 +312,15 @@ fn internal(refusal: &Refusal) -> ErrorData {
 
 #[cfg(test)]
 mod tests {
-    use super::{InvocationId, Timestamp, began};
+    use super::{InvocationId, Keep, Timestamp, began, lost};
+
+    #[test]
+    fn a_call_without_a_record_is_not_safe_to_repeat() {
+        for keep in [Keep::All, Keep::Failures, Keep::None] {
+            let error = lost(keep);
+            assert!(!error.retry.safe && error.message.contains("A second call"), "{error:?}");
+        }
+    }
 
     #[test]
     fn an_id_says_when_its_call_began() {
