@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcell_core::hook::HookOutput;
-use toolcell_core::record::digest;
+use toolcell_core::record::{AbortReason, digest};
 
 use crate::support::{Called, Canary, Test, scratch};
 
@@ -147,6 +147,16 @@ async fn hooks_see_redacted_copies_and_what_they_leave_alone_returns() {
     assert_eq!(mutations[0].from_input_ref, called.0.invocation.model_input_ref);
     assert_eq!(Some(&mutations[0].to_input_ref), called.0.invocation.call_input_ref.as_ref());
     CANARY.is_not_in("the record", &called.record().to_string());
+}
+
+#[tokio::test]
+async fn a_call_that_was_canceled_before_it_began_has_no_sensitive_argument_on_record() {
+    let test = Test::new("probe#sensitive");
+    test.cancellation().cancel(AbortReason::UserInterruption);
+    let called = test.call(json!({"user": "alice", "token": CANARY.value()})).await;
+    called.failed("canceled", "canceled").ended("canceled", "canceled").never_ran();
+    CANARY.is_not_in("the record", &called.record().to_string());
+    assert_eq!(called.0.invocation.model_input, json!({"user": "alice", "token": "[redacted]"}));
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
     journey.invocation.runtime_refs = tool.runtime_refs().to_vec();
     journey.trail.resolved(&declaration.tool_id);
     keep_quiet(journey, &tool);
-    redaction::begin(journey, &tool).await?;
+    begin_redaction(journey, &tool).await?;
     children::admit(&mut journey.request, &tool)?;
     let unavailable = |class, code, why: &str| Err(Refusal::new(class, code, format!("{} {why}", declaration.tool_id)));
     match declaration.lifecycle {
@@ -58,13 +58,20 @@ pub(super) async fn again(journey: &mut Journey<'_>, kept: &Kept) -> Result<Retu
     let tool = find(journey)?;
     keep_quiet(journey, &tool);
     journey.redaction.reuse(kept.approval.plan.reference_key.as_deref())?;
-    redaction::begin(journey, &tool).await?;
+    begin_redaction(journey, &tool).await?;
     // Checked first, so that no hook runs for a call that could not.
     if let Some(refusal) = journey.request.tool.withheld(&tool) {
         return Err(refusal);
     }
     journey.redaction.check_secrets()?;
     Ok(Returned(tool))
+}
+
+/// Begins the redaction, and only then fails if the call was canceled: the record of a canceled call shows its input too.
+async fn begin_redaction(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusal> {
+    let begun = redaction::begin(journey, tool).await;
+    journey.heed_cancellation()?;
+    begun
 }
 
 /// Keeps what the tool tells while it runs off the log, if its output may be on no disk, or if a hook may still say so;
@@ -84,9 +91,12 @@ fn keep_quiet(journey: &Journey<'_>, tool: &Tool) {
 
 /// The tool of the call. Every later phase gets it from the phase before it.
 fn find(journey: &mut Journey<'_>) -> Result<Arc<Tool>, Refusal> {
-    journey.heed_cancellation()?;
     let request = &journey.request;
-    let tool = request.tool.find(&journey.services.catalog).map_err(|refusal| match request.lineage {
+    let found = request.tool.find(&journey.services.catalog);
+    if found.is_err() {
+        journey.heed_cancellation()?;
+    }
+    let tool = found.map_err(|refusal| match request.lineage {
         Some(_) => children::not_callable(request.tool.name()),
         None => refusal,
     })?;
