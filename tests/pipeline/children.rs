@@ -597,6 +597,24 @@ async fn what_a_call_says_in_passing_is_in_no_record_of_the_call_that_made_it_no
 }
 
 #[tokio::test]
+async fn the_question_about_a_call_whose_arguments_may_be_on_no_disk_is_stored_without_them() {
+    let (_guard, folder) = place();
+    let (host, sayer) = asked(&folder, Some(Reply { approved: true, ..Reply::default() }));
+    loaded(&host).await;
+    let ask = RuleWords { behavior: "ask", tool: Some("probe.say_in_passing"), ..RuleWords::default() };
+    let test = Test::new("caller#call").on(&host).grant(|grants| grants.allow_tool("probe.*").unwrap());
+    let test = test.policy(|policy| policy.add(Rule::compile(&ask, &Provenance::COMMAND_LINE).unwrap()));
+    let content = json!([{ "type": "text", "text": "zanzibar" }]);
+    let called = test.call(twice(calling("probe.say_in_passing", json!({ "content": content })))).await;
+    assert_eq!(called.succeeded()["answers"][1]["content"][0]["text"], "zanzibar");
+    let asked = sayer.asked.lock().unwrap();
+    let stored = |at: usize| format!("{:?}", asked[at].1.history.decisions);
+    assert!(stored(0).contains("zanzibar"), "{}", stored(0));
+    // Only the arguments of the second call can repeat what the first one said.
+    assert!(!stored(1).contains("zanzibar"), "{}", stored(1));
+}
+
+#[tokio::test]
 async fn an_approver_learns_that_a_tool_makes_the_call() {
     let (_guard, folder) = place();
     let (host, sayer) = asked(&folder, Some(Reply { approved: true, always: true, ..Reply::default() }));

@@ -225,15 +225,19 @@ impl<'a> Journey<'a> {
         self.request.input.text().len() > LARGE_BYTES
     }
 
-    /// The records so far, redacted, with `events`.
+    /// The records so far as a disk may have them, redacted, with `events`.
     pub(super) fn history(&mut self, events: Vec<ToolEvent>) -> History {
         self.redact_records();
-        History {
+        let mut history = History {
             decisions: self.decisions.clone(),
             mutations: self.mutations.clone(),
             hook_runs: self.hook_runs.clone(),
             events,
+        };
+        if self.invocation.keeps_no_input {
+            history.hide_input();
         }
+        history
     }
 
     /// The arguments of the tool's own checks of `input`, which run with an empty capability.

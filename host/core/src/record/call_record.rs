@@ -137,15 +137,11 @@ impl CallRecord {
             return;
         }
         self.invocation = self.invocation.for_disk().into_owned();
-        self.decisions.iter_mut().for_each(|decision| decision.updated_input = None);
-        for run in &mut self.hooks {
-            (run.updated_input, run.permission_result) = (None, None);
-            run.outputs.clear();
-            run.logs.clear();
-        }
-        let checked = self.events.iter_mut().filter(|event| event.event_type == EventType::ValidationFailed);
-        for fields in checked.filter_map(|event| event.data.as_object_mut()) {
-            fields.insert("message".to_owned(), Value::String(String::new()));
+        self.decisions.iter_mut().for_each(PermissionDecision::hide_input);
+        self.hooks.iter_mut().for_each(ToolHook::hide_input);
+        self.events.iter_mut().for_each(ToolEvent::hide_input);
+        if let Some(error) = &mut self.result.error {
+            error.needs_authorization = None;
         }
     }
 

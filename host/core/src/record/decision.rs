@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::invocation::HIDDEN;
 use super::{Content, DecisionId, Extra, InvocationId, SchemaVersion, Timestamp};
 
 /// `behavior` (AT-BEH-01..04).
@@ -173,4 +174,14 @@ pub struct PermissionDecision {
     pub expires_at: Option<Timestamp>,
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl PermissionDecision {
+    /// Removes what may repeat the arguments: an edit of them, a path or a host among them, what the approver saw and said.
+    pub(crate) fn hide_input(&mut self) {
+        (self.updated_input, self.blocked_path, self.accept_feedback) = (None, None, None);
+        HIDDEN.clone_into(&mut self.reason.message);
+        self.content_blocks.clear();
+        self.extra.remove("notes");
+    }
 }

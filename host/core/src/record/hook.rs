@@ -149,3 +149,13 @@ pub struct ToolHook {
     #[serde(flatten)]
     pub extra: Extra,
 }
+
+impl ToolHook {
+    /// Removes what may repeat the arguments: all that the hook said.
+    pub(crate) fn hide_input(&mut self) {
+        (self.updated_input, self.permission_result, self.stop, self.error) = (None, None, None, None);
+        self.outputs.clear();
+        self.additional_context.clear();
+        self.logs.clear();
+    }
+}

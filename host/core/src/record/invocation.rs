@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{DecisionId, Extra, Input, InvocationId, SchemaVersion, Status, Timestamp};
 
 /// The text in place of arguments that may be on no disk.
-const HIDDEN: &str = "[redacted]";
+pub(super) const HIDDEN: &str = "[redacted]";
 
 /// One entry of `status_transitions` (AT-INV-24).
 ///

@@ -18,6 +18,15 @@ pub struct History {
     pub events: Vec<ToolEvent>,
 }
 
+impl History {
+    /// Removes what may repeat the arguments of the call.
+    pub(crate) fn hide_input(&mut self) {
+        self.decisions.iter_mut().for_each(PermissionDecision::hide_input);
+        self.hook_runs.iter_mut().for_each(ToolHook::hide_input);
+        self.events.iter_mut().for_each(ToolEvent::hide_input);
+    }
+}
+
 /// A call for which an approval is about to be requested.
 #[derive(Clone, Debug)]
 pub struct Asking {
