@@ -50,11 +50,9 @@ impl Denied {
     /// Returns the verdict on a call that failed after a denial; `failure` is the call's own failure.
     pub(super) fn verdict(self, failure: &Refusal) -> Refusal {
         let message = format!("{}. The tool says: {}", self.message, failure.message);
-        let refusal = Refusal::new(self.class, self.code, message);
-        match &failure.detail {
-            Some(detail) => refusal.detail(detail.clone()),
-            None => refusal,
-        }
+        // The detail marks the error as one that quotes the tool, whatever its class.
+        let detail = failure.detail.as_ref().unwrap_or(&failure.message);
+        Refusal::new(self.class, self.code, message).detail(detail.clone())
     }
 }
 
