@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use toolcell_core::executor::{
-    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Run, SandboxDenial, canceled,
+    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Resumed, Run, SandboxDenial,
+    canceled,
 };
 use toolcell_core::policy::{Capability, Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
@@ -57,7 +58,7 @@ pub(super) async fn invoke(
     let engine = &sandbox.loader.engine;
     let mut store = match prepare(sandbox, component, permit, limits, &run) {
         Ok(store) => store,
-        Err(error) => return not_started(&error, limits),
+        Err(error) => return not_started(&error, limits, run.resumed.as_deref()),
     };
     // The time of a call includes that of loading its code.
     if let Some(started) = store.data().started.checked_sub(loading) {
@@ -403,14 +404,18 @@ fn needed(error: &wasmtime::Error, store: &mut Store<State>) -> Option<GuestOutc
         .map(GuestOutcome::NeedsInput)
 }
 
-fn not_started(error: &wasmtime::Error, limits: &Limits) -> Execution {
+/// The execution of an instance without a world. What the instances before it used stays used.
+fn not_started(error: &wasmtime::Error, limits: &Limits, resumed: Option<&Resumed>) -> Execution {
     let refusal = Refusal::new(
         ErrorClass::SetupRequired,
         "world_not_available",
         "something that was granted is not there any more, or cannot be opened",
     )
     .detail(format!("{error:#}"));
-    Execution::failed(refusal, blank(limits))
+    let mut usage = blank(limits);
+    resumed.into_iter().for_each(|resumed| usage.add(&resumed.spent));
+    let partial_bytes = resumed.map_or(0, |resumed| resumed.partial_bytes);
+    Execution { partial_bytes, ..Execution::failed(refusal, usage) }
 }
 
 /// The execution of a call whose code was not there within its time, or cannot be loaded.
