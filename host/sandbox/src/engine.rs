@@ -89,8 +89,10 @@ impl Engine {
 
     /// Keeps the ticker awake while a guest runs.
     pub(super) fn running(&self) -> Running {
-        self.ticker.active.fetch_add(1, Ordering::Relaxed);
-        if self.ticker.asleep.load(Ordering::Acquire) == 1 {
+        // In one order with the two accesses of the ticker before it parks: otherwise each could miss the other, and no tick
+        // would come for a second.
+        self.ticker.active.fetch_add(1, Ordering::SeqCst);
+        if self.ticker.asleep.load(Ordering::SeqCst) == 1 {
             self.ticker.thread.unpark();
         }
         Running(Arc::clone(&self.ticker))
@@ -236,10 +238,9 @@ impl Ticker {
                         thread::sleep(TICK);
                         continue;
                     }
-                    ticker.asleep.store(1, Ordering::Release);
+                    ticker.asleep.store(1, Ordering::SeqCst);
                     // A guest that starts from here on sees the flag; one that started just before is seen below.
-                    std::sync::atomic::fence(Ordering::SeqCst);
-                    if ticker.active.load(Ordering::Relaxed) == 0 {
+                    if ticker.active.load(Ordering::SeqCst) == 0 {
                         thread::park_timeout(Duration::from_secs(1));
                     }
                     ticker.asleep.store(0, Ordering::Release);
