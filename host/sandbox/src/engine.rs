@@ -89,8 +89,8 @@ impl Engine {
 
     /// Keeps the ticker awake while a guest runs.
     pub(super) fn running(&self) -> Running {
-        // In one order with the two accesses of the ticker before it parks: otherwise each could miss the other, and no tick
-        // would come for a second.
+        // Sequentially consistent, as the two accesses of the ticker before it parks: otherwise each could miss the
+        // other, and no tick would come for a second.
         self.ticker.active.fetch_add(1, Ordering::SeqCst);
         if self.ticker.asleep.load(Ordering::SeqCst) == 1 {
             self.ticker.thread.unpark();

@@ -67,7 +67,8 @@ pub(super) async fn again(journey: &mut Journey<'_>, kept: &Kept) -> Result<Retu
     Ok(Returned(tool))
 }
 
-/// Begins the redaction, and only then fails if the call was canceled: the record of a canceled call shows its input too.
+/// Begins the redaction, and only then fails if the call was canceled, because the record of a canceled call shows its
+/// input too.
 async fn begin_redaction(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusal> {
     let begun = redaction::begin(journey, tool).await;
     journey.heed_cancellation()?;

@@ -177,7 +177,8 @@ pub struct PermissionDecision {
 }
 
 impl PermissionDecision {
-    /// Removes what may repeat the arguments: an edit of them, a path or a host among them, what the approver saw and said.
+    /// Removes what may repeat the arguments: an edit of them, a path or a host among them, what the approver saw and
+    /// said.
     pub(crate) fn hide_input(&mut self) {
         (self.updated_input, self.blocked_path, self.accept_feedback) = (None, None, None);
         HIDDEN.clone_into(&mut self.reason.message);
