@@ -318,6 +318,10 @@ pub(super) async fn bounded<T>(
             () = expired => Stop::Deadline,
         }
     };
+    // A guest without any time left would run until the first tick.
+    if wall.is_zero() && guard!("deadline") && cancellation.requested().is_none() {
+        return Err(Stop::Deadline.into());
+    }
     let result = unless(stopped, work, cancellation.requested().is_none()).await;
     // An error after a cancellation counts as canceled, because the guest was asked to stop.
     match (result, cancellation.requested()) {

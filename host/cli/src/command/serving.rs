@@ -139,8 +139,9 @@ impl Serving {
     pub(super) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
         let home = Home::find()?;
         let mut components = Components::new();
-        let (offering, watched) = match runtime.block_on(self.assemble(&home, &mut components, None)) {
-            Ok(assembled) => assembled,
+        let mut watched = Watched::new(&home, &self.options.policy);
+        let offering = match runtime.block_on(self.assemble(&home, &mut components, &mut watched, None)) {
+            Ok(offering) => offering,
             Err(stop) => {
                 let refusal = stop.refusal()?;
                 show::say(&format!("error: {}", refusal.message));
@@ -160,15 +161,15 @@ impl Serving {
         Ok(Ready::Server(Served { server, serving: Arc::new(self), home, components, watched }))
     }
 
-    /// Reads the current configuration files, and loads every tool that they or the command line name. Tells `reload` how
-    /// that goes.
+    /// Reads the current configuration files, and loads every tool that they or the command line name. Adds what it reads
+    /// to `watched`, before it reads it, and tells `reload` how that goes.
     async fn assemble(
         &self,
         home: &Home,
         components: &mut Components,
+        watched: &mut Watched,
         reload: Option<&Reload<'_>>,
-    ) -> Result<(Offering, Watched), Stop> {
-        let mut watched = Watched::new(home, &self.options.policy);
+    ) -> Result<Offering, Stop> {
         let mut settings = self.options.settings(home)?;
         watched.add_layers(settings.layers.files());
         let named = named(&self.tools, &settings.layers)?;
@@ -226,8 +227,7 @@ impl Serving {
         let missing = host.missing_secrets(&grants).await;
         let conditions = Conditions { policy: &policy, missing_secrets: &missing };
         let offers = Offers::on(offered, |tools| Surface::build(tools, selection, &conditions));
-        let offering = Offering::new(Arc::new(host), offers, Arc::new(grants), Arc::new(policy), limits, approvals);
-        Ok((offering, watched))
+        Ok(Offering::new(Arc::new(host), offers, Arc::new(grants), Arc::new(policy), limits, approvals))
     }
 
     /// The memory budget of all calls: that of the command line, else the lowest of the files, else a share of the
@@ -299,8 +299,9 @@ impl Served {
         loop {
             let changed = self.watched.changed().await;
             let reload = Reload::new(&self.server, &changed, &self.components);
+            let mut watched = Watched::new(&self.home, &self.serving.options.policy);
             let assembled = loop {
-                match self.serving.assemble(&self.home, &mut self.components, Some(&reload)).await {
+                match self.serving.assemble(&self.home, &mut self.components, &mut watched, Some(&reload)).await {
                     // The change counts as seen, so it would be lost without a retry.
                     Err(Stop::Refused(busy)) if busy.class == ErrorClass::RateLimited => {
                         tokio::time::sleep(RETRY).await
@@ -309,7 +310,7 @@ impl Served {
                 }
             };
             match assembled {
-                Ok((offering, watched)) => {
+                Ok(offering) => {
                     self.watched = watched;
                     let changed = self.server.replace(offering).await;
                     show::say("the tools or their configuration changed: the new ones are offered from now on");
@@ -318,6 +319,8 @@ impl Served {
                     }
                 }
                 Err(stop) => {
+                    // What could not be loaded is looked for again when it changes, or appears.
+                    self.watched.add_all(watched);
                     reload.ends();
                     match stop {
                         Stop::Refused(refusal) => kept(&format!("{} [{}]", refusal.message, refusal.code)),

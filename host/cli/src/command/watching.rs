@@ -52,6 +52,11 @@ impl Watched {
         self.0.entry(file).or_insert(state);
     }
 
+    /// Watches what `others` watches, too.
+    pub(super) fn add_all(&mut self, others: Self) {
+        others.0.into_iter().for_each(|(file, state)| self.add_stamped(file, state));
+    }
+
     /// Waits until a file has changed and its state is stable. The new state then counts as seen. Returns what changed.
     pub(super) async fn changed(&mut self) -> Vec<PathBuf> {
         let mut before = self.look();

@@ -20,7 +20,7 @@ use crate::executor::{
 use crate::journal::Kept;
 use crate::policy::{Ceiling, Limits, Permit};
 use crate::record::{
-    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, ToolError, Usage,
+    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, Strategy, ToolError, Usage,
     WriteEffect,
 };
 use crate::scheduler::{CHILD_DEPTH_MAX, Chain};
@@ -345,7 +345,11 @@ impl Family {
             parent: journey.invocation.invocation_id,
             ceiling: Ceiling::of(permit, &tool_id),
             hidden: journey.redaction.inherited(),
-            narrowed: journey.narrowed,
+            narrowed: match journey.keeping().journal {
+                true => journey.narrowed,
+                // What may be on no disk itself can repeat itself in the arguments of its calls.
+                false => journey.narrowed.and(Keeping::by(Strategy::NeverPersist)),
+            },
             session: journey.invocation.session_ref.clone(),
             ancestors: above.into_iter().chain([tool_id]).collect(),
             tree,

@@ -41,7 +41,7 @@ use crate::catalog::Catalog;
 use crate::executor::Executor;
 use crate::hook::Hooks;
 use crate::journal::{CallLog, EventBus, Held, Kept, Listener, Outlet, PayloadStore};
-use crate::record::{Approval, CallRecord, Input, Keeping, Refusal, ToolEvent};
+use crate::record::{AbortReason, Approval, CallRecord, Input, Keeping, Refusal, ToolEvent};
 use crate::scheduler::{Chains, ResourceLocks, Scheduler};
 use crate::secret::SecretStore;
 
@@ -204,8 +204,11 @@ pub async fn check_edit(services: &Services, approval: &Approval, edit: &str) ->
 async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Persisted {
     // A call that was rejected or canceled while it waited must not be asked about again.
     journey.set_can_be_left(false);
-    if let (Err(_), Some(reason)) = (&executed, journey.request.cancellation.requested()) {
-        journey.trail.cancel_requested(reason);
+    if let Err(refusal) = &executed {
+        let elsewhere = (refusal.code == approval::WITHDRAWN).then_some(AbortReason::UserInterruption);
+        if let Some(reason) = journey.request.cancellation.requested().or(elsewhere) {
+            journey.trail.cancel_requested(reason);
+        }
     }
     let answered = map_result::map(journey, executed).await;
     let hooked = post_hooks::run(journey, answered).await;

@@ -91,9 +91,14 @@ impl CallRecord {
                 event.event_type,
                 EventType::PostHookCompleted | EventType::FailureHookCompleted | EventType::PersistenceHookCompleted
             );
-            if let (true, Some(fields)) = (by_hook, event.data.as_object_mut()) {
+            let Some(fields) = event.data.as_object_mut() else { continue };
+            if by_hook {
                 fields.insert("messages".to_owned(), Value::Array(Vec::new()));
                 fields.insert("error".to_owned(), Value::Null);
+            }
+            // The tool chose what it tried to reach.
+            if event.event_type == EventType::SandboxDenied {
+                fields.insert("target".to_owned(), Value::String(HIDDEN.to_owned()));
             }
         }
         let told = |event: &ToolEvent| {

@@ -116,8 +116,6 @@ fn end(result: &ToolResult, shut_down: bool) -> End {
     match error.error_class {
         ErrorClass::Canceled if broken || shut_down => End::Failed,
         ErrorClass::Canceled => End::Canceled,
-        // A client canceled it while it waited for an approval.
-        ErrorClass::ApprovalRejected if error.error_code == "approval_withdrawn" => End::Canceled,
         ErrorClass::ExecutionFailed if broken => End::Failed,
         _ => End::Completed,
     }
@@ -157,7 +155,7 @@ mod tests {
             (Some((ErrorClass::ExecutionFailed, "tool_failed")), false, End::Completed),
             (Some((ErrorClass::Timeout, "deadline_exceeded")), false, End::Completed),
             (Some((ErrorClass::ApprovalRejected, "approval_rejected")), false, End::Completed),
-            (Some((ErrorClass::ApprovalRejected, "approval_withdrawn")), false, End::Canceled),
+            (Some((ErrorClass::Canceled, "approval_withdrawn")), false, End::Canceled),
             (Some((ErrorClass::Canceled, "canceled")), false, End::Canceled),
             (Some((ErrorClass::Canceled, "canceled")), true, End::Failed),
             (Some((ErrorClass::Canceled, "runtime_shutdown")), false, End::Failed),

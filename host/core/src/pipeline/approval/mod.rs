@@ -220,8 +220,12 @@ fn nobody_to_ask(question: &Question) -> Refusal {
 }
 
 /// The refusal of a call that was canceled, maybe in another process, before its approval was used.
+/// The code of a call that another process canceled while it waited.
+pub(super) const WITHDRAWN: &str = "approval_withdrawn";
+
+/// The end of such a call.
 fn withdrawn() -> Refusal {
-    Refusal::new(ErrorClass::ApprovalRejected, "approval_withdrawn", "the call ended before it could run")
+    Refusal::new(ErrorClass::Canceled, WITHDRAWN, "the call was canceled before it could run")
 }
 
 fn expired() -> Refusal {
