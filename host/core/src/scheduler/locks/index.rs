@@ -74,6 +74,9 @@ impl Index {
         for (users, mode) in self.met(claim, caller) {
             users.behind(mode, &mut behind);
         }
+        // A call waits in each of its folders, and telling whether it may run costs a look at all of them.
+        behind.sort_unstable();
+        behind.dedup();
         behind
     }
 
