@@ -35,7 +35,10 @@ pub async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Sch
     if let Some(place) = free.filter(|_| runs) {
         return Ok(Scheduled((permission, Some(place))));
     }
-    let ticket = services.scheduler.line_up(journey.request.actor_ref.as_deref()).ok_or_else(too_many_wait)?;
+    let Some(ticket) = services.scheduler.line_up(journey.request.actor_ref.as_deref()) else {
+        give_up(journey);
+        return Err(too_many_wait());
+    };
     journey.advance(Status::Queued)?;
     journey.trail.emit(EventType::Queued, json!({}));
     journey.trail.reached(ProgressStatus::Queued);
@@ -92,6 +95,13 @@ pub(super) fn step_aside(journey: &mut Journey<'_>) -> Option<Claim> {
     seat.turn.leave()
 }
 
+/// Lets other calls pass one that ends without its turn: its failure hooks and its record can take long.
+fn give_up(journey: &Journey<'_>) {
+    if let Some(seat) = &journey.seat {
+        seat.turn.give_up();
+    }
+}
+
 /// Lines up again for a call that stepped aside: it has its turn when it has a [`place`].
 pub(super) fn step_back(journey: &mut Journey<'_>, claim: Option<Claim>) {
     let Some(claim) = claim else { return };
@@ -107,7 +117,7 @@ pub(super) async fn place(journey: &Journey<'_>, limits: &Limits) -> Result<Opti
         return Ok(None);
     }
     let cancellation = journey.request.cancellation.clone();
-    tokio::select! {
+    let place = tokio::select! {
         biased;
         () = cancellation.cancelled() => {
             Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
@@ -117,7 +127,11 @@ pub(super) async fn place(journey: &Journey<'_>, limits: &Limits) -> Result<Opti
             Err(NoPlace::Memory { total }) => Err(no_memory(limits, total)),
             Err(NoPlace::Gone) => Err(canceled(AbortReason::RuntimeShutdown)),
         }
+    };
+    if place.is_err() {
+        give_up(journey);
     }
+    place
 }
 
 /// Waits until no call runs that this one could disturb, and then for a place: for one of its caller, for a slot, and for

@@ -289,6 +289,14 @@ impl Turn {
         self.locks.queue().begin(self.id)
     }
 
+    /// Leaves the queue, unless the call runs: a lock is held until the record of the call is complete.
+    pub fn give_up(&self) {
+        let mut queue = self.locks.queue();
+        if queue.entries.get(&self.id).is_some_and(|entry| entry.stage != Some(Stage::Running)) {
+            queue.leave(self.id);
+        }
+    }
+
     /// Gives up the place of a call that waits for something else, and returns its claim, for its next turn.
     pub fn leave(&self) -> Option<Claim> {
         self.locks.queue().leave(self.id)

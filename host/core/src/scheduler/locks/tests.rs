@@ -130,6 +130,25 @@ async fn a_call_that_gives_up_lets_those_behind_it_go_on() {
     is_empty(&locks);
 }
 
+#[test]
+fn a_call_that_ends_without_its_turn_is_passed_and_one_that_runs_is_not() {
+    let locks = ResourceLocks::default();
+    let [reader, writer, later] = [(); 3].map(|()| locks.turn(None, None));
+    assert!(reader.claim(claim(&["/a"], &[]), true) && !writer.claim(claim(&[], &["/a"]), true));
+    assert!(!later.claim(claim(&["/a"], &[]), true));
+    writer.give_up();
+    assert!(later.begin());
+    later.give_up();
+    let next = locks.turn(None, None);
+    assert!(!next.claim(claim(&[], &["/a"]), true));
+    drop(reader);
+    assert!(!next.begin(), "the second reader still runs");
+    drop(later);
+    assert!(next.begin());
+    drop((writer, next));
+    is_empty(&locks);
+}
+
 #[tokio::test]
 async fn a_call_that_waits_is_told_when_its_turn_comes() {
     let locks = ResourceLocks::default();
