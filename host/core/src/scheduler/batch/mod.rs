@@ -13,7 +13,7 @@ pub use state::{BatchState, Cause, Step};
 
 /// Default for the calls of a batch that run at once.
 const PARALLEL: usize = 8;
-/// Maximum of calls of a batch that run at once: the cost of telling which may run grows with its square.
+/// Maximum number of calls of a batch that are in progress at once.
 pub const PARALLEL_MAX: usize = 64;
 
 /// In which order the calls of a batch take effect (AT-SCHED-03).
