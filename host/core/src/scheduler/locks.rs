@@ -59,7 +59,7 @@ struct Entry {
     waited: bool,
     /// How often it got a place when calls that had passed it ran.
     passes: u32,
-    /// `None` until the call is awaited.
+    /// `Some` while the call is awaited.
     news: Option<Arc<Notify>>,
 }
 
@@ -112,7 +112,7 @@ impl Queue {
         if has_place && !is_blocked {
             self.run(id);
         } else {
-            self.shift(id, Stage::Waiting);
+            self.shift(id, if is_blocked { self.stage_behind(id) } else { Stage::Waiting });
             self.note_wait(id, is_blocked);
         }
         self.decided(line, id);
@@ -134,7 +134,8 @@ impl Queue {
             return;
         }
         let next = self.undecided.range((line, id)..=(line, u64::MAX)).next().map_or(u64::MAX, |(_, id)| *id);
-        self.wake(self.lined.range((line, id)..=(line, next)).map(|(_, id)| *id));
+        let freed = self.lined.range((line, id)..=(line, next)).map(|(_, id)| *id).collect();
+        self.wake(freed);
     }
 
     /// Whether the call has to wait for its turn. A call that is gone, or runs, waits for nothing.
@@ -146,6 +147,14 @@ impl Queue {
         let undecided = |Line(line): Line| self.undecided.range((line, 0)..(line, id)).next().is_some();
         let awaits_decisions = claim.changes() && entry.line.is_some_and(undecided);
         (awaits_decisions || self.index.holds_up(claim, entry.call)) && guard!("resource_locks")
+    }
+
+    /// The stage of a call that waits for its turn. One that waits for an earlier call of its caller that has no place
+    /// can be passed like that one. Otherwise it would keep other callers waiting in its place.
+    fn stage_behind(&self, id: u64) -> Stage {
+        let Some(entry) = self.entries.get(&id) else { return Stage::Waiting };
+        let follows = |claim: &Claim| self.index.follows_placeless(claim, entry.call);
+        if entry.claim.as_ref().is_some_and(follows) { Stage::Placeless } else { Stage::Waiting }
     }
 
     fn shift(&mut self, id: u64, to: Stage) {
@@ -204,11 +213,19 @@ impl Queue {
 
     /// What is notified when the call `id` may run; `None` if it may.
     fn news(&mut self, id: u64) -> Option<Arc<Notify>> {
-        if !self.is_blocked(id) {
-            return None;
+        let is_blocked = self.is_blocked(id);
+        let stage = self.entries.get(&id)?.stage;
+        if matches!(stage, Some(Stage::Waiting | Stage::Placeless)) {
+            let to = if is_blocked { self.stage_behind(id) } else { Stage::Waiting };
+            self.shift(id, to);
+            if to == Stage::Placeless && stage == Some(Stage::Waiting) {
+                self.wake_behind(id);
+            }
         }
-        if self.entries.get(&id)?.stage == Some(Stage::Placeless) {
-            self.shift(id, Stage::Waiting);
+        if !is_blocked {
+            // A call that waits for its place is not asked about when others leave.
+            self.entries.get_mut(&id)?.news = None;
+            return None;
         }
         self.note_wait(id, true);
         let entry = self.entries.get_mut(&id)?;
@@ -231,25 +248,38 @@ impl Queue {
         };
         self.index.change(&claim, entry.call, entry.stage, None);
         if self.ranks.is_any_waiting() {
-            self.wake(self.index.behind(&claim, entry.call.caller));
+            let behind = self.index.behind(&claim, entry.call.caller);
+            self.wake(behind);
         }
         Some(claim)
     }
 
-    fn wake_behind(&self, id: u64) {
-        if let Some(entry) = self.entries.get(&id)
-            && let Some(claim) = &entry.claim
-        {
-            self.wake(self.index.behind(claim, entry.call.caller));
-        }
+    /// The ids of all calls that the call may have been the last to hold up.
+    fn behind(&self, id: u64) -> Vec<u64> {
+        let Some(entry) = self.entries.get(&id) else { return Vec::new() };
+        entry.claim.as_ref().map_or_else(Vec::new, |claim| self.index.behind(claim, entry.call.caller))
     }
 
-    /// Notifies those of the calls `ids` that wait for their turn and have it now.
-    fn wake(&self, ids: impl IntoIterator<Item = u64>) {
-        for id in ids {
-            let news = self.entries.get(&id).and_then(|entry| entry.news.as_ref());
-            if let Some(news) = news.filter(|_| !self.is_blocked(id)) {
-                news.notify_one();
+    fn wake_behind(&mut self, id: u64) {
+        let behind = self.behind(id);
+        self.wake(behind);
+    }
+
+    /// Notifies those of the calls `ids` that wait for their turn and have it now, and those that waited for calls that
+    /// can be passed from now on.
+    fn wake(&mut self, mut ids: Vec<u64>) {
+        while let Some(id) = ids.pop() {
+            let Some(entry) = self.entries.get(&id) else { continue };
+            if entry.news.is_none() && entry.stage != Some(Stage::Waiting) {
+                continue;
+            }
+            if !self.is_blocked(id) {
+                if let Some(news) = &entry.news {
+                    news.notify_one();
+                }
+            } else if entry.stage == Some(Stage::Waiting) && self.stage_behind(id) == Stage::Placeless {
+                self.shift(id, Stage::Placeless);
+                ids.extend(self.behind(id));
             }
         }
     }

@@ -11,7 +11,7 @@ use super::ranks::{Call, Order};
 pub(super) enum Stage {
     /// It waits for its turn, or has it and is about to run. No later call passes it.
     Waiting,
-    /// It could run, and its caller has no place for it. Calls of other callers pass it.
+    /// Its caller has no place for it, or for an earlier call that it waits for. Calls of other callers pass it.
     Placeless,
     Running,
 }
@@ -68,6 +68,11 @@ impl Index {
         self.met(claim, call.caller).any(|(users, mode)| users.hold_up(mode, call))
     }
 
+    /// Whether an earlier call of the same caller that has no place keeps this one waiting.
+    pub(super) fn follows_placeless(&self, claim: &Claim, call: Call) -> bool {
+        self.met(claim, call.caller).any(|(users, mode)| users.has_placeless_before(mode, call))
+    }
+
     /// The ids of all calls that a call with this claim may have been the last to hold up.
     pub(super) fn behind(&self, claim: &Claim, caller: u64) -> Vec<u64> {
         let mut behind = Vec::new();
@@ -121,13 +126,27 @@ impl Users {
         self.exclusive.holds_up(call) || (mode == Mode::Exclusive && self.shared.holds_up(call))
     }
 
+    fn has_placeless_before(&self, mode: Mode, call: Call) -> bool {
+        self.exclusive.has_placeless_before(call) || (mode == Mode::Exclusive && self.shared.has_placeless_before(call))
+    }
+
     /// Adds the calls that one in this mode held up. What waits behind an exclusive use goes on waiting for that one.
+    /// Calls without a place let those of other callers pass, so each caller has a first one.
     fn behind(&self, mode: Mode, behind: &mut Vec<u64>) {
         let exclusive = self.exclusive.waiting.first().copied();
         behind.extend(exclusive.map(|order| order.id));
         if mode == Mode::Exclusive {
             let shared = self.shared.waiting.range(..exclusive.unwrap_or(Order::LAST));
             behind.extend(shared.map(|order| order.id));
+        }
+        let next = |caller: u64| self.exclusive.placeless.range((caller, Order::FIRST)..).next().copied();
+        let firsts = std::iter::successors(next(0), |(caller, _)| next(caller + 1));
+        behind.extend(firsts.map(|(_, order)| order.id));
+        if mode == Mode::Exclusive {
+            let is_first = |(caller, order): &&(u64, Order)| {
+                next(*caller).is_none_or(|(first_of, first)| first_of != *caller || *order < first)
+            };
+            behind.extend(self.shared.placeless.iter().filter(is_first).map(|(_, order)| order.id));
         }
     }
 }
@@ -156,9 +175,13 @@ impl Group {
     }
 
     fn holds_up(&self, call: Call) -> bool {
-        let own_before = (call.caller, Order::FIRST)..(call.caller, call.order);
         self.running > 0
             || self.waiting.first().is_some_and(|first| *first < call.order)
-            || self.placeless.range(own_before).next().is_some()
+            || self.has_placeless_before(call)
+    }
+
+    fn has_placeless_before(&self, call: Call) -> bool {
+        let own_before = (call.caller, Order::FIRST)..(call.caller, call.order);
+        self.placeless.range(own_before).next().is_some()
     }
 }

@@ -276,6 +276,38 @@ async fn a_call_whose_caller_has_no_place_for_it_is_passed_by_other_callers_alon
     assert!(own.begin() && later.begin());
 }
 
+#[tokio::test]
+async fn calls_behind_one_that_has_no_place_keep_no_other_caller_waiting() {
+    let locks = ResourceLocks::default();
+    let writer = |caller: &str, folder: &str| {
+        let turn = locks.turn(None, Some(caller));
+        let runs = turn.claim(claim(&[], &[folder]), caller == "bert");
+        (turn, runs)
+    };
+    let [first, second, third] = ["/a", "/a", "/a/b"].map(|folder| writer("anna", folder).0);
+    first.lack_place();
+    let late = writer("anna", "/a").0;
+    for _ in 0..20 {
+        let (_turn, runs) = writer("bert", "/a");
+        assert!(runs, "he waits for calls of hers that cannot run");
+    }
+    let leave = async {
+        tokio::task::yield_now().await;
+        drop(first);
+    };
+    tokio::time::timeout(PATIENCE, async { tokio::join!(second.come(), leave) }).await.unwrap();
+    assert!(!writer("bert", "/a").1, "it is her turn");
+    assert!(second.begin() && !third.begin() && !late.begin());
+    drop(second);
+    third.come().await;
+    assert!(third.begin() && !late.begin());
+    drop(third);
+    late.come().await;
+    assert!(late.begin());
+    drop(late);
+    is_empty(&locks);
+}
+
 #[test]
 fn a_call_that_has_its_place_too_late_is_passed_only_so_often() {
     let locks = ResourceLocks::default();
