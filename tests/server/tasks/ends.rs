@@ -143,7 +143,10 @@ fn a_task_that_waits_in_another_process_is_canceled_once() {
     assert_eq!(get(&mut other, &task)["status"], "cancelled");
     assert!(place.lines().is_empty());
     let told = events(&place, invocation(&task));
-    assert_eq!(told.iter().filter(|told| *told == "tool.result.created").count(), 1, "{told:?}");
+    for once in ["tool.invocation.cancel_requested", "tool.result.created"] {
+        assert_eq!(told.iter().filter(|told| *told == once).count(), 1, "{once}: {told:?}");
+    }
+    assert_eq!(record(&place, invocation(&task))["invocation"]["status"], "canceled");
 }
 
 #[test]

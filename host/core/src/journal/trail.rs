@@ -213,6 +213,12 @@ impl Trail {
         self.kept().is_silent = true;
     }
 
+    /// Whether texts of the tool stay out of events and records.
+    pub(crate) fn is_silent(&self) -> bool {
+        let kept = self.kept();
+        kept.is_silent || kept.redactor.is_silent()
+    }
+
     /// Publishes an event; `data` is an object.
     pub fn emit(&self, event_type: EventType, data: Value) {
         let mut kept = self.kept();

@@ -20,8 +20,8 @@ use crate::executor::{
 use crate::journal::Kept;
 use crate::policy::{Ceiling, Limits, Permit};
 use crate::record::{
-    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, Strategy, ToolError, Usage,
-    WriteEffect,
+    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, Strategy, ToolError,
+    Usage, WriteEffect,
 };
 use crate::scheduler::{CHILD_DEPTH_MAX, Chain};
 use crate::secret::REDACTED;

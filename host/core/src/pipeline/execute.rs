@@ -11,6 +11,8 @@ use crate::record::{
     EventType, Extra, InvocationId, ProgressId, ProgressStatus, Refusal, SchemaVersion, Status, Timestamp, ToolProgress,
 };
 
+use crate::secret::REDACTED;
+
 use super::artifacts;
 use super::journey::{Journey, made_here};
 use super::permission::Permission;
@@ -114,9 +116,11 @@ impl Observer for Relay {
     }
 
     fn denied(&self, denial: SandboxDenial) {
+        // The tool chose what it tried to reach.
+        let target = if self.trail.is_silent() { REDACTED.to_owned() } else { denial.target };
         let denied = json!({
             "capability": denial.capability,
-            "target": denial.target,
+            "target": target,
             "target_class": denial.target_class,
             "rule": denial.rule,
         });

@@ -1,6 +1,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::invocation::HIDDEN;
 use super::{
     Content, EventType, HookEvent, PermissionDecision, Refusal, ResultMappings, ResultPersistence, Strategy,
     ToolDeclaration, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult,
