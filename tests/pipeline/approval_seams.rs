@@ -255,6 +255,7 @@ async fn what_was_withdrawn_is_not_run_though_it_was_approved() {
     let (host, journal, kept) = approved(&folder, "agent:7").await;
     journal.with(|store| store.withdraw(kept.invocation.invocation_id)).unwrap();
     let called = resume(&host, &journal, &kept, again(&folder, "agent:7")).await;
-    called.ended("canceled", "approval_withdrawn").never_ran();
+    called.ended("canceled", "canceled").never_ran();
+    assert_eq!(called.0.result.error.as_ref().unwrap().error_code, "approval_withdrawn");
     assert_eq!(lines(&folder), 0);
 }
