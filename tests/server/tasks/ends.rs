@@ -194,6 +194,23 @@ fn a_cancellation_of_what_has_ended_or_never_was_is_on_record() {
     assert!(failed[1..].iter().all(|data| data["reason"] == "unknown_invocation"), "{failed:#?}");
 }
 
+#[test]
+fn a_flood_of_cancellations_of_nothing_does_not_fill_the_log() {
+    let place = Place::new();
+    let mut client = Client::run(place.toolcell(place.arguments(&["mcp"], &TOOLS)));
+    client.initialize(OLD);
+    let long = "x".repeat(10_000);
+    for id in 0..1_050 {
+        client.notify("notifications/cancelled", json!({ "requestId": format!("{id}{long}") }));
+    }
+    let told = || place.run(&["events", "--json", "--type=tool.invocation.cancel_failed"]).exits(0).stdout;
+    wait("the first ones are on record", || told().lines().count() >= 1_000);
+    client.close();
+    let told = told();
+    assert_eq!(told.lines().count(), 1_000);
+    assert!(told.len() < 2 << 20, "{} bytes", told.len());
+}
+
 /// Begins so many calls at once, all of which become tasks.
 fn begin_all(client: &mut Client, count: usize) -> Vec<Value> {
     let ids: Vec<Value> = (0..count).map(|_| client.begin_call("hold", json!({ "ms": LONG_MS }))).collect();

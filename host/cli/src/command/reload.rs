@@ -30,7 +30,8 @@ impl<'s> Reload<'s> {
         let loaded = named.iter().zip(components).filter(|(_, component)| is_loaded(component));
         let names: BTreeSet<String> = loaded.map(|(tool, _)| tool.provider()).collect();
         let pending = names.into_iter().take(RESULTS_MAX).collect();
-        self.server.tell_providers(Providers { pending, unavailable: Vec::new() });
+        // What could not be loaded before stays named until this has ended.
+        self.server.tell_providers(Providers { pending, ..self.server.providers() });
     }
 
     /// Tells that the component of `tool` cannot be loaded. While the host is only too busy for it, it stays pending.

@@ -115,7 +115,7 @@ impl Named {
     /// The name of its file or folder, for clients: they do not learn where it lies.
     pub(super) fn provider(&self) -> String {
         let name = self.target.path.file_name().map(|name| name.to_string_lossy().into_owned());
-        name.unwrap_or_else(|| self.typed.clone())
+        name.unwrap_or_else(|| "a component".to_owned())
     }
 
     /// Adds to the refusal which tool it is about.

@@ -1,7 +1,7 @@
 #![allow(deprecated, reason = "log messages are on their way out of the protocol, and both revisions still have them")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam, ClientCapabilities,
@@ -50,6 +50,11 @@ pub(super) struct Identity {
     pub(super) loads: Arc<Loads>,
 }
 
+/// Maximum cancellations of unknown requests that a session puts on record.
+const UNKNOWN_CANCELS_MAX: u32 = 1_000;
+/// Maximum characters of the id of such a request on record.
+const ID_CHARS_MAX: usize = 128;
+
 /// The session of one client: the payloads that it may read, the tools that it has loaded, and the log level that it
 /// wants.
 pub(super) struct Session {
@@ -61,6 +66,8 @@ pub(super) struct Session {
     loads: Loads,
     /// The minimum log level that a client of 2025-11-25 set.
     level: AtomicU8,
+    /// How many cancellations of unknown requests are on record.
+    unknown_cancels: AtomicU32,
     /// Stops the background tasks of the session.
     ended: CancellationToken,
     _ends: DropGuard,
@@ -71,12 +78,25 @@ impl Session {
         let ended = CancellationToken::new();
         let _ends = ended.clone().drop_guard();
         let (id, level) = (Ulid::generate().to_string().into(), AtomicU8::new(Level::Info as u8));
-        Self { server, identity, id, loads: Loads::default(), level, ended, _ends }
+        let unknown_cancels = AtomicU32::new(0);
+        Self { server, identity, id, loads: Loads::default(), level, unknown_cancels, ended, _ends }
     }
 
     /// The current offering.
     pub(super) fn offering(&self) -> Arc<Offering> {
         self.server.offering()
+    }
+
+    /// Puts on record that the client canceled a request or a task that there is not. The client chooses the id, and how
+    /// many it cancels: each becomes two lines of the log, which is bounded.
+    pub(super) async fn tell_unknown_cancel(&self, offering: &Offering, id: &str, session: Option<String>) {
+        let next =
+            |told: u32| (told < UNKNOWN_CANCELS_MAX || !guard!("unknown_cancels")).then(|| told.saturating_add(1));
+        let told = self.unknown_cancels.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        if told.is_ok() {
+            let id: String = id.chars().take(ID_CHARS_MAX).collect();
+            offering.host.announce_unknown_cancel(&id, session).await;
+        }
     }
 
     /// The payloads that the client may read.
@@ -402,7 +422,7 @@ impl ServerHandler for Session {
         let Some(id) = canceled.request_id.filter(|_| context.extensions.get::<NotPending>().is_some()) else { return };
         let offering = self.offering();
         let session = offering.approvals.session.clone().unwrap_or_else(|| format!("mcp:{}", self.id));
-        offering.host.announce_unknown_cancel(&id.to_string(), Some(session)).await;
+        self.tell_unknown_cancel(&offering, &id.to_string(), Some(session)).await;
     }
 
     /// Handles unknown methods, and known methods with params that rmcp could not parse.

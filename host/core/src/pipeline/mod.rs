@@ -123,6 +123,8 @@ async fn whole(mut journey: Journey<'_>) -> CallRecord {
 /// Ends a call with `refusal` before its first phase, for example because its component cannot be loaded.
 pub async fn refuse(services: &Services, request: Request, refusal: Refusal) -> CallRecord {
     let mut journey = Journey::begin(services, request);
+    // A tool of this name may be there all the same, and says which arguments are sensitive.
+    let _ = resolve::resolve(&mut journey).await;
     let persisted = leave(&mut journey, Err(refusal)).await;
     let is_large = journey.is_large();
     logged(services, end(journey, persisted).0, is_large).await
@@ -139,7 +141,7 @@ pub async fn resume(
 ) -> CallRecord {
     let plan = &kept.approval.plan;
     let request = Request {
-        tool: request.tool.resumed(&plan.tool),
+        tool: request.tool.called(&plan.tool),
         input: Input::from_text(plan.model_input.as_str()),
         native_call_id: kept.invocation.native_call_id.clone(),
         ..request

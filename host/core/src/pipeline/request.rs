@@ -68,12 +68,6 @@ impl Callee {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// The callee of a stored call, by the name that was called: the tool that was resolved for it stays, because a tool of
-    /// another component may have that name too. If it is not the tool that was asked about, the approval does not cover it.
-    pub(super) fn resumed(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
-
     /// The id of that surface.
     pub(super) fn surface_id(&self) -> Option<&Arc<str>> {
         self.surface.as_ref().map(|surface| &surface.id)

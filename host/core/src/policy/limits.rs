@@ -17,7 +17,7 @@ pub struct Limits {
     /// Units of wasmtime fuel: the deterministic CPU budget. Default: 500,000,000,000.
     pub fuel: u64,
     /// Time from instantiation to the end of post-return, host calls included; at a component's first call also the time
-    /// that loading its code takes. Default: 60 s.
+    /// that loading its code takes; checks that load it before wait for it just as long. Default: 60 s.
     pub wall: Duration,
     /// Bytes of all linear memories together. Default: 256 MiB.
     pub memory_bytes: u64,

@@ -197,12 +197,12 @@ impl Session {
         name: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let host = Arc::clone(&self.offering().host);
+        let offering = self.offering();
         let named = match self.named(name, context) {
             Ok(named) => named,
             Err(error) => {
                 if revision(context) >= ProtocolVersion::V_2026_07_28 {
-                    host.announce_unknown_cancel(name, self.session_ref(context)).await;
+                    self.tell_unknown_cancel(&offering, name, self.session_ref(context)).await;
                 }
                 return Err(error);
             }
@@ -227,7 +227,7 @@ impl Session {
         if is_elsewhere && tasks.cancel(id) {
             return Ok(());
         }
-        let outcome = host.cancel(id, AbortReason::UserInterruption).await;
+        let outcome = offering.host.cancel(id, AbortReason::UserInterruption).await;
         match outcome.reason() {
             Some(_) if is_elsewhere => Err(too_late(id)),
             _ => Ok(()),

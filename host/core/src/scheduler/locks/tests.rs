@@ -446,6 +446,20 @@ impl Known {
     }
 }
 
+/// Fails if calls run together that could disturb each other.
+#[track_caller]
+fn never_meet(calls: &[Known]) {
+    let running: Vec<(&Claim, usize)> = calls
+        .iter()
+        .filter(|call| runs(&call.turn))
+        .filter_map(|call| Some((call.claim.as_ref()?, call.caller)))
+        .collect();
+    for (at, (one, caller)) in running.iter().enumerate() {
+        let beside = |(other, of): &(&Claim, usize)| could_meet(one, other, caller == of);
+        assert!(!running.iter().skip(at + 1).any(beside), "{running:?}");
+    }
+}
+
 /// Random calls come, are decided on, get a place, run and end; at each step, what runs is compared with the rule.
 #[test]
 fn no_two_calls_that_meet_ever_run_together_and_all_of_them_run() {
@@ -513,15 +527,7 @@ fn no_two_calls_that_meet_ever_run_together_and_all_of_them_run() {
                 }
             }
             calls.iter_mut().for_each(Known::hear);
-            let running: Vec<(&Claim, usize)> = calls
-                .iter()
-                .filter(|call| runs(&call.turn))
-                .filter_map(|call| Some((call.claim.as_ref()?, call.caller)))
-                .collect();
-            for (at, (one, caller)) in running.iter().enumerate() {
-                let beside = |(other, of): &(&Claim, usize)| could_meet(one, other, caller == of);
-                assert!(!running.iter().skip(at + 1).any(beside), "{running:?}");
-            }
+            never_meet(&calls);
         }
         is_empty(&locks);
     }
