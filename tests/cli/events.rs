@@ -196,7 +196,7 @@ fn a_silent_call_is_seen_to_start_and_one_that_waits_is_seen_to_ask() {
     follower.stop().0.exits(0);
 }
 
-/// Nobody follows: a call that reports nothing has a start and an end in the journal, and nothing else.
+/// Without a follower, a call that reports nothing has a start and an end in the journal, and nothing else.
 #[test]
 fn a_plain_call_is_two_lines() {
     let home = Home::new();

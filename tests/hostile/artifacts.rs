@@ -1,4 +1,4 @@
-//! Attacks on the store through artifacts: floods of writes, files and names, and references that nobody gave.
+//! Attacks on the store through artifacts: floods of writes, files and names, and references that no call was given.
 
 use serde_json::json;
 

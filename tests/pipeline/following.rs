@@ -21,7 +21,7 @@ async fn a_host_numbers_the_events_of_its_calls_for_those_who_follow() {
     assert_eq!(seen[0].1["event_type"], "tool.declared");
     let of_calls = seen.iter().map(|(_, event)| event).filter(|event| !event["invocation_id"].is_null());
     assert_eq!(of_calls.cloned().collect::<Vec<_>>(), *called.record()["events"].as_array().unwrap());
-    // Nobody follows, and the numbers go on.
+    // Without a follower, the numbers go on.
     let next = follower.position();
     drop(follower);
     Test::new("probe#echo").on(&host).call(json!({ "text": "two" })).await;

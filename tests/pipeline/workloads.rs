@@ -464,7 +464,7 @@ fn check_causes(workload: &Workload, stays: &Stays, records: &[CallRecord]) {
             Some(ErrorClass::Canceled) => {
                 let scripts = workload.scripts.iter();
                 let wanted = scripts.clone().any(|other| other.interrupts || other.cancels == Some(at));
-                assert!(wanted, "{at} was canceled by nobody");
+                assert!(wanted, "{at} was canceled without a request");
             }
             Some(ErrorClass::PermissionDenied) => assert!(script.denied, "{at} was denied without a rule"),
             Some(ErrorClass::HookBlocked) => assert!(script.stopped, "{at} was stopped without a hook"),
