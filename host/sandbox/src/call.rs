@@ -1,7 +1,7 @@
 //! One call: a fresh store, limits set before any guest code runs, and an outcome in every case.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -84,10 +84,10 @@ pub(super) async fn invoke(
     };
     let result = {
         let _running = engine.running();
-        let work = async {
+        let work = pin!(async {
             let guest = linked.tool.instantiate_async(&mut store).await?;
             guest.toolcell_tool_guest().call_invoke(&mut store, &request).await
-        };
+        });
         bounded(work, limits.wall.saturating_sub(loading), &run.cancellation, grace).await
     };
     let unsettled = store.data_mut().unsettled();
@@ -139,7 +139,7 @@ pub(super) async fn in_time<T>(
     wall: Duration,
     cancellation: &Cancellation,
 ) -> Result<T, Refusal> {
-    let waited = bounded(async { Ok(load.await) }, wall, cancellation, None).await;
+    let waited = bounded(pin!(async { Ok(load.await) }), wall, cancellation, None).await;
     waited.unwrap_or_else(|error| {
         let limits = Limits { wall, ..Limits::default() };
         let seen = Circumstances { limits: &limits, denied: None, stderr_tail: String::new() };
@@ -185,10 +185,10 @@ pub(super) async fn describe(engine: &Engine, linked: &Linked, limits: &Limits) 
     let mut store = empty_world(engine, limits, &cancellation)?;
     let result = {
         let _running = engine.running();
-        let work = async {
+        let work = pin!(async {
             let guest = linked.tool.instantiate_async(&mut store).await?;
             guest.toolcell_tool_guest().call_describe(&mut store).await
-        };
+        });
         bounded(work, limits.wall, &cancellation, None).await
     };
     result.map_err(|error| verdict(&error, &store, limits))
@@ -202,14 +202,14 @@ pub(super) async fn validate(engine: &Engine, linked: &Linked, check: Check<'_>)
     let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
     let result = {
         let _running = engine.running();
-        let work = async {
+        let work = pin!(async {
             let guest = validating.instantiate_async(&mut store).await?;
             let guest = guest.toolcell_tool_validation();
             if let Err(error) = guest.call_validate_values(&mut store, &tool, &input).await? {
                 return Ok(Err(error));
             }
             guest.call_preflight(&mut store, &tool, &input).await
-        };
+        });
         bounded(work, limits.wall, check.cancellation, None).await
     };
     match result {
@@ -225,10 +225,10 @@ pub(super) async fn classify(engine: &Engine, linked: &Linked, check: Check<'_>)
     let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
     let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
     let _running = engine.running();
-    let work = async {
+    let work = pin!(async {
         let guest = classifying.instantiate_async(&mut store).await?;
         guest.toolcell_tool_classification().call_classify(&mut store, &tool, &input).await
-    };
+    });
     // If anything stopped the guest, its claims are unknown.
     let facts = bounded(work, check.limits.wall, check.cancellation, None).await.ok()?;
     let plain = |claim| match claim {
@@ -288,9 +288,9 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
 }
 
 /// Runs `work` until it is done, out of time, or canceled. A guest that imports the cancellation interface gets
-/// `grace`.
+/// `grace`. Pinned, because each function that takes a future by value has it twice in its own.
 pub(super) async fn bounded<T>(
-    work: impl Future<Output = wasmtime::Result<T>>,
+    work: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     wall: Duration,
     cancellation: &Cancellation,
     grace: Option<Duration>,
@@ -336,10 +336,10 @@ pub(super) async fn bounded<T>(
 /// tick at the latest. Most calls end before that, and to register their timer could wake a thread of the runtime.
 async fn unless<T>(
     stopped: impl Future<Output = Stop>,
-    work: impl Future<Output = wasmtime::Result<T>>,
+    mut work: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     mut starts: bool,
 ) -> wasmtime::Result<T> {
-    let (mut stopped, mut work) = (pin!(stopped), pin!(work));
+    let mut stopped = pin!(stopped);
     poll_fn(move |context| {
         let starts = std::mem::take(&mut starts);
         if starts && let Poll::Ready(result) = work.as_mut().poll(context) {

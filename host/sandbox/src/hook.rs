@@ -1,6 +1,7 @@
 //! Hook components: the world `hook`, run with the machinery of tools and with a world and limits of their own. Each
 //! event gets a fresh store.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -84,10 +85,10 @@ impl SandboxedHook {
         };
         let result = {
             let _running = engine.running();
-            let work = async {
+            let work = pin!(async {
                 let guest = self.component.instantiate_async(&mut store).await?;
                 guest.toolcell_tool_hook_handler().call_handle(&mut store, &call).await
-            };
+            });
             call::bounded(work, limits.wall, &cancellation, None).await
         };
         let outputs = match result {
@@ -163,10 +164,10 @@ async fn describe(engine: &Engine, component: &HookPre<State>, limits: &Limits) 
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
     let result = {
         let _running = engine.running();
-        let work = async {
+        let work = pin!(async {
             let guest = component.instantiate_async(&mut store).await?;
             guest.toolcell_tool_hook_handler().call_describe(&mut store).await
-        };
+        });
         call::bounded(work, limits.wall, &cancellation, None).await
     };
     let said = result.map_err(|error| call::verdict(&error, &store, limits))?;

@@ -17,6 +17,10 @@ mod bare;
 #[path = "../support/samples.rs"]
 mod samples;
 
+/// That of the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Section = fn() -> anyhow::Result<()>;
 
 const SECTIONS: [(&str, Section); 5] = [

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::catalog::{Contract, Unsatisfied};
-use crate::executor::{Cancellation, canceled};
+use crate::executor::{BoxFuture, Cancellation, canceled};
 use crate::pool::{Pool, Unfinished};
 use crate::record::{AbortReason, ErrorClass, Input, Refusal};
 use crate::scheduler::Shares;
@@ -118,7 +118,16 @@ impl Checks {
     /// # Errors
     ///
     /// Those of [`run`], `timeout` when the time for all checks of the call is over, and the refusal of a canceled call.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(super) fn run<'a, T: Send + 'static>(
+        &'a self,
+        what: &'static str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> BoxFuture<'a, Result<T, Refusal>> {
+        // Boxed, to keep the future of a call small whose checks are quick.
+        Box::pin(self.in_time(what, work))
+    }
+
+    async fn in_time<T: Send + 'static>(
         &self,
         what: &'static str,
         work: impl FnOnce() -> T + Send + 'static,

@@ -17,7 +17,7 @@ use crate::scheduler::batch::{
 use crate::scheduler::{Line, Turn};
 
 use super::journey::Journey;
-use super::{Request, Services, end, leave, logged, refuse, resolve, whole};
+use super::{Request, Services, end, finish, leave, refuse, resolve, whole};
 
 /// One call of a batch.
 ///
@@ -279,7 +279,7 @@ async fn discarded(services: &Services, request: Request, reason: AbortReason, r
     journey.request.cancellation.cancel(reason);
     let persisted = leave(&mut journey, Err(refusal)).await;
     let is_large = journey.is_large();
-    logged(services, end(journey, persisted).0, is_large).await
+    finish(services, end(journey, persisted), is_large).await
 }
 
 /// Where progress and results of the calls come together.

@@ -437,7 +437,7 @@ fn callee(of_parent: &Request, name: String) -> Callee {
 
 /// Runs a call through all phases, once there is room for its instance. A named type, because the call can contain others
 /// of the same kind.
-fn on_chain(journey: Journey<'_>, tree: Arc<Tree>) -> BoxFuture<'_, CallRecord> {
+fn on_chain(journey: Box<Journey<'_>>, tree: Arc<Tree>) -> BoxFuture<'_, CallRecord> {
     Box::pin(async move {
         let cancellation = journey.request.cancellation.clone();
         let (chains, caller) = (&journey.services.chains, journey.request.actor_ref.as_deref());

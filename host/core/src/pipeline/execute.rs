@@ -23,7 +23,7 @@ use super::{children, interact};
 
 made_here! {
     /// A tool that ran, and what the sandbox saw of it.
-    pub Executed((Arc<Tool>, Execution))
+    pub Executed((Arc<Tool>, Box<Execution>))
 }
 
 /// Runs the tool with what the permit carries.
@@ -67,7 +67,7 @@ pub async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Result<Exec
         journey.trail.cancel_requested(reason);
         journey.trail.cancel_acknowledged("host");
     }
-    Ok(Executed((tool, execution)))
+    Ok(Executed((tool, Box::new(execution))))
 }
 
 /// Writes the events of a running guest to the trail.

@@ -39,7 +39,8 @@ fn session(request: &Request) -> Arc<str> {
     }
 }
 
-/// State that one call gathers in its phases: records only, never a decision. Only the pipeline begins one.
+/// State that one call gathers in its phases: records only, never a decision. Only the pipeline begins one. Boxed, because
+/// a future that holds one is moved several times.
 pub struct Journey<'a> {
     pub(super) services: &'a Services,
     pub(super) request: Request,
@@ -80,7 +81,7 @@ pub struct Journey<'a> {
 }
 
 impl<'a> Journey<'a> {
-    pub(super) fn begin(services: &'a Services, request: Request) -> Self {
+    pub(super) fn begin(services: &'a Services, request: Request) -> Box<Self> {
         let outlet = services.outlet(Some(session(&request)));
         let mut journey = Self::heard_by(Arc::clone(&services.listeners), Some(outlet), services, request);
         journey._registered = Some(journey.register());
@@ -88,7 +89,7 @@ impl<'a> Journey<'a> {
     }
 
     /// A journey without the host's listeners, for a call that does not run.
-    pub(super) fn unheard(services: &'a Services, request: Request) -> Self {
+    pub(super) fn unheard(services: &'a Services, request: Request) -> Box<Self> {
         Self::heard_by(Arc::default(), None, services, request)
     }
 
@@ -101,7 +102,7 @@ impl<'a> Journey<'a> {
         outlet: Option<Outlet>,
         services: &'a Services,
         request: Request,
-    ) -> Self {
+    ) -> Box<Self> {
         let session_ref = outlet.as_ref().and_then(|outlet| outlet.session.clone());
         let mut invocation = ToolInvocation::planned(request.tool.name(), &request.input);
         invocation.native_call_id.clone_from(&request.native_call_id);
@@ -131,7 +132,7 @@ impl<'a> Journey<'a> {
         let requested = json!({ "requested": request.tool.name(), "native_call_id": request.native_call_id });
         trail.emit(EventType::Planned, requested);
         let checks = Arc::new(Checks::of(&request));
-        Self {
+        Box::new(Self {
             services,
             request,
             redaction: Redaction::new(trail.clone(), Arc::clone(&checks)),
@@ -154,7 +155,7 @@ impl<'a> Journey<'a> {
             tree: None,
             responses: InputResponses::new(),
             _registered: None,
-        }
+        })
     }
 
     /// Resumes a call that another process began, with its `events` so far. This process owns it from now on (`held`).
@@ -165,7 +166,7 @@ impl<'a> Journey<'a> {
         desk: &ApprovalService,
         held: Held,
         events: Vec<ToolEvent>,
-    ) -> Self {
+    ) -> Box<Self> {
         let id = kept.invocation.invocation_id;
         let listeners = Arc::clone(&services.listeners);
         let outlet = services.outlet(kept.invocation.session_ref.clone());
@@ -173,7 +174,7 @@ impl<'a> Journey<'a> {
         trail.resolved(&kept.invocation.tool_id);
         let checks = Arc::new(Checks::of(&request));
         let cancellation = request.cancellation.clone();
-        Self {
+        Box::new(Self {
             services,
             request,
             redaction: Redaction::new(trail.clone(), Arc::clone(&checks)),
@@ -196,7 +197,7 @@ impl<'a> Journey<'a> {
             tree: None,
             responses: InputResponses::new(),
             _registered: Some(services.running.enter(id, &cancellation)),
-        }
+        })
     }
 
     /// Redacts the records that the call gathered beside its result.

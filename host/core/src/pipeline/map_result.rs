@@ -26,7 +26,7 @@ const NOTHING_SAID: &str = "(tool completed with no output)";
 
 made_here! {
     /// What a call came to: an output that was checked against the tool's contract, or why there is none.
-    pub(super) Answered(Mapped)
+    pub(super) Answered(Box<Mapped>)
 }
 
 /// Outcome of a call, before it is stored.
@@ -49,7 +49,7 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
     let (tool, execution) = match executed {
         Ok(executed) => executed.open(),
         Err(refusal) => {
-            let mut mapped = Mapped { error: Some(refusal), ..Mapped::default() };
+            let mut mapped = Box::new(Mapped { error: Some(refusal), ..Mapped::default() });
             journey.redaction.redact(&mut mapped).await;
             return Answered(mapped);
         }
@@ -68,7 +68,7 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
         Some(output) => Some(read(journey, &tool, output, error.is_none()).await),
         None => None,
     };
-    let mut mapped = match read {
+    let mut mapped = Box::new(match read {
         None => Mapped { error, ..Mapped::default() },
         Some(Ok(mapped)) => {
             journey.mappings.tool = 1;
@@ -76,7 +76,7 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
             Mapped { empty_result: mapped.empty_result && error.is_none(), error, ..mapped }
         }
         Some(Err(broken)) => Mapped { error: Some(broken), ..Mapped::default() },
-    };
+    });
     mapped.ran = true;
     mapped.usage = Some(execution.usage);
     mapped.content.extend(execution.logs);

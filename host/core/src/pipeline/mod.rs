@@ -40,7 +40,7 @@ use serde_json::Value;
 use crate::catalog::Catalog;
 use crate::executor::Executor;
 use crate::hook::Hooks;
-use crate::journal::{CallLog, EventBus, Held, Kept, Listener, Outlet, PayloadStore};
+use crate::journal::{CallLog, EventBus, Held, Kept, Listener, LogError, Outlet, PayloadStore};
 use crate::record::{AbortReason, Approval, CallRecord, Input, Keeping, Refusal, ToolEvent};
 use crate::scheduler::{Chains, ResourceLocks, Scheduler};
 use crate::secret::SecretStore;
@@ -110,14 +110,12 @@ pub fn call(services: &Services, request: Request) -> impl Future<Output = CallR
 }
 
 /// Runs a call that has begun through all phases.
-async fn whole(mut journey: Journey<'_>) -> CallRecord {
+async fn whole(mut journey: Box<Journey<'_>>) -> CallRecord {
     let services = journey.services;
     let executed = approach(&mut journey).await;
     let persisted = leave(&mut journey, executed).await;
     let is_large = journey.is_large();
-    let (mut record, asked) = end(journey, persisted);
-    store(asked, &mut record).await;
-    logged(services, record, is_large).await
+    finish(services, end(journey, persisted), is_large).await
 }
 
 /// Ends a call with `refusal` before its first phase, for example because its component cannot be loaded.
@@ -127,7 +125,7 @@ pub async fn refuse(services: &Services, request: Request, refusal: Refusal) -> 
     let _ = resolve::resolve(&mut journey).await;
     let persisted = leave(&mut journey, Err(refusal)).await;
     let is_large = journey.is_large();
-    logged(services, end(journey, persisted).0, is_large).await
+    finish(services, end(journey, persisted), is_large).await
 }
 
 /// Resumes an approved, orphaned call: no living process runs it, and `held` marks this process as its owner. `request`
@@ -155,9 +153,7 @@ pub async fn resume(
     let executed = return_to(&mut journey, kept).await;
     let persisted = leave(&mut journey, executed).await;
     let is_large = journey.is_large();
-    let (mut record, asked) = end(journey, persisted);
-    store(asked, &mut record).await;
-    logged(services, record, is_large).await
+    finish(services, end(journey, persisted), is_large).await
 }
 
 /// Ends an orphaned call that cannot be resumed: rejected, withdrawn, expired, or interrupted while it ran. Returns
@@ -174,9 +170,7 @@ pub async fn close(
     let mut journey = Journey::resume(services, request, kept, desk, held, events);
     let persisted = leave(&mut journey, Err(refusal)).await;
     let is_large = journey.is_large();
-    let (mut record, asked) = end(journey, persisted);
-    store(asked, &mut record).await;
-    Some(logged(services, record, is_large).await)
+    Some(finish(services, end(journey, persisted), is_large).await)
 }
 
 /// The events of a stored call. The store of approvals has those up to the question or to the run; what its process
@@ -218,26 +212,50 @@ async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -
 }
 
 /// Runs the last phase. Returns the approval request too, if there was one.
-fn end(mut journey: Journey<'_>, persisted: Persisted) -> (CallRecord, Option<Box<Asked>>) {
+fn end(mut journey: Box<Journey<'_>>, persisted: Persisted) -> (Box<CallRecord>, Option<Box<Asked>>) {
     let asked = journey.asked.take();
-    (terminal::emit(journey, persisted), asked)
+    (Box::new(terminal::emit(journey, persisted)), asked)
 }
 
-/// Stores the end of a call that needed an approval. Boxed, to keep the common future small.
-async fn store(asked: Option<Box<Asked>>, record: &mut CallRecord) {
+/// Writes the end of a call down before the caller hears of it.
+async fn finish(services: &Services, mut ended: (Box<CallRecord>, Option<Box<Asked>>), is_large: bool) -> CallRecord {
+    if is_large || ended.1.is_some() {
+        // Boxed, to keep the common future small.
+        return Box::pin(store(services, ended, is_large)).await;
+    }
+    if let Err(error) = services.calls.ended(&ended.0).await {
+        unwritten(&mut ended.0, &error);
+    }
+    *ended.0
+}
+
+/// As [`finish`], for a call whose record is large, or that needed an approval, whose end is stored too.
+async fn store(
+    services: &Services,
+    (mut record, asked): (Box<CallRecord>, Option<Box<Asked>>),
+    is_large: bool,
+) -> CallRecord {
     if let Some(asked) = asked {
-        Box::pin(approval::conclude(*asked, record)).await;
+        approval::conclude(*asked, &mut record).await;
     }
+    let written = match is_large {
+        false => services.calls.ended(&record).await,
+        true => {
+            let (logged, written) = services.calls.large_ended(*record).await;
+            record = Box::new(logged);
+            written
+        }
+    };
+    if let Err(error) = written {
+        unwritten(&mut record, &error);
+    }
+    *record
 }
 
-/// Writes the end of a call down before the caller hears of it. A call whose end cannot be written keeps its result, and
-/// says so: the space for it was reserved when it started, so only a failing disk leads here.
-async fn logged(services: &Services, record: CallRecord, is_large: bool) -> CallRecord {
-    let (mut record, written) = services.calls.ended(record, is_large).await;
-    if let Err(error) = written {
-        record.invocation.extra.insert("journal_error".to_owned(), Value::String(error.to_string()));
-    }
-    record
+/// Says that the end of a call could not be written. The call keeps its result: the space for its end was reserved when it
+/// started, so only a failing disk leads here.
+fn unwritten(record: &mut CallRecord, error: &LogError) {
+    record.invocation.extra.insert("journal_error".to_owned(), Value::String(error.to_string()));
 }
 
 /// Runs the remaining phases of a call that another process began. They redo what can have changed since: the tool, its

@@ -28,7 +28,7 @@ made_here! {
 /// The output that stays in the result, and references to what was stored.
 pub(super) struct Stored {
     pub(super) result_id: ResultId,
-    pub(super) mapped: Mapped,
+    pub(super) mapped: Box<Mapped>,
     pub(super) resource_refs: Vec<Value>,
     pub(super) artifact_refs: Vec<Value>,
 }
@@ -91,7 +91,8 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
         None if !limit.keeping.payload => {
             Err(("never_persisted", "and may not be stored; ask for less at once".to_owned(), None))
         }
-        None => spill(journey, &mut stored, limit)
+        // Boxed, to keep the future of a call with a small output small.
+        None => Box::pin(spill(journey, &mut stored, limit))
             .await
             .map_err(|error| ("not_persistable", "and could not be stored".to_owned(), Some(format!("{error:#}")))),
     };
@@ -120,8 +121,8 @@ fn move_words(mapped: &mut Mapped) {
 fn drop_output(journey: &mut Journey<'_>, stored: &mut Stored, (limit, original): (Inline, u64), refusal: Refusal) {
     // A failed call of a tool with secret data keeps its own error.
     let refusal = stored.mapped.error.take().filter(|_| !limit.keeping.inline).unwrap_or(refusal);
-    stored.mapped =
-        Mapped { ran: stored.mapped.ran, usage: stored.mapped.usage.take(), error: Some(refusal), ..Mapped::default() };
+    let (ran, usage) = (stored.mapped.ran, stored.mapped.usage.take());
+    *stored.mapped = Mapped { ran, usage, error: Some(refusal), ..Mapped::default() };
     stored.resource_refs.clear();
     stored.artifact_refs.clear();
     let id = stored.result_id;
@@ -164,7 +165,7 @@ fn persisted(journey: &mut Journey<'_>, kept: ResultPersistence) {
 
 /// Runs the hooks that see a result before any of it is stored. An output that they update counts as redacted; a hook
 /// that says stop keeps the result off the disk.
-async fn persistence_hooks(journey: &mut Journey<'_>, mapped: Mapped) -> (Mapped, Option<String>) {
+async fn persistence_hooks(journey: &mut Journey<'_>, mapped: Box<Mapped>) -> (Box<Mapped>, Option<String>) {
     let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else { return (mapped, None) };
     let (services, declaration) = (journey.services, tool.declaration());
     let event = HookEvent::ResultPersistence;

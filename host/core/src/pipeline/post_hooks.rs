@@ -13,7 +13,7 @@ use super::{hooks, terminal};
 
 made_here! {
     /// The output as the hooks left it.
-    pub(super) PostHooked(Mapped)
+    pub(super) PostHooked(Box<Mapped>)
 }
 
 /// Runs the hooks for success or for failure of a tool that ran; a tool that never ran has none.
@@ -50,7 +50,7 @@ pub(super) fn one<'a>(
         journey.redact_records();
         let input = journey.invocation.call_input.as_deref().cloned().unwrap_or_default();
         let mut call = hooks::call(journey, tool, event, input);
-        call.result = Some(terminal::envelope(journey, ResultId::new(), mapped.clone()));
+        call.result = Some(terminal::envelope(journey, ResultId::new(), Mapped::clone(mapped)));
         match hooks::run(journey, hook, call).await {
             Ok(outputs) => apply(journey, tool, hook, outputs, mapped).await,
             Err(refusal) => {

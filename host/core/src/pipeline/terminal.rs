@@ -12,7 +12,7 @@ use super::map_result::{Mapped, model_facing};
 use super::persist::{Persisted, Stored};
 
 /// Emits the terminal status and events, and returns the record with the result.
-pub(super) fn emit(mut journey: Journey<'_>, persisted: Persisted) -> CallRecord {
+pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallRecord {
     let Stored { result_id, mapped, resource_refs, artifact_refs } = persisted.open();
     journey.redact_records();
     let status = terminal_status(&journey, &mapped);
@@ -31,7 +31,7 @@ pub(super) fn emit(mut journey: Journey<'_>, persisted: Persisted) -> CallRecord
         Status::Canceled => ProgressStatus::Canceled,
         _ => ProgressStatus::Failed,
     });
-    let mut result = envelope(&journey, result_id, mapped);
+    let mut result = envelope(&journey, result_id, *mapped);
     result.resource_refs = resource_refs;
     if !artifact_refs.is_empty() {
         journey.invocation.extra.insert("artifact_refs".to_owned(), Value::Array(artifact_refs.clone()));

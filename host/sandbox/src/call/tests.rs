@@ -8,11 +8,11 @@ use toolcell_core::executor::NeededInput;
 #[tokio::test]
 async fn a_guest_that_ends_at_once_needs_no_timer_and_one_that_waits_is_stopped() {
     let unused = poll_fn(|_| -> Poll<Stop> { panic!("the timer was registered") });
-    assert_eq!(unless(unused, async { Ok(7) }, true).await.unwrap(), 7);
-    let error = unless(async { Stop::Deadline }, pending::<wasmtime::Result<()>>(), true).await.unwrap_err();
+    assert_eq!(unless(unused, pin!(async { Ok(7) }), true).await.unwrap(), 7);
+    let error = unless(async { Stop::Deadline }, pin!(pending::<wasmtime::Result<()>>()), true).await.unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(Stop::Deadline)));
     let canceled = poll_fn(|_| -> Poll<wasmtime::Result<()>> { panic!("a call that was canceled before started") });
-    unless(async { Stop::Canceled(AbortReason::UserInterruption) }, canceled, false).await.unwrap_err();
+    unless(async { Stop::Canceled(AbortReason::UserInterruption) }, pin!(canceled), false).await.unwrap_err();
 }
 
 #[test]
@@ -22,6 +22,7 @@ fn a_guest_that_yields_is_polled_once_in_each_turn() {
         polls.set(polls.get() + 1);
         Poll::<wasmtime::Result<()>>::Pending
     });
+    let guest = pin!(guest);
     let mut call = pin!(unless(pending(), guest, true));
     let mut context = Context::from_waker(Waker::noop());
     for turn in 1..4 {

@@ -34,6 +34,7 @@ use serde::Serialize;
 use serde_json::json;
 use zeroize::Zeroizing;
 
+use crate::executor::BoxFuture;
 use crate::pool::STORE;
 use crate::record::{CallRecord, ErrorClass, InvocationId, Refusal, ToolInvocation};
 use crate::secret::private_file::{self, KEY_BYTES};
@@ -198,64 +199,66 @@ impl CallLog {
         if self.0.settings.keep == Keep::None {
             return Ok(());
         }
-        let write = move |log: &Self, invocation: &ToolInvocation| {
-            let kept = invocation.for_disk();
-            let started = Started { changes, process: std::process::id(), invocation: &kept };
-            log.append(Kind::Started, Some(invocation.invocation_id), &started)
-        };
         let written = match is_large {
-            false => write(self, invocation),
+            false => self.start(invocation, changes)?,
             true => {
                 let (log, invocation) = (self.clone(), invocation.clone());
-                self.aside(move || write(&log, &invocation)).await
+                self.aside(move || log.start(&invocation, changes)).await?
             }
         };
-        self.sync(written?).await
+        self.sync(written).await
     }
 
-    /// Writes how a call ended, and returns its record: all of it but the declaration, which `describe` of the component
-    /// repeats, and but an output that may be on no disk. If it `is_large`, a thread for the host's own store writes it.
+    fn start(&self, invocation: &ToolInvocation, changes: bool) -> Result<Option<File>, LogError> {
+        let kept = invocation.for_disk();
+        let started = Started { changes, process: std::process::id(), invocation: &kept };
+        self.append(Kind::Started, Some(invocation.invocation_id), &started)
+    }
+
+    /// Writes how a call ended: all of its record but the declaration, which `describe` of the component repeats, and but
+    /// an output that may be on no disk.
     ///
     /// # Errors
     ///
     /// The log cannot be written.
-    pub async fn ended(&self, record: CallRecord, is_large: bool) -> (CallRecord, Result<(), LogError>) {
-        let keep = self.0.settings.keep;
-        if keep == Keep::None {
-            return (record, Ok(()));
-        }
-        let write = move |log: &Self, record: &CallRecord| match keep {
-            Keep::Failures if !record.result.is_error => {
-                log.append(Kind::Dropped, Some(record.invocation.invocation_id), &())
-            }
+    pub async fn ended(&self, record: &CallRecord) -> Result<(), LogError> {
+        let written = self.end(record)?;
+        self.sync(written).await
+    }
+
+    /// As [`Self::ended`], on a thread for the host's own store, for a record that is large.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written.
+    pub async fn large_ended(&self, record: CallRecord) -> (CallRecord, Result<(), LogError>) {
+        let (log, shared) = (self.clone(), Arc::new(record));
+        let record = Arc::clone(&shared);
+        let written = match self.aside(move || log.end(&record)).await {
+            Ok(unsynced) => self.sync(unsynced).await,
+            Err(error) => Err(error),
+        };
+        (Arc::unwrap_or_clone(shared), written)
+    }
+
+    fn end(&self, record: &CallRecord) -> Result<Option<File>, LogError> {
+        let id = Some(record.invocation.invocation_id);
+        match self.0.settings.keep {
+            Keep::None => Ok(None),
+            Keep::Failures if !record.result.is_error => self.append(Kind::Dropped, id, &()),
             _ if record.is_never_persisted() && guard!("never_persisted") => {
-                log.append(Kind::Ended, Some(record.invocation.invocation_id), &record.without_output().undeclared())
+                self.append(Kind::Ended, id, &record.without_output().undeclared())
             }
-            _ => log.append(Kind::Ended, Some(record.invocation.invocation_id), &record.undeclared()),
-        };
-        let (record, written) = match is_large {
-            false => {
-                let written = write(self, &record);
-                (record, written)
-            }
-            true => {
-                let (log, shared) = (self.clone(), Arc::new(record));
-                let record = Arc::clone(&shared);
-                let written = self.aside(move || write(&log, &record)).await;
-                (Arc::unwrap_or_clone(shared), written)
-            }
-        };
-        match written {
-            Ok(unsynced) => (record, self.sync(unsynced).await),
-            Err(error) => (record, Err(error)),
+            _ => self.append(Kind::Ended, id, &record.undeclared()),
         }
     }
 
-    async fn aside<T: Send + 'static>(
+    /// Runs `work` on a thread for the host's own store. Boxed, to keep the future of a call that needs none small.
+    fn aside<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
-    ) -> Result<T, LogError> {
-        STORE.run(work).await.unwrap_or_else(|error| Err(self.failed("write", &error)))
+    ) -> BoxFuture<'_, Result<T, LogError>> {
+        Box::pin(async { STORE.run(work).await.unwrap_or_else(|error| Err(self.failed("write", &error))) })
     }
 
     /// Waits until the disk has what was written, if that is asked for.

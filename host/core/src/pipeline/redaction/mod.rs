@@ -358,7 +358,13 @@ impl Redaction {
     /// Redacts `mapped`, which is all output of a tool. If there is no time or no thread for that, the output is
     /// withheld.
     pub(super) async fn redact(&mut self, mapped: &mut Mapped) {
-        let Some(mut concealer) = self.concealer() else { return };
+        if let Some(concealer) = self.concealer() {
+            // Boxed, to keep the future of a call small that has nothing to redact.
+            Box::pin(self.redact_with(concealer, mapped)).await;
+        }
+    }
+
+    async fn redact_with(&mut self, mut concealer: Concealer, mapped: &mut Mapped) {
         if self.everything && !mapped.has_output() {
             // The rest is the host's own text.
             return;
@@ -446,8 +452,14 @@ pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), 
     if journey.redaction.active().is_none() {
         return Ok(());
     }
-    // Until the input is redacted, the record shows none of it, whatever ends the call.
+    // Boxed, to keep the future of a call small that has nothing to redact.
+    Box::pin(hide_input(journey, secrets)).await
+}
+
+/// Redacts the input that was recorded, and reads the `secrets` that the call may use.
+async fn hide_input(journey: &mut Journey<'_>, secrets: Vec<String>) -> Result<(), Refusal> {
     let input = journey.request.input.clone();
+    // Until the input is redacted, the record shows none of it, whatever ends the call.
     journey.invocation.model_input = Value::String(REDACTED.to_owned());
     let text = journey.invocation.model_input_text.take();
     journey.invocation.model_input_ref = journey.redaction.reference(&input);
