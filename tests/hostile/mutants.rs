@@ -60,6 +60,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("resource_locks", &[], &["cli::batch::two_writers_to_one_folder", "server::locks::writers_to_one_folder"]),
     ("placeless_locks", &[], &["unit:scheduler::locks::", "pipeline::schedule::a_call_that_has_no_place"]),
     ("lock_passes", &[], &["unit:scheduler::locks::"]),
+    ("caller_turns", &[], &["unit:scheduler::locks::"]),
+    ("insistent_locks", &[], &["unit:scheduler::locks::tests::fairness::"]),
     ("chain_share", &[], &["unit:scheduler::chains::"]),
     ("waiting_calls", &[], &["unit:scheduler::waiting::"]),
     ("safe_retries", &[], &["pipeline::retries::what_could_have_changed_something"]),

@@ -1,25 +1,30 @@
 //! Which calls may run beside each other: those whose effects cannot meet.
 
+mod callers;
 mod claim;
 mod index;
-mod ranks;
+mod order;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use callers::Callers;
 pub use claim::{Claim, NetworkUse};
 use index::{Index, Stage};
-use ranks::{Call, Order, Ranks};
+use order::{Call, Order};
 
-/// How often a call that got its place too late is passed. After that, other callers wait until it has a place, because
-/// a caller that uses all its places could otherwise be passed for ever.
+/// How often a call that got its place too late is passed. After that, other calls that meet it wait until it has a place,
+/// because a caller that uses all its places could otherwise be passed for ever.
 const PASSES_MAX: u32 = 8;
 
 /// The calls of one process that take turns, whatever door they come through. A call waits until no call runs that it
-/// could disturb, and lets no earlier one wait that it would delay. Of the calls of several callers, those that wait are
-/// in turn: the first of each, the second of each, and so on.
+/// could disturb, and lets no call wait that has been in line for longer and that it would delay.
+///
+/// A call is in line from its arrival on, or from when the last earlier call of its caller runs that it has to wait for.
+/// So a caller with many calls for one folder has one of them in line: of several callers, the first call of each runs,
+/// the second of each, and so on. A call that waits for one folder changes nothing for those that wait for another.
 ///
 /// A call holds what it claims only while it runs. If its turn comes while its caller has no place for it, calls of other
 /// callers pass it. So the calls of one caller that wait for a place delay no other caller. Clones share the queue.
@@ -39,8 +44,10 @@ pub struct ResourceLocks(Arc<Mutex<Queue>>);
 struct Queue {
     next: u64,
     entries: HashMap<u64, Entry>,
-    ranks: Ranks,
+    callers: Callers,
     index: Index,
+    /// Number of the calls that were decided on and do not run.
+    waiting: usize,
     /// All calls of lines: the line, and the id of the call.
     lined: BTreeSet<(u64, u64)>,
     /// Those of them that were not decided on.
@@ -55,8 +62,6 @@ struct Entry {
     claim: Option<Claim>,
     /// `None` until the call was decided on.
     stage: Option<Stage>,
-    /// Whether another call kept it waiting.
-    waited: bool,
     /// How often it got a place when calls that had passed it ran.
     passes: u32,
     /// `Some` while the call is awaited.
@@ -93,12 +98,12 @@ impl Queue {
 
     fn enter(&mut self, line: Option<Line>, caller: Option<&str>) -> u64 {
         let id = self.number();
-        let call = self.ranks.enter(caller, id);
+        let call = Call { caller: self.callers.enter(caller), order: Order::since(id, id) };
         if let Some(Line(line)) = line {
             self.lined.insert((line, id));
             self.undecided.insert((line, id));
         }
-        let entry = Entry { call, line, claim: None, stage: None, waited: false, passes: 0, news: None };
+        let entry = Entry { call, line, claim: None, stage: None, passes: 0, news: None };
         self.entries.insert(id, entry);
         id
     }
@@ -112,16 +117,56 @@ impl Queue {
         if has_place && !is_blocked {
             self.run(id);
         } else {
-            self.shift(id, if is_blocked { self.stage_behind(id) } else { Stage::Waiting });
-            self.note_wait(id, is_blocked);
+            self.line_up(id, is_blocked);
         }
         self.decided(line, id);
         has_place && !is_blocked
     }
 
-    fn note_wait(&mut self, id: u64, is_blocked: bool) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.waited |= is_blocked;
+    /// Adds a call to those that wait: behind the earlier calls of its caller that it meets, and before the later ones.
+    fn line_up(&mut self, id: u64, is_blocked: bool) {
+        if self.follows_own(id) {
+            self.reorder(id, Order::not_in_line(id));
+        }
+        self.shift(id, if is_blocked { self.stage_behind(id) } else { Stage::Waiting });
+        // Calls of a batch are not decided on in their order.
+        for later in self.successors(id) {
+            if self.entries.get(&later).is_some_and(|entry| entry.call.order.is_in_line()) {
+                self.reorder(later, Order::not_in_line(later));
+                self.wake_behind(later);
+            }
+        }
+    }
+
+    /// Whether an earlier call of the same caller, which the call meets, does not run yet.
+    fn follows_own(&self, id: u64) -> bool {
+        let Some(entry) = self.entries.get(&id) else { return false };
+        let follows = |claim: &Claim| self.index.follows_own(claim, entry.call);
+        entry.claim.as_ref().is_some_and(follows) && guard!("caller_turns")
+    }
+
+    /// The ids of the next calls of the same caller that meet the call, and do not run yet.
+    fn successors(&self, id: u64) -> Vec<u64> {
+        let Some(entry) = self.entries.get(&id) else { return Vec::new() };
+        entry.claim.as_ref().map_or_else(Vec::new, |claim| self.index.successors(claim, entry.call))
+    }
+
+    fn reorder(&mut self, id: u64, order: Order) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let from = entry.call;
+        entry.call.order = order;
+        if let (Some(claim), Some(_)) = (&entry.claim, entry.stage) {
+            self.index.change(claim, from, entry.stage, None);
+            self.index.change(claim, entry.call, None, entry.stage);
+        }
+    }
+
+    /// Puts a call in line from now on, unless it is, or still follows another call of its caller.
+    fn enter_line(&mut self, id: u64) {
+        let is_outside = |entry: &Entry| entry.claim.is_some() && !entry.call.order.is_in_line();
+        if self.entries.get(&id).is_some_and(is_outside) && !self.follows_own(id) {
+            let now = self.number();
+            self.reorder(id, Order::since(now, id));
         }
     }
 
@@ -149,8 +194,8 @@ impl Queue {
         (awaits_decisions || self.index.holds_up(claim, entry.call)) && guard!("resource_locks")
     }
 
-    /// The stage of a call that waits for its turn. One that waits for an earlier call of its caller that has no place
-    /// can be passed like that one. Otherwise it would keep other callers waiting in its place.
+    /// The stage of a call that waits for its turn. One that waits for a call without a place can be passed like that one.
+    /// Otherwise it would keep calls waiting that do not meet the call without a place.
     fn stage_behind(&self, id: u64) -> Stage {
         let Some(entry) = self.entries.get(&id) else { return Stage::Waiting };
         let follows = |claim: &Claim| self.index.follows_placeless(claim, entry.call);
@@ -161,24 +206,22 @@ impl Queue {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let Some(claim) = &entry.claim else { return };
         self.index.change(claim, entry.call, entry.stage, Some(to));
+        if entry.stage.is_none() {
+            self.waiting += 1;
+        }
         entry.stage = Some(to);
     }
 
     fn run(&mut self, id: u64) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let Some(claim) = &entry.claim else { return };
-        if entry.stage.is_some() {
-            self.index.change(claim, entry.call, entry.stage, None);
-        }
-        self.ranks.stop_waiting(entry.call);
-        // A turn counts if it cost something: the call waited for it, or others wait because of it. So a caller that
-        // works elsewhere meanwhile does not come later here.
-        let last = Call { order: Order::LAST, ..entry.call };
-        if entry.waited || (self.ranks.is_any_waiting() && self.index.holds_up(claim, last)) {
-            self.ranks.charge(entry.call);
-        }
-        self.index.change(claim, entry.call, None, Some(Stage::Running));
+        let waited = entry.stage.is_some();
+        self.index.change(claim, entry.call, entry.stage, Some(Stage::Running));
         entry.stage = Some(Stage::Running);
+        if waited {
+            self.waiting -= 1;
+            self.successors(id).into_iter().for_each(|next| self.enter_line(next));
+        }
     }
 
     /// Lets the call run, if it is still its turn. Returns whether it runs.
@@ -187,6 +230,7 @@ impl Queue {
         if stage == Some(Stage::Running) {
             return true;
         }
+        self.enter_line(id);
         if !self.is_blocked(id) {
             self.run(id);
             return true;
@@ -197,22 +241,27 @@ impl Queue {
             entry.passes += 1;
         }
         self.shift(id, Stage::Waiting);
-        self.note_wait(id, true);
         false
     }
 
-    /// Lets calls of other callers pass one that has its turn, because its caller has no place for it.
+    /// Lets calls of other callers pass one that has its turn, because its caller has no place for it. One that was passed
+    /// too often keeps its turn. What waits for it can be passed then, so that it delays no call that it does not meet.
     fn lack_place(&mut self, id: u64) {
         let Some(entry) = self.entries.get(&id).filter(|entry| entry.stage == Some(Stage::Waiting)) else { return };
         let can_be_passed = entry.passes < PASSES_MAX || !guard!("lock_passes");
         if can_be_passed && guard!("placeless_locks") {
+            self.reorder(id, Order::not_in_line(id));
             self.shift(id, Stage::Placeless);
+            self.wake_behind(id);
+        } else if !can_be_passed && guard!("insistent_locks") {
+            self.shift(id, Stage::Insistent);
             self.wake_behind(id);
         }
     }
 
     /// What is notified when the call `id` may run; `None` if it may.
     fn news(&mut self, id: u64) -> Option<Arc<Notify>> {
+        self.enter_line(id);
         let is_blocked = self.is_blocked(id);
         let stage = self.entries.get(&id)?.stage;
         if matches!(stage, Some(Stage::Waiting | Stage::Placeless)) {
@@ -227,7 +276,6 @@ impl Queue {
             self.entries.get_mut(&id)?.news = None;
             return None;
         }
-        self.note_wait(id, true);
         let entry = self.entries.get_mut(&id)?;
         Some(Arc::clone(entry.news.get_or_insert_with(Arc::default)))
     }
@@ -235,10 +283,7 @@ impl Queue {
     /// Removes the call `id`, and lets those go on that waited for it. Returns its claim.
     fn leave(&mut self, id: u64) -> Option<Claim> {
         let entry = self.entries.remove(&id)?;
-        if entry.stage != Some(Stage::Running) {
-            self.ranks.stop_waiting(entry.call);
-        }
-        self.ranks.leave(entry.call);
+        self.callers.leave(entry.call.caller);
         if let Some(Line(line)) = entry.line {
             self.lined.remove(&(line, id));
         }
@@ -247,9 +292,15 @@ impl Queue {
             return None;
         };
         self.index.change(&claim, entry.call, entry.stage, None);
-        if self.ranks.is_any_waiting() {
-            let behind = self.index.behind(&claim, entry.call.caller);
-            self.wake(behind);
+        let mut freed = Vec::new();
+        if entry.stage != Some(Stage::Running) {
+            self.waiting -= 1;
+            freed = self.index.successors(&claim, entry.call);
+            freed.iter().for_each(|next| self.enter_line(*next));
+        }
+        if self.waiting > 0 {
+            freed.extend(self.index.behind(&claim, entry.call.caller));
+            self.wake(freed);
         }
         Some(claim)
     }
@@ -266,7 +317,7 @@ impl Queue {
     }
 
     /// Notifies those of the calls `ids` that wait for their turn and have it now, and those that waited for calls that
-    /// can be passed from now on.
+    /// can be passed from now on. A call that waits for no call without a place any more is passed no more.
     fn wake(&mut self, mut ids: Vec<u64>) {
         while let Some(id) = ids.pop() {
             let Some(entry) = self.entries.get(&id) else { continue };
@@ -277,9 +328,15 @@ impl Queue {
                 if let Some(news) = &entry.news {
                     news.notify_one();
                 }
-            } else if entry.stage == Some(Stage::Waiting) && self.stage_behind(id) == Stage::Placeless {
-                self.shift(id, Stage::Placeless);
-                ids.extend(self.behind(id));
+                continue;
+            }
+            match (entry.stage, self.stage_behind(id)) {
+                (Some(Stage::Waiting), Stage::Placeless) => {
+                    self.shift(id, Stage::Placeless);
+                    ids.extend(self.behind(id));
+                }
+                (Some(Stage::Placeless), Stage::Waiting) => self.shift(id, Stage::Waiting),
+                _ => {}
             }
         }
     }
@@ -308,7 +365,7 @@ impl Turn {
     }
 
     /// Says that the call may run and that its caller has no place for it now. Until it has one, calls of other callers
-    /// pass it.
+    /// pass it, unless they have done so too often. It is in line again when it has its place.
     pub fn lack_place(&self) {
         self.locks.queue().lack_place(self.id);
     }

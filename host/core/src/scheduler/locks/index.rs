@@ -4,15 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::claim::{Claim, Mode};
-use super::ranks::{Call, Order};
+use super::order::{Call, Order};
 
 /// How far a call with a claim is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It waits for its turn, or has it and is about to run. No later call passes it.
     Waiting,
-    /// Its caller has no place for it, or for an earlier call that it waits for. Calls of other callers pass it.
+    /// Its caller has no place for it, or it waits for a call without a place. Calls of other callers pass it.
     Placeless,
+    /// Its caller has no place for it, and it was passed too often: no later call passes it any more.
+    Insistent,
     Running,
 }
 
@@ -39,8 +41,11 @@ struct Users {
 struct Group {
     running: usize,
     waiting: BTreeSet<Order>,
-    /// By caller.
-    placeless: BTreeSet<(u64, Order)>,
+    insistent: BTreeSet<Order>,
+    /// By caller, with their ids.
+    placeless: BTreeSet<(u64, u64)>,
+    /// All that do not run, by caller, with their ids.
+    pending: BTreeSet<(u64, u64)>,
 }
 
 impl Index {
@@ -65,12 +70,29 @@ impl Index {
 
     /// Whether calls that run, or that have their turn before this one, keep it waiting.
     pub(super) fn holds_up(&self, claim: &Claim, call: Call) -> bool {
-        self.met(claim, call.caller).any(|(users, mode)| users.hold_up(mode, call))
+        self.met(claim, call.caller).any(|(users, mode)| users.has(mode, |group| group.holds_up(call)))
     }
 
-    /// Whether an earlier call of the same caller that has no place keeps this one waiting.
+    /// Whether the call waits for one without a place: an earlier one of its caller, or one that is passed no more.
     pub(super) fn follows_placeless(&self, claim: &Claim, call: Call) -> bool {
-        self.met(claim, call.caller).any(|(users, mode)| users.has_placeless_before(mode, call))
+        self.met(claim, call.caller).any(|(users, mode)| users.has(mode, |group| group.has_placeless_before(call)))
+    }
+
+    /// Whether the call waits for an earlier one of its caller that does not run yet.
+    pub(super) fn follows_own(&self, claim: &Claim, call: Call) -> bool {
+        self.met(claim, call.caller).any(|(users, mode)| users.has(mode, |group| group.has_pending_before(call)))
+    }
+
+    /// The ids of the later calls of the same caller that wait for this one, as long as it does not run, and for no call
+    /// between the two that uses the same resource.
+    pub(super) fn successors(&self, claim: &Claim, call: Call) -> Vec<u64> {
+        let mut successors = Vec::new();
+        for (users, mode) in self.met(claim, call.caller) {
+            users.successors(mode, call, &mut successors);
+        }
+        successors.sort_unstable();
+        successors.dedup();
+        successors
     }
 
     /// The ids of all calls that a call with this claim may have been the last to hold up.
@@ -122,12 +144,20 @@ impl Users {
         self.shared.is_empty() && self.exclusive.is_empty()
     }
 
-    fn hold_up(&self, mode: Mode, call: Call) -> bool {
-        self.exclusive.holds_up(call) || (mode == Mode::Exclusive && self.shared.holds_up(call))
+    /// Whether this is so of a group that a use in this mode meets.
+    fn has(&self, mode: Mode, is: impl Fn(&Group) -> bool) -> bool {
+        is(&self.exclusive) || (mode == Mode::Exclusive && is(&self.shared))
     }
 
-    fn has_placeless_before(&self, mode: Mode, call: Call) -> bool {
-        self.exclusive.has_placeless_before(call) || (mode == Mode::Exclusive && self.shared.has_placeless_before(call))
+    /// Adds the next calls of the caller that a use in this mode meets.
+    fn successors(&self, mode: Mode, call: Call, successors: &mut Vec<u64>) {
+        let (caller, after) = (call.caller, call.order.id.saturating_add(1));
+        let exclusive = self.exclusive.pending.range((caller, after)..=(caller, u64::MAX)).next().map(|(_, id)| *id);
+        successors.extend(exclusive);
+        if mode == Mode::Exclusive {
+            let until = exclusive.unwrap_or(u64::MAX).max(after);
+            successors.extend(self.shared.pending.range((caller, after)..(caller, until)).map(|(_, id)| *id));
+        }
     }
 
     /// Adds the calls that one in this mode held up. What waits behind an exclusive use goes on waiting for that one.
@@ -139,49 +169,74 @@ impl Users {
             let shared = self.shared.waiting.range(..exclusive.unwrap_or(Order::LAST));
             behind.extend(shared.map(|order| order.id));
         }
-        let next = |caller: u64| self.exclusive.placeless.range((caller, Order::FIRST)..).next().copied();
+        let next = |caller: u64| self.exclusive.placeless.range((caller, 0)..).next().copied();
         let firsts = std::iter::successors(next(0), |(caller, _)| next(caller + 1));
-        behind.extend(firsts.map(|(_, order)| order.id));
+        behind.extend(firsts.map(|(_, id)| id));
         if mode == Mode::Exclusive {
-            let is_first = |(caller, order): &&(u64, Order)| {
-                next(*caller).is_none_or(|(first_of, first)| first_of != *caller || *order < first)
+            let is_first = |(caller, id): &&(u64, u64)| {
+                next(*caller).is_none_or(|(first_of, first)| first_of != *caller || *id < first)
             };
-            behind.extend(self.shared.placeless.iter().filter(is_first).map(|(_, order)| order.id));
+            behind.extend(self.shared.placeless.iter().filter(is_first).map(|(_, id)| *id));
         }
     }
 }
 
 impl Group {
     fn add(&mut self, call: Call, stage: Option<Stage>) {
+        let own = (call.caller, call.order.id);
         match stage {
-            None => {}
+            None => return,
+            Some(Stage::Running) => {
+                self.running += 1;
+                return;
+            }
             Some(Stage::Waiting) => _ = self.waiting.insert(call.order),
-            Some(Stage::Placeless) => _ = self.placeless.insert((call.caller, call.order)),
-            Some(Stage::Running) => self.running += 1,
+            Some(Stage::Insistent) => _ = self.insistent.insert(call.order),
+            Some(Stage::Placeless) => _ = self.placeless.insert(own),
         }
+        self.pending.insert(own);
     }
 
     fn remove(&mut self, call: Call, stage: Option<Stage>) {
+        let own = (call.caller, call.order.id);
         match stage {
-            None => {}
+            None => return,
+            Some(Stage::Running) => {
+                self.running -= 1;
+                return;
+            }
             Some(Stage::Waiting) => _ = self.waiting.remove(&call.order),
-            Some(Stage::Placeless) => _ = self.placeless.remove(&(call.caller, call.order)),
-            Some(Stage::Running) => self.running -= 1,
+            Some(Stage::Insistent) => _ = self.insistent.remove(&call.order),
+            Some(Stage::Placeless) => _ = self.placeless.remove(&own),
         }
+        self.pending.remove(&own);
     }
 
     fn is_empty(&self) -> bool {
-        self.running == 0 && self.waiting.is_empty() && self.placeless.is_empty()
+        self.running == 0 && self.pending.is_empty()
     }
 
     fn holds_up(&self, call: Call) -> bool {
         self.running > 0
             || self.waiting.first().is_some_and(|first| *first < call.order)
-            || self.has_placeless_before(call)
+            || self.has_insistent_before(call)
+            || self.has_pending_before(call)
+    }
+
+    fn has_insistent_before(&self, call: Call) -> bool {
+        self.insistent.first().is_some_and(|first| *first < call.order)
     }
 
     fn has_placeless_before(&self, call: Call) -> bool {
-        let own_before = (call.caller, Order::FIRST)..(call.caller, call.order);
-        self.placeless.range(own_before).next().is_some()
+        self.has_insistent_before(call) || has_before(&self.placeless, call)
     }
+
+    fn has_pending_before(&self, call: Call) -> bool {
+        has_before(&self.pending, call)
+    }
+}
+
+/// Whether earlier calls of the same caller are among `calls`.
+fn has_before(calls: &BTreeSet<(u64, u64)>, call: Call) -> bool {
+    calls.range((call.caller, 0)..(call.caller, call.order.id)).next().is_some()
 }
