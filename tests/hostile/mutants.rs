@@ -84,6 +84,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("child_names", &[], &["pipeline::children::secrecy::what_is_sensitive_of_a_call"]),
     ("child_redaction", &[], &["pipeline::children::secrecy::what_is_sensitive_of_a_call"]),
     ("child_persistence", &[], &["pipeline::children::secrecy::what_a_call_says_in_passing"]),
+    ("child_network", &[], &["pipeline::children::a_call_that_may_call_a_tool"]),
     ("child_depth", &[], &["pipeline::children::calls_are_nested_four_deep"]),
     ("child_resume", &[], &["cli::children::a_call_whose_caller_was_killed"]),
     ("environment", &["SEC-1"], &[]),

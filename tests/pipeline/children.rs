@@ -285,6 +285,43 @@ async fn a_call_that_may_change_nothing_makes_none_that_may() {
 }
 
 #[tokio::test]
+async fn a_call_that_may_call_a_tool_which_changes_something_elsewhere_runs_beside_no_other_request() {
+    let listener = Arc::new(RecordingListener::default());
+    let heard = Arc::clone(&listener);
+    let family = Family::with(|settings| {
+        settings.pooled = false;
+        settings.listeners = vec![heard];
+    })
+    .await;
+    let (_guard, folder) = scratch();
+    let server = Server::hello();
+    let net = server.url("");
+    // All tools of `egress` are loaded, also the one that changes something.
+    let asking = || Test::new("egress#ask").on(&family.host).net(&net);
+    let request = json!({ "requests": [{ "authority": server.authority() }] });
+    asking().load().await.unwrap();
+    for (tool, pattern, count, waits) in
+        [("call_widely", "*", 1, true), ("call_widely", "hostile.sleep", 2, false), ("call_network", "*", 3, false)]
+    {
+        let above = family.bound(tool, pattern).write(&folder).net(&net).timeout_ms(600_000);
+        let stop = above.cancellation();
+        let above = tokio::spawn(above.call(calling("hostile.sleep", json!({}))));
+        listener.wait_for_count("hostile.sleep", "tool.invocation.started", count).await;
+        let asked = tokio::spawn(asking().call(request.clone()));
+        if waits {
+            listener.wait_for("egress.ask", "tool.invocation.queued").await;
+            assert_eq!(server.connections(), 0);
+            stop.cancel(AbortReason::UserInterruption);
+            asked.await.unwrap().succeeded();
+        } else {
+            asked.await.unwrap().succeeded();
+            stop.cancel(AbortReason::UserInterruption);
+        }
+        above.await.unwrap().ended("canceled", "canceled");
+    }
+}
+
+#[tokio::test]
 async fn a_call_uses_up_the_fuel_of_the_call_that_makes_it() {
     let family = Family::new().await;
     let spin = calling("hostile.spin_fuel", json!({}));

@@ -195,16 +195,27 @@ pub(super) fn limits<'p>(journey: &Journey<'_>, permit: &'p Permit) -> Cow<'p, L
 
 /// Whether some tool that the call may call could disturb calls that the call itself would not disturb.
 pub(super) fn disturb(journey: &Journey<'_>, permit: &Permit) -> bool {
-    let calls = &permit.capability().tools;
-    let disturbs = |tool: &Arc<Tool>| {
+    is_any_callable(journey, permit, |tool| {
         let profile = tool.permission_profile();
         let effects = [WriteEffect::RemoteMutation, WriteEffect::Irreversible];
-        calls.allow(&tool.declaration().qualified_name())
-            && (tool.facts().is_concurrency_safe != Some(true)
-                || tool.classifies()
-                || effects.iter().any(|effect| profile.has_effect(effect)))
-    };
-    !calls.is_empty() && journey.services.catalog.tools().iter().any(disturbs)
+        tool.facts().is_concurrency_safe != Some(true)
+            || tool.classifies()
+            || effects.iter().any(|effect| profile.has_effect(effect))
+    })
+}
+
+/// Whether requests of some tool that the call may call could change something elsewhere. What a call may not change, no
+/// call below it changes.
+pub(super) fn change_elsewhere(journey: &Journey<'_>, permit: &Permit) -> bool {
+    !permit.changes_nothing()
+        && guard!("child_network")
+        && is_any_callable(journey, permit, |tool| tool.permission_profile().has_effect(&WriteEffect::RemoteMutation))
+}
+
+fn is_any_callable(journey: &Journey<'_>, permit: &Permit, is: impl Fn(&Tool) -> bool) -> bool {
+    let calls = &permit.capability().tools;
+    let may_call = |tool: &Arc<Tool>| calls.allow(&tool.declaration().qualified_name());
+    !calls.is_empty() && journey.services.catalog.tools().iter().any(|tool| is(tool) && may_call(tool))
 }
 
 /// Runs the tool of `permit`, and the calls that it makes.

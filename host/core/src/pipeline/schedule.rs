@@ -53,7 +53,7 @@ pub async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Sch
 fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool) -> bool {
     let claim = match journey.seat.is_some() && children::disturb(journey, &permission.permit) {
         true => Claim::alone(),
-        false => claim(permission, journey.seat.is_some()),
+        false => claim(journey, permission),
     };
     if journey.seat.is_none() {
         if claim.is_empty() {
@@ -67,16 +67,18 @@ fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool
 
 /// What the call can reach, as far as other calls can notice it: exactly what the sandbox will apply. In a batch, a claim
 /// of the tool that it may run beside others counts only together with that. Single calls are kept apart by what they
-/// reach alone, because a tool that states nothing would stop all other calls of a server for as long as it runs.
-fn claim(Permission { tool, permit }: &Permission, in_batch: bool) -> Claim {
+/// reach alone, because a tool that states nothing would stop all other calls of a server for as long as it runs. The calls
+/// that it makes reach the same folders and hosts at most, but may change there what it only reads.
+fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Claim {
     let (capability, profile) = (permit.capability(), tool.permission_profile());
+    let in_batch = journey.seat.is_some();
     // It is not known what an irreversible effect touches.
     if in_batch && (!permit.is_concurrency_safe() || profile.has_effect(&WriteEffect::Irreversible)) {
         return Claim::alone();
     }
     let network = if capability.network.is_empty() {
         NetworkUse::None
-    } else if profile.has_effect(&WriteEffect::RemoteMutation) {
+    } else if profile.has_effect(&WriteEffect::RemoteMutation) || children::change_elsewhere(journey, permit) {
         NetworkUse::Changes
     } else {
         NetworkUse::Reads

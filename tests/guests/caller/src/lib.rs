@@ -45,6 +45,9 @@ impl Guest for Caller {
                 calling("call_reading", Access::ReadsFiles, "Calls a tool, and may read files"),
                 calling("call_writing", Access::WritesFiles, "Calls a tool, and may write files"),
                 calling("call_network", Access::Network, "Calls a tool, and may send requests"),
+                calling("call_widely", Access::WritesFiles, "Calls a tool, and may write files and send requests")
+                    .permits("access_kinds", json!(["file_read", "file_write", "network"]))
+                    .permits("network_scope", "any"),
                 plain("call_secretly").contract("sensitive_fields", json!(["input"])),
                 plain("call_narrow").permits("tool_calls", json!(["probe.invocation"])),
                 Tool::new("call_undeclared", Access::Nothing, "Calls a tool, and does not say so").input(input(), &[]),
