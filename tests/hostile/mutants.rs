@@ -79,6 +79,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         ],
     ),
     ("child_fuel", &[], &["pipeline::children::a_call_uses_up_the_fuel"]),
+    ("child_unread", &[], &["unit:pipeline::children::line::"]),
     ("child_calls", &[], &["pipeline::children::a_flood_of_calls"]),
     ("child_cycles", &[], &["pipeline::children::no_tool_calls_itself"]),
     ("child_names", &[], &["pipeline::children::secrecy::what_is_sensitive_of_a_call"]),

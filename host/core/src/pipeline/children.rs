@@ -3,6 +3,8 @@
 //!
 //! A call below another one runs inside the future of that one. So it ends with it, whatever becomes of the caller.
 
+mod line;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use tokio::sync::{OnceCell, mpsc, oneshot};
 use crate::approval::{Session, Terms};
 use crate::catalog::Tool;
 use crate::executor::{
-    BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, Run, Share, ToolCaller,
+    BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, Run, Share,
 };
 use crate::journal::Kept;
 use crate::policy::{Ceiling, Limits, Permit};
@@ -29,6 +31,7 @@ use crate::secret::REDACTED;
 use super::journey::Journey;
 use super::redaction::Hidden;
 use super::{Callee, Request, Services, whole};
+use line::{Line, Reply, Unread, Wish};
 
 /// The property of an invocation that names the call that made it. An extension of the specification.
 pub(super) const PARENT: &str = "parent_invocation_id";
@@ -236,6 +239,7 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Exec
     let mut guest = services.executor.invoke(permit, run);
     let mut ids = Vec::new();
     let mut child: Option<Child<'_>> = None;
+    let unread = Unread::default();
     let mut canceled = false;
     let mut execution = loop {
         tokio::select! {
@@ -255,7 +259,7 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Exec
                 }
                 if let Some(Child { reply, .. }) = child.take() {
                     // A guest that was stopped meanwhile does not read it.
-                    let _ = reply.send(answer(record));
+                    let _ = reply.send(Reply::new(answer(record), &unread));
                 }
             }
             Some(wish) = asked.recv(), if child.is_none() => match wish {
@@ -269,7 +273,7 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Exec
                         }
                         child = Some(begun);
                     }
-                    Err(refusal) => _ = reply.send(not_made(refusal.to_error())),
+                    Err(refusal) => _ = reply.send(Reply::new(not_made(refusal.to_error()), &unread)),
                 },
             },
         }
@@ -278,7 +282,10 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Exec
     // The guest was stopped while it waited. The call that it waited for ends before it, with a record.
     if let Some(Child { call, cancellation: of_child, .. }) = child {
         of_child.cancel(cancellation.requested().unwrap_or(AbortReason::Timeout));
-        let used = answer(call.await).used;
+        drop(Reply::new(answer(call.await), &unread));
+    }
+    // Nothing is left that could read a reply.
+    for used in unread.take() {
         execution.usage.charge(&used);
         if let (Some(own), Some(below)) = (&journey.artifacts, &used.artifacts) {
             own.charge(below);
@@ -333,7 +340,7 @@ struct Child<'s> {
     id: InvocationId,
     call: BoxFuture<'s, CallRecord>,
     cancellation: Cancellation,
-    reply: oneshot::Sender<ChildAnswer>,
+    reply: oneshot::Sender<Reply>,
 }
 
 /// What the calls of one guest have in common.
@@ -409,7 +416,7 @@ impl Family {
         services: &'s Services,
         of_parent: &Request,
         call: ChildCall,
-        reply: oneshot::Sender<ChildAnswer>,
+        reply: oneshot::Sender<Reply>,
     ) -> Child<'s> {
         let ChildCall { mut tool, mut input, share } = call;
         // What the caller hides is found and removed by the rules of the tool that is called. A name that means no tool has
@@ -465,36 +472,4 @@ fn on_chain(journey: Box<Journey<'_>>, tree: Arc<Tree>) -> BoxFuture<'_, CallRec
         }
         record
     })
-}
-
-/// What a guest wants.
-enum Wish {
-    List(oneshot::Sender<Vec<CallableTool>>),
-    Call(ChildCall, oneshot::Sender<ChildAnswer>),
-}
-
-/// The guest's end of the line to the call that runs it.
-struct Line(mpsc::Sender<Wish>);
-
-impl ToolCaller for Line {
-    fn list(&self) -> BoxFuture<'_, Vec<CallableTool>> {
-        Box::pin(async {
-            let (reply, answer) = oneshot::channel();
-            let _ = self.0.send(Wish::List(reply)).await;
-            answer.await.unwrap_or_default()
-        })
-    }
-
-    fn call(&self, call: ChildCall) -> BoxFuture<'_, ChildAnswer> {
-        Box::pin(async {
-            let (reply, answer) = oneshot::channel();
-            let _ = self.0.send(Wish::Call(call, reply)).await;
-            answer.await.unwrap_or_else(|_| not_made(gone()))
-        })
-    }
-}
-
-/// The error of a call whose caller is being dropped.
-fn gone() -> ToolError {
-    crate::executor::canceled(AbortReason::RuntimeShutdown).to_error()
 }

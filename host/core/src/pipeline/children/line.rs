@@ -1,0 +1,145 @@
+//! The line between a guest and the call that runs it: what the guest wants of other tools, and what it gets.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::executor::{BoxFuture, CallableTool, ChildAnswer, ChildCall, ToolCaller};
+use crate::record::{AbortReason, ToolError, Usage};
+
+use super::not_made;
+
+/// What a guest wants.
+pub(super) enum Wish {
+    List(oneshot::Sender<Vec<CallableTool>>),
+    Call(ChildCall, oneshot::Sender<Reply>),
+}
+
+/// The guest's end of the line to the call that runs it.
+pub(super) struct Line(pub(super) mpsc::Sender<Wish>);
+
+impl ToolCaller for Line {
+    fn list(&self) -> BoxFuture<'_, Vec<CallableTool>> {
+        Box::pin(async {
+            let (reply, answer) = oneshot::channel();
+            let _ = self.0.send(Wish::List(reply)).await;
+            answer.await.unwrap_or_default()
+        })
+    }
+
+    fn call(&self, call: ChildCall) -> BoxFuture<'_, ChildAnswer> {
+        Box::pin(async {
+            let (reply, answer) = oneshot::channel();
+            let _ = self.0.send(Wish::Call(call, reply)).await;
+            answer.await.map_or_else(|_| not_made(gone()), Reply::read)
+        })
+    }
+}
+
+/// The error of a call whose caller is being dropped.
+fn gone() -> ToolError {
+    crate::executor::canceled(AbortReason::RuntimeShutdown).to_error()
+}
+
+/// What those calls used whose replies the guest did not read: the guest reads a reply and is charged in one step, and
+/// can be stopped before.
+#[derive(Clone, Default)]
+pub(super) struct Unread(Arc<Mutex<Vec<Usage>>>);
+
+impl Unread {
+    fn add(&self, used: Usage) {
+        if guard!("child_unread") {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(used);
+        }
+    }
+
+    /// Removes and returns all of them.
+    pub(super) fn take(&self) -> Vec<Usage> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// An answer on its way to the guest. If it is dropped instead of read, what the call used is not lost.
+pub(super) struct Reply {
+    /// `None` once it was read.
+    answer: Option<ChildAnswer>,
+    unread: Unread,
+}
+
+impl Reply {
+    pub(super) fn new(answer: ChildAnswer, unread: &Unread) -> Self {
+        Self { answer: Some(answer), unread: unread.clone() }
+    }
+
+    fn read(mut self) -> ChildAnswer {
+        self.answer.take().unwrap_or_else(|| not_made(gone()))
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            self.unread.add(answer.used);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+    use std::time::Instant;
+
+    use crate::executor::Share;
+
+    use super::*;
+
+    fn used(fuel: u64) -> ChildAnswer {
+        let mut answer = not_made(gone());
+        answer.used.fuel.used = fuel;
+        answer
+    }
+
+    fn wanted() -> ChildCall {
+        let share = Share { left: Box::default(), deadline: Instant::now() };
+        ChildCall { tool: "probe.echo".to_owned(), input: "{}".to_owned(), share }
+    }
+
+    /// Begins a call as a guest does. Returns the guest's future, and where the reply goes.
+    fn begun<'l>(
+        line: &'l Line,
+        asked: &mut mpsc::Receiver<Wish>,
+    ) -> (BoxFuture<'l, ChildAnswer>, oneshot::Sender<Reply>) {
+        let mut guest = line.call(wanted());
+        assert!(poll(&mut guest).is_pending());
+        match asked.try_recv() {
+            Ok(Wish::Call(_, reply)) => (guest, reply),
+            _ => panic!("the guest made no call"),
+        }
+    }
+
+    fn poll(guest: &mut BoxFuture<'_, ChildAnswer>) -> Poll<ChildAnswer> {
+        guest.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn what_a_call_used_is_charged_once_whether_its_reply_is_read_or_not() {
+        let (wishes, mut asked) = mpsc::channel(1);
+        let (line, unread) = (Line(wishes), Unread::default());
+        let fuel = || unread.take().iter().map(|used| used.fuel.used).collect::<Vec<u64>>();
+
+        let (mut guest, reply) = begun(&line, &mut asked);
+        assert!(reply.send(Reply::new(used(1), &unread)).is_ok());
+        let Poll::Ready(answer) = poll(&mut guest) else { panic!("the reply does not come") };
+        assert_eq!((answer.used.fuel.used, fuel()), (1, vec![]), "the guest charges what it reads");
+
+        let (guest, reply) = begun(&line, &mut asked);
+        assert!(reply.send(Reply::new(used(2), &unread)).is_ok());
+        drop(guest);
+        assert_eq!(fuel(), [2], "the guest is stopped before it reads the reply");
+
+        let (guest, reply) = begun(&line, &mut asked);
+        drop(guest);
+        assert!(reply.send(Reply::new(used(3), &unread)).is_err());
+        assert_eq!(fuel(), [3], "the guest is stopped before the reply is sent");
+    }
+}
