@@ -1,16 +1,19 @@
 //! Many components: what each says of itself is kept, so that they are listed without their code.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::task::JoinSet;
 use toolcell::{Home, Request};
 
 use super::cache::on_disk;
 use super::guest;
 use super::interrupts::wait_until;
-use crate::pipeline::doubles::{declaring, echoing, own_host};
+use crate::pipeline::doubles::{RecordingListener, declaring, echoing, own_host};
 use crate::support::{Client, OLD, Toolcell};
 
 /// A folder with components, and a home in which nothing is compiled yet.
@@ -167,6 +170,43 @@ fn the_time_of_a_call_includes_the_loading_of_code_which_goes_on_without_it() {
     assert_eq!((&error["class"], &error["code"]), (&json!("timeout"), &json!("deadline_exceeded")), "{late:#}");
     wait_until("loading the code without a call", || shelf.compiled().len() == 1);
     wait_until("a call in time", || client.call("echo", json!({ "n": 1 }))["isError"] == json!(false));
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_one_load_share_its_failure_and_the_next_call_loads_again() {
+    const CALLS: usize = 5;
+    let shelf = Shelf::new(1);
+    shelf.load_and_forget_code(1);
+    // A compiler that counts its starts, and fails when it may.
+    let [compiler, starts, go] = ["compiler", "starts", "go"].map(|name| shelf.tools.with_file_name(name));
+    let script = format!(
+        "#!/bin/sh\necho started >> '{}'\nwhile [ ! -e '{}' ]; do /bin/sleep 0.01; done\nexit 9\n",
+        starts.display(),
+        go.display()
+    );
+    fs::write(&compiler, script).unwrap();
+    fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+    let listener = Arc::new(RecordingListener::default());
+    let heard = Arc::clone(&listener);
+    let host = own_host(|settings| {
+        settings.home = Some(Home::at(&shelf.home));
+        settings.compiler = Some(compiler);
+        settings.calls_at_once = 10;
+        settings.listeners = vec![heard];
+    });
+    host.load_file(&shelf.tool(0)).await.unwrap();
+    let call = || {
+        let host = Arc::clone(&host);
+        async move { host.call(Request::new("many0.echo", json!({ "n": 1 }))).await.result.error.unwrap().error_code }
+    };
+    let started = || fs::read_to_string(&starts).unwrap().lines().count();
+    let crowd: JoinSet<String> = (0..CALLS).map(|_| call()).collect();
+    // A call that has started waits for the load, or makes it.
+    listener.wait_for_count("many0.echo", "tool.invocation.started", CALLS).await;
+    fs::write(&go, "").unwrap();
+    assert_eq!(crowd.join_all().await, ["host_fault"; CALLS]);
+    assert_eq!(started(), 1);
+    assert_eq!((call().await.as_str(), started()), ("host_fault", 2));
 }
 
 #[tokio::test]

@@ -32,6 +32,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("same_hashes", &[], &["cli::contracts::items_that_have_one_hash"]),
     ("load_budget", &[], &["cli::contracts::many_tools_whose_patterns"]),
     ("load_time", &[], &["unit:catalog::load::"]),
+    ("shared_loads", &[], &["unit:loads::", "cli::thousand::calls_that_wait_for_one_load"]),
     ("listed_names", &[], &["cli::contracts::an_internal_field_that_the_schema_of_names"]),
     ("checks_aside", &[], &["server::contracts::costly_checks_do_not_run"]),
     ("pattern_work", &[], &["cli::contracts::a_redaction_pattern_that_costs_too_much"]),

@@ -225,7 +225,7 @@ impl Hook for RecordingHook {
 
 /// Records the events of a host as they happen, and lets a test wait for one.
 #[derive(Default)]
-pub(super) struct RecordingListener {
+pub(crate) struct RecordingListener {
     heard: Mutex<Vec<(String, &'static str)>>,
     news: Notify,
 }
@@ -242,7 +242,7 @@ impl RecordingListener {
     }
 
     /// Waits for so many of these events.
-    pub(super) async fn wait_for_count(&self, tool: &str, event_type: &str, count: usize) {
+    pub(crate) async fn wait_for_count(&self, tool: &str, event_type: &str, count: usize) {
         let heard = tokio::time::timeout(Duration::from_secs(30), self.hear(tool, event_type, count)).await;
         assert!(heard.is_ok(), "{tool} had less than {count} {event_type}: {:?}", self.heard());
     }

@@ -1,8 +1,7 @@
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::Mutex;
 use toolcell_core::file_state::FileState;
 use toolcell_core::policy::Limits;
 use toolcell_core::record::{ErrorClass, Refusal};
@@ -13,6 +12,7 @@ use super::bindings::tool::ToolPre;
 use super::bindings::validating::ValidatingPre;
 use super::cache::{Entry, Note};
 use super::engine::Engine;
+use super::loads::Loads;
 use super::state::State;
 use super::{call, linking};
 
@@ -67,8 +67,7 @@ pub struct LoadedComponent {
     /// The file that held the component, and its state, if the component was not read.
     pub(super) file: Option<(PathBuf, FileState)>,
     pub(super) linked: OnceLock<Linked>,
-    /// Held by the one load of the code.
-    pub(super) turn: Arc<Mutex<()>>,
+    pub(super) loads: Loads,
 }
 
 /// Compiled and linked code, which takes one allocation to instantiate.
@@ -85,8 +84,8 @@ const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 impl LoadedComponent {
     fn new(description: Description, name: blake3::Hash, linked: Linked) -> Self {
         let imported = Imports::of(&description.imports);
-        let (linked, turn) = (OnceLock::from(linked), Arc::default());
-        Self { description, imported, name, entry: None, file: None, linked, turn }
+        let (linked, loads) = (OnceLock::from(linked), Loads::default());
+        Self { description, imported, name, entry: None, file: None, linked, loads }
     }
 
     /// Loads an examined component from its authenticated cache entry.
@@ -109,7 +108,7 @@ impl LoadedComponent {
             entry: note.entry,
             file: Some((path.to_owned(), note.component)),
             linked: OnceLock::new(),
-            turn: Arc::default(),
+            loads: Loads::default(),
         }
     }
 
@@ -142,6 +141,11 @@ impl LoadedComponent {
         }
         description.toolkit = first;
         Ok(Self::new(description, name, linked))
+    }
+
+    /// Takes the code of the component, unless another load was faster, which had the same bytes.
+    pub(super) fn take_code(&self, linked: Linked) {
+        let _ = self.linked.set(linked);
     }
 
     /// `sha256:<hex>` of the component.

@@ -21,6 +21,7 @@ mod import;
 mod limiter;
 mod linking;
 mod loader;
+mod loads;
 mod logs;
 mod nondeterminism;
 mod scratch;

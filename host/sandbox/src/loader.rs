@@ -16,6 +16,7 @@ use super::cache::{Cache, Entry, Note};
 use super::compile::{self, COMPONENT_BYTES_MAX, Compiler};
 use super::component::{self, Description, Linked, LoadedComponent};
 use super::engine::Engine;
+use super::loads::Source;
 
 /// Compiled code of a component.
 pub(super) enum Code<D> {
@@ -107,33 +108,41 @@ impl Loader {
         if component.linked.get().is_some() {
             return Ok(());
         }
-        let _turn = component.turn.lock().await;
-        if component.linked.get().is_none() {
-            let linked = self.fetch(component, Some(bytes)).await?;
-            // Only a load that had the same bytes could have been faster.
-            let _ = component.linked.set(linked);
-        }
-        Ok(())
-    }
-
-    /// Loads the code of a component that was recalled, unless that was done before. Dropping the future ends the wait,
-    /// and not a load that has begun. One load of a component runs at a time, however many calls wait for it.
-    pub(super) async fn link_in_background(self: &Arc<Self>, component: &Arc<LoadedComponent>) -> Result<(), Refusal> {
-        let turn = Arc::clone(&component.turn).lock_owned().await;
+        let turn = component.loads.turn(Source::Given).await;
         if component.linked.get().is_some() {
             return Ok(());
         }
-        // An unchanged entry takes less time than a task.
-        if let Some(linked) = self.reopen(component)? {
-            let _ = component.linked.set(linked);
+        if let Some(refusal) = turn.failure() {
+            return Err(refusal);
+        }
+        let fetched = self.fetch(component, Some(bytes)).await;
+        turn.end(fetched.map(|linked| component.take_code(linked)))
+    }
+
+    /// Loads the code of a component that was recalled, unless that was done before. Dropping the future ends the wait,
+    /// and not a load that has begun. One load of a component runs at a time, however many calls wait for it. If it fails,
+    /// all of them fail, and the next call loads again.
+    pub(super) async fn link_in_background(self: &Arc<Self>, component: &Arc<LoadedComponent>) -> Result<(), Refusal> {
+        let turn = component.loads.turn(Source::File).await;
+        if component.linked.get().is_some() {
             return Ok(());
+        }
+        if let Some(refusal) = turn.failure() {
+            return Err(refusal);
+        }
+        // An unchanged entry takes less time than a task.
+        match self.reopen(component) {
+            Ok(Some(linked)) => {
+                component.take_code(linked);
+                return Ok(());
+            }
+            Ok(None) => {}
+            Err(refusal) => return turn.end(Err(refusal)),
         }
         let (loader, component) = (Arc::clone(self), Arc::clone(component));
         let load = tokio::spawn(async move {
-            let _turn = turn;
-            let linked = loader.fetch(&component, None).await?;
-            let _ = component.linked.set(linked);
-            Ok::<(), Refusal>(())
+            let fetched = loader.fetch(&component, None).await;
+            turn.end(fetched.map(|linked| component.take_code(linked)))
         });
         load.await.unwrap_or_else(|_| Err(Refusal::host_fault("loading a component panicked, or its runtime ended")))
     }

@@ -1,0 +1,117 @@
+//! Loads of the code of one component: one at a time, and one that fails has failed for all calls that wait for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use toolcell_core::record::Refusal;
+
+/// The loads of one component.
+#[derive(Default)]
+pub(super) struct Loads {
+    /// The last load that failed. Locked by the one load of the code.
+    last: Arc<Mutex<Option<Failure>>>,
+    /// Number of loads that failed.
+    failed: Arc<AtomicU64>,
+}
+
+struct Failure {
+    refusal: Refusal,
+    source: Source,
+}
+
+/// Where a load finds the bytes of the component, if the cache has no code of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// They were given to it.
+    Given,
+    /// In the component's file, which could have changed.
+    File,
+}
+
+/// The right to load the code. Dropping it lets the next call load.
+pub(super) struct LoadTurn {
+    last: OwnedMutexGuard<Option<Failure>>,
+    failed: Arc<AtomicU64>,
+    /// Number of loads that had failed when the call began to wait.
+    seen: u64,
+    source: Source,
+}
+
+impl Loads {
+    /// Waits until no other load runs.
+    pub(super) async fn turn(&self, source: Source) -> LoadTurn {
+        let seen = self.failed.load(Ordering::Acquire);
+        let last = Arc::clone(&self.last).lock_owned().await;
+        LoadTurn { last, failed: Arc::clone(&self.failed), seen, source }
+    }
+}
+
+impl LoadTurn {
+    /// Why a load failed that the call waited for; without this, a crowd of calls would repeat the load one after another.
+    /// A call that was given the bytes does not fail for the file.
+    pub(super) fn failure(&self) -> Option<Refusal> {
+        let has_failed = self.failed.load(Ordering::Acquire) > self.seen && guard!("shared_loads");
+        let applies = |failure: &&Failure| failure.source == Source::Given || self.source == Source::File;
+        self.last.as_ref().filter(applies).filter(|_| has_failed).map(|failure| failure.refusal.clone())
+    }
+
+    /// Ends the turn with the result of the load, and returns that.
+    pub(super) fn end(mut self, loaded: Result<(), Refusal>) -> Result<(), Refusal> {
+        if let Err(refusal) = &loaded {
+            *self.last = Some(Failure { refusal: refusal.clone(), source: self.source });
+            self.failed.fetch_add(1, Ordering::Release);
+        }
+        loaded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    /// One load that fails, as one of several calls makes it. Returns whether it was this call that loaded.
+    async fn load(loads: Arc<Loads>, source: Source) -> bool {
+        let turn = loads.turn(source).await;
+        if let Some(refusal) = turn.failure() {
+            assert_eq!(refusal, Refusal::host_fault("broken"));
+            return false;
+        }
+        tokio::task::yield_now().await;
+        assert!(turn.end(Err(Refusal::host_fault("broken"))).is_err());
+        true
+    }
+
+    async fn number_of_loads(loads: &Arc<Loads>, sources: &[Source]) -> usize {
+        let calls: JoinSet<bool> = sources.iter().map(|source| load(Arc::clone(loads), *source)).collect();
+        calls.join_all().await.into_iter().filter(|loaded| *loaded).count()
+    }
+
+    #[tokio::test]
+    async fn all_calls_that_wait_for_a_load_fail_with_it_and_the_next_call_loads_again() {
+        let loads = Arc::new(Loads::default());
+        for _ in 0..3 {
+            assert_eq!(number_of_loads(&loads, &[Source::File; 5]).await, 1);
+        }
+        assert_eq!(number_of_loads(&loads, &[Source::Given; 5]).await, 1);
+        assert_eq!(number_of_loads(&loads, &[Source::Given, Source::File]).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_was_given_the_bytes_does_not_fail_for_the_file() {
+        let loads = Arc::new(Loads::default());
+        assert_eq!(number_of_loads(&loads, &[Source::File, Source::Given]).await, 2);
+    }
+
+    #[tokio::test]
+    async fn a_load_that_was_abandoned_has_not_failed() {
+        let loads = Arc::new(Loads::default());
+        let first = loads.turn(Source::File).await;
+        let second = tokio::spawn(load(Arc::clone(&loads), Source::File));
+        tokio::task::yield_now().await;
+        drop(first);
+        assert!(second.await.unwrap());
+    }
+}
