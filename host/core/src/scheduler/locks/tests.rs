@@ -16,7 +16,7 @@ fn using(network: NetworkUse, reads: &[&str], writes: &[&str]) -> Claim {
 /// Random numbers below what is asked for, always the same ones.
 fn picks(seed: u64) -> impl FnMut(usize) -> usize {
     let mut random = seed;
-    move |below| {
+    move |below: usize| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(random >> 33).unwrap() % below
     }
