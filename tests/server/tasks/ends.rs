@@ -241,9 +241,56 @@ fn a_result_that_is_on_no_disk_leaves_the_memory_once_it_was_read_and_says_so() 
     for task in unread.iter().chain(&second) {
         until(&mut client, task, "completed");
     }
-    let gone = read.iter().map(|task| get(&mut client, task)).find(|now| now["status"] == "failed").unwrap();
+    says_not_kept(&read.iter().map(|task| get(&mut client, task)).find(|now| now["status"] == "failed").unwrap());
+}
+
+/// Checks that a task failed because its result is on no disk and has left the memory.
+#[track_caller]
+fn says_not_kept(gone: &Value) {
     let data = &gone["error"]["data"];
     let error = &data["toolcell/error"];
     assert_eq!((&error["class"], &error["code"]), (&json!("result_redacted"), &json!("result_not_kept")), "{gone:#}");
     assert_eq!((&error["retry_safe"], data["toolcell/invocation_id"].is_string()), (&json!(false), true));
+}
+
+/// Sets what the journal keeps, for servers that run as well.
+fn keep(place: &Place, word: &str) {
+    let next = place.home.join("next");
+    std::fs::write(&next, format!("[journal]\nkeep = {word:?}\n")).unwrap();
+    std::fs::rename(next, place.home.join("toolcell.toml")).unwrap();
+}
+
+#[test]
+fn results_that_the_journal_keeps_since_a_reload_leave_the_memory_before_those_that_it_does_not_have() {
+    let place = Place::new();
+    keep(&place, "none");
+    let mut client = place.new_client(tasks());
+    let unkept = begin_all(&mut client, 20);
+    wait("all have ended", || place.records().len() == 20);
+    keep(&place, "all");
+    client.says("the new ones are offered");
+    let kept = begin_all(&mut client, 20);
+    wait("all have ended", || place.records().len() == 40);
+    // There is room for 32 results. Those that leave are read from the journal.
+    for task in kept.iter().chain(&unkept) {
+        until(&mut client, task, "completed");
+    }
+}
+
+#[test]
+fn a_result_that_left_the_memory_after_a_reload_turned_the_journal_off_is_not_kept() {
+    let place = Place::new();
+    let mut client = place.new_client(tasks());
+    keep(&place, "none");
+    client.says("the new ones are offered");
+    let first = begin_all(&mut client, 20);
+    wait("all have ended", || place.records().len() == 20);
+    begin_all(&mut client, 20);
+    let mut gone = Value::Null;
+    wait("one leaves", || {
+        let mut now = first.iter().map(|task| get(&mut client, task));
+        gone = now.find(|now| now["status"] == "failed").unwrap_or_default();
+        !gone.is_null()
+    });
+    says_not_kept(&gone);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use tokio::runtime::Runtime;
-use toolcell::{Home, Limits, MemoryBudget, ResourceLocks, Terms, memory_share_bytes};
+use toolcell::{Home, Limits, LogSettings, MemoryBudget, ResourceLocks, Terms, memory_share_bytes};
 use toolcell_core::approval::EXPIRE_DEFAULT;
 use toolcell_core::catalog::{Conditions, Surface};
 use toolcell_core::journal::{CallLog, Journal};
@@ -151,8 +151,8 @@ impl Serving {
         };
         let recorder = self.record.as_deref().map(|file| Recorder::open(file, unwritable)).transpose()?.map(Arc::new);
         let store = CallStore {
-            // For reading: the host has its own, which writes.
-            calls: CallLog::new(home.calls(), home.calls_key(), config::configured_journal(&home)?),
+            // For reading: the host of each offering has its own, which writes as its settings say.
+            calls: CallLog::new(home.calls(), home.calls_key(), LogSettings::default()),
             approvals: Journal::new(home.journal(), home.journal_key()),
         };
         let settings = server::Settings { recorder, announcer: Arc::new(ask::announce), store: Some(store) };
@@ -183,6 +183,7 @@ impl Serving {
         let selection = config::selection(&settings.layers, self.tool_budget, self.role.as_deref())?;
         let closed = kept::close_sources(home, &mut settings, &sources);
         let Settings { grants, limits, mut policy, layers, .. } = settings;
+        let keep = layers.journal().keep;
         let mut host = target::host(home, |host| {
             host.pooled = true;
             host.calls_at_once = toolcell::CALLS_AT_ONCE;
@@ -227,7 +228,9 @@ impl Serving {
         let missing = host.missing_secrets(&grants).await;
         let conditions = Conditions { policy: &policy, missing_secrets: &missing };
         let offers = Offers::on(offered, |tools| Surface::build(tools, selection, &conditions));
-        Ok(Offering::new(Arc::new(host), offers, Arc::new(grants), Arc::new(policy), limits, approvals))
+        let mut offering = Offering::new(Arc::new(host), offers, Arc::new(grants), Arc::new(policy), limits, approvals);
+        offering.keep = keep;
+        Ok(offering)
     }
 
     /// The memory budget of all calls: that of the command line, else the lowest of the files, else a share of the

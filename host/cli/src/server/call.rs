@@ -279,7 +279,7 @@ impl Running {
             (Some(questions), Some(responses)) => Some(answered_early(questions, responses)),
             (questions, _) => questions,
         };
-        Detached { call, cancellation: self.cancellation, questions }
+        Detached { call, cancellation: self.cancellation, questions, keep: self.offering.keep }
     }
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use rmcp::model::Tool;
 use tokio_util::sync::CancellationToken;
-use toolcell::{Grants, Host, Limits, Policy};
+use toolcell::{Grants, Host, Keep, Limits, Policy};
 
 use super::{Away, Offers};
 
@@ -15,6 +15,8 @@ pub struct Offering {
     pub policy: Arc<Policy>,
     pub limits: Limits,
     pub approvals: ApprovalSettings,
+    /// What the log of the host keeps of calls that have ended.
+    pub keep: Keep,
     outdated: CancellationToken,
 }
 
@@ -32,6 +34,7 @@ pub struct ApprovalSettings {
 }
 
 impl Offering {
+    /// An offering whose host logs every call.
     pub fn new(
         host: Arc<Host>,
         offers: Offers,
@@ -40,7 +43,8 @@ impl Offering {
         limits: Limits,
         approvals: ApprovalSettings,
     ) -> Self {
-        Self { host, offers, grants, policy, limits, approvals, outdated: CancellationToken::new() }
+        let outdated = CancellationToken::new();
+        Self { host, offers, grants, policy, limits, approvals, keep: Keep::All, outdated }
     }
 
     /// Whether a result of an offered tool can become a payload, so that a client needs a way to read it.

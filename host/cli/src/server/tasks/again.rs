@@ -30,6 +30,7 @@ impl Server {
         }
         let Some(place) = self.calls.begin() else { return };
         let offering = self.offering();
+        let keep = offering.keep;
         let mut request = request(&offering, &kept);
         request.keeper = self.keeper();
         let cancellation = request.cancellation.clone();
@@ -53,16 +54,16 @@ impl Server {
             drop(place);
             resumed.map(Box::new)
         });
-        let detached = Detached { call, cancellation, questions };
+        let detached = Detached { call, cancellation, questions, keep };
         tasks.put(&mut tasks.entries(), id, owner, detached, None);
     }
 
     /// Ends a call that cannot run any more; `None` if it turns out that it can, or has ended.
-    pub(super) async fn end_orphan(&self, tasks: &Tasks, kept: &Kept, held: Held) -> Option<Ended> {
+    pub(super) async fn end_orphan(&self, kept: &Kept, held: Held) -> Option<Ended> {
         let offering = self.offering();
         let record = offering.host.close(request(&offering, kept), kept, held).await?;
         self.keep(&record).await;
-        Some(Ended::of(record, tasks.keep()))
+        Some(Ended::of(record, offering.keep))
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) struct Detached {
     pub(super) call: JoinHandle<Option<Box<CallRecord>>>,
     pub(super) cancellation: Cancellation,
     pub(super) questions: Option<mpsc::Receiver<Ask>>,
+    /// What the log of its host keeps of calls that have ended.
+    pub(super) keep: Keep,
 }
 
 /// A call that cannot become a task, with its open question.
@@ -106,12 +108,12 @@ impl Tasks {
         detached: Detached,
         ask: Option<Ask>,
     ) {
-        let Detached { call, cancellation, questions } = detached;
+        let Detached { call, cancellation, questions, keep } = detached;
         entries.insert(id, Entry::new(owner.into(), cancellation, questions, ask));
         let tasks = Arc::clone(self);
         tokio::spawn(async move {
             match call.await {
-                Ok(Some(record)) => tasks.end(id, Ended::of(*record, tasks.keep())),
+                Ok(Some(record)) => tasks.end(id, Ended::of(*record, keep)),
                 // From now on, the journal has it.
                 Ok(None) => {
                     let entry = tasks.entries().remove(&id);
@@ -137,11 +139,6 @@ impl Tasks {
         for gone in surplus(kept) {
             entries.remove(&gone);
         }
-    }
-
-    /// What the log keeps of the calls that have ended.
-    fn keep(&self) -> Keep {
-        self.store.calls.settings().keep
     }
 
     fn has(&self, id: InvocationId) -> bool {

@@ -108,7 +108,7 @@ impl Session {
                 self.server.go_on(named.tasks, &named.owner, kept, held, named.channel);
                 Ok(mcp::task_working(&named.facts, None))
             }
-            Stored::Over(kept, held) => match self.server.end_orphan(named.tasks, &kept, held).await {
+            Stored::Over(kept, held) => match self.server.end_orphan(&kept, held).await {
                 Some(ended) => Ok(self.ended_task(&named.facts, &ended).await),
                 None => Ok(mcp::task_working(&named.facts, None)),
             },
@@ -116,7 +116,7 @@ impl Session {
                 named.facts.updated = ended.result.created_at;
                 Ok(self.ended_task(&named.facts, &ended).await)
             }
-            Stored::Lost => Ok(mcp::task_failed(&named.facts, named.id, &lost(named.tasks.keep()))),
+            Stored::Lost => Ok(mcp::task_failed(&named.facts, named.id, &lost(self.offering().keep))),
         }
     }
 
