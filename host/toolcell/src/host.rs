@@ -258,8 +258,8 @@ impl Host {
         pipeline::batch(Arc::clone(self), Self::services, batch).await
     }
 
-    /// Asks the call `id` of this host to stop; its own result says how it ended. A request for a call that has
-    /// ended, or for an id that no call has, is on record as `tool.invocation.cancel_failed`.
+    /// Asks the call `id` of this host to stop; its own result says how it ended. A request for a call that has ended
+    /// or that runs elsewhere, or for an id that no call has, is on record as `tool.invocation.cancel_failed`.
     pub async fn cancel(&self, id: InvocationId, reason: AbortReason) -> CancelOutcome {
         pipeline::cancel(&self.services, id, reason).await
     }

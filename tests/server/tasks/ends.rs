@@ -54,6 +54,13 @@ fn events(place: &Place, id: &str) -> Vec<String> {
     lines.lines().map(|line| read(line).as_str().unwrap().to_owned()).collect()
 }
 
+/// What is on record of the cancellations in vain.
+fn failed_cancellations(place: &Place) -> Vec<Value> {
+    let ran = place.run(&["events", "--json", "--type=tool.invocation.cancel_failed"]).exits(0);
+    let read = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"]["data"].clone();
+    ran.stdout.lines().map(read).collect()
+}
+
 #[test]
 fn the_question_about_a_call_that_a_tool_makes_names_that_call() {
     let place = Place::new();
@@ -161,8 +168,12 @@ fn a_task_that_runs_in_another_process_is_not_canceled_and_the_client_is_told() 
     assert_eq!(get(&mut holder, &task)["status"], "working");
     let told = events(&place, invocation(&task));
     assert!(told.contains(&"tool.invocation.cancel_failed".to_owned()), "{told:?}");
+    assert_eq!(failed_cancellations(&place)[0]["reason"], "runs_elsewhere");
     cancel(&mut holder, &task);
     until(&mut other, &task, "cancelled");
+    // Afterwards it is too late, in each process.
+    cancel(&mut other, &task);
+    assert_eq!(failed_cancellations(&place)[1]["reason"], "already_terminal");
 }
 
 #[test]
@@ -181,13 +192,8 @@ fn a_cancellation_of_what_has_ended_or_never_was_is_on_record() {
     let mut client = Client::run(place.toolcell(place.arguments(&["mcp"], &TOOLS)));
     client.initialize(OLD);
     client.notify("notifications/cancelled", json!({ "requestId": 4_711 }));
-    let failed = || {
-        let ran = place.run(&["events", "--json", "--type=tool.invocation.cancel_failed"]).exits(0);
-        let read = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"]["data"].clone();
-        ran.stdout.lines().map(read).collect::<Vec<Value>>()
-    };
-    wait("the cancellations are on record", || failed().len() == 3);
-    let failed = failed();
+    wait("the cancellations are on record", || failed_cancellations(&place).len() == 3);
+    let failed = failed_cancellations(&place);
     assert_eq!(failed[0]["reason"], "already_terminal");
     let ids: Vec<&Value> = failed[1..].iter().map(|data| &data["native_call_id"]).collect();
     assert_eq!(ids, ["never was", "4711"]);

@@ -379,6 +379,11 @@ impl Trail {
         self.kept().progress.iter().any(|progress| progress.status == ProgressStatus::PartialResult)
     }
 
+    /// Whether the call has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.kept().ended
+    }
+
     /// Takes the contents out of the trail.
     pub fn finish(&self) -> Trailed {
         let mut kept = self.kept();

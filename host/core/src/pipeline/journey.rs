@@ -77,14 +77,14 @@ pub struct Journey<'a> {
     /// answered.
     pub(super) responses: InputResponses,
     /// Lets the call be canceled by its id; `None` for a call that does not run.
-    _registered: Option<Registered>,
+    pub(super) registered: Option<Registered>,
 }
 
 impl<'a> Journey<'a> {
     pub(super) fn begin(services: &'a Services, request: Request) -> Box<Self> {
         let outlet = services.outlet(Some(session(&request)));
         let mut journey = Self::heard_by(Arc::clone(&services.listeners), Some(outlet), services, request);
-        journey._registered = Some(journey.register());
+        journey.registered = Some(journey.register());
         journey
     }
 
@@ -94,7 +94,7 @@ impl<'a> Journey<'a> {
     }
 
     fn register(&self) -> Registered {
-        self.services.running.enter(self.invocation.invocation_id, &self.request.cancellation)
+        self.services.running.enter(self.invocation.invocation_id, &self.request.cancellation, &self.trail)
     }
 
     fn heard_by(
@@ -154,7 +154,7 @@ impl<'a> Journey<'a> {
             narrowed,
             tree: None,
             responses: InputResponses::new(),
-            _registered: None,
+            registered: None,
         })
     }
 
@@ -173,7 +173,7 @@ impl<'a> Journey<'a> {
         let trail = Trail::resume(id, events, Arc::clone(&services.source), listeners, outlet);
         trail.resolved(&kept.invocation.tool_id);
         let checks = Arc::new(Checks::of(&request));
-        let cancellation = request.cancellation.clone();
+        let registered = services.running.enter(id, &request.cancellation, &trail);
         Box::new(Self {
             services,
             request,
@@ -196,7 +196,7 @@ impl<'a> Journey<'a> {
             narrowed: Keeping::default(),
             tree: None,
             responses: InputResponses::new(),
-            _registered: Some(services.running.enter(id, &cancellation)),
+            registered: Some(registered),
         })
     }
 

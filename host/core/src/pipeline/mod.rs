@@ -57,6 +57,7 @@ use observe::Observed;
 use persist::Persisted;
 pub use preview::boundary as text_boundary;
 pub use request::{Callee, RecordKeeper, Request};
+use running::Registered;
 pub use running::{CancelOutcome, RunningCalls, cancel};
 
 /// What calls need from the rest of the host.
@@ -211,30 +212,36 @@ async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -
     persist::persist(journey, hooked).await
 }
 
-/// Runs the last phase. Returns the approval request too, if there was one.
-fn end(mut journey: Box<Journey<'_>>, persisted: Persisted) -> (Box<CallRecord>, Option<Box<Asked>>) {
-    let asked = journey.asked.take();
-    (Box::new(terminal::emit(journey, persisted)), asked)
+/// A call whose last phase is over.
+struct Ended {
+    record: Box<CallRecord>,
+    /// `Some` if an approval was requested.
+    asked: Option<Box<Asked>>,
+    /// Knows the call until its end is on record.
+    _registered: Option<Registered>,
+}
+
+/// Runs the last phase.
+fn end(mut journey: Box<Journey<'_>>, persisted: Persisted) -> Ended {
+    let (asked, registered) = (journey.asked.take(), journey.registered.take());
+    Ended { record: Box::new(terminal::emit(journey, persisted)), asked, _registered: registered }
 }
 
 /// Writes the end of a call down before the caller hears of it.
-async fn finish(services: &Services, mut ended: (Box<CallRecord>, Option<Box<Asked>>), is_large: bool) -> CallRecord {
-    if is_large || ended.1.is_some() {
+async fn finish(services: &Services, mut ended: Ended, is_large: bool) -> CallRecord {
+    if is_large || ended.asked.is_some() {
         // Boxed, to keep the common future small.
         return Box::pin(store(services, ended, is_large)).await;
     }
-    if let Err(error) = services.calls.ended(&ended.0).await {
-        unwritten(&mut ended.0, &error);
+    if let Err(error) = services.calls.ended(&ended.record).await {
+        unwritten(&mut ended.record, &error);
     }
-    *ended.0
+    *ended.record
 }
 
 /// As [`finish`], for a call whose record is large, or that needed an approval, whose end is stored too.
-async fn store(
-    services: &Services,
-    (mut record, asked): (Box<CallRecord>, Option<Box<Asked>>),
-    is_large: bool,
-) -> CallRecord {
+async fn store(services: &Services, ended: Ended, is_large: bool) -> CallRecord {
+    let Ended { mut record, asked, _registered } = ended;
     if let Some(asked) = asked {
         approval::conclude(*asked, &mut record).await;
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::executor::Cancellation;
-use crate::journal;
-use crate::record::{AbortReason, InvocationId};
+use crate::journal::{self, Trail, WeakTrail};
+use crate::record::{AbortReason, ApprovalState, InvocationId};
 
 use super::Services;
 
@@ -20,8 +20,11 @@ use super::Services;
 pub enum CancelOutcome {
     /// The call was asked to stop. Its record says whether it did.
     Requested,
-    /// The call has ended, or another process runs it.
+    /// The call has ended.
     AlreadyTerminal,
+    /// The call has not ended, and this host does not run it: another host does, which was not asked to stop it, or it
+    /// waits for an approval.
+    RunsElsewhere,
     /// No call of this id is on record.
     Unknown,
 }
@@ -32,6 +35,7 @@ impl CancelOutcome {
         match self {
             Self::Requested => None,
             Self::AlreadyTerminal => Some("already_terminal"),
+            Self::RunsElsewhere => Some("runs_elsewhere"),
             Self::Unknown => Some("unknown_invocation"),
         }
     }
@@ -39,21 +43,27 @@ impl CancelOutcome {
 
 /// The calls that run, with what cancels each.
 #[derive(Clone, Default)]
-pub struct RunningCalls(Arc<Mutex<HashMap<InvocationId, Cancellation>>>);
+pub struct RunningCalls(Arc<Mutex<HashMap<InvocationId, Entry>>>);
 
-/// A call that runs; dropping it removes the call.
+struct Entry {
+    cancellation: Cancellation,
+    /// Tells whether the call has ended.
+    trail: WeakTrail,
+}
+
+/// A call that runs, or whose end is being written; dropping it removes the call.
 pub(super) struct Registered {
     calls: RunningCalls,
     id: InvocationId,
 }
 
 impl RunningCalls {
-    fn lock(&self) -> MutexGuard<'_, HashMap<InvocationId, Cancellation>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<InvocationId, Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn enter(&self, id: InvocationId, cancellation: &Cancellation) -> Registered {
-        self.lock().insert(id, cancellation.clone());
+    pub(super) fn enter(&self, id: InvocationId, cancellation: &Cancellation, trail: &Trail) -> Registered {
+        self.lock().insert(id, Entry { cancellation: cancellation.clone(), trail: trail.downgrade() });
         Registered { calls: self.clone(), id }
     }
 }
@@ -64,17 +74,17 @@ impl Drop for Registered {
     }
 }
 
-/// Asks the call `id` to stop. A request that comes too late, or for no call, becomes events of the host and of the log:
-/// the record of a call that has ended does not change.
+/// Asks the call `id` to stop. A request that comes too late, or for no call of this host, becomes events of the host and of
+/// the log: the record of the call does not change.
 pub async fn cancel(services: &Services, id: InvocationId, reason: AbortReason) -> CancelOutcome {
-    let running = services.running.lock().get(&id).cloned();
-    if let Some(cancellation) = running {
-        cancellation.cancel(reason);
-        return CancelOutcome::Requested;
-    }
-    let outcome = match services.calls.knows(id).await || is_stored(services, id).await {
-        true => CancelOutcome::AlreadyTerminal,
-        false => CancelOutcome::Unknown,
+    let here = services.running.lock().get(&id).map(|call| (call.cancellation.clone(), call.trail.upgrade()));
+    let outcome = match here {
+        Some((cancellation, Some(trail))) if !trail.has_ended() => {
+            cancellation.cancel(reason);
+            return CancelOutcome::Requested;
+        }
+        Some(_) => CancelOutcome::AlreadyTerminal,
+        None => on_record(services, id).await,
     };
     if let Some(why) = outcome.reason() {
         for event in journal::canceled_in_vain(&services.source, id, reason, why) {
@@ -86,8 +96,24 @@ pub async fn cancel(services: &Services, id: InvocationId, reason: AbortReason) 
     outcome
 }
 
-/// Whether an approval was requested for the call `id`. Such a call can end before the log knows it.
-async fn is_stored(services: &Services, id: InvocationId) -> bool {
-    let Some(desk) = services.desk.as_ref().filter(|desk| desk.journal.exists()) else { return false };
-    desk.journal.run(move |store| store.standing(id)).await.is_ok_and(|standing| standing.is_some())
+/// What a request to cancel the call `id`, which this host does not run, comes to.
+async fn on_record(services: &Services, id: InvocationId) -> CancelOutcome {
+    let has_ended = match services.calls.has_ended(id).await {
+        None => is_decided(services, id).await,
+        known => known,
+    };
+    match has_ended {
+        Some(true) => CancelOutcome::AlreadyTerminal,
+        Some(false) => CancelOutcome::RunsElsewhere,
+        None => CancelOutcome::Unknown,
+    }
+}
+
+/// Whether the call `id`, for which an approval was requested, cannot run any more; `None` without such a request. The
+/// call can end before the log knows it.
+async fn is_decided(services: &Services, id: InvocationId) -> Option<bool> {
+    let desk = services.desk.as_ref().filter(|desk| desk.journal.exists())?;
+    let standing = desk.journal.run(move |store| store.standing(id)).await.ok()??;
+    let can_run = matches!(standing.state, ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Claimed);
+    Some(!can_run)
 }

@@ -6,6 +6,7 @@ use rmcp::RoleServer;
 use rmcp::model::{CreateTaskResult, ErrorCode, ErrorData, GetTaskResult, InputResponses, MetaObject, ProtocolVersion};
 use rmcp::service::RequestContext;
 use serde_json::json;
+use toolcell::CancelOutcome;
 use toolcell_core::approval::visible_json;
 use toolcell_core::journal::{Given, Keep};
 use toolcell_core::record::{AbortReason, Answer, Approval, ErrorClass, InvocationId, Refusal, Timestamp, ToolError};
@@ -227,9 +228,8 @@ impl Session {
         if is_elsewhere && tasks.cancel(id) {
             return Ok(());
         }
-        let outcome = offering.host.cancel(id, AbortReason::UserInterruption).await;
-        match outcome.reason() {
-            Some(_) if is_elsewhere => Err(too_late(id)),
+        match offering.host.cancel(id, AbortReason::UserInterruption).await {
+            CancelOutcome::RunsElsewhere if is_elsewhere => Err(too_late(id)),
             _ => Ok(()),
         }
     }
@@ -261,7 +261,8 @@ fn not_kept() -> ToolError {
 fn too_late(id: InvocationId) -> ErrorData {
     let why =
         "cannot cancel this task: another process has its call, which has begun; ask for its result with tasks/get";
-    let data = json!({ "toolcell/invocation_id": id, "toolcell/cancel_failed": { "reason": "runs_elsewhere" } });
+    let reason = CancelOutcome::RunsElsewhere.reason();
+    let data = json!({ "toolcell/invocation_id": id, "toolcell/cancel_failed": { "reason": reason } });
     ErrorData::invalid_request(why, Some(data))
 }
 

@@ -38,6 +38,7 @@ const TABLES: &str = "
 /// The segments that have a call without an end. Each question asks for them, so it must not read all calls.
 const OPEN_SEGMENTS: &str = "SELECT DISTINCT segment FROM calls WHERE ended_at IS NULL";
 const CALL_BY_ID: &str = "SELECT id, segment, at, length FROM calls WHERE id = ?1";
+const END_BY_ID: &str = "SELECT ended_at IS NOT NULL FROM calls WHERE id = ?1";
 /// Characters of an id.
 const ID_CHARS: usize = 26;
 /// Maximum number of calls that are told of if several ids end alike.
@@ -154,7 +155,7 @@ impl CallLog {
     }
 
     /// Where the record of the call is whose id is `id`, or ends so.
-    pub(super) fn place(&self, id: &str) -> Result<Option<Place>, LogError> {
+    fn place(&self, id: &str) -> Result<Option<Place>, LogError> {
         let Some(index) = self.settled()? else { return Ok(None) };
         let found = find(&index, id).map_err(|error| self.failed("search", &error))?;
         match found.as_slice() {
@@ -459,6 +460,11 @@ fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<(String, Place)>> 
     rows.collect()
 }
 
+/// Whether the call `id` has ended; `None` if the log does not have it.
+pub(super) fn has_ended(index: &Connection, id: &str) -> rusqlite::Result<Option<bool>> {
+    index.query_row(END_BY_ID, [id], |row| row.get(0)).optional()
+}
+
 fn found(row: &Row<'_>) -> rusqlite::Result<(String, Place)> {
     Ok((row.get(0)?, Place { segment: row.get(1)?, at: row.get(2)?, length: row.get(3)? }))
 }
@@ -488,6 +494,7 @@ mod tests {
         let ending = calls_by_ending();
         for (sql, parameters, used) in [
             (CALL_BY_ID, &["A"][..], "SEARCH calls USING PRIMARY KEY"),
+            (END_BY_ID, &["A"][..], "SEARCH calls USING PRIMARY KEY"),
             (ending.as_str(), &["A", "A~"][..], "SEARCH calls USING INDEX calls_by_ending"),
             (OPEN_SEGMENTS, &[][..], "calls_without_end"),
         ] {

@@ -1,6 +1,6 @@
 use crate::record::{InvocationId, ToolEvent};
 
-use super::{CallLog, LogError, numbers, orphan, segment};
+use super::{CallLog, LogError, index, numbers, orphan, segment};
 
 /// Maximum number of segments in which the notes of one call are looked for.
 const SEGMENTS_MAX: u64 = 8;
@@ -30,10 +30,15 @@ impl CallLog {
         Ok(Vec::new())
     }
 
-    /// Whether the call `id` is on record. A log that cannot be read knows no call.
-    pub async fn knows(&self, id: InvocationId) -> bool {
+    /// Whether the call `id` has ended; `None` if it is not on record. A log that cannot be read knows no call. Ends the
+    /// calls of killed processes before.
+    pub async fn has_ended(&self, id: InvocationId) -> Option<bool> {
         let log = self.clone();
-        // The record itself may be large.
-        self.aside(move || log.place(&id.to_string())).await.is_ok_and(|place| place.is_some())
+        self.aside(move || log.read_ended(&id.to_string())).await.ok().flatten()
+    }
+
+    fn read_ended(&self, id: &str) -> Result<Option<bool>, LogError> {
+        let Some(index) = self.settled()? else { return Ok(None) };
+        index::has_ended(&index, id).map_err(|error| self.failed("search", &error))
     }
 }
