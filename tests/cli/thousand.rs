@@ -108,6 +108,28 @@ fn components_are_listed_searched_and_described_without_their_code_and_the_first
 }
 
 #[test]
+fn the_others_are_searched_by_their_notes_if_a_component_cannot_be_loaded() {
+    let count = 40;
+    let shelf = Shelf::new(count);
+    shelf.load_and_forget_code(count);
+    let broken = shelf.tools.join("0020-broken.wasm");
+    fs::write(&broken, "not a component").unwrap();
+    let gone = shelf.tool(count);
+    let tools = [shelf.tool(3), gone.clone(), broken.clone(), shelf.tool(30)];
+    let arguments =
+        [&["search", "select:many3.echo,many30.echo", "--json"][..], &tools.each_ref().map(|tool| text(tool))];
+    let found = shelf.run(&arguments.concat()).run().exits(0).json();
+    let matches: Vec<_> = found["matches"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(matches, ["many3.echo", "many30.echo"]);
+    let unavailable: Vec<_> = found["unavailable_providers"].as_array().unwrap().iter().collect();
+    assert_eq!((&unavailable[0]["provider"], &unavailable[0]["error_code"]), (&json!(gone), &json!("unknown_tool")));
+    assert_eq!((&unavailable[1]["provider"], unavailable.len()), (&json!(broken), 2));
+    let all = shelf.run(&["search", "select:many39.echo", text(&shelf.tools), "--json"]).run().exits(0).json();
+    assert_eq!(all["matches"][0]["name"], "many39.echo");
+    assert_eq!(shelf.compiled(), Vec::<PathBuf>::new(), "something was compiled");
+}
+
+#[test]
 fn a_note_that_was_forged_or_cut_counts_for_nothing() {
     let shelf = Shelf::new(1);
     shelf.load_and_forget_code(1);

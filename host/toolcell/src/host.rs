@@ -22,7 +22,8 @@ use toolcell_core::scheduler::batch::PlanError;
 use toolcell_sandbox::{COMPONENT_BYTES_MAX, LoadedComponent, Sandbox, SandboxedHook};
 
 use crate::HostBuilder;
-use crate::{imports, recall};
+use crate::imports;
+use crate::recall::{self, Recalled};
 
 /// Loads tools and calls them.
 ///
@@ -96,13 +97,29 @@ impl Host {
         let mut recalled = recall::all(&self.sandbox, files).await.map_err(|refusal| (0, refusal))?;
         let mut loaded = Vec::with_capacity(files.len());
         for (at, file) in files.iter().enumerate() {
-            let one = match recalled.get_mut(at).and_then(Option::take) {
-                Some(recall::Recalled { component, tools, path }) => self.join(component, tools, &path),
-                None => self.load_file(file).await,
-            };
+            let one = self.load_recalled(recalled.get_mut(at).and_then(Option::take), file).await;
             loaded.push(one.map_err(|refusal| (at, refusal))?);
         }
         Ok(loaded)
+    }
+
+    /// Does what [`Self::load_files`] does, and goes on after a file that cannot be loaded. Returns the outcome of each
+    /// file, in their order; the errors are those of [`Self::load_file`].
+    pub async fn load_each(&self, files: &[PathBuf]) -> Vec<Result<Loaded, Refusal>> {
+        // If they cannot be recalled together, each is recalled at its turn.
+        let mut recalled = recall::all(&self.sandbox, files).await.unwrap_or_default();
+        let mut loaded = Vec::with_capacity(files.len());
+        for (at, file) in files.iter().enumerate() {
+            loaded.push(self.load_recalled(recalled.get_mut(at).and_then(Option::take), file).await);
+        }
+        loaded
+    }
+
+    async fn load_recalled(&self, recalled: Option<Recalled>, file: &Path) -> Result<Loaded, Refusal> {
+        match recalled {
+            Some(Recalled { component, tools, path }) => self.join(component, tools, &path),
+            None => self.load_file(file).await,
+        }
     }
 
     /// Adds the tools of a component whose records were accepted before.

@@ -116,23 +116,19 @@ impl Search {
     }
 }
 
-/// Loads the component of each of `named`. One that cannot be loaded does not keep the others from being searched.
+/// Loads the component of each of `named`, all together, because there may be thousands. One that cannot be loaded does not
+/// keep the others from being searched.
 async fn load<'n>(host: &Host, home: &Home, named: &'n [Named]) -> Vec<(&'n Named, Result<Loaded, Refusal>)> {
-    let located = named.iter().map(|named| named.target.locate(home, Building::No));
-    if let Ok(files) = located.collect::<Result<Vec<PathBuf>, Refusal>>()
-        && let Ok(loaded) = host.load_files(&files).await
-    {
-        return named.iter().zip(loaded.into_iter().map(Ok)).collect();
-    }
-    let mut each = Vec::with_capacity(named.len());
-    for named in named {
-        let loaded = match named.target.locate(home, Building::No) {
-            Ok(file) => host.load_file(&file).await,
-            Err(refusal) => Err(refusal),
-        };
-        each.push((named, loaded));
-    }
-    each
+    let located: Vec<Result<PathBuf, Refusal>> =
+        named.iter().map(|named| named.target.locate(home, Building::No)).collect();
+    let files: Vec<PathBuf> = located.iter().flatten().cloned().collect();
+    let mut loaded = host.load_each(&files).await.into_iter();
+    let outcome = |located: Result<PathBuf, Refusal>| match located {
+        Ok(_) => loaded.next(),
+        Err(refusal) => Some(Err(refusal)),
+    };
+    let outcomes: Vec<Result<Loaded, Refusal>> = located.into_iter().filter_map(outcome).collect();
+    named.iter().zip(outcomes).collect()
 }
 
 impl Found {
