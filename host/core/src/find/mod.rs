@@ -32,12 +32,14 @@ const LATE: i64 = 1 << 32;
 /// query always has the same result.
 const RANKED: &str = "SELECT rowid, bm25(tools, 8.0, 2.0, 4.0, 1.0, 4.0, 4.0) AS score
     FROM tools WHERE tools MATCH ?1 ORDER BY rowid >= ?3, score, rowid LIMIT ?2";
-const FIRST: &str = "SELECT rowid FROM tools WHERE tools MATCH ?1 ORDER BY rowid LIMIT ?2";
-const COUNTED: &str = "SELECT count(*) FROM tools WHERE tools MATCH ?1";
+const UNRANKED: &str = "SELECT rowid FROM tools WHERE tools MATCH ?1 ORDER BY rowid LIMIT ?2";
+/// Counts the tools with a word, up to a limit.
+const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM tools WHERE tools MATCH ?1 LIMIT ?2)";
 /// Number of tools up to which every word of a query ranks them. To rank one takes more than a microsecond.
 const RANKED_MAX: usize = 256;
-/// Maximum number of words of a query whose tools are counted.
-const COUNTED_MAX: usize = 32;
+/// Maximum number of matches that are counted for the words of one query, per tool: those of 128 words that most tools
+/// have, and of rare words as many as a query can hold.
+const COUNTED_MAX: usize = 64;
 /// Joins the words of an expression. It is in no word, because words are quoted and have no spaces.
 const OR: &str = " OR ";
 
@@ -100,12 +102,15 @@ impl Query {
     }
 }
 
-/// Returns an expression of FTS5 that matches each text with one of the words of `text`; empty if it has no word. Every
-/// word is quoted and holds no quote, so that none of them is read as syntax.
+/// Returns an expression of FTS5 that matches each text with one of the words of `text`, each once; empty if it has no
+/// word. Every word is quoted and holds no quote, so that none of them is read as syntax.
 fn expression(text: &str) -> String {
     let separates = |c: char| c.is_whitespace() || c.is_control() || c.is_ascii_punctuation();
-    let mut expression = String::new();
+    let (mut expression, mut known) = (String::new(), HashSet::new());
     for word in text.split(separates).filter(|word| !word.is_empty()) {
+        if !known.insert(word.to_lowercase()) {
+            continue;
+        }
         let or = if expression.is_empty() { "" } else { OR };
         let _ = write!(expression, "{or}\"{word}\"");
     }
@@ -137,7 +142,7 @@ struct Entry {
 #[derive(Debug)]
 pub struct Finder {
     entries: Vec<Entry>,
-    words: Mutex<Connection>,
+    index: Mutex<Connection>,
 }
 
 impl Finder {
@@ -158,8 +163,8 @@ impl Finder {
                 standing,
             })
             .collect();
-        let words = index(&entries).map_err(|error| broken(&error))?;
-        Ok(Self { entries, words: Mutex::new(words) })
+        let index = build_index(&entries).map_err(|error| broken(&error))?;
+        Ok(Self { entries, index: Mutex::new(index) })
     }
 
     /// Searches for `query`. Returns at most `limit` results, and never more than 50; exact names are returned whatever
@@ -234,44 +239,55 @@ impl Finder {
         if expression.is_empty() {
             return Ok(Vec::new());
         }
-        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        let telling = match self.entries.len() > RANKED_MAX {
-            true => telling(&words, expression, self.entries.len())?,
+        let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let ranking = match self.entries.len() > RANKED_MAX {
+            true => ranking_words(&index, expression, self.entries.len())?,
             false => expression.to_owned(),
         };
-        let mut found = best(&words, &telling, limit)?;
-        if telling != expression && found.iter().filter(|(id, _)| *id < LATE).count() < limit {
+        let mut found = best(&index, &ranking, limit)?;
+        if ranking != expression && found.iter().filter(|(id, _)| *id < LATE).count() < limit {
             let known: HashSet<i64> = found.iter().map(|(id, _)| *id).collect();
-            let others = first(&words, expression, limit + known.len())?;
+            let others = unranked(&index, expression, limit + known.len())?;
             found.extend(others.into_iter().filter(|id| !known.contains(id)).map(|id| (id, 0.0)));
             found.sort_by_key(|(id, _)| *id >= LATE);
             found.truncate(limit);
         }
-        let index = |id: i64| usize::try_from(id % LATE).unwrap_or(usize::MAX);
-        Ok(found.into_iter().map(|(id, score)| (index(id), score)).collect())
+        let entry = |id: i64| usize::try_from(id % LATE).unwrap_or(usize::MAX);
+        Ok(found.into_iter().map(|(id, score)| (entry(id), score)).collect())
     }
 }
 
-/// The words of `expression` that at most half of the tools have, or all of its words if there are none such. BM25 gives
-/// the others next to no weight, but each of the tools that have them would be ranked.
-fn telling(words: &Connection, expression: &str, tools: usize) -> rusqlite::Result<String> {
-    let mut counted = words.prepare(COUNTED)?;
-    let mut telling = Vec::new();
-    for (at, word) in expression.split(OR).enumerate() {
-        let having = match at < COUNTED_MAX {
-            true => usize::try_from(counted.query_row([word], |row| row.get::<_, i64>(0))?).unwrap_or(usize::MAX),
-            false => 1,
-        };
-        if having > 0 && having <= tools / 2 {
-            telling.push(word);
+/// The words of `expression` that rank the tools: the rare ones, which at most half of `tools` have, or else the common
+/// ones. BM25 gives common words next to no weight, but each tool that has one would be ranked. Words that are not counted
+/// are taken for common ones, so that a long query takes no longer.
+fn ranking_words(index: &Connection, expression: &str, tools: usize) -> rusqlite::Result<String> {
+    let half = tools / 2;
+    let mut count = index.prepare(COUNT)?;
+    let (mut rare, mut common, mut counted) = (Vec::new(), Vec::new(), 0);
+    for word in expression.split(OR) {
+        if counted >= COUNTED_MAX * tools {
+            break;
+        }
+        let matches: i64 = count.query_row(params![word, row_id(half + 1)], |row| row.get(0))?;
+        let matches = usize::try_from(matches).unwrap_or(usize::MAX);
+        counted += matches;
+        match matches {
+            0 => {}
+            _ if matches <= half => rare.push(word),
+            _ => common.push(word),
         }
     }
-    Ok(if telling.is_empty() { expression.to_owned() } else { telling.join(OR) })
+    Ok(match (rare.is_empty(), common.is_empty()) {
+        (false, _) => rare.join(OR),
+        (true, false) => common.join(OR),
+        // No tool has any of the words.
+        (true, true) => expression.to_owned(),
+    })
 }
 
 /// The ids of the best matches of `expression`, and their scores.
-fn best(words: &Connection, expression: &str, limit: usize) -> rusqlite::Result<Vec<(i64, f64)>> {
-    let mut ranked = words.prepare(RANKED)?;
+fn best(index: &Connection, expression: &str, limit: usize) -> rusqlite::Result<Vec<(i64, f64)>> {
+    let mut ranked = index.prepare(RANKED)?;
     let rows = ranked.query_map(params![expression, row_id(limit), LATE], |row| {
         let (id, score): (i64, f64) = (row.get(0)?, row.get(1)?);
         // FTS5 gives better matches lower scores.
@@ -280,10 +296,10 @@ fn best(words: &Connection, expression: &str, limit: usize) -> rusqlite::Result<
     rows.collect()
 }
 
-/// The ids of the first matches of `expression`, in their order.
-fn first(words: &Connection, expression: &str, limit: usize) -> rusqlite::Result<Vec<i64>> {
-    let mut first = words.prepare(FIRST)?;
-    let rows = first.query_map(params![expression, row_id(limit)], |row| row.get(0))?;
+/// The ids of the first matches of `expression` in the order of the tools, without a rank.
+fn unranked(index: &Connection, expression: &str, limit: usize) -> rusqlite::Result<Vec<i64>> {
+    let mut matches = index.prepare(UNRANKED)?;
+    let rows = matches.query_map(params![expression, row_id(limit)], |row| row.get(0))?;
     rows.collect()
 }
 
@@ -292,15 +308,15 @@ fn row_id(at: usize) -> i64 {
 }
 
 /// Creates the index in memory. The id of a row is the index of its entry, from [`LATE`] on for a deprecated tool.
-fn index(entries: &[Entry]) -> rusqlite::Result<Connection> {
-    let mut words = Connection::open_in_memory()?;
+fn build_index(entries: &[Entry]) -> rusqlite::Result<Connection> {
+    let mut index = Connection::open_in_memory()?;
     // No query of a client is written to a temporary file.
-    words.execute_batch("PRAGMA temp_store = MEMORY;")?;
-    words.execute_batch(TABLE)?;
-    let transaction = words.transaction()?;
+    index.execute_batch("PRAGMA temp_store = MEMORY;")?;
+    index.execute_batch(TABLE)?;
+    let transaction = index.transaction()?;
     insert(&transaction, entries)?;
     transaction.commit()?;
-    Ok(words)
+    Ok(index)
 }
 
 fn insert(into: &Transaction<'_>, entries: &[Entry]) -> rusqlite::Result<()> {

@@ -93,6 +93,42 @@ fn words_of_all(finder: &Finder, query: &str) -> Vec<String> {
     ranked.iter().rev().take(2).rev().map(|(at, _)| finder.entries[*at].name.clone()).collect()
 }
 
+/// More tools than are ranked by every word. All have the words; `t7` has another one too, and `t250` repeats the last.
+fn common(words: &[String]) -> Finder {
+    let declarations: Vec<Value> = (0..RANKED_MAX + 10)
+        .map(|n| {
+            let mut description = words.join(" ");
+            match n {
+                7 => description += " zebras",
+                250 => (0..9).for_each(|_| description += &format!(" {}", words.last().unwrap())),
+                _ => {}
+            }
+            declared("many", &format!("t{n}"), json!({ "description": description }))
+        })
+        .collect();
+    finder(&declarations, 10)
+}
+
+#[test]
+fn a_word_of_a_long_query_is_common_or_rare_wherever_it_is() {
+    let words: Vec<String> = (0..40).map(|n| format!("w{n}")).collect();
+    let finder = common(&words);
+    for query in [format!("{} zebra", words.join(" ")), format!("zebra {}", words.join(" "))] {
+        let result = search(&finder, &query, 3);
+        let names: Vec<&str> = result.matches.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["many.t7", "many.t0", "many.t1"], "common words rank nothing beside a rare one");
+    }
+}
+
+#[test]
+fn a_query_of_hundreds_of_common_words_has_its_rare_word_and_fills_up_its_result() {
+    let words: Vec<String> = ('a'..='z').flat_map(|c| (0..10).map(move |n| format!("{c}{n}"))).collect();
+    let finder = common(&words);
+    let result = search(&finder, &format!("zebra {}", words.join(" ")), RESULTS);
+    assert_eq!((result.matches[0].name.as_str(), result.matches.len()), ("many.t7", RESULTS));
+    assert_eq!(search(&finder, &words.join(" "), RESULTS).matches.len(), RESULTS);
+}
+
 #[test]
 fn a_word_is_found_in_every_field() {
     let finder = finder(
@@ -215,6 +251,7 @@ fn no_query_is_read_as_syntax() {
     assert_eq!(found(&finder, "name:read"), ["a.read"]);
     assert!(found(&finder, "rea*").is_empty());
     assert_eq!(expression("a\"b  OR-c\u{0}d"), "\"a\" OR \"b\" OR \"OR\" OR \"c\" OR \"d\"");
+    assert_eq!(expression("a b A a"), "\"a\" OR \"b\"", "each word once");
     // Words that are found nowhere, and the longest query.
     let none = search(&finder, "zebra", RESULTS);
     assert!(none.matches.is_empty() && none.next_action == NextAction::SearchAgain);
