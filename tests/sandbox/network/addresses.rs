@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{answer, failed, looking_up_in};
-use crate::support::{SPECIAL_HOSTS, ScriptedResolver, Server, Test};
+use super::{answer, denials, failed, looking_up_in};
+use crate::support::{Called, SPECIAL_HOSTS, ScriptedResolver, Server, Test, component};
 
 fn spellings(port: u16) -> Vec<String> {
     SPECIAL_HOSTS.iter().map(|host| format!("{host}:{port}")).collect()
@@ -51,4 +51,33 @@ async fn a_redirect_is_an_answer_and_following_it_is_another_request() {
     assert_eq!(answers[0]["status"], 302);
     failed(&answers[1], "HttpRequestDenied");
     assert_eq!((named.heads().len(), other.connections()), (1, 0));
+}
+
+/// Checks that the refusal says what is there, and suggests no option that would open it.
+#[track_caller]
+fn warns(called: &Called) {
+    let error = called.0.result.error.as_ref().unwrap();
+    assert!(error.message.contains("gives the credentials of this machine"), "{}", error.message);
+    assert!(!error.message.contains("--allow-net") && error.needs_authorization.is_none(), "{error:?}");
+}
+
+#[tokio::test]
+async fn no_refusal_suggests_to_open_the_metadata_of_a_cloud() {
+    let resolver = Arc::new(ScriptedResolver::answering(&[&["169.254.169.254"]]));
+    let host = looking_up_in(&resolver);
+    let fetch = || Test::of_file(&component("example-tools/fetch"), None).on(&host);
+    let metadata = ["169.254.169.254", "[fd00:ec2::254]", "100.100.100.200", "metadata.google.internal"];
+    for url in metadata.map(|authority| format!("http://{authority}/latest")) {
+        // Nothing granted, a grant that does not cover it, and one that covers it without naming it.
+        warns(&fetch().call(json!({ "url": url })).await);
+        warns(fetch().net("http://ex.test").call(json!({ "url": url })).await.never_ran());
+        warns(&fetch().net("http://*:*").call(json!({ "url": url })).await);
+    }
+    // A name that leads there, which is known when the request is sent.
+    let called = fetch().net("http://ex.test").call(json!({ "url": "http://ex.test/" })).await;
+    warns(called.failed("sandbox_violation", "network_denied"));
+    assert_eq!(denials(&called)[0]["target_class"], "cloud metadata address");
+    // Other special addresses are suggested.
+    let called = fetch().net("http://*:*").call(json!({ "url": "http://10.0.0.1/" })).await;
+    assert!(called.message().contains("--allow-net=http://10.0.0.1"), "{}", called.message());
 }

@@ -90,10 +90,13 @@ pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &Name
     let origin = Origin::of_url(&named.url)?;
     let reason = capability.network.refuses(&origin, named.url.path())?;
     let can_grant = case.grants.network.can_grant(case.declared.profile, std::slice::from_ref(&origin));
-    let tool = case.declared.tool_id;
+    let (tool, is_metadata) = (case.declared.tool_id, origin.host.is_metadata());
     let (kind, message) = match reason.code {
         "denied_by_rule" => {
             (ReasonType::Rule, format!("{tool} wants to reach {origin}, and {} denies that", reason.rule))
+        }
+        _ if is_metadata => {
+            (ReasonType::SafetyCheck, format!("{tool} wants to reach {origin}, and {}", network::METADATA_HINT))
         }
         "special_address" => (
             ReasonType::SafetyCheck,
@@ -111,7 +114,7 @@ pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &Name
         ),
     };
     let mut refusal = Refusal::new(ErrorClass::PermissionDenied, reason.code, message);
-    if kind != ReasonType::Rule && can_grant {
+    if kind != ReasonType::Rule && can_grant && !is_metadata {
         let subject = origin.to_string();
         let option = format!("--allow-net={subject}");
         refusal = refusal.needs(AccessKind::Network, Some(subject), option);
@@ -144,6 +147,10 @@ fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
             "{tool_id} wants to reach {wishes}, and its profile does not declare all of that, or a denial closes it; name \
              another URL"
         );
+        return denied(ReasonType::SafetyCheck, ErrorClass::PermissionDenied, "not_granted", message);
+    }
+    if network::wishes_metadata(case.declared.profile, named) {
+        let message = format!("{tool_id} wants to reach {wishes}, and {}", network::METADATA_HINT);
         return denied(ReasonType::SafetyCheck, ErrorClass::PermissionDenied, "not_granted", message);
     }
     let why = if case.grants.network.is_empty() { "nothing allows it" } else { "what was granted does not cover that" };

@@ -150,27 +150,29 @@ impl Gate {
     }
 
     fn not_allowed(&self, target: &Target, reason: &NotAllowed, address: Option<IpAddr>) -> Error {
-        let purpose = match (&address, &target.origin.host) {
-            (Some(address), _) | (None, HostName::Address(address)) => network::special(*address),
-            (None, HostName::Name(_)) => None,
+        let host = address.map_or_else(|| target.origin.host.clone(), HostName::Address);
+        let purpose = match &host {
+            HostName::Address(address) => network::special(*address),
+            HostName::Name(_) => None,
         };
         let class = match (reason.code, purpose) {
             ("special_address", _) => reason.rule.clone(),
             (_, Some(purpose)) => format!("{purpose} address"),
             (_, None) => "public".to_owned(),
         };
+        let error = match (reason.code, address) {
+            ("special_address" | "denied_by_rule", Some(_)) => Error::DestinationIpProhibited,
+            _ => Error::HttpRequestDenied,
+        };
         let origin = &target.origin;
-        let (hint, error) = match (reason.code, address) {
-            ("special_address", Some(address)) => {
-                let named = network::Origin { host: HostName::Address(address), ..origin.clone() };
-                (format!("; --allow-net={named} beside it would allow that"), Error::DestinationIpProhibited)
+        let hint = match (reason.code, address) {
+            ("denied_by_rule", _) => String::new(),
+            _ if host.is_metadata() => format!("; {}", network::METADATA_HINT),
+            ("special_address", Some(_)) => {
+                let named = network::Origin { host, ..origin.clone() };
+                format!("; --allow-net={named} beside it would allow that")
             }
-            ("denied_by_rule", Some(_)) => (String::new(), Error::DestinationIpProhibited),
-            ("denied_by_rule", None) => (String::new(), Error::HttpRequestDenied),
-            _ => (
-                format!("; --allow-net={origin} would allow it, for a tool that declares it"),
-                Error::HttpRequestDenied,
-            ),
+            _ => format!("; --allow-net={origin} would allow it, for a tool that declares it"),
         };
         self.deny(&shown(target), &class, "network_denied", &reason.rule, &hint);
         error

@@ -4,14 +4,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 type Block4 = (Ipv4Addr, u32, &'static str);
 type Block6 = (Ipv6Addr, u32, &'static str);
 
-/// IPv4: the registry's blocks that are not globally reachable, multicast, and an address at which clouds serve
-/// metadata without routing it.
-const SPECIAL_4: [Block4; 17] = [
+/// Purpose of an address at which a cloud serves the metadata of a machine, and credentials with it, to each program there.
+const METADATA: &str = "cloud metadata";
+
+/// IPv4: the addresses of cloud metadata, which may lie in another block, the registry's blocks that are not globally
+/// reachable, and multicast. The first match counts.
+const SPECIAL_4: [Block4; 22] = [
+    (Ipv4Addr::new(100, 100, 100, 200), 32, METADATA),
+    (Ipv4Addr::new(168, 63, 129, 16), 32, METADATA),
+    (Ipv4Addr::new(169, 254, 169, 254), 32, METADATA),
+    (Ipv4Addr::new(169, 254, 170, 2), 32, METADATA),
+    (Ipv4Addr::new(169, 254, 170, 23), 32, METADATA),
+    (Ipv4Addr::new(192, 0, 0, 192), 32, METADATA),
     (Ipv4Addr::new(0, 0, 0, 0), 8, "this network"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
     (Ipv4Addr::new(100, 64, 0, 0), 10, "shared"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "loopback"),
-    (Ipv4Addr::new(168, 63, 129, 16), 32, "cloud metadata"),
     (Ipv4Addr::new(169, 254, 0, 0), 16, "link-local"),
     (Ipv4Addr::new(172, 16, 0, 0), 12, "private"),
     (Ipv4Addr::new(192, 0, 0, 0), 24, "protocol assignments"),
@@ -26,8 +34,12 @@ const SPECIAL_4: [Block4; 17] = [
     (Ipv4Addr::new(255, 255, 255, 255), 32, "broadcast"),
 ];
 
-/// IPv6: special-purpose blocks. Outside of these blocks, only global unicast (`2000::/3`) is public.
-const SPECIAL_6: [Block6; 15] = [
+/// IPv6: the addresses of cloud metadata, and special-purpose blocks. The first match counts. Outside of these blocks, only
+/// global unicast (`2000::/3`) is public.
+const SPECIAL_6: [Block6; 18] = [
+    (Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23), 128, METADATA),
+    (Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), 128, METADATA),
+    (Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128, METADATA),
     (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
     (Ipv6Addr::LOCALHOST, 128, "loopback"),
     (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, "IPv4-mapped"),
@@ -56,6 +68,11 @@ pub fn special(address: IpAddr) -> Option<&'static str> {
         IpAddr::V4(address) => special_4(address),
         IpAddr::V6(address) => special_6(address),
     }
+}
+
+/// Whether a cloud serves the metadata of a machine at `address`.
+pub(super) fn is_metadata(address: IpAddr) -> bool {
+    special(reached(address)) == Some(METADATA)
 }
 
 /// The address where a connection to `address` ends: the embedded IPv4 address of an IPv4-mapped or NAT64 address.
@@ -91,7 +108,7 @@ fn within(address: Ipv6Addr, (first, prefix, _): Block6) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::special;
+    use super::{is_metadata, special};
 
     fn of(address: &str) -> Option<&'static str> {
         special(address.parse().unwrap())
@@ -147,9 +164,22 @@ mod tests {
     #[test]
     fn a_translated_address_is_judged_by_what_it_leads_to() {
         assert_eq!(of("64:ff9b::7f00:1"), Some("loopback"));
-        assert_eq!(of("64:ff9b::a9fe:a9fe"), Some("link-local"));
+        assert_eq!(of("64:ff9b::a9fe:a9fe"), Some("cloud metadata"));
         assert_eq!(of("2002:7f00:1::"), Some("6to4"));
         assert_eq!(of("2001:0:7f00:1::"), Some("Teredo"));
-        assert_eq!(of("fd00:ec2::254"), Some("private"));
+        assert_eq!(of("64:ff9b::a9fe:1"), Some("link-local"));
+    }
+
+    #[test]
+    fn the_metadata_of_a_cloud_is_known_in_every_form_and_is_no_more_than_that() {
+        let metadata = ["169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254"];
+        let embedded = ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"];
+        assert!(metadata.iter().chain(&embedded).all(|address| is_metadata(address.parse().unwrap())));
+        assert!(metadata.iter().all(|address| of(address) == Some("cloud metadata")));
+        for (beside, purpose) in
+            [("169.254.169.253", "link-local"), ("100.100.100.201", "shared"), ("fd00::1", "private")]
+        {
+            assert!(!is_metadata(beside.parse().unwrap()) && of(beside) == Some(purpose), "{beside}");
+        }
     }
 }

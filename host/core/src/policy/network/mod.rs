@@ -26,6 +26,11 @@ pub(super) use rule::is_plain;
 /// The one name that means addresses of this machine. It is never looked up (RFC 6761).
 pub const LOCALHOST: &str = "localhost";
 
+/// Follows the refusal of a request for the metadata of a cloud. It suggests no option, because a model that reads the
+/// refusal may try to get what it suggests.
+pub const METADATA_HINT: &str = "a cloud serves metadata there, and gives the credentials of this machine to a tool that \
+                                 can reach it; only a grant that names the address itself allows that";
+
 /// Maximum length of a method, in characters, because methods appear in records.
 pub const METHOD_CHARS_MAX: usize = 20;
 
@@ -338,6 +343,14 @@ pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::R
         return Ok(named.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
     }
     Ok(scope.patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+}
+
+/// Whether [`wishes`] has a host at which a cloud serves metadata.
+pub(super) fn wishes_metadata(profile: &PermissionProfile, named: &[Origin]) -> bool {
+    match named {
+        [] => Scope::of(profile).is_ok_and(|scope| scope.patterns.iter().any(Rule::is_metadata)),
+        named => named.iter().any(|origin| origin.host.is_metadata()),
+    }
 }
 
 #[cfg(test)]

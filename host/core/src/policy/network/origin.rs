@@ -4,7 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use url::Url;
 
 use super::Malformed;
+use super::address::is_metadata;
 use super::authority::{Authority, Spelling};
+
+/// Names under which clouds serve the metadata of a machine.
+const METADATA_NAMES: [&str; 2] = ["instance-data.ec2.internal", "metadata.google.internal"];
 
 /// Scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +71,14 @@ impl HostName {
         let last = name.rsplit('.').next().unwrap_or_default();
         let number = last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x");
         (name.len() <= 253 && name.split('.').all(label) && !number).then_some(Self::Name(name))
+    }
+
+    /// Whether a cloud serves the metadata of a machine there, and with it credentials.
+    pub fn is_metadata(&self) -> bool {
+        match self {
+            Self::Name(name) => METADATA_NAMES.contains(&name.as_str()),
+            Self::Address(address) => is_metadata(*address),
+        }
     }
 }
 

@@ -87,6 +87,11 @@ impl Rule {
         }
     }
 
+    /// Whether the rule is about a host at which a cloud serves metadata, and no other.
+    pub(super) fn is_metadata(&self) -> bool {
+        matches!(&self.host, HostPattern::Is(host) if host.is_metadata())
+    }
+
     pub(super) fn origin(origin: &Origin) -> Self {
         Self {
             scheme: Some(origin.scheme),
