@@ -266,6 +266,26 @@ async fn a_call_may_touch_no_more_than_the_call_that_makes_it() {
 }
 
 #[tokio::test]
+async fn the_error_of_a_tool_that_crashed_is_that_of_a_direct_call_and_names_the_tool_to_its_caller() {
+    let family = Family::new().await;
+    let direct = Test::new("hostile#unreachable").on(&family.host).call(json!({})).await;
+    direct.failed("execution_failed", "guest_panicked");
+    let called = family.free("call").call(calling("hostile.unreachable", json!({}))).await;
+    let answer = answer(&called);
+    refused(&answer, "ExecutionFailed", "guest_panicked");
+    assert_eq!(answer["error"]["message"], format!("hostile.unreachable: {}", direct.message()));
+    let child = family.record(&children(&called)[0]);
+    let alone = direct.record();
+    for field in ["error_class", "error_code", "message", "native_error_ref", "retry"] {
+        assert_eq!(child["result"]["error"][field], alone["result"]["error"][field], "{field}");
+    }
+    // A call that did not begin is refused in the words of the host.
+    let refusal = family.free("call").call(calling("probe.strict", json!({}))).await;
+    let message = self::answer(&refusal)["error"]["message"].clone();
+    assert!(!message.as_str().unwrap().starts_with("probe.strict: "), "{message}");
+}
+
+#[tokio::test]
 async fn a_call_that_may_change_nothing_makes_none_that_may() {
     let family = Family::new().await;
     let profile = json!({

@@ -316,10 +316,14 @@ async fn ended(child: &mut Option<Child<'_>>) -> CallRecord {
 
 /// What the guest gets of a call that has ended.
 fn answer(record: CallRecord) -> ChildAnswer {
-    let result = record.result;
+    let CallRecord { invocation, result, .. } = record;
     let used = result.usage.unwrap_or_default();
     let result = match result.error {
-        Some(error) if result.status != ResultStatus::PartialSucceeded => Err(error),
+        Some(error) if result.status != ResultStatus::PartialSucceeded => Err(match invocation.started_at() {
+            // A tool that passes the error on would seem to be the one that failed. An earlier refusal names the tool itself.
+            Some(_) => ToolError { message: format!("{}: {}", invocation.tool_id, error.message), ..error },
+            None => error,
+        }),
         missing => Ok(ChildOutput {
             invocation_id: result.invocation_id,
             content: json!(result.model_facing_content).to_string(),
