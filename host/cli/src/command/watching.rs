@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use toolcell::Home;
+use toolcell_core::pool::STORE;
 
 use crate::config;
 use crate::config::Layer;
@@ -59,27 +61,34 @@ impl Watched {
 
     /// Waits until a file has changed and its state is stable. The new state then counts as seen. Returns what changed.
     pub(super) async fn changed(&mut self) -> Vec<PathBuf> {
-        let mut before = self.look();
+        let files: Arc<[PathBuf]> = self.0.keys().cloned().collect();
+        let mut before = look(&files).await;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let now = self.look();
-            if now == before && !now.iter().eq(self.0.values()) {
-                let differ = self.0.iter_mut().zip(now).filter(|((_, seen), now)| **seen != *now);
-                return differ
-                    .map(|((file, seen), now)| {
-                        *seen = now;
-                        file.clone()
-                    })
-                    .collect();
+            match look(&files).await {
+                Some(now) if before.as_ref() == Some(&now) && !now.iter().eq(self.0.values()) => return self.saw(now),
+                now => before = now,
             }
-            before = now;
         }
     }
 
-    /// The states of all files now, in their order.
-    fn look(&self) -> Vec<Stamp> {
-        self.0.keys().map(|file| stamp(file)).collect()
+    /// Takes the states of all files, in their order, for seen. Returns what changed.
+    fn saw(&mut self, now: Vec<Stamp>) -> Vec<PathBuf> {
+        let differ = self.0.iter_mut().zip(now).filter(|((_, seen), now)| **seen != *now);
+        differ
+            .map(|((file, seen), now)| {
+                *seen = now;
+                file.clone()
+            })
+            .collect()
     }
+}
+
+/// The states of `files` now, in their order; `None` if no thread is free for that. On a thread for the host's own store,
+/// because there may be thousands, and a disk that hangs must keep no worker from the calls.
+async fn look(files: &Arc<[PathBuf]>) -> Option<Vec<Stamp>> {
+    let files = Arc::clone(files);
+    STORE.run(move || files.iter().map(|file| stamp(file)).collect()).await.ok()
 }
 
 /// The state of a file now.
@@ -109,6 +118,20 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+
+    #[tokio::test]
+    async fn the_files_that_changed_are_named_and_the_others_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let [changed, same, made] = ["changed", "same", "made"].map(|name| folder.path().join(name));
+        fs::write(&changed, "before").unwrap();
+        fs::write(&same, "before").unwrap();
+        let mut watched = Watched(BTreeMap::new());
+        [&changed, &same, &made].into_iter().for_each(|file| watched.add(file.clone()));
+        fs::write(&changed, "afterwards").unwrap();
+        fs::write(&made, "new").unwrap();
+        let named = timeout(Duration::from_secs(20), watched.changed()).await.unwrap();
+        assert_eq!(named, [changed, made]);
+    }
 
     #[tokio::test]
     async fn a_change_while_a_file_is_read_counts_once() {
