@@ -54,11 +54,16 @@ fn events(place: &Place, id: &str) -> Vec<String> {
     lines.lines().map(|line| read(line).as_str().unwrap().to_owned()).collect()
 }
 
-/// What is on record of the cancellations in vain.
-fn failed_cancellations(place: &Place) -> Vec<Value> {
-    let ran = place.run(&["events", "--json", "--type=tool.invocation.cancel_failed"]).exits(0);
+/// The data of all events of this type, which are on record.
+fn events_of_type(place: &Place, event_type: &str) -> Vec<Value> {
+    let ran = place.run(&["events", "--json", &format!("--type={event_type}")]).exits(0);
     let read = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"]["data"].clone();
     ran.stdout.lines().map(read).collect()
+}
+
+/// What is on record of the cancellations in vain.
+fn failed_cancellations(place: &Place) -> Vec<Value> {
+    events_of_type(place, "tool.invocation.cancel_failed")
 }
 
 #[test]
@@ -299,4 +304,45 @@ fn a_result_that_left_the_memory_after_a_reload_turned_the_journal_off_is_not_ke
         !gone.is_null()
     });
     says_not_kept(&gone);
+}
+
+/// Sets the maximum size of the files that the server of a client writes; `None` for no limit.
+#[cfg(target_os = "linux")]
+fn limit_files(client: &Client, bytes: Option<u64>) {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+    let pid = Pid::from_raw(i32::try_from(client.pid()).unwrap());
+    prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: getrlimit(Resource::Fsize).maximum }).unwrap();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_result_whose_end_could_not_be_written_and_that_left_the_memory_is_not_kept() {
+    let place = Place::new();
+    // A write beyond the limit fails, instead of ending the process.
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_toolcell")]);
+    command.args(place.arguments(&["mcp"], &TOOLS)).current_dir(&place.home);
+    command.env("TOOLCELL_HOME", &place.home).env("TOOLCELL_SESSION", "").env("TOOLCELL_ACTOR", "");
+    let mut client = Place::speak(crate::support::Toolcell::exactly(command), tasks());
+    let task = begin(&mut client, "hold", json!({ "ms": 2 * LONG_MS }));
+    limit_files(&client, Some(1));
+    until(&mut client, &task, "completed");
+    limit_files(&client, None);
+    // It was read, so it leaves as soon as there is no room for 33 results.
+    let succeeded = || events_of_type(&place, "tool.invocation.succeeded").len();
+    for ended in [20, 40] {
+        begin_all(&mut client, 20);
+        wait("all have ended", || succeeded() == ended);
+    }
+    let mut gone = Value::Null;
+    wait("it leaves", || {
+        gone = get(&mut client, &task);
+        gone["status"] != "completed"
+    });
+    assert_eq!(gone["status"], "failed", "{gone:#}");
+    says_not_kept(&gone);
+    assert!(gone["error"]["message"].as_str().unwrap().contains("could not be written"), "{gone:#}");
+    // It has ended for good, and no other process has it.
+    cancel(&mut client, &task);
+    assert_eq!(get(&mut client, &task)["status"], "failed");
 }

@@ -19,6 +19,8 @@ pub(super) struct Ended {
     pub(super) bytes: usize,
     /// Whether the log has the result with its output.
     pub(super) is_recorded: bool,
+    /// Whether the end of the call could not be written, so that the log has it as a call that runs.
+    pub(super) is_unwritten: bool,
     /// Whether the tool had an output that is on no disk, and was in the memory of the process that ran it alone.
     pub(super) is_gone: bool,
 }
@@ -33,10 +35,9 @@ impl Ended {
             Keep::Failures => record.result.is_error,
             Keep::None => false,
         };
-        let is_recorded = is_written
-            && !record.invocation.extra.contains_key("journal_error")
-            && !is_never_persisted(&record.persistence);
-        Self { is_recorded, ..Self::new(record.result, record.persistence, tool, shut_down) }
+        let is_unwritten = record.invocation.extra.contains_key("journal_error");
+        let is_recorded = is_written && !is_unwritten && !is_never_persisted(&record.persistence);
+        Self { is_recorded, is_unwritten, ..Self::new(record.result, record.persistence, tool, shut_down) }
     }
 
     /// Reads a record of the log; `None` if the call has not ended.
@@ -72,7 +73,7 @@ impl Ended {
 
     fn new(result: ToolResult, persistence: Vec<ResultPersistence>, tool: String, shut_down: bool) -> Self {
         let bytes = json!(result).to_string().len();
-        Self { result, persistence, tool, shut_down, bytes, is_recorded: false, is_gone: false }
+        Self { result, persistence, tool, shut_down, bytes, is_recorded: false, is_unwritten: false, is_gone: false }
     }
 }
 

@@ -88,6 +88,11 @@ impl Entry {
         Some(Weight { bytes: ended.bytes, is_read: self.is_read, is_recorded: ended.is_recorded })
     }
 
+    /// Whether the call has ended, and its end could not be written.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| ended.is_unwritten)
+    }
+
     pub(super) fn end(&mut self, ended: Ended) {
         (self.open, self.questions) = (None, None);
         self.updated = Timestamp::now();

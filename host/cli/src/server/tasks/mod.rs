@@ -12,7 +12,7 @@ mod name;
 mod requests;
 mod stored;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +40,9 @@ const OPEN_MAX: usize = 32;
 /// its setting says.
 const ENDED_MAX: usize = 32;
 const ENDED_BYTES_MAX: usize = 4 << 20;
+/// Maximum number of calls that are remembered as [`Tasks::unwritten`]: more than a server can have whose disk fails,
+/// because no call starts there.
+const UNWRITTEN_MAX: usize = 1_024;
 
 /// Where calls are found again after their process has ended.
 #[derive(Debug)]
@@ -56,6 +59,9 @@ pub(super) struct Tasks {
     names: Names,
     /// In the order in which the calls began.
     entries: Mutex<BTreeMap<InvocationId, Entry>>,
+    /// The calls whose ends could not be written, and whose results have left the memory. The log has them as calls that
+    /// run.
+    unwritten: Mutex<BTreeSet<InvocationId>>,
 }
 
 /// A call that goes on without a request.
@@ -74,7 +80,7 @@ pub(super) type Refused = Box<(Running, Option<Ask>)>;
 impl Tasks {
     pub(super) fn new(store: CallStore) -> Arc<Self> {
         let names = Names::new(store.calls.clone());
-        Arc::new(Self { store: Arc::new(store), names, entries: Mutex::default() })
+        Arc::new(Self { store: Arc::new(store), names, entries: Mutex::default(), unwritten: Mutex::default() })
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<InvocationId, Entry>> {
@@ -137,8 +143,24 @@ impl Tasks {
         let kept = entries.iter().filter(|(_, entry)| entry.owner == owner);
         let kept = kept.filter_map(|(id, entry)| Some((*id, entry.weight()?))).collect();
         for gone in surplus(kept) {
-            entries.remove(&gone);
+            if entries.remove(&gone).is_some_and(|entry| entry.is_unwritten()) {
+                remember(&mut self.unwritten(), gone);
+            }
         }
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, BTreeSet<InvocationId>> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the result of a call of this process is lost, although the log has the call as one that runs.
+    fn has_lost(&self, id: InvocationId) -> bool {
+        self.unwritten().contains(&id)
+    }
+
+    /// Whether a call of this process has ended, whatever the log says.
+    fn has_ended(&self, id: InvocationId) -> bool {
+        self.entries().get(&id).is_some_and(|entry| !entry.is_open()) || self.has_lost(id)
     }
 
     fn has(&self, id: InvocationId) -> bool {
@@ -182,11 +204,21 @@ fn surplus(mut kept: Vec<(InvocationId, Weight)>) -> Vec<InvocationId> {
     gone
 }
 
+/// Adds `id` to the calls whose results are lost; the oldest one leaves if there are too many.
+fn remember(unwritten: &mut BTreeSet<InvocationId>, id: InvocationId) {
+    unwritten.insert(id);
+    if unwritten.len() > UNWRITTEN_MAX {
+        unwritten.pop_first();
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use toolcell_core::record::InvocationId;
 
-    use super::{ENDED_BYTES_MAX, ENDED_MAX, Weight, surplus};
+    use super::{ENDED_BYTES_MAX, ENDED_MAX, UNWRITTEN_MAX, Weight, remember, surplus};
 
     fn ids(count: usize) -> Vec<InvocationId> {
         (0..count).map(|_| InvocationId::new()).collect()
@@ -201,6 +233,15 @@ mod tests {
         assert!(surplus(of(1).split_off(2)).is_empty());
         assert_eq!(surplus(of(ENDED_BYTES_MAX / 4)), &ids[..ENDED_MAX - 2]);
         assert_eq!(surplus(vec![(ids[0], weight(ENDED_BYTES_MAX + 1))]), [ids[0]], "the log has it");
+    }
+
+    #[test]
+    fn the_oldest_calls_whose_results_are_lost_are_forgotten_first() {
+        let (ids, mut unwritten) = (ids(UNWRITTEN_MAX + 2), BTreeSet::new());
+        ids.iter().for_each(|id| remember(&mut unwritten, *id));
+        let mut latest = ids.clone();
+        latest.sort_unstable();
+        assert!(unwritten.iter().eq(&latest[2..]));
     }
 
     #[test]

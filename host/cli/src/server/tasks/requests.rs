@@ -103,6 +103,9 @@ impl Session {
 
     async fn look_at_stored(&self, mut named: Named<'_>) -> Result<GetTaskResult, ErrorData> {
         match named.tasks.read(named.id).await.map_err(|refusal| internal(&refusal))? {
+            Stored::Working | Stored::Over(..) if named.tasks.has_lost(named.id) => {
+                Ok(mcp::task_failed(&named.facts, named.id, &not_kept("this one could not be written to the disk")))
+            }
             Stored::Working => Ok(mcp::task_working(&named.facts, None)),
             Stored::Waits(approval) => Ok(named.asks(|| question(&approval), Some(approval.invocation_id))),
             Stored::Approved(kept, held) => {
@@ -123,7 +126,7 @@ impl Session {
 
     async fn ended_task(&self, facts: &TaskFacts, ended: &Ended) -> GetTaskResult {
         if ended.is_gone {
-            return mcp::task_failed(facts, ended.result.invocation_id, &not_kept());
+            return mcp::task_failed(facts, ended.result.invocation_id, &not_kept(KEPT_OFF));
         }
         let mut result = ended.result.clone();
         self.identity.shelf.put(&ended.persistence, &result.provenance);
@@ -215,14 +218,14 @@ impl Session {
         // Holds the role in the call until this ends, if no other process has it.
         let stored = tasks.read(id).await.map_err(|refusal| internal(&refusal))?;
         let is_elsewhere = match &stored {
-            Stored::Waits(_) | Stored::Approved(..) | Stored::Working => {
+            Stored::Waits(_) | Stored::Approved(..) | Stored::Working if !tasks.has_ended(id) => {
                 // The process that holds the call sees it, and ends the call.
                 if tasks.withdraw(id).await.map_err(|refusal| internal(&refusal))? {
                     return Ok(());
                 }
                 true
             }
-            Stored::Over(..) | Stored::Ended(_) | Stored::Lost => false,
+            _ => false,
         };
         // It may have come to this process meanwhile.
         if is_elsewhere && tasks.cancel(id) {
@@ -238,7 +241,7 @@ impl Session {
 /// The error for a call of which nothing is on record; `keep` says what the log keeps.
 fn lost(keep: Keep) -> ToolError {
     if keep != Keep::All {
-        return not_kept();
+        return not_kept(KEPT_OFF);
     }
     // The tool may have run: the log removes old calls, and the call may have ended under other settings.
     let message = "nothing is on record of this call: it ended with its process before its tool started, or the log does \
@@ -248,10 +251,15 @@ fn lost(keep: Keep) -> ToolError {
     error
 }
 
-/// The error for a call whose result had to leave the memory, and is on no disk.
-fn not_kept() -> ToolError {
-    let message = "the result of this call is not available any more: the server keeps the latest results in memory, and \
-                   its settings keep this one off the disk. A second call runs the tool again";
+/// Why the result of a call is on no disk.
+const KEPT_OFF: &str = "its settings keep this one off the disk";
+
+/// The error for a call whose result had to leave the memory, and is on no disk; `why` it is not.
+fn not_kept(why: &str) -> ToolError {
+    let message = format!(
+        "the result of this call is not available any more: the server keeps the latest results in memory, and {why}. A \
+         second call runs the tool again"
+    );
     let mut error = Refusal::new(ErrorClass::ResultRedacted, "result_not_kept", message).to_error();
     error.retry.safe = false;
     error
