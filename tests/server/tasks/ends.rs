@@ -47,11 +47,15 @@ fn record(place: &Place, id: &str) -> Value {
     place.run(&["show", id, "--json"]).exits(0).json()
 }
 
+/// The events about the call `id`, as followers get them.
+fn heard(place: &Place, id: &str) -> Vec<Value> {
+    let lines = place.run(&["events", "--json", "--id", id]).exits(0).stdout;
+    lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].clone()).collect()
+}
+
 /// The types of the events about the call `id`.
 fn events(place: &Place, id: &str) -> Vec<String> {
-    let lines = place.run(&["events", "--json", "--id", id]).exits(0).stdout;
-    let read = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"]["event_type"].clone();
-    lines.lines().map(|line| read(line).as_str().unwrap().to_owned()).collect()
+    heard(place, id).iter().map(|event| event["event_type"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The data of all events of this type, which are on record.
@@ -101,6 +105,25 @@ fn a_call_whose_tool_waits_for_another_one_ends_with_its_server_and_has_a_result
         assert_eq!(record(&place, id)["invocation"]["status"], "canceled");
     }
     assert!(place.lines().is_empty());
+}
+
+/// The latest events of a call are not noted at once. The next server goes on with it after the last of them.
+#[test]
+fn followers_hear_every_event_of_a_call_that_is_left_to_the_next_server() {
+    let place = Place::new();
+    let mut client = place.new_client(tasks_and_forms());
+    let task = begin(&mut client, "append_approved", place.line("one"));
+    let pid = Pid::from_raw(i32::try_from(client.pid()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    client.end(Instant::now());
+    let before = heard(&place, invocation(&task));
+    assert_eq!(before.last().unwrap()["data"]["progress"]["status"], "backgrounded", "{before:#?}");
+    let mut later = place.new_client(tasks_and_forms());
+    update(&mut later, &task, json!({ "approval": yes() }));
+    until(&mut later, &task, "completed");
+    let all = heard(&place, invocation(&task));
+    assert_eq!(all[..before.len()], before);
+    assert_eq!(json!(all), record(&place, invocation(&task))["events"]);
 }
 
 /// An approval that is given while the server stops: it is used there, or by the next server.

@@ -21,4 +21,5 @@ pub use reference::{Known, Reference, StoredPayload};
 pub use store::{
     Allowance, Asking, Claim, Given, Held, History, Journal, Kept, Role, Standing, Store, StoreError, Summary,
 };
+pub(crate) use trail::Leaving;
 pub use trail::{Listener, Outlet, Trail, Trailed, WeakTrail, canceled_in_vain, of_no_call};

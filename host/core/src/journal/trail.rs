@@ -10,7 +10,7 @@ use crate::record::{
 use crate::secret::{REDACTED, Redactor, SpokenMeter};
 
 use super::bus::{EventBus, size};
-use super::log::{CallLog, Noted, Noting};
+use super::log::{CallLog, Keep, Noted, Noting};
 
 /// Maximum size of the events that are noted of one call while it runs, in bytes. Its record has all of them.
 const NOTED_BYTES_MAX: usize = 1 << 20;
@@ -115,6 +115,17 @@ struct Inner {
     /// `None` for a call that does not run.
     outlet: Option<Outlet>,
     kept: Mutex<Trailed>,
+    /// Held while events are noted.
+    noting: Mutex<()>,
+}
+
+/// Notes the events of a call that is dropped before its end, because another process may go on with it.
+pub(crate) struct Leaving(Trail);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
 }
 
 /// The contents of a trail.
@@ -168,7 +179,8 @@ impl Trail {
         listeners: Arc<[Arc<dyn Listener>]>,
         outlet: Option<Outlet>,
     ) -> Self {
-        Self(Arc::new(Inner { invocation_id, began, listeners, source, outlet, kept: Mutex::new(kept) }))
+        let (kept, noting) = (Mutex::new(kept), Mutex::default());
+        Self(Arc::new(Inner { invocation_id, began, listeners, source, outlet, kept, noting }))
     }
 
     /// Resumes the trail of a call that another process began; `events` are its events so far. They include all that the
@@ -190,6 +202,22 @@ impl Trail {
 
     fn kept(&self) -> MutexGuard<'_, Trailed> {
         self.0.kept()
+    }
+
+    /// To be dropped before another process can go on with the call.
+    pub(crate) fn leaving(&self) -> Leaving {
+        Leaving(self.clone())
+    }
+
+    /// Notes what is not noted yet, and nothing later: followers would take an event that the log gets after another
+    /// process went on with the call for one of that process.
+    fn leave(&self) {
+        let Some(Outlet { log, .. }) = &self.0.outlet else { return };
+        let _noting = self.0.noting();
+        if log.settings().keep == Keep::All {
+            self.0.note_rest(log);
+        }
+        self.kept().noted.is_over = true;
     }
 
     /// Sets the tool that later events name.
@@ -396,6 +424,19 @@ impl Inner {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn noting(&self) -> MutexGuard<'_, ()> {
+        self.noting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_rest(&self, log: &CallLog) {
+        let (first, events) = self.unnoted();
+        let session = self.outlet.as_ref().and_then(|outlet| outlet.session.as_deref());
+        if !events.is_empty() && log.noted(self.invocation_id, &Noted { session, first, events: &events }).is_err() {
+            // A gap would hide what comes after it. The record of the call has everything.
+            self.kept().noted.is_over = true;
+        }
+    }
+
     /// The events that the log does not have yet, as far as they fit, and the place of the first one.
     fn unnoted(&self) -> (usize, Vec<ToolEvent>) {
         let mut kept = self.kept();
@@ -422,12 +463,8 @@ impl Inner {
 
 impl Noting for Inner {
     fn note(&self, log: &CallLog) {
-        let (first, events) = self.unnoted();
-        let session = self.outlet.as_ref().and_then(|outlet| outlet.session.as_deref());
-        if !events.is_empty() && log.noted(self.invocation_id, &Noted { session, first, events: &events }).is_err() {
-            // A gap would hide what comes after it. The record of the call has everything.
-            self.kept().noted.is_over = true;
-        }
+        let _noting = self.noting();
+        self.note_rest(log);
     }
 }
 
@@ -495,6 +532,34 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         assert_eq!(noted(&log), [EventType::Planned, EventType::Progress]);
+    }
+
+    #[test]
+    fn all_events_of_a_call_that_is_left_are_noted_and_none_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder);
+        let trail = trail(&log);
+        // No thread, so that nothing is noted beside this test.
+        trail.kept().noted.is_due = true;
+        trail.emit(EventType::Planned, json!({}));
+        trail.emit(EventType::PermissionRequested, json!({}));
+        drop(trail.leaving());
+        let left = [EventType::Planned, EventType::PermissionRequested];
+        assert_eq!(noted(&log), left);
+        trail.emit(EventType::Progress, json!({}));
+        trail.0.note(&log);
+        assert_eq!(noted(&log), left);
+    }
+
+    #[test]
+    fn nothing_is_noted_of_a_call_that_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder);
+        let trail = trail(&log);
+        trail.emit(EventType::Planned, json!({}));
+        trail.finish();
+        drop(trail.leaving());
+        assert!(!log.dir().exists());
     }
 
     #[test]

@@ -174,6 +174,8 @@ impl<'a> Journey<'a> {
         trail.resolved(&kept.invocation.tool_id);
         let checks = Arc::new(Checks::of(&request));
         let registered = services.running.enter(id, &request.cancellation, &trail);
+        let (journal, approval) = (desk.journal.clone(), kept.approval.clone());
+        let asked = Asked { journal, approval, leaving: trail.leaving(), held };
         Box::new(Self {
             services,
             request,
@@ -191,7 +193,7 @@ impl<'a> Journey<'a> {
             mappings: ResultMappings::default(),
             changes: false,
             artifacts: None,
-            asked: Some(Box::new(Asked { journal: desk.journal.clone(), approval: kept.approval.clone(), held })),
+            asked: Some(Box::new(asked)),
             seat: None,
             narrowed: Keeping::default(),
             tree: None,

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::approval::{Approver, EXPIRE_MAX, Prompt, PromptContent, bind, scope};
 use crate::catalog::Tool;
-use crate::journal::{Allowance, Asking, Held, Journal, Role};
+use crate::journal::{Allowance, Asking, Held, Journal, Leaving, Role};
 use crate::policy::{Brief, Outcome, Permit, Question, Verdict};
 use crate::record::{
     Approval, Behavior, Binding, CallRecord, ErrorClass, EventType, Input, PermissionDecision, Plan, ProgressStatus,
@@ -43,6 +43,8 @@ pub struct ApprovalService {
 pub(super) struct Asked {
     pub(super) journal: Journal,
     pub(super) approval: Approval,
+    /// Before `held`: what is left to note is in the log when another process can take the call.
+    pub(super) leaving: Leaving,
     /// Marks this process as the owner of the call for other processes.
     pub(super) held: Held,
 }
@@ -166,7 +168,8 @@ async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval)
     let asking =
         Asking { approval: approval.clone(), invocation: journey.invocation.clone(), history: journey.history(events) };
     journal.run(move |store| store.ask(&asking)).await?;
-    journey.asked = Some(Box::new(Asked { journal: journal.clone(), approval, held }));
+    let leaving = journey.trail.leaving();
+    journey.asked = Some(Box::new(Asked { journal: journal.clone(), approval, leaving, held }));
     journey.set_can_be_left(true);
     journey.trail.announce(event);
     journey.trail.reached(ProgressStatus::WaitingForPermission);
@@ -219,11 +222,10 @@ fn nobody_to_ask(question: &Question) -> Refusal {
     Refusal::new(ErrorClass::PermissionDenied, "nobody_to_ask", message)
 }
 
-/// The refusal of a call that was canceled, maybe in another process, before its approval was used.
-/// The code of a call that another process canceled while it waited.
+/// The code of a call that was canceled, maybe in another process, before its approval was used.
 pub(super) const WITHDRAWN: &str = "approval_withdrawn";
 
-/// The end of such a call.
+/// The refusal of such a call.
 fn withdrawn() -> Refusal {
     Refusal::new(ErrorClass::Canceled, WITHDRAWN, "the call was canceled before it could run")
 }
@@ -238,7 +240,9 @@ fn expired() -> Refusal {
 
 /// Stores the end of a call for which an approval was requested.
 pub(super) async fn conclude(asked: Asked, record: &mut CallRecord) {
-    let Asked { journal, held, approval } = asked;
+    let Asked { journal, held, approval, leaving } = asked;
+    // The call has ended, and so its listeners end with its last trail.
+    drop(leaving);
     let never = record.is_never_persisted() && guard!("never_persisted");
     let kept = if never { record.without_output() } else { record.clone() };
     let stored = journal.run(move |store| store.conclude(&kept)).await;
