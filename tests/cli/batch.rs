@@ -11,14 +11,14 @@ use super::guest;
 use crate::support::{Ran, Toolcell, check_printed, scratch};
 
 /// Runs calls with these options, and with so little memory for each that any machine holds eight of them.
-fn batch(calls: &[Value], options: &[&str]) -> Toolcell {
+pub(super) fn batch(calls: &[Value], options: &[&str]) -> Toolcell {
     let text: String = calls.iter().map(|call| format!("{call}\n")).collect();
     let small = ["batch", "-", "--memory=16MiB", "--max-output=1MiB", "--no-config"];
     Toolcell::new(small.iter().chain(options)).stdin(&text)
 }
 
 /// One line of a batch.
-fn call(id: &str, tool: &str, input: Value) -> Value {
+pub(super) fn call(id: &str, tool: &str, input: Value) -> Value {
     json!({ "id": id, "tool": guest(tool), "input": input })
 }
 
@@ -31,7 +31,7 @@ fn after(needs: &[&str], call: Value) -> Value {
 
 /// The records on standard output, in their order; each is validated.
 #[track_caller]
-fn printed(ran: &Ran) -> Vec<Value> {
+pub(super) fn printed(ran: &Ran) -> Vec<Value> {
     let read = |line: &str| {
         let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         check_printed(&value);
@@ -52,7 +52,7 @@ fn held(record: &Value) -> (u64, u64) {
     (time("entered_ns"), time("left_ns"))
 }
 
-fn overlap(one: &Value, other: &Value) -> bool {
+pub(super) fn overlap(one: &Value, other: &Value) -> bool {
     let (one, other) = (held(one), held(other));
     one.0 < other.1 && other.0 < one.1
 }

@@ -173,6 +173,9 @@ fn what_an_execution_profile_says_is_what_the_host_saw() {
         (&json!(true), &json!(true), &json!(true))
     );
     assert_eq!(profile("probe#hold_writing")["supports_retries"], json!(false));
+    let modifies = ["probe#echo", "modifier#modify", "modifier#modify_never"]
+        .map(|tool| profile(tool)["supports_context_modifiers"].clone());
+    assert_eq!(modifies, [no(), yes(), no()]);
 }
 
 #[test]

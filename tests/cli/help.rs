@@ -42,6 +42,7 @@ fn help_says_what_matters() {
                 "--yield",
                 "--interrupt",
                 "--siblings",
+                "--context-modifiers",
                 "cancel_dependent",
                 "depends_on",
                 "--allow-read",

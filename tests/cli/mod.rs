@@ -13,6 +13,7 @@ mod children;
 mod clients;
 mod compiling;
 mod consent;
+mod context_modifiers;
 pub(crate) mod contracts;
 mod describe;
 mod doctor;

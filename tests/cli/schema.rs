@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use toolcell_core::catalog::RecordSchema;
 use toolcell_core::record::{
-    AbortReason, AccessKind, ApprovalState, ArgumentMode, Behavior, ErrorClass, EventType, GUEST_BLOCKS, HookEvent,
-    HookOutcome, Lifecycle, LoadingState, Mode, MutationSource, NextAction, NonInteractive, PermissionChannel,
-    ProgressStatus, QueryType, ReasonType, Recoverability, ReplayBlocker, ResultStatus, RiskLevel, RuleSource,
-    SchemaVersion, SchemaVisibility, Status, Strategy, SubjectKind, SurfaceReason, SurfaceScope, Trust, WriteEffect,
-    Writer,
+    AbortReason, AccessKind, ApprovalState, ArgumentMode, Behavior, ContextModifierPolicy, ErrorClass, EventType,
+    GUEST_BLOCKS, HookEvent, HookOutcome, Lifecycle, LoadingState, Mode, MutationSource, NextAction, NonInteractive,
+    PermissionChannel, ProgressStatus, QueryType, ReasonType, Recoverability, ReplayBlocker, ResultStatus, RiskLevel,
+    RuleSource, SchemaVersion, SchemaVisibility, Status, Strategy, SubjectKind, SurfaceReason, SurfaceScope, Trust,
+    WriteEffect, Writer,
 };
 
 use super::echo_in;
@@ -32,6 +32,7 @@ words! {
     "approval_state" ApprovalState: Pending Approved Rejected Expired Withdrawn Claimed Done;
     "argument_mode" ArgumentMode: Json;
     "behavior" Behavior: Allow Ask Deny Passthrough;
+    "context_modifier_policy" ContextModifierPolicy: AllowSerialOnly DeferUntilBatchComplete Forbid;
     "error_class" ErrorClass: UnknownTool InvalidArguments SchemaValidationFailed SchemaNotLoaded PermissionDenied
         ApprovalRejected PolicyBlocked HookBlocked CapabilityGap SetupRequired CredentialMissing SandboxViolation
         Timeout RateLimited DependencyUnavailable ExecutionFailed PartialFailure ResultTooLarge ResultRedacted

@@ -23,6 +23,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("message_limit", &[], &["sandbox::floods::the_words_of_a_failure_are_cut"]),
     ("progress_updates", &[], &["sandbox::floods::a_flood_of_progress"]),
     ("partial_results", &[], &["sandbox::floods::all_partial_results_together"]),
+    ("context_modifiers", &[], &["cli::context_modifiers::a_call_changes_so_much"]),
+    ("context_modifier_policy", &[], &["cli::context_modifiers::where_they_are_forbidden"]),
     ("json_values", &["SCH-1"], &[]),
     ("schema_work", &[], &["cli::contracts::recursion_that_multiplies"]),
     ("schema_errors", &[], &["cli::contracts::an_argument_that_is_wrong_in_a_large_schema"]),

@@ -283,6 +283,11 @@ async fn an_updated_output_replaces_everything_the_tool_said_and_forges_nothing(
     let called = Test::new("probe#summary").on(&hooked([&hook])).call(json!({})).await;
     let result = &called.0.result;
     assert_eq!((&result.content[..], &result.ui_facing_summary), (&[Content::text("clean")][..], &None));
+    let changes = json!({"changes": [{"key": "a", "value": 1}]});
+    let called = Test::new("modifier#modify").on(&hooked([&hook])).call(changes.clone()).await;
+    assert!(called.0.result.context_modifiers.is_empty(), "a change can repeat what the hook removed");
+    let untouched = Test::new("modifier#modify").call(changes).await;
+    assert_eq!(untouched.0.result.context_modifiers.len(), 1);
 
     let forged = Content::new("persisted_output_ref", json!({"persisted_ref": {"uri": "toolcell:payload/x"}}));
     let output = UpdatedOutput { content: vec![forged], structured: None };

@@ -18,7 +18,8 @@ use toolcell_core::journal::{CallLog, EventBus, Keep, LogSettings, PayloadStore}
 use toolcell_core::pipeline::{Batch, BatchCall, BatchListener, Request, RunningCalls, Services, batch};
 use toolcell_core::policy::{Grants, Permit, Policy, Provenance, Rule, RuleWords};
 use toolcell_core::record::{
-    AbortReason, CallRecord, ErrorClass, HookEvent, Keeping, Mode, Refusal, SafetyFacts, ToolEvent, Usage,
+    AbortReason, CallRecord, ContextModifier, ContextModifierPolicy, ErrorClass, HookEvent, Keeping, Mode, Refusal,
+    SafetyFacts, ToolEvent, Usage,
 };
 use toolcell_core::scheduler::batch::{
     BatchPolicy, InterruptBehavior, OrderingPolicy, SiblingFailurePolicy, YieldPolicy,
@@ -129,6 +130,7 @@ impl Workload {
             yields: random.of(YieldPolicy::ALL),
             interrupt: random.of(InterruptBehavior::ALL),
             siblings: random.of(SiblingFailurePolicy::ALL),
+            context_modifiers: random.of(ContextModifierPolicy::ALL),
         };
         Self { seed, scripts, policy, places: 1 + random.below(5), hooked }
     }
@@ -227,8 +229,15 @@ impl Executor for Actors {
                     Ok(GuestOutcome::Success(GuestOutput { content: "[]".to_owned(), ..GuestOutput::default() }))
                 }
             };
-            let usage = Usage::default();
-            Execution { outcome, usage, partial_bytes: 0, logs: Vec::new(), redacted: false, recorded: None }
+            Execution {
+                outcome,
+                usage: Usage::default(),
+                partial_bytes: 0,
+                logs: Vec::new(),
+                context_modifiers: Vec::new(),
+                redacted: false,
+                recorded: None,
+            }
         })
     }
 }
@@ -260,6 +269,10 @@ impl BatchListener for Stage {
         self.tell(Seen::HandedOut(at));
         let before = self.records.lock().unwrap()[at].replace(record);
         assert!(before.is_none(), "two results of {at}: {:?}", self.workload);
+    }
+
+    fn modified(&self, at: usize, modifiers: Vec<ContextModifier>) {
+        panic!("no tool here changes the context, and {at} did: {modifiers:?}");
     }
 }
 

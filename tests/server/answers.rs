@@ -23,6 +23,20 @@ fn every_content_block_keeps_its_meaning() {
 }
 
 #[test]
+fn what_a_tool_changes_in_the_context_is_in_the_metadata_of_its_answer() {
+    let mut client = Client::of(&["modifier#modify"]);
+    let input = json!({ "changes": [{ "key": "branch", "value": { "name": "fix" } }] });
+    let answer = client.call("modify", input.clone());
+    let changes = json!([{ "key": "branch", "value": { "name": "fix" } }]);
+    assert_eq!(answer["_meta"]["toolcell/context_modifiers"], changes);
+    assert!(!answer["content"].to_string().contains("branch"), "a model does not read it: {answer:#}");
+    let mut failing = input;
+    failing["then"] = json!("fail");
+    let failed = client.call("modify", failing);
+    assert_eq!((&failed["isError"], failed["_meta"].get("toolcell/context_modifiers")), (&json!(true), None));
+}
+
+#[test]
 fn an_error_is_a_result_with_class_code_and_hint() {
     let mut client = Client::of(&["probe"]);
     let answer =

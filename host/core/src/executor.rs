@@ -11,7 +11,8 @@ use std::time::Duration;
 use crate::journal::Artifacts;
 use crate::policy::{Limits, Permit};
 use crate::record::{
-    AbortReason, Content, ErrorClass, InvocationId, ProgressStatus, Refusal, Replay, ReplayData, SafetyFacts, Usage,
+    AbortReason, Content, ContextModifier, ErrorClass, InvocationId, ProgressStatus, Refusal, Replay, ReplayData,
+    SafetyFacts, Usage,
 };
 pub use crate::scheduler::Cancellation;
 use crate::secret::Secrets;
@@ -66,6 +67,8 @@ pub struct Run {
     pub observer: Arc<dyn Observer>,
     /// Where the guest writes artifacts, and where those of its calls count; `None` for a tool that imports neither.
     pub artifacts: Option<Artifacts>,
+    /// Why the guest may not change its caller's context, as a sentence for the tool's author; `None` if it may.
+    pub modifiers_barred: Option<&'static str>,
     /// `Some` if the tool was called before in the same call.
     pub resumed: Option<Arc<Resumed>>,
     pub nondeterminism: Nondeterminism,
@@ -159,6 +162,8 @@ pub struct Execution {
     pub partial_bytes: u64,
     /// What the guest printed and logged, bounded.
     pub logs: Vec<Content>,
+    /// What the guest would change in its caller's context, sorted by key. They count only if the call succeeds.
+    pub context_modifiers: Vec<ContextModifier>,
     /// Whether a secret was removed from what the guest received.
     pub redacted: bool,
     /// Random numbers and clock readings that the guest got, if they were recorded.
@@ -168,8 +173,15 @@ pub struct Execution {
 impl Execution {
     /// The result of a run whose guest did not begin.
     pub fn failed(refusal: Refusal, usage: Usage) -> Self {
-        let outcome = Err(refusal);
-        Self { outcome, usage, partial_bytes: 0, logs: Vec::new(), redacted: false, recorded: None }
+        Self {
+            outcome: Err(refusal),
+            usage,
+            partial_bytes: 0,
+            logs: Vec::new(),
+            context_modifiers: Vec::new(),
+            redacted: false,
+            recorded: None,
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use super::bindings::tool::toolcell::tool::types as wit;
 use super::component::{Linked, LoadedComponent};
 use super::egress::{Credentials, Egress, Gate, Uplink};
 use super::engine::{Engine, WASM_STACK_BYTES};
+use super::import::context_modifiers::Modifiers;
 use super::import::tools::Children;
 use super::nondeterminism::{Recorder, Sources};
 use super::state::State;
@@ -75,6 +76,7 @@ pub(super) async fn invoke(
         store.data_mut().children = Some(Children { caller: Arc::clone(caller), limits, deadline });
     }
     store.data_mut().artifacts.clone_from(&run.artifacts);
+    store.data_mut().modifiers = Modifiers::new(run.modifiers_barred);
     let request = Call {
         invocation_id: run.nondeterminism.shown_id(permit.subject().invocation_id).to_string(),
         tool: permit.subject().tool.to_string(),
@@ -396,8 +398,9 @@ fn close(
     let outcome = heed_denials(outcome, gate.and_then(Gate::denied).or(of_files));
     let partial_bytes = left.output_bytes.saturating_sub(store.data().partial_bytes_left);
     let recorded = store.data_mut().recorder.take().map(Recorder::into_data);
+    let context_modifiers = store.data_mut().modifiers.take();
     let logs = store.into_data().logs.into_content();
-    Execution { outcome, usage, partial_bytes, logs, redacted, recorded }
+    Execution { outcome, usage, partial_bytes, logs, context_modifiers, redacted, recorded }
 }
 
 /// Returns the questions of a guest that stopped to ask them.

@@ -79,13 +79,16 @@ const LOG: Interface =
     ("toolcell:tool/log", |linker| wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state));
 
 /// Interfaces that only tools get.
-const TOOL: [Interface; 7] = [
+const TOOL: [Interface; 8] = [
     ("toolcell:tool/progress", |linker| wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
     ("toolcell:tool/cancellation", |linker| {
         wit::cancellation::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
     }),
     ("toolcell:tool/interaction", |linker| wit::interaction::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
     ("toolcell:tool/artifacts", |linker| wit::artifacts::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
+    ("toolcell:tool/context-modifiers", |linker| {
+        wit::context_modifiers::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+    }),
     ("toolcell:tool/tools", super::import::tools::add_to_linker),
     ("wasi:http/outgoing-handler", |linker| http::outgoing_handler::add_to_linker::<_, WasiHttp>(linker, State::http)),
     ("wasi:http/types", |linker| {
@@ -157,12 +160,13 @@ mod tests {
         ("wasi:sockets/udp", "resource udp-socket"),
         ("wasi:sockets/udp-create-socket", "create-udp-socket"),
     ];
-    const BEYOND: [(&str, &str); 8] = [
+    const BEYOND: [(&str, &str); 9] = [
         ("toolcell:tool/log", "log"),
         ("toolcell:tool/progress", "report"),
         ("toolcell:tool/cancellation", "requested"),
         ("toolcell:tool/interaction", "ask"),
         ("toolcell:tool/artifacts", "resource artifact"),
+        ("toolcell:tool/context-modifiers", "modify"),
         ("toolcell:tool/tools", "call"),
         ("wasi:http/outgoing-handler", "handle"),
         ("wasi:http/types", "resource fields"),

@@ -13,6 +13,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use super::egress::Egress;
 use super::filesystem::Rules;
 use super::import::artifacts::Artifact;
+use super::import::context_modifiers::Modifiers;
 use super::import::tools::Children;
 use super::limiter::Limiter;
 use super::logs::Logs;
@@ -33,6 +34,7 @@ pub(super) struct State {
     /// Where artifacts are written and counted; `None` outside of a call, and for a tool that imports neither them nor other
     /// tools.
     pub(super) artifacts: Option<Artifacts>,
+    pub(super) modifiers: Modifiers,
     pub(super) progress: ProgressGate,
     /// Bytes of partial results that may still be handed over; those of all instances of the call together are limited like
     /// the result's output.
@@ -100,6 +102,7 @@ impl State {
             cancellation,
             observer,
             artifacts: None,
+            modifiers: Modifiers::outside_of_calls(),
             progress: ProgressGate::new(limits.progress_updates),
             partial_bytes_left: limits.output_bytes,
             started: Instant::now(),

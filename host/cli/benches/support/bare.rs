@@ -21,7 +21,7 @@ mod bindings {
 use bindings::ToolPre;
 pub(crate) use bindings::exports::toolcell::tool::guest::Outcome;
 use bindings::exports::toolcell::tool::guest::{Call, Output};
-use bindings::toolcell::tool::{artifacts, cancellation, interaction, log, progress};
+use bindings::toolcell::tool::{artifacts, cancellation, context_modifiers, interaction, log, progress};
 
 /// The engine of one measurement.
 #[derive(Clone, Copy)]
@@ -137,6 +137,7 @@ impl Bare {
         cancellation::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         interaction::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         artifacts::add_to_linker::<_, Only>(&mut linker, |world| world)?;
+        context_modifiers::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         let tool = ToolPre::new(linker.instantiate_pre(component)?)?;
         Ok(Self { engine, settings, tool })
     }
@@ -244,6 +245,12 @@ impl artifacts::HostArtifact for World {
 
     async fn drop(&mut self, _: Resource<artifacts::Artifact>) -> wasmtime::Result<()> {
         Ok(())
+    }
+}
+
+impl context_modifiers::Host for World {
+    async fn modify(&mut self, _: String, _: String) -> wasmtime::Result<Result<(), context_modifiers::ModifyError>> {
+        Err(wasmtime::Error::msg("a bare call cannot change a context"))
     }
 }
 

@@ -13,8 +13,8 @@ use serde_json::Value;
 use toolcell::Listener;
 use toolcell_core::approval::{COLUMNS, Whitespace, visible, visible_json};
 use toolcell_core::record::{
-    ARTIFACT, CallRecord, Content, EventType, HookOutcome, PermissionDecision, Refusal, ToolError, ToolEvent, ToolHook,
-    ToolResult,
+    ARTIFACT, CallRecord, Content, ContextModifier, EventType, HookOutcome, PermissionDecision, Refusal, ToolError,
+    ToolEvent, ToolHook, ToolResult,
 };
 
 use super::exit::{self, Exit};
@@ -122,6 +122,23 @@ pub(super) fn record_of_batch(id: &str, record: &CallRecord, form: Form) -> anyh
     printed.map(|()| exit).or_else(|error| closed(error).map(|_| exit))
 }
 
+/// Prints the context modifiers of a call of a batch that come after the results of all calls.
+pub(super) fn modifiers_of_batch(id: &str, modifiers: &[ContextModifier], form: Form) -> anyhow::Result<()> {
+    let printed = match form {
+        Form::People => {
+            let prefix = format!("{}: ", visible(id, Whitespace::WrittenOut));
+            modifiers.iter().try_for_each(|modifier| writeln!(io::stderr(), "{prefix}{}", modifier_line(modifier)))
+        }
+        Form::Result | Form::Record => json(&serde_json::json!({ "id": id, "context_modifiers": modifiers })),
+    };
+    printed.or_else(|error| closed(error).map(drop))
+}
+
+/// The line for a change of the context. Its key has letters, digits and a few signs.
+fn modifier_line(ContextModifier { key, value }: &ContextModifier) -> String {
+    format!("context| {key} = {}", json_for_terminals(&value.to_string()))
+}
+
 /// The result with the representations that its record does not hold (AT-REND-01..08).
 fn represented(result: &ToolResult) -> io::Result<Value> {
     let mut value = serde_json::to_value(result)?;
@@ -207,7 +224,7 @@ fn content(result: &ToolResult, prefix: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints to standard error: the tool's own logs, a summary, the error.
+/// Prints to standard error: the tool's own logs, its context modifiers, a summary, the error.
 fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
     let mut err = io::stderr().lock();
     let terminal = err.is_terminal();
@@ -216,6 +233,9 @@ fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
         for line in block_text(block).lines() {
             writeln!(err, "{prefix}{stream}| {}", printable(line, terminal))?;
         }
+    }
+    for modifier in &result.context_modifiers {
+        writeln!(err, "{prefix}{}", modifier_line(modifier))?;
     }
     if let Some(summary) = &result.ui_facing_summary {
         writeln!(err, "{}", prefixed(prefix, &printable(summary, terminal)))?;

@@ -4,8 +4,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::record::{
-    AccessKind, ArtifactExpectation, ExecutionProfile, Finding, Keeping, PermissionProfile, SafetyFacts, Strategy,
-    SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit, WriteEffect,
+    AccessKind, ArtifactExpectation, ContextModifierPolicy, ExecutionProfile, Finding, Keeping, PermissionProfile,
+    SafetyFacts, Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit, WriteEffect,
 };
 
 use super::Contract;
@@ -18,7 +18,7 @@ const ERRORS_MAX: usize = 32;
 const FALLBACK_CHARS_MAX: usize = 1_000;
 /// Version of what is checked when a component's records are loaded. It changes with every check that could refuse what
 /// was accepted before: acceptance is noted on disk.
-pub const CHECKS_VERSION: &str = "1";
+pub const CHECKS_VERSION: &str = "2";
 
 /// What the host observed of a component. The flags of the execution profile are written from it, never from a claim.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Tool {
         });
         let contract = Contract::compile(declaration, interface.as_ref(), budget)?;
         let mut notes: Vec<Finding> = notes.iter().filter(|note| records.hold(note)).cloned().collect();
-        let execution_profile = seen(asked.clone(), &permission_profile, facts);
+        let execution_profile = seen(asked.clone(), interface.as_ref(), &permission_profile, facts);
         notes.extend(records.overruled(&asked, &execution_profile));
         Ok(Self {
             subjects: subjects(interface.as_ref(), contract.model_schema())?,
@@ -225,6 +225,16 @@ impl Tool {
         self.calls_tools
     }
 
+    /// Whether the tool can change its caller's context (AT-EXEC-11).
+    pub(crate) fn modifies_context(&self) -> bool {
+        self.execution_profile.supports_context_modifiers == Some(true)
+    }
+
+    /// The tool's own policy for its context modifiers, if it declares one (AT-IF-08).
+    pub(crate) fn context_modifier_policy(&self) -> Option<ContextModifierPolicy> {
+        self.interface.as_ref().and_then(|interface| interface.context_modifier_policy)
+    }
+
     /// What the interface claims of every input.
     pub fn facts(&self) -> SafetyFacts {
         self.interface.as_ref().map(ToolInterface::facts).unwrap_or_default()
@@ -283,10 +293,18 @@ fn subjects(interface: Option<&ToolInterface>, schema: &Value) -> anyhow::Result
     interface.permission_subjects.iter().map(subject).collect()
 }
 
-/// The effective execution profile: the component's imports and `permission` determine what the tool supports.
-fn seen(asked: ExecutionProfile, permission: &PermissionProfile, facts: &ComponentFacts) -> ExecutionProfile {
+/// The effective execution profile: the component's imports, `interface` and `permission` determine what the tool supports.
+fn seen(
+    asked: ExecutionProfile,
+    interface: Option<&ToolInterface>,
+    permission: &PermissionProfile,
+    facts: &ComponentFacts,
+) -> ExecutionProfile {
     let imports = |name: &str| facts.imports.iter().any(|import| import.starts_with(name));
     let progress = imports("toolcell:tool/progress");
+    // All tools of a component share its imports, so one that changes no context can say so.
+    let policy = interface.and_then(|interface| interface.context_modifier_policy);
+    let modifies = imports("toolcell:tool/context-modifiers") && policy != Some(ContextModifierPolicy::Forbid);
     // No tool can claim that it must not be stopped, because the host stops any guest. One that imports cancellation
     // can also cooperate.
     let cancel_mode = if imports("toolcell:tool/cancellation") { "both" } else { "forced" };
@@ -303,7 +321,7 @@ fn seen(asked: ExecutionProfile, permission: &PermissionProfile, facts: &Compone
         supports_retries: Some(!changes),
         supports_background: Some(false),
         supports_artifacts: Some(imports("toolcell:tool/artifacts")),
-        supports_context_modifiers: Some(false),
+        supports_context_modifiers: Some(modifies),
         sandboxed: Some(true),
         ..asked
     };

@@ -1,7 +1,7 @@
 //! Runs calls that belong together, each of them whole. What starts, and when, is decided in
 //! [`scheduler::batch`](crate::scheduler::batch).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -9,7 +9,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::executor::{Cancellation, canceled};
 use crate::journal::Listener;
-use crate::record::{AbortReason, CallRecord, Refusal, ToolEvent};
+use crate::record::{AbortReason, CallRecord, ContextModifier, Refusal, ToolEvent};
 use crate::scheduler::batch::{
     BatchPolicy, BatchState, Cause, Given, InterruptBehavior, OrderingPolicy, Outlet, Plan, PlanError, Step,
     YieldPolicy,
@@ -17,7 +17,7 @@ use crate::scheduler::batch::{
 use crate::scheduler::{Line, Turn};
 
 use super::journey::Journey;
-use super::{Request, Services, end, finish, leave, refuse, resolve, whole};
+use super::{Request, Services, end, finish, leave, modifiers, refuse, resolve, whole};
 
 /// One call of a batch.
 ///
@@ -95,9 +95,9 @@ impl Batch {
 /// use std::sync::mpsc::Sender;
 ///
 /// use toolcell_core::pipeline::BatchListener;
-/// use toolcell_core::record::{CallRecord, ToolEvent};
+/// use toolcell_core::record::{CallRecord, ContextModifier, ToolEvent};
 ///
-/// /// Sends the results on, and no events.
+/// /// Sends the results on, and no events. Its batches defer no context modifiers.
 /// struct Results(Sender<(usize, CallRecord)>);
 ///
 /// impl BatchListener for Results {
@@ -107,6 +107,8 @@ impl Batch {
 ///         // The receiver may have ended.
 ///         let _ = self.0.send((at, record));
 ///     }
+///
+///     fn modified(&self, _: usize, _: Vec<ContextModifier>) {}
 /// }
 /// ```
 pub trait BatchListener: Send + Sync {
@@ -114,6 +116,10 @@ pub trait BatchListener: Send + Sync {
     fn event(&self, at: usize, event: &ToolEvent);
     /// Receives the record of a call that has ended: one for each call.
     fn ended(&self, at: usize, record: CallRecord);
+    /// Receives the deferred context modifiers of a call whose record does not have them, after the record of the last call:
+    /// once for each call that has some, in the order of the calls. They are deferred by the policy of the batch or of the
+    /// tool, and if results come in any order.
+    fn modified(&self, at: usize, modifiers: Vec<ContextModifier>);
 }
 
 /// The place of a call among those that it could disturb.
@@ -133,13 +139,16 @@ pub async fn batch<H>(host: Arc<H>, services: fn(&H) -> &Services, batch: Batch)
 where
     H: Send + Sync + 'static,
 {
-    let Batch { calls, policy, interrupt, listener } = batch;
+    let Batch { mut calls, policy, interrupt, listener } = batch;
+    calls.iter_mut().for_each(|call| call.request.context_modifier_policy = Some(policy.context_modifiers));
     let plan = Plan::new(calls.iter().map(|call| (call.id.as_str(), call.depends_on.as_slice())))?;
     let in_order = policy.ordering != OrderingPolicy::AllowUnordered;
     let line = in_order.then(|| services(&host).locks.line());
     let runner = Runner {
         line,
         state: BatchState::new(plan, &policy),
+        policy,
+        deferred: BTreeMap::new(),
         ids: calls.iter().map(|call| call.id.clone()).collect(),
         cancellations: calls.iter().map(|call| call.request.cancellation.clone()).collect(),
         calls: calls.into_iter().map(Some).collect(),
@@ -154,7 +163,7 @@ where
         host,
         services,
     };
-    runner.run(&interrupt, policy.interrupt).await;
+    runner.run(&interrupt).await;
     Ok(())
 }
 
@@ -162,6 +171,7 @@ struct Runner<H> {
     host: Arc<H>,
     services: fn(&H) -> &Services,
     state: BatchState,
+    policy: BatchPolicy,
     line: Option<Line>,
     ids: Vec<String>,
     cancellations: Vec<Cancellation>,
@@ -170,16 +180,19 @@ struct Runner<H> {
     tasks: JoinSet<Box<CallRecord>>,
     /// The calls that run, with a copy of the request for a record if the host itself fails.
     started: HashMap<Id, (usize, Request)>,
+    /// By call. As bounded as what the outlet holds.
+    deferred: BTreeMap<usize, Vec<ContextModifier>>,
     out: Arc<BatchOutput>,
 }
 
 impl<H: Send + Sync + 'static> Runner<H> {
-    async fn run(mut self, interrupt: &Cancellation, behavior: InterruptBehavior) {
+    async fn run(mut self, interrupt: &Cancellation) {
         let mut interrupted = false;
         loop {
             if let Some(reason) = interrupt.requested().filter(|_| !interrupted) {
                 interrupted = true;
                 // Only a user's interruption can wait.
+                let behavior = self.policy.interrupt;
                 let cancels = reason != AbortReason::UserInterruption || behavior == InterruptBehavior::Cancel;
                 self.state.interrupt(reason, cancels);
             }
@@ -188,17 +201,20 @@ impl<H: Send + Sync + 'static> Runner<H> {
             }
             self.out.hand_out();
             if self.state.is_over() {
-                return;
+                break;
             }
             tokio::select! {
                 biased;
                 () = interrupt.cancelled(), if !interrupted => {}
                 joined = self.tasks.join_next_with_id() => match joined {
                     Some(joined) => self.joined(joined).await,
-                    None => return,
+                    None => break,
                 },
                 () = self.out.news.notified() => {}
             }
+        }
+        for (at, modifiers) in self.deferred {
+            self.out.listener.modified(at, modifiers);
         }
     }
 
@@ -248,7 +264,7 @@ impl<H: Send + Sync + 'static> Runner<H> {
     }
 
     async fn joined(&mut self, joined: Result<(Id, Box<CallRecord>), JoinError>) {
-        let (at, record) = match joined {
+        let (at, mut record) = match joined {
             Ok((id, record)) => match self.started.remove(&id) {
                 Some((at, _)) => (at, record),
                 None => return,
@@ -260,6 +276,10 @@ impl<H: Send + Sync + 'static> Runner<H> {
             }
         };
         self.state.ended(at, record.result.is_error);
+        let deferred = modifiers::take_deferred(&mut record, &self.policy);
+        if !deferred.is_empty() {
+            self.deferred.insert(at, deferred);
+        }
         self.out.outlet().end(at, record);
     }
 }

@@ -441,6 +441,7 @@ impl Family {
             .approval(Terms { session: Session::None, ..of_parent.approval.clone() });
         request.offered.clone_from(&of_parent.offered);
         request.keeper.clone_from(&of_parent.keeper);
+        request.context_modifier_policy = of_parent.context_modifier_policy;
         request.lineage = Some(Arc::new(self.lineage(share)));
         let journey = Journey::begin(services, request);
         let id = journey.invocation.invocation_id;

@@ -19,7 +19,7 @@ use super::permission::Permission;
 use super::replay;
 use super::retry;
 use super::schedule::Scheduled;
-use super::{children, interact};
+use super::{children, interact, modifiers};
 
 made_here! {
     /// A tool that ran, and what the sandbox saw of it.
@@ -47,6 +47,7 @@ pub async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Result<Exec
             cancellation: journey.request.cancellation.clone(),
         }),
         artifacts: journey.artifacts.clone(),
+        modifiers_barred: modifiers::barred(journey, &tool),
         resumed: None,
         nondeterminism: replay::nondeterminism(journey, &permit),
         tools: None,

@@ -18,7 +18,7 @@ use super::batch::Seat;
 use super::children::{self, Tree};
 use super::redaction::{Redaction, records};
 use super::running::Registered;
-use super::{Request, Services};
+use super::{Request, Services, modifiers};
 
 /// Size of arguments from which records are written aside, in bytes: more would delay other calls by a millisecond.
 const LARGE_BYTES: usize = 64 << 10;
@@ -161,7 +161,7 @@ impl<'a> Journey<'a> {
     /// Resumes a call that another process began, with its `events` so far. This process owns it from now on (`held`).
     pub(super) fn resume(
         services: &'a Services,
-        request: Request,
+        mut request: Request,
         kept: &Kept,
         desk: &ApprovalService,
         held: Held,
@@ -173,6 +173,7 @@ impl<'a> Journey<'a> {
         let trail = Trail::resume(id, events, Arc::clone(&services.source), listeners, outlet);
         trail.resolved(&kept.invocation.tool_id);
         let checks = Arc::new(Checks::of(&request));
+        request.context_modifier_policy = modifiers::noted(&kept.invocation);
         let registered = services.running.enter(id, &request.cancellation, &trail);
         let (journal, approval) = (desk.journal.clone(), kept.approval.clone());
         let asked = Asked { journal, approval, leaving: trail.leaving(), held };

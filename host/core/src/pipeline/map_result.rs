@@ -8,7 +8,9 @@ use crate::catalog::{Tool, Unsatisfied};
 use crate::executor::{GuestOutcome, GuestOutput};
 use crate::hook::UpdatedOutput;
 use crate::journal::Artifacts;
-use crate::record::{Content, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, Refusal, Status, TEXT, Usage, read_json};
+use crate::record::{
+    Content, ContextModifier, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, Refusal, Status, TEXT, Usage, read_json,
+};
 
 use super::artifacts;
 use super::execute::Executed;
@@ -39,6 +41,7 @@ pub(super) struct Mapped {
     pub(super) structured_content: Option<Value>,
     pub(super) empty_result: bool,
     pub(super) ui_facing_summary: Option<String>,
+    pub(super) context_modifiers: Vec<ContextModifier>,
     pub(super) usage: Option<Usage>,
     /// Whether it is redacted, with nothing added since.
     pub(super) redacted: bool,
@@ -79,6 +82,9 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
     });
     mapped.ran = true;
     mapped.usage = Some(execution.usage);
+    if mapped.error.is_none() {
+        mapped.context_modifiers = execution.context_modifiers;
+    }
     mapped.content.extend(execution.logs);
     journey.redaction.received(execution.redacted);
     if journey.artifacts.as_ref().is_some_and(Artifacts::is_redacted) {
@@ -180,7 +186,8 @@ async fn check_output(journey: &Journey<'_>, tool: &Tool, value: Value) -> Resul
 }
 
 /// Maps the output again, as the hook `hook_id` updated it (AT-PIPE-10). The update replaces everything that the tool
-/// returned, under the same contract. If it breaks the contract, both it and the tool's output are withheld.
+/// returned, its context modifiers included, under the same contract. If it breaks the contract, both it and the tool's
+/// output are withheld.
 pub(super) async fn remap(
     journey: &mut Journey<'_>,
     tool: &Tool,
@@ -206,7 +213,10 @@ pub(super) async fn remap(
 impl Mapped {
     /// Whether anything is left of what the tool returned.
     pub(super) fn has_output(&self) -> bool {
-        !self.content.is_empty() || self.structured_content.is_some() || self.ui_facing_summary.is_some()
+        !self.content.is_empty()
+            || self.structured_content.is_some()
+            || self.ui_facing_summary.is_some()
+            || !self.context_modifiers.is_empty()
     }
 
     /// Whether the error may have text of the tool.

@@ -13,6 +13,7 @@ mod hooks;
 mod interact;
 mod journey;
 mod map_result;
+mod modifiers;
 mod observe;
 mod parse;
 mod permission;

@@ -61,6 +61,7 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
     journey.redaction.tell();
     if !limit.keeping.inline {
         mapped.ui_facing_summary = None;
+        mapped.context_modifiers.clear();
         if quotes {
             move_words(&mut mapped);
         }
@@ -471,6 +472,12 @@ pub(super) fn size(mapped: &Mapped) -> u64 {
 
 fn block_length(block: &Content) -> usize {
     block.fields.values().map(length).sum()
+}
+
+/// Approximate size of the context modifiers of a call as JSON text, in bytes. They are bounded by themselves, and count in
+/// no inline limit.
+pub(super) fn modifiers_size(mapped: &Mapped) -> u64 {
+    mapped.context_modifiers.iter().map(|modifier| modifier.key.len() + length(&modifier.value)).sum::<usize>() as u64
 }
 
 /// Approximate size of a value as JSON text, in bytes, without serializing it.

@@ -7,7 +7,9 @@ use crate::catalog::{Catalog, Tool};
 use crate::executor::{BoxFuture, Cancellation};
 use crate::journal::Listener;
 use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance};
-use crate::record::{CallRecord, ErrorClass, ExternalMapping, Input, Lifecycle, Refusal, Replay};
+use crate::record::{
+    CallRecord, ContextModifierPolicy, ErrorClass, ExternalMapping, Input, Lifecycle, Refusal, Replay,
+};
 
 use super::children::Lineage;
 
@@ -174,6 +176,8 @@ pub struct Request {
     pub offered: Option<Arc<HashMap<String, Option<Duration>>>>,
     /// `Some` if a guest makes the call.
     pub(super) lineage: Option<Arc<Lineage>>,
+    /// The policy of the batch to which the call, or the call that makes it, belongs; `None` outside of a batch.
+    pub(super) context_modifier_policy: Option<ContextModifierPolicy>,
     /// Tells that the call goes on without its caller.
     pub background: Option<Background>,
     /// Keeps the records of the calls that the tool makes, at all depths: the caller gets only its own.
@@ -227,6 +231,7 @@ impl Request {
             replay: None,
             offered: None,
             lineage: None,
+            context_modifier_policy: None,
             background: None,
             keeper: None,
         }

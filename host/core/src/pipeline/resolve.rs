@@ -9,7 +9,7 @@ use crate::journal::Kept;
 use crate::record::{ErrorClass, EventType, HookEvent, Lifecycle, Refusal, Status};
 
 use super::journey::{Journey, made_here};
-use super::{children, redaction};
+use super::{children, modifiers, redaction};
 
 made_here! {
     /// A tool that can be selected.
@@ -102,5 +102,6 @@ fn find(journey: &mut Journey<'_>) -> Result<Arc<Tool>, Refusal> {
         None => refusal,
     })?;
     journey.tool = Some(Arc::clone(&tool));
+    modifiers::note(journey, &tool);
     Ok(tool)
 }

@@ -8,9 +8,9 @@ use crate::record::{AbortReason, ErrorClass, EventType, ProgressStatus, Refusal,
 use crate::scheduler::{Claim, NetworkUse, NoPlace, Place, Turn};
 
 use super::batch::Seat;
-use super::children;
 use super::journey::{Journey, made_here};
 use super::permission::{Permission, Permitted};
+use super::{children, modifiers};
 
 made_here! {
     /// A permitted call that has a place to run.
@@ -54,6 +54,10 @@ fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool
     let claim = match journey.seat.is_some() && children::disturb(journey, &permission.permit) {
         true => Claim::alone(),
         false => claim(journey, permission),
+    };
+    let claim = match journey.seat.is_some() {
+        true => modifiers::claim(journey, &permission.tool, claim),
+        false => claim,
     };
     if journey.seat.is_none() {
         if claim.is_empty() {

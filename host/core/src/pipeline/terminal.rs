@@ -174,6 +174,8 @@ pub(super) fn envelope(journey: &Journey<'_>, result_id: ResultId, mapped: Mappe
         provenance,
         input_mutations: journey.mutations.clone(),
         additional_context: journey.additional_context.clone(),
+        // A call that failed changes nothing, whatever its tool or a hook said before.
+        context_modifiers: if mapped.error.is_none() { mapped.context_modifiers } else { Vec::new() },
         usage: mapped.usage,
         created_at: Timestamp::now(),
         extra: Extra::new(),

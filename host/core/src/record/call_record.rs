@@ -64,14 +64,17 @@ impl CallRecord {
         let quoted = record.reword_error();
         record.hide_input();
         let result = &mut record.result;
-        let has_output =
-            !result.content.is_empty() || result.structured_content.is_some() || result.ui_facing_summary.is_some();
+        let has_output = !result.content.is_empty()
+            || result.structured_content.is_some()
+            || result.ui_facing_summary.is_some()
+            || !result.context_modifiers.is_empty();
         if has_output || quoted {
             result.redaction_state = "full".to_owned();
             let words = result.summary.iter().chain(result.error.iter().map(|error| &error.message));
             result.model_facing_content = words.map(Content::text).collect();
         }
         result.content.clear();
+        result.context_modifiers.clear();
         (result.structured_content, result.ui_facing_summary) = (None, None);
         record.progress.clear();
         for run in &mut record.hooks {

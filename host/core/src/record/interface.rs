@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Extra, SafetyFacts, SchemaVersion, Strategy, SubjectKind};
+use super::{ContextModifierPolicy, Extra, SafetyFacts, SchemaVersion, Strategy, SubjectKind};
 
 /// `schema_visibility` (AT-IF-03), with the values that this host supports. A component with another one does not load.
 ///
@@ -104,6 +104,9 @@ pub struct ToolInterface {
     /// Wall time that the tool asks for, in milliseconds; the lowest limit of all counts (AT-IF-08).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// What becomes of the context modifiers of the tool (AT-IF-08); the policy of a batch applies too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_modifier_policy: Option<ContextModifierPolicy>,
     /// Maximum length of inline output, in characters (AT-IF-10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inline_chars: Option<u64>,

@@ -8,6 +8,7 @@ mod block;
 mod call_record;
 mod cancel;
 mod content;
+mod context;
 mod decision;
 mod declaration;
 mod error;
@@ -47,6 +48,7 @@ pub use block::{is_base64, is_uri, media_type};
 pub use call_record::CallRecord;
 pub use cancel::AbortReason;
 pub use content::{ARTIFACT, Content, GUEST_BLOCKS, TEXT};
+pub use context::{ContextModifier, ContextModifierPolicy};
 pub use decision::{Behavior, Mode, PermissionDecision, Reason, ReasonType, RuleSource};
 pub use declaration::{
     ArgumentMode, ArtifactExpectation, InputContract, Lifecycle, OutputContract, RedactionRule, ToolDeclaration,

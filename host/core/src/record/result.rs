@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Content, ErrorClass, Extra, InputMutation, InvocationId, PersistenceId, ResultId, ResultProvenance, SchemaVersion,
-    Timestamp, ToolError, Usage,
+    Content, ContextModifier, ErrorClass, Extra, InputMutation, InvocationId, PersistenceId, ResultId,
+    ResultProvenance, SchemaVersion, Timestamp, ToolError, Usage,
 };
 
 /// `tool_result.status` (AT-RST-01..11).
@@ -101,6 +101,10 @@ pub struct ToolResult {
     /// Context that hooks add for the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_context: Vec<Value>,
+    /// What the tool would change in its caller's context, sorted by key. Empty for a call that failed, and for one whose
+    /// batch hands them out later. An extension of the specification.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context_modifiers: Vec<ContextModifier>,
     /// Absent if no guest ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -139,6 +143,7 @@ impl ToolResult {
             provenance,
             input_mutations: Vec::new(),
             additional_context: Vec::new(),
+            context_modifiers: Vec::new(),
             usage: None,
             created_at: Timestamp::now(),
             extra: Extra::new(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod artifacts;
 mod cancellation;
+pub(super) mod context_modifiers;
 mod interaction;
 mod log;
 mod progress;

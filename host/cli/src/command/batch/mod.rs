@@ -17,7 +17,7 @@ use toolcell::{
     Batch as Calls, BatchCall, BatchPolicy, Cancellation, Home, Host, InterruptBehavior, Limits, OrderingPolicy,
     Refusal, Request, SiblingFailurePolicy, YieldPolicy, memory_share_bytes,
 };
-use toolcell_core::record::AbortReason;
+use toolcell_core::record::{AbortReason, ContextModifierPolicy};
 use toolcell_core::scheduler::batch::PARALLEL_MAX;
 
 use crate::config::Layers;
@@ -48,7 +48,8 @@ pub(super) struct Batch {
     /// them
     #[arg(long, value_name = "TOOL")]
     tool: Vec<String>,
-    /// Print one object with id and result for each call, and nothing else, on standard output
+    /// Print one object with id and result for each call, then one for each call with deferred context modifiers, and nothing
+    /// else, on standard output
     #[arg(long, conflicts_with = "record")]
     json: bool,
     /// Print everything that is known of each call, one line each
@@ -80,6 +81,10 @@ struct OrderOptions {
     /// What the failure of a call means for the others [default: cancel_dependent]
     #[arg(long, value_name = "POLICY", value_parser = words::<SiblingFailurePolicy, 3>(SiblingFailurePolicy::ALL.map(SiblingFailurePolicy::as_str)))]
     siblings: Option<SiblingFailurePolicy>,
+    /// What becomes of the context modifiers of tools: their calls run one at a time, or the modifiers come after all results,
+    /// or tools can make none [default: allow_serial_only]
+    #[arg(long, value_name = "POLICY", value_parser = words::<ContextModifierPolicy, 3>(ContextModifierPolicy::ALL.map(ContextModifierPolicy::as_str)))]
+    context_modifiers: Option<ContextModifierPolicy>,
 }
 
 /// Parses one of the specification's words.
@@ -100,6 +105,7 @@ impl OrderOptions {
             yields: self.yields.unwrap_or_default(),
             interrupt: self.interrupt.unwrap_or_default(),
             siblings: self.siblings.unwrap_or_default(),
+            context_modifiers: self.context_modifiers.unwrap_or_default(),
         };
         let fitting = usize::try_from(memory_share_bytes() / limits.host_bytes().max(1)).unwrap_or(usize::MAX).max(1);
         if fitting < policy.at_once().min(calls) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use toolcell::{BatchListener, CallRecord, ToolEvent};
 use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::record::EventType;
+use toolcell_core::record::{ContextModifier, EventType};
 
 use super::super::exit::Exit;
 use super::super::show::{self, Form};
@@ -36,6 +36,7 @@ struct State {
 enum Said {
     Line(String),
     End(usize, Box<CallRecord>),
+    Modified(usize, Vec<ContextModifier>),
 }
 
 impl Output {
@@ -88,7 +89,24 @@ impl Output {
                     Err(error) => _ = state.failure.get_or_insert(error),
                 }
             }
+            Said::Modified(at, modifiers) => {
+                if let Err(error) = show::modifiers_of_batch(self.id(at), &modifiers, self.form) {
+                    _ = self.state().failure.get_or_insert(error);
+                }
+            }
         }
+    }
+
+    /// Prints it, or keeps it while a question is open.
+    fn tell(&self, said: Said) {
+        let _screen = self.screen();
+        let mut state = self.state();
+        if state.paused {
+            state.waiting.push_back(said);
+            return;
+        }
+        drop(state);
+        self.print(said);
     }
 
     /// The next thing that waited for the end of a question. After the last one, the others are printed at once again.
@@ -112,15 +130,11 @@ impl BatchListener for Output {
     }
 
     fn ended(&self, at: usize, record: CallRecord) {
-        let _screen = self.screen();
-        let end = Said::End(at, Box::new(record));
-        let mut state = self.state();
-        if state.paused {
-            state.waiting.push_back(end);
-            return;
-        }
-        drop(state);
-        self.print(end);
+        self.tell(Said::End(at, Box::new(record)));
+    }
+
+    fn modified(&self, at: usize, modifiers: Vec<ContextModifier>) {
+        self.tell(Said::Modified(at, modifiers));
     }
 }
 

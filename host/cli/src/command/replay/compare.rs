@@ -11,7 +11,7 @@ const EXCERPT_CHARS_MAX: usize = 80;
 /// The first difference of two results.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Difference {
-    /// The field of the result: `error`, `content`, `structured_content` or `ui_facing_summary`.
+    /// The field of the result: `error`, `content`, `structured_content`, `ui_facing_summary` or `context_modifiers`.
     pub(super) part: &'static str,
     /// The block of the content; the first is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,8 @@ pub(super) struct Difference {
     pub(super) replayed: Option<String>,
 }
 
-/// Compares two `tool_result` records: how the call ended, its content, its structured content, its summary.
+/// Compares two `tool_result` records: how the call ended, its content, its structured content, its summary, and what it
+/// changes in the context.
 pub(super) fn first(recorded: &Value, replayed: &Value) -> Option<Difference> {
     let of = |result: &Value, pointer: &str| result.pointer(pointer).cloned();
     for field in ["error_class", "error_code"] {
@@ -54,7 +55,7 @@ pub(super) fn first(recorded: &Value, replayed: &Value) -> Option<Difference> {
             return Some(described("content", Some(at), place));
         }
     }
-    ["structured_content", "ui_facing_summary"].into_iter().find_map(|part| {
+    ["structured_content", "ui_facing_summary", "context_modifiers"].into_iter().find_map(|part| {
         let place = differing(recorded.get(part), replayed.get(part), String::new())?;
         Some(described(part, None, place))
     })
@@ -146,6 +147,9 @@ mod tests {
         assert_eq!((place.recorded.as_deref(), place.replayed.as_deref()), (Some("2"), Some("3")));
         let gone = found(json!({ "structured_content": [1] }), json!({ "structured_content": [1, null] }));
         assert_eq!((gone.pointer.as_str(), gone.recorded, gone.replayed.as_deref()), ("/1", None, Some("null")));
+        let changed = json!({ "context_modifiers": [{ "key": "a", "value": 1 }] });
+        let place = found(changed, json!({ "context_modifiers": [{ "key": "a", "value": 2 }] }));
+        assert_eq!((place.part, place.pointer.as_str()), ("context_modifiers", "/0/value"));
         let missing = found(json!({}), json!({ "structured_content": 1 }));
         assert_eq!((missing.part, missing.pointer.as_str()), ("structured_content", ""));
     }

@@ -120,6 +120,9 @@ fn meta(result: &ToolResult) -> MetaObject {
     if !result.artifact_refs.is_empty() {
         say("artifact_refs", json!(result.artifact_refs));
     }
+    if !result.context_modifiers.is_empty() {
+        say("context_modifiers", json!(result.context_modifiers));
+    }
     if let Some(error) = &result.error {
         say("error", error_facts(error));
     }

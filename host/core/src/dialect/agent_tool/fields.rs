@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::record::{
-    AccessKind, ArgumentMode, Enabled, ExternalMapping, Extra, GUEST_BLOCKS, Lifecycle, NonInteractive,
-    PermissionChannel, RiskLevel, SchemaVersion, SchemaVisibility, Strategy, SubjectKind, WriteEffect,
+    AccessKind, ArgumentMode, ContextModifierPolicy, Enabled, ExternalMapping, Extra, GUEST_BLOCKS, Lifecycle,
+    NonInteractive, PermissionChannel, RiskLevel, SchemaVersion, SchemaVisibility, Strategy, SubjectKind, WriteEffect,
 };
 
 use super::findings::{Findings, Place};
@@ -169,6 +169,7 @@ static INTERFACE: Object = Object {
         hint("classifier_input", "a component that exports classification gets the whole input"),
         Field::new("permission_subjects", Shape::Look(subjects)).narrows(),
         count("timeout_ms").narrows(),
+        Field::new("context_modifier_policy", Shape::Is(word::<ContextModifierPolicy>)).narrows(),
         count("max_inline_chars").narrows(),
         text("execution_profile_ref").narrows(),
         text("permission_profile_ref").narrows(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Number, Value};
 
 use crate::catalog::Contract;
-use crate::record::Input;
+use crate::record::{ContextModifier, Input};
 use crate::search::Meter;
 use crate::secret::{REDACTED, Redactor, Term, Terms};
 
@@ -76,6 +76,19 @@ impl Concealer {
                 hide(place, &mut Written::new(), &mut terms);
             });
         }
+        if !mapped.context_modifiers.is_empty() {
+            // The rules name fields of the output, and a tool can repeat such a field here.
+            let changes = std::mem::take(&mut mapped.context_modifiers).into_iter();
+            let mut changes = Value::Object(changes.map(|change| (change.key, change.value)).collect());
+            self.contract.each_redacted(&mut changes, &mut |at, place| {
+                name(&mut places, format!("/context_modifiers{at}"));
+                hide(place, &mut Written::new(), &mut terms);
+            });
+            if let Value::Object(changes) = changes {
+                let changes = changes.into_iter().map(|(key, value)| ContextModifier { key, value });
+                mapped.context_modifiers = changes.collect();
+            }
+        }
         self.keep_back(terms);
         places
     }
@@ -97,6 +110,12 @@ impl Concealer {
         }
         if let Some(summary) = &mut mapped.ui_facing_summary {
             found("/ui_facing_summary", redactor.redact_text_within(summary, meter));
+        }
+        for (at, modifier) in mapped.context_modifiers.iter_mut().enumerate() {
+            let in_key = redactor.redact_text_within(&mut modifier.key, meter);
+            let in_value = redactor.redact_within(&mut modifier.value, meter);
+            // By its number, because a place must not name a key that was redacted.
+            found(&format!("/context_modifiers/{at}"), in_key | in_value);
         }
         if let Some(error) = &mut mapped.error {
             found("/error", records::error(redactor, error, meter));

@@ -20,7 +20,7 @@ use super::Request;
 use super::aside::Checks;
 use super::journey::Journey;
 use super::map_result::Mapped;
-use super::persist::size;
+use super::persist::{modifiers_size, size};
 
 use concealer::Concealer;
 
@@ -377,7 +377,8 @@ impl Redaction {
                 "the tool answered, and its contract keeps all of the answer back",
             );
         }
-        let bytes = size(mapped) + mapped.ui_facing_summary.as_ref().map_or(0, String::len) as u64;
+        let summary = mapped.ui_facing_summary.as_ref().map_or(0, String::len) as u64;
+        let bytes = size(mapped) + modifiers_size(mapped) + summary;
         let mut taken = std::mem::take(mapped);
         let places = (bytes <= INLINE_BYTES_MAX as u64).then(|| concealer.hide_output(&mut taken));
         let places = match places {
@@ -515,6 +516,7 @@ fn withhold(mapped: &mut Mapped, code: &'static str, message: &str) {
     mapped.content.clear();
     mapped.structured_content = None;
     mapped.ui_facing_summary = None;
+    mapped.context_modifiers.clear();
     if mapped.error.is_none() {
         mapped.error = Some(Refusal::new(ErrorClass::ResultRedacted, code, message));
     }

@@ -7,6 +7,8 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
+use crate::record::ContextModifierPolicy;
+
 pub use outlet::{Given, Outlet};
 pub use plan::{CALLS_MAX, ID_BYTES_MAX, Plan, PlanError};
 pub use state::{BatchState, Cause, Step};
@@ -162,6 +164,8 @@ pub struct BatchPolicy {
     pub yields: YieldPolicy,
     pub interrupt: InterruptBehavior,
     pub siblings: SiblingFailurePolicy,
+    /// The policy of a tool's own interface applies too.
+    pub context_modifiers: ContextModifierPolicy,
 }
 
 impl Default for BatchPolicy {
@@ -172,6 +176,7 @@ impl Default for BatchPolicy {
             yields: YieldPolicy::default(),
             interrupt: InterruptBehavior::default(),
             siblings: SiblingFailurePolicy::default(),
+            context_modifiers: ContextModifierPolicy::default(),
         }
     }
 }
@@ -200,5 +205,7 @@ mod tests {
         );
         let siblings = SiblingFailurePolicy::ALL;
         assert_eq!(read::<SiblingFailurePolicy>(siblings.map(SiblingFailurePolicy::as_str)), siblings);
+        let modifiers = ContextModifierPolicy::ALL;
+        assert_eq!(read::<ContextModifierPolicy>(modifiers.map(ContextModifierPolicy::as_str)), modifiers);
     }
 }

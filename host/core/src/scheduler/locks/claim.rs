@@ -32,6 +32,8 @@ pub struct Claim {
     /// The same, for folders that the call may change.
     writes: Vec<Arc<Path>>,
     network: NetworkUse,
+    /// How the call uses the context of its caller; `None` if it cannot change it.
+    context: Option<Mode>,
     /// Whether the call must be alone.
     alone: bool,
 }
@@ -43,7 +45,13 @@ impl Claim {
         writes: impl Iterator<Item = &'a Path>,
         network: NetworkUse,
     ) -> Self {
-        Self { reads: outermost(reads), writes: outermost(writes), network, alone: false }
+        Self { reads: outermost(reads), writes: outermost(writes), network, context: None, alone: false }
+    }
+
+    /// The same claim, of a call that can change its caller's context: beside others that can, unless `serial`.
+    #[must_use]
+    pub fn in_context(self, serial: bool) -> Self {
+        Self { context: Some(if serial { Mode::Exclusive } else { Mode::Shared }), ..self }
     }
 
     /// The claim of a call that runs beside no other.
@@ -57,7 +65,10 @@ impl Claim {
     }
 
     pub(super) fn changes(&self) -> bool {
-        self.alone || !self.writes.is_empty() || self.network == NetworkUse::Changes
+        self.alone
+            || !self.writes.is_empty()
+            || self.network == NetworkUse::Changes
+            || self.context == Some(Mode::Exclusive)
     }
 
     /// The use of everything that calls can reach.
@@ -72,6 +83,11 @@ impl Claim {
             NetworkUse::Reads => Some(Mode::Shared),
             NetworkUse::Changes => Some(Mode::Exclusive),
         }
+    }
+
+    /// The use of the context of the caller.
+    pub(super) fn context(&self) -> Option<Mode> {
+        self.context
     }
 
     /// The use of each folder.

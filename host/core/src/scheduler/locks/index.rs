@@ -26,6 +26,8 @@ pub(super) struct Index {
     /// By caller. The network is one resource for the calls of one caller. Between callers it is none, because one
     /// caller's request would stop those of all others.
     networks: BTreeMap<u64, Users>,
+    /// By caller, because each has a context of its own.
+    contexts: BTreeMap<u64, Users>,
     folders: BTreeMap<Arc<Path>, Users>,
 }
 
@@ -52,11 +54,12 @@ impl Index {
     /// Moves a call from one stage to another; `None`: it is not in the index.
     pub(super) fn change(&mut self, claim: &Claim, call: Call, from: Option<Stage>, to: Option<Stage>) {
         self.whole.change(claim.whole(), call, from, to);
-        if let Some(mode) = claim.network() {
-            let users = self.networks.entry(call.caller).or_default();
+        for (of_callers, mode) in [(&mut self.networks, claim.network()), (&mut self.contexts, claim.context())] {
+            let Some(mode) = mode else { continue };
+            let users = of_callers.entry(call.caller).or_default();
             users.change(mode, call, from, to);
             if users.is_empty() {
-                self.networks.remove(&call.caller);
+                of_callers.remove(&call.caller);
             }
         }
         for (folder, mode) in claim.folders() {
@@ -110,9 +113,10 @@ impl Index {
     /// The users of each resource that a call with this claim meets, with the mode in which it uses the resource.
     fn met(&self, claim: &Claim, caller: u64) -> impl Iterator<Item = (&Users, Mode)> {
         let network = claim.network().and_then(|mode| Some((self.networks.get(&caller)?, mode)));
+        let context = claim.context().and_then(|mode| Some((self.contexts.get(&caller)?, mode)));
         let folders = claim.folders();
         let folders = folders.flat_map(move |(folder, mode)| self.around(folder).map(move |users| (users, mode)));
-        std::iter::once((&self.whole, claim.whole())).chain(network).chain(folders)
+        std::iter::once((&self.whole, claim.whole())).chain(network).chain(context).chain(folders)
     }
 
     /// The users of the folder, of those that hold it, and of those in it.
@@ -126,7 +130,7 @@ impl Index {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.networks.is_empty() && self.folders.is_empty()
+        self.whole.is_empty() && self.networks.is_empty() && self.contexts.is_empty() && self.folders.is_empty()
     }
 }
 

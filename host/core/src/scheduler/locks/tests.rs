@@ -33,9 +33,10 @@ fn near(one: &Path, other: &Path) -> bool {
 /// Whether calls with these claims could notice each other: the rule, without the index.
 fn could_meet(one: &Claim, other: &Claim, same_caller: bool) -> bool {
     let exclusive = |one: Mode, other: Mode| [one, other].contains(&Mode::Exclusive);
-    let networks = one.network().zip(other.network());
+    let (networks, contexts) = (one.network().zip(other.network()), one.context().zip(other.context()));
+    let mut of_caller = [networks, contexts].into_iter().flatten();
     exclusive(one.whole(), other.whole())
-        || (same_caller && networks.is_some_and(|(one, other)| exclusive(one, other)))
+        || (same_caller && of_caller.any(|(one, other)| exclusive(one, other)))
         || one.folders().any(|(folder, mode)| {
             other.folders().any(|(beside, its_mode)| near(folder, beside) && exclusive(mode, its_mode))
         })
@@ -84,6 +85,10 @@ fn calls_meet_where_one_changes_what_the_other_can_reach() {
     assert!(!meets(&changes, &write));
     assert!(!waits(&changes, &changes, ["a", "b"]), "one caller's requests would stop those of another");
     assert!(waits(&write, &write, ["a", "b"]), "folders are places for all");
+    let [serial, beside] = [true, false].map(|serial| Claim::default().in_context(serial));
+    assert!(meets(&serial, &serial) && meets(&serial, &beside) && !meets(&beside, &beside));
+    assert!(!meets(&serial, &nothing) && !meets(&serial, &write));
+    assert!(!waits(&serial, &serial, ["a", "b"]), "each caller has a context of its own");
 }
 
 #[test]
@@ -484,6 +489,7 @@ fn no_two_calls_that_meet_ever_run_together_and_all_of_them_run() {
         claim(&["/b"], &["/a"]),
         using(NetworkUse::Changes, &[], &["/c"]),
         using(NetworkUse::Reads, &["/c"], &[]),
+        claim(&["/c"], &[]).in_context(true),
     ];
     let mut pick = picks(7);
     for _ in 0..300 {
