@@ -101,7 +101,12 @@ fn the_sdk_knows_the_words_of_the_host() {
     let declared = [&GUEST_BLOCKS[..], &["structured_content"]].concat();
     assert_eq!(listed(macros, "CONTENT"), declared);
     let words = &own_schemas()["common"]["$defs"];
-    for (list, name) in [("RISKS", "risk_level"), ("ACCESS_KINDS", "access_kind"), ("WRITE_EFFECTS", "write_effect")] {
+    for (list, name) in [
+        ("RISKS", "risk_level"),
+        ("ACCESS_KINDS", "access_kind"),
+        ("WRITE_EFFECTS", "write_effect"),
+        ("CONTEXT_MODIFIER_POLICIES", "context_modifier_policy"),
+    ] {
         assert_eq!(json!(listed(macros, list)), words[name]["enum"], "{list}");
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     ArtifactError, Context, ErrorClass, Outcome, Output, ToolError,
     cancellation::AbortReason,
+    context_modifiers::ModifyError,
     interaction::Question,
     log::Level,
     output::content_json,
@@ -66,7 +67,10 @@ pub mod validating {
 
 use tool::{
     exports::toolcell::tool::guest,
-    toolcell::tool::{artifacts, cancellation as stop, interaction, log as lines, progress, tools, types},
+    toolcell::tool::{
+        artifacts, cancellation as stop, context_modifiers as changes, interaction, log as lines, progress, tools,
+        types,
+    },
     wasi::{clocks::monotonic_clock, io::poll},
 };
 use validating::exports::toolcell::tool::validation;
@@ -235,6 +239,20 @@ impl From<artifacts::StoreError> for ArtifactError {
             artifacts::StoreError::QuotaExceeded(why) => Self::QuotaExceeded(why),
             artifacts::StoreError::Invalid(why) => Self::Invalid(why),
             artifacts::StoreError::Failed(why) => Self::Failed(why),
+        }
+    }
+}
+
+pub(crate) fn modify_context(key: &str, value: &str) -> Result<(), ModifyError> {
+    Ok(changes::modify(key, value)?)
+}
+
+impl From<changes::ModifyError> for ModifyError {
+    fn from(error: changes::ModifyError) -> Self {
+        match error {
+            changes::ModifyError::Forbidden(why) => Self::Forbidden(why),
+            changes::ModifyError::Invalid(why) => Self::Invalid(why),
+            changes::ModifyError::QuotaExceeded(why) => Self::QuotaExceeded(why),
         }
     }
 }

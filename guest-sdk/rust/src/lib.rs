@@ -34,8 +34,8 @@
 //! A panic is a bug: it stops the call, and the host reports it as such.
 //!
 //! While it runs, a tool can report [`progress`], write a [`log`], notice a [`cancellation`], ask its user something
-//! ([`interaction`]), call other [`tools`], write large files in chunks ([`Artifact`]), and read its [`context()`]. With
-//! the feature `http` it can send requests. A [`hook`] is a component that the operator of a host runs around tools.
+//! ([`interaction`]), call other [`tools`], write large files in chunks ([`Artifact`]), read its [`context()`], and change
+//! that of its caller ([`context_modifiers`]). With the feature `http` it can send requests. A [`hook`] is a component that the operator of a host runs around tools.
 //! Outside WebAssembly these calls are recorded, and [`testing`] reads them back.
 
 mod artifact;
@@ -46,6 +46,7 @@ mod schema;
 mod toolkit;
 
 pub mod cancellation;
+pub mod context_modifiers;
 pub mod hook;
 #[cfg(feature = "http")]
 pub mod http;

@@ -8,13 +8,14 @@
 //! assert_eq!(testing::progress()[0].message.as_deref(), Some("half way"));
 //! ```
 
-use std::{cell::RefCell, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use serde_json::{Map, Value, json};
 
 use crate::{
     ArtifactError, Context, ErrorClass, Outcome, ToolError,
     cancellation::AbortReason,
+    context_modifiers::ModifyError,
     interaction::{Question, Response},
     log::Level,
     progress::Update,
@@ -59,6 +60,8 @@ struct Recorded {
     resume_state: Vec<u8>,
     artifacts: Vec<Written>,
     artifact_bytes_max: Option<u64>,
+    modifiers: BTreeMap<String, Value>,
+    modifiers_forbidden: bool,
 }
 
 thread_local! {
@@ -111,6 +114,17 @@ pub fn artifacts() -> Vec<Written> {
 /// Sets how many bytes the tool may write to artifacts, all together. By default there is no limit.
 pub fn set_artifact_bytes_max(bytes: u64) {
     RECORDED.with_borrow_mut(|recorded| recorded.artifact_bytes_max = Some(bytes));
+}
+
+/// What the tool changed in the context of its caller, sorted by key.
+pub fn context_modifiers() -> Vec<(String, Value)> {
+    RECORDED
+        .with_borrow(|recorded| recorded.modifiers.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
+/// Lets every change of the context fail from now on, as in a batch that forbids them.
+pub fn forbid_context_modifiers() {
+    RECORDED.with_borrow_mut(|recorded| recorded.modifiers_forbidden = true);
 }
 
 /// How long the tool has slept so far. No real time passes.
@@ -259,6 +273,16 @@ impl ArtifactDraft {
         RECORDED.with_borrow_mut(|recorded| recorded.artifacts[self.0 - 1].is_finished = true);
         Ok(format!("toolcell:artifact/{}", self.0))
     }
+}
+
+pub(crate) fn modify_context(key: &str, value: &str) -> Result<(), ModifyError> {
+    RECORDED.with_borrow_mut(|recorded| {
+        if recorded.modifiers_forbidden {
+            return Err(ModifyError::Forbidden("cannot change the context: this test forbids it".to_owned()));
+        }
+        recorded.modifiers.insert(key.to_owned(), serde_json::from_str(value).unwrap_or_default());
+        Ok(())
+    })
 }
 
 pub(crate) fn responses() -> String {

@@ -35,6 +35,7 @@ pub struct Attributes {
     pub should_defer: Option<bool>,
     pub always_load: Option<bool>,
     pub requires_background: Option<bool>,
+    pub context_modifier_policy: Option<&'static str>,
     pub timeout_ms: Option<u64>,
 }
 
@@ -67,6 +68,7 @@ impl Attributes {
             should_defer: None,
             always_load: None,
             requires_background: None,
+            context_modifier_policy: None,
             timeout_ms: None,
         }
     }
@@ -290,6 +292,7 @@ fn interface(entry: &Entry, ids: &Ids) -> Value {
         .maybe("is_open_world", attributes.open_world)
         .maybe("should_defer", attributes.should_defer)
         .maybe("always_load", attributes.always_load)
+        .maybe("context_modifier_policy", attributes.context_modifier_policy)
         .maybe("permission_subjects", permission_subjects(attributes))
         .set("execution_profile_ref", ids.execution_profile.as_str())
         .set("permission_profile_ref", ids.permission_profile.as_str())

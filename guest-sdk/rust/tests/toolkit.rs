@@ -40,6 +40,7 @@ fn not_blank(input: &Text) -> Result<(), ToolError> {
     destructive = false,
     always_load,
     requires_background,
+    context_modifier_policy = "forbid",
     timeout_ms = 500,
     validate = not_blank,
 )]
@@ -105,7 +106,8 @@ fn what_is_not_stated_stays_absent() {
     assert_eq!((&stated["is_read_only"], &stated["is_destructive"]), (&json!(true), &json!(false)));
     assert!(stated.get("is_open_world").is_none());
     assert!(described["interfaces"][1].get("is_read_only").is_none());
-    assert_eq!(stated["always_load"], true);
+    assert_eq!((&stated["always_load"], &stated["context_modifier_policy"]), (&json!(true), &json!("forbid")));
+    assert!(described["interfaces"][1].get("context_modifier_policy").is_none());
     assert!(stated.get("should_defer").is_none() && described["interfaces"][1].get("always_load").is_none());
     let [profile, other] = [0, 1].map(|at| &described["execution_profiles"][at]);
     assert_eq!((&profile["timeout_ms"], &profile["requires_background"]), (&json!(500), &json!(true)));

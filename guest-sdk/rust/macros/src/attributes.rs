@@ -24,9 +24,10 @@ const CONTENT: &[&str] = &[
     "handoff_ref",
     "structured_content",
 ];
+const CONTEXT_MODIFIER_POLICIES: &[&str] = &["allow_serial_only", "defer_until_batch_complete", "forbid"];
 const ARGUMENTS: &str = "name, title, kind, search_hint, aliases, risk, access, write_effects, network_scope, \
      credential_refs, env, tool_calls, sensitive_fields, paths, urls, resources, content, read_only, concurrency_safe, destructive, open_world, \
-     should_defer, always_load, requires_background, timeout_ms, \
+     should_defer, always_load, requires_background, context_modifier_policy, timeout_ms, \
      validate, preflight";
 
 /// The arguments of `#[tool(..)]`.
@@ -80,6 +81,7 @@ impl Arguments {
             | "should_defer"
             | "always_load"
             | "requires_background" => self.claim(&key, input)?,
+            "context_modifier_policy" => self.optional_word(&key, input, CONTEXT_MODIFIER_POLICIES)?,
             "timeout_ms" => self.milliseconds(&key, input)?,
             _ => {
                 return Err(Error::new(
@@ -101,6 +103,13 @@ impl Arguments {
     fn optional_text(&mut self, key: &Ident, input: ParseStream<'_>) -> Result<()> {
         let text = non_empty(value(input)?)?;
         self.fields.push(quote!(#key: ::core::option::Option::Some(#text)));
+        Ok(())
+    }
+
+    fn optional_word(&mut self, key: &Ident, input: ParseStream<'_>, words: &[&str]) -> Result<()> {
+        let word: LitStr = value(input)?;
+        known(&word, words)?;
+        self.fields.push(quote!(#key: ::core::option::Option::Some(#word)));
         Ok(())
     }
 
@@ -198,6 +207,8 @@ mod tests {
         assert!(refusal(quote!(access = ["files"])).starts_with("`files` is not one of: file_read"));
         assert!(refusal(quote!(write_effects = ["all"])).starts_with("`all` is not one of: none"));
         assert!(refusal(quote!(content = ["html"])).starts_with("`html` is not one of: text"));
+        let message = refusal(quote!(context_modifier_policy = "never"));
+        assert!(message.starts_with("`never` is not one of: allow_serial_only"), "{message}");
     }
 
     #[test]

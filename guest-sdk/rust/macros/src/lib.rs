@@ -34,6 +34,7 @@ use quote::quote;
 /// | `should_defer` | a boolean: whether a list of tools leaves the tool out until it is searched for | `false` |
 /// | `always_load` | a boolean: whether a list of tools has the tool even if the list is full | `false` |
 /// | `requires_background` | a boolean: whether the tool takes so long that only a client can call it that asks for the result later (MCP tasks) | `false` |
+/// | `context_modifier_policy` | `"allow_serial_only"`, `"defer_until_batch_complete"` or `"forbid"`, for a tool that changes no context although another one of the package does | that of the batch |
 /// | `timeout_ms` | milliseconds | the host's limit |
 /// | `validate` | `fn(&Input) -> Result<(), ToolError>`: value checks before anything runs | none |
 /// | `preflight` | the same, for whether the call could start at all | none |
