@@ -27,7 +27,7 @@ fn tool(name: &str, declaration: Value, profile: Value) -> Vec<u8> {
 
 fn redacted(called: &Called) -> Vec<Value> {
     let events = called.0.events.iter().filter(|event| event.event_type.as_str() == "tool.result.redacted");
-    events.map(|event| event.data.clone()).collect()
+    events.map(|event| (*event.data).clone()).collect()
 }
 
 #[tokio::test]

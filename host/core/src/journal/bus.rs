@@ -255,7 +255,7 @@ mod tests {
             time,
             invocation_id: None,
             tool_id: None,
-            data,
+            data: data.into(),
             extra: Extra::new(),
         }
     }

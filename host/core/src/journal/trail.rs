@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::record::{
-    AbortReason, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX, ProgressId, ProgressStatus, SchemaVersion,
-    Timestamp, ToolEvent, ToolProgress, digest, read_json,
+    AbortReason, EventData, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX, ProgressId, ProgressStatus,
+    SchemaVersion, Timestamp, ToolEvent, ToolProgress, digest, read_json,
 };
 use crate::secret::{REDACTED, Redactor, SpokenMeter};
 
@@ -61,7 +61,12 @@ pub trait Listener: Send + Sync {
 }
 
 /// An event that belongs to no call (AT-EV-01..05); `data` is an object. `tool_id` is `None` if it is not about one tool.
-pub fn of_no_call(source: &Arc<str>, event_type: EventType, tool_id: Option<&str>, data: Value) -> ToolEvent {
+pub fn of_no_call(
+    source: &Arc<str>,
+    event_type: EventType,
+    tool_id: Option<&str>,
+    data: impl Into<EventData>,
+) -> ToolEvent {
     ToolEvent {
         schema_version: SchemaVersion::default(),
         event_id: EventId::new(),
@@ -70,7 +75,7 @@ pub fn of_no_call(source: &Arc<str>, event_type: EventType, tool_id: Option<&str
         time: Timestamp::now(),
         invocation_id: None,
         tool_id: tool_id.map(Arc::from),
-        data,
+        data: data.into(),
         extra: Extra::new(),
     }
 }
@@ -248,17 +253,17 @@ impl Trail {
     }
 
     /// Publishes an event; `data` is an object.
-    pub fn emit(&self, event_type: EventType, data: Value) {
+    pub fn emit(&self, event_type: EventType, data: impl Into<EventData>) {
         let mut kept = self.kept();
-        let event = self.event(&kept, event_type, data);
+        let event = self.event(&kept, event_type, data.into());
         self.publish(&mut kept, event);
     }
 
     /// Creates an event without publishing it, and returns it with all events up to it, so that they can be stored
     /// first. Then [`Self::announce`] publishes it.
-    pub fn prepare(&self, event_type: EventType, data: Value) -> (Vec<ToolEvent>, ToolEvent) {
+    pub fn prepare(&self, event_type: EventType, data: impl Into<EventData>) -> (Vec<ToolEvent>, ToolEvent) {
         let kept = self.kept();
-        let event = self.event(&kept, event_type, data);
+        let event = self.event(&kept, event_type, data.into());
         let mut events = kept.events.clone();
         events.push(event.clone());
         (events, event)
@@ -274,8 +279,10 @@ impl Trail {
         self.kept().events.clone()
     }
 
-    fn event(&self, kept: &Trailed, event_type: EventType, mut data: Value) -> ToolEvent {
-        if let (false, Some(fields)) = (kept.redactor.is_idle(), data.as_object_mut()) {
+    fn event(&self, kept: &Trailed, event_type: EventType, mut data: EventData) -> ToolEvent {
+        if !kept.redactor.is_idle()
+            && let Some(fields) = data.as_object_mut()
+        {
             let said = fields.iter_mut().filter(|(name, _)| !OWN_WORDS.contains(&name.as_str()));
             said.for_each(|(_, value)| _ = kept.redactor.redact(value));
         }
@@ -373,7 +380,7 @@ impl Trail {
             time: Timestamp::now(),
             invocation_id: Some(self.0.invocation_id),
             tool_id,
-            data: json!({ "level": level, "message": message, "fields": fields }),
+            data: json!({ "level": level, "message": message, "fields": fields }).into(),
             extra: Extra::new(),
         };
         if let Some(bus) = bus {

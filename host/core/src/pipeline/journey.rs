@@ -129,7 +129,10 @@ impl<'a> Journey<'a> {
         if let Some(background) = &request.background {
             background.begin(&trail);
         }
-        let requested = json!({ "requested": request.tool.name(), "native_call_id": request.native_call_id });
+        let requested = [
+            ("requested", request.tool.name().to_owned().into()),
+            ("native_call_id", request.native_call_id.clone().into()),
+        ];
         trail.emit(EventType::Planned, requested);
         let checks = Arc::new(Checks::of(&request));
         Box::new(Self {

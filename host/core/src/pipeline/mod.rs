@@ -250,7 +250,7 @@ async fn store(services: &Services, ended: Ended, is_large: bool) -> CallRecord 
         false => services.calls.ended(&record).await,
         true => {
             let (logged, written) = services.calls.large_ended(*record).await;
-            record = Box::new(logged);
+            *record = logged;
             written
         }
     };

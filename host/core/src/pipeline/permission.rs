@@ -3,14 +3,12 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
-
 use crate::catalog::Tool;
 use crate::hook::HookOutput;
 use crate::policy::{self, Case, Declared, Limits, Outcome, Permit, Subject, Verdict};
 use crate::record::{
     ErrorClass, EventType, HookEvent, Input, InputMutation, MutationSource, PermissionDecision, Refusal, SafetyFacts,
-    Status, object,
+    Status,
 };
 
 use super::approval;
@@ -84,12 +82,12 @@ pub(super) async fn announce(
     decision: PermissionDecision,
 ) -> Result<(), Refusal> {
     let decision = journey.redaction.shown_decision(decision);
-    let summary = object([
-        ("decision_id", json!(decision.decision_id)),
-        ("behavior", json!(decision.behavior)),
-        ("source", json!(decision.source)),
-        ("rule_refs", json!(decision.rule_refs)),
-    ]);
+    let summary = [
+        ("decision_id", decision.decision_id.into()),
+        ("behavior", decision.behavior.into()),
+        ("source", decision.source.into()),
+        ("rule_refs", decision.rule_refs.clone().into()),
+    ];
     journey.trail.emit(EventType::PermissionDecided, summary);
     journey.invocation.permission_decision_refs.push(decision.decision_id);
     journey.decisions.push(decision);

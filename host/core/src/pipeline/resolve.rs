@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
-
 use crate::catalog::Tool;
 use crate::journal::Kept;
 use crate::record::{ErrorClass, EventType, HookEvent, Lifecycle, Refusal, Status};
@@ -48,7 +46,7 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
     let called = journey.request.tool.name();
     let via = if declaration.aliases.iter().any(|alias| alias == called) { "alias" } else { "name" };
     let deprecated = declaration.lifecycle == Lifecycle::Deprecated;
-    journey.trail.emit(EventType::Selected, json!({ "via": via, "deprecated": deprecated }));
+    journey.trail.emit(EventType::Selected, [("via", via.into()), ("deprecated", deprecated.into())]);
     Ok(Resolved(tool))
 }
 

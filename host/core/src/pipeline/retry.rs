@@ -4,11 +4,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::executor::{Execution, GuestOutcome, Resumed, Run, canceled};
 use crate::policy::{Limits, Permit};
-use crate::record::{AbortReason, ErrorClass, EventType, Keeping, Refusal, Status, object};
+use crate::record::{AbortReason, ErrorClass, EventData, EventType, Keeping, Refusal, Status};
 use crate::scheduler::Place;
 
 use super::journey::Journey;
@@ -57,8 +57,8 @@ pub(super) async fn go_on(
 }
 
 /// The data of the event that an attempt starts.
-pub(super) fn started(limits: &Limits, attempt: u32) -> Value {
-    object([
+pub(super) fn started(limits: &Limits, attempt: u32) -> EventData {
+    EventData::from([
         ("attempt", attempt.into()),
         ("fuel_limit", limits.fuel.into()),
         ("wall_ms_limit", millis(limits.wall).into()),

@@ -32,7 +32,7 @@ pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, R
             journey.advance(Status::ArgumentsReady)?;
             journey
                 .trail
-                .emit(EventType::ArgumentsReady, json!({ "model_input_ref": journey.redaction.reference(&input) }));
+                .emit(EventType::ArgumentsReady, [("model_input_ref", journey.redaction.reference(&input).into())]);
             Ok(Gated(Prepared { tool, input }))
         }
         Err(mismatch) => {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::record::{
-    CallRecord, ErrorClass, EventType, Extra, ProgressStatus, Refusal, ResultId, ResultProvenance, ResultStatus,
-    SchemaVersion, Status, Timestamp, ToolError, ToolResult, Trust, Writer, object,
+    CallRecord, ErrorClass, EventData, EventType, Extra, ProgressStatus, Refusal, ResultId, ResultProvenance,
+    ResultStatus, SchemaVersion, Status, Timestamp, ToolError, ToolResult, Trust, Writer,
 };
 
 use super::journey::Journey;
@@ -37,7 +37,7 @@ pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallR
         journey.invocation.extra.insert("artifact_refs".to_owned(), Value::Array(artifact_refs.clone()));
     }
     result.artifact_refs = artifact_refs;
-    journey.trail.emit(EventType::ResultCreated, json!({ "result_id": result_id, "status": result.status }));
+    journey.trail.emit(EventType::ResultCreated, [("result_id", result_id.into()), ("status", result.status.into())]);
     emit_end(&journey, status, &result);
     let trailed = journey.trail.finish();
     CallRecord {
@@ -93,14 +93,16 @@ fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
         _ => (EventType::Failed, None),
     };
     let error = result.error.as_ref();
-    let mut data = object([
-        ("result_id", json!(result.result_id)),
-        ("status", json!(status)),
-        ("error_class", json!(result.error_class())),
-        ("error_code", json!(error.map(|error| &error.error_code))),
+    let mut data = EventData::from([
+        ("result_id", result.result_id.into()),
+        ("status", status.into()),
+        ("error_class", result.error_class().into()),
+        ("error_code", error.map(|error| error.error_code.clone()).into()),
     ]);
     let needed = error.and_then(|error| error.needs_authorization.as_ref());
-    if let (Some(needed), Some(fields)) = (needed, data.as_object_mut()) {
+    if let Some(needed) = needed
+        && let Some(fields) = data.as_object_mut()
+    {
         fields.insert("needs_authorization".to_owned(), json!(needed));
     }
     if let Some(finer) = finer {

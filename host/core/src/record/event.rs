@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{EventId, Extra, InvocationId, SchemaVersion, Timestamp};
+use super::{EventData, EventId, Extra, InvocationId, SchemaVersion, Timestamp};
 
 macro_rules! event_types {
     ($($(#[$doc:meta])* $name:ident = $word:literal),* $(,)?) => {
@@ -109,7 +109,7 @@ pub struct ToolEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<Arc<str>>,
     /// A JSON object.
-    pub data: Value,
+    pub data: EventData,
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use ulid::{Generator, Ulid};
 
-use super::Timestamp;
+use super::{Said, Timestamp};
 
 /// Generates an id. Ids of one process sort in the order of creation, also within a millisecond.
 fn next(now: Timestamp) -> Ulid {
@@ -39,6 +39,12 @@ macro_rules! ids {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.fmt(f)
+            }
+        }
+
+        impl From<$name> for Said {
+            fn from(id: $name) -> Self {
+                Self::Id(id.0)
             }
         }
 

@@ -13,6 +13,7 @@ mod decision;
 mod declaration;
 mod error;
 mod event;
+mod event_data;
 mod exact;
 mod execution_profile;
 mod facts;
@@ -56,6 +57,7 @@ pub use declaration::{
 };
 pub use error::{ErrorClass, NeedsAuthorization, Recoverability, Refusal, Retry, ToolError};
 pub use event::{EventType, ToolEvent};
+pub use event_data::{EventData, Said};
 pub use execution_profile::ExecutionProfile;
 pub use facts::{SafetyFacts, SubjectField, SubjectKind};
 pub use finding::Finding;

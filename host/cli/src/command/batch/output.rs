@@ -200,7 +200,7 @@ mod tests {
             time: Timestamp::now(),
             invocation_id: None,
             tool_id: None,
-            data: json!({}),
+            data: json!({}).into(),
             extra: Extra::new(),
         }
     }

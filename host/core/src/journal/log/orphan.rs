@@ -87,7 +87,7 @@ fn event(invocation: &ToolInvocation, event_type: EventType, time: Timestamp, da
         time,
         invocation_id: Some(invocation.invocation_id),
         tool_id: Some(invocation.tool_id.as_str().into()),
-        data,
+        data: data.into(),
         extra: Extra::new(),
     }
 }
