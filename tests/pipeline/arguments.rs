@@ -20,8 +20,8 @@ async fn arguments_that_are_not_json_are_refused_and_kept_as_they_were_sent() {
     for text in ["", "{", "{'a': 1}", "{\"a\": NaN}", "{} {}", "\u{0}", &nested] {
         let called = Test::new("wat:echo").call_text(text).await;
         refused(&called, "invalid_arguments", "arguments_not_json");
-        assert_eq!(called.0.invocation.model_input, Value::String(text.to_owned()));
-        assert_eq!(called.0.invocation.model_input_ref, toolcell_core::record::digest(text.as_bytes()));
+        assert_eq!(*called.0.invocation.model_input, Value::String(text.to_owned()));
+        assert_eq!(*called.0.invocation.model_input_ref, *toolcell_core::record::digest(text.as_bytes()));
     }
 }
 

@@ -27,7 +27,7 @@ async fn a_number_that_is_none_in_json_is_refused_and_kept() {
     let sent = "{\"big\": 1e400000}";
     let called = Test::new("probe#echo").call_text(sent).await;
     called.failed("invalid_arguments", "arguments_not_json").never_ran();
-    assert_eq!(called.0.invocation.model_input, Value::String(sent.to_owned()));
+    assert_eq!(*called.0.invocation.model_input, Value::String(sent.to_owned()));
 }
 
 #[tokio::test]

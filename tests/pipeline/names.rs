@@ -19,7 +19,7 @@ async fn a_name_that_nothing_has_is_refused_with_the_names_that_there_are() {
     assert_eq!(called.0.invocation.tool_id, "unresolved:eccho");
     assert!(called.0.declaration.is_none());
     // The requested call is recorded even so.
-    assert_eq!(called.0.invocation.model_input, json!({"a": 1}));
+    assert_eq!(*called.0.invocation.model_input, json!({"a": 1}));
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ async fn a_tool_that_copies_a_sensitive_argument_everywhere_gives_it_to_nobody()
         let host = own_host(|settings| settings.listeners = vec![heard]);
         let called = Test::new("probe#leak").on(&host).call(json!({"secret": CANARY.value(), "fail": fail})).await;
         CANARY.is_not_in("the record", &called.record().to_string());
-        assert_eq!(called.0.invocation.model_input, json!({"secret": "[redacted]", "fail": fail}));
+        assert_eq!(*called.0.invocation.model_input, json!({"secret": "[redacted]", "fail": fail}));
         assert_eq!(called.0.result.redaction_state, "partial");
         assert_eq!(redacted(&called).len(), 1);
         let record = called.record();
@@ -121,7 +121,7 @@ async fn a_text_that_is_not_what_it_would_be_written_as_is_not_kept_beside() {
     let called = Test::new("probe#sensitive").call_text(&text.replace('}', "")).await;
     called.failed("invalid_arguments", "arguments_not_json");
     CANARY.is_not_in("the record", &called.record().to_string());
-    assert_eq!(called.0.invocation.model_input, "[redacted]");
+    assert_eq!(*called.0.invocation.model_input, "[redacted]");
     // The error of a mismatch contains no value.
     let called = Test::new("probe#sensitive").call(json!({"user": 1, "token": CANARY.value()})).await;
     called.failed("schema_validation_failed", "schema_mismatch");
@@ -144,8 +144,8 @@ async fn hooks_see_redacted_copies_and_what_they_leave_alone_returns() {
     assert_eq!(called.0.result.redaction_state, "partial", "the tool answered the values themselves");
     let mutations = &called.0.result.input_mutations;
     assert_eq!(mutations[0].changed_fields, ["/user"]);
-    assert_eq!(mutations[0].from_input_ref, called.0.invocation.model_input_ref);
-    assert_eq!(Some(&mutations[0].to_input_ref), called.0.invocation.call_input_ref.as_ref());
+    assert_eq!(*mutations[0].from_input_ref, *called.0.invocation.model_input_ref);
+    assert_eq!(Some(mutations[0].to_input_ref.as_str()), called.0.invocation.call_input_ref.as_deref());
     CANARY.is_not_in("the record", &called.record().to_string());
 }
 
@@ -156,7 +156,7 @@ async fn a_call_that_was_canceled_before_it_began_has_no_sensitive_argument_on_r
     let called = test.call(json!({"user": "alice", "token": CANARY.value()})).await;
     called.failed("canceled", "canceled").ended("canceled", "canceled").never_ran();
     CANARY.is_not_in("the record", &called.record().to_string());
-    assert_eq!(called.0.invocation.model_input, json!({"user": "alice", "token": "[redacted]"}));
+    assert_eq!(*called.0.invocation.model_input, json!({"user": "alice", "token": "[redacted]"}));
 }
 
 #[tokio::test]
@@ -234,7 +234,7 @@ async fn a_tool_whose_data_is_sensitive_leaves_no_argument_and_no_word_in_its_re
     ] {
         let bytes = tool(&format!("sensitive_{name}"), json!({}), profile);
         let called = Test::of_bytes(bytes, None).call(json!({"a": CANARY.value(), "b": {"c": 12345678}})).await;
-        assert_eq!(called.0.invocation.model_input, json!({"a": "[redacted]", "b": "[redacted]"}), "{name}");
+        assert_eq!(*called.0.invocation.model_input, json!({"a": "[redacted]", "b": "[redacted]"}), "{name}");
         let record = called.record().to_string();
         CANARY.is_not_in("the record", &record);
         assert!(!record.contains("12345678"), "{record}");
@@ -242,7 +242,7 @@ async fn a_tool_whose_data_is_sensitive_leaves_no_argument_and_no_word_in_its_re
     for word in ["public", "internal"] {
         let bytes = tool(&format!("plain_{word}"), json!({}), json!({"data_sensitivity": word}));
         let called = Test::of_bytes(bytes, None).call(json!({"a": 1})).await;
-        assert_eq!(called.0.invocation.model_input, json!({"a": 1}));
+        assert_eq!(*called.0.invocation.model_input, json!({"a": 1}));
         assert_eq!(called.0.result.redaction_state, "none");
     }
 }
@@ -371,7 +371,7 @@ async fn others(longest: &mut Duration, last: &mut Instant) {
 #[tokio::test]
 async fn a_call_with_nothing_to_keep_back_is_recorded_as_ever() {
     let called = Test::new("probe#echo").call(json!({"password": CANARY.value()})).await;
-    assert_eq!(called.0.invocation.model_input, json!({"password": CANARY.value()}));
+    assert_eq!(*called.0.invocation.model_input, json!({"password": CANARY.value()}));
     assert_eq!(called.0.result.redaction_state, "none");
     assert_eq!(called.0.persistence[0].redaction_state, "none");
 }

@@ -168,12 +168,13 @@ impl Trail {
 
     pub fn begin(
         invocation_id: InvocationId,
+        began: Timestamp,
         source: Arc<str>,
         listeners: Arc<[Arc<dyn Listener>]>,
         outlet: Option<Outlet>,
     ) -> Self {
         let kept = Trailed { events: Vec::with_capacity(12), ..Trailed::default() };
-        Self::holding(kept, invocation_id, Timestamp::now(), source, listeners, outlet)
+        Self::holding(kept, invocation_id, began, source, listeners, outlet)
     }
 
     fn holding(
@@ -254,8 +255,13 @@ impl Trail {
 
     /// Publishes an event; `data` is an object.
     pub fn emit(&self, event_type: EventType, data: impl Into<EventData>) {
+        self.emit_at(Timestamp::now(), event_type, data);
+    }
+
+    /// As [`Self::emit`], for what happened at `time`, a moment ago. A call saves a reading of the clock with it.
+    pub fn emit_at(&self, time: Timestamp, event_type: EventType, data: impl Into<EventData>) {
         let mut kept = self.kept();
-        let event = self.event(&kept, event_type, data.into());
+        let event = self.event(&kept, time, event_type, data.into());
         self.publish(&mut kept, event);
     }
 
@@ -263,7 +269,7 @@ impl Trail {
     /// first. Then [`Self::announce`] publishes it.
     pub fn prepare(&self, event_type: EventType, data: impl Into<EventData>) -> (Vec<ToolEvent>, ToolEvent) {
         let kept = self.kept();
-        let event = self.event(&kept, event_type, data.into());
+        let event = self.event(&kept, Timestamp::now(), event_type, data.into());
         let mut events = kept.events.clone();
         events.push(event.clone());
         (events, event)
@@ -279,14 +285,13 @@ impl Trail {
         self.kept().events.clone()
     }
 
-    fn event(&self, kept: &Trailed, event_type: EventType, mut data: EventData) -> ToolEvent {
+    fn event(&self, kept: &Trailed, time: Timestamp, event_type: EventType, mut data: EventData) -> ToolEvent {
         if !kept.redactor.is_idle()
             && let Some(fields) = data.as_object_mut()
         {
             let said = fields.iter_mut().filter(|(name, _)| !OWN_WORDS.contains(&name.as_str()));
             said.for_each(|(_, value)| _ = kept.redactor.redact(value));
         }
-        let time = Timestamp::now();
         ToolEvent {
             schema_version: SchemaVersion::default(),
             event_id: EventId::at(time),
@@ -504,7 +509,7 @@ mod tests {
 
     fn trail(log: &CallLog) -> Trail {
         let outlet = Outlet { bus: EventBus::default(), log: log.clone(), session: Some("s".into()) };
-        Trail::begin(InvocationId::new(), "toolcell/test".into(), Arc::default(), Some(outlet))
+        Trail::begin(InvocationId::new(), Timestamp::now(), "toolcell/test".into(), Arc::default(), Some(outlet))
     }
 
     fn noted(log: &CallLog) -> Vec<EventType> {

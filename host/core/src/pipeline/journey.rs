@@ -9,7 +9,7 @@ use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, Trail};
 use crate::policy::{Limits, Opinion};
 use crate::record::{
     EventId, EventType, Input, InputMutation, InputResponses, Keeping, PermissionDecision, PermissionResult, Refusal,
-    ResultMappings, ResultPersistence, Status, Strategy, ToolEvent, ToolHook, ToolInvocation,
+    ResultMappings, ResultPersistence, Status, Strategy, Timestamp, ToolEvent, ToolHook, ToolInvocation,
 };
 
 use super::approval::{ApprovalService, Asked};
@@ -125,7 +125,8 @@ impl<'a> Journey<'a> {
             None => listeners,
             Some(own) => listeners.iter().chain([own]).cloned().collect(),
         };
-        let trail = Trail::begin(invocation.invocation_id, Arc::clone(&services.source), listeners, outlet);
+        let (id, began) = (invocation.invocation_id, invocation.created_at());
+        let trail = Trail::begin(id, began, Arc::clone(&services.source), listeners, outlet);
         if let Some(background) = &request.background {
             background.begin(&trail);
         }
@@ -133,7 +134,7 @@ impl<'a> Journey<'a> {
             ("requested", request.tool.name().to_owned().into()),
             ("native_call_id", request.native_call_id.clone().into()),
         ];
-        trail.emit(EventType::Planned, requested);
+        trail.emit_at(began, EventType::Planned, requested);
         let checks = Arc::new(Checks::of(&request));
         Box::new(Self {
             services,
@@ -275,6 +276,11 @@ impl<'a> Journey<'a> {
     pub(super) fn pass_through(&mut self, to: Status, reason: &str) {
         // The status is only informational, so one that cannot be reached is skipped.
         let _ = self.invocation.advance(to, Some(reason.to_owned()));
+    }
+
+    /// When the invocation reached its status.
+    pub(super) fn advanced_at(&self) -> Timestamp {
+        self.invocation.status_transitions().last().map_or_else(Timestamp::now, |step| step.at)
     }
 
     /// Fails if cancellation of the call was requested.

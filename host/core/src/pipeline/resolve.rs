@@ -46,7 +46,8 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
     let called = journey.request.tool.name();
     let via = if declaration.aliases.iter().any(|alias| alias == called) { "alias" } else { "name" };
     let deprecated = declaration.lifecycle == Lifecycle::Deprecated;
-    journey.trail.emit(EventType::Selected, [("via", via.into()), ("deprecated", deprecated.into())]);
+    let at = journey.advanced_at();
+    journey.trail.emit_at(at, EventType::Selected, [("via", via.into()), ("deprecated", deprecated.into())]);
     Ok(Resolved(tool))
 }
 

@@ -30,9 +30,8 @@ pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, R
     match checked {
         Ok(()) => {
             journey.advance(Status::ArgumentsReady)?;
-            journey
-                .trail
-                .emit(EventType::ArgumentsReady, [("model_input_ref", journey.redaction.reference(&input).into())]);
+            let ready = [("model_input_ref", journey.redaction.reference(&input).into())];
+            journey.trail.emit_at(journey.advanced_at(), EventType::ArgumentsReady, ready);
             Ok(Gated(Prepared { tool, input }))
         }
         Err(mismatch) => {

@@ -37,7 +37,8 @@ pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallR
         journey.invocation.extra.insert("artifact_refs".to_owned(), Value::Array(artifact_refs.clone()));
     }
     result.artifact_refs = artifact_refs;
-    journey.trail.emit(EventType::ResultCreated, [("result_id", result_id.into()), ("status", result.status.into())]);
+    let created = [("result_id", result_id.into()), ("status", result.status.into())];
+    journey.trail.emit_at(result.created_at, EventType::ResultCreated, created);
     emit_end(&journey, status, &result);
     let trailed = journey.trail.finish();
     CallRecord {
@@ -106,9 +107,9 @@ fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
         fields.insert("needs_authorization".to_owned(), json!(needed));
     }
     if let Some(finer) = finer {
-        journey.trail.emit(finer, data.clone());
+        journey.trail.emit_at(result.created_at, finer, data.clone());
     }
-    journey.trail.emit(listed, data);
+    journey.trail.emit_at(result.created_at, listed, data);
 }
 
 /// Provenance of the result. What a guest says about it is data inside the result.

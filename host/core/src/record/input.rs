@@ -35,7 +35,7 @@ pub struct Input(Arc<Inner>);
 struct Inner {
     text: String,
     value: Result<Arc<Value>, String>,
-    reference: OnceLock<String>,
+    reference: OnceLock<Arc<str>>,
 }
 
 impl Input {
@@ -87,7 +87,12 @@ impl Input {
 
     /// The digest of the text.
     pub fn reference(&self) -> &str {
-        self.0.reference.get_or_init(|| digest(self.0.text.as_bytes()))
+        self.shared_reference()
+    }
+
+    /// As [`Self::reference`], for records without a copy.
+    pub(crate) fn shared_reference(&self) -> &Arc<str> {
+        self.0.reference.get_or_init(|| digest(self.0.text.as_bytes()).into())
     }
 
     /// Whether serializing the value gives the text again, byte for byte.

@@ -73,9 +73,9 @@ pub struct ToolInvocation {
     pub native_call_id: Option<String>,
     status: Status,
     /// The arguments as the caller sent them (AT-INP-01).
-    pub model_input: Value,
+    pub model_input: Arc<Value>,
     /// Digest of the text of `model_input`; concealed if the arguments are sensitive.
-    pub model_input_ref: String,
+    pub model_input_ref: Arc<str>,
     /// The text that was sent, if serializing `model_input` again would not give the same bytes (AT-INP-01).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_input_text: Option<String>,
@@ -83,17 +83,17 @@ pub struct ToolInvocation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observable_input: Option<Arc<Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observable_input_ref: Option<String>,
+    pub observable_input_ref: Option<Arc<str>>,
     /// The arguments that were decided on (AT-INP-03).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_input: Option<Arc<Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permission_input_ref: Option<String>,
+    pub permission_input_ref: Option<Arc<str>>,
     /// The arguments that ran (AT-INP-04).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_input: Option<Arc<Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call_input_ref: Option<String>,
+    pub call_input_ref: Option<Arc<str>>,
     /// Name of the caller, if known (AT-INV-15).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor_ref: Option<String>,
@@ -137,8 +137,8 @@ impl ToolInvocation {
             surface_id: None,
             native_call_id: None,
             status: Status::Planned,
-            model_input: model_input.to_value(),
-            model_input_ref: model_input.reference().to_owned(),
+            model_input: model_input.shared_value(),
+            model_input_ref: Arc::clone(model_input.shared_reference()),
             model_input_text: (!model_input.is_compact()).then(|| model_input.text().to_owned()),
             observable_input: None,
             observable_input_ref: None,
@@ -167,10 +167,10 @@ impl ToolInvocation {
             return Cow::Borrowed(self);
         }
         let mut kept = self.clone();
-        let hidden = || Value::String(HIDDEN.to_owned());
-        (kept.model_input, kept.model_input_text) = (hidden(), None);
+        let hidden = Arc::new(Value::String(HIDDEN.to_owned()));
+        (kept.model_input, kept.model_input_text) = (Arc::clone(&hidden), None);
         let others = [&mut kept.observable_input, &mut kept.permission_input, &mut kept.call_input];
-        others.into_iter().flatten().for_each(|input| *input = Arc::new(hidden()));
+        others.into_iter().flatten().for_each(|input| *input = Arc::clone(&hidden));
         Cow::Owned(kept)
     }
 

@@ -99,7 +99,7 @@ fn input(invocation: &ToolInvocation) -> Result<Input, ReplayBlocker> {
     let Some(reference) = invocation.call_input_ref.as_deref() else { return Err(ReplayBlocker::NeverRan) };
     let sent = match &invocation.model_input_text {
         Some(text) => Input::from_text(text.as_str()),
-        None => Input::from_value(invocation.model_input.clone()),
+        None => Input::from_value((*invocation.model_input).clone()),
     };
     let ran = invocation.call_input.as_deref().cloned().map(Input::from_value);
     let exact = [Some(sent), ran].into_iter().flatten().find(|input| input.reference() == reference);
@@ -117,7 +117,7 @@ mod tests {
         let (sent, ran) = (Input::from_text(sent), Input::from_text(ran));
         let mut invocation = ToolInvocation::planned("t", &sent);
         invocation.call_input = Some(ran.to_value().into());
-        invocation.call_input_ref = Some(ran.reference().to_owned());
+        invocation.call_input_ref = Some(ran.reference().into());
         invocation
     }
 

@@ -144,7 +144,7 @@ async fn what_is_turned_off_writes_nothing() {
 /// A call whose lines take more than a megabyte.
 fn large(tool: &str) -> ToolInvocation {
     let mut call = running(tool);
-    call.model_input = json!("x".repeat(1 << 20));
+    call.model_input = Arc::new(json!("x".repeat(1 << 20)));
     call
 }
 

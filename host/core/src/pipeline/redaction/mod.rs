@@ -335,8 +335,11 @@ impl Redaction {
     }
 
     /// The reference of `input` for records and events.
-    pub(super) fn reference(&self, input: &Input) -> String {
-        self.concealed(input.reference())
+    pub(super) fn reference(&self, input: &Input) -> Arc<str> {
+        match &self.references {
+            Some(key) => key.conceal(input.reference()).into(),
+            None => Arc::clone(input.shared_reference()),
+        }
     }
 
     /// Conceals `reference`, so that it reveals nothing about the input, if arguments are sensitive.
@@ -461,16 +464,16 @@ pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), 
 async fn hide_input(journey: &mut Journey<'_>, secrets: Vec<String>) -> Result<(), Refusal> {
     let input = journey.request.input.clone();
     // Until the input is redacted, the record shows none of it, whatever ends the call.
-    journey.invocation.model_input = Value::String(REDACTED.to_owned());
+    journey.invocation.model_input = Arc::new(Value::String(REDACTED.to_owned()));
     let text = journey.invocation.model_input_text.take();
     journey.invocation.model_input_ref = journey.redaction.reference(&input);
     // A failed read is reported once the input is redacted, so that the record shows the rest of it.
     let read = journey.redaction.read_secrets(&journey.services.secrets, secrets).await;
     let shown = journey.redaction.shown(&input).await?;
     journey.redaction.check_terms()?;
-    journey.invocation.model_input = shown;
+    journey.invocation.model_input = Arc::new(shown);
     journey.invocation.model_input_text = text;
-    if journey.invocation.model_input != input.to_value() {
+    if journey.invocation.model_input != input.shared_value() {
         journey.invocation.model_input_text = None;
     }
     read
