@@ -330,6 +330,7 @@ fn results_that_the_journal_keeps_since_a_reload_leave_the_memory_before_those_t
 #[test]
 fn a_result_that_left_the_memory_after_a_reload_turned_the_journal_off_is_not_kept() {
     let place = Place::new();
+    keep(&place, "all");
     let mut client = place.new_client(tasks());
     keep(&place, "none");
     client.says("the new ones are offered");
