@@ -3,6 +3,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 
 use data_encoding::HEXLOWER;
+use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
@@ -97,9 +98,7 @@ impl Input {
 
     /// Whether serializing the value gives the text again, byte for byte.
     pub(super) fn is_compact(&self) -> bool {
-        let Ok(value) = self.value() else { return false };
-        let mut rest = Expected(self.0.text.as_bytes());
-        serde_json::to_writer(&mut rest, value).is_ok() && rest.0.is_empty()
+        self.value().is_ok_and(|value| is_json(self.0.text.as_bytes(), value))
     }
 
     /// Whether both have the same value, with all digits of each number. The order of an object's fields does not
@@ -152,6 +151,12 @@ impl From<&str> for Input {
     fn from(text: &str) -> Self {
         Self::from_text(text)
     }
+}
+
+/// Whether `text` is `value` as compact JSON, byte for byte. Allocates nothing.
+pub(crate) fn is_json(text: &[u8], value: &impl Serialize) -> bool {
+    let mut rest = Expected(text);
+    serde_json::to_writer(&mut rest, value).is_ok() && rest.0.is_empty()
 }
 
 /// Compares what is written with these bytes instead of keeping it. Fails at the first difference.

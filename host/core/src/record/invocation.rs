@@ -161,6 +161,58 @@ impl ToolInvocation {
         }
     }
 
+    /// Creates an invocation whose status and times are those of its `steps`: each status after the first one, and when
+    /// the call reached it. All other fields are empty.
+    pub(crate) fn with_history(
+        invocation_id: InvocationId,
+        created_at: Timestamp,
+        steps: Vec<(Status, Timestamp)>,
+    ) -> Self {
+        let mut before = Status::Planned;
+        let step = |(to, at)| Transition { from: std::mem::replace(&mut before, to), to, at, reason: None };
+        let status_transitions: Vec<Transition> = steps.into_iter().map(step).collect();
+        let (status, started_at, ended_at) = reached(&status_transitions);
+        Self {
+            schema_version: SchemaVersion::default(),
+            invocation_id,
+            tool_id: String::new(),
+            surface_id: None,
+            native_call_id: None,
+            status,
+            model_input: Value::Null,
+            model_input_ref: String::new(),
+            model_input_text: None,
+            observable_input: None,
+            observable_input_ref: None,
+            permission_input: None,
+            permission_input_ref: None,
+            call_input: None,
+            call_input_ref: None,
+            actor_ref: None,
+            session_ref: None,
+            runtime_refs: Vec::new(),
+            policy_refs: Vec::new(),
+            permission_decision_refs: Vec::new(),
+            hook_refs: Vec::new(),
+            status_transitions,
+            created_at,
+            started_at,
+            ended_at,
+            keeps_no_input: false,
+            extra: Extra::new(),
+        }
+    }
+
+    /// Whether [`Self::with_history`] gives the same status, times and transitions.
+    pub(crate) fn is_plain_history(&self) -> bool {
+        let mut before = Status::Planned;
+        let is_plain =
+            |step: &Transition| step.reason.is_none() && std::mem::replace(&mut before, step.to) == step.from;
+        self.schema_version == SchemaVersion::default()
+            && self.status_transitions.iter().all(is_plain)
+            && reached(&self.status_transitions) == (self.status, self.started_at, self.ended_at)
+    }
+
     /// The invocation as a disk may have it.
     pub(crate) fn for_disk(&self) -> Cow<'_, Self> {
         if !self.keeps_no_input {
@@ -217,4 +269,12 @@ impl ToolInvocation {
         self.status_transitions.push(Transition { from, to, at, reason });
         Ok(())
     }
+}
+
+/// The status after all `steps`, when the guest started, and when the call ended.
+fn reached(steps: &[Transition]) -> (Status, Option<Timestamp>, Option<Timestamp>) {
+    let status = steps.last().map_or(Status::Planned, |step| step.to);
+    let started = steps.iter().find(|step| step.to == Status::Running);
+    let ended = steps.iter().rfind(|step| step.to.is_terminal());
+    (status, started.map(|step| step.at), ended.map(|step| step.at))
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::record::{InvocationId, ToolEvent};
 
 use super::numbers::Place;
-use super::{CallLog, LogError, notes, segment};
+use super::{CallLog, LogError, fold, notes, segment};
 
 /// Maximum number of lines that one read takes.
 const LINES_MAX: u32 = 256;
@@ -177,7 +177,13 @@ impl EventReader {
     }
 
     fn payload(&self, place: Place) -> io::Result<Payload> {
-        serde_json::from_slice(&self.log.payload(place)?).map_err(Into::into)
+        let (id, payload) = self.log.line(place)?;
+        if !fold::is_folded(&payload) {
+            return serde_json::from_str(&payload).map_err(Into::into);
+        }
+        let record = fold::record(&id, &payload)?;
+        let session = record.invocation.session_ref.as_deref().map(str::to_owned);
+        Ok(Payload { session, invocation: None, events: record.events })
     }
 }
 

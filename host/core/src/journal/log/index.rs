@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::private;
 use crate::record::{Status, Timestamp};
 
+use super::fold::{self, Gist};
 use super::line::{Kind, Line};
 use super::numbers::{self, Numbers, Place};
 use super::segment::{self, LINE_BYTES_MAX};
@@ -98,6 +99,17 @@ struct Brief {
     events: Vec<IgnoredAny>,
 }
 
+impl Brief {
+    fn read(payload: &str) -> serde_json::Result<Self> {
+        if !fold::is_folded(payload) {
+            return serde_json::from_str(payload);
+        }
+        let Gist { tool_id, status, actor_ref, session_ref, created_at, ended_at, events } = Gist::read(payload)?;
+        let invocation = BriefInvocation { tool_id, status, actor_ref, session_ref, created_at, ended_at };
+        Ok(Self { invocation, result: None, events })
+    }
+}
+
 #[derive(Deserialize)]
 struct BriefInvocation {
     tool_id: String,
@@ -169,8 +181,8 @@ impl CallLog {
     }
 
     fn record_at(&self, place: Place) -> Result<Value, LogError> {
-        let payload = self.payload(place).map_err(|error| self.failed("read", &error))?;
-        serde_json::from_slice(&payload).map_err(|error| self.failed("read", &error))
+        let (id, payload) = self.line(place).map_err(|error| self.failed("read", &error))?;
+        fold::unfold(&id, &payload).map_err(|error| self.failed("read", &error))
     }
 
     /// Opens the index, up to date, after the calls of killed processes were ended; `None` if no call was ever written.
@@ -187,11 +199,16 @@ impl CallLog {
         }
     }
 
-    /// Reads the payload of a line.
-    pub(super) fn payload(&self, place: Place) -> io::Result<Vec<u8>> {
+    /// Reads the ID of a line, and its payload. The ID has a meaning only for a line about a call.
+    pub(super) fn line(&self, place: Place) -> io::Result<(String, String)> {
+        let file = File::open(segment::path(self.dir(), place.segment))?;
         let mut payload = vec![0; usize::try_from(place.length.min(LINE_BYTES_MAX)).unwrap_or(0)];
-        File::open(segment::path(self.dir(), place.segment))?.read_exact_at(&mut payload, place.at)?;
-        Ok(payload)
+        file.read_exact_at(&mut payload, place.at)?;
+        // In front of the payload, with a space between them. The chain is longer than an ID.
+        let mut id = [0; ID_CHARS];
+        file.read_exact_at(&mut id, place.at.saturating_sub(ID_CHARS as u64 + 1))?;
+        let payload = String::from_utf8(payload).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok((String::from_utf8_lossy(&id).into_owned(), payload))
     }
 
     /// How far the index has read each segment; empty if there is none.
@@ -361,7 +378,7 @@ fn note(transaction: &Transaction, numbers: &mut Numbers, place: Place, line: &L
         Kind::Opened | Kind::Repaired | Kind::Pruned => return Ok(()),
     }
     // A damaged line is the affair of `verify`.
-    let Ok(Brief { invocation, result, events }) = serde_json::from_str(line.payload) else { return Ok(()) };
+    let Ok(Brief { invocation, result, events }) = Brief::read(line.payload) else { return Ok(()) };
     let error = result.and_then(|result| result.error);
     // A call has one end: the first one that was written.
     let sql = "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \

@@ -9,10 +9,14 @@
 //! if it is full. While a call runs, some of its events are noted there too (`notes.rs`), for those who follow the log
 //! from another process (`events.rs`).
 //!
+//! A line has the record as JSON; that of a plain call in a shorter form (`fold/mod.rs`), because a call waits for the log in
+//! proportion to its bytes.
+//!
 //! The segments are the evidence. The index beside them is made from them, and can be made again.
 
 mod derive;
 mod events;
+mod fold;
 mod index;
 mod known;
 mod line;
@@ -40,6 +44,7 @@ use crate::record::{CallRecord, ErrorClass, InvocationId, Refusal, ToolInvocatio
 use crate::secret::private_file::{self, KEY_BYTES};
 
 pub use events::{EventReader, FollowedEvent, LoggedEvent};
+use fold::{FoldedEnd, FoldedStart};
 pub use index::{CallQuery, CallSummary};
 use line::{Kind, Unlinked};
 use notes::{Followed, Notes};
@@ -47,7 +52,7 @@ pub(super) use notes::{Noted, Noting};
 use segment::Segment;
 pub use verify::{Damage, Verified};
 
-/// Default maximum size of the log, in bytes. A call takes about 4 kB.
+/// Default maximum size of the log, in bytes. A call takes about 2 kB.
 pub const LOG_BYTES: u64 = 1 << 30;
 /// Default time after which calls are removed from the log.
 pub const LOG_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
@@ -118,7 +123,7 @@ impl From<LogError> for Refusal {
     }
 }
 
-/// The payload of a start.
+/// The payload of a start that is not folded.
 #[derive(Serialize)]
 struct Started<'a> {
     changes: bool,
@@ -211,8 +216,11 @@ impl CallLog {
 
     fn start(&self, invocation: &ToolInvocation, changes: bool) -> Result<Option<File>, LogError> {
         let kept = invocation.for_disk();
-        let started = Started { changes, process: std::process::id(), invocation: &kept };
-        self.append(Kind::Started, Some(invocation.invocation_id), &started)
+        let (id, process) = (Some(invocation.invocation_id), std::process::id());
+        match FoldedStart::of(&kept, changes, process) {
+            Some(folded) => self.append(Kind::Started, id, &folded),
+            None => self.append(Kind::Started, id, &Started { changes, process, invocation: &kept }),
+        }
     }
 
     /// Writes how a call ended: all of its record but the declaration, which `describe` of the component repeats, and but
@@ -249,7 +257,10 @@ impl CallLog {
             _ if record.is_never_persisted() && guard!("never_persisted") => {
                 self.append(Kind::Ended, id, &record.without_output().undeclared())
             }
-            _ => self.append(Kind::Ended, id, &record.undeclared()),
+            _ => match FoldedEnd::of(record) {
+                Some(folded) => self.append(Kind::Ended, id, &folded),
+                None => self.append(Kind::Ended, id, &record.undeclared()),
+            },
         }
     }
 

@@ -8,11 +8,7 @@ use crate::record::{
     Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress, ToolResult, Trust, Writer,
 };
 
-#[derive(Deserialize)]
-struct Started {
-    changes: bool,
-    invocation: ToolInvocation,
-}
+use super::fold::{self, Begun};
 
 #[derive(Deserialize)]
 struct Noted {
@@ -20,10 +16,10 @@ struct Noted {
     events: Vec<ToolEvent>,
 }
 
-/// Returns the record of a call that `started` and did not end: canceled by the end of its process. Of its events and its
-/// progress, those that were noted are known. `None` if the start cannot be read.
-pub(super) fn ended(started: &str, notes: &[String]) -> Option<String> {
-    let Started { changes, mut invocation } = serde_json::from_str(started).ok()?;
+/// Returns the record of the call `id` that `started` and did not end: canceled by the end of its process. Of its events
+/// and its progress, those that were noted are known. `None` if the start cannot be read.
+pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String> {
+    let Begun { changes, mut invocation, .. } = fold::begun(id, started).ok()?;
     let message = "the process that ran this call ended before the call did; what the tool did until then is not known";
     let refusal = Refusal::new(ErrorClass::Canceled, "runtime_shutdown", message);
     invocation.advance(Status::Canceled, Some("runtime_shutdown".to_owned())).ok()?;

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::line::{Kind, Line};
 use super::segment::{self, LINE_BYTES_MAX};
-use super::{CallLog, LogError};
+use super::{CallLog, LogError, fold};
 
 impl CallLog {
     /// Calls `seen` with each record of a call in which `text` occurs, in the order of the log, until it breaks. `text` is
-    /// one that JSON does not escape. Takes a second for a full log.
+    /// one that JSON does not escape, and that a folded line has too, such as a reference. Takes a second for a full log.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl CallLog {
                 if content.kind != Kind::Ended || !content.payload.contains(text) {
                     continue;
                 }
-                let Ok(record) = serde_json::from_str::<Value>(content.payload) else { continue };
+                let Ok(record) = fold::unfold(content.id, content.payload) else { continue };
                 if seen(&record).is_break() {
                     return Ok(());
                 }

@@ -128,7 +128,7 @@ impl Segment {
             segment.append(key, Kind::Repaired, NO_CALL, &removed)?;
         }
         for Open { id, started, notes } in found.open.drain(..) {
-            if let Some(record) = orphan::ended(&started, &notes) {
+            if let Some(record) = orphan::ended(&id, &started, &notes) {
                 segment.append(key, Kind::Ended, &id, &record)?;
             }
         }

@@ -1,0 +1,447 @@
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
+use serde_json::{Error, Value};
+
+use crate::journal::log::Started;
+use crate::record::{
+    ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, Extra, FileUsage, InvocationId,
+    Metered, Mode, NetworkUsage, PermissionDecision, PersistenceId, Reason, ReasonType, ResultId, ResultMappings,
+    ResultPersistence, ResultProvenance, ResultStatus, RuleSource, SchemaVersion, Status, Strategy, Timestamp,
+    ToolEvent, ToolInvocation, ToolResult, Trust, Usage, Writer,
+};
+
+use super::usual::Usual;
+use super::{Clock, ENDED, STARTED, component};
+
+/// Returns the JSON of a payload, which may be folded, as it is without folding. `id` is the ID of its line.
+///
+/// # Errors
+///
+/// The payload is damaged.
+pub(in crate::journal::log) fn unfold(id: &str, payload: &str) -> serde_json::Result<Value> {
+    if payload.starts_with(STARTED) {
+        let Begun { changes, process, invocation } = begun(id, payload)?;
+        return serde_json::to_value(Started { changes, process, invocation: &invocation });
+    }
+    match payload.starts_with(ENDED) {
+        true => serde_json::to_value(record(id, payload)?.undeclared()),
+        false => serde_json::from_str(payload),
+    }
+}
+
+/// What a line says of the start of a call.
+#[derive(Deserialize)]
+pub(in crate::journal::log) struct Begun {
+    pub(in crate::journal::log) changes: bool,
+    process: u32,
+    pub(in crate::journal::log) invocation: ToolInvocation,
+}
+
+/// Reads the payload of a start, which may be folded. `id` is the ID of its line.
+///
+/// # Errors
+///
+/// The payload is damaged.
+pub(in crate::journal::log) fn begun(id: &str, payload: &str) -> serde_json::Result<Begun> {
+    if !payload.starts_with(STARTED) {
+        return serde_json::from_str(payload);
+    }
+    let StartLine { started, changes, process, extra } = serde_json::from_str(payload)?;
+    let (invocation, _) = started.unfold(call_id(id)?, extra)?;
+    Ok(Begun { changes, process, invocation })
+}
+
+/// Reads the payload of an end, which is folded. `id` is the ID of its line.
+///
+/// # Errors
+///
+/// The payload is damaged.
+pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Result<CallRecord> {
+    let id = call_id(id)?;
+    let EndLine { ended, extra, decisions, persistence, result, source, unnamed, events } =
+        serde_json::from_str(payload)?;
+    let (mut invocation, clock) = ended.unfold(id, extra)?;
+    let decisions: Vec<PermissionDecision> =
+        decisions.into_iter().map(|decision| decision.unfold(id, clock)).collect::<Result<_, _>>()?;
+    invocation.permission_decision_refs = decisions.iter().map(|decision| decision.decision_id).collect();
+    let persistence: Vec<ResultPersistence> =
+        persistence.into_iter().map(|decision| decision.unfold(id, result.id, clock)).collect::<Result<_, _>>()?;
+    let result = result.unfold(&invocation, &persistence, clock)?;
+    let tool: Arc<str> = invocation.tool_id.as_str().into();
+    let event = |(at, event): (usize, Event)| -> serde_json::Result<ToolEvent> {
+        let data = match event.data {
+            Some(data) => data,
+            None => {
+                let usual = Usual::of(event.event_type, &invocation, &decisions, &result);
+                serde_json::to_value(usual.ok_or_else(|| damaged("an event lacks its data"))?)?
+            }
+        };
+        Ok(ToolEvent {
+            schema_version: SchemaVersion::default(),
+            event_id: event.id,
+            event_type: event.event_type,
+            source: Arc::clone(&source),
+            time: time(clock, event.at)?,
+            invocation_id: Some(id),
+            tool_id: (at >= unnamed).then(|| Arc::clone(&tool)),
+            data: Deserialize::deserialize(data)?,
+            extra: Extra::new(),
+        })
+    };
+    let events: Vec<ToolEvent> = events.into_iter().enumerate().map(event).collect::<Result<_, _>>()?;
+    Ok(CallRecord {
+        declaration: None,
+        invocation,
+        decisions,
+        hooks: Vec::new(),
+        progress: Vec::new(),
+        result_mappings: ResultMappings { tool: 1, hooks: Vec::new() },
+        persistence,
+        result,
+        events,
+    })
+}
+
+/// The parts of a folded payload that can be searched for.
+pub(in crate::journal::log) struct Gist {
+    pub(in crate::journal::log) tool_id: String,
+    pub(in crate::journal::log) status: Status,
+    pub(in crate::journal::log) actor_ref: Option<String>,
+    pub(in crate::journal::log) session_ref: Option<String>,
+    pub(in crate::journal::log) created_at: Timestamp,
+    pub(in crate::journal::log) ended_at: Option<Timestamp>,
+    pub(in crate::journal::log) events: Vec<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct GistLine {
+    #[serde(alias = "ended")]
+    started: GistCall,
+    #[serde(default)]
+    events: Vec<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct GistCall {
+    tool: String,
+    at: u64,
+    steps: Vec<(Status, i64)>,
+    actor: Option<String>,
+    session: Option<String>,
+}
+
+impl Gist {
+    /// Reads the payload of a folded line, without the rest of it: an index reads many.
+    ///
+    /// # Errors
+    ///
+    /// The payload is damaged.
+    pub(in crate::journal::log) fn read(payload: &str) -> serde_json::Result<Self> {
+        let GistLine { started, events } = serde_json::from_str(payload)?;
+        let GistCall { tool, at, steps, actor, session } = started;
+        let clock = Clock(at);
+        let ended = steps.iter().rfind(|(status, _)| status.is_terminal());
+        Ok(Self {
+            tool_id: tool,
+            status: steps.last().map_or(Status::Planned, |(status, _)| *status),
+            actor_ref: actor,
+            session_ref: session,
+            created_at: Timestamp::of_unix_nanos(at),
+            ended_at: ended.map(|(_, at)| time(clock, *at)).transpose()?,
+            events,
+        })
+    }
+}
+
+fn damaged(what: &'static str) -> Error {
+    Error::custom(format_args!("the line is damaged: {what}"))
+}
+
+fn call_id(id: &str) -> serde_json::Result<InvocationId> {
+    id.parse().map_err(|_| damaged("its ID is not that of a call"))
+}
+
+fn time(clock: Clock, nanos: i64) -> serde_json::Result<Timestamp> {
+    clock.at(nanos).ok_or_else(|| damaged("a time is out of range"))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StartLine {
+    started: Call,
+    #[serde(default)]
+    changes: bool,
+    process: u32,
+    #[serde(default)]
+    extra: Extra,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EndLine {
+    ended: Call,
+    #[serde(default)]
+    extra: Extra,
+    decisions: Vec<Decision>,
+    persistence: Vec<Persistence>,
+    result: Outcome,
+    source: Arc<str>,
+    unnamed: usize,
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    tool: String,
+    at: u64,
+    steps: Vec<(Status, i64)>,
+    input: Value,
+    #[serde(rename = "ref")]
+    reference: String,
+    text: Option<String>,
+    changed: Option<Value>,
+    changed_ref: Option<String>,
+    surface: Option<Arc<str>>,
+    native: Option<String>,
+    actor: Option<String>,
+    session: Option<Arc<str>>,
+    #[serde(default)]
+    ran: Vec<String>,
+    #[serde(default)]
+    policies: Vec<String>,
+    #[serde(default)]
+    decided: Vec<DecisionId>,
+}
+
+impl Call {
+    fn unfold(self, id: InvocationId, extra: Extra) -> serde_json::Result<(ToolInvocation, Clock)> {
+        let clock = Clock(self.at);
+        let steps = self.steps.into_iter().map(|(status, at)| Ok((status, time(clock, at)?)));
+        let steps = steps.collect::<serde_json::Result<Vec<_>>>()?;
+        let (input, reference) = match (self.changed, self.changed_ref) {
+            (None, None) => (self.input.clone(), self.reference.clone()),
+            (Some(input), Some(reference)) => (input, reference),
+            _ => return Err(damaged("an input and its reference belong together")),
+        };
+        let input = Arc::new(input);
+        let mut invocation = ToolInvocation::with_history(id, Timestamp::of_unix_nanos(self.at), steps);
+        invocation.tool_id = self.tool;
+        invocation.surface_id = self.surface;
+        invocation.native_call_id = self.native;
+        invocation.model_input = self.input;
+        invocation.model_input_ref = self.reference;
+        invocation.model_input_text = self.text;
+        invocation.observable_input = Some(Arc::clone(&input));
+        invocation.observable_input_ref = Some(reference.clone());
+        invocation.permission_input = Some(Arc::clone(&input));
+        invocation.permission_input_ref = Some(reference.clone());
+        invocation.call_input = Some(input);
+        invocation.call_input_ref = Some(reference);
+        invocation.actor_ref = self.actor;
+        invocation.session_ref = self.session;
+        invocation.runtime_refs = self.ran;
+        invocation.policy_refs = self.policies;
+        invocation.permission_decision_refs = self.decided;
+        invocation.extra = extra;
+        Ok((invocation, clock))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Decision {
+    id: DecisionId,
+    at: i64,
+    behavior: Behavior,
+    #[serde(default)]
+    mode: Mode,
+    source: Option<RuleSource>,
+    #[serde(rename = "type")]
+    kind: ReasonType,
+    message: String,
+    #[serde(default)]
+    rules: Vec<String>,
+    #[serde(default)]
+    policies: Vec<String>,
+}
+
+impl Decision {
+    fn unfold(self, id: InvocationId, clock: Clock) -> serde_json::Result<PermissionDecision> {
+        Ok(PermissionDecision {
+            schema_version: SchemaVersion::default(),
+            decision_id: self.id,
+            invocation_id: id,
+            behavior: self.behavior,
+            mode: self.mode,
+            source: self.source,
+            reason: Reason { kind: self.kind, message: self.message, extra: Extra::new() },
+            rule_refs: self.rules,
+            policy_refs: self.policies,
+            updated_input: None,
+            user_modified: false,
+            suggested_updates: Vec::new(),
+            blocked_path: None,
+            content_blocks: Vec::new(),
+            accept_feedback: None,
+            decided_at: time(clock, self.at)?,
+            expires_at: None,
+            extra: Extra::new(),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Persistence {
+    id: PersistenceId,
+    at: i64,
+    strategy: Strategy,
+    threshold: Value,
+    bytes: (u64, u64),
+    reason: String,
+}
+
+impl Persistence {
+    fn unfold(self, id: InvocationId, of: ResultId, clock: Clock) -> serde_json::Result<ResultPersistence> {
+        let (original_size_bytes, preview_size_bytes) = self.bytes;
+        Ok(ResultPersistence {
+            schema_version: SchemaVersion::default(),
+            decision_id: self.id,
+            invocation_id: id,
+            result_id: of,
+            strategy: self.strategy,
+            threshold: self.threshold,
+            original_size_bytes,
+            preview_size_bytes,
+            persisted_ref: None,
+            redaction_state: "none".to_owned(),
+            reason: self.reason,
+            created_at: time(clock, self.at)?,
+            extra: Extra::new(),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Outcome {
+    id: ResultId,
+    at: i64,
+    #[serde(default)]
+    content: Vec<Content>,
+    structured: Option<Value>,
+    #[serde(default)]
+    empty: bool,
+    shown: Option<Vec<Content>>,
+    ui: Option<String>,
+    usage: Option<[u64; 16]>,
+    files: Option<FileUsage>,
+    network: Option<NetworkUsage>,
+    artifacts: Option<ArtifactUsage>,
+}
+
+impl Outcome {
+    fn unfold(
+        self,
+        invocation: &ToolInvocation,
+        persistence: &[ResultPersistence],
+        clock: Clock,
+    ) -> serde_json::Result<ToolResult> {
+        let model_facing_content = match (self.shown, self.content.as_slice(), &self.structured) {
+            (Some(shown), ..) => shown,
+            (None, [], Some(structured)) => vec![Content::text(structured.to_string())],
+            (None, content, _) => content.to_vec(),
+        };
+        let (files, network, artifacts) = (self.files, self.network, self.artifacts);
+        Ok(ToolResult {
+            schema_version: SchemaVersion::default(),
+            result_id: self.id,
+            invocation_id: invocation.invocation_id,
+            status: ResultStatus::Succeeded,
+            is_error: false,
+            content: self.content,
+            structured_content: self.structured,
+            empty_result: self.empty,
+            model_facing_content,
+            ui_facing_summary: self.ui,
+            summary: None,
+            resource_refs: Vec::new(),
+            artifact_refs: Vec::new(),
+            policy_refs: Vec::new(),
+            persistence_refs: persistence.iter().map(|decision| decision.decision_id).collect(),
+            redaction_state: "none".to_owned(),
+            error: None,
+            provenance: ResultProvenance {
+                trust: Trust::Untrusted,
+                written_by: Writer::Tool,
+                tool_id: Some(invocation.tool_id.clone()),
+                component: component(&invocation.runtime_refs).map(str::to_owned),
+                hooks: Vec::new(),
+            },
+            input_mutations: Vec::new(),
+            additional_context: Vec::new(),
+            context_modifiers: Vec::new(),
+            usage: self.usage.map(|numbers| Usage { files, network, artifacts, ..usage(numbers) }),
+            created_at: time(clock, self.at)?,
+            extra: Extra::new(),
+        })
+    }
+}
+
+fn usage(numbers: [u64; 16]) -> Usage {
+    let [fuel, fuel_max, wall, wall_max, memory, memory_max, table, table_max, rest @ ..] = numbers;
+    let [output, output_max, log, log_max, instances_limit, handles_limit, descriptors_limit, stack_bytes_limit] = rest;
+    Usage {
+        fuel: Metered { used: fuel, limit: fuel_max },
+        wall_ms: Metered { used: wall, limit: wall_max },
+        memory_bytes: Metered { used: memory, limit: memory_max },
+        table_elements: Metered { used: table, limit: table_max },
+        output_bytes: Metered { used: output, limit: output_max },
+        log_bytes: Metered { used: log, limit: log_max },
+        instances_limit,
+        handles_limit,
+        descriptors_limit,
+        files: None,
+        network: None,
+        artifacts: None,
+        stack_bytes_limit,
+    }
+}
+
+/// `[type, id, time]` or `[type, id, time, data]`.
+struct Event {
+    event_type: EventType,
+    id: EventId,
+    at: i64,
+    data: Option<Value>,
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(EventVisitor)
+    }
+}
+
+struct EventVisitor;
+
+impl<'de> Visitor<'de> for EventVisitor {
+    type Value = Event;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event of three or four parts")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Event, A::Error> {
+        let lacks = |count| A::Error::invalid_length(count, &self);
+        Ok(Event {
+            event_type: parts.next_element()?.ok_or_else(|| lacks(0))?,
+            id: parts.next_element()?.ok_or_else(|| lacks(1))?,
+            at: parts.next_element()?.ok_or_else(|| lacks(2))?,
+            data: parts.next_element()?,
+        })
+    }
+}
