@@ -53,6 +53,24 @@ fn every_call_can_be_listed_and_shown_after_its_end() {
     home.toolcell(&["journal", "verify", "--json"]).run().exits(0).json();
 }
 
+/// A call waits for the log in proportion to its bytes. Without the short form, the end takes more than 5,900 bytes.
+#[test]
+fn the_lines_of_a_plain_call_are_short() {
+    let home = Home::new();
+    let record = home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+    let [file] = home.segments().try_into().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let [_, start, end] = lines.as_slice() else { panic!("{text}") };
+    assert!(start.len() <= 700, "{} bytes: {start}", start.len());
+    assert!(end.len() <= 2_500, "{} bytes: {end}", end.len());
+    let mut expected = record.clone();
+    expected.as_object_mut().unwrap().remove("declaration");
+    // `Value`s are equal in whatever order their fields are, texts are not.
+    let shown = home.toolcell(&["show", &id(&record), "--json"]).run().exits(0).json();
+    assert_eq!((shown["events"].to_string(), &shown), (record["events"].to_string(), &expected));
+}
+
 #[test]
 fn a_call_whose_process_is_killed_ends_as_canceled_and_runs_once() {
     let home = Home::new();
