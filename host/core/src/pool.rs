@@ -17,6 +17,9 @@ const STACK_BYTES: usize = 1 << 20;
 pub static GUEST_FILES: Shared = Shared::new("guest-files", 128, 4_096);
 /// The host's own store: the journal, payloads, secrets.
 pub static STORE: Shared = Shared::new("store", 8, 4_096);
+/// Looks at the files that a server watches, several times a second. Apart from the store, whose threads would never be idle
+/// otherwise: the memory that one used for a large record goes back when it ends.
+pub static WATCHED: Shared = Shared::new("watched", 1, 64);
 /// Reads of the system's resolver configuration. Names themselves are looked up without a thread.
 pub static NAMES: Shared = Shared::new("names", 2, 1_024);
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolcell::Home;
-use toolcell_core::pool::STORE;
+use toolcell_core::pool::WATCHED;
 
 use crate::config;
 use crate::config::Layer;
@@ -84,11 +84,11 @@ impl Watched {
     }
 }
 
-/// The states of `files` now, in their order; `None` if no thread is free for that. On a thread for the host's own store,
+/// The states of `files` now, in their order; `None` if no thread is free for that. On a thread of its own,
 /// because there may be thousands, and a disk that hangs must keep no worker from the calls.
 async fn look(files: &Arc<[PathBuf]>) -> Option<Vec<Stamp>> {
     let files = Arc::clone(files);
-    STORE.run(move || files.iter().map(|file| stamp(file)).collect()).await.ok()
+    WATCHED.run(move || files.iter().map(|file| stamp(file)).collect()).await.ok()
 }
 
 /// The state of a file now.

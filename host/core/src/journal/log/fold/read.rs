@@ -199,12 +199,12 @@ struct Call {
     tool: String,
     at: u64,
     steps: Vec<(Status, i64)>,
-    input: Value,
+    input: Arc<Value>,
     #[serde(rename = "ref")]
-    reference: String,
+    reference: Arc<str>,
     text: Option<String>,
-    changed: Option<Value>,
-    changed_ref: Option<String>,
+    changed: Option<Arc<Value>>,
+    changed_ref: Option<Arc<str>>,
     surface: Option<Arc<str>>,
     native: Option<String>,
     actor: Option<String>,
@@ -223,11 +223,10 @@ impl Call {
         let steps = self.steps.into_iter().map(|(status, at)| Ok((status, time(clock, at)?)));
         let steps = steps.collect::<serde_json::Result<Vec<_>>>()?;
         let (input, reference) = match (self.changed, self.changed_ref) {
-            (None, None) => (self.input.clone(), self.reference.clone()),
+            (None, None) => (Arc::clone(&self.input), Arc::clone(&self.reference)),
             (Some(input), Some(reference)) => (input, reference),
             _ => return Err(damaged("an input and its reference belong together")),
         };
-        let input = Arc::new(input);
         let mut invocation = ToolInvocation::with_history(id, Timestamp::of_unix_nanos(self.at), steps);
         invocation.tool_id = self.tool;
         invocation.surface_id = self.surface;
@@ -236,9 +235,9 @@ impl Call {
         invocation.model_input_ref = self.reference;
         invocation.model_input_text = self.text;
         invocation.observable_input = Some(Arc::clone(&input));
-        invocation.observable_input_ref = Some(reference.clone());
+        invocation.observable_input_ref = Some(Arc::clone(&reference));
         invocation.permission_input = Some(Arc::clone(&input));
-        invocation.permission_input_ref = Some(reference.clone());
+        invocation.permission_input_ref = Some(Arc::clone(&reference));
         invocation.call_input = Some(input);
         invocation.call_input_ref = Some(reference);
         invocation.actor_ref = self.actor;

@@ -21,7 +21,7 @@ pub(super) fn observe(invocation: &mut ToolInvocation, input: &Value, reference:
     invocation.observable_input = Some(Arc::clone(&input));
     invocation.permission_input = Some(Arc::clone(&input));
     invocation.call_input = Some(input);
-    let reference = Some(reference.to_owned());
+    let reference: Option<Arc<str>> = Some(reference.into());
     invocation.observable_input_ref.clone_from(&reference);
     invocation.permission_input_ref.clone_from(&reference);
     invocation.call_input_ref = reference;

@@ -59,7 +59,7 @@ fn a_plain_call_takes_few_bytes_and_comes_back_as_it_was() {
     // All data of its events follows from the rest.
     assert!(!end.contains("fuel_limit") && !end.contains("deprecated"), "{end}");
     // What is searched for in a line is still there.
-    assert!(end.contains(&record.invocation.model_input_ref));
+    assert!(end.contains(&*record.invocation.model_input_ref));
     let started = after(&TO_RUNNING);
     let start = serde_json::to_string(&FoldedStart::of(&started, false, 25_627).unwrap()).unwrap();
     assert!(start.starts_with(STARTED) && start.len() <= START_BYTES, "{} bytes: {start}", start.len());
@@ -112,12 +112,12 @@ const PLAIN: &[(&str, Change)] = &[
         observe(&mut record.invocation, &input.to_value(), input.reference());
     }),
     ("another order of the fields", |record| {
-        record.invocation.model_input = json!({ "a": 1, "b": 2 });
+        record.invocation.model_input = json!({ "a": 1, "b": 2 }).into();
         let reference = record.invocation.model_input_ref.clone();
         observe(&mut record.invocation, &json!({ "b": 2, "a": 1 }), &reference);
     }),
     ("no arguments", |record| {
-        record.invocation.model_input = Value::Null;
+        record.invocation.model_input = Value::Null.into();
         let reference = record.invocation.model_input_ref.clone();
         observe(&mut record.invocation, &Value::Null, &reference);
     }),
@@ -200,7 +200,7 @@ const PLAIN: &[(&str, Change)] = &[
         record.events[1] = event(&record.invocation, EventType::Selected, Some("count.count"), data);
     }),
     ("data that is longer than usual", |record| {
-        record.invocation.model_input_ref = "r".repeat(1_000);
+        record.invocation.model_input_ref = "r".repeat(1_000).into();
         let data = json!({ "model_input_ref": record.invocation.model_input_ref });
         record.events[2] = event(&record.invocation, EventType::ArgumentsReady, Some("count.count"), data);
     }),
@@ -252,7 +252,7 @@ const UNUSUAL: &[(&str, Change)] = &[
     ("words of the host", |record| record.result.provenance.written_by = Writer::Host),
     ("an output that a hook replaced", |record| record.result.provenance.hooks.push("h".to_owned())),
     ("an output of another tool", |record| record.result.provenance.tool_id = Some("other".to_owned())),
-    ("an output of another component", |record| record.result.provenance.component = Some("sha256:00".to_owned())),
+    ("an output of another component", |record| record.result.provenance.component = Some("sha256:00".into())),
     ("another reference to a stored result", |record| record.result.persistence_refs.push(PersistenceId::new())),
     ("a payload", |record| {
         record.persistence[0].persisted_ref =
@@ -275,7 +275,7 @@ const UNUSUAL: &[(&str, Change)] = &[
     ("an unknown field of a reason", |record| _ = record.decisions[0].reason.extra.insert("x".to_owned(), json!(1))),
     ("a missing input", |record| record.invocation.call_input = None),
     ("an input that was changed later", |record| record.invocation.call_input = Some(Arc::new(json!({})))),
-    ("an input with another reference", |record| record.invocation.call_input_ref = Some("sha256:00".to_owned())),
+    ("an input with another reference", |record| record.invocation.call_input_ref = Some("sha256:00".into())),
     ("an input that became null", |record| observe(&mut record.invocation, &Value::Null, "sha256:00")),
     ("no events", |record| record.events.clear()),
     ("an event of another host", |record| record.events[6].source = "toolcell/9".into()),
@@ -471,6 +471,6 @@ async fn the_call_of_a_killed_process_ends_with_what_its_folded_start_says() {
     let ended = log().record(&started.invocation_id.to_string()).unwrap().unwrap();
     let call = &ended["invocation"];
     assert_eq!((&call["status"], &call["tool_id"]), (&json!("canceled"), &json!("count.count")));
-    assert_eq!(call["call_input"], started.model_input);
+    assert_eq!(call["call_input"], *started.model_input);
     assert_eq!(ended["result"]["error"]["retry"]["safe"], json!(false));
 }

@@ -139,7 +139,7 @@ impl<'a> Call<'a> {
             return None;
         }
         let (input, reference) = input_that_ran(invocation)?;
-        let is_changed = reference != invocation.model_input_ref || !is_same(input, &invocation.model_input);
+        let is_changed = reference != &*invocation.model_input_ref || !is_same(input, &invocation.model_input);
         // A `null` would be read as absent.
         if is_changed && input.is_null() {
             return None;
@@ -173,7 +173,7 @@ fn input_that_ran(invocation: &ToolInvocation) -> Option<(&Value, &str)> {
         (&invocation.permission_input, &invocation.permission_input_ref),
         (&invocation.call_input, &invocation.call_input_ref),
     ];
-    let is_it = |(input, of): (&Option<Arc<Value>>, &Option<String>)| {
+    let is_it = |(input, of): (&Option<Arc<Value>>, &Option<Arc<str>>)| {
         of.as_deref() == Some(reference)
             && input.as_ref().is_some_and(|input| Arc::ptr_eq(input, observed) || is_same(input, observed))
     };
