@@ -24,8 +24,11 @@ pub(crate) fn component(folder: &str) -> PathBuf {
 /// Builds a source folder below the checkout as a user would, with the state in `home`.
 pub(crate) fn build_in(folder: &str, home: &Home) -> PathBuf {
     // The toolchain is the user's, wherever it is installed.
-    let search = Search::new(Preference::from_env().unwrap(), Home::find().unwrap().cache());
-    let settings = BuildSettings::new(search, home.builds());
+    let own = Home::find().unwrap();
+    let search = Search::new(Preference::from_env().unwrap(), own.cache());
+    let mut settings = BuildSettings::new(search, home.builds());
+    // What the tools have in common is compiled once, here and where a test runs `toolcell build`.
+    settings.target_dir = Some(own.compiling());
     let dir = root().join(folder);
     build(&dir, &settings, &mut |line| eprintln!("{line}")).unwrap_or_else(|e| panic!("build {folder}: {e:#}")).wasm
 }

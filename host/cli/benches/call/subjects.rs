@@ -66,9 +66,10 @@ pub(crate) fn wat(name: &str) -> anyhow::Result<Vec<u8>> {
 }
 
 fn component(folder: &Path, sdk: Option<PathBuf>) -> anyhow::Result<Vec<u8>> {
-    // The tests build the same tools there.
-    let builds = Home::at(Path::new(env!("CARGO_TARGET_TMPDIR")).join("home")).builds();
-    let mut settings = BuildSettings::new(Search::new(Preference::from_env()?, Home::find()?.cache()), builds);
+    let own = Home::find()?;
+    let mut settings = BuildSettings::new(Search::new(Preference::from_env()?, own.cache()), home().builds());
+    // Where the tests compile the same tools.
+    settings.target_dir = Some(own.compiling());
     settings.sdk = sdk;
     let built = build(folder, &settings, &mut |line| eprintln!("{line}"))?;
     std::fs::read(&built.wasm).with_context(|| format!("read {}", built.wasm.display()))

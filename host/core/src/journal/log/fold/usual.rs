@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::record::{
-    Behavior, DecisionId, EventType, PermissionDecision, ResultId, ResultStatus, RuleSource, Status, ToolInvocation,
-    ToolResult,
+    Behavior, DecisionId, EventType, PermissionDecision, ResultId, ResultStatus, RuleSource, Said, Status,
+    ToolInvocation, ToolResult,
 };
 
 /// The `data` of an event that the log leaves out. Lines that are on disk are read with these shapes: when what the
@@ -22,6 +22,56 @@ pub(super) enum Usual<'a> {
 }
 
 impl<'a> Usual<'a> {
+    /// Whether these are the fields, compared without making their JSON: each call has seven such events. `false` if only
+    /// their JSON could tell.
+    pub(super) fn is_said(&self, said: &[(&str, Said)]) -> bool {
+        let is_none_or = |said: &Said, text: Option<&str>| match text {
+            Some(text) => said.is_text(text),
+            None => matches!(said, Said::Null),
+        };
+        let is_id = |said: &Said, id: Said| matches!((said, id), (Said::Id(one), Said::Id(other)) if *one == other);
+        match (self, said) {
+            (Self::Planned { requested, native_call_id }, [("requested", name), ("native_call_id", native)]) => {
+                name.is_text(requested) && is_none_or(native, *native_call_id)
+            }
+            (Self::Selected { via, deprecated }, [("via", by), ("deprecated", Said::Bool(is))]) => {
+                by.is_text(via) && is == deprecated
+            }
+            (Self::ArgumentsReady { model_input_ref }, [("model_input_ref", of)]) => of.is_text(model_input_ref),
+            (
+                Self::Decided { decision_id, behavior, source: None, rule_refs },
+                [
+                    ("decision_id", id),
+                    ("behavior", Said::Behavior(decided)),
+                    ("source", Said::Null),
+                    ("rule_refs", Said::Texts(rules)),
+                ],
+            ) => is_id(id, (*decision_id).into()) && decided == behavior && rules == rule_refs,
+            (
+                Self::Started { attempt, fuel_limit, wall_ms_limit, memory_limit_bytes },
+                [
+                    ("attempt", Said::Number(of)),
+                    ("fuel_limit", Said::Number(fuel)),
+                    ("wall_ms_limit", Said::Number(wall)),
+                    ("memory_limit_bytes", Said::Number(memory)),
+                ],
+            ) => {
+                *of == u64::from(*attempt)
+                    && fuel == fuel_limit
+                    && wall == wall_ms_limit
+                    && memory == memory_limit_bytes
+            }
+            (Self::Created { result_id, status }, [("result_id", id), ("status", Said::Outcome(outcome))]) => {
+                is_id(id, (*result_id).into()) && outcome == status
+            }
+            (
+                Self::Succeeded { result_id, status, .. },
+                [("result_id", id), ("status", word), ("error_class", Said::Null), ("error_code", Said::Null)],
+            ) => is_id(id, (*result_id).into()) && word.is_text(status.as_str()),
+            _ => false,
+        }
+    }
+
     /// What an event of this type says in a call with these records; `None` if that does not follow from them.
     pub(super) fn of(
         event_type: EventType,
@@ -60,5 +110,66 @@ impl<'a> Usual<'a> {
             }
             _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::EventData;
+
+    #[test]
+    fn what_is_said_as_usual_has_the_same_json_and_nothing_else_is_usual() {
+        let (decision_id, result_id, rules) = (DecisionId::new(), ResultId::new(), vec!["allow *".to_owned()]);
+        let (behavior, status) = (Behavior::Allow, Status::Succeeded);
+        let outcome = ResultStatus::Succeeded;
+        let usual = [
+            Usual::Planned { requested: "a.b", native_call_id: None },
+            Usual::Planned { requested: "a.b", native_call_id: Some("n") },
+            Usual::Selected { via: "name", deprecated: false },
+            Usual::ArgumentsReady { model_input_ref: "sha256:00" },
+            Usual::Decided { decision_id, behavior, source: None, rule_refs: &rules },
+            Usual::Started { attempt: 1, fuel_limit: 2, wall_ms_limit: 3, memory_limit_bytes: 4 },
+            Usual::Created { result_id, status: outcome },
+            Usual::Succeeded { result_id, status, error_class: (), error_code: () },
+        ];
+        let named = |native: Option<&str>| {
+            EventData::from([
+                ("requested", "a.b".to_owned().into()),
+                ("native_call_id", native.map(str::to_owned).into()),
+            ])
+        };
+        let said = [
+            named(None),
+            named(Some("n")),
+            [("via", "name".into()), ("deprecated", false.into())].into(),
+            [("model_input_ref", "sha256:00".into())].into(),
+            EventData::from([
+                ("decision_id", decision_id.into()),
+                ("behavior", behavior.into()),
+                ("source", None::<RuleSource>.into()),
+                ("rule_refs", rules.clone().into()),
+            ]),
+            EventData::from([
+                ("attempt", 1_u32.into()),
+                ("fuel_limit", 2_u64.into()),
+                ("wall_ms_limit", 3_u64.into()),
+                ("memory_limit_bytes", 4_u64.into()),
+            ]),
+            [("result_id", result_id.into()), ("status", outcome.into())].into(),
+            EventData::from([
+                ("result_id", result_id.into()),
+                ("status", status.into()),
+                ("error_class", None::<String>.into()),
+                ("error_code", None::<String>.into()),
+            ]),
+        ];
+        for (at, usual) in usual.iter().enumerate() {
+            for (of, said) in said.iter().enumerate() {
+                assert_eq!(usual.is_said(said.said().unwrap()), at == of, "{at} and {of}");
+            }
+            let [usual, said] = [serde_json::to_string(usual), serde_json::to_string(&said[at])].map(Result::unwrap);
+            assert_eq!(usual, said);
+        }
     }
 }

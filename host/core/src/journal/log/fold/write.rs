@@ -482,7 +482,10 @@ impl<'a> Event<'a> {
         if !is_plain {
             return None;
         }
-        let is_usual = usual.is_some_and(|usual| is_written_as(data, &usual));
+        let is_usual = usual.is_some_and(|usual| match data.said() {
+            Some(said) if usual.is_said(said) => true,
+            _ => is_written_as(data, &usual),
+        });
         Some(Self { event_type: *event_type, id: *event_id, at: clock.until(*time)?, of: event, is_usual })
     }
 }
