@@ -184,10 +184,19 @@ fn what_no_result_may_show_is_in_no_change() {
     assert!(CANARY.is_nowhere_below(&home.path().join("journal")) > 0);
 
     let value = || json!(CANARY.value());
-    let ruled = changing(&[("token", value()), ("list", json!([{ "token": value() }])), ("note", value())]);
+    let output = |hiv: Value| json!({ "patient": { "hiv": hiv, "name": "x" } });
+    let ruled = changing(&[
+        ("token", value()),
+        ("last_output", output(json!(true))),
+        ("list", json!([{ "token": value() }])),
+        ("note", value()),
+    ]);
     let record = home.call(&guest("modifier#modify_ruled"), &ruled, &[]);
     CANARY.is_not_in("a result with redaction rules", &record["result"].to_string());
-    assert_eq!(record["result"]["context_modifiers"][2], json!({ "key": "token", "value": "[redacted]" }));
+    assert_eq!(record["result"]["context_modifiers"][3], json!({ "key": "token", "value": "[redacted]" }));
+    // A rule that is a JSON Pointer holds for an output that a tool keeps under one key.
+    let kept = json!({ "key": "last_output", "value": output(json!("[redacted]")) });
+    assert_eq!(record["result"]["context_modifiers"][0], kept);
     assert_eq!(record["result"]["redaction_state"], "partial");
 
     let by_reference = home.call(&guest("modifier#modify_by_reference"), &changing(&[("key", value())]), &[]);

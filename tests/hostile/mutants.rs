@@ -26,6 +26,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("context_modifiers", &[], &["cli::context_modifiers::a_call_changes_so_much"]),
     ("context_modifier_policy", &[], &["cli::context_modifiers::where_they_are_forbidden"]),
     ("json_values", &["SCH-1"], &[]),
+    ("json_depth", &[], &["unit:record::json::"]),
     ("schema_work", &[], &["cli::contracts::recursion_that_multiplies"]),
     ("schema_errors", &[], &["cli::contracts::an_argument_that_is_wrong_in_a_large_schema"]),
     ("schema_resources", &[], &["cli::contracts::a_schema_of_several_resources"]),

@@ -51,7 +51,7 @@ pub(super) async fn invoke(
             let began = Instant::now();
             match sandbox.linked(component, limits.wall, &run.cancellation).await {
                 Ok(linked) => (linked, began.elapsed()),
-                Err(refusal) => return not_loaded(refusal, limits, began.elapsed()),
+                Err(refusal) => return not_loaded(refusal, limits, began.elapsed(), run.resumed.as_deref()),
             }
         }
     };
@@ -411,7 +411,7 @@ fn needed(error: &wasmtime::Error, store: &mut Store<State>) -> Option<GuestOutc
         .map(GuestOutcome::NeedsInput)
 }
 
-/// The execution of an instance without a world. What the instances before it used stays used.
+/// The execution of an instance without a world.
 fn not_started(error: &wasmtime::Error, limits: &Limits, resumed: Option<&Resumed>) -> Execution {
     let refusal = Refusal::new(
         ErrorClass::SetupRequired,
@@ -419,17 +419,21 @@ fn not_started(error: &wasmtime::Error, limits: &Limits, resumed: Option<&Resume
         "something that was granted is not there any more, or cannot be opened",
     )
     .detail(format!("{error:#}"));
-    let mut usage = blank(limits);
-    resumed.into_iter().for_each(|resumed| usage.add(&resumed.spent));
-    let partial_bytes = resumed.map_or(0, |resumed| resumed.partial_bytes);
-    Execution { partial_bytes, ..Execution::failed(refusal, usage) }
+    failed_after(refusal, blank(limits), resumed)
 }
 
 /// The execution of a call whose code was not there within its time, or cannot be loaded.
-fn not_loaded(refusal: Refusal, limits: &Limits, loading: Duration) -> Execution {
+fn not_loaded(refusal: Refusal, limits: &Limits, loading: Duration, resumed: Option<&Resumed>) -> Execution {
     let mut usage = blank(limits);
     usage.wall_ms.used = u64::try_from(loading.as_millis()).unwrap_or(u64::MAX);
-    Execution::failed(refusal, usage)
+    failed_after(refusal, usage, resumed)
+}
+
+/// The execution of an instance that failed with `refusal` before it ran. What the instances before it used stays used.
+fn failed_after(refusal: Refusal, mut usage: Usage, resumed: Option<&Resumed>) -> Execution {
+    resumed.into_iter().for_each(|resumed| usage.add(&resumed.spent));
+    let partial_bytes = resumed.map_or(0, |resumed| resumed.partial_bytes);
+    Execution { partial_bytes, ..Execution::failed(refusal, usage) }
 }
 
 pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {

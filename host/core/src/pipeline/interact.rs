@@ -40,9 +40,9 @@ pub(super) async fn go_on(
         };
         let resume_state = needed.resume_state.clone();
         let again = async {
-            let claim = schedule::step_aside(journey);
+            schedule::step_aside(journey);
             answer(journey, needed).await?;
-            schedule::step_back(journey, claim);
+            schedule::step_back(journey);
             let place = schedule::place(journey, permit.limits()).await?;
             journey.advance(Status::Running)?;
             Ok(place)

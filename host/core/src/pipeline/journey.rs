@@ -12,6 +12,8 @@ use crate::record::{
     ResultMappings, ResultPersistence, Status, Strategy, Timestamp, ToolEvent, ToolHook, ToolInvocation,
 };
 
+use crate::scheduler::Claim;
+
 use super::approval::{ApprovalService, Asked};
 use super::aside::Checks;
 use super::batch::Seat;
@@ -68,6 +70,8 @@ pub struct Journey<'a> {
     /// `Some` in a batch, and for a single call that others could notice. Held until the end, so that the records of two
     /// calls that exclude each other do not overlap.
     pub(super) seat: Option<Seat>,
+    /// What a call claimed that stepped aside. Kept here, because it may fail before it steps back, and be repeated.
+    pub(super) aside: Option<Claim>,
     /// What the calls that the guest made, and those above it, allow to become of its output, which may repeat theirs.
     pub(super) narrowed: Keeping,
     /// `Some` after the guest called another tool, or asked its user, unless another guest made the call.
@@ -155,6 +159,7 @@ impl<'a> Journey<'a> {
             artifacts: None,
             asked: None,
             seat: None,
+            aside: None,
             narrowed,
             tree: None,
             responses: InputResponses::new(),
@@ -200,6 +205,7 @@ impl<'a> Journey<'a> {
             artifacts: None,
             asked: Some(Box::new(asked)),
             seat: None,
+            aside: None,
             narrowed: Keeping::default(),
             tree: None,
             responses: InputResponses::new(),

@@ -124,7 +124,7 @@ fn discard(journey: &mut Journey<'_>, run: &Run, execution: &Execution, wait: Du
 
 /// Waits, and takes its turn and a place again: a call that waits keeps no other one waiting.
 async fn again(journey: &mut Journey<'_>, permit: &Permit, wait: Duration) -> Result<Option<Place>, Refusal> {
-    let claim = schedule::step_aside(journey);
+    schedule::step_aside(journey);
     let cancellation = &journey.request.cancellation;
     tokio::select! {
         biased;
@@ -133,6 +133,6 @@ async fn again(journey: &mut Journey<'_>, permit: &Permit, wait: Duration) -> Re
         }
         () = tokio::time::sleep(wait) => {}
     }
-    schedule::step_back(journey, claim);
+    schedule::step_back(journey);
     schedule::place(journey, permit.limits()).await
 }

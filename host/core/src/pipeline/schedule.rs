@@ -94,11 +94,12 @@ fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Cla
     Claim::new(folders(false), folders(true), network)
 }
 
-/// Gives up the turn of a single call that waits for its user, so that it keeps no other call waiting. Returns what it
-/// claimed. A call of a batch keeps its turn, because its changes keep their order.
-pub(super) fn step_aside(journey: &mut Journey<'_>) -> Option<Claim> {
-    let seat = journey.seat.take_if(|seat| seat.order.is_none())?;
-    seat.turn.leave()
+/// Gives up the turn of a single call that waits for its user, so that it keeps no other call waiting. The journey keeps
+/// what it claimed, for [`step_back`]. A call of a batch keeps its turn, because its changes keep their order.
+pub(super) fn step_aside(journey: &mut Journey<'_>) {
+    if let Some(seat) = journey.seat.take_if(|seat| seat.order.is_none()) {
+        journey.aside = seat.turn.leave();
+    }
 }
 
 /// Lets other calls pass one that ends without its turn: its failure hooks and its record can take long.
@@ -109,8 +110,8 @@ fn give_up(journey: &Journey<'_>) {
 }
 
 /// Lines up again for a call that stepped aside: it has its turn when it has a [`place`].
-pub(super) fn step_back(journey: &mut Journey<'_>, claim: Option<Claim>) {
-    let Some(claim) = claim else { return };
+pub(super) fn step_back(journey: &mut Journey<'_>) {
+    let Some(claim) = journey.aside.take() else { return };
     let turn = journey.services.locks.turn(None, journey.request.actor_ref.as_deref());
     turn.claim(claim, false);
     journey.seat = Some(Seat { turn, order: None });

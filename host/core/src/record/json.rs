@@ -7,6 +7,10 @@ use super::input::Unique;
 /// little as two in text: without a limit, 8 MiB of brackets become a gigabyte.
 pub const JSON_VALUES_MAX: usize = 100_000;
 
+/// Maximum depth of the arguments or the output of one call. Records hold them some levels further down, and readers of
+/// JSON commonly give up at 128.
+const DEPTH_MAX: usize = 120;
+
 /// Returns an object with `fields`, at its final size from the start: each call makes some.
 pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
@@ -18,7 +22,33 @@ pub fn read_json<T: DeserializeOwned>(text: &str, values_max: usize) -> Result<T
     if guard!("json_values") && text.len() / 2 >= values_max && values_at_most(text) > values_max {
         return Err(format!("it holds more than {values_max} values"));
     }
+    if guard!("json_depth") && is_deeper(text, DEPTH_MAX) {
+        return Err(format!("it is nested more than {DEPTH_MAX} levels deep"));
+    }
     serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Whether `text` is nested deeper than `depth_max`.
+fn is_deeper(text: &str, depth_max: usize) -> bool {
+    // Most texts have few brackets at all, which takes much less time to see.
+    if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count() <= depth_max {
+        return false;
+    }
+    let (mut quoted, mut escaped, mut depth) = (false, false, 0_usize);
+    for byte in text.bytes() {
+        match (quoted, escaped, byte) {
+            (true, true, _) => escaped = false,
+            (true, false, b'\\') => escaped = true,
+            (_, false, b'"') => quoted = !quoted,
+            (false, _, b'[' | b'{') => depth += 1,
+            (false, _, b']' | b'}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > depth_max {
+            return true;
+        }
+    }
+    false
 }
 
 /// Like [`read_json`], but fails also on a duplicate key, because one of its values would be lost.
@@ -44,8 +74,19 @@ fn values_at_most(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{read_json, values_at_most};
+    use super::{DEPTH_MAX, read_json, values_at_most};
     use serde_json::Value;
+
+    #[test]
+    fn what_is_nested_too_deep_is_refused_and_brackets_in_texts_do_not_count() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let read = |text: String| read_json::<Value>(&text, 1_000);
+        assert!(read(nested(DEPTH_MAX)).is_ok());
+        let refusal = read(nested(DEPTH_MAX + 1)).unwrap_err();
+        assert!(refusal.contains("more than 120 levels"), "{refusal}");
+        assert!(read(format!(r#"["\"{0}",{1}]"#, "[".repeat(500), nested(3))).is_ok());
+        assert!(read(format!("[{}]", vec!["[{}]"; 200].join(","))).is_ok());
+    }
 
     #[test]
     fn what_stands_in_a_text_counts_once() {

@@ -46,7 +46,7 @@ impl Guest for Modifier {
                 kept("modify_by_reference", "ref_only"),
                 kept("modify_in_passing", "never_persist"),
                 plain("modify_secretly").contract("sensitive_fields", json!(["secret"])),
-                plain("modify_ruled").promises("redaction_rules", json!(["token"])),
+                plain("modify_ruled").promises("redaction_rules", json!(["token", "/patient/hiv"])),
             ])
             .to_json()
     }

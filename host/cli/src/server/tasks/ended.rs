@@ -62,7 +62,9 @@ impl Ended {
             component: None,
             hooks: Vec::new(),
         };
-        Self::new(ToolResult::failed(id, refusal.to_error(), provenance), Vec::new(), String::new(), false)
+        let result = ToolResult::failed(id, refusal.to_error(), provenance);
+        // The log has no end of it either.
+        Self { is_unwritten: true, ..Self::new(result, Vec::new(), String::new(), false) }
     }
 
     /// A result from the store of approvals, which has nothing else.

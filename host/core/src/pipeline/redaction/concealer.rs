@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Number, Value};
 
 use crate::catalog::Contract;
-use crate::record::{ContextModifier, Input};
+use crate::record::{Input, object};
 use crate::search::Meter;
 use crate::secret::{REDACTED, Redactor, Term, Terms};
 
@@ -76,18 +76,17 @@ impl Concealer {
                 hide(place, &mut Written::new(), &mut terms);
             });
         }
-        if !mapped.context_modifiers.is_empty() {
-            // The rules name fields of the output, and a tool can repeat such a field here.
-            let changes = std::mem::take(&mut mapped.context_modifiers).into_iter();
-            let mut changes = Value::Object(changes.map(|change| (change.key, change.value)).collect());
-            self.contract.each_redacted(&mut changes, &mut |at, place| {
-                name(&mut places, format!("/context_modifiers{at}"));
+        for (at, modifier) in mapped.context_modifiers.iter_mut().enumerate() {
+            // By its number, because a place must not name a key that may be redacted.
+            let mut hide = |_: &str, place: &mut Value| {
+                name(&mut places, format!("/context_modifiers/{at}"));
                 hide(place, &mut Written::new(), &mut terms);
-            });
-            if let Value::Object(changes) = changes {
-                let changes = changes.into_iter().map(|(key, value)| ContextModifier { key, value });
-                mapped.context_modifiers = changes.collect();
-            }
+            };
+            // The rules name fields of the output, and a tool can repeat such a field here, or the whole output.
+            let mut field = object([(modifier.key.as_str(), modifier.value.take())]);
+            self.contract.each_redacted(&mut field, &mut hide);
+            modifier.value = field.get_mut(&modifier.key).map(Value::take).unwrap_or_default();
+            self.contract.each_redacted(&mut modifier.value, &mut hide);
         }
         self.keep_back(terms);
         places
