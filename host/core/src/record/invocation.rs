@@ -130,34 +130,12 @@ impl ToolInvocation {
     /// Creates a planned invocation. Its tool id is `unresolved:<name>` until the name is resolved.
     pub fn planned(requested: &str, model_input: &Input) -> Self {
         let created_at = Timestamp::now();
+        let (input, reference) = (model_input.shared_value(), Arc::clone(model_input.shared_reference()));
         Self {
-            schema_version: SchemaVersion::default(),
-            invocation_id: InvocationId::at(created_at),
             tool_id: format!("unresolved:{requested}"),
-            surface_id: None,
-            native_call_id: None,
-            status: Status::Planned,
-            model_input: model_input.shared_value(),
-            model_input_ref: Arc::clone(model_input.shared_reference()),
             model_input_text: (!model_input.is_compact()).then(|| model_input.text().to_owned()),
-            observable_input: None,
-            observable_input_ref: None,
-            permission_input: None,
-            permission_input_ref: None,
-            call_input: None,
-            call_input_ref: None,
-            actor_ref: None,
-            session_ref: None,
-            runtime_refs: Vec::new(),
-            policy_refs: Vec::new(),
-            permission_decision_refs: Vec::new(),
-            hook_refs: Vec::new(),
             status_transitions: Vec::with_capacity(8),
-            created_at,
-            started_at: None,
-            ended_at: None,
-            keeps_no_input: false,
-            extra: Extra::new(),
+            ..Self::blank(InvocationId::at(created_at), created_at, input, reference)
         }
     }
 
@@ -172,15 +150,26 @@ impl ToolInvocation {
         let step = |(to, at)| Transition { from: std::mem::replace(&mut before, to), to, at, reason: None };
         let status_transitions: Vec<Transition> = steps.into_iter().map(step).collect();
         let (status, started_at, ended_at) = reached(&status_transitions);
+        let blank = Self::blank(invocation_id, created_at, Arc::default(), Arc::from(""));
+        Self { status, status_transitions, started_at, ended_at, ..blank }
+    }
+
+    /// A planned invocation without a tool.
+    fn blank(
+        invocation_id: InvocationId,
+        created_at: Timestamp,
+        model_input: Arc<Value>,
+        model_input_ref: Arc<str>,
+    ) -> Self {
         Self {
             schema_version: SchemaVersion::default(),
             invocation_id,
             tool_id: String::new(),
             surface_id: None,
             native_call_id: None,
-            status,
-            model_input: Arc::default(),
-            model_input_ref: Arc::from(""),
+            status: Status::Planned,
+            model_input,
+            model_input_ref,
             model_input_text: None,
             observable_input: None,
             observable_input_ref: None,
@@ -194,10 +183,10 @@ impl ToolInvocation {
             policy_refs: Vec::new(),
             permission_decision_refs: Vec::new(),
             hook_refs: Vec::new(),
-            status_transitions,
+            status_transitions: Vec::new(),
             created_at,
-            started_at,
-            ended_at,
+            started_at: None,
+            ended_at: None,
             keeps_no_input: false,
             extra: Extra::new(),
         }
