@@ -10,3 +10,7 @@ mod sandbox;
 mod server;
 mod structure;
 mod support;
+
+/// That of the program, because the attacks measure memory.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

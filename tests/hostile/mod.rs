@@ -182,9 +182,8 @@ fn run(attack: &Attack) -> Ran {
         .env(ATTACK, attack.id)
         .env(SECRET, &secret)
         .env("RUST_BACKTRACE", "1")
-        // The allocator returns memory at once, so that the measurement shows memory in use, not its reserve.
-        .env("MALLOC_MMAP_THRESHOLD_", "131072")
-        .env("MALLOC_TRIM_THRESHOLD_", "131072")
+        // As in the program: what is measured is memory in use, not the allocator's reserve.
+        .env("MIMALLOC_PURGE_DELAY", "0")
         .envs(GUESTS.map(|guest| (arena::guest_variable(guest), fixture(guest))))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

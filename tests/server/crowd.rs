@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -78,6 +79,26 @@ fn a_thousand_calls_in_flight_are_answered_once_each_and_leave_no_memory_behind(
 /// Descriptors, or threads, of the server.
 fn count(client: &Client, what: &str) -> usize {
     std::fs::read_dir(format!("/proc/{}/{what}", client.pid())).unwrap().count()
+}
+
+#[test]
+fn the_memory_of_large_outputs_goes_back_to_the_system() {
+    let mut client =
+        Client::with(&["probe#echo", "hostile#flood_structured", "hostile#flood_partial"], ["--timeout=5m"]);
+    // Fills caches for later calls.
+    client.call("flood_structured", json!({ "mib": 1 }));
+    let before = resident_kib(&client);
+    for _ in 0..4 {
+        client.call("flood_structured", json!({ "mib": 20 }));
+        client.call("flood_partial", json!({ "count": 300, "bytes": 200_000 }));
+    }
+    client.forget();
+    let waited = Instant::now();
+    while resident_kib(&client) > before + KEPT_KIB {
+        let (now, within) = (resident_kib(&client), Duration::from_secs(2));
+        assert!(waited.elapsed() < within, "{before} KiB before, and {now} KiB {within:?} later");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// `TOOLCELL_CALLS=100000` makes as many calls.
