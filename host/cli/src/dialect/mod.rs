@@ -1,3 +1,12 @@
-//! TRANSLATION. One folder for each format of a server: pure functions between its types and records.
+//! TRANSLATION. One folder for each format of others: pure functions between its JSON, or its types, and records.
 
+mod hint;
+mod listed;
 pub mod mcp;
+mod name;
+mod visible;
+
+pub use hint::hint;
+pub use listed::{Effects, Listed};
+pub use name::exported;
+pub use visible::visible;

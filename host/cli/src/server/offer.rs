@@ -8,7 +8,7 @@ use toolcell_core::catalog::{Standing, Surface, Tool};
 use toolcell_core::find::{Finder, Query};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal, ToolSearchResult};
 
-use crate::dialect::mcp;
+use crate::dialect::{self, Listed, mcp};
 
 use super::loads::Loads;
 
@@ -80,7 +80,7 @@ impl Offers {
             false => &[mcp::READ_RESULT],
         };
         let declarations: Vec<_> = chosen.iter().map(|offered| offered.tool.declaration().as_ref()).collect();
-        let names = mcp::exported(&declarations, reserved);
+        let names = dialect::exported(&declarations, reserved);
         let standings = surface.tools().map(|(_, standing)| standing);
         let offers: Vec<Arc<Offer>> = names
             .into_iter()
@@ -199,21 +199,24 @@ impl Offer {
 
     /// The description of the tool for clients.
     pub(super) fn described(&self) -> &Described {
-        self.described.get_or_init(|| {
-            let (declaration, contract) = (self.tool.declaration(), self.tool.contract());
-            let title = declaration.title.as_deref().map(|title| contract.shown(title));
-            mcp::tool(mcp::Listed {
-                name: &self.name,
-                title: title.as_deref(),
-                description: &contract.shown(&declaration.description),
-                declaration,
-                interface: self.tool.interface(),
-                permission: self.tool.permission_profile(),
-                input_schema: contract.model_schema(),
-                // A result that is kept by reference has nothing that a client could validate against a schema.
-                output_schema: contract.output_schema().filter(|_| self.tool.keeping().inline),
-                component: self.tool.component(),
-            })
+        self.described.get_or_init(|| self.listed(mcp::tool))
+    }
+
+    /// Describes the tool with `describe`, in the terms of a dialect.
+    pub(super) fn listed<T>(&self, describe: impl FnOnce(Listed<'_>) -> T) -> T {
+        let (declaration, contract) = (self.tool.declaration(), self.tool.contract());
+        let title = declaration.title.as_deref().map(|title| contract.shown(title));
+        describe(Listed {
+            name: &self.name,
+            title: title.as_deref(),
+            description: &contract.shown(&declaration.description),
+            declaration,
+            interface: self.tool.interface(),
+            permission: self.tool.permission_profile(),
+            input_schema: contract.model_schema(),
+            // A result that is kept by reference has nothing that a client could validate against a schema.
+            output_schema: contract.output_schema().filter(|_| self.tool.keeping().inline),
+            component: self.tool.component(),
         })
     }
 

@@ -61,6 +61,32 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
+    /// All classes, in the order of the specification.
+    pub const ALL: [Self; 22] = [
+        Self::UnknownTool,
+        Self::InvalidArguments,
+        Self::SchemaValidationFailed,
+        Self::SchemaNotLoaded,
+        Self::PermissionDenied,
+        Self::ApprovalRejected,
+        Self::PolicyBlocked,
+        Self::HookBlocked,
+        Self::CapabilityGap,
+        Self::SetupRequired,
+        Self::CredentialMissing,
+        Self::SandboxViolation,
+        Self::Timeout,
+        Self::RateLimited,
+        Self::DependencyUnavailable,
+        Self::ExecutionFailed,
+        Self::PartialFailure,
+        Self::ResultTooLarge,
+        Self::ResultRedacted,
+        Self::SiblingCanceled,
+        Self::StreamingFallbackDiscarded,
+        Self::Canceled,
+    ];
+
     /// Whether the host words every error of this class, except for those that a tool itself reports.
     pub(crate) fn is_in_host_words(self) -> bool {
         use ErrorClass::*;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use toolcell_core::find::{QUERY_CHARS_MAX, RESULTS, RESULTS_MAX, SELECT};
 use toolcell_core::record::{ErrorClass, Input, Refusal, ToolSearchResult};
 
-use super::visible;
+use crate::dialect::visible;
 
 /// The name of the tool that searches.
 pub const SEARCH_TOOLS: &str = "search_tools";

@@ -3,9 +3,10 @@ use rmcp::model::{
     CallToolResult, ContentBlock, ErrorData, JsonObject, MetaObject, ProtocolVersion, Resource, ResourceContents,
 };
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorClass, PersistedRef, Refusal, ResultProvenance, ToolError, ToolResult};
+use toolcell_core::record::{PersistedRef, Refusal, ResultProvenance, ToolError, ToolResult};
 
 use super::content::blocks;
+use crate::dialect::hint;
 
 /// Converts a tool_result into the answer to `tools/call` in `revision` (requirements 3.3, 3.4). Every error of a call
 /// is an `isError` result, so that the model can read it.
@@ -145,35 +146,6 @@ pub(super) fn error_facts(error: &ToolError) -> Value {
     facts
 }
 
-/// What the caller can do about an error of this class.
-pub fn hint(class: ErrorClass) -> &'static str {
-    use ErrorClass::*;
-    match class {
-        UnknownTool => "list the tools, and call one of them by its name",
-        InvalidArguments | SchemaValidationFailed => "correct the arguments as the message says, and call again",
-        SchemaNotLoaded => "call load_tool with the name of the tool, then call the tool again",
-        PermissionDenied | PolicyBlocked => {
-            "the person who runs the server has to grant this; calling again does not help"
-        }
-        ApprovalRejected => "a person said no; ask them before you try again",
-        HookBlocked => "a rule of the host stopped the call; change the arguments as the message says",
-        CapabilityGap => "this host cannot do that; use another tool",
-        SetupRequired => "something has to be set up first, as the message says",
-        CredentialMissing => "the person who runs the server has to store a credential first",
-        SandboxViolation => "the tool went beyond its limits; ask it for less",
-        Timeout => "the tool took too long; ask it for less, or raise its time limit",
-        RateLimited => "wait, and call again",
-        DependencyUnavailable => "what the tool depends on does not answer; call again later",
-        ExecutionFailed => "the tool itself failed, as the message says",
-        PartialFailure => "part of it worked: look at the content, and call again for the rest",
-        ResultTooLarge => "ask for less at once",
-        ResultRedacted => "the answer holds what must not be shown",
-        SiblingCanceled => "another call failed first; call again",
-        StreamingFallbackDiscarded => "another attempt at the same call took its place",
-        Canceled => "the call was canceled; call again if it is still needed",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rmcp::model::ProtocolVersion;
@@ -216,7 +188,7 @@ mod tests {
 
     #[test]
     fn every_error_class_is_a_result_with_class_code_and_hint() {
-        for class in CLASSES {
+        for class in ErrorClass::ALL {
             let error = Refusal::new(class, "the_code", "the message").to_error();
             let change = json!({ "is_error": true, "error": error });
             let answer = mapped(change.clone(), &ProtocolVersion::V_2025_11_25);
@@ -229,34 +201,6 @@ mod tests {
             assert_eq!(native["data"]["error"]["error_class"], json!(class));
         }
     }
-
-    const CLASSES: [ErrorClass; 22] = {
-        use ErrorClass::*;
-        [
-            UnknownTool,
-            InvalidArguments,
-            SchemaValidationFailed,
-            SchemaNotLoaded,
-            PermissionDenied,
-            ApprovalRejected,
-            PolicyBlocked,
-            HookBlocked,
-            CapabilityGap,
-            SetupRequired,
-            CredentialMissing,
-            SandboxViolation,
-            Timeout,
-            RateLimited,
-            DependencyUnavailable,
-            ExecutionFailed,
-            PartialFailure,
-            ResultTooLarge,
-            ResultRedacted,
-            SiblingCanceled,
-            StreamingFallbackDiscarded,
-            Canceled,
-        ]
-    };
 
     #[test]
     fn a_payload_is_text_where_it_can_be() {

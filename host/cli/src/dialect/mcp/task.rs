@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use toolcell_core::record::{ErrorClass, InvocationId, Refusal, Timestamp, ToolError, ToolResult};
 
 use super::result::{call_result, error_facts};
-use super::visible;
+use crate::dialect::visible;
 
 /// How long a client should wait before it asks again, in milliseconds.
 const POLL_MS: u64 = 1_000;

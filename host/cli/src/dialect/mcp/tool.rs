@@ -2,26 +2,8 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
-use toolcell_core::record::{AccessKind, PermissionProfile, ToolDeclaration, ToolInterface, WriteEffect};
 
-use super::visible;
-
-/// The parts of the description of a tool. The schemas are those that a model may see.
-#[derive(Clone, Copy, Debug)]
-pub struct Listed<'a> {
-    /// The name in this server.
-    pub name: &'a str,
-    /// Title and description, as a model may see them.
-    pub title: Option<&'a str>,
-    pub description: &'a str,
-    pub declaration: &'a ToolDeclaration,
-    pub interface: Option<&'a ToolInterface>,
-    pub permission: &'a PermissionProfile,
-    pub input_schema: &'a Value,
-    pub output_schema: Option<&'a Value>,
-    /// `sha256:<hex>` of the component.
-    pub component: &'a str,
-}
+use crate::dialect::{Effects, Listed, visible};
 
 /// Builds the description of a tool for clients (requirements 3.1).
 pub fn tool(listed: Listed<'_>) -> Tool {
@@ -54,32 +36,15 @@ fn is_object(schema: &JsonObject) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object")
 }
 
-/// Hints from effective facts: what the sandbox prevents is certain, and the claims of a tool can only make it look
-/// more dangerous. There is no hint whether calls are idempotent, because only the tool knows.
+/// Hints, from what the tool can do. There is none whether calls are idempotent, because only the tool knows.
 fn annotations(listed: &Listed<'_>) -> ToolAnnotations {
-    let claim = |fact: Option<&Value>| fact.and_then(Value::as_bool);
-    let interface = listed.interface;
-    let reaches_out =
-        listed.permission.reaches_out() || claim(interface.and_then(|i| i.is_open_world.as_ref())) == Some(true);
-    let changes = changes(listed.permission) || claim(interface.and_then(|i| i.is_destructive.as_ref())) == Some(true);
-    let read_only = !changes && claim(interface.and_then(|i| i.is_read_only.as_ref())) != Some(false);
-    let mut annotations = ToolAnnotations::new().read_only(read_only).open_world(reaches_out);
-    if !read_only {
-        annotations = annotations.destructive(changes);
+    let Effects { is_read_only, is_destructive, is_open_world } = listed.effects();
+    let mut annotations = ToolAnnotations::new().read_only(is_read_only).open_world(is_open_world);
+    if !is_read_only {
+        annotations = annotations.destructive(is_destructive);
     }
     annotations.title = listed.title.map(visible);
     annotations
-}
-
-/// Whether a call may leave a trace, here or elsewhere: a request can change its target, unless the profile excludes
-/// remote mutation.
-fn changes(profile: &PermissionProfile) -> bool {
-    let harmless = profile.write_effects.iter().all(|effect| *effect == WriteEffect::None);
-    let only_reads_out = harmless && !profile.write_effects.is_empty();
-    let acts = [AccessKind::ExternalSend, AccessKind::Payment, AccessKind::CodeExecution];
-    profile.wants_file_write()
-        || acts.iter().any(|kind| profile.wants(kind))
-        || (profile.reaches_out() && !only_reads_out)
 }
 
 fn meta(listed: &Listed<'_>) -> MetaObject {
@@ -98,7 +63,8 @@ fn meta(listed: &Listed<'_>) -> MetaObject {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Listed, tool};
+    use super::tool;
+    use crate::dialect::Listed;
     use toolcell_core::record::{PermissionProfile, ToolDeclaration, ToolInterface};
 
     fn described(declaration: Value, interface: Value, permission: Value, output: Option<Value>) -> Value {

@@ -1,0 +1,51 @@
+use serde_json::Value;
+use toolcell_core::record::{AccessKind, PermissionProfile, ToolDeclaration, ToolInterface, WriteEffect};
+
+/// The parts of the description of a tool. The schemas are those that a model may see.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// The name in this server.
+    pub name: &'a str,
+    /// Title and description, as a model may see them.
+    pub title: Option<&'a str>,
+    pub description: &'a str,
+    pub declaration: &'a ToolDeclaration,
+    pub interface: Option<&'a ToolInterface>,
+    pub permission: &'a PermissionProfile,
+    pub input_schema: &'a Value,
+    pub output_schema: Option<&'a Value>,
+    /// `sha256:<hex>` of the component.
+    pub component: &'a str,
+}
+
+/// What a tool can do, as far as the host knows: what the sandbox prevents is certain, and the claims of a tool can
+/// only make it look more dangerous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effects {
+    pub is_read_only: bool,
+    pub is_destructive: bool,
+    pub is_open_world: bool,
+}
+
+impl Listed<'_> {
+    pub fn effects(&self) -> Effects {
+        let claim = |fact: fn(&ToolInterface) -> Option<&Value>| self.interface.and_then(fact).and_then(Value::as_bool);
+        let is_destructive = changes(self.permission) || claim(|i| i.is_destructive.as_ref()) == Some(true);
+        Effects {
+            is_read_only: !is_destructive && claim(|i| i.is_read_only.as_ref()) != Some(false),
+            is_destructive,
+            is_open_world: self.permission.reaches_out() || claim(|i| i.is_open_world.as_ref()) == Some(true),
+        }
+    }
+}
+
+/// Whether a call may leave a trace, here or elsewhere: a request can change its target, unless the profile excludes
+/// remote mutation.
+fn changes(profile: &PermissionProfile) -> bool {
+    let harmless = profile.write_effects.iter().all(|effect| *effect == WriteEffect::None);
+    let only_reads_out = harmless && !profile.write_effects.is_empty();
+    let acts = [AccessKind::ExternalSend, AccessKind::Payment, AccessKind::CodeExecution];
+    profile.wants_file_write()
+        || acts.iter().any(|kind| profile.wants(kind))
+        || (profile.reaches_out() && !only_reads_out)
+}
