@@ -126,6 +126,29 @@ fn followers_hear_every_event_of_a_call_that_is_left_to_the_next_server() {
     assert_eq!(json!(all), record(&place, invocation(&task))["events"]);
 }
 
+/// The log has the end of a call also if the store of approvals could not be told of it.
+#[test]
+fn a_call_whose_end_the_store_of_approvals_does_not_have_ends_once() {
+    let place = Place::new();
+    let mut client = place.new_client(tasks_and_forms());
+    let task = begin(&mut client, "append_approved", place.line("one"));
+    update(&mut client, &task, json!({ "approval": yes() }));
+    let done = until(&mut client, &task, "completed");
+    client.close();
+    let store = rusqlite::Connection::open(place.home.join("journal/journal.db")).unwrap();
+    let id = invocation(&task);
+    assert_eq!(store.execute("DELETE FROM results WHERE invocation = ?1", [id]).unwrap(), 1);
+    let claimed = "UPDATE approvals SET state = 'claimed' WHERE invocation = ?1 AND state = 'done'";
+    assert_eq!(store.execute(claimed, [id]).unwrap(), 1);
+    drop(store);
+    let mut later = place.new_client(tasks_and_forms());
+    let found = get(&mut later, &task);
+    assert_eq!((&found["status"], &found["result"]), (&json!("completed"), &done["result"]), "{found:#}");
+    later.close();
+    let ends = events(&place, id).into_iter().filter(|event| event == "tool.result.created").count();
+    assert_eq!((ends, place.lines()), (1, vec!["one".to_owned()]));
+}
+
 /// An approval that is given while the server stops: it is used there, or by the next server.
 #[test]
 fn what_is_approved_while_the_server_stops_is_not_lost() {

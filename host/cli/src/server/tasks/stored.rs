@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolcell::{Held, Kept};
-use toolcell_core::journal::{LogError, Role, Store, StoreError};
+use toolcell_core::journal::{CallLog, LogError, Role, Store, StoreError};
 use toolcell_core::pool::STORE;
 use toolcell_core::record::{Approval, ApprovalState, ErrorClass, InvocationId, Refusal, Timestamp};
 
@@ -68,20 +68,33 @@ fn read(store: &CallStore, id: InvocationId) -> Result<Stored, Refusal> {
                 held.into_iter().for_each(Held::retire);
                 result = Some(ended);
             }
-            Some(kept) => return Ok(unfinished(kept, held)),
+            Some(kept) => match unfinished(kept, held) {
+                // The end may be on record although the store of approvals could not be told.
+                Stored::Over(kept, held) => match on_record(calls, id)? {
+                    (_, Some(ended)) => {
+                        held.retire();
+                        return Ok(Stored::Ended(Box::new(ended)));
+                    }
+                    (_, None) => return Ok(Stored::Over(kept, held)),
+                },
+                other => return Ok(other),
+            },
             None => {}
         }
     }
-    // Ends the calls of killed processes before.
-    let found = calls.record(&id.to_string()).map_err(unreadable)?;
-    let runs = found.is_some();
-    let ended = found.and_then(Ended::read);
+    let (runs, ended) = on_record(calls, id)?;
     let ended = ended.or_else(|| result.and_then(|text| Some(Ended::alone(serde_json::from_str(&text).ok()?))));
     Ok(match ended {
         Some(ended) => Stored::Ended(Box::new(ended)),
         None if runs => Stored::Working,
         None => Stored::Lost,
     })
+}
+
+/// Whether the call is in the log, and how it ended. Ends the calls of killed processes before.
+fn on_record(calls: &CallLog, id: InvocationId) -> Result<(bool, Option<Ended>), Refusal> {
+    let found = calls.record(&id.to_string()).map_err(unreadable)?;
+    Ok((found.is_some(), found.and_then(Ended::read)))
 }
 
 fn unreadable(error: LogError) -> Refusal {
