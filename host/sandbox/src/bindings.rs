@@ -51,3 +51,12 @@ pub(super) mod hook {
         },
     });
 }
+
+pub(super) mod judge {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "judge",
+        exports: { default: async },
+        with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
+    });
+}

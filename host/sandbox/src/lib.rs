@@ -18,6 +18,7 @@ mod filesystem;
 mod folder;
 mod hook;
 mod import;
+mod judge;
 mod limiter;
 mod linking;
 mod loader;
@@ -47,6 +48,7 @@ pub use component::{Exports, LoadedComponent};
 pub use egress::{Listening, NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
 pub use hook::SandboxedHook;
+pub use judge::Judge;
 
 pub use cache::cached_bytes;
 

@@ -107,6 +107,11 @@ pub(super) fn for_hook(engine: &wasmtime::Engine, imports: &[String]) -> wasmtim
     linker(engine, imports, WASI.iter().chain([&LOG]))
 }
 
+/// Returns a linker for a judge with these imports: WASI alone.
+pub(super) fn for_judge(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
+    linker(engine, imports, WASI.iter())
+}
+
 /// Adds the `interfaces` that are imported. The engine checks versions when it links, and refuses an import that is
 /// missing.
 fn linker<'a>(
@@ -197,15 +202,17 @@ mod tests {
         for (interface, item) in COMMAND_WORLD {
             assert!(found(for_tool, interface, item), "{interface}, for a tool");
             assert!(found(for_hook, interface, item), "{interface}, for a hook");
+            assert!(found(for_judge, interface, item), "{interface}, for a judge");
         }
         assert!(!found(for_tool, "wasi:cli/run", "run"));
     }
 
     #[test]
-    fn a_hook_gets_no_more_than_a_log_beyond_it() {
+    fn a_hook_gets_no_more_than_a_log_beyond_it_and_a_judge_nothing() {
         for (interface, item) in BEYOND {
             assert!(found(for_tool, interface, item), "{interface}, for a tool");
             assert_eq!(found(for_hook, interface, item), interface == "toolcell:tool/log", "{interface}, for a hook");
+            assert!(!found(for_judge, interface, item), "{interface}, for a judge");
         }
     }
 }

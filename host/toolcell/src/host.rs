@@ -19,7 +19,7 @@ use toolcell_core::record::{
     AbortReason, Approval, CallRecord, ErrorClass, EventType, Finding, InvocationId, Keeping, Refusal, digest,
 };
 use toolcell_core::scheduler::batch::PlanError;
-use toolcell_sandbox::{COMPONENT_BYTES_MAX, LoadedComponent, Sandbox, SandboxedHook};
+use toolcell_sandbox::{COMPONENT_BYTES_MAX, Judge, LoadedComponent, Sandbox, SandboxedHook};
 
 use crate::HostBuilder;
 use crate::imports;
@@ -188,6 +188,17 @@ impl Host {
         let permit = HookPermit::standing(grants, &self.services.protected, wall + Duration::from_secs(1))?;
         let hook = SandboxedHook::load(&self.sandbox, id, bytes, permit).await?;
         Ok(Arc::new(hook))
+    }
+
+    /// Loads the component `bytes` as a judge of agents' runs. Each question to it takes at most `wall`, in an empty
+    /// world, with the limits of a hook.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are not a component of the world `judge`.
+    pub async fn load_judge(&self, bytes: &[u8], wall: Duration) -> Result<Judge, Refusal> {
+        let permit = HookPermit::standing(&Grants::default(), &self.services.protected, wall)?;
+        self.sandbox.load_judge(bytes, permit).await
     }
 
     /// The tools that were loaded.

@@ -40,6 +40,7 @@ const FILES: &[(&str, &str)] = files![
     "guest-sdk/rust/src/tools.rs",
     "wit/deps/io/poll.wit",
     "wit/hook.wit",
+    "wit/judge.wit",
     "wit/tool.wit",
 ];
 

@@ -1,0 +1,94 @@
+//! Judge components: the world `judge`, run with the machinery of tools in an empty world. Each question gets a fresh
+//! store, so that no trace is seen beside another.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use toolcell_core::policy::HookPermit;
+use toolcell_core::record::{ErrorClass, Refusal};
+use wasmtime::component::{Component, InstancePre};
+
+use super::bindings::judge::JudgePre;
+use super::cache::Entry;
+use super::component::invalid;
+use super::engine::Engine;
+use super::state::State;
+use super::{Sandbox, call, linking, never};
+
+const HANDLER: &str = "toolcell:tool/judge-handler@0.2.0";
+
+/// A compiled and linked judge component.
+///
+/// ```
+/// use toolcell_sandbox::Judge;
+///
+/// /// Asks for a verdict; the request and the verdict are JSON.
+/// async fn ask(judge: &Judge, request: &str) -> Result<String, String> {
+///     judge.assess(request).await
+/// }
+/// ```
+pub struct Judge {
+    sandbox: Arc<Sandbox>,
+    component: JudgePre<State>,
+    permit: HookPermit,
+}
+
+impl Sandbox {
+    /// Loads the component `bytes` as a judge: from the cache on disk, or by compiling it in a child process. Every
+    /// question to it runs within the limits of `permit`.
+    pub async fn load_judge(self: &Arc<Self>, bytes: &[u8], permit: HookPermit) -> Result<Judge, Refusal> {
+        let (loader, engine) = (&self.loader, &self.loader.engine);
+        // A separate entry from the one that the same bytes would have as a tool, which has a description.
+        let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"judge"].concat());
+        let entry: Option<Entry<()>> = loader.cached(&name).await?;
+        let code = loader.code(entry, bytes).await?;
+        let linked = code.component(engine).and_then(|component| link(engine, &component));
+        loader.keep_code(&name, code, None).await;
+        Ok(Judge { sandbox: Arc::clone(self), component: linked?, permit })
+    }
+}
+
+impl Judge {
+    /// Returns the verdict of the judge on `request`, as it gave it.
+    ///
+    /// # Errors
+    ///
+    /// The message of a judge that fails, traps, or exceeds a limit.
+    pub async fn assess(&self, request: &str) -> Result<String, String> {
+        let _place = self.sandbox.checks.acquire().await;
+        let limits = self.permit.limits();
+        let engine = &self.sandbox.loader.engine;
+        let (request, cancellation) = (request.to_owned(), never());
+        let mut store = call::offline(engine, self.permit.capability(), limits, &cancellation)
+            .map_err(|error| format!("cannot start the judge: {error:#}"))?;
+        let result = {
+            let _running = engine.running();
+            let work = pin!(async {
+                let guest = self.component.instantiate_async(&mut store).await?;
+                guest.toolcell_tool_judge_handler().call_assess(&mut store, &request).await
+            });
+            call::bounded(work, limits.wall, &cancellation, None).await
+        };
+        match result {
+            Ok(answer) => answer.map_err(|why| call::cut(why, call::MESSAGE_CHARS_MAX)),
+            Err(error) => Err(call::verdict(&error, &store, limits).message),
+        }
+    }
+}
+
+fn link(engine: &Engine, component: &Component) -> Result<JudgePre<State>, Refusal> {
+    let kind = component.component_type();
+    if !kind.exports(engine.wasmtime()).any(|(name, _)| name == HANDLER) {
+        return Err(invalid("not_a_judge", format!("the component is not a judge: it does not export {HANDLER}")));
+    }
+    let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+    let linker =
+        linking::for_judge(engine.wasmtime(), &imports).map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+    let instance: InstancePre<State> = linker.instantiate_pre(component).map_err(|error| {
+        let message = format!("the judge imports what no judge gets: {error:#}");
+        Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)
+    })?;
+    JudgePre::new(instance).map_err(|error| {
+        invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {error:#}"))
+    })
+}
