@@ -20,7 +20,7 @@ use crate::record::{ErrorClass, Refusal};
 
 pub use contract::Contract;
 pub use form::Form;
-pub use schema::{RecordSchema, Unsatisfied};
+pub use schema::{BoundedSchema, RecordSchema, SCHEMA_STACK_BYTES, Unsatisfied};
 pub use selection::{Conditions, Selection};
 pub use surface::{Standing, Surface, TOOL_BUDGET};
 pub use tool::{CHECKS_VERSION, ComponentFacts, Tool};

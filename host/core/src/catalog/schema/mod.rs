@@ -2,6 +2,7 @@
 //! check. The schema comes from a guest and the value from a caller, and the evaluator can neither be stopped nor given
 //! a budget, so the work is counted before it is done.
 
+mod bounded_schema;
 mod bounds;
 mod differ;
 mod estimate;
@@ -22,6 +23,7 @@ use graph::{Graph, TEXT_BYTES_PER_UNIT};
 use super::load::LoadBudget;
 use crate::search::PATTERN_BYTES_MAX;
 
+pub use bounded_schema::{BoundedSchema, SCHEMA_STACK_BYTES};
 pub(super) use lazy::LazySchema;
 pub use record_schema::RecordSchema;
 
