@@ -1,5 +1,6 @@
 //! TRANSLATION. One folder for each format of others: pure functions between its JSON, or its types, and records.
 
+pub mod evaluation;
 mod hint;
 mod listed;
 pub mod mcp;

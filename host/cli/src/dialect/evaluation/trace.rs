@@ -1,0 +1,233 @@
+use std::cmp::Ordering;
+
+use serde::Deserialize;
+use serde_json::{Number, Value};
+use toolcell_core::record::{Extra, read_unique_json};
+
+/// Maximum size of a trace, in bytes.
+pub const TRACE_BYTES_MAX: usize = 16 << 20;
+/// Maximum number of values in a trace: a value takes some 100 bytes.
+const TRACE_VALUES_MAX: usize = 500_000;
+
+/// What evaluation reads of a ReasoningTrace. All of it is a claim of the agent's framework.
+#[derive(Debug, Deserialize)]
+pub struct Trace {
+    pub trace_id: String,
+    #[serde(default)]
+    pub(super) output: Value,
+    #[serde(default)]
+    steps: Vec<Step>,
+    #[serde(default)]
+    metrics: Option<Extra>,
+    /// The trace as it was written, for a judge.
+    #[serde(skip)]
+    pub(super) whole: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct Step {
+    #[serde(default)]
+    step_id: String,
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    tool_call: Option<ToolCall>,
+    #[serde(default)]
+    tool_result: Option<ToolResult>,
+    #[serde(default)]
+    context_tokens: Value,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ToolCall {
+    #[serde(default)]
+    id: Option<String>,
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) arguments: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToolResult {
+    #[serde(default)]
+    call_id: Option<String>,
+    #[serde(default)]
+    error: Value,
+}
+
+/// A step in which the agent called a tool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallStep<'t> {
+    at: usize,
+    step: &'t Step,
+    pub(super) call: &'t ToolCall,
+}
+
+/// What became of a call, as far as the trace tells.
+#[derive(Debug, PartialEq)]
+pub(super) enum Ended {
+    Succeeded { at: String },
+    Failed { at: String },
+    Untold,
+}
+
+impl Trace {
+    /// Reads a ReasoningTrace. Steps of types that this version does not know are not read.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn read(text: &str) -> Result<Self, String> {
+        if text.len() > TRACE_BYTES_MAX {
+            return Err(format!("there are more than {TRACE_BYTES_MAX} bytes"));
+        }
+        let whole = read_unique_json(text.trim_start_matches('\u{feff}'), TRACE_VALUES_MAX)?;
+        if !whole.is_object() {
+            return Err("it is not an object".to_owned());
+        }
+        let mut trace = Self::deserialize(&whole).map_err(|error| super::cut(&error.to_string()))?;
+        for (at, step) in trace.steps.iter().enumerate() {
+            let missing = match step.kind.as_str() {
+                "tool_call" if step.tool_call.is_none() => "tool_call",
+                "tool_result" if step.tool_result.is_none() => "tool_result",
+                _ => continue,
+            };
+            return Err(format!("{} has the type {missing}, and no field `{missing}`", step.name(at)));
+        }
+        trace.whole = whole;
+        Ok(trace)
+    }
+
+    /// The calls of tools, in their order.
+    pub(super) fn calls(&self) -> impl Iterator<Item = CallStep<'_>> {
+        let calls = self.steps.iter().enumerate().filter(|(_, step)| step.kind == "tool_call");
+        calls.filter_map(|(at, step)| Some(CallStep { at, step, call: step.tool_call.as_ref()? }))
+    }
+
+    /// What became of `call`: the first result after it that has its id.
+    pub(super) fn end_of(&self, call: &CallStep<'_>) -> Ended {
+        let Some(id) = &call.call.id else { return Ended::Untold };
+        let mut later = self.steps.iter().enumerate().skip(call.at + 1).filter(|(_, step)| step.kind == "tool_result");
+        let result = later.find_map(|(at, step)| {
+            let result = step.tool_result.as_ref().filter(|result| result.call_id.as_ref() == Some(id))?;
+            Some((step.name(at), result))
+        });
+        match result {
+            None => Ended::Untold,
+            Some((at, ToolResult { error: Value::Null, .. })) => Ended::Succeeded { at },
+            Some((at, _)) => Ended::Failed { at },
+        }
+    }
+
+    /// The tokens of the run and where the trace tells them: the metric, else the largest context of a step.
+    pub(super) fn tokens(&self) -> Option<(&Number, String)> {
+        if let Some(total) = self.metric("total_tokens") {
+            return Some((total, "in metrics.total_tokens".to_owned()));
+        }
+        let told = self.steps.iter().enumerate();
+        let told = told.filter_map(|(at, step)| Some((amount(&step.context_tokens)?, step.name(at))));
+        let most = told.reduce(|most, other| if compare(other.0, most.0).is_gt() { other } else { most });
+        most.map(|(tokens, step)| (tokens, format!("at {step}")))
+    }
+
+    /// The duration of the run in milliseconds.
+    pub(super) fn duration(&self) -> Option<&Number> {
+        self.metric("total_duration_ms")
+    }
+
+    fn metric(&self, name: &str) -> Option<&Number> {
+        self.metrics.as_ref()?.get(name).and_then(amount)
+    }
+}
+
+impl Step {
+    /// The step's id; its number, from 1 on, if it has none.
+    fn name(&self, at: usize) -> String {
+        match self.step_id.as_str() {
+            "" => format!("step {}", at + 1),
+            id => super::cut(id),
+        }
+    }
+}
+
+impl CallStep<'_> {
+    /// The name of the step.
+    pub(super) fn name(&self) -> String {
+        self.step.name(self.at)
+    }
+}
+
+/// A number that counts or measures something.
+pub(super) fn amount(value: &Value) -> Option<&Number> {
+    match value {
+        Value::Number(number) if number.as_f64().is_some_and(|value| value >= 0.0) => Some(number),
+        _ => None,
+    }
+}
+
+/// Compares two amounts, whole numbers exactly.
+pub(super) fn compare(left: &Number, right: &Number) -> Ordering {
+    match (left.as_u64(), right.as_u64()) {
+        (Some(left), Some(right)) => left.cmp(&right),
+        _ => left.as_f64().unwrap_or(f64::MAX).total_cmp(&right.as_f64().unwrap_or(f64::MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Ended, Trace};
+
+    fn trace(steps: &Value, metrics: &Value) -> Trace {
+        let text = json!({ "trace_id": "t", "steps": steps, "metrics": metrics }).to_string();
+        Trace::read(&text).unwrap()
+    }
+
+    #[test]
+    fn a_result_belongs_to_the_call_before_it_with_its_id() {
+        let call = |id: Value| json!({ "step_id": "c", "type": "tool_call", "tool_call": { "id": id, "name": "t" } });
+        let result = |step: &str, error: Value| json!({ "step_id": step, "type": "tool_result", "tool_result": { "call_id": "a", "error": error } });
+        let ended = |steps: Value| {
+            let trace = trace(&steps, &json!({}));
+            let call = trace.calls().next().unwrap();
+            match trace.end_of(&call) {
+                Ended::Succeeded { at } => format!("succeeded {at}"),
+                Ended::Failed { at } => format!("failed {at}"),
+                Ended::Untold => "untold".to_owned(),
+            }
+        };
+        assert_eq!(ended(json!([call(json!("a")), result("r", Value::Null)])), "succeeded r");
+        assert_eq!(
+            ended(json!([call(json!("a")), result("r", json!("timeout: ..")), result("s", Value::Null)])),
+            "failed r"
+        );
+        assert_eq!(ended(json!([result("r", Value::Null), call(json!("a"))])), "untold");
+        assert_eq!(ended(json!([call(Value::Null), result("r", Value::Null)])), "untold");
+        assert_eq!(ended(json!([call(json!("b")), result("r", Value::Null)])), "untold");
+    }
+
+    #[test]
+    fn tokens_are_those_of_the_metrics_else_the_largest_context() {
+        let steps = json!([
+            { "type": "reasoning", "context_tokens": 7 }, { "type": "reasoning", "context_tokens": 9 },
+            { "type": "dream", "context_tokens": "many" },
+        ]);
+        let told = |metrics: Value| {
+            let trace = trace(&steps, &metrics);
+            trace.tokens().map(|(tokens, place)| format!("{tokens} {place}")).unwrap()
+        };
+        assert_eq!(told(json!({ "total_tokens": 3 })), "3 in metrics.total_tokens");
+        assert_eq!(told(json!({ "total_tokens": -3 })), "9 at step 2");
+        assert!(trace(&json!([]), &Value::Null).tokens().is_none());
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused() {
+        let refused = |text: &str| Trace::read(text).unwrap_err();
+        assert!(refused("[]").contains("not an object") && refused("{}").contains("`trace_id`"));
+        assert!(refused(r#"{"trace_id":"a","trace_id":"b"}"#).contains("trace_id"));
+        let empty = r#"{"trace_id":"a","steps":[{"type":"tool_call","step_id":"s"}]}"#;
+        assert_eq!(refused(empty), "s has the type tool_call, and no field `tool_call`");
+    }
+}
