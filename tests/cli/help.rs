@@ -53,6 +53,7 @@ fn help_says_what_matters() {
         ),
         (&["describe", "--help"], &["--json", "#NAME", "permission"]),
         (&["search", "--help"], &["select:NAME", "--limit", "[default: 5]", "--json"]),
+        (&["eval", "--help"], &["--trace", "--judge-command", "--judge-env", "[default: 60s]", "Exit 0", "Examples:"]),
         (&["events", "--help"], &["--follow", "--from", "--session", "without gaps"]),
         (&["artifact", "get", "--help"], &["--output", "--force", "redacted"]),
         (&["mcp", "--help"], &["--tool-budget", "[default: 125]"]),

@@ -17,6 +17,7 @@ mod context_modifiers;
 pub(crate) mod contracts;
 mod describe;
 mod doctor;
+mod eval;
 mod events;
 mod examples;
 mod exit_codes;

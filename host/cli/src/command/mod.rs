@@ -15,6 +15,7 @@ mod configuration;
 mod deferred_args;
 mod describe;
 mod doctor;
+mod eval;
 mod events;
 mod exit;
 mod family;
@@ -78,6 +79,8 @@ enum Command {
     Replay(DeferredArgs<replay::Replay>),
     /// Print the events of calls, also as they happen
     Events(DeferredArgs<events::Events>),
+    /// Check the trace of an agent's run against eval cases
+    Eval(DeferredArgs<eval::Eval>),
     /// Fetch what a reference in a record refers to
     Artifact(DeferredArgs<artifact::Artifact>),
     /// Check the record of all calls
@@ -128,6 +131,7 @@ pub fn run() -> ExitCode {
         Command::Show(DeferredArgs(command)) => command.run(),
         Command::Replay(DeferredArgs(command)) => command.run(),
         Command::Events(DeferredArgs(command)) => command.run(),
+        Command::Eval(DeferredArgs(command)) => command.run(),
         Command::Artifact(DeferredArgs(command)) => command.run(),
         Command::Journal(DeferredArgs(command)) => command.run(),
         Command::Describe(DeferredArgs(command)) => command.run(),

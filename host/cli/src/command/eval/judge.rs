@@ -1,0 +1,48 @@
+//! Who decides on the assertions that only reading can settle.
+
+use std::path::Path;
+use std::time::Duration;
+
+use toolcell::{Home, read_component};
+
+use super::super::exit::{BadRequest, Stop};
+use super::super::target;
+use super::program::Program;
+use crate::config::configured_cache_bytes;
+use crate::dialect::evaluation::{self, Assertion, EvalCase, Trace, Verdict};
+
+/// The result of a judged assertion where there is no judge. Such an assertion never passes.
+const NO_JUDGE: &str = "no judge configured";
+
+pub(super) enum Judge {
+    None,
+    Program(Program),
+    Component(toolcell::Judge),
+}
+
+impl Judge {
+    /// Returns the verdict on one assertion, or why there is none.
+    pub(super) async fn assess(
+        &self,
+        assertion: &Assertion,
+        case: &EvalCase,
+        trace: &Trace,
+    ) -> Result<Verdict, String> {
+        let question = || evaluation::question(assertion, case, trace);
+        let answer = match self {
+            Self::None => return Err(NO_JUDGE.to_owned()),
+            Self::Program(program) => program.ask(&question()?).await,
+            Self::Component(judge) => judge.assess(&question()?).await,
+        };
+        answer.and_then(|answer| Verdict::read(&answer)).map_err(|why| format!("the judge failed: {why}"))
+    }
+}
+
+/// Loads the component `file` as a judge, whose answers take at most `wall` each.
+pub(super) async fn load(file: &Path, wall: Duration) -> Result<toolcell::Judge, Stop> {
+    let home = Home::find()?;
+    let cache_bytes_max = configured_cache_bytes(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+    let host = target::host(&home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
+    let bytes = read_component(file)?;
+    Ok(host.load_judge(&bytes, wall).await?)
+}
