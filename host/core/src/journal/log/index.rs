@@ -166,6 +166,24 @@ impl CallLog {
         }
     }
 
+    /// Gives `read` the records of the calls that [`Self::calls`] lists, the earliest first: one at a time, because together
+    /// they may be large.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read.
+    pub fn each_record(&self, query: &CallQuery, mut read: impl FnMut(Value)) -> Result<(), LogError> {
+        let Some(index) = self.settled()? else { return Ok(()) };
+        let calls = list(&index, query).map_err(|error| self.failed("search", &error))?;
+        for call in calls.iter().rev() {
+            let found = find(&index, &call.invocation_id).map_err(|error| self.failed("search", &error))?;
+            if let [(_, place)] = found.as_slice() {
+                read(self.record_at(*place)?);
+            }
+        }
+        Ok(())
+    }
+
     /// Where the record of the call is whose id is `id`, or ends so.
     fn place(&self, id: &str) -> Result<Option<Place>, LogError> {
         let Some(index) = self.settled()? else { return Ok(None) };
