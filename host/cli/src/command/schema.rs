@@ -21,6 +21,13 @@ macro_rules! schemas {
 
 /// Name and text of each schema: the folder `schemas` of the repository.
 const SCHEMAS: &[(&str, &str)] = schemas![
+    "agentool-eval-case",
+    "agentool-eval-result",
+    "agentool-reasoning-trace",
+    "agentool-tool-call",
+    "agentool-tool-registry",
+    "agentool-tool-result",
+    "agentool-tool-spec",
     "approval",
     "approvals-list",
     "approvals-show",
