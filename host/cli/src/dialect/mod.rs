@@ -1,6 +1,7 @@
 //! TRANSLATION. One folder for each format of others: pure functions between its JSON, or its types, and records.
 
 pub mod evaluation;
+pub mod agentool;
 mod hint;
 mod listed;
 pub mod mcp;

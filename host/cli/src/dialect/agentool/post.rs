@@ -1,0 +1,115 @@
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, Value, json};
+use toolcell_core::record::{Extra, Timestamp};
+
+use super::{Document, Step, TraceStatus};
+
+/// What a caller adds to a trace, because a tool host does not see it (AO-ST-01).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Post {
+    pub at: Timestamp,
+    pub what: Posted,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Posted {
+    Start(Start),
+    Step(Box<Step>),
+    End(End),
+}
+
+/// `{"type": "start"}`: what the agent was asked. The first one counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    pub input: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Extra>,
+}
+
+/// `{"type": "end"}`: what the agent answered. The last one counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<TraceStatus>,
+    /// Tokens of all requests to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_cost_usd: Option<Number>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Extra>,
+}
+
+impl Post {
+    /// Reads one object. Without a `timestamp`, its time is `now`.
+    ///
+    /// # Errors
+    ///
+    /// It is not a step that callers add, or a field is missing or has another form.
+    pub fn read(value: Value, now: Timestamp) -> Result<Self, String> {
+        let Value::Object(mut fields) = value else { return Err("it is not an object".to_owned()) };
+        let at = match fields.get("timestamp") {
+            None => now,
+            Some(time) => Timestamp::deserialize(time)
+                .map_err(|_| "`timestamp` is not a time such as 2026-11-22T08:00:00Z".to_owned())?,
+        };
+        let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let wrong = |error: serde_json::Error| error.to_string();
+        let what = match kind.as_str() {
+            "start" => Posted::Start(serde_json::from_value(Value::Object(fields)).map_err(wrong)?),
+            "end" => Posted::End(serde_json::from_value(Value::Object(fields)).map_err(wrong)?),
+            "reasoning" | "handoff" | "memory_read" | "memory_write" => {
+                // The ids of a trace are unique, so the trace gives them.
+                if let Some(id) = fields.insert("step_id".to_owned(), "posted".into()) {
+                    fields.insert("caller_step_id".to_owned(), id);
+                }
+                fields.insert("timestamp".to_owned(), json!(at));
+                Posted::Step(Box::new(serde_json::from_value(Value::Object(fields)).map_err(wrong)?))
+            }
+            "tool_call" | "tool_result" => {
+                return Err(format!("a step of type {kind} is taken from the journal, and cannot be added"));
+            }
+            _ => {
+                return Err("its `type` is not start, reasoning, handoff, memory_read, memory_write or end".to_owned());
+            }
+        };
+        match what.problem() {
+            Some(problem) => Err(problem),
+            None => Ok(Self { at, what }),
+        }
+    }
+
+    /// The post as an object that [`Self::read`] reads.
+    pub fn to_value(&self) -> Value {
+        let (mut value, kind) = match &self.what {
+            Posted::Start(start) => (super::to_value(start), Some("start")),
+            Posted::End(end) => (super::to_value(end), Some("end")),
+            Posted::Step(step) => (super::to_value(step), None),
+        };
+        if let Some(fields) = value.as_object_mut() {
+            fields.remove("step_id");
+            if let Some(kind) = kind {
+                fields.insert("type".to_owned(), kind.into());
+            }
+            fields.insert("timestamp".to_owned(), json!(self.at));
+        }
+        value
+    }
+}
+
+impl Posted {
+    fn problem(&self) -> Option<String> {
+        match self {
+            Self::Start(_) => None,
+            Self::Step(step) => step.problem(),
+            Self::End(end) => {
+                let is_negative = |cost: &Number| cost.as_f64().is_none_or(|cost| cost < 0.0);
+                end.total_cost_usd.as_ref().filter(|cost| is_negative(cost)).map(|_| "the cost is negative".to_owned())
+            }
+        }
+    }
+}
