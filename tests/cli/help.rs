@@ -55,6 +55,7 @@ fn help_says_what_matters() {
         (&["search", "--help"], &["select:NAME", "--limit", "[default: 5]", "--json"]),
         (&["eval", "--help"], &["--trace", "--judge-command", "--judge-env", "[default: 60s]", "Exit 0", "Examples:"]),
         (&["events", "--help"], &["--follow", "--from", "--session", "without gaps"]),
+        (&["trace", "add", "--help"], &["no secrets", "memory_write", "loop_detected", "1 MiB"]),
         (&["artifact", "get", "--help"], &["--output", "--force", "redacted"]),
         (&["mcp", "--help"], &["--tool-budget", "[default: 125]"]),
         (&["build", "--help"], &["Cargo.toml", "--json", "outside of the sandbox"]),

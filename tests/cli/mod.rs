@@ -49,6 +49,7 @@ mod secrets;
 mod strict;
 mod surface;
 mod thousand;
+mod trace;
 
 use std::path::Path;
 use std::sync::Mutex;

@@ -72,6 +72,7 @@ fn kind_of(value: &Value) -> Option<&'static str> {
         ["folder", "sound", _] => Some("journal-verify"),
         ["replay_of", "verdict", ..] => Some("replay"),
         _ if fields.contains(&"invocation") && fields.contains(&"result") => Some("call-record"),
+        ["trace_id", ..] => Some("agentool-reasoning-trace"),
         _ if fields.contains(&"query_type") => Some("tool-search-result"),
         _ if fields.contains(&"progress_id") => Some("progress"),
         _ if fields.contains(&"surface_reason") => Some("tool-surface"),

@@ -43,6 +43,7 @@ mod show;
 mod surface;
 mod target;
 mod terminal;
+mod trace;
 mod trust;
 mod watching;
 
@@ -81,6 +82,8 @@ enum Command {
     Events(DeferredArgs<events::Events>),
     /// Check the trace of an agent's run against eval cases
     Eval(DeferredArgs<eval::Eval>),
+    /// Print the calls of a session as a reasoning trace (agentool), and add steps of the agent to it
+    Trace(DeferredArgs<trace::Trace>),
     /// Fetch what a reference in a record refers to
     Artifact(DeferredArgs<artifact::Artifact>),
     /// Check the record of all calls
@@ -132,6 +135,7 @@ pub fn run() -> ExitCode {
         Command::Replay(DeferredArgs(command)) => command.run(),
         Command::Events(DeferredArgs(command)) => command.run(),
         Command::Eval(DeferredArgs(command)) => command.run(),
+        Command::Trace(DeferredArgs(command)) => command.run(),
         Command::Artifact(DeferredArgs(command)) => command.run(),
         Command::Journal(DeferredArgs(command)) => command.run(),
         Command::Describe(DeferredArgs(command)) => command.run(),
