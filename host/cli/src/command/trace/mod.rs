@@ -50,8 +50,9 @@ pub(super) struct Trace {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Add steps to the trace of a session. They are kept as they are: nothing is removed from them, so they must hold no
-    /// secrets
+    /// Add steps to the trace of a session
+    ///
+    /// They are kept as they are: nothing is removed from them, so they must hold no secrets.
     #[command(
         after_help = "The types and their fields:\n  start: input, agent_id\n  reasoning: content, context_tokens\n  \
                             handoff: to_agent, message\n  memory_read: query, results\n  memory_write: content, key\n  \
@@ -99,7 +100,8 @@ impl Trace {
             show::say(&format!("note: {unreadable} records of the session cannot be read, and are left out"));
         }
         let Some(trace) = builder.finish() else {
-            let message = format!("no call and no step has the session {session:?}: toolcell calls --json");
+            let message =
+                format!("cannot print a trace: no call and no step has the session {session:?}: toolcell calls --json");
             return Err(BadRequest(message).into());
         };
         let printed = if self.json { show::json(&trace) } else { people::print(&trace) };
@@ -111,7 +113,9 @@ impl Trace {
 fn latest(log: &CallLog) -> anyhow::Result<String> {
     let calls = log.calls(&CallQuery { limit: 1, ..CallQuery::default() })?;
     let session = calls.into_iter().next().and_then(|call| call.session);
-    Ok(session.ok_or_else(|| BadRequest("there is no call yet; name a session with --session".to_owned()))?)
+    Ok(session.ok_or_else(|| {
+        BadRequest("cannot choose a session: there is no call yet; name one with --session".to_owned())
+    })?)
 }
 
 /// Adds the calls of a session. Returns how many records cannot be read.

@@ -28,7 +28,7 @@ const ATTEMPTS_MAX: usize = 8;
 /// Adds the steps in `file` to those of `session`: all of them, or none.
 pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> anyhow::Result<Exit> {
     if session.trim().is_empty() {
-        return Err(BadRequest("the name of the session is empty".to_owned()).into());
+        return Err(BadRequest("cannot add steps: the name of the session is empty".to_owned()).into());
     }
     if log.settings().keep == Keep::None {
         let message = "cannot add steps: the journal is turned off: [journal] keep = \"none\" in toolcell.toml";
@@ -81,7 +81,9 @@ fn input(file: &Path) -> Result<String, BadRequest> {
     let read = source.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text);
     read.map_err(|error| BadRequest(format!("cannot read {what}: {error}")))?;
     if text.len() as u64 > INPUT_BYTES_MAX {
-        return Err(BadRequest(format!("{what} is larger than {INPUT_BYTES_MAX} bytes; add the steps in parts")));
+        return Err(BadRequest(format!(
+            "cannot add steps: {what} is larger than {INPUT_BYTES_MAX} bytes; add them in parts"
+        )));
     }
     Ok(text)
 }
@@ -98,7 +100,7 @@ fn parse(text: &str) -> Result<Vec<Post>, BadRequest> {
         }
     };
     if values.is_empty() {
-        return Err(BadRequest("there is no step to add".to_owned()));
+        return Err(BadRequest("cannot add steps: there is no step in the input".to_owned()));
     }
     let read = |(at, value): (usize, Result<Value, String>)| {
         let post = value.and_then(|value| Post::read(value, now)).and_then(|post| match post.at <= now {
