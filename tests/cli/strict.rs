@@ -234,6 +234,7 @@ fn an_unknown_word_of_a_closed_vocabulary_is_an_error_with_the_known_ones() {
         ("/permission_profiles/0", "access_kinds", json!(["file_read", "read_files"]), "/1", "file_write"),
         ("/permission_profiles/0", "write_effects", json!(["x"]), "/0", "local_draft"),
         ("/permission_profiles/0", "permission_channel", json!("pigeon"), "", "none"),
+        ("/permission_profiles/0/credential_uses/0", "authorization", json!("bearer"), "", "provider_type"),
         ("/permission_profiles/0", "non_interactive", json!("allow"), "", "allow_if_preapproved"),
     ];
     let errors = errors_of(|toolkit| {

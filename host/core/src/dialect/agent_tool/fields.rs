@@ -245,7 +245,13 @@ static PERMISSION_PROFILE: Object = Object {
 static CREDENTIAL_USE: Object = Object {
     name: "credential_uses",
     common_names: true,
-    fields: &[required("ref"), text("header").narrows(), text("prefix").narrows(), text("query").narrows()],
+    fields: &[
+        required("ref"),
+        text("header").narrows(),
+        text("prefix").narrows(),
+        text("query").narrows(),
+        Field::new("authorization", Shape::Is(authorization)),
+    ],
 };
 
 static ARTIFACT_EXPECTATION: Object =
@@ -256,6 +262,15 @@ static REDACTION_RULE: Object =
 
 fn any(_: &Value) -> Result<(), String> {
     Ok(())
+}
+
+/// What Open Tool Calling demands for the credential that comes with each request (OTC-D-13).
+fn authorization(value: &Value) -> Result<(), String> {
+    let has_provider = value.get("provider_type").is_some_and(Value::is_string);
+    match has_provider || value.as_str() == Some("token") {
+        true => Ok(()),
+        false => Err("is neither the word token nor an object with a provider_type".to_owned()),
+    }
 }
 
 /// A qualified name, or a pattern of some: records and terminals show it.
