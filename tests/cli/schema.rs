@@ -225,6 +225,34 @@ fn a_record_is_valid_until_a_field_is_misspelt_missing_or_wrong() {
 }
 
 #[test]
+fn a_response_of_open_tool_calling_has_one_output_that_agrees_with_its_success() {
+    let answer = |success: bool, output: Value| json!({ "execution_id": "e", "finished_at": "2026-01-01T00:00:00Z", "success": success, "output": output });
+    let (value, error) = (json!({ "value": 1 }), json!({ "error": { "message": "m" } }));
+    let check = |response: &Value| validate("otc/execute-tool-response", &response.to_string(), &[]);
+    for valid in [answer(true, value.clone()), answer(false, error.clone())] {
+        check(&valid).exits(0);
+        // The published schema demands this field and forbids it (O-01).
+        let mut published = valid.clone();
+        published["invocation_id"] = json!("01");
+        check(&published).exits(2);
+        for field in ["execution_id", "finished_at", "success"] {
+            let mut short = valid.clone();
+            short.as_object_mut().unwrap().remove(field);
+            check(&short).exits(2);
+        }
+    }
+    let both = json!({ "value": 1, "error": { "message": "m" } });
+    for invalid in
+        [answer(false, value), answer(true, error), answer(true, both), answer(true, json!({ "value": [1] }))]
+    {
+        check(&invalid).exits(2);
+    }
+    let mut local = answer(true, json!({ "value": 1 }));
+    local["finished_at"] = json!("2026-01-01T00:00:00+01:00");
+    check(&local).exits(2);
+}
+
+#[test]
 fn violations_are_told_to_programs_and_no_more_than_a_hundred() {
     let secrets = |count: usize| json!({ "secrets": vec![json!({ "name": "-", "set_at": 1 }); count] }).to_string();
     let told = validate("secret-list", &secrets(1), &["--json"]).exits(2).json();

@@ -191,6 +191,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("sources_closed", &[], &["cli::consent::no_tool_and_no_hook"]),
     ("trace_bytes", &[], &["cli::trace::the_steps_of_a_session_take_so_much_space"]),
     ("description_changes", &[], &["sandbox::loading::a_component_that_describes_itself_differently"]),
+    ("otc_version", &[], &["unit:dialect::otc::tests::a_name_finds_its_tool"]),
+    ("otc_developers", &[], &["unit:dialect::otc::tests::the_message_for_developers"]),
 ];
 
 /// A mutant that hangs for this time counts as noticed.

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use jsonschema::Validator;
@@ -85,15 +86,25 @@ fn kind_of(value: &Value) -> Option<&'static str> {
 pub(crate) fn own() -> &'static BTreeMap<String, Value> {
     static OWN: OnceLock<BTreeMap<String, Value>> = OnceLock::new();
     OWN.get_or_init(|| {
-        let files = std::fs::read_dir(root().join("schemas")).unwrap();
-        let read = |file: std::fs::DirEntry| {
-            let name = file.file_name().into_string().unwrap();
-            let name = name.strip_suffix(".schema.json").unwrap_or_else(|| panic!("{name} is not a schema")).to_owned();
-            let schema: Value = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
-            (name, schema)
-        };
-        files.map(|file| read(file.unwrap())).collect()
+        let mut schemas = BTreeMap::new();
+        read_own(&root().join("schemas"), "", &mut schemas);
+        schemas
     })
+}
+
+/// Adds the schemas in `folder`, whose names begin with `prefix`: a folder holds those of one dialect.
+fn read_own(folder: &Path, prefix: &str, schemas: &mut BTreeMap<String, Value>) {
+    for file in std::fs::read_dir(folder).unwrap() {
+        let file = file.unwrap();
+        let name = file.file_name().into_string().unwrap();
+        if file.file_type().unwrap().is_dir() {
+            read_own(&file.path(), &format!("{prefix}{name}/"), schemas);
+            continue;
+        }
+        let name = name.strip_suffix(".schema.json").unwrap_or_else(|| panic!("{name} is not a schema"));
+        schemas
+            .insert(format!("{prefix}{name}"), serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap());
+    }
 }
 
 #[track_caller]

@@ -6,6 +6,7 @@ mod hint;
 mod listed;
 pub mod mcp;
 mod name;
+pub mod otc;
 mod visible;
 
 pub use hint::hint;

@@ -1,0 +1,95 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolcell_core::record::{Content, ErrorClass, Recoverability, Refusal, ToolError, is_uri};
+
+use super::output::{Unwrapped, unwrapped};
+
+/// What a response of another program says, in the host's terms (requirements 3.4, inverse import).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Imported {
+    pub content: Vec<Content>,
+    pub structured_content: Option<Value>,
+    /// The error, if the call failed.
+    pub error: Option<ToolError>,
+    /// For the model, beside the output or the error.
+    pub additional_context: Vec<Value>,
+    /// For the log only: never for a model or a user.
+    pub developer_message: Option<String>,
+}
+
+/// Reads a response in any of the formats. Unknown fields are ignored (O-15). Fails if it has several outputs, or if its
+/// output contradicts `success`.
+pub fn import(response: &Value) -> Result<Imported, Refusal> {
+    let success = response.get("success").and_then(Value::as_bool);
+    let success = success.ok_or_else(|| bad("`success` is missing"))?;
+    let output = response.get("output").filter(|output| !output.is_null());
+    let arm = |name: &str| output.and_then(|output| output.get(name)).filter(|arm| !arm.is_null());
+    let arms = ["value", "artifact", "error", "requires_authorization"].map(arm);
+    match (success, arms) {
+        (true, [None, None, None, None]) => Ok(Imported::default()),
+        (true, [Some(value), None, None, None]) => Ok(of_value(value)),
+        (true, [None, Some(artifact), None, None]) => of_artifact(artifact),
+        (false, [None, None, Some(error), None]) => of_error(error),
+        (false, [None, None, None, Some(authorization)]) => Ok(of_authorization(authorization)),
+        (true, [_, _, None, None]) | (false, [None, None, _, _]) => Err(bad("it has not exactly one output")),
+        (true, _) => Err(bad("it succeeded, but its output is an error")),
+        (false, _) => Err(bad("it failed, but its output is no error")),
+    }
+}
+
+fn bad(why: &str) -> Refusal {
+    let message = format!("cannot read the response of the tool: {why}");
+    Refusal::new(ErrorClass::ExecutionFailed, "bad_response", message)
+}
+
+fn of_value(value: &Value) -> Imported {
+    let (value, additional_context) = unwrapped(value);
+    let (content, structured_content) = match value {
+        Unwrapped::Content(content) => (content, None),
+        Unwrapped::Value(Value::String(text)) => (vec![Content::text(text)], None),
+        Unwrapped::Value(Value::Null) => (Vec::new(), None),
+        Unwrapped::Value(value) => (Vec::new(), Some(value)),
+    };
+    Imported { content, structured_content, additional_context, ..Imported::default() }
+}
+
+fn of_artifact(artifact: &Value) -> Result<Imported, Refusal> {
+    let text = |pointer: &str| artifact.pointer(pointer).and_then(Value::as_str);
+    let url = text("/url").filter(|url| is_uri(url)).ok_or_else(|| bad("its artifact has no URL"))?;
+    let link = json!({
+        "uri": url,
+        "name": text("/meta/description").unwrap_or(url),
+        "media_type": text("/content_type").unwrap_or("application/octet-stream"),
+        "size_bytes": artifact.get("size").and_then(Value::as_u64),
+    });
+    Ok(Imported { content: vec![Content::new("resource_link", link)], ..Imported::default() })
+}
+
+fn of_error(error: &Value) -> Result<Imported, Refusal> {
+    let text = |name: &str| error.get(name).and_then(Value::as_str);
+    let message = text("message").ok_or_else(|| bad("its error has no message"))?;
+    let mut refusal = Refusal::new(ErrorClass::ExecutionFailed, Refusal::TOOL_FAILED, message);
+    let wait = error.get("retry_after_ms").and_then(Value::as_u64);
+    refusal.retry_after = wait.map(|millis| Duration::from_millis(millis).as_secs_f64());
+    let mut known = refusal.to_error();
+    let can_retry = error.get("can_retry").and_then(Value::as_bool) == Some(true);
+    known.recoverability = if can_retry { Recoverability::RetrySame } else { Recoverability::None };
+    // That it can be called again does not mean that the first call changed nothing.
+    known.retry.safe = false;
+    let context = text("additional_prompt_content").map(Value::from);
+    Ok(Imported {
+        error: Some(known),
+        additional_context: context.into_iter().collect(),
+        developer_message: text("developer_message").map(str::to_owned),
+        ..Imported::default()
+    })
+}
+
+fn of_authorization(authorization: &Value) -> Imported {
+    let url = ["url", "authorization_url"].into_iter().find_map(|name| authorization.get(name)).and_then(Value::as_str);
+    let where_to = url.filter(|url| is_uri(url)).map(|url| format!("; get it at {url}")).unwrap_or_default();
+    let message = format!("the tool needs an authorization{where_to}");
+    let error = Refusal::new(ErrorClass::CredentialMissing, "authorization_required", message).to_error();
+    Imported { error: Some(error), ..Imported::default() }
+}

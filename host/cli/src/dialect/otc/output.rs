@@ -1,0 +1,142 @@
+use serde_json::{Value, json};
+use toolcell_core::record::{ARTIFACT, Content, GUEST_BLOCKS, PersistedRef, ToolResult, is_uri};
+
+use super::{Mode, Reply};
+
+/// Marks an object as made by toolcell, because a value may be neither a list nor blocks of content (O-11): `wrapped` or
+/// `content`.
+const MARK: &str = "$toolcell";
+const WRAPPED: &str = "wrapped";
+const CONTENT: &str = "content";
+const CONTEXT: &str = "additional_context";
+
+/// `output` of a call that succeeded; `None` for the mode `null`.
+pub(super) fn output(result: &ToolResult, reply: &Reply<'_>) -> Option<Value> {
+    let blocks = result.model_facing_content.as_slice();
+    let artifacts = || blocks.iter().filter_map(|block| artifact(block, reply));
+    if reply.expects_artifact
+        && let Some(artifact) = artifacts().next()
+    {
+        return Some(artifact_arm(artifact, reply.mode));
+    }
+    let context = result.additional_context.as_slice();
+    let value = match (&result.structured_content, blocks) {
+        _ if result.empty_result => Value::Null,
+        (Some(value), _) => value.clone(),
+        (None, []) => Value::Null,
+        (None, [only]) if only.is_reference() && context.is_empty() => match artifacts().next() {
+            Some(artifact) => return Some(artifact_arm(artifact, reply.mode)),
+            None => return Some(json!({ "value": content(blocks, context) })),
+        },
+        (None, blocks) => match blocks.iter().all(|block| matches!(block.kind.as_str(), "text" | "diff")) {
+            true => Value::String(result.text()),
+            false => return Some(json!({ "value": content(blocks, context) })),
+        },
+    };
+    // Arcade has a value in every output.
+    let is_silent = value.is_null() && context.is_empty();
+    match is_silent && reply.mode != Mode::Arcade {
+        true => None,
+        false => Some(json!({ "value": fitted(value, context, reply.mode) })),
+    }
+}
+
+/// A value that the format allows: a list, and a value with context of hooks, become an object. So does an object that has
+/// the mark itself, because it would be taken for one that the host made.
+fn fitted(value: Value, context: &[Value], mode: Mode) -> Value {
+    let fits = match &value {
+        Value::Array(_) | Value::Null => mode == Mode::Arcade,
+        Value::Object(fields) => !fields.contains_key(MARK),
+        _ => true,
+    };
+    match fits && context.is_empty() {
+        true => value,
+        false => with_context(json!({ MARK: WRAPPED, "value": value }), context),
+    }
+}
+
+/// Blocks that are more than text.
+fn content(blocks: &[Content], context: &[Value]) -> Value {
+    with_context(json!({ MARK: CONTENT, "content": blocks }), context)
+}
+
+fn with_context(mut made: Value, context: &[Value]) -> Value {
+    if let (Some(fields), false) = (made.as_object_mut(), context.is_empty()) {
+        fields.insert(CONTEXT.to_owned(), json!(context));
+    }
+    made
+}
+
+/// A value of a response as it was before it was fitted.
+pub(super) enum Unwrapped {
+    Value(Value),
+    Content(Vec<Content>),
+}
+
+/// Undoes what [`output`] did to a value. The second part is context for the model.
+pub(super) fn unwrapped(value: &Value) -> (Unwrapped, Vec<Value>) {
+    let mark = value.get(MARK).and_then(Value::as_str).map(str::to_owned);
+    let (Some(mark @ (WRAPPED | CONTENT)), Value::Object(mut fields)) = (mark.as_deref(), value.clone()) else {
+        return (Unwrapped::Value(value.clone()), Vec::new());
+    };
+    let context = match fields.remove(CONTEXT) {
+        Some(Value::Array(context)) => context,
+        _ => Vec::new(),
+    };
+    let inner = fields.remove(if mark == WRAPPED { "value" } else { "content" }).unwrap_or_default();
+    match (mark, inner) {
+        (CONTENT, Value::Array(blocks)) => (Unwrapped::Content(blocks.into_iter().map(block).collect()), context),
+        (_, value) => (Unwrapped::Value(value), context),
+    }
+}
+
+/// A block of another program. One that only the host can write becomes text, because it would be taken for a reference to
+/// a payload of this host.
+fn block(block: Value) -> Content {
+    let is_theirs = |block: &Content| GUEST_BLOCKS.contains(&block.kind.as_str()) && block.kind != ARTIFACT;
+    let text = block.to_string();
+    serde_json::from_value(block).ok().filter(is_theirs).unwrap_or_else(|| Content::text(text))
+}
+
+/// Arcade's responses have no arm for an artifact.
+fn artifact_arm(artifact: Value, mode: Mode) -> Value {
+    match mode {
+        Mode::Otc | Mode::OtcSeed => json!({ "artifact": artifact }),
+        Mode::Arcade => json!({ "value": { "artifact": artifact } }),
+    }
+}
+
+/// The artifact that a block refers to (OTC-R-08); `None` for any other block.
+fn artifact(block: &Content, reply: &Reply<'_>) -> Option<Value> {
+    let text = |name: &str| block.fields.get(name).and_then(Value::as_str);
+    if block.is_persisted() {
+        let reference = block.fields.get("persisted_ref").cloned();
+        let reference: PersistedRef = serde_json::from_value(reference?).ok()?;
+        let of = text("of").unwrap_or("output");
+        let preview = text("preview").unwrap_or_default();
+        return Some(json!({
+            "url": address(&reference.uri, Some(&reference.digest), reply)?,
+            "content_type": reference.media_type,
+            "size": reference.size_bytes,
+            "meta": { "description": format!("{of} that is too large for a response; it begins: {preview}") },
+        }));
+    }
+    if block.kind != ARTIFACT {
+        return None;
+    }
+    let description = ["description", "title", "name"].into_iter().find_map(text).unwrap_or("an artifact of the tool");
+    Some(json!({
+        "url": address(text("uri")?, text("digest"), reply)?,
+        "content_type": block.media_type().unwrap_or("application/octet-stream"),
+        "size": block.fields.get("size_bytes").and_then(Value::as_u64)?,
+        "meta": { "description": description },
+    }))
+}
+
+/// Where a client fetches a payload: below the address of the server, if it has one.
+fn address(uri: &str, digest: Option<&str>, reply: &Reply<'_>) -> Option<String> {
+    match (reply.artifacts, digest) {
+        (Some(base), Some(digest)) => Some(format!("{base}{digest}")),
+        _ => is_uri(uri).then(|| uri.to_owned()),
+    }
+}

@@ -1,0 +1,63 @@
+use serde_json::{Map, Value, json};
+use toolcell_core::record::{CredentialUse, PermissionProfile};
+
+use super::Mode;
+
+/// `requirements.authorization` of a tool (OTC-D-13): one of its credentials comes with each request, in
+/// `context.authorization.token`.
+///
+/// The author of a tool writes it as `authorization` into an entry of `credential_uses`: the text `token`, or an object with
+/// `provider_type`, and maybe `provider_id`, `id` and `oauth2.scopes`. The host of the tool runs no OAuth itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Requirement {
+    /// Name of the credential that is the token.
+    pub credential: String,
+    /// The scopes that the token needs.
+    pub scopes: Vec<String>,
+    /// `token`, or the object.
+    demand: Value,
+}
+
+impl Requirement {
+    /// The first one of a profile: a request carries one token. A demand that the format cannot say is none.
+    pub fn of(profile: &PermissionProfile) -> Option<Self> {
+        profile.credential_uses.iter().find_map(Self::of_use)
+    }
+
+    fn of_use(used: &CredentialUse) -> Option<Self> {
+        let credential = used.credential_ref.clone();
+        let demand = used.extra.get("authorization")?;
+        if demand.as_str() == Some("token") {
+            return Some(Self { credential, scopes: Vec::new(), demand: demand.clone() });
+        }
+        let mut known = Map::new();
+        for name in ["provider_id", "provider_type", "id"] {
+            if let Some(text) = demand.get(name).and_then(Value::as_str) {
+                known.insert(name.to_owned(), text.into());
+            }
+        }
+        known.get("provider_type")?;
+        let scopes = demand.pointer("/oauth2/scopes").and_then(Value::as_array);
+        let scopes: Vec<String> = scopes.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        if demand.get("oauth2").is_some() {
+            known.insert("oauth2".to_owned(), json!({ "scopes": scopes }));
+        }
+        Some(Self { credential, scopes, demand: Value::Object(known) })
+    }
+
+    /// As a definition says it. Arcade knows no plain `token`, but providers of any type.
+    pub(super) fn to_value(&self, mode: Mode) -> Value {
+        match (mode, self.demand.as_str()) {
+            (Mode::Arcade, Some(kind)) => json!({ "provider_type": kind }),
+            _ => self.demand.clone(),
+        }
+    }
+}
+
+/// The names of the secrets that a request may carry for a tool with this profile (OTC-D-12): its credentials, without
+/// that of the token.
+pub fn secrets(profile: &PermissionProfile) -> Vec<&str> {
+    let token = Requirement::of(profile).map(|requirement| requirement.credential);
+    let is_secret = |name: &&str| token.as_deref() != Some(*name);
+    profile.credential_refs.iter().map(String::as_str).filter(is_secret).collect()
+}

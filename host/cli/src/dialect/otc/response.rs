@@ -1,0 +1,147 @@
+use serde_json::{Map, Value, json};
+use toolcell_core::record::{ErrorClass, Refusal, Timestamp, ToolError, ToolInvocation, ToolResult};
+
+use super::error::error;
+use super::output::output;
+use super::{Mode, Requirement};
+
+/// Status of an authorization. The published schema leaves the words open (O-13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthorizationStatus {
+    /// The credential is not there yet.
+    Pending,
+    /// The same request can be sent again.
+    Completed,
+    /// The operator refused.
+    Failed,
+    /// It took too long.
+    Expired,
+}
+
+impl AuthorizationStatus {
+    /// The word in a response.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// `requires_authorization` of a response (OTC-R-07).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authorization {
+    /// With it, a client asks for the status.
+    pub id: String,
+    /// Where a person gets the access.
+    pub url: String,
+    pub scopes: Vec<String>,
+    pub status: AuthorizationStatus,
+}
+
+impl Authorization {
+    /// The object in a response; all four fields are there (O-13).
+    pub fn to_value(&self, mode: Mode) -> Value {
+        let (id, url) = match mode {
+            Mode::Otc | Mode::OtcSeed => ("id", "url"),
+            Mode::Arcade => ("authorization_id", "authorization_url"),
+        };
+        json!({ id: self.id, url: self.url, "scopes": self.scopes, "status": self.status.as_str() })
+    }
+}
+
+/// What a response needs to know beside the record of the call.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'a> {
+    pub mode: Mode,
+    /// `execution_id` of the request.
+    pub execution_id: &'a str,
+    /// Whether the output contract of the tool promises artifacts: one of them then is the output.
+    pub expects_artifact: bool,
+    /// What an address of a payload begins with, before its digest; `None` for the host's own URIs.
+    pub artifacts: Option<&'a str>,
+    /// The authorization that the tool requires, and that of this call.
+    pub authorization: Option<(&'a Requirement, &'a Authorization)>,
+    /// Whether the response is for the operator's own programs, which may see `developer_message` (O-18).
+    pub is_for_developers: bool,
+}
+
+impl<'a> Reply<'a> {
+    /// A reply for any client, to the call of a tool that promises no artifact.
+    pub fn new(mode: Mode, execution_id: &'a str) -> Self {
+        Self {
+            mode,
+            execution_id,
+            expects_artifact: false,
+            artifacts: None,
+            authorization: None,
+            is_for_developers: false,
+        }
+    }
+}
+
+/// Converts a call that ended into a response (requirements 1.36, 3.4). `success` and the arm of `output` agree, and there
+/// is at most one arm.
+pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) -> Value {
+    let finished = invocation.ended_at().unwrap_or(result.created_at);
+    let started = invocation.started_at().unwrap_or_else(|| invocation.created_at());
+    let output = match result.is_error {
+        false => output(result, reply),
+        true => Some(failure(invocation, result, reply)),
+    };
+    response(reply, finished, finished.millis_since(started), !result.is_error, output)
+}
+
+/// The response to a request that was refused before there was a call.
+pub fn refused(refusal: &Refusal, reply: &Reply<'_>) -> Value {
+    let developer = refusal.detail.as_deref().filter(|_| reply.is_for_developers);
+    let output = json!({ "error": error(&refusal.to_error(), None, developer, reply.mode) });
+    response(reply, Timestamp::now(), 0, false, Some(output))
+}
+
+fn response(reply: &Reply<'_>, finished: Timestamp, millis: u64, success: bool, output: Option<Value>) -> Value {
+    let mut response = Map::new();
+    let mut say = |key: &str, value: Value| _ = response.insert(key.to_owned(), value);
+    say("execution_id", reply.execution_id.into());
+    say("duration", millis.into());
+    say("finished_at", json!(finished));
+    say("success", success.into());
+    if let Some(output) = output {
+        say("output", output);
+    }
+    Value::Object(response)
+}
+
+fn failure(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) -> Value {
+    if let Some((requirement, authorization)) = reply.authorization
+        && requirement.is_missing_in(result)
+    {
+        return json!({ "requires_authorization": authorization.to_value(reply.mode) });
+    }
+    let detail = invocation.extra.get("error_detail").and_then(Value::as_str);
+    let developer = detail.filter(|_| reply.is_for_developers || !guard!("otc_developers"));
+    let error = match &result.error {
+        Some(known) => error(known, Some(result), developer, reply.mode),
+        None => error(&unexplained(result), Some(result), developer, reply.mode),
+    };
+    json!({ "error": error })
+}
+
+/// The error of a result that is one but has none.
+fn unexplained(result: &ToolResult) -> ToolError {
+    let text = result.text();
+    let message = if text.is_empty() { "the tool failed".to_owned() } else { text };
+    Refusal::new(ErrorClass::ExecutionFailed, Refusal::TOOL_FAILED, message).to_error()
+}
+
+impl Requirement {
+    /// Whether the call ended because the token is missing: the same call succeeds once there is one.
+    pub fn is_missing_in(&self, result: &ToolResult) -> bool {
+        let Some(error) = &result.error else { return false };
+        let is_missing = matches!(error.error_class, ErrorClass::CredentialMissing | ErrorClass::SetupRequired);
+        let needed = error.needs_authorization.as_ref();
+        is_missing && needed.is_some_and(|needed| needed.subject.as_deref() == Some(self.credential.as_str()))
+    }
+}
