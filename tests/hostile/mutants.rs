@@ -193,6 +193,19 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("description_changes", &[], &["sandbox::loading::a_component_that_describes_itself_differently"]),
     ("otc_version", &[], &["unit:dialect::otc::tests::a_name_finds_its_tool"]),
     ("otc_developers", &[], &["unit:dialect::otc::tests::the_message_for_developers"]),
+    ("otc_secrets", &[], &["unit:server::otc::tests::a_call_gets_the_secrets"]),
+    ("otc_once", &[], &["unit:server::otc::tests::two_that_arrive_at_once"]),
+    ("otc_bodies", &[], &["unit:server::otc::executions::"]),
+    ("otc_ran", &[], &["unit:server::otc::tests::a_tool_that_ran_before"]),
+    ("otc_lost", &[], &["unit:server::otc::executions::"]),
+    ("otc_running", &[], &["unit:server::otc::executions::"]),
+    ("otc_memory", &[], &["unit:server::otc::executions::"]),
+    ("otc_owner", &[], &["unit:server::otc::authorizations::"]),
+    ("otc_install", &[], &["unit:server::otc::registration::"]),
+    ("jwt_algorithm", &[], &["unit:server::otc::token::"]),
+    ("jwt_signature", &[], &["unit:server::otc::token::"]),
+    ("jwt_audience", &[], &["unit:server::otc::token::"]),
+    ("jwt_expiry", &[], &["unit:server::otc::token::"]),
 ];
 
 /// A mutant that hangs for this time counts as noticed.

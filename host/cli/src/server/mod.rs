@@ -16,6 +16,7 @@ mod loads;
 mod notices;
 mod offer;
 mod offering;
+pub mod otc;
 mod outline;
 mod payloads;
 mod pending;

@@ -1,0 +1,290 @@
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use super::Answer;
+use super::digest::Body;
+
+/// Maximum size of all kept answers, in bytes; each principal has an equal share.
+const BYTES_MAX: usize = 64 << 20;
+/// Maximum number of executions that are remembered, shared likewise.
+const ENTRIES_MAX: usize = 20_000;
+/// Maximum number of executions of one principal that run at once, and of requests with an id.
+const RUNNING_MAX: usize = 1_024;
+/// What an execution takes beside its answer, in bytes.
+const ENTRY_BYTES: usize = 512;
+
+/// Identifies an execution of one principal. An execution id is unique in its run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) run_id: String,
+    pub(super) execution_id: String,
+}
+
+/// Which executions there were, so that none runs twice. A principal cannot make the host forget those of another one.
+#[derive(Default)]
+pub(super) struct Executions(Mutex<HashMap<Arc<str>, Ledger>>);
+
+#[derive(Default)]
+struct Ledger {
+    entries: HashMap<Key, Entry>,
+    /// Those that do not run, in the order in which they ended; an entry with another serial number is outdated.
+    ended: VecDeque<(Key, u64)>,
+    bytes: usize,
+    running: usize,
+    serial: u64,
+}
+
+struct Entry {
+    body: Body,
+    serial: u64,
+    bytes: usize,
+    state: State,
+}
+
+enum State {
+    /// The receiver ends when the execution does.
+    Running(watch::Receiver<()>),
+    Answered(Answer),
+    /// The answer is too large to be kept.
+    TooLarge,
+    /// The tool never ran, and the same request may come again with a token.
+    Waiting,
+    /// The connection was closed while it ran. It may have had effects, so it does not run again.
+    Lost,
+}
+
+/// Why a request does not run.
+pub(super) enum Ended {
+    /// It ran before.
+    Answered(Answer),
+    /// With the status of HTTP.
+    Refused(u16, Refusal),
+}
+
+enum Found<'a> {
+    Free(Ticket<'a>),
+    Running(watch::Receiver<()>),
+    Ended(Ended),
+}
+
+impl Executions {
+    /// Claims the execution `key` for a request that says `body`; waits if the same request runs. Fails if it ran before.
+    pub(super) async fn claim(&self, principal: &Arc<str>, key: &Key, body: Body) -> Result<Ticket<'_>, Ended> {
+        loop {
+            match self.find(principal, key, body) {
+                Found::Free(ticket) => return Ok(ticket),
+                Found::Ended(ended) => return Err(ended),
+                // An error is the end that is waited for.
+                Found::Running(mut running) => _ = running.changed().await,
+            }
+        }
+    }
+
+    fn find(&self, principal: &Arc<str>, key: &Key, body: Body) -> Found<'_> {
+        let mut ledgers = self.lock();
+        let ledger = ledgers.entry(Arc::clone(principal)).or_default();
+        if let Some(entry) = ledger.entries.get(key) {
+            if !entry.is_of(body) && guard!("otc_bodies") {
+                return Found::Ended(reused());
+            }
+            match &entry.state {
+                State::Running(running) if guard!("otc_once") => return Found::Running(running.clone()),
+                State::Answered(answer) if guard!("otc_once") => return Found::Ended(Ended::Answered(answer.clone())),
+                State::TooLarge => return Found::Ended(too_large()),
+                State::Lost if guard!("otc_lost") => return Found::Ended(lost()),
+                _ => {}
+            }
+        }
+        if ledger.running >= RUNNING_MAX && guard!("otc_running") {
+            return Found::Ended(too_many());
+        }
+        let (sender, receiver) = watch::channel(());
+        let serial = ledger.begin(key, body, receiver);
+        let (principal, key) = (Arc::clone(principal), key.clone());
+        Found::Free(Ticket { executions: self, principal, key, serial, has_ended: false, _running: sender })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Ledger>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, principal: &Arc<str>, key: &Key, serial: u64, state: State) {
+        let mut ledgers = self.lock();
+        let shares = ledgers.len().max(1);
+        let Some(ledger) = ledgers.get_mut(principal) else { return };
+        ledger.end(key, serial, state, BYTES_MAX / shares);
+        ledger.forget(BYTES_MAX / shares, ENTRIES_MAX / shares);
+    }
+}
+
+impl Ledger {
+    fn begin(&mut self, key: &Key, body: Body, receiver: watch::Receiver<()>) -> u64 {
+        self.serial += 1;
+        self.running += 1;
+        let entry = Entry { body, serial: self.serial, bytes: 0, state: State::Running(receiver) };
+        if let Some(before) = self.entries.insert(key.clone(), entry) {
+            self.bytes = self.bytes.saturating_sub(before.bytes);
+        }
+        self.serial
+    }
+
+    fn end(&mut self, key: &Key, serial: u64, state: State, bytes_max: usize) {
+        self.running = self.running.saturating_sub(1);
+        let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.serial == serial) else { return };
+        let size = |answer: &Answer| ENTRY_BYTES + 2 * (key.run_id.len() + key.execution_id.len()) + answer.body.len();
+        (entry.bytes, entry.state) = match state {
+            State::Answered(answer) if size(&answer) <= bytes_max / 8 => (size(&answer), State::Answered(answer)),
+            State::Answered(_) => (ENTRY_BYTES, State::TooLarge),
+            other => (ENTRY_BYTES, other),
+        };
+        self.bytes += entry.bytes;
+        self.ended.push_back((key.clone(), serial));
+    }
+
+    /// Forgets the executions that ended first, until the others fit.
+    fn forget(&mut self, bytes_max: usize, entries_max: usize) {
+        while (self.bytes > bytes_max || self.ended.len() > entries_max) && guard!("otc_memory") {
+            let Some((key, serial)) = self.ended.pop_front() else { return };
+            if self.entries.get(&key).is_some_and(|entry| entry.serial == serial)
+                && let Some(entry) = self.entries.remove(&key)
+            {
+                self.bytes = self.bytes.saturating_sub(entry.bytes);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn is_of(&self, body: Body) -> bool {
+        match self.state {
+            State::Waiting => self.body.without_credentials == body.without_credentials,
+            _ => self.body.whole == body.whole,
+        }
+    }
+}
+
+/// The right to run one execution.
+pub(super) struct Ticket<'a> {
+    executions: &'a Executions,
+    principal: Arc<str>,
+    key: Key,
+    serial: u64,
+    has_ended: bool,
+    /// Dropped after the end is written, which wakes those that wait for it.
+    _running: watch::Sender<()>,
+}
+
+impl Ticket<'_> {
+    /// Ends the execution with its answer; `None` if the same request may come again.
+    pub(super) fn end(mut self, answer: Option<Answer>) {
+        let state = answer.map_or(State::Waiting, State::Answered);
+        self.has_ended = true;
+        self.executions.end(&self.principal, &self.key, self.serial, state);
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.executions.end(&self.principal, &self.key, self.serial, State::Lost);
+        }
+    }
+}
+
+fn reused() -> Ended {
+    let message = "this execution id belongs to another request; use a new one";
+    Ended::Refused(409, Refusal::new(ErrorClass::InvalidArguments, "execution_id_reused", message))
+}
+
+fn too_large() -> Ended {
+    let message = "the execution has ended, but its response was too large to be kept; use a new execution id";
+    Ended::Refused(409, Refusal::new(ErrorClass::ResultTooLarge, "response_not_kept", message))
+}
+
+fn lost() -> Ended {
+    let message =
+        "the connection was closed during this execution; it is not repeated, because it may have had effects";
+    Ended::Refused(409, Refusal::new(ErrorClass::ExecutionFailed, "execution_lost", message))
+}
+
+fn too_many() -> Ended {
+    let message = format!("{RUNNING_MAX} executions run already; try again");
+    Ended::Refused(503, Refusal::new(ErrorClass::RateLimited, "too_many_calls", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::Answer;
+    use super::{Body, ENTRIES_MAX, Ended, Executions, Key, RUNNING_MAX};
+
+    fn key(at: usize) -> Key {
+        Key { run_id: "run".to_owned(), execution_id: at.to_string() }
+    }
+
+    fn body(of: &str) -> Body {
+        let digest = blake3::hash(of.as_bytes());
+        Body { whole: digest, without_credentials: digest }
+    }
+
+    fn answer(bytes: usize) -> Answer {
+        Answer { status: 200, body: "x".repeat(bytes).into() }
+    }
+
+    async fn code(executions: &Executions, principal: &Arc<str>, at: usize, of: &str) -> &'static str {
+        match executions.claim(principal, &key(at), body(of)).await {
+            Ok(_) => "free",
+            Err(Ended::Answered(_)) => "answered",
+            Err(Ended::Refused(_, refusal)) => refusal.code,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_execution_is_answered_once_and_for_the_same_request_only() {
+        let (executions, anna) = (Executions::default(), Arc::from("anna"));
+        executions.claim(&anna, &key(1), body("a")).await.ok().unwrap().end(Some(answer(1)));
+        assert_eq!(code(&executions, &anna, 1, "a").await, "answered");
+        assert_eq!(code(&executions, &anna, 1, "b").await, "execution_id_reused");
+        assert_eq!(code(&executions, &Arc::from("bert"), 1, "b").await, "free");
+    }
+
+    #[tokio::test]
+    async fn an_execution_that_was_dropped_does_not_run_again() {
+        let (executions, anna) = (Executions::default(), Arc::from("anna"));
+        drop(executions.claim(&anna, &key(1), body("a")).await);
+        assert_eq!(code(&executions, &anna, 1, "a").await, "execution_lost");
+    }
+
+    #[tokio::test]
+    async fn what_is_remembered_is_bounded_and_not_forgotten_for_another_principal() {
+        let (executions, anna, bert) = (Executions::default(), Arc::from("anna"), Arc::from("bert"));
+        executions.claim(&bert, &key(0), body("a")).await.ok().unwrap().end(Some(answer(1)));
+        for at in 0..ENTRIES_MAX {
+            executions.claim(&anna, &key(at), body("a")).await.ok().unwrap().end(Some(answer(1)));
+        }
+        assert!(executions.lock()[&anna].entries.len() <= ENTRIES_MAX / 2);
+        assert_eq!(code(&executions, &bert, 0, "a").await, "answered");
+        for at in 0..40 {
+            executions.claim(&anna, &key(ENTRIES_MAX + at), body("a")).await.ok().unwrap().end(Some(answer(3 << 20)));
+        }
+        assert!(executions.lock()[&anna].bytes <= super::BYTES_MAX / 2);
+        executions.claim(&anna, &key(0), body("a")).await.ok().unwrap().end(Some(answer(5 << 20)));
+        assert_eq!(code(&executions, &anna, 0, "a").await, "response_not_kept");
+    }
+
+    #[tokio::test]
+    async fn so_many_run_at_once() {
+        let (executions, anna) = (Executions::default(), Arc::from("anna"));
+        let mut running = Vec::new();
+        for at in 0..RUNNING_MAX {
+            running.push(executions.claim(&anna, &key(at), body("a")).await.ok().unwrap());
+        }
+        assert_eq!(code(&executions, &anna, RUNNING_MAX, "a").await, "too_many_calls");
+        running.pop().unwrap().end(None);
+        assert_eq!(code(&executions, &anna, RUNNING_MAX, "a").await, "free");
+    }
+}

@@ -1,0 +1,215 @@
+use std::fmt;
+
+use anyhow::ensure;
+use data_encoding::BASE64URL_NOPAD;
+use ring::hmac;
+use serde_json::Value;
+use toolcell_core::record::{Timestamp, read_unique_json};
+
+/// Minimum length of a worker's secret, in characters; a shorter one can be guessed.
+const SECRET_CHARS_MIN: usize = 16;
+/// Maximum length of a token, in bytes.
+const TOKEN_BYTES_MAX: usize = 8 << 10;
+/// Maximum number of values in each part of a token.
+const VALUES_MAX: usize = 100;
+/// How far the clock of the engine may be ahead, in seconds.
+const SKEW_SECONDS: f64 = 60.0;
+/// The version of tokens that engines write.
+const VERSION: &str = "1";
+/// For whom an engine writes tokens.
+const AUDIENCE: &str = "worker";
+
+/// The secret that an Arcade engine signs its tokens with: JWTs (RFC 7519) with HS256, of which only the one form is read
+/// that engines write.
+pub struct WorkerSecret(hmac::Key);
+
+impl WorkerSecret {
+    /// Fails if the secret is so short that it can be guessed.
+    pub fn new(secret: &str) -> anyhow::Result<Self> {
+        let length = secret.chars().count();
+        ensure!(length >= SECRET_CHARS_MIN, "the secret of the worker is shorter than {SECRET_CHARS_MIN} characters");
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())))
+    }
+
+    /// Checks the value of an `Authorization` header. The signature is compared in constant time, before anything that the
+    /// token says is read, except for its algorithm. Fails with the reason, which is the same for every wrong signature.
+    pub fn verify(&self, authorization: Option<&str>, now: Timestamp) -> Result<(), &'static str> {
+        let (scheme, token) =
+            authorization.and_then(|value| value.split_once(' ')).ok_or("a bearer token is missing")?;
+        if !scheme.eq_ignore_ascii_case("bearer") || token.len() > TOKEN_BYTES_MAX {
+            return Err("the token is not a bearer token, or is too long");
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or("the token is not a JWT")?;
+        let (header, claims) = signed.split_once('.').ok_or("the token is not a JWT")?;
+        let header = part(header)?;
+        // A token must not choose how it is checked: `none`, or a public key as an HMAC secret.
+        if guard!("jwt_algorithm") && header.get("alg").and_then(Value::as_str) != Some("HS256") {
+            return Err("the token is not signed with HS256");
+        }
+        // An extension that has to be understood is not.
+        if header.get("crit").is_some() || header.get("b64").is_some() {
+            return Err("the token demands an extension");
+        }
+        let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).map_err(|_| "the token is not a JWT")?;
+        if hmac::verify(&self.0, signed.as_bytes(), &signature).is_err() && guard!("jwt_signature") {
+            return Err("the signature of the token is wrong");
+        }
+        check(&part(claims)?, now)
+    }
+}
+
+impl fmt::Debug for WorkerSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WorkerSecret")
+    }
+}
+
+/// A part of a token: a JSON object.
+fn part(text: &str) -> Result<Value, &'static str> {
+    let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| "the token is not a JWT")?;
+    let text = String::from_utf8(bytes).map_err(|_| "the token is not a JWT")?;
+    let value = read_unique_json(&text, VALUES_MAX).map_err(|_| "the token is not a JWT")?;
+    if value.is_object() { Ok(value) } else { Err("the token is not a JWT") }
+}
+
+/// Checks what a token says, once its signature is known to be right.
+fn check(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
+    let is_worker = |audience: &Value| audience == AUDIENCE;
+    let audience = match claims.get("aud") {
+        Some(Value::Array(audiences)) => audiences.iter().any(is_worker),
+        Some(audience) => is_worker(audience),
+        None => false,
+    };
+    if !audience && guard!("jwt_audience") {
+        return Err("the token is for another audience");
+    }
+    // A date of a token is in seconds, and may have a fraction.
+    #[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit into 53 bits")]
+    let now = now.unix_millis() as f64 / 1_000.0;
+    let date = |name: &str| claims.get(name).and_then(Value::as_f64);
+    let is_over = date("exp").is_none_or(|expiry| expiry <= now);
+    if is_over && guard!("jwt_expiry") {
+        return Err("the token has expired, or has no expiry");
+    }
+    for name in ["nbf", "iat"] {
+        let is_read = claims.get(name).is_none() || date(name).is_some();
+        if !is_read || date(name).is_some_and(|start| start > now + SKEW_SECONDS) {
+            return Err("the token is not valid yet");
+        }
+    }
+    if claims.get("ver").and_then(Value::as_str) != Some(VERSION) {
+        return Err("the token has another version");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use data_encoding::BASE64URL_NOPAD;
+    use ring::hmac;
+    use serde_json::{Value, json};
+    use toolcell_core::record::Timestamp;
+
+    use super::WorkerSecret;
+
+    pub(in super::super) const SECRET: &str = "a secret of this worker";
+    /// 2026-01-01, in seconds since 1970.
+    const NOW: i64 = 1_767_225_600;
+
+    fn claims() -> Value {
+        json!({ "aud": "worker", "exp": NOW + 60, "iat": NOW, "ver": "1" })
+    }
+
+    fn bearer(header: &Value, claims: &Value, secret: &str) -> String {
+        let part = |value: &Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
+        let signed = format!("{}.{}", part(header), part(claims));
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes());
+        format!("Bearer {signed}.{}", BASE64URL_NOPAD.encode(tag.as_ref()))
+    }
+
+    /// A header as an engine sends it, which is valid for a minute.
+    pub(in super::super) fn engine(now: Timestamp) -> String {
+        let seconds = now.unix_millis() / 1_000;
+        let claims = json!({ "aud": "worker", "exp": seconds + 60, "ver": "1" });
+        bearer(&json!({ "alg": "HS256", "typ": "JWT" }), &claims, SECRET)
+    }
+
+    fn verified(header: &str) -> Result<(), &'static str> {
+        WorkerSecret::new(SECRET).unwrap().verify(Some(header), Timestamp::of_unix_millis(NOW * 1_000))
+    }
+
+    fn hs256() -> Value {
+        json!({ "alg": "HS256", "typ": "JWT" })
+    }
+
+    #[test]
+    fn a_token_of_the_engine_is_accepted() {
+        assert_eq!(verified(&bearer(&hs256(), &claims(), SECRET)), Ok(()));
+        let several = json!({ "aud": ["other", "worker"], "exp": NOW as f64 + 0.5, "ver": "1" });
+        assert_eq!(verified(&bearer(&hs256(), &several, SECRET)), Ok(()));
+    }
+
+    /// The signature was made by another program, with the key and the text of RFC 7515, appendix A.1.
+    #[test]
+    fn a_signature_is_that_of_the_standard() {
+        let key = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
+        let key = BASE64URL_NOPAD.decode(key.as_bytes()).unwrap();
+        let signed = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly\
+                      9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
+        let secret = WorkerSecret(hmac::Key::new(hmac::HMAC_SHA256, &key));
+        let header = format!("Bearer {signed}.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
+        let refused = secret.verify(Some(&header), Timestamp::of_unix_millis(1_300_819_379_000));
+        // The signature is right; the token is for another audience.
+        assert_eq!(refused, Err("the token is for another audience"));
+    }
+
+    #[test]
+    fn any_other_token_is_refused() {
+        let with = |name: &str, value: Value| {
+            let mut claims = claims();
+            claims[name] = value;
+            bearer(&hs256(), &claims, SECRET)
+        };
+        let without = |name: &str| {
+            let mut claims = claims();
+            claims.as_object_mut().unwrap().remove(name);
+            bearer(&hs256(), &claims, SECRET)
+        };
+        let valid = bearer(&hs256(), &claims(), SECRET);
+        let unsigned = valid.rsplit_once('.').unwrap().0;
+        for (what, header) in [
+            ("another algorithm", bearer(&json!({ "alg": "none" }), &claims(), SECRET)),
+            ("another case", bearer(&json!({ "alg": "hs256" }), &claims(), SECRET)),
+            ("a list of algorithms", bearer(&json!({ "alg": ["HS256"] }), &claims(), SECRET)),
+            ("no algorithm", bearer(&json!({}), &claims(), SECRET)),
+            ("an extension", bearer(&json!({ "alg": "HS256", "crit": ["b64"] }), &claims(), SECRET)),
+            ("another secret", bearer(&hs256(), &claims(), "another secret, as long")),
+            ("no signature", format!("{unsigned}.")),
+            ("two parts", unsigned.to_owned()),
+            ("four parts", format!("{valid}.AAAA")),
+            ("padding", format!("{valid}=")),
+            ("another audience", with("aud", json!("workers"))),
+            ("no audience", without("aud")),
+            ("the expiry", with("exp", json!(NOW))),
+            ("no expiry", without("exp")),
+            ("an expiry that is a text", with("exp", json!("9999999999"))),
+            ("not yet", with("nbf", json!(NOW + 61))),
+            ("a start that is a text", with("nbf", json!("0"))),
+            ("made later", with("iat", json!(NOW + 61))),
+            ("another version", with("ver", json!("2"))),
+            ("no version", without("ver")),
+            ("another scheme", valid.replace("Bearer", "Basic")),
+            ("too long", with("more", json!("x".repeat(8 << 10)))),
+            ("no token", "Bearer".to_owned()),
+        ] {
+            assert!(verified(&header).is_err(), "{what}");
+        }
+        assert!(WorkerSecret::new(SECRET).unwrap().verify(None, Timestamp::now()).is_err());
+    }
+
+    #[test]
+    fn a_short_secret_is_refused_and_none_is_shown() {
+        assert!(WorkerSecret::new("dev").is_err());
+        assert!(!format!("{:?}", WorkerSecret::new(SECRET).unwrap()).contains(SECRET));
+    }
+}
