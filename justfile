@@ -65,7 +65,7 @@ fuzz MINUTES="1" *TARGETS:
 conformance:
     tests/conformance/run
 
-# The official MCP clients in Python and TypeScript against the server, on standard streams and over HTTP
+# The official MCP clients against the server, on standard streams and over HTTP, and the Amplifier module in its framework
 clients:
     tests/clients/run
 

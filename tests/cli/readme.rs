@@ -14,7 +14,9 @@ use super::clients::{CLIENTS, started, tools};
 const CARGO_RUN: &str = "cargo run -- ";
 /// Prefixes of lines that are not run here: they set up, or they run these tests. The tests of the library run its
 /// examples.
-const SKIPPED: [&str; 5] = ["cargo test", "cargo install", "cargo run --example", "git clone", "export "];
+/// `tests/clients/amplifier/run` installs the Python package.
+const SKIPPED: [&str; 6] =
+    ["cargo test", "cargo install", "cargo run --example", "git clone", "export ", "pip install ./clients/amplifier"];
 
 struct Line {
     /// The line in the README.

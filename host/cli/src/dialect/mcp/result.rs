@@ -134,6 +134,8 @@ pub(super) fn error_facts(error: &ToolError) -> Value {
     let mut facts = json!({
         "class": error.error_class,
         "code": error.error_code,
+        // Among the content, a client cannot tell it from what the tool returned and what hooks add.
+        "message": error.message,
         "hint": hint(error.error_class),
         "recoverability": error.recoverability,
         "retry_after": error.retry_after,
@@ -195,6 +197,7 @@ mod tests {
             assert_eq!(answer["isError"], json!(true));
             let said = &answer["_meta"]["toolcell/error"];
             assert_eq!((&said["class"], said["code"].as_str()), (&json!(class), Some("the_code")));
+            assert_eq!(said["message"], "the message");
             assert!(!said["hint"].as_str().unwrap().is_empty());
             let native = serde_json::to_value(protocol_error(&result(change))).unwrap();
             assert_eq!((&native["code"], native["message"].as_str()), (&json!(-32602), Some("the message")));
