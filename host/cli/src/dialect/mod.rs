@@ -2,6 +2,7 @@
 
 pub mod evaluation;
 pub mod agentool;
+pub mod amplifier;
 mod hint;
 mod listed;
 pub mod mcp;

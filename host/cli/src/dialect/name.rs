@@ -33,7 +33,7 @@ pub fn exported(tools: &[&ToolDeclaration], reserved: &[&str]) -> Vec<String> {
 }
 
 /// Returns `name`, cut if it is too long, with a part of the digest of `identity` that makes it unique.
-fn distinct(name: &str, identity: &str) -> String {
+pub(super) fn distinct(name: &str, identity: &str) -> String {
     let digest = digest(identity.as_bytes());
     let mark: String = digest.chars().skip("sha256:".len()).take(6).collect();
     let start: String = name.chars().take(NAME_CHARS_MAX - 7).collect();

@@ -1,0 +1,15 @@
+//! Amplifier: the tool contract, in the form of its page (`Mode::Seed`) and in that of `amplifier-core` 2.0
+//! (`Mode::Upstream`), which differ in the types of `output` and `error` (requirements 2.4).
+
+mod content;
+mod event;
+mod hook;
+mod received;
+mod result;
+mod tool;
+
+pub use event::events;
+pub use hook::hook_outputs;
+pub use received::{Received, ReceivedError, received};
+pub use result::{ErrorType, Mode, error_type, result};
+pub use tool::{names, tool};
