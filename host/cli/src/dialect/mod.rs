@@ -1,8 +1,8 @@
 //! TRANSLATION. One folder for each format of others: pure functions between its JSON, or its types, and records.
 
-pub mod evaluation;
 pub mod agentool;
 pub mod amplifier;
+pub mod evaluation;
 mod hint;
 mod listed;
 pub mod mcp;
