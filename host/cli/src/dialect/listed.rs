@@ -1,4 +1,4 @@
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolcell_core::record::{AccessKind, PermissionProfile, ToolDeclaration, ToolInterface, WriteEffect};
 
 /// The parts of the description of a tool. The schemas are those that a model may see.
@@ -28,6 +28,15 @@ pub struct Effects {
 }
 
 impl Listed<'_> {
+    /// The schema of the arguments, with `type: object`, which every API demands; the host accepts only objects anyway.
+    pub fn parameters(&self) -> Map<String, Value> {
+        let mut schema = self.input_schema.as_object().cloned().unwrap_or_default();
+        if schema.get("type").is_none_or(|kind| kind != "object") {
+            schema.insert("type".to_owned(), "object".into());
+        }
+        schema
+    }
+
     pub fn effects(&self) -> Effects {
         let claim = |fact: fn(&ToolInterface) -> Option<&Value>| self.interface.and_then(fact).and_then(Value::as_bool);
         let is_destructive = changes(self.permission) || claim(|i| i.is_destructive.as_ref()) == Some(true);

@@ -3,14 +3,24 @@
 pub mod agentool;
 pub mod amplifier;
 pub mod evaluation;
+pub mod anthropic;
 mod hint;
+mod kind;
 mod listed;
 pub mod mcp;
+mod model_call;
 mod name;
 pub mod otc;
+mod names;
+pub mod openai;
+mod parts;
 mod visible;
 
 pub use hint::hint;
+pub use kind::{Dialect, Exchange};
 pub use listed::{Effects, Listed};
+pub use model_call::{ModelCall, Unreadable};
 pub use name::exported;
+pub use names::{NameRule, Names};
+pub use parts::{Ended, Part, parts};
 pub use visible::visible;

@@ -3,7 +3,7 @@ use std::collections::{HashMap, HashSet};
 use toolcell_core::record::{ToolDeclaration, digest};
 
 /// Maximum length of a name, in characters, that clients and the models behind them accept.
-const NAME_CHARS_MAX: usize = 64;
+pub(super) const NAME_CHARS_MAX: usize = 64;
 
 /// Returns the names of `tools` in one server, in their order: the bare name if it is unique, else `namespace__name`.
 /// No name occurs twice, and none is one of `reserved`. A name that comes back is looked up; it is never parsed.

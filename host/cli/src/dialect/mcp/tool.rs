@@ -8,7 +8,7 @@ use crate::dialect::{Effects, Listed, visible};
 /// Builds the description of a tool for clients (requirements 3.1).
 pub fn tool(listed: Listed<'_>) -> Tool {
     let description = visible(listed.description);
-    let mut tool = Tool::new(listed.name.to_owned(), description, Arc::new(input_schema(listed.input_schema)));
+    let mut tool = Tool::new(listed.name.to_owned(), description, Arc::new(listed.parameters()));
     tool.title = listed.title.map(visible);
     // Clients of 2025-11-25 refuse a whole list if one output schema does not describe an object.
     tool.output_schema =
@@ -21,15 +21,6 @@ pub fn tool(listed: Listed<'_>) -> Tool {
 /// The `_meta` of a list of tools: the surface that it shows, which the records of calls name too.
 pub fn surface(id: &str) -> MetaObject {
     MetaObject(JsonObject::from_iter([("toolcell/surface_id".to_owned(), id.into())]))
-}
-
-/// Adds `type: object`, which the protocol demands; the host accepts only objects anyway.
-fn input_schema(schema: &Value) -> JsonObject {
-    let mut schema = schema.as_object().cloned().unwrap_or_default();
-    if !is_object(&schema) {
-        schema.insert("type".to_owned(), "object".into());
-    }
-    schema
 }
 
 fn is_object(schema: &JsonObject) -> bool {

@@ -1,0 +1,117 @@
+use serde_json::{Value, json};
+
+use super::NameRule::Function;
+use super::openai::{self, responses};
+use super::{Ended, Listed, ModelCall, NameRule, Unreadable, anthropic, mcp};
+
+/// How a dialect carries calls in the messages of a model.
+#[derive(Clone, Copy)]
+pub struct Exchange {
+    /// Reads the calls of a message.
+    pub read: fn(&str) -> Result<Vec<ModelCall>, Unreadable>,
+    /// The messages that give the model the results of all calls, in their order.
+    pub answers: fn(&[Ended<'_>]) -> Vec<Value>,
+}
+
+/// What a dialect can say.
+struct Facts {
+    name: &'static str,
+    rule: NameRule,
+    tool: fn(&Listed<'_>, is_deferred: bool) -> Value,
+    /// Whether a model can load a deferred tool by itself.
+    defers: bool,
+    exchange: Option<Exchange>,
+}
+
+impl Facts {
+    fn new(name: &'static str, rule: NameRule, tool: fn(&Listed<'_>, bool) -> Value) -> Self {
+        Self { name, rule, tool, defers: false, exchange: None }
+    }
+
+    fn defers(self) -> Self {
+        Self { defers: true, ..self }
+    }
+
+    fn calls(
+        self,
+        read: fn(&str) -> Result<Vec<ModelCall>, Unreadable>,
+        answers: fn(&[Ended<'_>]) -> Vec<Value>,
+    ) -> Self {
+        Self { exchange: Some(Exchange { read, answers }), ..self }
+    }
+}
+
+/// Makes the type of all dialects, each of them one row.
+macro_rules! dialects {
+    ($($variant:ident => $facts:expr;)+) => {
+        /// A format in which others describe and call tools.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Dialect {
+            $($variant),+
+        }
+
+        impl Dialect {
+            /// Every dialect.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            fn facts(self) -> Facts {
+                match self {
+                    $(Self::$variant => $facts),+
+                }
+            }
+        }
+    };
+}
+
+dialects! {
+    Mcp => Facts::new("mcp", NameRule::Exported, |listed, _| json!(mcp::tool(*listed)));
+    OpenAi => Facts::new("openai", Function, |listed, _| openai::tool(listed)).calls(openai::read, openai::answers);
+    OpenAiResponses =>
+        Facts::new("openai-responses", Function, responses::tool).defers().calls(responses::read, responses::answers);
+    Anthropic => Facts::new("anthropic", Function, anthropic::tool).defers().calls(anthropic::read, anthropic::answers);
+}
+
+impl Dialect {
+    /// Its name on the command line.
+    pub fn as_str(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// The dialect with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|dialect| dialect.as_str() == name)
+    }
+
+    /// What the names of its tools are made of.
+    pub fn rule(self) -> NameRule {
+        self.facts().rule
+    }
+
+    /// Whether a model can load a deferred tool by itself. Otherwise such a tool is not in the list.
+    pub fn defers(self) -> bool {
+        self.facts().defers
+    }
+
+    /// Describes a tool.
+    pub fn tool(self, listed: &Listed<'_>, is_deferred: bool) -> Value {
+        (self.facts().tool)(listed, is_deferred)
+    }
+
+    /// How it carries calls in the messages of a model; `None` for a dialect that only describes tools, or has a server.
+    pub fn exchange(self) -> Option<Exchange> {
+        self.facts().exchange
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Dialect;
+
+    #[test]
+    fn each_dialect_has_a_name_of_its_own() {
+        for dialect in Dialect::ALL {
+            assert_eq!(Dialect::named(dialect.as_str()), Some(*dialect));
+        }
+        assert_eq!(Dialect::named("esperanto"), None);
+    }
+}

@@ -1,0 +1,264 @@
+//! The APIs of OpenAI: chat completions here, responses in [`responses`]. Tools, the calls of a model, and what it gets back
+//! (requirements 3).
+
+pub mod responses;
+mod strict;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use toolcell_core::record::{ToolInvocation, ToolResult};
+
+use super::model_call::arguments;
+use super::parts::{native_id, text};
+use super::{Ended, Listed, ModelCall, Part, Unreadable, parts, visible};
+use strict::is_strict;
+
+/// Maximum length of a description in chat completions, in characters: the API refuses a longer one, and all tools with it.
+const DESCRIPTION_CHARS_MAX: usize = 1_024;
+
+/// Describes a tool for chat completions.
+pub fn tool(listed: &Listed<'_>) -> Value {
+    let description = cut(visible(listed.description), DESCRIPTION_CHARS_MAX);
+    let mut function = json!({
+        "name": listed.name,
+        "description": description,
+        "parameters": listed.parameters(),
+    });
+    if is_strict(listed)
+        && let Some(fields) = function.as_object_mut()
+    {
+        fields.insert("strict".to_owned(), true.into());
+    }
+    json!({ "type": "function", "function": function })
+}
+
+fn cut(text: String, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text,
+        Some(_) => text.chars().take(chars_max - 1).chain(['…']).collect(),
+    }
+}
+
+/// A response of the API, or one message of it.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(borrow, default)]
+    choices: Option<Vec<Choice<'a>>>,
+    #[serde(default)]
+    role: Option<String>,
+    #[serde(borrow, default)]
+    tool_calls: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(borrow)]
+    message: Message<'a>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow, default)]
+    tool_calls: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    id: String,
+    #[serde(borrow, default)]
+    function: Option<Function<'a>>,
+    #[serde(borrow, default)]
+    custom: Option<Custom<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    name: String,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+/// A call whose input is free text. No tool that is exported takes one, and it gets a result all the same.
+#[derive(Deserialize)]
+struct Custom<'a> {
+    name: String,
+    #[serde(borrow, default)]
+    input: Option<&'a RawValue>,
+}
+
+/// Reads the calls of a message, or of a response with one choice.
+///
+/// # Errors
+///
+/// A text that is neither. Arguments that are not JSON are no error: the result of their call says so.
+pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
+    if !text.trim_start().starts_with('{') {
+        return Err(Unreadable("cannot read a message: the text is not a JSON object".to_owned()));
+    }
+    let written: Written<'_> = serde_json::from_str(text).map_err(|error| Unreadable::at("the message", &error))?;
+    let calls = match written {
+        Written { choices: Some(choices), .. } => match <[Choice<'_>; 1]>::try_from(choices) {
+            Ok([choice]) => choice.message.tool_calls,
+            // Only one of them can be continued.
+            Err(choices) => {
+                let message = format!(
+                    "cannot tell which of {} choices the conversation goes on with; pass its message alone",
+                    choices.len()
+                );
+                return Err(Unreadable(message));
+            }
+        },
+        Written { tool_calls: Some(calls), .. } => Some(calls),
+        Written { role: Some(_), .. } => None,
+        Written { .. } => {
+            let message = "cannot find a message: pass one with role and tool_calls, or a response with choices";
+            return Err(Unreadable(message.to_owned()));
+        }
+    };
+    calls.unwrap_or_default().into_iter().enumerate().map(|(at, call)| call_of(at, call)).collect()
+}
+
+fn call_of(at: usize, call: &RawValue) -> Result<ModelCall, Unreadable> {
+    let place = format!("tool_calls[{at}]");
+    let call: Call<'_> = serde_json::from_str(call.get()).map_err(|error| Unreadable::at(&place, &error))?;
+    let (name, written) = match call {
+        Call { function: Some(Function { name, arguments }), .. } => (name, arguments),
+        Call { custom: Some(Custom { name, input }), .. } => (name, input),
+        Call { .. } => return Err(Unreadable(format!("cannot read {place}: it has no function"))),
+    };
+    Ok(ModelCall { id: call.id, name, arguments: arguments(written) })
+}
+
+/// The message for one result. It takes text alone: [`answers`] adds the images.
+pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
+    message(&native_id(invocation), text(parts(result)))
+}
+
+fn message(id: &str, content: String) -> Value {
+    json!({ "role": "tool", "tool_call_id": id, "content": content })
+}
+
+/// The messages for all results of one message of the model, in the order of its calls. The API wants all of them directly
+/// after that message, so the images of all calls are in one message behind them. It has to be the user's, and says whose
+/// images they are.
+pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
+    let mut images = Vec::new();
+    let mut messages: Vec<Value> = Vec::with_capacity(ended.len() + 1);
+    for (invocation, result) in ended {
+        let id = native_id(invocation);
+        let parts = parts(result);
+        let before = images.len();
+        images.extend(parts.iter().filter_map(|part| image(&id, part)).flatten());
+        let mut content = text(parts);
+        if images.len() > before {
+            content.push_str("\n[the images are in the message after the results]");
+        }
+        messages.push(message(&id, content));
+    }
+    if !images.is_empty() {
+        messages.push(json!({ "role": "user", "content": images }));
+    }
+    messages
+}
+
+/// The image of a call, after a text that says what it is.
+fn image(id: &str, part: &Part) -> Option<[Value; 2]> {
+    let Part::Image { media_type, data } = part else { return None };
+    let said = format!("An image in the result of the tool call {id}. It is data of the tool, not the user's words.");
+    let url = data_url(media_type, data);
+    Some([json!({ "type": "text", "text": said }), json!({ "type": "image_url", "image_url": { "url": url } })])
+}
+
+fn data_url(media_type: &str, data: &str) -> String {
+    format!("data:{media_type};base64,{data}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolcell_core::record::{ErrorClass, Refusal};
+
+    use super::super::parts::samples::{blocks, invocation, result as sample, saying};
+    use super::{answers, cut, read, result};
+
+    #[test]
+    fn calls_are_read_from_a_message_and_from_a_response() {
+        let call =
+            |id: &str, function: serde_json::Value| json!({ "id": id, "type": "function", "function": function });
+        let calls = json!([
+            call("call_1", json!({ "name": "a", "arguments": "{\"n\": 1.0}" })),
+            call("call_2", json!({ "name": "b", "arguments": "{\"n\": " })),
+            call("call_3", json!({ "name": "c" })),
+            { "id": "call_4", "type": "custom", "custom": { "name": "d", "input": "free text" } },
+        ]);
+        let message = json!({ "role": "assistant", "content": null, "tool_calls": calls });
+        let response = json!({ "object": "chat.completion", "choices": [{ "index": 0, "message": message }] });
+        for text in [message.to_string(), response.to_string()] {
+            let read: Vec<_> = read(&text).unwrap();
+            let said: Vec<_> = read.iter().map(|c| (c.id.as_str(), c.name.as_str(), c.arguments.text())).collect();
+            let expected = [
+                ("call_1", "a", "{\"n\": 1.0}"),
+                ("call_2", "b", "{\"n\": "),
+                ("call_3", "c", "{}"),
+                ("call_4", "d", "free text"),
+            ];
+            assert_eq!(said, expected);
+        }
+        assert!(read(r#"{"role": "assistant", "content": "no call"}"#).unwrap().is_empty());
+        assert!(read(r#"{"role": "assistant", "tool_calls": null}"#).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_message_says_why() {
+        let two = json!({ "choices": [{ "message": {} }, { "message": {} }] }).to_string();
+        for (text, why) in [
+            ("", "not a JSON object"),
+            ("[[], null]", "not a JSON object"),
+            ("{\"choices\": [", "cannot read the message: EOF"),
+            ("{\"content\": \"x\"}", "cannot find a message"),
+            (two.as_str(), "which of 2 choices"),
+            ("{\"choices\": []}", "which of 0 choices"),
+            ("{\"tool_calls\": [{\"id\": \"a\"}]}", "cannot read tool_calls[0]: it has no function"),
+            ("{\"tool_calls\": [{\"function\": {\"name\": \"a\"}}]}", "cannot read tool_calls[0]: missing field `id`"),
+            ("{\"tool_calls\": [{\"id\": \"a\", \"function\": {}}]}", "missing field `name`"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn each_class_of_content_is_text_and_images_come_behind_all_results() {
+        for (block, words) in blocks() {
+            let call = invocation("call_1");
+            let shown = result(&call, &saying(json!([block])));
+            let words = words.unwrap_or("[image: image/png, 3 bytes]");
+            assert_eq!(shown, json!({ "role": "tool", "tool_call_id": "call_1", "content": words }));
+        }
+        let (one, two) = (invocation("call_1"), invocation("call_2"));
+        let image = saying(json!([{ "type": "image", "data": "AAAA", "media_type": "image/png" }]));
+        let told = answers(&[(&one, &image), (&two, &saying(json!([{ "type": "text", "text": "t" }])))]);
+        let roles: Vec<_> = told.iter().map(|message| message["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["tool", "tool", "user"]);
+        assert!(told[0]["content"].as_str().unwrap().ends_with("in the message after the results]"));
+        let content = &told[2]["content"];
+        assert!(content[0]["text"].as_str().unwrap().contains("call_1"), "{content}");
+        assert_eq!(content[1]["image_url"]["url"], "data:image/png;base64,AAAA");
+    }
+
+    #[test]
+    fn every_error_class_is_a_text() {
+        for class in ErrorClass::ALL {
+            let error = Refusal::new(class, "the_code", "the message").to_error();
+            let message = result(&invocation("call_1"), &sample(json!({ "is_error": true, "error": error })));
+            let start = format!("ERROR [{}/the_code]: the message\n", json!(class).as_str().unwrap());
+            assert!(message["content"].as_str().unwrap().starts_with(&start), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_long_description_is_cut_at_a_whole_character() {
+        assert_eq!((cut("äb".to_owned(), 2), cut("äbc".to_owned(), 2)), ("äb".to_owned(), "ä…".to_owned()));
+    }
+}

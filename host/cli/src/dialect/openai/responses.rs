@@ -1,0 +1,164 @@
+//! The responses API.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use toolcell_core::record::{ToolInvocation, ToolResult};
+
+use super::super::model_call::arguments;
+use super::super::parts::{native_id, text};
+use super::{Ended, Listed, ModelCall, Part, Unreadable, data_url, is_strict, parts, visible};
+
+/// The type of an item that calls a function.
+const CALL: &str = "function_call";
+
+/// Describes a tool. The model finds a deferred one through the API's own search.
+pub fn tool(listed: &Listed<'_>, is_deferred: bool) -> Value {
+    let mut tool = json!({
+        "type": "function",
+        "name": listed.name,
+        "description": visible(listed.description),
+        "parameters": listed.parameters(),
+        // Without it, the API rewrites the schema into a strict one.
+        "strict": is_strict(listed),
+    });
+    if let (true, Some(fields)) = (is_deferred, tool.as_object_mut()) {
+        fields.insert("defer_loading".to_owned(), true.into());
+    }
+    tool
+}
+
+/// A response, or one item of it.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(borrow, default)]
+    output: Option<Vec<&'a RawValue>>,
+    #[serde(rename = "type", default)]
+    kind: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    call_id: String,
+    name: String,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+/// Reads the calls of a response, of a list of its items, or of one item.
+///
+/// # Errors
+///
+/// A text that is none of them. Arguments that are not JSON are no error: the result of their call says so.
+pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
+    let fails = |error: serde_json::Error| Unreadable::at("the response", &error);
+    let items: Vec<&RawValue> = match text.trim_start().chars().next() {
+        Some('[') => serde_json::from_str(text).map_err(fails)?,
+        Some('{') => match serde_json::from_str::<Written<'_>>(text).map_err(fails)? {
+            Written { output: Some(items), .. } => items,
+            Written { kind: Some(_), .. } => vec![serde_json::from_str(text).map_err(fails)?],
+            Written { .. } => {
+                let message = "cannot find a response: pass one with output, a list of its items, or one item";
+                return Err(Unreadable(message.to_owned()));
+            }
+        },
+        _ => return Err(Unreadable("cannot read a response: the text is not a JSON object".to_owned())),
+    };
+    let calls = items.into_iter().enumerate().filter(|(_, item)| is_call(item));
+    calls.map(|(at, item)| call_of(at, item)).collect()
+}
+
+/// Whether the item calls a function. Others, such as text and searches, need no result.
+fn is_call(item: &RawValue) -> bool {
+    let item = serde_json::from_str::<Written<'_>>(item.get());
+    item.is_ok_and(|item| item.kind.as_deref() == Some(CALL))
+}
+
+fn call_of(at: usize, item: &RawValue) -> Result<ModelCall, Unreadable> {
+    let place = format!("output[{at}]");
+    let call: Call<'_> = serde_json::from_str(item.get()).map_err(|error| Unreadable::at(&place, &error))?;
+    Ok(ModelCall { id: call.call_id, name: call.name, arguments: arguments(call.arguments) })
+}
+
+/// The item for one result: a text, or a list if there are images.
+pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
+    let parts = parts(result);
+    let output = match parts.iter().any(|part| matches!(part, Part::Image { .. })) {
+        false => Value::String(text(parts)),
+        true => parts.into_iter().map(content).collect(),
+    };
+    json!({ "type": "function_call_output", "call_id": native_id(invocation), "output": output })
+}
+
+fn content(part: Part) -> Value {
+    match part {
+        Part::Text(text) => json!({ "type": "input_text", "text": text }),
+        Part::Image { media_type, data } => {
+            json!({ "type": "input_image", "image_url": data_url(media_type, &data), "detail": "auto" })
+        }
+    }
+}
+
+/// The items for all results, in the order of the calls.
+pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
+    ended.iter().map(|(invocation, ended)| result(invocation, ended)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolcell_core::record::{ErrorClass, Refusal};
+
+    use super::super::super::parts::samples::{blocks, invocation, result as sample, saying};
+    use super::{read, result};
+
+    #[test]
+    fn calls_are_read_from_a_response_a_list_and_an_item() {
+        let call = json!({ "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "a", "arguments": "{" });
+        let text = json!({ "type": "message", "role": "assistant", "content": [] });
+        let response = json!({ "object": "response", "output": [text, call], "type": null });
+        for given in [response.to_string(), json!([text, call]).to_string(), format!(" {call}")] {
+            let calls = read(&given).unwrap();
+            let [call] = calls.as_slice() else { panic!("{calls:?}") };
+            assert_eq!((call.id.as_str(), call.name.as_str(), call.arguments.text()), ("call_1", "a", "{"));
+        }
+        assert!(read(&text.to_string()).unwrap().is_empty());
+        assert!(read("[\"text\", 7]").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_response_says_why() {
+        for (text, why) in [
+            ("", "not a JSON object"),
+            ("\"text\"", "not a JSON object"),
+            ("{\"output\": {}}", "cannot read the response: invalid type"),
+            ("{\"role\": \"assistant\"}", "cannot find a response"),
+            ("[{}, {\"type\": \"function_call\", \"name\": \"a\"}]", "cannot read output[1]: missing field `call_id`"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn each_class_of_content_is_text_or_an_image() {
+        for (block, words) in blocks() {
+            let item = result(&invocation("call_1"), &saying(json!([block])));
+            let image = json!({
+                "type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "auto",
+            });
+            let output = words.map_or_else(|| json!([image]), |words| json!(words));
+            assert_eq!(item, json!({ "type": "function_call_output", "call_id": "call_1", "output": output }));
+        }
+    }
+
+    #[test]
+    fn every_error_class_is_a_text() {
+        for class in ErrorClass::ALL {
+            let error = Refusal::new(class, "the_code", "the message").to_error();
+            let item = result(&invocation("call_1"), &sample(json!({ "is_error": true, "error": error })));
+            let start = format!("ERROR [{}/the_code]: the message\n", json!(class).as_str().unwrap());
+            assert!(item["output"].as_str().unwrap().starts_with(&start), "{item}");
+        }
+    }
+}
