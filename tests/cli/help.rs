@@ -51,6 +51,7 @@ fn help_says_what_matters() {
                 "--record",
             ],
         ),
+        (&["run", "--help"], &["--dialect", "openai-responses", "--message", "--siblings", "[default: -]"]),
         (&["describe", "--help"], &["--json", "#NAME", "permission"]),
         (&["search", "--help"], &["select:NAME", "--limit", "[default: 5]", "--json"]),
         (&["eval", "--help"], &["--trace", "--judge-command", "--judge-env", "[default: 60s]", "Exit 0", "Examples:"]),
@@ -86,7 +87,9 @@ fn heading<'a>(help: &'a str, option: &str) -> Option<&'a str> {
 #[test]
 fn options_that_commands_share_have_the_same_headings() {
     let headings = ["Grants:", "Limits:", "Policy:", "Approvals:"];
-    for (command, count) in [(&["call"][..], 4), (&["batch"], 4), (&["mcp"], 4), (&["policy", "check"], 3)] {
+    for (command, count) in
+        [(&["call"][..], 4), (&["batch"], 4), (&["run"], 4), (&["mcp"], 4), (&["policy", "check"], 3)]
+    {
         let help = Toolcell::new([command, &["--help"]].concat()).run().exits(0).stdout;
         let found: Vec<&str> = help.lines().filter(|line| headings.contains(line)).collect();
         assert_eq!(found, headings[..count], "{command:?}: {help}");
@@ -101,7 +104,7 @@ fn options_that_commands_share_have_the_same_headings() {
             ("--session", "Approvals:"),
         ] {
             let lacks = match option {
-                "--retry" => !matches!(command, ["call"] | ["batch"]),
+                "--retry" => !matches!(command, ["call"] | ["batch"] | ["run"]),
                 "--memory-total" => !matches!(command, ["mcp"]),
                 _ => expected == "Approvals:" && count == 3,
             };

@@ -16,6 +16,7 @@ mod consent;
 mod context_modifiers;
 pub(crate) mod contracts;
 mod describe;
+mod dialects;
 mod doctor;
 mod eval;
 mod events;

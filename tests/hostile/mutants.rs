@@ -114,6 +114,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("replay_log", &[], &["cli::replay::a_damaged_record"]),
     ("replay_world", &[], &["cli::replay::a_replay_gets_no_grants"]),
     ("redaction", &[], &["pipeline::redaction::a_tool_that_copies_a_sensitive_argument"]),
+    ("exported_names", &[], &["cli::dialects::a_model_reaches_no_tool"]),
     ("bound_names", &[], &["cli::records::an_allow_rule_by_name_lets_no_impostor_run"]),
     ("tool_ids", &[], &["cli::records::two_components_with_one_tool_id"]),
     ("secret_results", &[], &["cli::records::a_secret_result_stays_in_no_record"]),

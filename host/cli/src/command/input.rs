@@ -1,13 +1,14 @@
 //! The arguments of a call, as they are typed: JSON, `@FILE`, or `-` for standard input.
 
 use std::io::Read;
+use std::path::Path;
 
 use anyhow::Context;
 use toolcell_core::record::Input;
 
 use super::exit::BadRequest;
 
-/// Maximum size of the arguments, in bytes; larger ones are refused.
+/// Maximum size of the arguments, and of a message, in bytes; larger ones are refused.
 const INPUT_BYTES_MAX: u64 = 16 << 20;
 
 /// Reads the arguments that `typed` holds or names.
@@ -23,12 +24,27 @@ pub(super) fn read(typed: &str) -> Result<Input, BadRequest> {
 }
 
 fn from(what: &str, from: Box<dyn Read>) -> Result<Input, BadRequest> {
+    bounded("arguments", what, from).map(Input::from_text)
+}
+
+/// Reads the message of a model in `file`, or on standard input if it is `-`. It is as large as arguments can be.
+pub(super) fn message(file: &Path) -> Result<String, BadRequest> {
+    if file == Path::new("-") {
+        return bounded("message", "standard input", Box::new(std::io::stdin()));
+    }
+    let name = file.display().to_string();
+    let opened = std::fs::File::open(file).map_err(|error| BadRequest(format!("cannot open {name}: {error}")))?;
+    bounded("message", &name, Box::new(opened))
+}
+
+/// Reads the `subject` of a command, which `what` has.
+fn bounded(subject: &str, what: &str, from: Box<dyn Read>) -> Result<String, BadRequest> {
     let mut text = String::new();
     let read = from.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text);
-    read.with_context(|| format!("cannot read the arguments from {what}"))
+    read.with_context(|| format!("cannot read the {subject} from {what}"))
         .map_err(|error| BadRequest(format!("{error:#}")))?;
     if text.len() as u64 > INPUT_BYTES_MAX {
-        return Err(BadRequest(format!("the arguments are larger than {INPUT_BYTES_MAX} bytes")));
+        return Err(BadRequest(format!("cannot read the {subject} from {what}: more than {INPUT_BYTES_MAX} bytes")));
     }
-    Ok(Input::from_text(text))
+    Ok(text)
 }

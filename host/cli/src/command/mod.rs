@@ -18,6 +18,8 @@ mod doctor;
 mod eval;
 mod events;
 mod exit;
+mod export;
+mod exported;
 mod family;
 mod folder;
 mod hooks;
@@ -33,6 +35,7 @@ mod policy;
 mod reload;
 mod replay;
 mod retrying;
+mod run;
 mod saved;
 mod schema;
 mod search;
@@ -70,6 +73,8 @@ enum Command {
     Call(DeferredArgs<call::Call>),
     /// Make many calls, in parallel where they cannot disturb each other
     Batch(DeferredArgs<batch::Batch>),
+    /// Make the calls in a model's message, and print the messages that answer it
+    Run(DeferredArgs<run::Run>),
     /// See and answer what waits for an approval
     Approvals(DeferredArgs<approvals::Approvals>),
     /// List the latest calls, and those that run
@@ -94,6 +99,8 @@ enum Command {
     Search(DeferredArgs<search::Search>),
     /// Show which tools a caller can select, and why not the others
     Surface(DeferredArgs<surface::ShowSurface>),
+    /// Print tools as the API of a model takes them
+    Export(DeferredArgs<export::Export>),
     /// Build a tool from its source folder
     Build(DeferredArgs<build::Build>),
     /// Offer tools to an MCP client, on standard input and output
@@ -129,6 +136,7 @@ pub fn run() -> ExitCode {
     let outcome = match cli.command {
         Command::Call(DeferredArgs(command)) => command.run(),
         Command::Batch(DeferredArgs(command)) => command.run(),
+        Command::Run(DeferredArgs(command)) => command.run(),
         Command::Approvals(DeferredArgs(command)) => command.run(),
         Command::Calls(DeferredArgs(command)) => command.run(),
         Command::Show(DeferredArgs(command)) => command.run(),
@@ -141,6 +149,7 @@ pub fn run() -> ExitCode {
         Command::Describe(DeferredArgs(command)) => command.run(),
         Command::Search(DeferredArgs(command)) => command.run(),
         Command::Surface(DeferredArgs(command)) => command.run(),
+        Command::Export(DeferredArgs(command)) => command.run(),
         Command::Build(DeferredArgs(command)) => command.run(),
         Command::Mcp(DeferredArgs(command)) => command.run(),
         Command::Serve(DeferredArgs(command)) => command.run(),

@@ -102,7 +102,7 @@ pub(super) struct Named {
     pub(super) target: Target,
     /// How it was written, for messages.
     pub(super) typed: String,
-    timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
     /// The folder of components that it was found in, if that was named, and its state before it was read.
     folder: Option<(PathBuf, Stamp)>,
 }

@@ -102,6 +102,12 @@ impl Offers {
         &self.surface
     }
 
+    /// Describes each tool with `describe`, in the terms of a dialect, in the order in which they are offered.
+    pub fn describe<T>(&self, mut describe: impl FnMut(Listed<'_>, Standing) -> T) -> Vec<T> {
+        let one = |offer: &Arc<Offer>| offer.listed(|listed| describe(listed, offer.standing));
+        self.offers.iter().map(one).collect()
+    }
+
     /// Whether some tool has to be loaded before it can be called.
     pub(super) fn defers(&self) -> bool {
         self.surface.defers()

@@ -24,11 +24,13 @@ const FORM: &str = r#"{"id": .., "tool": .., "input": {..}, "depends_on": [..]}"
 
 /// One call, as it was written.
 #[derive(Debug)]
-pub(super) struct Line {
-    pub(super) id: String,
-    pub(super) tool: String,
-    pub(super) input: Input,
-    pub(super) depends_on: Vec<String>,
+pub(in crate::command) struct Line {
+    pub(in crate::command) id: String,
+    pub(in crate::command) tool: String,
+    pub(in crate::command) input: Input,
+    pub(in crate::command) depends_on: Vec<String>,
+    /// The caller's own id for the call; `None` if it is `id`.
+    pub(in crate::command) native_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -107,7 +109,7 @@ fn line(text: &str) -> Result<Line, String> {
         return Err(format!("depends_on has {} ids, and a batch has at most {CALLS_MAX} calls", depends_on.len()));
     }
     let input = Input::from_text(input.map_or(NO_INPUT, RawValue::get));
-    Ok(Line { id, tool, input, depends_on })
+    Ok(Line { id, tool, input, depends_on, native_id: None })
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ mod output;
 mod questions;
 mod tools;
 
+pub(super) use lines::Line;
+pub(super) use output::Output;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,18 +20,18 @@ use toolcell::{
     Batch as Calls, BatchCall, BatchPolicy, Cancellation, Home, Host, InterruptBehavior, Limits, OrderingPolicy,
     Refusal, Request, SiblingFailurePolicy, YieldPolicy, memory_share_bytes,
 };
-use toolcell_core::record::{AbortReason, ContextModifierPolicy};
+use toolcell_core::catalog::Surface;
+use toolcell_core::record::{AbortReason, ContextModifierPolicy, ExternalMapping, Extra};
 use toolcell_core::scheduler::batch::PARALLEL_MAX;
 
-use crate::config::Layers;
+use crate::dialect::Dialect;
 
-use super::exit::{self, Exit};
+use super::exit::{self, Exit, Stop};
+use super::exported::SurfaceOptions;
 use super::options::{RunOptions, Settings};
 use super::show::{self, Form};
 use super::target::{self, EntryPaths, Target};
 use super::{ask, call, hooks, kept, serving, surface};
-use lines::Line;
-use output::Output;
 use questions::Questions;
 use tools::{Chosen, Tools};
 
@@ -64,7 +67,7 @@ pub(super) struct Batch {
 /// What runs at once, in which order, and what a failure means for the other calls.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Order")]
-struct OrderOptions {
+pub(super) struct OrderOptions {
     /// Calls in progress at once, 1 to 64: fewer if the machine's memory is not enough for all of them [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=PARALLEL_MAX as i64))]
     max_parallel: Option<u8>,
@@ -128,12 +131,48 @@ struct Shared {
     refused: Option<Refusal>,
 }
 
+/// How the calls of a batch name their tools.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Naming<'a> {
+    /// By a path, or by the name of a tool of the command.
+    Typed,
+    /// By a name of this dialect: the calls are those of a model.
+    Exported(Dialect, &'a SurfaceOptions),
+}
+
+/// What runs the calls of a command as one batch.
+pub(super) struct Job<'a> {
+    /// The tools of the command, as they were typed.
+    pub(super) tools: &'a [String],
+    pub(super) naming: Naming<'a>,
+    pub(super) order: &'a OrderOptions,
+    pub(super) options: &'a RunOptions,
+}
+
 impl Batch {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let home = Home::find()?;
         let lines = lines::read(&self.file)?;
+        let output = Arc::new(Output::new(Some(self.form()), lines.iter().map(|line| line.id.clone()).collect()));
+        let job = Job { tools: &self.tool, naming: Naming::Typed, order: &self.order, options: &self.options };
+        job.run(lines, &output)?.map_or_else(|| output.exit(), Ok)
+    }
+
+    fn form(&self) -> Form {
+        match (self.record, self.json) {
+            (true, _) => Form::Record,
+            (false, true) => Form::Result,
+            (false, false) => Form::People,
+        }
+    }
+}
+
+impl Job<'_> {
+    /// Runs the calls of `lines`, and hands their results to `output`. Returns the exit code of a refusal that was printed
+    /// instead, because a tool of the command cannot be offered.
+    pub(super) fn run(self, lines: Vec<Line>, output: &Arc<Output>) -> anyhow::Result<Option<Exit>> {
+        let home = Home::find()?;
         // Calls that are refused by their policy still end in results.
-        let (mut settings, refused) = match self.options.call.settings(&home) {
+        let (mut settings, refused) = match self.settings(&home) {
             Ok(settings) => (settings, None),
             Err(stop) => (Settings::default(), Some(stop.refusal()?)),
         };
@@ -141,8 +180,7 @@ impl Batch {
         let sources = self.sources(&lines);
         let closed = kept::close_sources(&home, &mut settings, &sources);
         let policy = self.order.policy(&settings.limits, lines.len());
-        let output = Arc::new(Output::new(self.form(), lines.iter().map(|line| line.id.clone()).collect()));
-        let questions = Questions::new(&output);
+        let questions = Questions::new(output);
         let mut host = self.host(&home, &settings, policy, &questions)?;
         let runtime = serving::runtime()?;
         let batched = runtime.block_on(async {
@@ -163,7 +201,7 @@ impl Batch {
                     return anyhow::Ok((host, Some(exit::of_refusal(&refusal))));
                 }
             };
-            let batch = Calls { policy, interrupt, ..Calls::new(calls, Arc::<Output>::clone(&output)) };
+            let batch = Calls { policy, interrupt, ..Calls::new(calls, Arc::<Output>::clone(output)) };
             host.batch(batch).await?;
             anyhow::Ok((host, None))
         });
@@ -171,12 +209,21 @@ impl Batch {
         // A blocking read of a guest may still wait for a file, and dropping the engine would only take time.
         runtime.shutdown_background();
         std::mem::forget(host);
-        refused.map_or_else(|| output.exit(), Ok)
+        Ok(refused)
     }
 
-    /// The source folders that the command and the lines name.
+    fn settings(&self, home: &Home) -> Result<Settings, Stop> {
+        let mut settings = self.options.call.settings(home)?;
+        if let Naming::Exported(_, surface) = self.naming {
+            settings.selection = surface.selection(&settings.layers)?;
+        }
+        Ok(settings)
+    }
+
+    /// The source folders that the command and the lines name. A model names none.
     fn sources(&self, lines: &[Line]) -> Vec<PathBuf> {
-        let named = self.tool.iter().chain(lines.iter().map(|line| &line.tool));
+        let typed = if matches!(self.naming, Naming::Typed) { lines } else { &[] };
+        let named = self.tools.iter().chain(typed.iter().map(|line| &line.tool));
         let targets: BTreeMap<&str, Target> = named.map(|typed| (typed.as_str(), Target::parse(typed))).collect();
         kept::source_folders(targets.values())
     }
@@ -197,7 +244,7 @@ impl Batch {
         })
     }
 
-    /// Loads the tools, and makes a call of each line. Fails if a tool of `--tool` cannot be offered. A tool that only a
+    /// Loads the tools, and makes a call of each line. Fails if a tool of the command cannot be offered. A tool that only a
     /// line names becomes the refusal of that line.
     async fn calls(
         &self,
@@ -206,20 +253,21 @@ impl Batch {
         shared: &mut Shared,
         lines: Vec<Line>,
     ) -> Result<Vec<BatchCall>, Refusal> {
-        let Settings { grants, limits, mut policy, expire, layers, selection } = std::mem::take(&mut shared.settings);
-        let chosen: Vec<Result<Chosen, Refusal>> = match &shared.refused {
-            Some(refusal) => lines.iter().map(|_| Err(refusal.clone())).collect(),
-            None => self.choose(host, home, (&layers, &mut policy), shared, &lines).await?,
+        let mut settings = std::mem::take(&mut shared.settings);
+        let (chosen, surface): (Vec<Result<Chosen, Refusal>>, Surface) = match &shared.refused {
+            Some(refusal) => (lines.iter().map(|_| Err(refusal.clone())).collect(), Surface::default()),
+            None => self.choose(host, home, &mut settings, shared, &lines).await?,
         };
-        let surface = surface::of(host, host.catalog().tools(), selection, (&policy, &grants)).await;
         let callable = surface::callable(&surface);
+        let Settings { grants, limits, policy, expire, .. } = settings;
         let (grants, policy) = (Arc::new(grants), Arc::new(policy));
         let respondent = ask::respondent().map(|asked| shared.questions.respondent(asked));
         let make = |(line, chosen): (Line, Result<Chosen, Refusal>)| {
-            let Line { id, tool, input, depends_on } = line;
-            let (tool, origin, refusal) = match chosen {
-                Ok(Chosen { tool, origin }) => (surface::place(tool, &surface), origin, None),
-                Err(refusal) => (tool.into(), None, Some(refusal)),
+            let mapping = self.mapping(&line);
+            let Line { id, tool, input, depends_on, native_id } = line;
+            let (tool, origin, wall, refusal) = match chosen {
+                Ok(Chosen { tool, origin, wall }) => (surface::place(tool, &surface), origin, wall, None),
+                Err(refusal) => (tool.into(), None, None, Some(refusal)),
             };
             let mut terms = self.options.approvals.terms(expire);
             terms.origin = origin;
@@ -230,50 +278,76 @@ impl Batch {
                 .approval(terms)
                 .actor(ask::actor())
                 .respondent(respondent.clone());
+            request.limits.wall = wall.map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
+            request.native_call_id = native_id;
+            request.mapping = mapping;
             request.offered = Some(Arc::clone(&callable));
             BatchCall::new(id, request).after(depends_on).refusal(refusal)
         };
         Ok(lines.into_iter().zip(chosen).map(make).collect())
     }
 
-    /// The tool of each line.
+    /// How the API of a model identifies the call, for its record (AT-MAP-03).
+    fn mapping(&self, line: &Line) -> Option<ExternalMapping> {
+        let Naming::Exported(dialect, _) = self.naming else { return None };
+        let mut fields = Extra::new();
+        fields.insert("tool_call_id".to_owned(), line.native_id.clone().into());
+        fields.insert("function_name".to_owned(), line.tool.as_str().into());
+        Some(ExternalMapping { source: dialect.as_str().to_owned(), fields })
+    }
+
+    /// The tool of each line, and the surface through which they are called.
     async fn choose(
         &self,
         host: &Host,
         home: &Home,
-        (layers, policy): (&Layers, &mut toolcell::Policy),
+        settings: &mut Settings,
         shared: &Shared,
         lines: &[Line],
-    ) -> Result<Vec<Result<Chosen, Refusal>>, Refusal> {
+    ) -> Result<(Vec<Result<Chosen, Refusal>>, Surface), Refusal> {
+        let Settings { grants, policy, layers, selection, .. } = settings;
+        let (entries, selection) = (EntryPaths::of(layers), std::mem::take(selection));
         let mut tools = Tools {
             host,
             home,
-            entries: EntryPaths::of(layers),
+            entries,
             policy,
             sources: &shared.sources,
             options: &self.options.call,
             interrupt: &shared.interrupt,
+            role: match self.naming {
+                Naming::Typed => None,
+                Naming::Exported(_, surface) => surface.role(),
+            },
             offered: Vec::new(),
             components: HashMap::new(),
         };
-        for typed in &self.tool {
-            tools.offer(typed).await.map_err(|refusal| {
-                let message = format!("{typed}: {}", refusal.message);
-                Refusal { message, ..refusal }
-            })?;
-        }
         let mut chosen = Vec::with_capacity(lines.len());
-        for line in lines {
-            chosen.push(tools.find(&line.tool).await);
-        }
-        Ok(chosen)
-    }
-
-    fn form(&self) -> Form {
-        match (self.record, self.json) {
-            (true, _) => Form::Record,
-            (false, true) => Form::Result,
-            (false, false) => Form::People,
+        match self.naming {
+            Naming::Typed => {
+                for typed in self.tools {
+                    tools.offer(&Target::parse(typed), None).await.map_err(|refusal| {
+                        let message = format!("{typed}: {}", refusal.message);
+                        Refusal { message, ..refusal }
+                    })?;
+                }
+                for line in lines {
+                    chosen.push(tools.find(&line.tool).await);
+                }
+                let surface = surface::of(host, host.catalog().tools(), selection, (&*tools.policy, &*grants)).await;
+                Ok((chosen, surface))
+            }
+            Naming::Exported(dialect, _) => {
+                for named in serving::named(self.tools, layers)? {
+                    let offered = tools.offer(&named.target, named.timeout).await;
+                    offered.map_err(|refusal| named.failed(refusal))?;
+                }
+                let exported = tools.export(selection, grants, dialect).await;
+                for line in lines {
+                    chosen.push(tools.find_exported(&exported, &line.tool).await);
+                }
+                Ok((chosen, exported.surface().clone()))
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a batch prints: progress on standard error, results on standard output, and nothing while a question is open.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -8,15 +8,16 @@ use toolcell::{BatchListener, CallRecord, ToolEvent};
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::record::{ContextModifier, EventType};
 
-use super::super::exit::Exit;
+use super::super::exit::{self, Exit};
 use super::super::show::{self, Form};
 
 /// Maximum number of lines of progress that are kept while a question is open; later ones are not shown.
 const LINES_MAX: usize = 1_000;
 
-/// Prints a batch.
-pub(super) struct Output {
-    form: Form,
+/// Prints a batch, or keeps its results.
+pub(in crate::command) struct Output {
+    /// How results are printed; `None` if they are kept.
+    form: Option<Form>,
     ids: Vec<String>,
     state: Mutex<State>,
     /// Locked while a result is printed, so that no question begins meanwhile.
@@ -30,6 +31,8 @@ struct State {
     waiting: VecDeque<Said>,
     /// By call.
     exits: Vec<Option<Exit>>,
+    /// By call, if results are kept.
+    kept: BTreeMap<usize, CallRecord>,
     failure: Option<anyhow::Error>,
 }
 
@@ -40,19 +43,25 @@ enum Said {
 }
 
 impl Output {
-    pub(super) fn new(form: Form, ids: Vec<String>) -> Self {
+    /// For calls with these ids. Without a `form`, it keeps the results.
+    pub(in crate::command) fn new(form: Option<Form>, ids: Vec<String>) -> Self {
         let state = State { exits: vec![None; ids.len()], ..State::default() };
         Self { form, ids, state: Mutex::new(state), screen: Mutex::default() }
     }
 
     /// The exit code: that of the first call, in their order, that did not succeed.
-    pub(super) fn exit(&self) -> anyhow::Result<Exit> {
+    pub(in crate::command) fn exit(&self) -> anyhow::Result<Exit> {
         let mut state = self.state();
         if let Some(error) = state.failure.take() {
             return Err(error);
         }
         let failed = state.exits.iter().find(|exit| **exit != Some(Exit::Succeeded));
         Ok(failed.map_or(Exit::Succeeded, |exit| exit.unwrap_or(Exit::HostFault)))
+    }
+
+    /// The records that it kept, in the order of the calls. Later calls get none.
+    pub(in crate::command) fn take_kept(&self) -> Vec<CallRecord> {
+        std::mem::take(&mut self.state().kept).into_values().collect()
     }
 
     /// Prints nothing until the pause is dropped.
@@ -78,8 +87,14 @@ impl Output {
         match said {
             Said::Line(line) => show::say(&line),
             Said::End(at, record) => {
-                let printed = show::record_of_batch(self.id(at), &record, self.form);
+                let printed = match self.form {
+                    Some(form) => show::record_of_batch(self.id(at), &record, form),
+                    None => Ok(exit::of_result(&record.result)),
+                };
                 let mut state = self.state();
+                if self.form.is_none() {
+                    state.kept.insert(at, *record);
+                }
                 match printed {
                     Ok(exit) => {
                         if let Some(known) = state.exits.get_mut(at) {
@@ -90,7 +105,8 @@ impl Output {
                 }
             }
             Said::Modified(at, modifiers) => {
-                if let Err(error) = show::modifiers_of_batch(self.id(at), &modifiers, self.form) {
+                if let Err(error) = show::modifiers_of_batch(self.id(at), &modifiers, self.form.unwrap_or(Form::People))
+                {
                     _ = self.state().failure.get_or_insert(error);
                 }
             }
@@ -207,7 +223,7 @@ mod tests {
 
     #[test]
     fn progress_waits_while_a_question_is_open_and_cannot_pile_up() {
-        let output = Arc::new(Output::new(Form::Result, vec!["a".to_owned()]));
+        let output = Arc::new(Output::new(Some(Form::Result), vec!["a".to_owned()]));
         let waiting = || output.state().waiting.len();
         output.event(0, &started());
         assert_eq!(waiting(), 0);
@@ -220,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_call_without_a_result_is_a_fault() {
-        let output = Output::new(Form::Result, vec!["a".to_owned(), "b".to_owned()]);
+        let output = Output::new(Some(Form::Result), vec!["a".to_owned(), "b".to_owned()]);
         output.state().exits[0] = Some(Exit::Succeeded);
         assert_eq!(output.exit().unwrap(), Exit::HostFault);
         output.state().exits[1] = Some(Exit::Refused);

@@ -3,13 +3,19 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
-use toolcell::{Callee, Cancellation, Home, Host, Loaded, Policy, Tool};
+use toolcell::{Callee, Cancellation, Grants, Home, Host, Loaded, Policy, Tool};
+use toolcell_core::catalog::Selection;
 use toolcell_core::executor::canceled;
 use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
 
+use crate::dialect::Dialect;
+use crate::server;
+
 use super::super::ask::Origin;
+use super::super::exported::Exported;
 use super::super::options::CallOptions;
 use super::super::show;
 use super::super::target::{Building, EntryPaths, Target};
@@ -26,6 +32,8 @@ pub(super) struct Tools<'a> {
     pub(super) sources: &'a [PathBuf],
     pub(super) options: &'a CallOptions,
     pub(super) interrupt: &'a Cancellation,
+    /// The role of the callers, if the command line named it.
+    pub(super) role: Option<&'a str>,
     pub(super) offered: Vec<Offered>,
     /// By the path as it was typed.
     pub(super) components: HashMap<PathBuf, Result<Component, Refusal>>,
@@ -35,6 +43,8 @@ pub(super) struct Tools<'a> {
 pub(super) struct Offered {
     tool: Arc<Tool>,
     origin: Option<Arc<Value>>,
+    /// As in [`Chosen`].
+    wall: Option<Duration>,
 }
 
 #[derive(Clone)]
@@ -47,16 +57,38 @@ pub(super) struct Component {
 pub(super) struct Chosen {
     pub(super) tool: Callee,
     pub(super) origin: Option<Arc<Value>>,
+    /// Wall time limit of the call; the lower of this and that of all calls counts.
+    pub(super) wall: Option<Duration>,
 }
 
 impl Tools<'_> {
-    /// Loads the component `typed`, and offers its tools by their names.
-    pub(super) async fn offer(&mut self, typed: &str) -> Result<(), Refusal> {
-        let target = Target::parse(typed);
-        let Component { loaded, origin } = self.component(&target).await?;
+    /// Loads the component of `target`, and offers its tools by their names, each call for at most the time `wall`.
+    pub(super) async fn offer(&mut self, target: &Target, wall: Option<Duration>) -> Result<(), Refusal> {
+        let Component { loaded, origin } = self.component(target).await?;
         let tools = target.tools(&loaded)?;
-        self.offered.extend(tools.into_iter().map(|tool| Offered { tool, origin: origin.clone() }));
+        self.offered.extend(tools.into_iter().map(|tool| Offered { tool, origin: origin.clone(), wall }));
         Ok(())
+    }
+
+    /// The offered tools under their names in `dialect`.
+    pub(super) async fn export(&self, selection: Selection, grants: &Grants, dialect: Dialect) -> Exported {
+        let offered = self.offered.iter().map(|offered| server::Offered {
+            tool: Arc::clone(&offered.tool),
+            wall: offered.wall,
+            origin: offered.origin.clone(),
+        });
+        Exported::build(self.host, offered.collect(), selection, (&*self.policy, grants), dialect).await
+    }
+
+    /// Finds the tool that a model calls `name`. A path means nothing there: a model reaches no component that it was not
+    /// offered.
+    pub(super) async fn find_exported(&mut self, exported: &Exported, name: &str) -> Result<Chosen, Refusal> {
+        let Some((tool, is_loaded)) = exported.find(name) else {
+            return if guard!("exported_names") { Err(exported.unknown(name)) } else { self.find(name).await };
+        };
+        let offered = self.offered.iter().find(|offered| Arc::ptr_eq(&offered.tool, tool));
+        let (origin, wall) = offered.map_or((None, None), |offered| (offered.origin.clone(), offered.wall));
+        Ok(Chosen { tool: Callee::from(Arc::clone(tool)).loaded(is_loaded), origin, wall })
     }
 
     /// Finds the tool of a line: an offered one of that name, or else one of the component at that path.
@@ -66,7 +98,7 @@ impl Tools<'_> {
         }
         let target = Target::parse(typed);
         let Component { loaded, origin } = self.component(&target).await.map_err(|refusal| self.or_offered(refusal))?;
-        Ok(Chosen { tool: target.choose(&loaded)?, origin })
+        Ok(Chosen { tool: target.choose(&loaded)?, origin, wall: None })
     }
 
     /// The offered tool with this qualified name, name or alias, in this order.
@@ -86,7 +118,7 @@ impl Tools<'_> {
                     let tool = Callee::from(Arc::clone(&one.tool));
                     let by_alias = kind == 2;
                     let tool = if by_alias { tool.called(word) } else { tool };
-                    return Ok(Some(Chosen { tool, origin }));
+                    return Ok(Some(Chosen { tool, origin, wall: one.wall }));
                 }
                 several => {
                     let message = format!("`{word}` is ambiguous; say which: {}", names(several.iter().copied()));
@@ -134,7 +166,8 @@ impl Tools<'_> {
     }
 
     fn origin(&self, file: &Path) -> Option<Arc<Value>> {
-        Origin::new(file, self.sources, self.options).words()
+        let role = self.role.map(str::to_owned);
+        Origin { role, ..Origin::new(file, self.sources, self.options) }.words()
     }
 }
 

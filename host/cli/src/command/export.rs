@@ -1,0 +1,83 @@
+//! `toolcell export`: tools in the terms of the APIs of models.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value;
+use toolcell::Home;
+use toolcell_core::record::Refusal;
+
+use crate::dialect::Dialect;
+use crate::server::Offered;
+
+use super::exit::{self, Exit, Stop};
+use super::exported::{self, Exported, SurfaceOptions};
+use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::target::{self, Building, EntryPaths};
+use super::{runtime, serving, show};
+
+/// Prints a JSON array of tools for a request to a model: those that are listed from the start, and, where the API can
+/// search tools, the others with `defer_loading`. No tool runs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  toolcell export example-tools/jq --dialect=openai\n  \
+                        toolcell export example-tools/files example-tools/jq --dialect=anthropic")]
+pub(super) struct Export {
+    /// A .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools
+    /// [default: the tools of toolcell.toml]
+    #[arg(value_name = "TOOL")]
+    tools: Vec<String>,
+    /// The format of the tools
+    #[arg(long, value_name = "DIALECT", value_parser = exported::dialect(|_| true))]
+    dialect: Dialect,
+    #[command(flatten)]
+    surface: SurfaceOptions,
+    #[command(flatten)]
+    grants: GrantOptions,
+    #[command(flatten)]
+    policy: PolicyOptions,
+}
+
+impl Export {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let (tools, left_out) = match self.tools() {
+            Ok(described) => described,
+            Err(stop) => {
+                let refusal = stop.refusal()?;
+                show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+                show::detail(&refusal);
+                return Ok(exit::of_refusal(&refusal));
+            }
+        };
+        if left_out > 0 {
+            let dialect = self.dialect.as_str();
+            show::say(&format!(
+                "note: {left_out} deferred tools are not in the list, because {dialect} has no words for them there"
+            ));
+        }
+        show::json(&tools).map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+
+    fn tools(&self) -> Result<(Vec<Value>, usize), Stop> {
+        let home = Home::find()?;
+        let settings = options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
+        let Settings { grants, mut policy, layers, .. } = settings;
+        let selection = self.surface.selection(&layers)?;
+        let named = serving::named(&self.tools, &layers)?;
+        let host = target::host(&home, |host| host.cache_bytes_max = layers.cache_bytes_max())?;
+        let locate =
+            |named: &serving::Named| named.target.locate(&home, Building::No).map_err(|refusal| named.failed(refusal));
+        let components = named.iter().map(locate).collect::<Result<Vec<PathBuf>, Refusal>>()?;
+        let runtime = runtime()?;
+        let loaded = runtime.block_on(host.load_files(&components));
+        let loaded = loaded.map_err(|(at, refusal)| serving::failed(&named, at, refusal))?;
+        let entries = EntryPaths::of(&layers);
+        let mut offered = Vec::new();
+        for (named, loaded) in named.iter().zip(&loaded) {
+            named.target.name(&mut policy, &entries, loaded);
+            let tools = named.target.tools(loaded).map_err(|refusal| named.failed(refusal))?;
+            offered.extend(tools.into_iter().map(|tool| Offered { tool, wall: named.timeout, origin: None }));
+        }
+        let exported = Exported::build(&host, offered, selection, (&policy, &grants), self.dialect);
+        Ok(runtime.block_on(exported).described())
+    }
+}

@@ -1,0 +1,125 @@
+//! The tools of a command under their names in a dialect. `toolcell export` describes them, `toolcell run` calls them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde_json::Value;
+use toolcell::{Grants, Host, Policy, Tool};
+use toolcell_core::catalog::{Conditions, Selection, Surface};
+use toolcell_core::record::{ErrorClass, LoadingState, Refusal};
+
+use crate::config::{self, Layers};
+use crate::dialect::{Dialect, Listed, Names};
+use crate::server::{Offered, Offers};
+
+/// Maximum number of names in an error.
+const NAMES_MAX: usize = 20;
+
+/// Which of the tools a model gets. Both commands need the same options, because they decide on the names.
+#[derive(Debug, Args)]
+pub(super) struct SurfaceOptions {
+    /// How many tools are listed from the start [default: 125]; a model finds the others, if its API can search tools
+    #[arg(long, value_name = "N")]
+    tool_budget: Option<usize>,
+    /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
+    #[arg(long, value_name = "NAME")]
+    role: Option<String>,
+}
+
+impl SurfaceOptions {
+    pub(super) fn role(&self) -> Option<&str> {
+        self.role.as_deref()
+    }
+
+    /// Which tools can be selected, by these options and the files.
+    pub(super) fn selection(&self, layers: &Layers) -> Result<Selection, Refusal> {
+        config::selection(layers, self.tool_budget, self.role.as_deref())
+    }
+}
+
+/// Parses the name of a dialect that `is_meant`.
+pub(super) fn dialect(is_meant: fn(Dialect) -> bool) -> impl TypedValueParser<Value = Dialect> {
+    let names = Dialect::ALL.iter().filter(|dialect| is_meant(**dialect)).map(|dialect| dialect.as_str());
+    PossibleValuesParser::new(names).try_map(|name| Dialect::named(&name).ok_or("there is no dialect of this name"))
+}
+
+/// Tools with their names in a dialect.
+pub(super) struct Exported {
+    tools: Vec<Arc<Tool>>,
+    offers: Offers,
+    names: Names,
+    dialect: Dialect,
+}
+
+impl Exported {
+    /// Names `offered`, in their order; a duplicate counts once.
+    pub(super) async fn build(
+        host: &Host,
+        offered: Vec<Offered>,
+        selection: Selection,
+        (policy, grants): (&Policy, &Grants),
+        dialect: Dialect,
+    ) -> Self {
+        let mut known = HashSet::new();
+        let is_new = |offered: &Offered| known.insert(offered.tool.declaration().qualified_name());
+        let offered: Vec<Offered> = offered.into_iter().filter(is_new).collect();
+        let tools = offered.iter().map(|offered| Arc::clone(&offered.tool)).collect();
+        let missing = host.missing_secrets(grants).await;
+        let conditions = Conditions { policy, missing_secrets: &missing };
+        let offers = Offers::on(offered, |tools| Surface::build(tools, selection, &conditions));
+        let entries: Vec<(String, String)> =
+            offers.describe(|listed, _| (listed.name.to_owned(), listed.declaration.tool_id.clone()));
+        let names = Names::new(dialect.rule(), entries.iter().map(|(name, id)| (name.as_str(), id.as_str())));
+        Self { tools, offers, names, dialect }
+    }
+
+    pub(super) fn surface(&self) -> &Surface {
+        self.offers.surface()
+    }
+
+    /// The tool with this name, and whether a model that calls it has its schema. Where the API can search, it has.
+    pub(super) fn find(&self, name: &str) -> Option<(&Arc<Tool>, bool)> {
+        let at = self.names.find(name)?;
+        let (_, standing) = self.surface().tools().nth(at)?;
+        let is_loaded = self.dialect.defers() || standing.state != LoadingState::Deferred;
+        Some((self.tools.get(at)?, is_loaded))
+    }
+
+    /// The refusal of a call by a name that no tool has.
+    pub(super) fn unknown(&self, name: &str) -> Refusal {
+        let listed = self.surface().tools().enumerate().filter(|(_, (_, standing))| self.lists(standing.state));
+        let names = listed.filter_map(|(at, _)| self.names.name(at)).take(NAMES_MAX);
+        let message = match names.collect::<Vec<_>>().as_slice() {
+            [] => format!("there is no tool `{name}` here; none is offered"),
+            names => format!("there is no tool `{name}` here; there are: {}", names.join(", ")),
+        };
+        Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+    }
+
+    /// The descriptions of the tools that a model can select, and the number of those that are deferred where the API has no
+    /// search.
+    pub(super) fn described(&self) -> (Vec<Value>, usize) {
+        let (mut described, mut at, mut left_out) = (Vec::new(), 0, 0);
+        self.offers.describe(|listed, standing| {
+            let name = self.names.name(at).unwrap_or_default();
+            at += 1;
+            if self.lists(standing.state) {
+                let is_deferred = standing.state == LoadingState::Deferred;
+                described.push(self.dialect.tool(&Listed { name, ..listed }, is_deferred));
+            } else if standing.state == LoadingState::Deferred {
+                left_out += 1;
+            }
+        });
+        (described, left_out)
+    }
+
+    fn lists(&self, state: LoadingState) -> bool {
+        match state {
+            LoadingState::Loaded => true,
+            LoadingState::Deferred => self.dialect.defers(),
+            LoadingState::Discoverable | LoadingState::Unavailable => false,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! `toolcell run`: the calls in a message of a model, and the messages that answer it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use toolcell::PlanError;
+use toolcell_core::scheduler::batch::CALLS_MAX;
+
+use crate::dialect::{Dialect, Ended, ModelCall};
+
+use super::batch::{Job, Line, Naming, OrderOptions, Output};
+use super::exit::{BadRequest, Exit};
+use super::exported::{self, SurfaceOptions};
+use super::options::RunOptions;
+use super::{input, show};
+
+/// Makes the calls in a message of a model as one batch, and prints a JSON array of the messages to send back. Each call has
+/// one result there, also if its tool is unknown or its arguments are not JSON. The exit code is that of the first call that
+/// failed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  toolcell run example-tools/jq --dialect=openai < response.json\n  \
+                        toolcell run example-tools/files --dialect=anthropic --message=message.json --allow-read=.")]
+pub(super) struct Run {
+    /// The tools of `toolcell export`, in the same order, because it decides on names that several tools share: a .wasm file,
+    /// a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools [default: the
+    /// tools of toolcell.toml]
+    #[arg(value_name = "TOOL")]
+    tools: Vec<String>,
+    /// The format of the message
+    #[arg(long, value_name = "DIALECT", value_parser = exported::dialect(|dialect| dialect.exchange().is_some()))]
+    dialect: Dialect,
+    /// The message of the model, or the whole response of its API, of at most 16 MiB. - for standard input
+    #[arg(long, value_name = "FILE|-", default_value = "-")]
+    message: PathBuf,
+    #[command(flatten)]
+    surface: SurfaceOptions,
+    #[command(flatten)]
+    order: OrderOptions,
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+impl Run {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let name = self.dialect.as_str();
+        let no_calls = || BadRequest(format!("the dialect {name} carries no calls in messages; choose another one"));
+        let exchange = self.dialect.exchange().ok_or_else(no_calls)?;
+        let text = input::message(&self.message)?;
+        let calls = (exchange.read)(&text).map_err(|error| BadRequest(error.to_string()))?;
+        if calls.len() > CALLS_MAX {
+            return Err(BadRequest(PlanError::TooManyCalls { at: CALLS_MAX }.to_string()).into());
+        }
+        if calls.is_empty() {
+            show::say("note: the message calls no tool");
+            return show::json(&(exchange.answers)(&[])).map(|()| Exit::Succeeded).or_else(show::closed);
+        }
+        let output = Arc::new(Output::new(None, calls.iter().map(|call| call.id.clone()).collect()));
+        let naming = Naming::Exported(self.dialect, &self.surface);
+        let job = Job { tools: &self.tools, naming, order: &self.order, options: &self.options };
+        if let Some(refused) = job.run(calls.into_iter().enumerate().map(line).collect(), &output)? {
+            return Ok(refused);
+        }
+        let exit = output.exit()?;
+        let kept = output.take_kept();
+        let ended: Vec<Ended<'_>> = kept.iter().map(|record| (&record.invocation, &record.result)).collect();
+        show::json(&(exchange.answers)(&ended)).map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+    }
+}
+
+/// The call as a line of a batch. Its place is its id there, because a model can give two calls the same one.
+fn line((at, call): (usize, ModelCall)) -> Line {
+    let ModelCall { id, name, arguments } = call;
+    Line { id: at.to_string(), tool: name, input: arguments, depends_on: Vec::new(), native_id: Some(id) }
+}
