@@ -160,6 +160,21 @@ fn images_reach_the_model_where_its_api_takes_them() {
 }
 
 #[test]
+fn a_large_result_is_a_preview_and_a_reference_and_a_change_of_the_context_is_for_the_operator() {
+    let (big, modifier) = (guest("probe#big"), guest("modifier#modify"));
+    let set = json!({ "changes": [{ "key": "zz", "value": 7 }] }).to_string();
+    let calls = [("big", "big", "{\"bytes\": 200000}"), ("set", "modify", set.as_str())];
+    for dialect in SPOKEN {
+        let ran = run(dialect, &[&big, &modifier], &[], &message(dialect, &calls)).exits(0);
+        let told = told(dialect, &ran.json());
+        assert!(told[0].text.starts_with("xxx") && told[0].text.len() < 100_000, "{}", told[0].text.len());
+        let reference = "[cut: 200000 bytes of text in all, in the resource toolcell:payload/sha256:";
+        assert!(told[0].text.contains(reference), "{}", told[0].text);
+        assert!(ran.stderr.contains("set: context| zz = 7"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn grants_and_limits_are_the_same_in_every_dialect() {
     let (_guard, folder) = scratch();
     std::fs::write(folder.join("note"), "what is in it").unwrap();

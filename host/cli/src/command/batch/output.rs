@@ -89,7 +89,9 @@ impl Output {
             Said::End(at, record) => {
                 let printed = match self.form {
                     Some(form) => show::record_of_batch(self.id(at), &record, form),
-                    None => Ok(exit::of_result(&record.result)),
+                    // The messages of a model have no place for them.
+                    None => show::modifiers_of_batch(self.id(at), &record.result.context_modifiers, Form::People)
+                        .map(|()| exit::of_result(&record.result)),
                 };
                 let mut state = self.state();
                 if self.form.is_none() {
