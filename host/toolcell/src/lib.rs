@@ -84,4 +84,5 @@ pub mod record {
     };
     pub use toolcell_core::record::{ArtifactExpectation, Keeping, NativeOutput, NeedsAuthorization, Representations};
     pub use toolcell_core::record::{ClockReadings, RandomSeed, Replay, ReplayBlocker, ReplayData};
+    pub use toolcell_core::record::{SpanId, TraceContext};
 }

@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::record::{
-    AbortReason, EventData, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX, ProgressId, ProgressStatus,
-    SchemaVersion, Timestamp, ToolEvent, ToolProgress, digest, read_json,
+    AbortReason, CallRecord, EventData, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX, ProgressId,
+    ProgressStatus, SchemaVersion, Timestamp, ToolEvent, ToolProgress, digest, read_json,
 };
 use crate::secret::{REDACTED, Redactor, SpokenMeter};
 
@@ -58,6 +58,11 @@ const OWN_WORDS: [&str; 17] = [
 pub trait Listener: Send + Sync {
     /// Receives one event. Events of one call arrive in causal order.
     fn event(&self, event: &ToolEvent);
+
+    /// Receives the record of a call that has ended, before its caller does; that of a call which a tool made before that
+    /// of the tool's own call. Called for the listeners of a host only. A record whose output may be on no disk comes
+    /// without it.
+    fn ended(&self, _record: &CallRecord) {}
 }
 
 /// An event that belongs to no call (AT-EV-01..05); `data` is an object. `tool_id` is `None` if it is not about one tool.

@@ -22,8 +22,8 @@ use crate::executor::{
 use crate::journal::Kept;
 use crate::policy::{Ceiling, Limits, Permit};
 use crate::record::{
-    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, Strategy, ToolError,
-    Usage, WriteEffect,
+    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, SpanId, Strategy,
+    ToolError, Usage, WriteEffect,
 };
 use crate::scheduler::{CHILD_DEPTH_MAX, Chain};
 use crate::secret::REDACTED;
@@ -441,6 +441,7 @@ impl Family {
             .approval(Terms { session: Session::None, ..of_parent.approval.clone() });
         request.offered.clone_from(&of_parent.offered);
         request.keeper.clone_from(&of_parent.keeper);
+        request.trace = of_parent.trace.as_ref().map(|trace| trace.below(SpanId::of(self.parent)));
         request.context_modifier_policy = of_parent.context_modifier_policy;
         request.lineage = Some(Arc::new(self.lineage(share)));
         let journey = Journey::begin(services, request);

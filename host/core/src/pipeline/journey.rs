@@ -9,7 +9,7 @@ use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, Trail};
 use crate::policy::{Limits, Opinion};
 use crate::record::{
     EventId, EventType, Input, InputMutation, InputResponses, Keeping, PermissionDecision, PermissionResult, Refusal,
-    ResultMappings, ResultPersistence, Status, Strategy, Timestamp, ToolEvent, ToolHook, ToolInvocation,
+    ResultMappings, ResultPersistence, Status, Strategy, Timestamp, ToolEvent, ToolHook, ToolInvocation, TraceContext,
 };
 
 use crate::scheduler::Claim;
@@ -122,6 +122,9 @@ impl<'a> Journey<'a> {
         if let Some(mapping) = &request.mapping {
             invocation.extra.insert("external_mappings".to_owned(), json!([mapping]));
         }
+        if let Some(trace) = &request.trace {
+            trace.put_into(&mut invocation);
+        }
         if let Some(replay) = &request.replay {
             invocation.extra.insert("replay_of".to_owned(), json!(replay.of));
         }
@@ -183,6 +186,7 @@ impl<'a> Journey<'a> {
         trail.resolved(&kept.invocation.tool_id);
         let checks = Arc::new(Checks::of(&request));
         request.context_modifier_policy = modifiers::noted(&kept.invocation);
+        request.trace = TraceContext::recorded(&kept.invocation);
         let registered = services.running.enter(id, &request.cancellation, &trail);
         let (journal, approval) = (desk.journal.clone(), kept.approval.clone());
         let asked = Asked { journal, approval, leaving: trail.leaving(), held };

@@ -33,6 +33,7 @@ mod schema_gate;
 mod terminal;
 mod validate;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -97,6 +98,19 @@ impl Services {
     pub fn announce(&self, event: &ToolEvent) {
         self.events.publish(event);
         self.listeners.iter().for_each(|listener| listener.event(event));
+    }
+
+    /// Hands the record of a call that has ended to the listeners.
+    fn ended(&self, record: &CallRecord) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        // What may be on no disk of this machine leaves it even less.
+        let shared = match record.is_never_persisted() && guard!("listened_records") {
+            true => Cow::Owned(record.without_output()),
+            false => Cow::Borrowed(record),
+        };
+        self.listeners.iter().for_each(|listener| listener.ended(&shared));
     }
 
     /// Where the events of a call of `session` go while it runs.
@@ -237,6 +251,7 @@ async fn finish(services: &Services, mut ended: Ended, is_large: bool) -> CallRe
     if let Err(error) = services.calls.ended(&ended.record).await {
         unwritten(&mut ended.record, &error);
     }
+    services.ended(&ended.record);
     *ended.record
 }
 
@@ -257,6 +272,7 @@ async fn store(services: &Services, ended: Ended, is_large: bool) -> CallRecord 
     if let Err(error) = written {
         unwritten(&mut record, &error);
     }
+    services.ended(&record);
     *record
 }
 

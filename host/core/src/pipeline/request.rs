@@ -8,7 +8,7 @@ use crate::executor::{BoxFuture, Cancellation};
 use crate::journal::Listener;
 use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance};
 use crate::record::{
-    CallRecord, ContextModifierPolicy, ErrorClass, ExternalMapping, Input, Lifecycle, Refusal, Replay,
+    CallRecord, ContextModifierPolicy, ErrorClass, ExternalMapping, Input, Lifecycle, Refusal, Replay, TraceContext,
 };
 
 use super::children::Lineage;
@@ -169,6 +169,9 @@ pub struct Request {
     pub listener: Option<Arc<dyn Listener>>,
     /// How the protocol that carried the call identifies it, for the record (AT-MAP-01).
     pub mapping: Option<ExternalMapping>,
+    /// Where the call belongs in a distributed trace, for the record (AT-INV-21). Calls that its tool makes are below it. A
+    /// guest does not get it.
+    pub trace: Option<TraceContext>,
     /// The call that this one replays; `None` for a call of its own.
     pub replay: Option<Arc<Replay>>,
     /// The tools that the tool may call, as far as it was granted them: the id of each, and the time limit of a call. For
@@ -228,6 +231,7 @@ impl Request {
             cancellation: Cancellation::default(),
             listener: None,
             mapping: None,
+            trace: None,
             replay: None,
             offered: None,
             lineage: None,

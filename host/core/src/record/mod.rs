@@ -40,6 +40,7 @@ mod status;
 mod surface;
 mod time;
 mod toolkit;
+mod trace;
 mod usage;
 mod version;
 
@@ -88,6 +89,7 @@ pub use surface::{
 };
 pub use time::Timestamp;
 pub use toolkit::Toolkit;
+pub use trace::{SpanId, TraceContext};
 pub use usage::{ArtifactUsage, FileUsage, Metered, NetworkUsage, Usage};
 pub use version::SchemaVersion;
 
