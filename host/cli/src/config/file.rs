@@ -11,6 +11,7 @@ use toolcell_core::policy::GrantWord;
 
 use super::ownership;
 use super::surface::SurfaceSection;
+use super::telemetry::TelemetrySection;
 use super::word::{Word, line};
 
 /// Maximum size of a configuration file, in bytes; a larger one is rejected before it is parsed.
@@ -33,6 +34,7 @@ pub struct ConfigFile {
     pub results: ResultSection,
     pub retry: RetrySection,
     pub surface: SurfaceSection,
+    pub telemetry: TelemetrySection,
     #[serde(rename = "rule")]
     pub rules: Vec<RuleEntry>,
     #[serde(rename = "hook")]
@@ -245,7 +247,13 @@ impl ConfigFile {
 
     /// Parses the text of a file in `folder`.
     pub fn parse(text: &str, folder: &Path) -> anyhow::Result<Self> {
-        let mut file: Self = toml::from_str(text)?;
+        let mut file: Self = toml::from_str(text).map_err(|error| match secretive(text) {
+            true => {
+                let at = error.span().map(|span| span.start).unwrap_or_default();
+                anyhow::anyhow!("line {}: {}", line(text.as_bytes(), at), error.message())
+            }
+            false => error.into(),
+        })?;
         folder.clone_into(&mut file.folder);
         text.clone_into(&mut file.text);
         Ok(file)
@@ -253,7 +261,12 @@ impl ConfigFile {
 
     /// Returns where `word`, a word of this file, is written, for messages: `FILE, line N`.
     pub fn place_of(&self, word: &Word) -> String {
-        format!("{}, line {}", self.path.display(), line(self.text.as_bytes(), word.at))
+        format!("{}, line {}", self.path.display(), self.line_of(word))
+    }
+
+    /// Returns the number of the line in which `word`, a word of this file, is written.
+    pub(super) fn line_of(&self, word: &Word) -> usize {
+        line(self.text.as_bytes(), word.at)
     }
 
     /// Returns why the content `bytes` of a file cannot be parsed, in one line, such as `line 3: unknown field`; `None`
@@ -270,6 +283,11 @@ impl ConfigFile {
         let place = at.map(|at| format!("line {}: ", line(bytes, at))).unwrap_or_default();
         Some(format!("{place}{}", visible(&why, Whitespace::WrittenOut)))
     }
+}
+
+/// Whether no line of the file may be quoted, because headers for a collector are secrets.
+fn secretive(text: &str) -> bool {
+    text.contains("telemetry") && guard!("telemetry_quotes")
 }
 
 /// Reads `path`; `None` if it does not exist. Fails if it has more than 1 MiB, or if a user other than this one and

@@ -12,7 +12,7 @@ use toolcell_core::record::{ErrorClass, Mode, Refusal, RuleSource, digest};
 use toolcell_core::scheduler::RetryPolicy;
 
 use super::hooks::{self, hook_digest};
-use super::{ConfigFile, GivenLimits, Trust, Trusted, Word};
+use super::{ConfigFile, GivenLimits, TelemetrySettings, Trust, Trusted, Word};
 
 const FOLDER_GONE: &str = "the current folder cannot be found, and so neither can the file of its project; go to a \
                            folder that is there, or say --no-config or --config=FILE";
@@ -51,6 +51,7 @@ pub struct Layers {
     keeping: Keeping,
     /// The stricter one of each setting of all files.
     retry: Option<RetryPolicy>,
+    telemetry: TelemetrySettings,
 }
 
 impl Layers {
@@ -189,6 +190,7 @@ impl Layers {
             );
             self.journal = super::journal::settings(&file)?;
         }
+        super::telemetry::read(&mut self.telemetry, source, &file)?;
         self.keeping = self.keeping.and(super::results::keeping(&file)?);
         self.retry = match (self.retry.take(), super::retry::policy(&file)?) {
             (Some(known), Some(said)) => Some(known.stricter(said)),
@@ -228,6 +230,11 @@ impl Layers {
     /// How calls are kept on record.
     pub fn journal(&self) -> LogSettings {
         self.journal
+    }
+
+    /// What is measured, and where that goes.
+    pub fn telemetry(&self) -> &TelemetrySettings {
+        &self.telemetry
     }
 
     /// What may become of outputs: what every file allows.
