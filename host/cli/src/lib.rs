@@ -7,4 +7,5 @@ pub mod command;
 pub mod config;
 pub mod dialect;
 pub mod server;
+pub mod telemetry;
 pub mod toolchain;

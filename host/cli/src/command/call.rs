@@ -12,6 +12,7 @@ use crate::config::Layers;
 use super::ask::{self, Origin};
 use super::callable::{self, Callables};
 use super::exit::Exit;
+use super::exporting::{self, Exporting};
 use super::options::{RunOptions, Settings};
 use super::show::{self, Bar, Form};
 use super::target::{self, Building, EntryPaths, Target};
@@ -68,7 +69,10 @@ impl Call {
         let closed = kept::close_sources(&home, &mut settings, &sources);
         let Settings { grants, limits, mut policy, expire, layers, selection } = settings;
         self.options.retry.apply(&mut policy);
-        let mut host = self.host(&home, &limits, &layers, bar.as_ref())?;
+        let exporting = Exporting(exporting::start(&layers, &self.options.call.grants, "call"));
+        let mut listeners = exporting::listeners(exporting.0.as_ref());
+        listeners.extend(bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>));
+        let mut host = self.host(&home, &limits, &layers, listeners)?;
         let runtime = super::runtime()?;
         let record = runtime.block_on(async {
             let cancellation = Cancellation::new();
@@ -85,6 +89,7 @@ impl Call {
                 .actor(ask::actor())
                 .respondent(ask::respondent())
                 .cancellation(cancellation.clone());
+            request.trace = exporting.0.as_ref().and_then(|telemetry| telemetry.trace(None));
             if let Ok((component, callables)) = &located {
                 let callable = callables.files().map(Path::to_owned).collect();
                 request.approval.origin =
@@ -126,13 +131,19 @@ impl Call {
         Ok((component, Callables::find(home, &self.callable, &settings.layers, &settings.grants)?))
     }
 
-    fn host(&self, home: &Home, limits: &Limits, layers: &Layers, bar: Option<&Arc<Bar>>) -> anyhow::Result<Host> {
+    fn host(
+        &self,
+        home: &Home,
+        limits: &Limits,
+        layers: &Layers,
+        listeners: Vec<Arc<dyn Listener>>,
+    ) -> anyhow::Result<Host> {
         target::host(home, |settings| {
             self.options.call.grants.reach(&mut settings.network);
             target::configure(settings, layers, limits);
             settings.approvals = true;
             settings.approver = Some(ask::approver());
-            settings.listeners = bar.into_iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>).collect();
+            settings.listeners = listeners;
         })
     }
 

@@ -20,6 +20,7 @@ mod events;
 mod exit;
 mod export;
 mod exported;
+mod exporting;
 mod family;
 mod folder;
 mod hooks;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,6 +17,7 @@ use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::config::{self, Layer, Layers, Trust, Word};
 use crate::server::{self, ApprovalSettings, Away, CallStore, Offered, Offering, Offers, Recorder, Server};
+use crate::telemetry::Telemetry;
 
 use super::ask::{self, Origins};
 use super::exit::{self, BadRequest, Exit, Stop};
@@ -24,7 +25,7 @@ use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::reload::Reload;
 use super::target::{self, Building, EntryPaths, Target};
 use super::watching::{self, Stamp, Watched};
-use super::{folder, hooks, kept, show};
+use super::{exporting, folder, hooks, kept, show};
 
 /// How long to wait before a reload is retried that failed because the host was busy.
 const RETRY: Duration = Duration::from_secs(1);
@@ -58,6 +59,9 @@ pub(super) struct Serving {
     /// Where the calls of this process take turns, also those of a configuration that was replaced.
     #[arg(skip)]
     locks: ResourceLocks,
+    /// What the files asked for when the process began; later ones change nothing of it.
+    #[arg(skip)]
+    telemetry: OnceLock<Option<Arc<Telemetry>>>,
     /// Those that hold a token of their own.
     #[arg(skip = 1_usize)]
     pub(super) callers: usize,
@@ -184,6 +188,8 @@ impl Serving {
         let closed = kept::close_sources(home, &mut settings, &sources);
         let Settings { grants, limits, mut policy, layers, .. } = settings;
         let keep = layers.journal().keep;
+        let start = || exporting::start(&layers, &self.options.grants, "session");
+        let telemetry = self.telemetry.get_or_init(start);
         let mut host = target::host(home, |host| {
             host.pooled = true;
             host.calls_at_once = toolcell::CALLS_AT_ONCE;
@@ -193,6 +199,7 @@ impl Serving {
             host.memory = Some(memory.clone());
             host.locks = self.locks.clone();
             host.approvals = true;
+            host.listeners = exporting::listeners(telemetry.as_ref());
         })?;
         hooks::add(&mut host, home, &layers, &closed).await?;
         let entries = EntryPaths::of(&layers);
@@ -230,6 +237,7 @@ impl Serving {
         let offers = Offers::on(offered, |tools| Surface::build(tools, selection, &conditions));
         let mut offering = Offering::new(Arc::new(host), offers, Arc::new(grants), Arc::new(policy), limits, approvals);
         offering.keep = keep;
+        offering.telemetry.clone_from(telemetry);
         Ok(offering)
     }
 

@@ -22,7 +22,7 @@ use super::calls::{CALLS_MAX, Place};
 use super::notices::{Spoken, Wanted};
 use super::offer::Offer;
 use super::tasks::{Detached, Identified};
-use super::{ApprovalSettings, Offering, Server};
+use super::{ApprovalSettings, Offering, Server, trace};
 
 /// The `_meta` key of a timeout that the request asks for, in milliseconds. It can only shorten the server's limit.
 pub(super) const TIMEOUT_KEY: &str = "toolcell/timeout_ms";
@@ -385,6 +385,7 @@ fn request(offering: &Offering, name: &str, input: Input, seen: &Seen<'_>) -> Re
     let Seen { caller, context, .. } = seen;
     let settings = &offering.approvals;
     let session = session(settings, caller);
+    let trace = trace::of_mcp(offering, session.as_deref(), context);
     let mut request = Request::new(name, input)
         .grants(Arc::clone(&offering.grants))
         .policy(Arc::clone(&offering.policy))
@@ -397,6 +398,7 @@ fn request(offering: &Offering, name: &str, input: Input, seen: &Seen<'_>) -> Re
         .actor(caller.actor.as_deref().map(str::to_owned));
     request.native_call_id = Some(context.id.to_string());
     request.mapping = Some(mapping(name, context));
+    request.trace = trace;
     request
 }
 

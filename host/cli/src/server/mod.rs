@@ -27,6 +27,7 @@ mod sent;
 mod session;
 mod stdio;
 mod tasks;
+mod trace;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -135,10 +136,13 @@ impl Server {
         self.stop.cancel();
     }
 
-    /// Writes the queued records. Must be called after the last call has ended.
+    /// Writes the queued records, and sends the rest of the telemetry. Must be called after the last call has ended.
     pub fn close(&self) {
         if let Some(recorder) = &self.settings.recorder {
             recorder.close();
+        }
+        if let Some(telemetry) = &self.offering().telemetry {
+            telemetry.close();
         }
     }
 

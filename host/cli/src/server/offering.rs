@@ -5,6 +5,8 @@ use rmcp::model::Tool;
 use tokio_util::sync::CancellationToken;
 use toolcell::{Grants, Host, Keep, Limits, Policy};
 
+use crate::telemetry::Telemetry;
+
 use super::{Away, Offers};
 
 /// The tools of a server, and the host, grants, policy and limits of their calls. Any change replaces it as a whole.
@@ -17,6 +19,8 @@ pub struct Offering {
     pub approvals: ApprovalSettings,
     /// What the log of the host keeps of calls that have ended.
     pub keep: Keep,
+    /// Where spans and metrics of calls go, if anywhere.
+    pub telemetry: Option<Arc<Telemetry>>,
     outdated: CancellationToken,
 }
 
@@ -44,7 +48,7 @@ impl Offering {
         approvals: ApprovalSettings,
     ) -> Self {
         let outdated = CancellationToken::new();
-        Self { host, offers, grants, policy, limits, approvals, keep: Keep::All, outdated }
+        Self { host, offers, grants, policy, limits, approvals, keep: Keep::All, telemetry: None, outdated }
     }
 
     /// Whether a result of an offered tool can become a payload, so that a client needs a way to read it.

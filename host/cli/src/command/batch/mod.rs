@@ -28,6 +28,11 @@ use crate::dialect::Dialect;
 
 use super::exit::{self, Exit, Stop};
 use super::exported::SurfaceOptions;
+use crate::config::Layers;
+use crate::telemetry::Telemetry;
+
+use super::exit::{self, Exit};
+use super::exporting::{self, Exporting};
 use super::options::{RunOptions, Settings};
 use super::show::{self, Form};
 use super::target::{self, EntryPaths, Target};
@@ -129,6 +134,7 @@ struct Shared {
     interrupt: Cancellation,
     /// Ends all calls: the settings cannot be used.
     refused: Option<Refusal>,
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 /// How the calls of a batch name their tools.
@@ -182,6 +188,10 @@ impl Job<'_> {
         let policy = self.order.policy(&settings.limits, lines.len());
         let questions = Questions::new(output);
         let mut host = self.host(&home, &settings, policy, &questions)?;
+        let output = Arc::new(Output::new(self.form(), lines.iter().map(|line| line.id.clone()).collect()));
+        let questions = Questions::new(&output);
+        let exporting = Exporting(exporting::start(&settings.layers, &self.options.call.grants, "batch"));
+        let mut host = self.host(&home, &settings, policy, &questions, exporting.0.as_ref())?;
         let runtime = serving::runtime()?;
         let batched = runtime.block_on(async {
             let interrupt = Cancellation::new();
@@ -193,7 +203,8 @@ impl Job<'_> {
                 added = hooks::add(&mut host, &home, &settings.layers, &closed) => added?,
             }
             let host = Arc::new(host);
-            let mut shared = Shared { settings, sources, questions, interrupt: interrupt.clone(), refused };
+            let (interrupted, telemetry) = (interrupt.clone(), exporting.0.clone());
+            let mut shared = Shared { settings, sources, questions, interrupt: interrupted, refused, telemetry };
             let calls = match self.calls(&host, &home, &mut shared, lines).await {
                 Ok(calls) => calls,
                 Err(refusal) => {
@@ -234,6 +245,7 @@ impl Job<'_> {
         settings: &Settings,
         policy: BatchPolicy,
         questions: &Questions,
+        telemetry: Option<&Arc<Telemetry>>,
     ) -> anyhow::Result<Host> {
         target::host(home, |host| {
             self.options.call.grants.reach(&mut host.network);
@@ -241,6 +253,7 @@ impl Job<'_> {
             target::configure(host, &settings.layers, &settings.limits);
             host.approvals = true;
             host.approver = Some(questions.approver(ask::approver()));
+            host.listeners = exporting::listeners(telemetry);
         })
     }
 
@@ -262,6 +275,7 @@ impl Job<'_> {
         let Settings { grants, limits, policy, expire, .. } = settings;
         let (grants, policy) = (Arc::new(grants), Arc::new(policy));
         let respondent = ask::respondent().map(|asked| shared.questions.respondent(asked));
+        let telemetry = shared.telemetry.clone();
         let make = |(line, chosen): (Line, Result<Chosen, Refusal>)| {
             let mapping = self.mapping(&line);
             let Line { id, tool, input, depends_on, native_id } = line;
@@ -282,6 +296,7 @@ impl Job<'_> {
             request.native_call_id = native_id;
             request.mapping = mapping;
             request.offered = Some(Arc::clone(&callable));
+            request.trace = telemetry.as_ref().and_then(|telemetry| telemetry.trace(Some("batch")));
             BatchCall::new(id, request).after(depends_on).refusal(refusal)
         };
         Ok(lines.into_iter().zip(chosen).map(make).collect())

@@ -149,18 +149,30 @@ impl Routes {
         match request.uri().path() {
             "/healthz" => probe(&request, true),
             "/readyz" => probe(&request, !self.drain.is_cancelled()),
+            "/metrics" => self.metrics(&request),
             "/mcp" => self.mcp(request, client).await.unwrap_or_else(|refused| *refused),
             _ => plain(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp"),
+        }
+    }
+
+    /// The metrics of all callers. A token is required, because they name the tools.
+    fn metrics(&self, request: &Request<Incoming>) -> Response<Answer> {
+        if self.tokens.bearer(request.headers()).is_none() {
+            return without_token();
+        }
+        match self.server.offering().telemetry.as_ref().and_then(|telemetry| telemetry.prometheus()) {
+            None => plain(StatusCode::NOT_FOUND, "this server has no metrics; telemetry.metrics = true turns them on"),
+            Some(_) if !matches!(*request.method(), Method::GET | Method::HEAD) => {
+                plain(StatusCode::METHOD_NOT_ALLOWED, "GET only")
+            }
+            Some(text) => response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into()),
         }
     }
 
     async fn mcp(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
         let principal = self.tokens.bearer(request.headers());
         let Some((principal, door)) = principal.and_then(|at| Some((at, self.doors.get(at)?))) else {
-            let mut refused =
-                plain(StatusCode::UNAUTHORIZED, "send the token of this server: Authorization: Bearer TOKEN");
-            refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            return Err(refused.into());
+            return Err(without_token().into());
         };
         if client.connection.belongs_to(principal).await.is_err() {
             return Err(closing(busy("you have too many connections open; end one, or wait")).into());
@@ -261,6 +273,12 @@ fn probe(request: &Request<Incoming>, well: bool) -> Response<Answer> {
         (&Method::GET | &Method::HEAD, false) => plain(StatusCode::SERVICE_UNAVAILABLE, "ending"),
         _ => plain(StatusCode::METHOD_NOT_ALLOWED, "GET only"),
     }
+}
+
+fn without_token() -> Response<Answer> {
+    let mut refused = plain(StatusCode::UNAUTHORIZED, "send the token of this server: Authorization: Bearer TOKEN");
+    refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    refused
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Answer> {

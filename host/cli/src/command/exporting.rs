@@ -1,0 +1,34 @@
+use std::sync::Arc;
+
+use toolcell::{Listener, NetworkSettings};
+
+use crate::config::Layers;
+use crate::telemetry::Telemetry;
+
+use super::options::GrantOptions;
+use super::show;
+
+/// The telemetry of a command that ends with its calls. Sends what waits when it is dropped.
+pub(super) struct Exporting(pub(super) Option<Arc<Telemetry>>);
+
+impl Drop for Exporting {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|telemetry| telemetry.close());
+    }
+}
+
+/// Starts what the files ask for. Without it, calls go on all the same.
+pub(super) fn start(layers: &Layers, grants: &GrantOptions, above: &'static str) -> Option<Arc<Telemetry>> {
+    let mut network = NetworkSettings::default();
+    grants.reach(&mut network);
+    let started = Telemetry::start(layers.telemetry(), network.extra_roots.as_deref(), above, show::say);
+    started.unwrap_or_else(|error| {
+        show::say(&format!("warning: nothing is sent to the collector of telemetry: {error:#}"));
+        None
+    })
+}
+
+/// The listeners of a host with this telemetry.
+pub(super) fn listeners(telemetry: Option<&Arc<Telemetry>>) -> Vec<Arc<dyn Listener>> {
+    telemetry.map(|telemetry| Arc::<Telemetry>::clone(telemetry) as Arc<dyn Listener>).into_iter().collect()
+}

@@ -1,0 +1,370 @@
+//! Counts of calls, taken from their records, as Prometheus text and as OTLP metrics.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use toolcell_core::record::{CallRecord, EventType, InvocationId, Timestamp, ToolEvent};
+
+use super::otlp::nanos;
+use super::span::{tool_name, word};
+
+/// Maximum number of tools that are counted apart. An operator can load thousands, and each takes two dozen series.
+const TOOLS_MAX: usize = 100;
+/// The name of all further tools. The name of a tool has a dot.
+const OTHERS: &str = "other";
+/// Upper bounds of the buckets of durations, in seconds.
+const BOUNDS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
+/// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
+const CUMULATIVE: u8 = 2;
+
+/// What is counted.
+pub(super) struct Metrics {
+    since: Timestamp,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    tools: BTreeMap<String, Series>,
+    /// The calls that have not ended.
+    open: HashMap<InvocationId, Stage>,
+}
+
+/// How far a call is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Begun,
+    Queued,
+    Running,
+}
+
+/// The calls of one tool.
+#[derive(Default)]
+struct Series {
+    /// By `status` of their results.
+    calls: BTreeMap<String, u64>,
+    /// By `error_class`.
+    errors: BTreeMap<String, u64>,
+    /// By the first bound that they do not exceed.
+    buckets: [u64; BOUNDS.len()],
+    count: u64,
+    seconds: f64,
+    fuel: u64,
+    /// Of the call that took most, in bytes.
+    memory: u64,
+}
+
+/// One family of metrics, as both formats show it.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    unit: &'static str,
+    kind: Kind,
+    points: Vec<(Labels, Number)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+enum Number {
+    Whole(u64),
+    /// Counts of the buckets, of all, and the sum.
+    Spread([u64; BOUNDS.len()], u64, f64),
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self { since: Timestamp::now(), state: Mutex::default() }
+    }
+}
+
+impl Metrics {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows a call that has not ended.
+    pub(super) fn event(&self, event: &ToolEvent) {
+        let stage = match event.event_type {
+            EventType::Planned => Stage::Begun,
+            EventType::Queued => Stage::Queued,
+            EventType::Started => Stage::Running,
+            _ => return,
+        };
+        if let Some(id) = event.invocation_id {
+            self.lock().open.insert(id, stage);
+        }
+    }
+
+    /// Counts a call that has ended.
+    pub(super) fn ended(&self, record: &CallRecord) {
+        let (invocation, result) = (&record.invocation, &record.result);
+        let ended = invocation.ended_at().unwrap_or(result.created_at);
+        let mut state = self.lock();
+        state.open.remove(&invocation.invocation_id);
+        let series = state.series(tool_name(record));
+        *series.calls.entry(word(result.status)).or_default() += 1;
+        if let Some(error) = &result.error {
+            *series.errors.entry(word(error.error_class)).or_default() += 1;
+        }
+        let millis = u32::try_from(ended.millis_since(invocation.created_at())).unwrap_or(u32::MAX);
+        let seconds = f64::from(millis) / 1_000.0;
+        if let Some((bucket, _)) = series.buckets.iter_mut().zip(BOUNDS).find(|(_, bound)| seconds <= *bound) {
+            *bucket += 1;
+        }
+        series.count += 1;
+        series.seconds += seconds;
+        if let Some(usage) = &result.usage {
+            series.fuel = series.fuel.saturating_add(usage.fuel.used);
+            series.memory = series.memory.max(usage.memory_bytes.used);
+        }
+    }
+
+    /// Everything, in the text format of Prometheus.
+    pub(super) fn prometheus(&self, dropped: u64) -> String {
+        let mut text = String::new();
+        for family in self.families(dropped) {
+            // Writing into a text cannot fail.
+            let _ = family.write(&mut text);
+        }
+        text
+    }
+
+    /// Everything, as metrics of OTLP.
+    pub(super) fn otlp(&self, dropped: u64) -> Vec<Value> {
+        let (since, now) = (nanos(self.since), nanos(Timestamp::now()));
+        let families = self.families(dropped);
+        families.iter().filter(|family| !family.points.is_empty()).map(|family| family.otlp(&since, &now)).collect()
+    }
+
+    fn families(&self, dropped: u64) -> Vec<Family> {
+        let state = self.lock();
+        let of_tools = |number: fn(&Series) -> Number| {
+            state.tools.iter().map(|(tool, series)| (labels(tool), number(series))).collect()
+        };
+        let stages = |stage: Stage| {
+            let count = state.open.values().filter(|open| **open == stage).count();
+            vec![(Labels::new(), Number::Whole(u64::try_from(count).unwrap_or(u64::MAX)))]
+        };
+        vec![
+            Family {
+                name: "toolcell_calls",
+                help: "Calls that have ended, by the status of their results.",
+                unit: "{call}",
+                kind: Kind::Counter,
+                points: state.by(|series| &series.calls, "status"),
+            },
+            Family {
+                name: "toolcell_call_errors",
+                help: "Calls that ended in an error, refusals included, by its class.",
+                unit: "{call}",
+                kind: Kind::Counter,
+                points: state.by(|series| &series.errors, "class"),
+            },
+            Family {
+                name: "toolcell_call_duration_seconds",
+                help: "Time from the plan of a call to its end, with all waiting.",
+                unit: "s",
+                kind: Kind::Histogram,
+                points: of_tools(|series| Number::Spread(series.buckets, series.count, series.seconds)),
+            },
+            Family {
+                name: "toolcell_call_fuel",
+                help: "Fuel that calls used.",
+                unit: "{fuel}",
+                kind: Kind::Counter,
+                points: of_tools(|series| Number::Whole(series.fuel)),
+            },
+            Family {
+                name: "toolcell_call_memory_peak_bytes",
+                help: "Memory of the call that took most.",
+                unit: "By",
+                kind: Kind::Gauge,
+                points: of_tools(|series| Number::Whole(series.memory)),
+            },
+            Family {
+                name: "toolcell_calls_running",
+                help: "Calls whose tool runs.",
+                unit: "{call}",
+                kind: Kind::Gauge,
+                points: stages(Stage::Running),
+            },
+            Family {
+                name: "toolcell_calls_queued",
+                help: "Calls that wait for their turn or for a place.",
+                unit: "{call}",
+                kind: Kind::Gauge,
+                points: stages(Stage::Queued),
+            },
+            Family {
+                name: "toolcell_spans_dropped",
+                help: "Spans that could not be sent to the collector.",
+                unit: "{span}",
+                kind: Kind::Counter,
+                points: vec![(Labels::new(), Number::Whole(dropped))],
+            },
+        ]
+    }
+}
+
+impl State {
+    /// The series of a tool; one for all together after the first hundred.
+    fn series(&mut self, tool: String) -> &mut Series {
+        let is_over = self.tools.len() >= TOOLS_MAX && !self.tools.contains_key(&tool) && guard!("metric_tools");
+        self.tools.entry(if is_over { OTHERS.to_owned() } else { tool }).or_default()
+    }
+
+    /// The counts of each tool that have another label.
+    fn by(&self, counts: fn(&Series) -> &BTreeMap<String, u64>, label: &'static str) -> Vec<(Labels, Number)> {
+        let of_tool = |(tool, series): (&String, &Series)| {
+            let point = |(word, count): (&String, &u64)| {
+                let mut labels = labels(tool);
+                labels.push((label, word.clone()));
+                (labels, Number::Whole(*count))
+            };
+            counts(series).iter().map(point).collect::<Vec<_>>()
+        };
+        self.tools.iter().flat_map(of_tool).collect()
+    }
+}
+
+fn labels(tool: &str) -> Labels {
+    vec![("tool", tool.to_owned())]
+}
+
+impl Family {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let name = match self.kind {
+            Kind::Counter => format!("{}_total", self.name),
+            Kind::Gauge | Kind::Histogram => self.name.to_owned(),
+        };
+        let kind = match self.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        writeln!(out, "# HELP {name} {}\n# TYPE {name} {kind}", self.help)?;
+        for (labels, number) in &self.points {
+            match number {
+                Number::Whole(number) => writeln!(out, "{name}{} {number}", shown(labels, None))?,
+                Number::Spread(buckets, count, sum) => {
+                    let mut below = 0;
+                    for (bucket, bound) in buckets.iter().zip(BOUNDS) {
+                        below += bucket;
+                        writeln!(out, "{name}_bucket{} {below}", shown(labels, Some(&bound.to_string())))?;
+                    }
+                    writeln!(out, "{name}_bucket{} {count}", shown(labels, Some("+Inf")))?;
+                    writeln!(out, "{name}_sum{} {sum}", shown(labels, None))?;
+                    writeln!(out, "{name}_count{} {count}", shown(labels, None))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn otlp(&self, since: &str, now: &str) -> Value {
+        let point = |(labels, number): &(Labels, Number)| {
+            let attribute = |(key, value): &(&str, String)| json!({ "key": key, "value": { "stringValue": value } });
+            let attributes: Vec<Value> = labels.iter().map(attribute).collect();
+            let mut point = json!({ "attributes": attributes, "startTimeUnixNano": since, "timeUnixNano": now });
+            let fields = match number {
+                Number::Whole(number) => json!({ "asInt": number.to_string() }),
+                Number::Spread(buckets, count, sum) => {
+                    let over = count.saturating_sub(buckets.iter().sum());
+                    let counts: Vec<String> = buckets.iter().chain([&over]).map(u64::to_string).collect();
+                    json!({ "count": count.to_string(), "sum": sum, "bucketCounts": counts, "explicitBounds": BOUNDS })
+                }
+            };
+            if let (Some(point), Value::Object(fields)) = (point.as_object_mut(), fields) {
+                point.extend(fields);
+            }
+            point
+        };
+        let points: Vec<Value> = self.points.iter().map(point).collect();
+        let mut metric = json!({ "name": self.name, "description": self.help, "unit": self.unit });
+        let (key, data) = match self.kind {
+            Kind::Counter => {
+                ("sum", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }))
+            }
+            Kind::Gauge => ("gauge", json!({ "dataPoints": points })),
+            Kind::Histogram => ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE })),
+        };
+        if let Some(metric) = metric.as_object_mut() {
+            metric.insert(key.to_owned(), data);
+        }
+        metric
+    }
+}
+
+/// Labels as Prometheus has them; `le` is the bound of a bucket.
+fn shown(labels: &Labels, le: Option<&str>) -> String {
+    let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let pairs = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    let pairs: Vec<String> = pairs.chain(le.map(|le| format!("le=\"{le}\""))).collect();
+    match pairs.is_empty() {
+        true => String::new(),
+        false => format!("{{{}}}", pairs.join(",")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::record::ErrorClass;
+
+    use super::*;
+    use crate::telemetry::span::tests::record;
+
+    #[test]
+    fn calls_are_counted_by_how_they_ended_and_how_far_they_are() {
+        let metrics = Metrics::default();
+        let (one, other) = (record(None, None), record(None, Some(ErrorClass::Timeout)));
+        let at = |record: &CallRecord, event_type| metrics.event(&ToolEvent { event_type, ..record.events[0].clone() });
+        at(&one, EventType::Planned);
+        at(&one, EventType::Queued);
+        assert!(metrics.prometheus(0).contains("\ntoolcell_calls_queued 1\n"));
+        at(&one, EventType::Started);
+        let text = metrics.prometheus(3);
+        for line in ["toolcell_calls_running 1", "toolcell_calls_queued 0", "toolcell_spans_dropped_total 3"] {
+            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+        }
+        [&one, &one, &other].into_iter().for_each(|record| metrics.ended(record));
+        let text = metrics.prometheus(0);
+        for line in [
+            "toolcell_calls_running 0",
+            "toolcell_call_errors_total{tool=\"unresolved\",class=\"timeout\"} 1",
+            "toolcell_call_duration_seconds_bucket{tool=\"unresolved\",le=\"+Inf\"} 3",
+            "toolcell_call_duration_seconds_count{tool=\"unresolved\"} 3",
+            "toolcell_call_fuel_total{tool=\"unresolved\"} 14",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+        }
+        let sums = metrics.otlp(0);
+        let fuel = sums.iter().find(|metric| metric["name"] == "toolcell_call_fuel").unwrap();
+        assert_eq!(fuel["sum"]["dataPoints"][0]["asInt"], "14");
+    }
+
+    #[test]
+    fn so_many_tools_are_counted_apart() {
+        let mut state = State::default();
+        for at in 0..TOOLS_MAX + 7 {
+            state.series(format!("a.b{at}")).count += 1;
+        }
+        assert_eq!(state.tools.len(), TOOLS_MAX + 1);
+        assert_eq!(state.series("a.c".to_owned()).count, 7);
+        assert_eq!(state.series("a.b0".to_owned()).count, 1);
+    }
+
+    #[test]
+    fn a_label_is_one_text_whatever_it_says() {
+        let labels = vec![("tool", "a\"b\\c\nd".to_owned())];
+        assert_eq!(shown(&labels, Some("1")), "{tool=\"a\\\"b\\\\c\\nd\",le=\"1\"}");
+    }
+}

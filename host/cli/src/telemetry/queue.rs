@@ -1,0 +1,176 @@
+//! The spans that wait to be sent: so many, and no more, whatever the collector does.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Maximum number of spans that wait, and maximum size of them together, in bytes; others are dropped.
+const SPANS_MAX: usize = 4_096;
+const BYTES_MAX: usize = 8 << 20;
+/// Maximum number of spans in one request, and the size, in bytes, from which on no more are added to it.
+const BATCH_SPANS: usize = 256;
+const BATCH_BYTES: usize = 1 << 20;
+/// How long the first span of a request waits for others.
+const DELAY: Duration = Duration::from_millis(500);
+
+/// Spans, as JSON, between calls and the thread that sends them.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    spans: VecDeque<Box<str>>,
+    bytes: usize,
+    /// How many were taken, and neither sent nor dropped.
+    on_way: u64,
+    dropped: u64,
+    is_closed: bool,
+    is_over: bool,
+}
+
+/// What is to be sent next.
+pub(super) struct Batch {
+    pub(super) spans: Vec<Box<str>>,
+    /// Whether nothing comes after it.
+    pub(super) is_last: bool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a span; drops it if there is no room. Never waits for the thread that sends.
+    pub(super) fn push(&self, span: String) {
+        let mut state = self.lock();
+        let is_full = state.spans.len() >= SPANS_MAX || state.bytes.saturating_add(span.len()) > BYTES_MAX;
+        if (is_full && guard!("span_queue")) || state.is_over {
+            state.dropped += 1;
+            return;
+        }
+        state.bytes += span.len();
+        state.spans.push_back(span.into_boxed_str());
+        let count = state.spans.len();
+        drop(state);
+        // Of one that waits for more, only a full request needs to be told.
+        if count == 1 || count == BATCH_SPANS {
+            self.news.notify_all();
+        }
+    }
+
+    /// Waits for spans, until there are some, `patience` is over, or the queue is closed.
+    pub(super) fn take(&self, patience: Duration) -> Batch {
+        let idle = |state: &mut State| state.spans.is_empty() && !state.is_closed;
+        let few = |state: &mut State| state.spans.len() < BATCH_SPANS && !state.is_closed;
+        let waited = self.news.wait_timeout_while(self.lock(), patience, idle);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !state.spans.is_empty() {
+            let waited = self.news.wait_timeout_while(state, DELAY, few);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        let (mut spans, mut bytes) = (Vec::new(), 0);
+        while spans.len() < BATCH_SPANS && bytes < BATCH_BYTES {
+            let Some(span) = state.spans.pop_front() else { break };
+            bytes += span.len();
+            spans.push(span);
+        }
+        state.bytes -= bytes;
+        state.on_way += count(&spans);
+        Batch { spans, is_last: state.is_closed && state.spans.is_empty() }
+    }
+
+    /// Waits before spans are sent again. Returns whether the queue is closed meanwhile.
+    pub(super) fn pause(&self, pause: Duration) -> bool {
+        let waited = self.news.wait_timeout_while(self.lock(), pause, |state| !state.is_closed);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_closed
+    }
+
+    /// Notes that spans were sent.
+    pub(super) fn sent(&self, spans: &[Box<str>]) {
+        let mut state = self.lock();
+        state.on_way = state.on_way.saturating_sub(count(spans));
+    }
+
+    /// Notes that spans could not be sent.
+    pub(super) fn lost(&self, spans: &[Box<str>]) {
+        self.sent(spans);
+        self.lock().dropped += count(spans);
+    }
+
+    /// How many spans were dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        self.lock().dropped
+    }
+
+    /// Says that everything was sent.
+    pub(super) fn over(&self) {
+        self.lock().is_over = true;
+        self.news.notify_all();
+    }
+
+    /// Closes the queue, and waits for what is in it to be sent, at most for `patience`. Returns how many spans were not
+    /// sent at all; `None` if it was closed before.
+    pub(super) fn close(&self, patience: Duration) -> Option<u64> {
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.is_closed, true) {
+            return None;
+        }
+        self.news.notify_all();
+        let waited = self.news.wait_timeout_while(state, patience, |state| !state.is_over);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.is_over = true;
+        Some(state.dropped + state.on_way + u64::try_from(state.spans.len()).unwrap_or(u64::MAX))
+    }
+}
+
+fn count(spans: &[Box<str>]) -> u64 {
+    u64::try_from(spans.len()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_dropped_and_counted() {
+        let queue = Queue::default();
+        (0..SPANS_MAX + 5).for_each(|_| queue.push("{}".to_owned()));
+        assert_eq!(queue.dropped(), 5);
+        let large = Queue::default();
+        (0..9).for_each(|_| large.push("x".repeat(BYTES_MAX / 4)));
+        assert_eq!(large.dropped(), 5);
+        assert!(large.lock().bytes <= BYTES_MAX);
+    }
+
+    #[test]
+    fn a_request_has_so_many_spans_and_a_closed_queue_is_emptied() {
+        let queue = Queue::default();
+        (0..BATCH_SPANS + 3).for_each(|at| queue.push(at.to_string()));
+        let first = queue.take(Duration::ZERO);
+        assert_eq!((first.spans.len(), first.is_last), (BATCH_SPANS, false));
+        queue.sent(&first.spans);
+        let began = Instant::now();
+        assert_eq!(queue.close(Duration::from_millis(20)), Some(3));
+        assert!(began.elapsed() < Duration::from_secs(10) && queue.pause(Duration::from_secs(60)));
+        let rest = queue.take(Duration::from_secs(60));
+        assert_eq!((rest.spans.len(), rest.is_last), (3, true));
+        assert_eq!(queue.close(Duration::ZERO), None, "said once");
+    }
+
+    #[test]
+    fn spans_on_their_way_count_as_lost_until_they_are_sent() {
+        let queue = Queue::default();
+        queue.push("{}".to_owned());
+        let taken = queue.take(Duration::ZERO);
+        assert_eq!(queue.dropped(), 0);
+        queue.lost(&taken.spans);
+        queue.push("{}".to_owned());
+        let _ = queue.take(Duration::ZERO);
+        assert_eq!(queue.close(Duration::ZERO), Some(2));
+    }
+}

@@ -1,0 +1,116 @@
+//! The spans above calls: one for a batch, or for a session of a client.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use toolcell_core::record::{CallRecord, InvocationId, SpanId, Timestamp, TraceContext};
+
+use super::otlp::{Attribute, Span};
+
+/// Maximum number of sessions that are followed; a call of any other one begins a trace of its own.
+const SESSIONS_MAX: usize = 256;
+/// How long a session may rest before its span ends. What it does later is another trace: one that lasts for days cannot
+/// be read.
+const REST: Duration = Duration::from_secs(60);
+/// How long a call counts as running, in case that it leaves no record.
+const CALL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The sessions whose span is not over.
+#[derive(Default)]
+pub(super) struct Sessions(Mutex<HashMap<String, Session>>);
+
+struct Session {
+    trace: TraceContext,
+    span: SpanId,
+    began: Timestamp,
+    last: Timestamp,
+    calls: u64,
+    running: u64,
+}
+
+impl Sessions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a call of the session `name` belongs that begins now; a trace of its own if too many sessions are followed.
+    pub(super) fn begin(&self, name: &str, now: Timestamp) -> TraceContext {
+        let mut sessions = self.lock();
+        if !sessions.contains_key(name) {
+            if sessions.len() >= SESSIONS_MAX && guard!("telemetry_sessions") {
+                return TraceContext::begin();
+            }
+            let (trace, span) = (TraceContext::begin(), SpanId::of(InvocationId::at(now)));
+            let session = Session { trace, span, began: now, last: now, calls: 0, running: 0 };
+            sessions.insert(name.to_owned(), session);
+        }
+        let Some(session) = sessions.get_mut(name) else { return TraceContext::begin() };
+        session.calls += 1;
+        session.running += 1;
+        session.last = now;
+        session.trace.below(session.span)
+    }
+
+    /// Notes the end of a call, at `now`.
+    pub(super) fn ended(&self, record: &CallRecord, now: Timestamp) {
+        let parent = TraceContext::recorded(&record.invocation).and_then(|context| context.parent());
+        let Some(parent) = parent else { return };
+        if let Some(session) = self.lock().values_mut().find(|session| session.span == parent) {
+            session.running = session.running.saturating_sub(1);
+            session.last = now;
+        }
+    }
+
+    /// Ends the spans of sessions that rest, or of all. Each is called `name`.
+    pub(super) fn end(&self, name: &str, now: Timestamp, all: bool) -> Vec<Span> {
+        let is_over = |session: &Session| {
+            let rest = if session.running == 0 { REST } else { CALL_MAX };
+            all || session.last.plus(rest) < now
+        };
+        let mut sessions = self.lock();
+        sessions.extract_if(|_, session| is_over(session)).map(|(_, session)| session.span(name)).collect()
+    }
+}
+
+impl Session {
+    fn span(&self, name: &str) -> Span {
+        let mut span = Span::new(self.trace.trace_id(), self.span, None, name.to_owned(), (self.began, self.last));
+        span.attributes.push(Attribute::number("toolcell.calls", self.calls));
+        span
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::span::tests::{record, reference};
+
+    #[test]
+    fn the_calls_of_a_session_are_below_its_span_until_it_rests() {
+        let sessions = Sessions::default();
+        let now = Timestamp::now();
+        let [one, other] = [(); 2].map(|()| sessions.begin("s", now));
+        assert_eq!(one, other);
+        assert_ne!(sessions.begin("t", now).trace_id(), one.trace_id());
+        // Two of its calls run.
+        assert!(sessions.end("session", now.plus(REST * 2), false).is_empty());
+        let mut ended = reference("01");
+        ended["parent_span_id"] = one.parent().unwrap().to_string().into();
+        (0..2).for_each(|_| sessions.ended(&record(Some(ended.clone()), None), now));
+        let over = sessions.end("session", now.plus(REST * 2), false);
+        assert_eq!(over.len(), 1, "{over:?}");
+        assert_eq!((&over[0].span_id, &over[0].trace_id), (&one.parent().unwrap().to_string(), &one.trace_id()));
+        assert_ne!(sessions.begin("s", now).trace_id(), one.trace_id());
+        assert_eq!(sessions.end("session", now, true).len(), 2);
+    }
+
+    #[test]
+    fn so_many_sessions_are_followed() {
+        let sessions = Sessions::default();
+        let now = Timestamp::now();
+        let parents = (0..SESSIONS_MAX + 3).map(|at| sessions.begin(&at.to_string(), now).parent());
+        assert_eq!(parents.filter(Option::is_none).count(), 3);
+        assert_eq!(sessions.end("session", now, true).len(), SESSIONS_MAX);
+    }
+}

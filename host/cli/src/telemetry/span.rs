@@ -1,0 +1,215 @@
+//! The span of a call, made from its record: a pure function.
+
+use serde::Serialize;
+use serde_json::Value;
+use toolcell_core::record::{CallRecord, SpanId, ToolEvent, TraceContext};
+
+use super::otlp::{Attribute, Span, SpanEvent};
+
+/// Maximum number of events of one span, as OpenTelemetry has it by default: a tool can report thousands.
+const EVENTS_MAX: usize = 128;
+/// Maximum length of a word, of a description, and of arguments or a result, in bytes.
+const WORD_BYTES_MAX: usize = 128;
+const DESCRIPTION_BYTES_MAX: usize = 1 << 10;
+const CONTENT_BYTES_MAX: usize = 16 << 10;
+
+/// The name of a tool that was not found. A caller can choose any name, and each would be a name of its own.
+const UNRESOLVED: &str = "unresolved";
+
+/// The span of the call (AO-OT-01), from its plan to its end; `None` if its caller records no trace. It has arguments and
+/// the result only with `arguments`, as the record shows them.
+pub(super) fn of(record: &CallRecord, arguments: bool) -> Option<Span> {
+    let invocation = &record.invocation;
+    let context = TraceContext::recorded(invocation)?;
+    if !context.is_sampled() {
+        return None;
+    }
+    let tool = tool_name(record);
+    let times = (invocation.created_at(), invocation.ended_at().unwrap_or(record.result.created_at));
+    let span_id = SpanId::of(invocation.invocation_id);
+    let mut span = Span::new(context.trace_id(), span_id, context.parent(), format!("execute_tool {tool}"), times);
+    span.trace_state = context.state().map(str::to_owned);
+    span.attributes = attributes(record, tool);
+    if arguments {
+        span.attributes.extend(content(record));
+    }
+    if record.result.is_error {
+        span.failed();
+    }
+    let kept = if guard!("span_events") { EVENTS_MAX } else { usize::MAX };
+    span.events = record.events.iter().take(kept).map(event).collect();
+    span.dropped_events_count = record.events.len() - span.events.len();
+    Some(span)
+}
+
+/// The name of the tool, for names of spans and for metrics.
+pub(super) fn tool_name(record: &CallRecord) -> String {
+    record.declaration.as_ref().map_or_else(|| UNRESOLVED.to_owned(), |declaration| declaration.qualified_name())
+}
+
+/// The specification's word for a value.
+pub(super) fn word(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn attributes(record: &CallRecord, tool: String) -> Vec<Attribute> {
+    let CallRecord { invocation, result, .. } = record;
+    let id = invocation.invocation_id.to_string();
+    let native = invocation.native_call_id.as_deref().map(|native| cut(native, WORD_BYTES_MAX).to_owned());
+    let mut attributes = vec![
+        Attribute::text("gen_ai.operation.name", "execute_tool"),
+        Attribute::text("gen_ai.tool.name", tool),
+        Attribute::text("gen_ai.tool.call.id", native.unwrap_or_else(|| id.clone())),
+        Attribute::text("gen_ai.tool.type", "function"),
+        Attribute::text("toolcell.invocation.id", id),
+        Attribute::text("toolcell.result.status", word(result.status)),
+    ];
+    if let Some(declaration) = &record.declaration {
+        let description = cut(&declaration.description, DESCRIPTION_BYTES_MAX);
+        attributes.push(Attribute::text("gen_ai.tool.description", description));
+    }
+    if let Some(error) = &result.error {
+        attributes.push(Attribute::text("error.type", word(error.error_class)));
+        attributes.push(Attribute::text("toolcell.error.code", cut(&error.error_code, WORD_BYTES_MAX)));
+    }
+    if let Some(usage) = &result.usage {
+        attributes.push(Attribute::number("toolcell.usage.fuel", usage.fuel.used));
+        attributes.push(Attribute::number("toolcell.usage.memory_bytes", usage.memory_bytes.used));
+    }
+    attributes
+}
+
+/// The arguments and the result, as records show them: redacted.
+fn content(record: &CallRecord) -> impl Iterator<Item = Attribute> {
+    let arguments = record.invocation.observable_input.as_deref().map(Value::to_string);
+    let result = Some(record.result.text()).filter(|text| !text.is_empty());
+    let attribute = |(key, text): (&'static str, Option<String>)| {
+        text.map(|text| Attribute::text(key, cut(&text, CONTENT_BYTES_MAX)))
+    };
+    [("gen_ai.tool.call.arguments", arguments), ("gen_ai.tool.call.result", result)].into_iter().filter_map(attribute)
+}
+
+/// The event of a span: its name, and the class and the code of an error. Everything else can repeat arguments.
+fn event(event: &ToolEvent) -> SpanEvent {
+    let mut made = SpanEvent::new(event.time, event.event_type.as_str());
+    let field = |name: &str| event.data.get(name).and_then(Value::as_str).map(|word| cut(word, WORD_BYTES_MAX));
+    made.attributes.extend(field("error_class").map(|class| Attribute::text("error.type", class)));
+    made.attributes.extend(field("error_code").map(|code| Attribute::text("toolcell.error.code", code)));
+    made
+}
+
+/// The beginning of `text`, at most so many bytes.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::json;
+    use toolcell_core::record::{
+        ErrorClass, EventData, EventId, EventType, Extra, Input, Metered, Refusal, ResultProvenance, SchemaVersion,
+        Timestamp, ToolInvocation, ToolResult, Trust, Usage, Writer,
+    };
+
+    use super::*;
+
+    const SECRET: &str = "not for a collector";
+
+    /// The record of a call of no tool, which has these telemetry_refs, and ended in `error`.
+    pub(in crate::telemetry) fn record(reference: Option<Value>, error: Option<ErrorClass>) -> CallRecord {
+        let mut invocation = ToolInvocation::planned(SECRET, &Input::from_text("{}"));
+        invocation.observable_input = Some(json!({ "text": SECRET }).into());
+        invocation.extra.extend(reference.map(|reference| ("telemetry_refs".to_owned(), json!([reference]))));
+        let id = invocation.invocation_id;
+        let provenance = ResultProvenance {
+            trust: Trust::Untrusted,
+            written_by: Writer::Host,
+            tool_id: None,
+            component: None,
+            hooks: Vec::new(),
+        };
+        let class = error.unwrap_or(ErrorClass::ExecutionFailed);
+        let refusal = Refusal::new(class, "some_code", SECRET).to_error();
+        let mut result = ToolResult::failed(id, refusal, provenance);
+        if error.is_none() {
+            (result.error, result.is_error) = (None, false);
+            result.usage = Some(Usage { fuel: Metered { used: 7, limit: 9 }, ..Usage::default() });
+        }
+        let event = |event_type, data: Value| ToolEvent {
+            schema_version: SchemaVersion::default(),
+            event_id: EventId::new(),
+            event_type,
+            source: "toolcell/test".into(),
+            time: Timestamp::now(),
+            invocation_id: Some(id),
+            tool_id: None,
+            data: EventData::from(data),
+            extra: Extra::new(),
+        };
+        let ends = json!({ "error_class": "timeout", "error_code": "c", "message": SECRET });
+        let events = vec![event(EventType::Planned, json!({ "requested": SECRET })), event(EventType::Failed, ends)];
+        CallRecord {
+            declaration: None,
+            invocation,
+            decisions: Vec::new(),
+            hooks: Vec::new(),
+            progress: Vec::new(),
+            result_mappings: Default::default(),
+            persistence: Vec::new(),
+            result,
+            events,
+        }
+    }
+
+    pub(in crate::telemetry) fn reference(flags: &str) -> Value {
+        json!({ "trace_id": "a".repeat(32), "span_id": "b".repeat(16), "trace_flags": flags, "parent_span_id": "c".repeat(16) })
+    }
+
+    fn span(record: &CallRecord, arguments: bool) -> Value {
+        serde_json::to_value(of(record, arguments)).unwrap()
+    }
+
+    fn attribute<'a>(span: &'a Value, key: &str) -> Option<&'a Value> {
+        let attributes = span["attributes"].as_array().unwrap();
+        attributes.iter().find(|one| one["key"] == key).map(|one| &one["value"])
+    }
+
+    #[test]
+    fn a_failed_call_has_its_class_and_code_and_no_word_of_its_arguments() {
+        let record = record(Some(reference("01")), Some(ErrorClass::Timeout));
+        let made = span(&record, false);
+        assert_eq!(made["name"], "execute_tool unresolved");
+        assert_eq!((&made["kind"], &made["status"]["code"]), (&json!(1), &json!(2)));
+        assert_eq!((&made["traceId"], &made["parentSpanId"]), (&json!("a".repeat(32)), &json!("c".repeat(16))));
+        assert_eq!(made["spanId"], SpanId::of(record.invocation.invocation_id).to_string());
+        assert_eq!(attribute(&made, "error.type").unwrap(), &json!({ "stringValue": "timeout" }));
+        let names: Vec<&Value> = made["events"].as_array().unwrap().iter().map(|event| &event["name"]).collect();
+        assert_eq!(names, ["tool.invocation.planned", "tool.invocation.failed"]);
+        assert!(!made.to_string().contains(SECRET), "{made:#}");
+    }
+
+    #[test]
+    fn arguments_are_there_if_they_are_wanted() {
+        let record = record(Some(reference("01")), None);
+        let made = span(&record, true);
+        let arguments = attribute(&made, "gen_ai.tool.call.arguments").unwrap()["stringValue"].as_str().unwrap();
+        assert_eq!(arguments, json!({ "text": SECRET }).to_string());
+        assert_eq!(attribute(&made, "toolcell.usage.fuel").unwrap(), &json!({ "intValue": "7" }));
+        assert_eq!(made["status"], json!({}));
+    }
+
+    #[test]
+    fn a_call_without_a_trace_and_one_that_its_caller_does_not_record_have_no_span() {
+        assert_eq!(of(&record(None, None), true), None);
+        assert_eq!(of(&record(Some(reference("00")), None), true), None);
+    }
+
+    #[test]
+    fn a_span_has_so_many_events() {
+        let mut record = record(Some(reference("01")), None);
+        let one = record.events[0].clone();
+        record.events.resize(EVENTS_MAX + 5, one);
+        let made = of(&record, false).unwrap();
+        assert_eq!((made.events.len(), made.dropped_events_count), (EVENTS_MAX, 5));
+    }
+}
