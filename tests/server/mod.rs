@@ -25,3 +25,4 @@ mod records;
 mod stopping;
 mod surface;
 mod tasks;
+mod telemetry;

@@ -1,0 +1,346 @@
+//! Telemetry: what a collector gets of calls, what it does not get, and what its failures mean for calls.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Canary, Client, Home, Web, check_record, fixture, frame, records};
+
+const CANARY: Canary = Canary::new("otel-9c4/xw-kq-a7-long-enough");
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+/// Longer than a process may wait for its collector, and shorter than one request to it.
+const BOUND: Duration = Duration::from_secs(2);
+/// Longer than any step takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+
+/// A collector of OTLP over HTTP.
+struct Collector {
+    address: SocketAddr,
+    got: Arc<Mutex<Got>>,
+}
+
+/// The requests, each with its head and its body; connections that have no answer.
+#[derive(Default)]
+struct Got {
+    requests: Vec<(String, Value)>,
+    held: Vec<TcpStream>,
+}
+
+impl Collector {
+    /// Answers every request with `answer`; with nothing at all if that is empty.
+    fn answering(answer: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let got = Arc::<Mutex<Got>>::default();
+        let into = Arc::clone(&got);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let request = read(&stream);
+                let mut got = into.lock().unwrap();
+                got.requests.extend(request);
+                match answer.is_empty() {
+                    true => got.held.push(stream),
+                    false => _ = stream.write_all(answer.as_bytes()),
+                }
+            }
+        });
+        Self { address, got }
+    }
+
+    /// A home whose calls are told here, with more settings.
+    fn home(&self, more: &str) -> Home {
+        let home = Home::new();
+        home.configure(&format!("[telemetry]\nexport = true\nendpoint = \"http://{}\"\n{more}", self.address));
+        home
+    }
+
+    fn requests(&self, path: &str) -> Vec<(String, Value)> {
+        let requests = self.got.lock().unwrap().requests.clone();
+        requests.into_iter().filter(|(head, _)| head.starts_with(&format!("POST {path} "))).collect()
+    }
+
+    /// All spans so far.
+    fn spans(&self) -> Vec<Value> {
+        let list = |value: &Value| value.as_array().unwrap().clone();
+        let resources = self.requests("/v1/traces").iter().flat_map(|(_, body)| list(&body["resourceSpans"])).collect();
+        let scopes = |all: Vec<Value>| all.iter().flat_map(|one| list(&one["scopeSpans"])).collect::<Vec<_>>();
+        scopes(resources).iter().flat_map(|scope| list(&scope["spans"])).collect()
+    }
+
+    /// The span of a call that is on record.
+    #[track_caller]
+    fn span_of(&self, record: &Value) -> Value {
+        let id = &record["invocation"]["invocation_id"];
+        let spans = self.spans();
+        let found = spans.iter().find(|span| attribute(span, "toolcell.invocation.id") == *id);
+        found.unwrap_or_else(|| panic!("no span of {id}: {spans:#?}")).clone()
+    }
+}
+
+/// Reads one request: its head, and its body if it is JSON.
+fn read(stream: &TcpStream) -> Option<(String, Value)> {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let length =
+        head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    let mut body = vec![0; length?];
+    reader.read_exact(&mut body).ok()?;
+    Some((head, serde_json::from_slice(&body).ok()?))
+}
+
+/// The value of an attribute, whatever its type; null if there is none.
+fn attribute(span: &Value, key: &str) -> Value {
+    let attributes = span["attributes"].as_array().unwrap();
+    let value = attributes.iter().find(|one| one["key"] == key).map(|one| one["value"].clone());
+    value.and_then(|value| value.as_object().and_then(|value| value.values().next().cloned())).unwrap_or_default()
+}
+
+fn guest(tool: &str) -> String {
+    let (guest, name) = tool.split_once('#').unwrap();
+    format!("{}#{name}", fixture(guest).display())
+}
+
+fn traceparent(flags: &str) -> String {
+    format!("00-{TRACE}-{PARENT}-{flags}")
+}
+
+/// The arguments of `probe#sensitive`.
+fn sensitive() -> Value {
+    json!({ "user": "ada-of-the-test", "token": CANARY.value() })
+}
+
+#[test]
+fn a_batch_is_one_tree_with_its_calls_and_those_that_tools_make() {
+    let collector = Collector::answering(TAKEN);
+    let home = collector.home("headers = { Authorization = \"Bearer otel-secret-77\" }");
+    let lines = [
+        json!({ "id": "a", "tool": guest("caller#call"), "input": { "tool": "probe.echo", "input": {} } }),
+        json!({ "id": "b", "tool": guest("probe#no_such_tool"), "input": {} }),
+        json!({ "id": "c", "tool": guest("probe#fail"), "input": { "class": "rate_limited", "code": "busy" } }),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let probe = format!("--tool={}", fixture("probe").display());
+    let ran = home.toolcell(&["batch", "-", "--record", &probe, "--allow-tool=probe.*"]).stdin(&text).run();
+    assert!(!ran.stderr.contains("telemetry") && !ran.stderr.contains("otel-secret"), "{}", ran.stderr);
+    let records: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    records.iter().for_each(check_record);
+    let spans = collector.spans();
+    assert_eq!(spans.len(), 5, "three calls, one that a tool made, and the batch: {spans:#?}");
+    let batch = spans.iter().find(|span| span["name"] == "batch").unwrap();
+    assert_eq!((batch.get("parentSpanId"), attribute(batch, "toolcell.calls")), (None, json!("3")));
+    assert!(spans.iter().all(|span| span["traceId"] == batch["traceId"] && span["kind"] == 1), "{spans:#?}");
+    for record in &records {
+        let span = collector.span_of(record);
+        let reference = &record["invocation"]["telemetry_refs"][0];
+        assert_eq!((&reference["trace_id"], &reference["span_id"]), (&span["traceId"], &span["spanId"]));
+        assert_eq!(span["parentSpanId"], batch["spanId"]);
+        assert_eq!(attribute(&span, "gen_ai.tool.call.id"), record["invocation"]["native_call_id"]);
+        let told = span["events"].as_array().unwrap().iter().map(|event| &event["name"]);
+        assert!(told.eq(record["events"].as_array().unwrap().iter().map(|event| &event["event_type"])));
+    }
+    let [called, refused, failed] = [0, 1, 2].map(|at| collector.span_of(&records[at]));
+    let below = spans.iter().find(|span| span["name"] == "execute_tool probe.echo").unwrap();
+    assert_eq!((&below["parentSpanId"], &called["name"]), (&called["spanId"], &json!("execute_tool caller.call")));
+    assert_eq!(called["status"], json!({}));
+    assert_eq!((attribute(&refused, "error.type"), &refused["status"]["code"]), (json!("unknown_tool"), &json!(2)));
+    assert_eq!(
+        (attribute(&failed, "error.type"), &failed["name"]),
+        (json!("rate_limited"), &json!("execute_tool probe.fail"))
+    );
+    assert_eq!(attribute(&failed, "gen_ai.operation.name"), "execute_tool");
+    assert_eq!(attribute(&failed, "gen_ai.tool.type"), "function");
+    assert!(attribute(&failed, "gen_ai.tool.description").as_str().is_some_and(|text| !text.is_empty()));
+    for (head, _) in [collector.requests("/v1/traces"), collector.requests("/v1/metrics")].concat() {
+        assert!(head.to_ascii_lowercase().contains("authorization: bearer otel-secret-77\r\n"), "{head}");
+    }
+    let metrics = collector.requests("/v1/metrics");
+    let (_, last) = metrics.last().unwrap();
+    assert!(last.to_string().contains("toolcell_calls") && last.to_string().contains("probe.fail"), "{last:#}");
+}
+
+#[test]
+fn arguments_stay_here_unless_they_are_wanted_and_are_redacted_then() {
+    for (setting, wanted) in [("", false), ("arguments = true", true)] {
+        let collector = Collector::answering(TAKEN);
+        let record = collector.home(setting).call(&guest("probe#sensitive"), &sensitive(), &[]);
+        let span = collector.span_of(&record);
+        let arguments = attribute(&span, "gen_ai.tool.call.arguments");
+        assert_eq!(arguments.as_str().is_some_and(|text| text.contains("ada-of-the-test")), wanted, "{span:#}");
+        let all = format!("{:?}", collector.got.lock().unwrap().requests);
+        assert_eq!(all.contains("ada-of-the-test"), wanted);
+        CANARY.is_not_in("what the collector got", &all);
+    }
+}
+
+#[test]
+fn nothing_is_sent_and_nothing_is_on_record_unless_it_is_turned_on() {
+    let collector = Collector::answering(TAKEN);
+    let home = Home::new();
+    home.configure(&format!("telemetry.endpoint = \"http://{}\"", collector.address));
+    let input = json!({}).to_string();
+    let call = home.toolcell(&["call", &guest("probe#echo"), &input, "--record"]);
+    let ran = call.env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{}", collector.address)).run().exits(0);
+    assert_eq!(ran.json()["invocation"].get("telemetry_refs"), None);
+    assert!(collector.got.lock().unwrap().requests.is_empty());
+    home.configure("telemetry.export = true");
+    let call = home.toolcell(&["call", &guest("probe#echo"), &input, "--record"]);
+    let ran = call.env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{}", collector.address)).run().exits(0);
+    collector.span_of(&ran.json());
+}
+
+#[test]
+fn a_collector_that_fails_delays_no_call_and_the_exit_by_two_seconds_at_the_most() {
+    let refusing = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+    let alone = Home::new();
+    alone.call(&guest("probe#echo"), &json!({}), &[]);
+    for (answer, said) in [("", "were not sent"), (refusing, "answers 500")] {
+        let collector = Collector::answering(answer);
+        let home = collector.home("");
+        // Without telemetry first, for what this machine takes.
+        let began = Instant::now();
+        alone.call(&guest("probe#echo"), &json!({}), &[]);
+        let usual = began.elapsed();
+        let began = Instant::now();
+        let ran = home.toolcell(&["call", &guest("probe#echo"), "{}", "--json"]).run().exits(0);
+        assert!(
+            began.elapsed() < usual * 4 + BOUND + Duration::from_secs(1),
+            "{:?}, usual: {usual:?}",
+            began.elapsed()
+        );
+        assert!(ran.stderr.contains(said), "{answer:?}: {}", ran.stderr);
+        assert_eq!(ran.stderr.matches("warning: spans that").count(), 1, "{}", ran.stderr);
+        let arguments = ["mcp".to_owned(), guest("probe#echo")];
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut client = Client::run(home.toolcell(&arguments));
+        client.initialize(crate::support::OLD);
+        let began = Instant::now();
+        (0..50).for_each(|at| _ = client.call("echo", json!({ "at": at })));
+        // One request to the collector takes five seconds alone.
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        let (status, took, ..) = client.close();
+        assert!(status.success() && took < BOUND * 2, "{took:?}");
+    }
+}
+
+#[test]
+fn the_trace_of_a_client_is_continued_and_what_is_malformed_is_not() {
+    let collector = Collector::answering(TAKEN);
+    let home = collector.home("");
+    let file = home.path().join("records");
+    let record = format!("--record={}", file.display());
+    let arguments = Web::arguments(&["caller#call", "probe#echo"], [record.as_str(), "--allow-tool=*"]);
+    let arguments: Vec<String> = arguments.into_iter().map(|one| one.into_string().unwrap()).collect();
+    let web = Web::run(home.toolcell(&arguments.iter().map(String::as_str).collect::<Vec<_>>()));
+    let session = web.session(json!({}));
+    let send = |header: &str, meta: Value| {
+        let input = json!({ "tool": "probe.echo", "input": {} });
+        let params = json!({ "name": "call", "arguments": input, "_meta": meta });
+        let [id, revision] = web.in_session(&session);
+        let more = [id, revision, ("traceparent", header), ("tracestate", "vendor=t61")];
+        let reply = web.request("POST /mcp", &more, &frame(json!(1), "tools/call", params));
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let result = reply.answer()["result"].to_string();
+        assert!(!result.contains(TRACE) && !result.contains("t61"), "a guest and a model see nothing of it: {result}");
+    };
+    let other = "00-11111111111111111111111111111111-2222222222222222-01";
+    send(&traceparent("01"), json!({}));
+    send(other, json!({ "traceparent": traceparent("01") }));
+    send(&traceparent("01").to_uppercase(), json!({ "traceparent": "00-0-0-01" }));
+    send(&traceparent("00"), json!({}));
+    web.end();
+    let records = records(&file);
+    assert_eq!(records.len(), 8, "each call made another one");
+    records.iter().for_each(check_record);
+    let reference = |at: usize| records[at]["invocation"]["telemetry_refs"][0].clone();
+    for at in [0, 2] {
+        let (below, above) = (reference(at), reference(at + 1));
+        assert_eq!((&above["trace_id"], &above["parent_span_id"]), (&json!(TRACE), &json!(PARENT)));
+        assert_eq!((&below["trace_id"], &below["parent_span_id"]), (&json!(TRACE), &above["span_id"]));
+        let span = collector.span_of(&records[at + 1]);
+        assert_eq!((&span["traceId"], &span["parentSpanId"]), (&json!(TRACE), &json!(PARENT)));
+        assert_eq!(collector.span_of(&records[at])["parentSpanId"], span["spanId"]);
+    }
+    assert_eq!(reference(1)["trace_state"], "vendor=t61");
+    // In the trace of its session.
+    let span = collector.span_of(&records[5]);
+    let sessions: Vec<Value> = collector.spans().into_iter().filter(|span| span["name"] == "session").collect();
+    assert_ne!(span["traceId"], TRACE);
+    assert!(sessions.iter().any(|session| session["spanId"] == span["parentSpanId"]), "{sessions:#?}");
+    // Its caller does not record it.
+    assert_eq!(reference(7)["trace_flags"], "00");
+    let ids = collector.spans().into_iter().map(|span| attribute(&span, "toolcell.invocation.id"));
+    assert!(!ids.into_iter().any(|id| id == records[7]["invocation"]["invocation_id"]));
+}
+
+#[test]
+fn metrics_are_for_callers_with_a_token_if_they_are_turned_on() {
+    let home = Home::new();
+    home.configure("telemetry.metrics = true");
+    let arguments = Web::arguments(&["probe#echo", "probe#hold", "probe#fail"], [""; 0]);
+    let arguments: Vec<String> = arguments.into_iter().map(|one| one.into_string().unwrap()).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let web = Web::run(home.toolcell(&arguments));
+    assert_eq!(web.request("GET /metrics", &[("Authorization", "")], "").status, 401);
+    assert_eq!(web.request("GET /metrics", &[("Host", "elsewhere.example")], "").status, 403);
+    assert_eq!(web.request("POST /metrics", &[], "").status, 405);
+    let session = web.session(json!({}));
+    web.call(&session, "echo", json!({}));
+    web.call(&session, "echo", json!({}));
+    web.call(&session, "fail", json!({ "class": "rate_limited" }));
+    let metrics = || web.request("GET /metrics", &[], "");
+    let reply = metrics();
+    assert_eq!((reply.status, reply.header("content-type").unwrap().contains("version=0.0.4")), (200, true));
+    for line in [
+        "toolcell_calls_total{tool=\"probe.echo\",status=\"succeeded\"} 2",
+        "toolcell_call_errors_total{tool=\"probe.fail\",class=\"rate_limited\"} 1",
+        "toolcell_call_duration_seconds_count{tool=\"probe.echo\"} 2",
+        "toolcell_calls_running 0",
+        "toolcell_calls_queued 0",
+    ] {
+        assert!(reply.body.lines().any(|known| known == line), "{line}\n{}", reply.body);
+    }
+    assert!(!reply.body.contains("toolcell_call_fuel_total{tool=\"probe.echo\"} 0\n"), "{}", reply.body);
+    let params = json!({ "name": "hold", "arguments": { "ms": 1_000 } });
+    let [id, revision] = web.in_session(&session);
+    let held = web.begin("POST /mcp", &web.changed(&[id, revision]), &frame(json!(2), "tools/call", params));
+    let began = Instant::now();
+    while !metrics().body.lines().any(|line| line == "toolcell_calls_running 1") {
+        assert!(began.elapsed() < PATIENCE, "no call runs: {}", metrics().body);
+    }
+    drop(held);
+    web.end();
+    let web = Web::of(&["probe#echo"]);
+    assert_eq!(web.request("GET /metrics", &[], "").status, 404);
+}
+
+#[test]
+fn an_output_that_may_be_on_no_disk_goes_to_no_collector() {
+    let collector = Collector::answering(TAKEN);
+    let home = collector.home("arguments = true\n[results]\npersistence = \"never_persist\"");
+    let record = home.call(&guest("probe#echo"), &json!({ "text": CANARY.value() }), &[]);
+    assert!(record["result"].to_string().contains(CANARY.value()), "{record:#}");
+    let span = collector.span_of(&record);
+    assert_eq!(attribute(&span, "gen_ai.tool.call.result").as_str().filter(|text| text.contains(CANARY.value())), None);
+}
+
+#[test]
+fn the_file_of_a_project_cannot_choose_a_collector() {
+    let home = Home::new();
+    let project = home.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::write(project.join("toolcell.toml"), "telemetry.export = true\n").unwrap();
+    let trusted = home.toolcell(&["policy", "trust", project.to_str().unwrap()]).run();
+    assert_ne!(trusted.code, Some(0), "{trusted:?}");
+    assert!(trusted.stderr.contains("[telemetry] is for your own toolcell.toml"), "{}", trusted.stderr);
+}
