@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 use toolcell::Home;
+use toolcell_cli::config::ConfigFile;
 
 use crate::support::{Client, Toolcell, build_in, component, root, scratch};
 
@@ -125,7 +126,7 @@ fn every_command_of_the_readme_does_what_it_says() {
 fn the_toolcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
     let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
     let texts: Vec<&str> = markdown.split("```toml\n").skip(1).map(|part| part.split("```").next().unwrap()).collect();
-    assert_eq!(texts.len(), 4);
+    assert_eq!(texts.len(), 5);
     let (_guard, folder) = scratch();
     for made in ["src/secrets", "docs"] {
         std::fs::create_dir_all(folder.join(made)).unwrap();
@@ -141,6 +142,18 @@ fn the_toolcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
     let denied = check("src/.env").exits(3);
     assert!(denied.stdout.contains("tools have no business there"), "{}", denied.stdout);
     check("src/secrets/key").exits(3);
+}
+
+#[test]
+fn the_telemetry_of_the_readme_is_understood() {
+    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let texts: Vec<&str> = markdown.split("```toml\n").map(|part| part.split("```").next().unwrap()).collect();
+    let whole = texts.into_iter().find(|text| text.starts_with("[telemetry]")).unwrap();
+    let line = markdown.lines().find_map(|line| line.split('`').find(|code| code.starts_with("telemetry.export")));
+    for (text, arguments) in [(whole, Some(true)), (line.unwrap(), None)] {
+        let said = ConfigFile::parse(text, Path::new("/")).unwrap().telemetry;
+        assert_eq!((said.export, said.arguments), (Some(true), arguments), "{text}");
+    }
 }
 
 #[test]

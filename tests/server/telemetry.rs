@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Canary, Client, Home, Web, check_record, fixture, frame, records};
+use crate::support::{Canary, Client, Home, Identity, Server, Web, check_record, fixture, frame, records};
 
 const CANARY: Canary = Canary::new("otel-9c4/xw-kq-a7-long-enough");
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -311,7 +311,7 @@ fn metrics_are_for_callers_with_a_token_if_they_are_turned_on() {
         assert!(reply.body.lines().any(|known| known == line), "{line}\n{}", reply.body);
     }
     assert!(!reply.body.contains("toolcell_call_fuel_total{tool=\"probe.echo\"} 0\n"), "{}", reply.body);
-    let params = json!({ "name": "hold", "arguments": { "ms": 1_000 } });
+    let params = json!({ "name": "hold", "arguments": { "ms": 10_000 } });
     let [id, revision] = web.in_session(&session);
     let held = web.begin("POST /mcp", &web.changed(&[id, revision]), &frame(json!(2), "tools/call", params));
     let began = Instant::now();
@@ -322,6 +322,34 @@ fn metrics_are_for_callers_with_a_token_if_they_are_turned_on() {
     web.end();
     let web = Web::of(&["probe#echo"]);
     assert_eq!(web.request("GET /metrics", &[], "").status, 404);
+}
+
+#[test]
+fn a_collector_proves_itself_with_a_certificate_that_is_trusted() {
+    let identity = Identity::of(&["localhost"]);
+    let collector = Server::secure(&identity, |visit| {
+        if visit.head().is_some() {
+            visit.until("]}]}]}");
+            visit.say(TAKEN);
+        }
+    });
+    let home = Home::new();
+    home.configure(&format!(
+        "telemetry = {{ export = true, endpoint = \"https://localhost:{}/otlp/\" }}",
+        collector.port
+    ));
+    let authority = format!("--tls-ca={}", identity.authority_in(home.path()).display());
+    let call = |options: &[&str]| {
+        let tool = guest("probe#echo");
+        home.toolcell(&[&["call", &tool, "{}"], options].concat()).run().exits(0).stderr
+    };
+    let unproven = call(&[]);
+    assert!(unproven.contains("the collector of telemetry cannot be reached"), "{unproven}");
+    assert!(collector.heads().is_empty(), "{:?}", collector.heads());
+    let proven = call(&[&authority]);
+    assert!(!proven.contains("telemetry"), "{proven}");
+    let paths: Vec<String> = collector.heads().iter().map(|head| head.lines().next().unwrap().to_owned()).collect();
+    assert_eq!(paths, ["POST /otlp/v1/traces HTTP/1.1", "POST /otlp/v1/metrics HTTP/1.1"]);
 }
 
 #[test]
