@@ -28,10 +28,6 @@ use crate::dialect::Dialect;
 
 use super::exit::{self, Exit, Stop};
 use super::exported::SurfaceOptions;
-use crate::config::Layers;
-use crate::telemetry::Telemetry;
-
-use super::exit::{self, Exit};
 use super::exporting::{self, Exporting};
 use super::options::{RunOptions, Settings};
 use super::show::{self, Form};
@@ -187,9 +183,6 @@ impl Job<'_> {
         let closed = kept::close_sources(&home, &mut settings, &sources);
         let policy = self.order.policy(&settings.limits, lines.len());
         let questions = Questions::new(output);
-        let mut host = self.host(&home, &settings, policy, &questions)?;
-        let output = Arc::new(Output::new(self.form(), lines.iter().map(|line| line.id.clone()).collect()));
-        let questions = Questions::new(&output);
         let exporting = Exporting(exporting::start(&settings.layers, &self.options.call.grants, "batch"));
         let mut host = self.host(&home, &settings, policy, &questions, exporting.0.as_ref())?;
         let runtime = serving::runtime()?;
