@@ -6,6 +6,7 @@ pub mod evaluation;
 pub mod anthropic;
 mod hint;
 mod kind;
+pub mod http;
 mod listed;
 pub mod mcp;
 mod model_call;

@@ -1,0 +1,86 @@
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use toolcell_core::record::{InvocationId, ToolResult};
+use utoipa::ToSchema;
+
+/// A call to make.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CallRequest {
+    /// The name of the tool.
+    pub tool: String,
+    /// The arguments; none by default.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub input: Option<Box<RawValue>>,
+    /// The caller's own id for the call; the record has it.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 256)]
+    pub native_call_id: Option<String>,
+    /// Milliseconds after which the call ends. It can only shorten the limit of the server.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    pub timeout_ms: Option<u64>,
+    /// `false`: answer at once with the id of the call, as `Prefer: respond-async` does.
+    #[serde(default)]
+    pub wait: Option<bool>,
+}
+
+/// The state of a call.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct CallDocument {
+    #[schema(value_type = String)]
+    pub invocation_id: InvocationId,
+    /// The tool, once its name is resolved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_id: Option<String>,
+    /// `running`, `awaiting_approval`, or the status with which the call ended.
+    pub status: String,
+    /// The result, once the call has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    pub result: Option<Value>,
+}
+
+/// The result as a caller gets it: without the underlying error, which is for the developers of the tool and the host.
+pub fn result(result: &ToolResult) -> Value {
+    let mut value = json!(result);
+    if let Some(error) = value.get_mut("error").and_then(Value::as_object_mut) {
+        error.remove("native_error_ref");
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::record::{ErrorClass, InvocationId, Refusal, ResultProvenance, ToolResult, Trust, Writer};
+
+    use super::{CallRequest, result};
+
+    #[test]
+    fn a_request_has_the_fields_of_a_call_and_no_others() {
+        let read = |text: &str| serde_json::from_str::<CallRequest>(text).map(|call| call.tool).map_err(drop);
+        assert_eq!(read(r#"{"tool": "a", "input": {"n": 1.50}, "timeout_ms": 7, "wait": false}"#).unwrap(), "a");
+        for wrong in [r#"{}"#, r#"{"tool": 1}"#, r#"{"tool": "a", "tool": "b"}"#, r#"{"tool": "a", "inputs": {}}"#] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        let request: CallRequest = serde_json::from_str(r#"{"tool": "a", "input": {"n": 1.50}}"#).unwrap();
+        assert_eq!(request.input.unwrap().get(), r#"{"n": 1.50}"#, "the arguments stay as they were sent");
+    }
+
+    #[test]
+    fn the_underlying_error_is_in_no_result() {
+        let provenance = ResultProvenance {
+            trust: Trust::Untrusted,
+            written_by: Writer::Host,
+            tool_id: None,
+            component: None,
+            hooks: Vec::new(),
+        };
+        let refusal = Refusal::new(ErrorClass::ExecutionFailed, "guest_panicked", "the tool crashed").native("at 0x7");
+        let shown = result(&ToolResult::failed(InvocationId::new(), refusal.to_error(), provenance));
+        assert_eq!(shown["error"]["message"], "the tool crashed");
+        assert!(!shown.to_string().contains("0x7"), "{shown}");
+    }
+}

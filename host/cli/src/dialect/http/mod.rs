@@ -1,0 +1,17 @@
+//! The documents of the plain HTTP API, and the status code of each result. Pure functions and types; the types describe
+//! themselves for the OpenAPI document.
+
+mod approval;
+mod batch;
+mod call;
+mod problem;
+mod status;
+mod tool;
+
+pub use approval::{ApprovalAnswer, ApprovalDocument, ApprovalState};
+pub use batch::{BatchCallRequest, BatchDocument, batch};
+pub use call::{CallDocument, CallRequest, result};
+pub use problem::Problem;
+pub(crate) use problem::whole_seconds;
+pub use status::{CALL_STATUSES, status};
+pub use tool::{ToolDocument, ToolList, tool};
