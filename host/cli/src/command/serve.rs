@@ -12,7 +12,7 @@ use crate::server::{Gate, HttpLimits, HttpSettings, Tokens, serve_http};
 use super::exit::{BadRequest, Exit};
 use super::serving::{self, Ready, Serving};
 
-/// Offers tools to MCP clients over streamable HTTP, at /mcp. Clients need a token, printed once on standard error.
+/// Offers tools over HTTP: to MCP clients at /mcp, and to any program at /v1. Clients need a token, printed once on standard error.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  toolcell serve example-tools/jq\n  \
                         toolcell serve example-tools/files --allow-read=. --token-file=tokens --listen=127.0.0.1:8080")]
@@ -25,6 +25,10 @@ pub(super) struct Serve {
     /// Take the tokens in FILE, one a line, `NAME TOKEN` or `TOKEN`, instead of a new one
     #[arg(long, value_name = "FILE", conflicts_with = "no_token", help_heading = "HTTP")]
     token_file: Option<PathBuf>,
+    /// Take the tokens of approvers in FILE, one a line, `NAME TOKEN` or `TOKEN`: they answer questions about calls at
+    /// /v1/approvals, and make no calls
+    #[arg(long, value_name = "FILE", help_heading = "HTTP")]
+    approver_token_file: Option<PathBuf>,
     /// Require no token: every program on this machine may call the tools. Loopback only
     #[arg(long, help_heading = "HTTP")]
     no_token: bool,
@@ -58,6 +62,8 @@ impl Serve {
             if let Some(token) = generated {
                 let _ = writeln!(err, "Authorization: Bearer {token}");
             }
+            // MCP last, because that line says that the server is ready.
+            let _ = writeln!(err, "API at http://{address}/v1/openapi.json");
             let _ = writeln!(err, "MCP at http://{address}/mcp");
             let settings = HttpSettings { listener, gate, tokens, limits: HttpLimits::default() };
             serve_http(&server, settings, interrupted).await
@@ -76,11 +82,15 @@ impl Serve {
                 return Err(BadRequest(why.to_owned()).into());
             }
         }
-        match (&self.token_file, self.no_token) {
-            (Some(file), _) => Ok((Tokens::read(file).map_err(|error| BadRequest(format!("{error:#}")))?, None)),
-            (None, true) => Ok((Tokens::none(), None)),
-            (None, false) => Tokens::generate().map(|(tokens, text)| (tokens, Some(text))),
-        }
+        let wrong = |error: anyhow::Error| BadRequest(format!("{error:#}"));
+        let (tokens, generated) = match (&self.token_file, self.no_token) {
+            (Some(file), _) => (Tokens::read(file).map_err(wrong)?, None),
+            (None, true) => (Tokens::none(), None),
+            (None, false) => Tokens::generate().map(|(tokens, text)| (tokens, Some(text)))?,
+        };
+        let Some(file) = &self.approver_token_file else { return Ok((tokens, generated)) };
+        let approvers = Tokens::read(file).map_err(wrong)?;
+        Ok((tokens.with_approvers(approvers).map_err(wrong)?, generated))
     }
 }
 

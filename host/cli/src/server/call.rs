@@ -141,7 +141,7 @@ impl Server {
 
     /// Runs the call, cancels it when the server stops, and keeps its record. `None` for a task that was left to another
     /// process.
-    async fn run(
+    pub(super) async fn run(
         self: Arc<Self>,
         offering: Arc<Offering>,
         request: Request,
@@ -407,7 +407,7 @@ pub(super) fn session(settings: &ApprovalSettings, caller: &Caller) -> Option<St
     settings.session.clone().or_else(|| caller.session.as_deref().map(|id| format!("mcp:{id}")))
 }
 
-fn too_many() -> Refusal {
+pub(super) fn too_many() -> Refusal {
     let message = format!("more than {CALLS_MAX} calls are on their way already; try again later");
     let mut refusal = Refusal::new(ErrorClass::RateLimited, "too_many_calls", message);
     refusal.retry_after = Some(RETRY_AFTER);

@@ -151,6 +151,11 @@ impl Offers {
         })
     }
 
+    /// All tools, in their order.
+    pub(super) fn offered(&self) -> impl Iterator<Item = &Arc<Offer>> {
+        self.offers.iter()
+    }
+
     /// Returns the MCP description of the tool with the exported name `name`.
     pub(super) fn described(&self, name: &str) -> Option<Described> {
         self.by_name.get(name).map(|offer| offer.described().clone())

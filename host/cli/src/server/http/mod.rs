@@ -1,5 +1,7 @@
-//! MCP over streamable HTTP/1.1, for a server that is left running: a request is authorized before its body is read.
+//! MCP over streamable HTTP/1.1, and the plain HTTP API, for a server that is left running: a request is authorized
+//! before its body is read.
 
+mod api;
 mod connections;
 mod framing;
 mod gate;
@@ -56,7 +58,7 @@ pub async fn serve_http(
     let _listening = Listening::at(listener.local_addr().context("cannot find the address")?);
     let drain = CancellationToken::new();
     let close = CancellationToken::new();
-    let connections = Connections::new(&limits, tokens.principals().len());
+    let connections = Connections::new(&limits, tokens.principals().len() + tokens.approvers().len());
     let routes = Arc::new(Routes::new(server, gate, tokens, &limits, drain.clone(), close.clone()));
     let accepting = async {
         loop {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::request::Parts;
@@ -19,6 +20,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::dialect::http::Problem;
 use crate::server::budget::{Budget, Lease};
 use crate::server::loads::Loads;
 use crate::server::outline::{ARRAY, Outline, is_array};
@@ -27,6 +29,7 @@ use crate::server::sent::{Sent, weight};
 use crate::server::session::{Identity, Session};
 use crate::server::{ARGUMENT_BYTES_MAX, Gone, Server};
 
+use super::api::{Api, Principal};
 use super::connections::Connection;
 use super::framing::Sound;
 use super::sessions::{Claim, InUse, Sessions};
@@ -36,6 +39,9 @@ use super::{Gate, HttpLimits, Tokens};
 const BODY_BYTES_MAX: usize = 4 << 20;
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// The beginning of every path of the plain API.
+const API: &str = "/v1/";
 
 type Mcp = StreamableHttpService<Session, LocalSessionManager>;
 
@@ -56,6 +62,9 @@ pub(super) struct Routes {
     tokens: Tokens,
     /// One per principal, in their order, so that the sessions of one principal do not exist for another.
     doors: Vec<Door>,
+    api: Api,
+    /// The budgets for request bodies of approvers, who follow the callers in the order of principals.
+    bodies_of_approvers: Vec<Budget>,
     body_time: Duration,
     sessions_max: usize,
     drain: CancellationToken,
@@ -81,11 +90,45 @@ type Refused = Box<Response<Answer>>;
 
 /// The body of a response. Dropping it before its end cancels the call, because the client is gone.
 pub(super) struct Answer {
-    body: BoxBody<Bytes, Infallible>,
+    body: Content,
     _waits: Option<DropGuard>,
     /// Keeps the session of the request in use.
     _in_use: Option<InUse>,
     _claim: Option<Arc<Claim>>,
+}
+
+enum Content {
+    Mcp(BoxBody<Bytes, Infallible>),
+    Api(axum::body::Body),
+}
+
+/// Why a body could not be read.
+enum Unread {
+    TooLarge,
+    TooSlow,
+    Broken,
+}
+
+impl Unread {
+    /// The response, which is a problem for the API (`is_api`).
+    fn answer(&self, is_api: bool) -> Response<Answer> {
+        let (status, code, why) = match self {
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "a request has at most 4 MiB"),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "body_too_slow", "the body took too long"),
+            Self::Broken => (StatusCode::BAD_REQUEST, "body_broken", "the body came to no end"),
+        };
+        let response = match is_api {
+            true => problem(&Problem::new(status.as_u16(), code, why)),
+            false => plain(status, why),
+        };
+        if matches!(self, Self::TooLarge) { closing(response) } else { response }
+    }
+}
+
+impl Answer {
+    fn of(body: Content) -> Self {
+        Self { body, _waits: None, _in_use: None, _claim: None }
+    }
 }
 
 impl Client {
@@ -103,9 +146,11 @@ impl Routes {
         drain: CancellationToken,
         close: CancellationToken,
     ) -> Self {
-        let principals = tokens.principals();
-        let bodies = Budget::each(BODIES_BYTES_MAX, principals.len());
-        let arguments = Budget::each(ARGUMENT_BYTES_MAX, principals.len());
+        let (principals, approvers) = (tokens.principals(), tokens.approvers());
+        let callers = principals.len();
+        let mut bodies = Budget::each(BODIES_BYTES_MAX, callers + approvers.len());
+        let arguments = Budget::each(ARGUMENT_BYTES_MAX, callers);
+        let mut of_api = Vec::with_capacity(callers);
         let door = |((principal, bodies), arguments): ((Arc<str>, Budget), Budget)| {
             let sessions = Sessions::new();
             tokio::spawn(Arc::clone(&sessions).end_idle(limits.session_idle, close.clone()));
@@ -116,6 +161,8 @@ impl Routes {
                 .with_cancellation_token(close.clone());
             let (server, shelf) = (Arc::clone(server), Arc::<ReadablePayloads>::default());
             let loads = Arc::<Loads>::default();
+            let (name, arguments_of_api) = (Arc::clone(&principal), arguments.clone());
+            of_api.push(Principal { name, loads: Arc::clone(&loads), arguments: arguments_of_api });
             let session = move || {
                 let (actor, owner) = (Some(Arc::clone(&principal)), Arc::clone(&principal));
                 let (shelf, loads) = (Arc::clone(&shelf), Arc::clone(&loads));
@@ -124,8 +171,12 @@ impl Routes {
             };
             Door { mcp: StreamableHttpService::new(session, sessions.manager(), config), sessions, bodies, arguments }
         };
+        let bodies_of_approvers = bodies.split_off(callers);
         let doors = principals.into_iter().zip(bodies).zip(arguments).map(door).collect();
+        let api = Api::new(server, of_api, approvers, limits.body_time);
         Self {
+            api,
+            bodies_of_approvers,
             server: Arc::clone(server),
             gate,
             tokens,
@@ -138,20 +189,19 @@ impl Routes {
 
     pub(super) async fn answer(&self, request: Request<Incoming>, client: &Client) -> Response<Answer> {
         if !client.sound.is(client.requests.fetch_add(1, Ordering::Relaxed)) {
-            return closing(plain(
-                StatusCode::BAD_REQUEST,
-                "a request says once, and in one way, how long its body is",
-            ));
+            let why = "a request says once, and in one way, how long its body is";
+            return closing(refused(&request, StatusCode::BAD_REQUEST, "framing_invalid", why));
         }
         if let Err((status, why)) = self.gate.check(request.uri(), request.headers()) {
-            return plain(status, why);
+            return refused(&request, status, "host_or_origin_refused", why);
         }
         match request.uri().path() {
+            path if path.starts_with(API) => self.api(request, client).await.unwrap_or_else(|refused| *refused),
             "/healthz" => probe(&request, true),
             "/readyz" => probe(&request, !self.drain.is_cancelled()),
             "/metrics" => self.metrics(&request),
             "/mcp" => self.mcp(request, client).await.unwrap_or_else(|refused| *refused),
-            _ => plain(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp"),
+            _ => plain(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp, and the API at /v1"),
         }
     }
 
@@ -167,6 +217,29 @@ impl Routes {
             }
             Some(text) => response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into()),
         }
+    /// Answers a request of the plain API, whose body has the limits of MCP.
+    async fn api(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
+        let Some(principal) = self.tokens.bearer(request.headers()) else {
+            let why = "send a token of this server: Authorization: Bearer TOKEN";
+            return Err(problem(&Problem::new(401, "unauthorized", why)).into());
+        };
+        if client.connection.belongs_to(principal).await.is_err() {
+            let why = "you have too many connections open; end one, or wait";
+            return Err(closing(problem(&Problem::new(503, "too_many_connections", why).after(60))).into());
+        }
+        let budget = match self.doors.get(principal) {
+            Some(door) => Some(&door.bodies),
+            None => self.bodies_of_approvers.get(principal.saturating_sub(self.doors.len())),
+        };
+        let (head, body) = request.into_parts();
+        let body = match budget {
+            Some(budget) => self.take(budget, body).await,
+            None => Err(Unread::Broken),
+        };
+        let body = body.map_err(|unread| Box::new(unread.answer(true)))?;
+        // The memory stays reserved until a handler drops the bytes.
+        let request = Request::from_parts(head, Full::new(Bytes::from_owner(body)));
+        Ok(self.api.answer(principal, request).await.map(|body| Answer::of(Content::Api(body))))
     }
 
     async fn mcp(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
@@ -197,31 +270,39 @@ impl Routes {
             // The request has just opened this session.
             in_use = named(response.headers(), &door.sessions).await;
         }
-        Ok(response.map(|body| Answer { body, _waits: Some(waits), _in_use: in_use, _claim: claim }))
+        let body = |body| Answer { body: Content::Mcp(body), _waits: Some(waits), _in_use: in_use, _claim: claim };
+        Ok(response.map(body))
+    }
+
+    /// Reads the body of a request of MCP.
+    async fn body(&self, door: &Door, head: &Parts, body: Incoming) -> Result<Lent, Refused> {
+        match self.take(&door.bodies, body).await {
+            Ok(body) if opens_session(head, &body.bytes) && door.sessions.count().await >= self.sessions_max => {
+                Err(busy("too many sessions are open; end one, or wait").into())
+            }
+            Ok(body) => Ok(body),
+            Err(unread) => Err(unread.answer(false).into()),
+        }
     }
 
     /// Reads the whole body, after reserving memory for it.
-    async fn body(&self, door: &Door, head: &Parts, body: Incoming) -> Result<Lent, Refused> {
+    async fn take(&self, budget: &Budget, body: Incoming) -> Result<Lent, Unread> {
         let expected =
             body.size_hint().upper().map_or(BODY_BYTES_MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let too_large = || closing(plain(StatusCode::PAYLOAD_TOO_LARGE, "a request has at most 4 MiB")).into();
         if expected > BODY_BYTES_MAX {
-            return Err(too_large());
+            return Err(Unread::TooLarge);
         }
         let read = async {
             // Twice the size: for the pieces and for the whole.
-            let lease = door.bodies.take(expected * 2).await;
+            let lease = budget.take(expected * 2).await;
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await?;
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Lent { bytes: body.to_bytes(), _lease: lease })
         };
         match tokio::time::timeout(self.body_time, read).await {
-            Ok(Ok(body)) if opens_session(head, &body.bytes) && door.sessions.count().await >= self.sessions_max => {
-                Err(busy("too many sessions are open; end one, or wait").into())
-            }
             Ok(Ok(body)) => Ok(body),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-            Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body came to no end").into()),
-            Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long").into()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Unread::TooLarge),
+            Ok(Err(_)) => Err(Unread::Broken),
+            Err(_) => Err(Unread::TooSlow),
         }
     }
 
@@ -257,6 +338,12 @@ struct Lent {
     _lease: Option<Lease>,
 }
 
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// Keeps the session that `headers` name in use; `None` if there is none.
 async fn named(headers: &HeaderMap, sessions: &Arc<Sessions>) -> Option<InUse> {
     sessions.begin(headers.get(SESSION_HEADER)?.to_str().ok()?).await
@@ -279,6 +366,16 @@ fn without_token() -> Response<Answer> {
     let mut refused = plain(StatusCode::UNAUTHORIZED, "send the token of this server: Authorization: Bearer TOKEN");
     refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     refused
+/// Refuses a request that did not get past the gate.
+fn refused(request: &Request<Incoming>, status: StatusCode, code: &'static str, why: &'static str) -> Response<Answer> {
+    match request.uri().path().starts_with(API) {
+        true => problem(&Problem::new(status.as_u16(), code, why)),
+        false => plain(status, why),
+    }
+}
+
+fn problem(problem: &Problem) -> Response<Answer> {
+    problem.clone().into_response().map(|body| Answer::of(Content::Api(body)))
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Answer> {
@@ -304,8 +401,7 @@ fn rpc_error(id: Option<&RequestId>, why: &str) -> Refused {
 }
 
 fn response(status: StatusCode, media_type: &'static str, body: Bytes) -> Response<Answer> {
-    let body = Full::new(body).boxed();
-    let mut response = Response::new(Answer { body, _waits: None, _in_use: None, _claim: None });
+    let mut response = Response::new(Answer::of(Content::Mcp(Full::new(body).boxed())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
@@ -313,17 +409,26 @@ fn response(status: StatusCode, media_type: &'static str, body: Bytes) -> Respon
 
 impl Body for Answer {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        match &mut self.body {
+            Content::Mcp(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Content::Api(body) => Pin::new(body).poll_frame(cx),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.body {
+            Content::Mcp(body) => body.is_end_stream(),
+            Content::Api(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            Content::Mcp(body) => body.size_hint(),
+            Content::Api(body) => body.size_hint(),
+        }
     }
 }

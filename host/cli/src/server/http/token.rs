@@ -14,7 +14,10 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// The bearer tokens that callers authenticate with, each of one principal. They are kept as hashes and compared in
 /// constant time, so that response times reveal nothing about a token.
-pub struct Tokens(Vec<(blake3::Hash, Arc<str>)>);
+pub struct Tokens {
+    callers: Vec<(blake3::Hash, Arc<str>)>,
+    approvers: Vec<(blake3::Hash, Arc<str>)>,
+}
 
 impl Tokens {
     /// Generates a token for one principal. Returns its text, too, which is not stored.
@@ -23,7 +26,7 @@ impl Tokens {
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
             .context("cannot create a random token")?;
         let text = HEXLOWER.encode(&bytes);
-        Ok((Self(vec![(blake3::hash(text.as_bytes()), "token:generated".into())]), text))
+        Ok((Self::of(vec![(blake3::hash(text.as_bytes()), "token:generated".into())]), text))
     }
 
     /// Reads the tokens in `file`, one per line, `NAME TOKEN` or `TOKEN`. Fails if users other than the owner can
@@ -59,38 +62,72 @@ impl Tokens {
             tokens.push((blake3::hash(token.as_bytes()), format!("token:{name}").into()));
         }
         ensure!(!tokens.is_empty(), "there is no token");
-        Ok(Self(tokens))
+        Ok(Self::of(tokens))
+    }
+
+    fn of(callers: Vec<(blake3::Hash, Arc<str>)>) -> Self {
+        Self { callers, approvers: Vec::new() }
+    }
+
+    /// Adds tokens that approve calls, instead of making them. Fails if a text is a token for both.
+    pub fn with_approvers(mut self, approvers: Self) -> anyhow::Result<Self> {
+        let is_caller = |token: &blake3::Hash| self.callers.iter().any(|(known, _)| known == token);
+        let both = approvers.callers.iter().find(|(token, _)| is_caller(token));
+        ensure!(both.is_none(), "a token is for a caller and for an approver: a caller cannot approve its own calls");
+        let named = |(token, name): (blake3::Hash, Arc<str>)| {
+            let name = name.strip_prefix("token:").map_or_else(|| name.to_string(), str::to_owned);
+            (token, format!("approver:{name}").into())
+        };
+        self.approvers = approvers.callers.into_iter().map(named).collect();
+        Ok(self)
     }
 
     /// Requires no token. For loopback only.
     pub fn none() -> Self {
-        Self(Vec::new())
+        Self::of(Vec::new())
     }
 
-    /// The names of all principals.
+    /// The names of the principals that call tools.
     pub fn principals(&self) -> Vec<Arc<str>> {
-        match self.0.as_slice() {
+        match self.callers.as_slice() {
             [] => vec!["anybody".into()],
             tokens => tokens.iter().map(|(_, name)| Arc::clone(name)).collect(),
         }
     }
 
-    /// Returns the index of the principal that `headers` authenticate; 0 if no token is required.
+    /// The names of the principals that approve calls.
+    pub(super) fn approvers(&self) -> Vec<Arc<str>> {
+        self.approvers.iter().map(|(_, name)| Arc::clone(name)).collect()
+    }
+
+    /// Returns the index of the principal that `headers` authenticate: of callers and then approvers; 0 if no token is
+    /// required, and none of an approver was sent.
     pub(super) fn bearer(&self, headers: &HeaderMap) -> Option<usize> {
-        if self.0.is_empty() {
-            return Some(0);
+        let callers = self.callers.len().max(1);
+        match self.callers.is_empty() {
+            true => Some(Self::find(&self.approvers, headers).map_or(0, |at| callers + at)),
+            false => {
+                let approver = || Some(callers + Self::find(&self.approvers, headers)?);
+                Self::find(&self.callers, headers).or_else(approver)
+            }
+        }
+    }
+
+    fn find(tokens: &[(blake3::Hash, Arc<str>)], headers: &HeaderMap) -> Option<usize> {
+        if tokens.is_empty() {
+            return None;
         }
         let mut given = headers.get_all(AUTHORIZATION).iter();
         let (Some(given), None) = (given.next(), given.next()) else { return None };
         let (scheme, token) = given.to_str().ok()?.split_once(' ')?;
         let token = blake3::hash(token.trim().as_bytes());
-        scheme.eq_ignore_ascii_case("bearer").then(|| self.0.iter().position(|(known, _)| *known == token)).flatten()
+        scheme.eq_ignore_ascii_case("bearer").then(|| tokens.iter().position(|(known, _)| *known == token)).flatten()
     }
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.principals()).finish()
+        f.debug_list().entries(self.principals()).entries(self.approvers()).finish()
     }
 }
 
@@ -116,6 +153,20 @@ mod tests {
         }
         assert_eq!(tokens.bearer(&HeaderMap::new()), None);
         assert!(!format!("{tokens:?}").contains("0123456789abcdef"));
+    }
+
+    #[test]
+    fn an_approver_is_no_caller() {
+        let read = |text| Tokens::parse(text).unwrap();
+        let tokens = read("anna 0123456789abcdef").with_approvers(read("bert fedcba9876543210")).unwrap();
+        assert_eq!(bearer(&tokens, "Bearer 0123456789abcdef"), Some(0));
+        assert_eq!(bearer(&tokens, "Bearer fedcba9876543210"), Some(1));
+        assert_eq!(bearer(&tokens, "Bearer fedcba987654321"), None);
+        assert_eq!((tokens.principals().len(), &*tokens.approvers()[0]), (1, "approver:bert"));
+        let open = Tokens::none().with_approvers(read("bert fedcba9876543210")).unwrap();
+        assert_eq!(bearer(&open, "Bearer fedcba9876543210"), Some(1));
+        assert_eq!((open.bearer(&HeaderMap::new()), bearer(&open, "Bearer 0123456789abcdef")), (Some(0), Some(0)));
+        assert!(read("anna 0123456789abcdef").with_approvers(read("bert 0123456789abcdef")).is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod ended;
 mod entry;
 mod identified;
 mod name;
+mod recorded;
 mod requests;
 mod stored;
 
@@ -29,6 +30,7 @@ use entry::{Entry, Look, TooLarge, Weight};
 use name::Names;
 
 pub(super) use identified::Identified;
+pub(super) use recorded::Recorded;
 
 /// How long a call may take before it becomes a task: longer than most calls, and shorter than a person's patience.
 pub(super) const TASK_AFTER: Duration = Duration::from_millis(500);

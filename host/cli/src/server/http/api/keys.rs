@@ -1,0 +1,103 @@
+//! `Idempotency-Key`: a request that is sent again makes no second call.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::live::LiveCall;
+
+/// Maximum number of keys of one principal; a new one displaces the oldest whose call has ended.
+const KEYS_MAX: usize = 1_024;
+/// Maximum length of a key, in bytes.
+pub(super) const KEY_BYTES_MAX: usize = 256;
+
+/// The keys of one principal, with the call of each. They last as long as the process.
+#[derive(Default)]
+pub(super) struct Keys(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    calls: HashMap<Arc<str>, (blake3::Hash, Arc<LiveCall>)>,
+    /// The oldest first.
+    order: VecDeque<Arc<str>>,
+}
+
+/// The call of a key.
+pub(super) enum Claimed {
+    Call(Arc<LiveCall>),
+    /// The key belongs to a request with another body.
+    OtherBody,
+    /// All keys belong to calls that run.
+    Full,
+}
+
+impl Keys {
+    /// The call of `key`; `begin` begins it if the key is new. Of two requests at once, one begins it.
+    pub(super) fn claim(&self, key: &str, body: blake3::Hash, begin: impl FnOnce() -> Arc<LiveCall>) -> Claimed {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.calls.get(key).filter(|_| guard!("idempotency")) {
+            Some((same, call)) if *same == body => return Claimed::Call(Arc::clone(call)),
+            Some(_) => return Claimed::OtherBody,
+            None => {}
+        }
+        if !known.has_room() {
+            return Claimed::Full;
+        }
+        let (call, key) = (begin(), Arc::<str>::from(key));
+        known.order.push_back(Arc::clone(&key));
+        known.calls.insert(key, (body, Arc::clone(&call)));
+        Claimed::Call(call)
+    }
+}
+
+impl Known {
+    /// Whether one more key has room, after the oldest whose call has ended has left.
+    fn has_room(&mut self) -> bool {
+        if self.order.len() < KEYS_MAX || !guard!("idempotency_keys") {
+            return true;
+        }
+        let has_ended = |key: &Arc<str>| self.calls.get(key).is_none_or(|(_, call)| !call.is_open());
+        let Some(at) = self.order.iter().position(has_ended) else { return false };
+        if let Some(oldest) = self.order.remove(at) {
+            self.calls.remove(&oldest);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Claimed, KEYS_MAX, Keys, LiveCall};
+
+    fn call() -> Arc<LiveCall> {
+        Arc::new(LiveCall::new(None))
+    }
+
+    fn claim(keys: &Keys, key: &str, body: &str) -> Option<Arc<LiveCall>> {
+        match keys.claim(key, blake3::hash(body.as_bytes()), call) {
+            Claimed::Call(call) => Some(call),
+            Claimed::OtherBody | Claimed::Full => None,
+        }
+    }
+
+    #[test]
+    fn a_key_belongs_to_one_body_and_one_call() {
+        let keys = Keys::default();
+        let first = claim(&keys, "a", "1").unwrap();
+        assert!(Arc::ptr_eq(&first, &claim(&keys, "a", "1").unwrap()));
+        assert!(claim(&keys, "a", "2").is_none());
+        assert!(!Arc::ptr_eq(&first, &claim(&keys, "b", "1").unwrap()));
+    }
+
+    #[test]
+    fn keys_are_bounded_and_those_of_ended_calls_leave_first() {
+        let keys = Keys::default();
+        let calls: Vec<_> = (0..KEYS_MAX).map(|n| claim(&keys, &n.to_string(), "1").unwrap()).collect();
+        assert!(claim(&keys, "one more", "1").is_none());
+        calls[7].lose();
+        assert!(claim(&keys, "one more", "1").is_some());
+        assert!(Arc::ptr_eq(&calls[6], &claim(&keys, "6", "1").unwrap()));
+        assert!(claim(&keys, "yet another", "1").is_none());
+    }
+}
