@@ -11,6 +11,7 @@ mod crowd;
 mod deferred;
 mod hostile;
 mod http;
+mod http_api;
 mod kills;
 mod lifecycle;
 mod locks;

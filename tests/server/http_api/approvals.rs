@@ -1,0 +1,108 @@
+//! Approvals through the API: a role of its own, for the calls of this server.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::super::place::Place;
+use super::{ANNA, Api, SOON, Said, token_file};
+use crate::support::{Reply, Toolcell, Web, check_one, fixture, scratch};
+
+const CARA: &str = "cccccccccccccccc0";
+
+/// A server whose tool needs an approval, with a caller and an approver.
+fn of_approver(place: &Place) -> Web {
+    let tokens = token_file(&place.home, "tokens", &format!("anna {ANNA}\n"));
+    let approvers = token_file(&place.home, "approvers", &format!("cara {CARA}\n"));
+    let more = [format!("--token-file={tokens}"), format!("--approver-token-file={approvers}")];
+    let options = place.options(&more.each_ref().map(String::as_str));
+    let arguments = Web::arguments(&["probe#append_approved"], options);
+    let arguments = arguments.into_iter().map(|argument| argument.into_string().unwrap()).collect();
+    let mut web = Web::run(place.toolcell(arguments));
+    web.token = ANNA.to_owned();
+    web
+}
+
+fn as_cara(web: &Web, line: &str, body: &str) -> Reply {
+    web.request(line, &[("Authorization", &format!("Bearer {CARA}"))], body)
+}
+
+#[test]
+fn an_approver_answers_about_the_calls_of_this_server_and_makes_none() {
+    let place = Place::new();
+    let web = of_approver(&place);
+    let call = |line: &str| web.begin_call(&json!({ "tool": "append_approved", "input": place.line(line) }));
+    let (yes, no) = (call("yes"), call("no"));
+    let began = Instant::now();
+    let questions = loop {
+        let listed = as_cara(&web, "GET /v1/approvals", "").value();
+        check_one("approvals-list", &listed);
+        if listed["approvals"].as_array().unwrap().len() == 2 {
+            break listed;
+        }
+        assert!(began.elapsed() < SOON, "{listed:#}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(questions["approvals"].as_array().unwrap().iter().all(|one| one["actor_ref"] == "token:anna"));
+    assert_eq!(web.get(&format!("/v1/calls/{yes}")).value()["status"], "awaiting_approval");
+    let question = as_cara(&web, &format!("GET /v1/approvals/{yes}"), "").value();
+    assert!(question["prompt"].as_str().unwrap().contains("append_approved"), "{question:#}");
+    assert!(place.lines().is_empty());
+    let answer = |id: &str, body: &str| as_cara(&web, &format!("POST /v1/approvals/{id}"), body);
+    assert_eq!(answer(&yes, r#"{"approved": true}"#).value()["state"], "approved");
+    assert_eq!(answer(&no, r#"{"approved": false, "feedback": "not this"}"#).value()["state"], "rejected");
+    assert_eq!(web.ended(&yes)["status"], "succeeded");
+    assert_eq!(web.ended(&no)["result"]["error"]["error_class"], "approval_rejected");
+    assert_eq!(place.lines(), ["yes"]);
+    answer(&yes, r#"{"approved": true}"#).is_problem(409, "question_closed");
+    answer("01ARZ3NDEKTSV4RRFFQ69G5FAV", r#"{"approved": true}"#).is_problem(404, "unknown_question");
+    answer(&no, "{}").is_problem(400, "body_invalid");
+    // Each role has its own routes.
+    as_cara(&web, "POST /v1/calls", r#"{"tool": "append_approved"}"#).is_problem(403, "not_a_caller");
+    as_cara(&web, "GET /v1/tools", "").is_problem(403, "not_a_caller");
+    assert_eq!(as_cara(&web, "POST /mcp", "{}").status, 401);
+}
+
+#[test]
+fn a_caller_approves_no_call() {
+    let place = Place::new();
+    let web = of_approver(&place);
+    let id = web.begin_call(&json!({ "tool": "append_approved", "input": place.line("mine") }));
+    let path = format!("/v1/approvals/{id}");
+    web.get("/v1/approvals").is_problem(403, "not_an_approver");
+    web.get(&path).is_problem(403, "not_an_approver");
+    web.post(&path, &[], &json!({ "approved": true })).is_problem(403, "not_an_approver");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(place.lines().is_empty());
+    assert_eq!(web.request(&format!("DELETE /v1/calls/{id}"), &[], "").status, 202);
+    assert_eq!(web.ended(&id)["status"], "canceled");
+    // A question about a call of another door is not this approver's.
+    let tool = format!("{}#append_approved", fixture("probe").display());
+    let mut arguments = vec!["call".to_owned(), tool, place.line("other").to_string()];
+    arguments.extend(place.options(&[]).into_iter().filter(|option| option.starts_with("--allow")));
+    let mut other = place.toolcell(arguments).spawn();
+    let began = Instant::now();
+    let id = loop {
+        let listed = place.run(&["approvals", "list", "--json"]).exits(0).json();
+        if let Some(id) = listed["approvals"][0]["invocation_id"].as_str() {
+            break id.to_owned();
+        }
+        assert!(other.try_wait().unwrap().is_none() && began.elapsed() < SOON, "nothing waits");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(as_cara(&web, "GET /v1/approvals", "").value()["approvals"], json!([]));
+    as_cara(&web, &format!("GET /v1/approvals/{id}"), "").is_problem(404, "unknown_question");
+    as_cara(&web, &format!("POST /v1/approvals/{id}"), r#"{"approved": true}"#).is_problem(404, "unknown_question");
+    let _ = other.kill();
+    let _ = other.wait();
+}
+
+#[test]
+fn a_token_is_for_a_caller_or_for_an_approver() {
+    let (_guard, path) = scratch();
+    let (tokens, both) = (format!("anna {ANNA}\n"), format!("cara {ANNA}\n"));
+    let (tokens, both) = (token_file(&path, "tokens", &tokens), token_file(&path, "both", &both));
+    let more = [format!("--token-file={tokens}"), format!("--approver-token-file={both}")];
+    let ran = Toolcell::new(Web::arguments(&["probe#echo"], more)).run().exits(2);
+    assert!(ran.stderr.contains("cannot approve its own calls"), "{}", ran.stderr);
+}

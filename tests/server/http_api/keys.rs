@@ -1,0 +1,52 @@
+//! `Idempotency-Key`: a request that is sent again makes no second call.
+
+use std::io::Read;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Api, BERT, Said, of_two};
+use crate::support::{Web, records, scratch};
+
+#[test]
+fn the_same_request_again_makes_no_second_call() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let web = Web::with(&["probe#progress", "probe#echo"], [format!("--record={}", file.display())]);
+    let body = json!({ "tool": "progress", "input": { "count": 3, "interval_ms": 200 } });
+    let key = [("Idempotency-Key", "one")];
+    // Two at once.
+    let mut twin = web.begin("POST /v1/calls", &web.changed(&key), &body.to_string());
+    let reply = web.post("/v1/calls", &key, &body);
+    let mut answer = String::new();
+    twin.read_to_string(&mut answer).unwrap();
+    let (head, said) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    let first = reply.value();
+    assert_eq!((reply.status, &first), (200, &serde_json::from_str::<Value>(said).unwrap()));
+    assert_eq!(web.post("/v1/calls", &key, &body).value(), first);
+    web.post("/v1/calls", &key, &json!({ "tool": "echo" })).is_problem(422, "idempotency_key_reused");
+    assert_ne!(web.post("/v1/calls", &[("Idempotency-Key", "two")], &body).value()["result_id"], first["result_id"]);
+    web.post("/v1/calls", &[("Idempotency-Key", &"x".repeat(257))], &body).is_problem(400, "idempotency_key_invalid");
+    web.end();
+    assert_eq!(records(&file).len(), 2);
+}
+
+#[test]
+fn a_key_is_its_principals_alone_and_keeps_the_call_of_a_client_that_goes_away() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let mut web = of_two(&["probe#progress"], &[&format!("--record={}", file.display())]);
+    let body = json!({ "tool": "progress", "input": { "count": 10, "interval_ms": 200 } });
+    let headers = web.changed(&[("Idempotency-Key", "mine")]);
+    let waiting = web.begin("POST /v1/calls", &headers, &body.to_string());
+    std::thread::sleep(Duration::from_millis(500));
+    drop(waiting);
+    let kept = web.post("/v1/calls", &[("Idempotency-Key", "mine")], &body);
+    assert_eq!((kept.status, &kept.value()["status"]), (200, &json!("succeeded")), "{kept:?}");
+    web.token = BERT.to_owned();
+    let other = web.post("/v1/calls", &[("Idempotency-Key", "mine")], &body);
+    assert_ne!(other.value()["invocation_id"], kept.value()["invocation_id"]);
+    web.end();
+    assert_eq!(records(&file).len(), 2, "one call of each principal");
+}
