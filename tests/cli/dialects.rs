@@ -261,6 +261,15 @@ fn a_tool_is_exported_in_the_terms_of_each_api() {
     assert!(anthropic.get("type").is_none() && anthropic.get("defer_loading").is_none(), "{anthropic}");
     let mcp = &exported("mcp", &[&echo], &[])[0];
     assert_eq!((&mcp["name"], &mcp["inputSchema"]), (&json!("good_structured"), schema));
+    let agentool = &exported("agentool", &[&echo], &[])[0];
+    assert_eq!((&agentool["name"], &agentool["parameters"]), (&json!("good_structured"), schema));
+    let amplifier = &exported("amplifier", &[&echo], &[])[0];
+    assert_eq!((&amplifier["name"], &amplifier["input_schema"]), (&json!("good_structured"), schema));
+    for dialect in ["otc", "otc-seed", "arcade"] {
+        let definition = &exported(dialect, &[&echo], &[])[0];
+        let name = definition["fully_qualified_name"].as_str().or(definition["id"].as_str()).unwrap();
+        assert!(name.contains("good_structured") && definition["input"]["parameters"].is_array(), "{definition}");
+    }
     let ran = Toolcell::new(["run", &echo, "--dialect=mcp"]).run().exits(2);
     assert!(ran.stderr.contains("openai-responses"), "{}", ran.stderr);
     let none = Toolcell::new(["export", "no/such/tool", "--dialect=openai", "--no-config"]).run().exits(2);

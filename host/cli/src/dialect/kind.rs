@@ -1,8 +1,9 @@
 use serde_json::{Value, json};
 
-use super::NameRule::Function;
+use super::NameRule::{Function, SnakeCase};
 use super::openai::{self, responses};
-use super::{Ended, Listed, ModelCall, NameRule, Unreadable, anthropic, mcp};
+use super::otc::{self, Mode};
+use super::{Ended, Listed, ModelCall, NameRule, Unreadable, agentool, amplifier, anthropic, mcp};
 
 /// How a dialect carries calls in the messages of a model.
 #[derive(Clone, Copy)]
@@ -69,6 +70,11 @@ dialects! {
     OpenAiResponses =>
         Facts::new("openai-responses", Function, responses::tool).defers().calls(responses::read, responses::answers);
     Anthropic => Facts::new("anthropic", Function, anthropic::tool).defers().calls(anthropic::read, anthropic::answers);
+    Agentool => Facts::new("agentool", SnakeCase, |listed, _| agentool::spec(listed));
+    Otc => Facts::new("otc", NameRule::Exported, |listed, _| otc::definition(listed, Mode::Otc));
+    OtcSeed => Facts::new("otc-seed", NameRule::Exported, |listed, _| otc::definition(listed, Mode::OtcSeed));
+    Arcade => Facts::new("arcade", NameRule::Exported, |listed, _| otc::definition(listed, Mode::Arcade));
+    Amplifier => Facts::new("amplifier", SnakeCase, |listed, _| amplifier::tool(listed));
 }
 
 impl Dialect {

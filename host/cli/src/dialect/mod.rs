@@ -2,18 +2,18 @@
 
 pub mod agentool;
 pub mod amplifier;
-pub mod evaluation;
 pub mod anthropic;
+pub mod evaluation;
 mod hint;
-mod kind;
 pub mod http;
+mod kind;
 mod listed;
 pub mod mcp;
 mod model_call;
 mod name;
-pub mod otc;
 mod names;
 pub mod openai;
+pub mod otc;
 mod parts;
 mod visible;
 

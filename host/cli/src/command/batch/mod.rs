@@ -25,6 +25,7 @@ use toolcell_core::record::{AbortReason, ContextModifierPolicy, ExternalMapping,
 use toolcell_core::scheduler::batch::PARALLEL_MAX;
 
 use crate::dialect::Dialect;
+use crate::telemetry::Telemetry;
 
 use super::exit::{self, Exit, Stop};
 use super::exported::SurfaceOptions;

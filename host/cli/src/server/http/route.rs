@@ -217,6 +217,8 @@ impl Routes {
             }
             Some(text) => response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into()),
         }
+    }
+
     /// Answers a request of the plain API, whose body has the limits of MCP.
     async fn api(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
         let Some(principal) = self.tokens.bearer(request.headers()) else {
@@ -366,6 +368,8 @@ fn without_token() -> Response<Answer> {
     let mut refused = plain(StatusCode::UNAUTHORIZED, "send the token of this server: Authorization: Bearer TOKEN");
     refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     refused
+}
+
 /// Refuses a request that did not get past the gate.
 fn refused(request: &Request<Incoming>, status: StatusCode, code: &'static str, why: &'static str) -> Response<Answer> {
     match request.uri().path().starts_with(API) {
