@@ -23,7 +23,8 @@ pub(super) struct Key {
     pub(super) execution_id: String,
 }
 
-/// Which executions there were, so that none runs twice. A principal cannot make the host forget those of another one.
+/// Which executions there were, so that none runs twice. However many a principal makes, those of another one stay; only a
+/// new principal makes the share of each smaller.
 #[derive(Default)]
 pub(super) struct Executions(Mutex<HashMap<Arc<str>, Ledger>>);
 
@@ -85,6 +86,11 @@ impl Executions {
 
     fn find(&self, principal: &Arc<str>, key: &Key, body: Body) -> Found<'_> {
         let mut ledgers = self.lock();
+        if !ledgers.contains_key(principal) {
+            // Now, because a principal that sends nothing more would keep its earlier share for ever.
+            let shares = ledgers.len() + 1;
+            ledgers.values_mut().for_each(|ledger| ledger.forget(BYTES_MAX / shares, ENTRIES_MAX / shares));
+        }
         let ledger = ledgers.entry(Arc::clone(principal)).or_default();
         if let Some(entry) = ledger.entries.get(key) {
             if !entry.is_of(body) && guard!("otc_bodies") {
@@ -134,11 +140,14 @@ impl Ledger {
     fn end(&mut self, key: &Key, serial: u64, state: State, bytes_max: usize) {
         self.running = self.running.saturating_sub(1);
         let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.serial == serial) else { return };
-        let size = |answer: &Answer| ENTRY_BYTES + 2 * (key.run_id.len() + key.execution_id.len()) + answer.body.len();
+        // The client chose the ids, and they are kept whatever becomes of the answer.
+        let bytes = ENTRY_BYTES + 2 * (key.run_id.len() + key.execution_id.len());
         (entry.bytes, entry.state) = match state {
-            State::Answered(answer) if size(&answer) <= bytes_max / 8 => (size(&answer), State::Answered(answer)),
-            State::Answered(_) => (ENTRY_BYTES, State::TooLarge),
-            other => (ENTRY_BYTES, other),
+            State::Answered(answer) if bytes + answer.body.len() <= bytes_max / 8 => {
+                (bytes + answer.body.len(), State::Answered(answer))
+            }
+            State::Answered(_) => (bytes, State::TooLarge),
+            other => (bytes, other),
         };
         self.bytes += entry.bytes;
         self.ended.push_back((key.clone(), serial));
@@ -220,7 +229,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::Answer;
-    use super::{Body, ENTRIES_MAX, Ended, Executions, Key, RUNNING_MAX};
+    use super::{BYTES_MAX, Body, ENTRIES_MAX, Ended, Executions, Key, RUNNING_MAX};
 
     fn key(at: usize) -> Key {
         Key { run_id: "run".to_owned(), execution_id: at.to_string() }
@@ -271,9 +280,34 @@ mod tests {
         for at in 0..40 {
             executions.claim(&anna, &key(ENTRIES_MAX + at), body("a")).await.ok().unwrap().end(Some(answer(3 << 20)));
         }
-        assert!(executions.lock()[&anna].bytes <= super::BYTES_MAX / 2);
+        assert!(executions.lock()[&anna].bytes <= BYTES_MAX / 2);
         executions.claim(&anna, &key(0), body("a")).await.ok().unwrap().end(Some(answer(5 << 20)));
         assert_eq!(code(&executions, &anna, 0, "a").await, "response_not_kept");
+    }
+
+    #[tokio::test]
+    async fn all_answers_together_are_bounded_however_many_principals_come() {
+        let executions = Executions::default();
+        for principal in ["anna", "bert", "cleo"].map(Arc::<str>::from) {
+            for at in 0..40 {
+                let ticket = executions.claim(&principal, &key(at), body("a")).await.ok().unwrap();
+                ticket.end(Some(answer(2 << 20)));
+            }
+        }
+        let kept: usize = executions.lock().values().map(|ledger| ledger.bytes).sum();
+        assert!((BYTES_MAX / 2..=BYTES_MAX).contains(&kept), "{kept}");
+    }
+
+    #[tokio::test]
+    async fn ids_take_room_without_an_answer_too() {
+        let (executions, anna) = (Executions::default(), Arc::<str>::from("anna"));
+        for state in [None, Some(answer(BYTES_MAX))] {
+            let long = Key { run_id: "r".repeat(1_024), execution_id: "e".repeat(1_024) };
+            let before = executions.lock().get(&anna).map_or(0, |ledger| ledger.bytes);
+            let key = Key { run_id: format!("{before}-{}", long.run_id), ..long };
+            executions.claim(&anna, &key, body("a")).await.ok().unwrap().end(state);
+            assert!(executions.lock()[&anna].bytes >= before + 2 * 2_048);
+        }
     }
 
     #[tokio::test]
