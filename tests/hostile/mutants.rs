@@ -147,6 +147,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("span_events", &[], &["unit:telemetry::span::"]),
     ("span_queue", &[], &["unit:telemetry::queue::"]),
     ("metric_tools", &[], &["unit:telemetry::metrics::"]),
+    ("metric_calls", &[], &["unit:telemetry::metrics::"]),
     ("subject_count", &[], &["cli::limits::a_call_names_at_most"]),
     ("subject_steps", &[], &["cli::limits::a_call_names_at_most"]),
     ("question_limit", &[], &["pipeline::interaction::a_tool_asks_only_so_often"]),

@@ -310,7 +310,9 @@ fn metrics_are_for_callers_with_a_token_if_they_are_turned_on() {
     ] {
         assert!(reply.body.lines().any(|known| known == line), "{line}\n{}", reply.body);
     }
-    assert!(!reply.body.contains("toolcell_call_fuel_total{tool=\"probe.echo\"} 0\n"), "{}", reply.body);
+    let fuel = "toolcell_call_fuel_total{tool=\"probe.echo\"} ";
+    let fuel = reply.body.lines().find_map(|line| line.strip_prefix(fuel)?.parse::<u64>().ok());
+    assert!(fuel.is_some_and(|fuel| fuel > 0), "{}", reply.body);
     let params = json!({ "name": "hold", "arguments": { "ms": 10_000 } });
     let [id, revision] = web.in_session(&session);
     let held = web.begin("POST /mcp", &web.changed(&[id, revision]), &frame(json!(2), "tools/call", params));
@@ -350,6 +352,22 @@ fn a_collector_proves_itself_with_a_certificate_that_is_trusted() {
     assert!(!proven.contains("telemetry"), "{proven}");
     let paths: Vec<String> = collector.heads().iter().map(|head| head.lines().next().unwrap().to_owned()).collect();
     assert_eq!(paths, ["POST /otlp/v1/traces HTTP/1.1", "POST /otlp/v1/metrics HTTP/1.1"]);
+}
+
+#[test]
+fn a_collector_leads_to_no_other_host() {
+    let other = Collector::answering(TAKEN);
+    let moved = format!(
+        "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{}/v1/traces\r\ncontent-length: 0\r\n\r\n",
+        other.address
+    );
+    let collector = Collector::answering(moved.leak());
+    let home = collector.home("headers = { Authorization = \"Bearer k3y-of-the-collector\" }");
+    let ran = home.toolcell(&["call", &guest("probe#echo"), "{}", "--json"]).run().exits(0);
+    assert!(ran.stderr.contains("answers 307") && !ran.stderr.contains("k3y-of"), "{}", ran.stderr);
+    let requests = collector.requests("/v1/traces");
+    assert!(requests.len() == 1 && requests[0].0.contains("Bearer k3y-of-the-collector"), "{requests:?}");
+    assert!(other.got.lock().unwrap().requests.is_empty());
 }
 
 #[test]

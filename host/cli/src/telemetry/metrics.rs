@@ -12,6 +12,8 @@ use super::span::{tool_name, word};
 
 /// Maximum number of tools that are counted apart. An operator can load thousands, and each takes two dozen series.
 const TOOLS_MAX: usize = 100;
+/// Maximum number of calls that are followed until they end. A call that is dropped, or that panics, leaves no record.
+const OPEN_MAX: usize = 10_000;
 /// The name of all further tools. The name of a tool has a dot.
 const OTHERS: &str = "other";
 /// Upper bounds of the buckets of durations, in seconds.
@@ -100,7 +102,10 @@ impl Metrics {
             _ => return,
         };
         if let Some(id) = event.invocation_id {
-            self.lock().open.insert(id, stage);
+            let mut state = self.lock();
+            if state.open.len() < OPEN_MAX || state.open.contains_key(&id) || !guard!("metric_calls") {
+                state.open.insert(id, stage);
+            }
         }
     }
 
@@ -360,6 +365,26 @@ mod tests {
         assert_eq!(state.tools.len(), TOOLS_MAX + 1);
         assert_eq!(state.series("a.c".to_owned()).count, 7);
         assert_eq!(state.series("a.b0".to_owned()).count, 1);
+    }
+
+    #[test]
+    fn so_many_calls_are_followed_and_an_end_makes_room() {
+        let metrics = Metrics::default();
+        let planned = record(None, None).events[0].clone();
+        let begin = |id| metrics.event(&ToolEvent { invocation_id: Some(id), ..planned.clone() });
+        let calls: Vec<CallRecord> = (0..OPEN_MAX).map(|_| record(None, None)).collect();
+        calls.iter().for_each(|call| begin(call.invocation.invocation_id));
+        (0..3).for_each(|_| begin(InvocationId::new()));
+        assert_eq!(metrics.lock().open.len(), OPEN_MAX);
+        let (one, other) = (&calls[0], &calls[1]);
+        // One that is followed goes on.
+        let id = Some(other.invocation.invocation_id);
+        metrics.event(&ToolEvent { event_type: EventType::Started, invocation_id: id, ..planned.clone() });
+        assert!(metrics.prometheus(0).contains("\ntoolcell_calls_running 1\n"));
+        metrics.ended(one);
+        let next = InvocationId::new();
+        begin(next);
+        assert!(metrics.lock().open.contains_key(&next));
     }
 
     #[test]

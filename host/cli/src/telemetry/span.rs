@@ -81,7 +81,7 @@ fn attributes(record: &CallRecord, tool: String) -> Vec<Attribute> {
 
 /// The arguments and the result, as records show them: redacted.
 fn content(record: &CallRecord) -> impl Iterator<Item = Attribute> {
-    let arguments = record.invocation.observable_input.as_deref().map(Value::to_string);
+    let arguments = record.invocation.observable_input.as_deref().map(beginning);
     let result = Some(record.result.text()).filter(|text| !text.is_empty());
     let attribute = |(key, text): (&'static str, Option<String>)| {
         text.map(|text| Attribute::text(key, cut(&text, CONTENT_BYTES_MAX)))
@@ -96,6 +96,18 @@ fn event(event: &ToolEvent) -> SpanEvent {
     made.attributes.extend(field("error_class").map(|class| Attribute::text("error.type", class)));
     made.attributes.extend(field("error_code").map(|code| Attribute::text("toolcell.error.code", code)));
     made
+}
+
+/// The JSON of `value`, up to a little more than a span shows. Arguments can have megabytes, and the call waits for this.
+fn beginning(value: &Value) -> String {
+    // The length of one more character, so that none is cut that a span still shows.
+    let mut bytes = vec![0; CONTENT_BYTES_MAX + 4];
+    let mut room = bytes.as_mut_slice();
+    // Fails where the room ends.
+    let _ = serde_json::to_writer(&mut room, value);
+    let left = room.len();
+    bytes.truncate(bytes.len() - left);
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The beginning of `text`, at most so many bytes.
@@ -196,6 +208,17 @@ pub(super) mod tests {
         assert_eq!(arguments, json!({ "text": SECRET }).to_string());
         assert_eq!(attribute(&made, "toolcell.usage.fuel").unwrap(), &json!({ "intValue": "7" }));
         assert_eq!(made["status"], json!({}));
+    }
+
+    #[test]
+    fn large_arguments_are_cut_between_characters() {
+        for before in 0..4 {
+            let value = json!({ "text": format!("{}{}", "x".repeat(before), "🦀".repeat(CONTENT_BYTES_MAX)) });
+            let (whole, made) = (value.to_string(), beginning(&value));
+            assert_eq!(cut(&made, CONTENT_BYTES_MAX), cut(&whole, CONTENT_BYTES_MAX));
+            assert!(made.len() < CONTENT_BYTES_MAX + 10, "{}", made.len());
+        }
+        assert_eq!(beginning(&json!({ "a": [1, "é"] })), r#"{"a":[1,"é"]}"#);
     }
 
     #[test]
