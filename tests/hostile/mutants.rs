@@ -204,6 +204,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("mapped_writes", &[], &["cli::cache::a_component_that_changes_through_a_mapping"]),
     ("building_is_consent", &[], &["cli::consent::looking_at_a_source_folder"]),
     ("sources_closed", &[], &["cli::consent::no_tool_and_no_hook"]),
+    ("record_bytes", &[], &["unit:journal::log::"]),
     ("trace_bytes", &[], &["cli::trace::the_steps_of_a_session_take_so_much_space"]),
     ("description_changes", &[], &["sandbox::loading::a_component_that_describes_itself_differently"]),
     ("otc_version", &[], &["unit:dialect::otc::tests::a_name_finds_its_tool"]),

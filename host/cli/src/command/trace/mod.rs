@@ -19,6 +19,8 @@ use super::{calls, show};
 
 /// Maximum number of calls in a trace: the latest ones.
 const CALLS_MAX: u32 = 10_000;
+/// Maximum size of the records of these calls, in bytes: a trace is made in memory, and one record can have megabytes.
+const RECORDS_BYTES_MAX: u64 = 64 << 20;
 
 /// Prints the calls of a session as a reasoning trace of agentool, with the steps that the agent added: what it thought,
 /// handed off and remembered is not known to toolcell.
@@ -121,11 +123,9 @@ fn latest(log: &CallLog) -> anyhow::Result<String> {
 /// Adds the calls of a session. Returns how many records cannot be read.
 fn add_calls(log: &CallLog, session: &str, builder: &mut TraceBuilder) -> anyhow::Result<usize> {
     let query = |limit| CallQuery { session: Some(session.to_owned()), limit, ..CallQuery::default() };
-    if log.calls(&query(CALLS_MAX + 1))?.len() > CALLS_MAX as usize {
-        builder.leave_out_earlier(CALLS_MAX);
-    }
+    let known = log.calls(&query(CALLS_MAX + 1))?.len();
     let mut unreadable = 0;
-    log.each_record(&query(CALLS_MAX), |record| {
+    let read = log.each_record(&query(CALLS_MAX), RECORDS_BYTES_MAX, |record| {
         let part = |name: &str| record.get(name).filter(|part| !part.is_null());
         let invocation = part("invocation").and_then(|part| ToolInvocation::deserialize(part).ok());
         let result = part("result").map(ToolResult::deserialize);
@@ -135,6 +135,9 @@ fn add_calls(log: &CallLog, session: &str, builder: &mut TraceBuilder) -> anyhow
             _ => unreadable += 1,
         }
     })?;
+    if read < known {
+        builder.leave_out_earlier(u32::try_from(read).unwrap_or(CALLS_MAX));
+    }
     Ok(unreadable)
 }
 

@@ -167,21 +167,34 @@ impl CallLog {
     }
 
     /// Gives `read` the records of the calls that [`Self::calls`] lists, the earliest first: one at a time, because together
-    /// they may be large.
+    /// they may be large. These are the latest calls whose lines have at most `bytes_max` bytes together, and at least one.
+    /// Returns how many they are.
     ///
     /// # Errors
     ///
     /// The log cannot be read.
-    pub fn each_record(&self, query: &CallQuery, mut read: impl FnMut(Value)) -> Result<(), LogError> {
-        let Some(index) = self.settled()? else { return Ok(()) };
+    pub fn each_record(
+        &self,
+        query: &CallQuery,
+        bytes_max: u64,
+        mut read: impl FnMut(Value),
+    ) -> Result<usize, LogError> {
+        let Some(index) = self.settled()? else { return Ok(0) };
         let calls = list(&index, query).map_err(|error| self.failed("search", &error))?;
-        for call in calls.iter().rev() {
+        let (mut places, mut bytes) = (Vec::new(), 0_u64);
+        for call in &calls {
             let found = find(&index, &call.invocation_id).map_err(|error| self.failed("search", &error))?;
-            if let [(_, place)] = found.as_slice() {
-                read(self.record_at(*place)?);
+            let [(_, place)] = found.as_slice() else { continue };
+            bytes = bytes.saturating_add(place.length);
+            if bytes > bytes_max && !places.is_empty() && guard!("record_bytes") {
+                break;
             }
+            places.push(*place);
         }
-        Ok(())
+        for place in places.iter().rev() {
+            read(self.record_at(*place)?);
+        }
+        Ok(places.len())
     }
 
     /// Where the record of the call is whose id is `id`, or ends so.

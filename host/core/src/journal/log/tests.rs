@@ -214,6 +214,34 @@ fn read(reader: &mut EventReader) -> (Vec<(u64, EventType)>, Vec<u64>) {
     (seen, missed)
 }
 
+#[tokio::test]
+async fn records_are_read_one_by_one_and_together_they_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = log(&folder, LogSettings::default());
+    for tool in ["a", "b", "c"] {
+        start(&log, tool).await;
+    }
+    let calls = log.calls(&CallQuery { limit: 10, ..CallQuery::default() }).unwrap();
+    // The earliest first.
+    let ids: Vec<String> = calls.into_iter().rev().map(|call| call.invocation_id).collect();
+    let read = |bytes_max: u64, limit: u32| {
+        let mut read = Vec::new();
+        let query = CallQuery { limit, ..CallQuery::default() };
+        let id = |record: serde_json::Value| {
+            read.push(record["invocation"]["invocation_id"].as_str().unwrap().to_owned());
+        };
+        let count = log.each_record(&query, bytes_max, id).unwrap();
+        assert_eq!(count, read.len());
+        read
+    };
+    assert_eq!(read(u64::MAX, 10), ids);
+    assert_eq!(read(u64::MAX, 2), ids[1..]);
+    // The latest call alone is larger.
+    assert_eq!(read(0, 10), ids[2..]);
+    let counts: Vec<usize> = (0..40).map(|step| read(step * 250, 10).len()).collect();
+    assert!(counts.is_sorted() && [1, 2, 3].iter().all(|count| counts.contains(count)), "{counts:?}");
+}
+
 fn note(log: &CallLog, id: InvocationId, first: usize, events: &[ToolEvent]) {
     log.noted(id, &Noted { session: Some("s"), first, events }).unwrap();
 }
