@@ -49,19 +49,31 @@ impl Tokens {
     fn parse(text: &str) -> anyhow::Result<Self> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let mut tokens: Vec<(blake3::Hash, Arc<str>)> = Vec::new();
+        let mut numbers = Vec::new();
         for (at, line) in lines.enumerate() {
             let (name, token) = match line.split_once(char::is_whitespace) {
                 Some((name, token)) => (name.to_owned(), token.trim()),
-                None => (format!("{}", at + 1), line),
+                None => {
+                    numbers.push(format!("token:{}", at + 1));
+                    (format!("{}", at + 1), line)
+                }
             };
             ensure!(token.len() >= TOKEN_CHARS_MIN, "the token of {name} is shorter than {TOKEN_CHARS_MIN} characters");
             ensure!(
                 token.bytes().all(|byte| byte.is_ascii_graphic()),
                 "the token of {name} has characters that no header holds"
             );
-            tokens.push((blake3::hash(token.as_bytes()), format!("token:{name}").into()));
+            let hash = blake3::hash(token.as_bytes());
+            let is_known = tokens.iter().any(|(known, _)| *known == hash);
+            ensure!(!is_known, "the token of {name} is that of an earlier line, too: give each caller its own");
+            tokens.push((hash, format!("token:{name}").into()));
         }
         ensure!(!tokens.is_empty(), "there is no token");
+        // Calls belong to names, so a name that is the number of a line would be that of two callers.
+        for number in numbers {
+            let same = tokens.iter().filter(|(_, name)| **name == *number).count();
+            ensure!(same == 1, "two lines have the name {number}: give the token without a name one");
+        }
         Ok(Self::of(tokens))
     }
 
@@ -167,6 +179,17 @@ mod tests {
         assert_eq!(bearer(&open, "Bearer fedcba9876543210"), Some(1));
         assert_eq!((open.bearer(&HeaderMap::new()), bearer(&open, "Bearer 0123456789abcdef")), (Some(0), Some(0)));
         assert!(read("anna 0123456789abcdef").with_approvers(read("bert 0123456789abcdef")).is_err());
+    }
+
+    #[test]
+    fn each_line_is_a_caller_of_its_own() {
+        let same = |text: &str| format!("{:#}", Tokens::parse(text).unwrap_err());
+        let told = same("anna 0123456789abcdef\nbert 0123456789abcdef");
+        assert!(told.contains("the token of bert") && !told.contains("0123456789abcdef"), "{told}");
+        for text in ["2 0123456789abcdef\nfedcba9876543210", "0123456789abcdef\n1 fedcba9876543210"] {
+            assert!(same(text).contains("two lines have the name"), "{text}");
+        }
+        assert!(Tokens::parse("anna 0123456789abcdef\nanna fedcba9876543210").is_ok(), "a token that replaces another");
     }
 
     #[test]
