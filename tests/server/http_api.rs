@@ -1,6 +1,7 @@
 //! The plain HTTP API, `/v1`: the same door, tokens, limits and approvals as MCP over HTTP.
 
 mod approvals;
+mod batches;
 mod keys;
 
 use std::io::{BufRead, BufReader, Read, Write};

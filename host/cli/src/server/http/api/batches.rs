@@ -8,11 +8,12 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use toolcell::{Batch, BatchCall, BatchListener, BatchPolicy, CallRecord, Cancellation, InterruptBehavior, ToolEvent};
-use toolcell_core::record::{AbortReason, ContextModifier, Input};
+use toolcell_core::record::{AbortReason, ContextModifier, Input, ToolResult};
+use toolcell_core::scheduler::batch;
 
-use crate::dialect::http::{BatchCallRequest, BatchDocument, Problem, batch};
+use crate::dialect::http::{BatchCallRequest, BatchDocument, Problem, batch as read_batch};
 use crate::server::calls::Place as CallPlace;
 use crate::server::{Offering, Server};
 
@@ -24,14 +25,18 @@ use super::{Caller, Shared};
 const LINES: &str = "application/x-ndjson";
 const ARRAY: &str = "application/json";
 
+/// Maximum number of calls in all batches of one principal that have not ended: those of the largest batch. Each call
+/// has a place of the server from the beginning of its batch on, which no other principal gets.
+pub(super) const CALLS_MAX: usize = batch::CALLS_MAX;
+
 /// What a batch hands out.
-enum Said {
-    End(usize, Box<CallRecord>),
+enum Said<R> {
+    End(usize, Box<R>),
     Modified(usize, Vec<ContextModifier>),
 }
 
 /// Passes results on. There are at most as many as calls, so the queue is bounded.
-struct Results(mpsc::UnboundedSender<Said>);
+struct Results(mpsc::UnboundedSender<Said<CallRecord>>);
 
 impl BatchListener for Results {
     fn event(&self, _: usize, _: &ToolEvent) {}
@@ -47,12 +52,16 @@ impl BatchListener for Results {
 
 /// A batch that runs; dropping it cancels the calls that run.
 struct Running {
-    server: Arc<Server>,
     offering: Arc<Offering>,
     ids: Vec<String>,
-    results: mpsc::UnboundedReceiver<Said>,
+    results: mpsc::UnboundedReceiver<Said<ToolResult>>,
     interrupt: Cancellation,
+}
+
+/// What a batch takes up until its last call has ended.
+struct Taken {
     _places: Vec<CallPlace>,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Running {
@@ -68,6 +77,7 @@ impl Drop for Running {
     responses(
         (status = 200, description = "The result of each call; for a body of lines, a line each, as soon as it is there", content((BatchDocument = "application/json"), (String = "application/x-ndjson"))),
         (status = 422, description = "The calls are no batch"),
+        (status = 429, description = "Too many calls of batches run"),
     ),
 )]
 pub(super) async fn create(
@@ -78,10 +88,11 @@ pub(super) async fn create(
 ) -> Result<Response<Body>, Problem> {
     let is_lines = is_media_type(&headers, &[ARRAY, LINES])? == LINES;
     let lease = caller.reserve(text(&body)?).await?;
-    let calls = batch(text(&body)?, is_lines);
+    let calls = read_batch(text(&body)?, is_lines);
     let calls = calls.map_err(|why| Problem::new(422, "batch_invalid", format!("cannot read the batch: {why}")))?;
     drop(body);
-    let mut running = start(&shared.server, &caller, calls);
+    let room = room(&caller, calls.len())?;
+    let mut running = start(&shared.server, &caller, calls, room);
     if !is_lines {
         let mut results = Vec::new();
         while let Some(result) = running.next().await {
@@ -109,8 +120,26 @@ pub(super) async fn create(
     Ok(response)
 }
 
+/// Takes room for the calls of a batch.
+fn room(caller: &Caller, calls: usize) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+    if !guard!("batch_calls") {
+        return Ok(None);
+    }
+    let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+    let full = |_| {
+        let why = format!("your batches have at most {CALLS_MAX} calls at once; wait until others have ended");
+        Problem::new(429, "too_many_batch_calls", why).after(1)
+    };
+    Arc::clone(&caller.batched).try_acquire_many_owned(calls).map(Some).map_err(full)
+}
+
 /// Begins a batch.
-fn start(server: &Arc<Server>, caller: &Caller, calls: Vec<BatchCallRequest>) -> Running {
+fn start(
+    server: &Arc<Server>,
+    caller: &Caller,
+    calls: Vec<BatchCallRequest>,
+    room: Option<OwnedSemaphorePermit>,
+) -> Running {
     let offering = server.offering();
     let (mut ids, mut places, mut ready) = (Vec::new(), Vec::new(), Vec::new());
     for BatchCallRequest { id, tool, input, depends_on } in calls {
@@ -122,7 +151,9 @@ fn start(server: &Arc<Server>, caller: &Caller, calls: Vec<BatchCallRequest>) ->
         ready.push(BatchCall::new(id.clone(), request).after(depends_on).refusal(refused));
         ids.push(id);
     }
-    let (sender, results) = mpsc::unbounded_channel();
+    let (sender, records) = mpsc::unbounded_channel();
+    let (pass_on, results) = mpsc::unbounded_channel();
+    tokio::spawn(keep_all(Arc::clone(server), records, pass_on, Taken { _places: places, _room: room }));
     let interrupt = Cancellation::new();
     let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, ..BatchPolicy::default() };
     let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(ready, Arc::new(Results(sender))) };
@@ -136,17 +167,35 @@ fn start(server: &Arc<Server>, caller: &Caller, calls: Vec<BatchCallRequest>) ->
         // The calls were checked as a batch before.
         let _ = run.await;
     });
-    Running { server: Arc::clone(server), offering, ids, results, interrupt, _places: places }
+    Running { offering, ids, results, interrupt }
+}
+
+/// Keeps the record of each call, also after the client has gone, and passes the results on.
+async fn keep_all(
+    server: Arc<Server>,
+    mut records: mpsc::UnboundedReceiver<Said<CallRecord>>,
+    results: mpsc::UnboundedSender<Said<ToolResult>>,
+    taken: Taken,
+) {
+    while let Some(said) = records.recv().await {
+        let said = match said {
+            Said::End(at, record) => {
+                server.keep(&record).await;
+                Said::End(at, Box::new(record.result))
+            }
+            Said::Modified(at, modifiers) => Said::Modified(at, modifiers),
+        };
+        // Sending fails if the client is gone.
+        let _ = results.send(said);
+    }
+    drop(taken);
 }
 
 impl Running {
     /// The next result; `None` after the last one.
     async fn next(&mut self) -> Option<Value> {
         match self.results.recv().await? {
-            Said::End(at, record) => {
-                self.server.keep(&record).await;
-                Some(json!({ "id": self.ids.get(at), "result": shown(&self.offering, &record.result) }))
-            }
+            Said::End(at, result) => Some(json!({ "id": self.ids.get(at), "result": shown(&self.offering, &result) })),
             Said::Modified(at, modifiers) => Some(json!({ "id": self.ids.get(at), "context_modifiers": modifiers })),
         }
     }

@@ -25,6 +25,7 @@ use axum::routing::{get, post};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
+use tokio::sync::Semaphore;
 use tower_service::Service;
 
 use crate::dialect::http::Problem;
@@ -68,6 +69,8 @@ struct Caller {
     wait: Duration,
     calls: Arc<LiveCalls>,
     keys: Keys,
+    /// Room for the calls of its batches.
+    batched: Arc<Semaphore>,
 }
 
 /// What the API and MCP share of one principal.
@@ -88,7 +91,8 @@ impl Api {
         let callers = principals.iter().map(|principal| Arc::clone(&principal.name)).collect();
         let caller = |Principal { name, loads, arguments }| {
             let (calls, keys) = (Arc::default(), Keys::default());
-            Role::Caller(Arc::new(Caller { name, loads, arguments, wait, calls, keys }))
+            let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
+            Role::Caller(Arc::new(Caller { name, loads, arguments, wait, calls, keys, batched }))
         };
         let roles = principals.into_iter().map(caller).chain(approvers.into_iter().map(Role::Approver)).collect();
         let shared = Arc::new(Shared { server: Arc::clone(server), callers });

@@ -1,0 +1,65 @@
+//! Batches through the API: what a client that goes away leaves behind, and what one principal can take up.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{ANNA, Api, BERT, SOON, Said, endless, of_two};
+use crate::support::{Web, records, scratch};
+
+const LINES: [(&str, &str); 1] = [("Content-Type", "application/x-ndjson")];
+
+/// So many calls that run until they are canceled.
+fn endless_calls(count: usize) -> Vec<Value> {
+    let call = |at: usize| {
+        let mut call = endless();
+        call["id"] = json!(at.to_string());
+        call
+    };
+    (0..count).map(call).collect()
+}
+
+fn lines(calls: &[Value]) -> String {
+    calls.iter().map(|call| format!("{call}\n")).collect()
+}
+
+#[test]
+fn the_calls_of_a_batch_whose_client_goes_away_end_and_are_recorded() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let web = Web::with(&["probe#progress"], [format!("--record={}", file.display()), "--timeout=60s".to_owned()]);
+    let calls = endless_calls(3);
+    let batches = [(web.changed(&LINES), lines(&calls)), (web.headers(), json!(calls).to_string())];
+    for ((headers, body), count) in batches.into_iter().zip([3, 6]) {
+        let waiting = web.begin("POST /v1/batches", &headers, &body);
+        std::thread::sleep(Duration::from_millis(500));
+        drop(waiting);
+        let began = Instant::now();
+        while records(&file).len() < count {
+            assert!(began.elapsed() < SOON, "{} of {count} records", records(&file).len());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let statuses: Vec<Value> = records(&file).iter().map(|record| record["invocation"]["status"].clone()).collect();
+    assert_eq!(statuses, ["canceled"; 6]);
+}
+
+#[test]
+fn the_batches_of_a_principal_have_so_many_calls_at_once() {
+    let mut web = of_two(&["probe#progress", "probe#echo"], &["--timeout=2m"]);
+    let one = json!([{ "id": "a", "tool": "echo" }]);
+    let held = web.send("POST /v1/batches", &web.changed(&LINES), &lines(&endless_calls(1_000)));
+    assert_eq!(held.status, 200, "{}", held.head);
+    let refused = web.post("/v1/batches", &[], &one);
+    refused.is_problem(429, "too_many_batch_calls");
+    assert_eq!(refused.header("retry-after").as_deref(), Some("1"));
+    web.token = BERT.to_owned();
+    assert_eq!(web.post("/v1/batches", &[], &one).status, 200, "another principal has its own room");
+    web.token = ANNA.to_owned();
+    drop(held);
+    let began = Instant::now();
+    while web.post("/v1/batches", &[], &one).status != 200 {
+        assert!(began.elapsed() < SOON, "the batch keeps its room");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
