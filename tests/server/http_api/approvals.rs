@@ -5,18 +5,23 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::super::place::Place;
-use super::{ANNA, Api, SOON, Said, token_file};
+use super::{ANNA, Api, SOON, Said, endless, token_file};
 use crate::support::{Reply, Toolcell, Web, check_one, fixture, scratch};
 
 const CARA: &str = "cccccccccccccccc0";
 
 /// A server whose tool needs an approval, with a caller and an approver.
 fn of_approver(place: &Place) -> Web {
+    of_approver_and(place, &["probe#append_approved"], &[])
+}
+
+/// A server of `tools` with more `options`, a caller and an approver.
+fn of_approver_and(place: &Place, tools: &[&str], options: &[&str]) -> Web {
     let tokens = token_file(&place.home, "tokens", &format!("anna {ANNA}\n"));
     let approvers = token_file(&place.home, "approvers", &format!("cara {CARA}\n"));
     let more = [format!("--token-file={tokens}"), format!("--approver-token-file={approvers}")];
-    let options = place.options(&more.each_ref().map(String::as_str));
-    let arguments = Web::arguments(&["probe#append_approved"], options);
+    let more: Vec<&str> = more.iter().map(String::as_str).chain(options.iter().copied()).collect();
+    let arguments = Web::arguments(tools, place.options(&more));
     let arguments = arguments.into_iter().map(|argument| argument.into_string().unwrap()).collect();
     let mut web = Web::run(place.toolcell(arguments));
     web.token = ANNA.to_owned();
@@ -95,6 +100,32 @@ fn a_caller_approves_no_call() {
     as_cara(&web, &format!("POST /v1/approvals/{id}"), r#"{"approved": true}"#).is_problem(404, "unknown_question");
     let _ = other.kill();
     let _ = other.wait();
+}
+
+#[test]
+fn a_call_goes_on_without_its_request_while_it_waits_for_an_approver_only_if_there_is_room() {
+    let place = Place::new();
+    let options = ["--approval-away=return", "--timeout=2m"];
+    let web = of_approver_and(&place, &["probe#append_approved", "probe#progress"], &options);
+    let asks = |line: &str| json!({ "tool": "append_approved", "input": place.line(line) });
+    let left = web.post("/v1/calls", &[], &asks("left"));
+    assert_eq!((left.status, &left.value()["status"]), (202, &json!("awaiting_approval")));
+    (1..64).for_each(|_| _ = web.begin_call(&endless()));
+    web.post("/v1/calls", &[("Prefer", "respond-async")], &endless()).is_problem(429, "too_many_open_calls");
+    let questions = |count: usize| {
+        let began = Instant::now();
+        while as_cara(&web, "GET /v1/approvals", "").value()["approvals"].as_array().unwrap().len() != count {
+            assert!(began.elapsed() < SOON, "there are not {count} questions");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let waiting = web.begin("POST /v1/calls", &web.headers(), &asks("waits").to_string());
+    questions(2);
+    drop(waiting);
+    questions(1);
+    let id = left.value()["invocation_id"].as_str().unwrap().to_owned();
+    assert_eq!(web.get(&format!("/v1/calls/{id}")).value()["status"], "awaiting_approval");
+    assert!(place.lines().is_empty());
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! `Idempotency-Key`: a request that is sent again makes no second call.
 
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Api, BERT, Said, of_two};
+use super::{Api, BERT, SOON, Said, endless, of_two};
 use crate::support::{Web, records, scratch};
 
 #[test]
@@ -49,4 +49,30 @@ fn a_key_is_its_principals_alone_and_keeps_the_call_of_a_client_that_goes_away()
     assert_ne!(other.value()["invocation_id"], kept.value()["invocation_id"]);
     web.end();
     assert_eq!(records(&file).len(), 2, "one call of each principal");
+}
+
+#[test]
+fn the_answer_of_a_key_needs_no_room_but_a_call_that_its_client_leaves_does() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let web = Web::with(&["probe#progress"], [format!("--record={}", file.display()), "--timeout=2m".to_owned()]);
+    let key = [("Idempotency-Key", "one"), ("Prefer", "respond-async")];
+    let first = web.post("/v1/calls", &key, &endless());
+    assert_eq!(first.status, 202, "{first:?}");
+    (1..64).for_each(|_| _ = web.begin_call(&endless()));
+    let full = web.post("/v1/calls", &[("Idempotency-Key", "new"), ("Prefer", "respond-async")], &endless());
+    full.is_problem(429, "too_many_open_calls");
+    let again = web.post("/v1/calls", &key, &endless());
+    assert_eq!((again.status, &again.value()["invocation_id"]), (202, &first.value()["invocation_id"]));
+    let waiting = web.begin("POST /v1/calls", &web.changed(&[("Idempotency-Key", "two")]), &endless().to_string());
+    std::thread::sleep(Duration::from_millis(500));
+    let leaves = [("Idempotency-Key", "two"), ("Prefer", "respond-async")];
+    web.post("/v1/calls", &leaves, &endless()).is_problem(429, "too_many_open_calls");
+    drop(waiting);
+    let began = Instant::now();
+    while records(&file).is_empty() {
+        assert!(began.elapsed() < SOON, "the call goes on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(records(&file)[0]["invocation"]["status"], "canceled");
 }

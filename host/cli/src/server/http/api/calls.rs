@@ -17,7 +17,7 @@ use crate::server::tasks::Recorded;
 
 use super::answer::{Place, Who, call_id, ended, json, located, read, shown, unknown_call};
 use super::keys::{Claimed, KEY_BYTES_MAX};
-use super::live::{End, LiveCall, Step};
+use super::live::{End, LiveCall, LiveCalls, Step};
 use super::start::Wish;
 use super::{Caller, Shared};
 
@@ -31,11 +31,20 @@ const NATIVE_ID_BYTES_MAX: usize = 256;
 const RETRY_AFTER: u64 = 1;
 
 /// Cancels a call when its request is dropped, because its client is gone.
-struct Waiting(Option<Arc<LiveCall>>);
+struct Waiting<'a> {
+    call: Option<&'a LiveCall>,
+    calls: &'a LiveCalls,
+    /// Whether the client has a key, with which it can come back for the answer. Then the call goes on if another request
+    /// waits for it, or if there is room.
+    comes_back: bool,
+}
 
-impl Drop for Waiting {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.iter().for_each(|call| call.cancel());
+        let Some(call) = self.call.take() else { return };
+        if !self.comes_back || !(call.is_awaited() || self.calls.leave(call)) {
+            call.cancel();
+        }
     }
 }
 
@@ -64,39 +73,53 @@ pub(super) async fn create(
     let digest = blake3::hash(&body);
     drop(body);
     let lease = caller.reserve(wish.input.text()).await?;
-    if is_left && !caller.calls.have_room() {
-        let why = "too many of your calls run without a request; wait until some have ended, or cancel them";
-        return Err(Problem::new(429, "too_many_open_calls", why).after(RETRY_AFTER));
-    }
+    let begin = || -> Result<Arc<LiveCall>, Problem> {
+        let room = if is_left { Some(caller.calls.room().ok_or_else(too_many_open)?) } else { None };
+        Ok(caller.start(&shared.server, wish, lease, room))
+    };
     let call = match key {
-        None => caller.start(&shared.server, wish, lease, is_left),
-        Some(key) => {
-            let begin = || caller.start(&shared.server, wish, lease, is_left);
-            match caller.keys.claim(key, digest, begin) {
-                Claimed::Call(call) => call,
-                Claimed::OtherBody => {
-                    let why = "this Idempotency-Key is that of a request with another body; take another key";
-                    return Err(Problem::new(422, "idempotency_key_reused", why));
-                }
-                Claimed::Full => {
-                    let why = "all Idempotency-Keys that are remembered are those of calls that run; wait for them";
-                    return Err(Problem::new(429, "too_many_keys", why).after(RETRY_AFTER));
-                }
-            }
-        }
+        None => begin()?,
+        Some(key) => known(caller.keys.claim(key, digest, begin)?)?,
     };
     if is_left {
+        // A call of a key can be that of a request that waits, and then it has no room yet.
+        if !caller.calls.leave(&call) {
+            return Err(too_many_open());
+        }
         return accepted(&call, prefers).await;
     }
-    // A client with a key comes back for the answer.
-    let mut waiting = Waiting(key.is_none().then(|| Arc::clone(&call)));
+    let mut waiting = Waiting { call: Some(&call), calls: &caller.calls, comes_back: key.is_some() };
     let returns = shared.server.offering().approvals.away == Away::Return;
-    let step = call.step(returns).await;
-    waiting.0 = None;
+    let mut step = call.step(returns).await;
+    // Without room the request waits for the approver, so that its connection counts.
+    if matches!(step, Step::Asks) && !caller.calls.leave(&call) {
+        step = call.step(false).await;
+    }
+    waiting.call = None;
     match step {
         Step::Asks => accepted(&call, false).await,
         Step::Ended(end) => answer(&shared, &caller, &call, end).await,
     }
+}
+
+/// The call of an idempotency key.
+fn known(claimed: Claimed) -> Result<Arc<LiveCall>, Problem> {
+    match claimed {
+        Claimed::Call(call) => Ok(call),
+        Claimed::OtherBody => {
+            let why = "this Idempotency-Key is that of a request with another body; take another key";
+            Err(Problem::new(422, "idempotency_key_reused", why))
+        }
+        Claimed::Full => {
+            let why = "all Idempotency-Keys that are remembered are those of calls that run; wait for them";
+            Err(Problem::new(429, "too_many_keys", why).after(RETRY_AFTER))
+        }
+    }
+}
+
+fn too_many_open() -> Problem {
+    let why = "too many of your calls run without a request; wait until some have ended, or cancel them";
+    Problem::new(429, "too_many_open_calls", why).after(RETRY_AFTER)
 }
 
 /// Reads the call, and whether the request waits for it.

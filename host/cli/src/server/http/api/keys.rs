@@ -31,21 +31,27 @@ pub(super) enum Claimed {
 }
 
 impl Keys {
-    /// The call of `key`; `begin` begins it if the key is new. Of two requests at once, one begins it.
-    pub(super) fn claim(&self, key: &str, body: blake3::Hash, begin: impl FnOnce() -> Arc<LiveCall>) -> Claimed {
+    /// The call of `key`; `begin` begins it if the key is new. Of two requests at once, one begins it. Fails if `begin`
+    /// does, and the key stays free.
+    pub(super) fn claim<E>(
+        &self,
+        key: &str,
+        body: blake3::Hash,
+        begin: impl FnOnce() -> Result<Arc<LiveCall>, E>,
+    ) -> Result<Claimed, E> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.calls.get(key).filter(|_| guard!("idempotency")) {
-            Some((same, call)) if *same == body => return Claimed::Call(Arc::clone(call)),
-            Some(_) => return Claimed::OtherBody,
+            Some((same, call)) if *same == body => return Ok(Claimed::Call(Arc::clone(call))),
+            Some(_) => return Ok(Claimed::OtherBody),
             None => {}
         }
         if !known.has_room() {
-            return Claimed::Full;
+            return Ok(Claimed::Full);
         }
-        let (call, key) = (begin(), Arc::<str>::from(key));
+        let (call, key) = (begin()?, Arc::<str>::from(key));
         known.order.push_back(Arc::clone(&key));
         known.calls.insert(key, (body, Arc::clone(&call)));
-        Claimed::Call(call)
+        Ok(Claimed::Call(call))
     }
 }
 
@@ -71,11 +77,12 @@ mod tests {
     use super::{Claimed, KEYS_MAX, Keys, LiveCall};
 
     fn call() -> Arc<LiveCall> {
-        Arc::new(LiveCall::new(None))
+        Arc::new(LiveCall::new(None, None))
     }
 
     fn claim(keys: &Keys, key: &str, body: &str) -> Option<Arc<LiveCall>> {
-        match keys.claim(key, blake3::hash(body.as_bytes()), call) {
+        let claimed: Result<Claimed, ()> = keys.claim(key, blake3::hash(body.as_bytes()), || Ok(call()));
+        match claimed.unwrap() {
             Claimed::Call(call) => Some(call),
             Claimed::OtherBody | Claimed::Full => None,
         }
@@ -88,6 +95,13 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &claim(&keys, "a", "1").unwrap()));
         assert!(claim(&keys, "a", "2").is_none());
         assert!(!Arc::ptr_eq(&first, &claim(&keys, "b", "1").unwrap()));
+    }
+
+    #[test]
+    fn a_key_whose_call_did_not_begin_is_free() {
+        let keys = Keys::default();
+        assert!(keys.claim("a", blake3::hash(b"1"), || Err("no room")).is_err());
+        assert!(claim(&keys, "a", "2").is_some());
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use serde_json::json;
-use tokio::sync::watch;
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use toolcell::{Background, Cancellation, Listener};
 use toolcell_core::record::{AbortReason, CallRecord, EventType, InvocationId, Status, ToolEvent, ToolResult};
 
@@ -31,7 +31,14 @@ struct State {
     events: Vec<Arc<ToolEvent>>,
     /// Whether an approver has been asked, and the call waits.
     asks: bool,
+    /// `Some` if the call runs without a request.
+    room: Option<Room>,
     end: Option<End>,
+}
+
+/// The place of one call among those that run without a request; dropping it frees the place.
+pub(super) struct Room {
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// How a call ended.
@@ -68,8 +75,9 @@ pub(super) enum News {
 }
 
 impl LiveCall {
-    pub(super) fn new(background: Option<Background>) -> Self {
-        let (state, changes) = (Mutex::default(), watch::Sender::new(0));
+    /// A call that goes on without its request has a `background`, and `room` for that.
+    pub(super) fn new(background: Option<Background>, room: Option<Room>) -> Self {
+        let (state, changes) = (Mutex::new(State { room, ..State::default() }), watch::Sender::new(0));
         Self { id: OnceLock::new(), cancellation: Cancellation::new(), background, state, changes }
     }
 
@@ -93,7 +101,16 @@ impl LiveCall {
 
     /// Ends a call that has no record.
     pub(super) fn lose(&self) {
-        self.change(|state| state.end = Some(End::Lost));
+        self.finish(End::Lost);
+    }
+
+    fn finish(&self, end: End) {
+        self.change(|state| (state.end, state.room) = (Some(end), None));
+    }
+
+    /// Whether a request waits for a change of the call.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.changes.receiver_count() > 0
     }
 
     /// Records that no request waits for the call any more.
@@ -170,22 +187,44 @@ impl LiveCall {
 }
 
 /// The calls of one principal.
-#[derive(Default)]
-pub(super) struct LiveCalls(Mutex<BTreeMap<InvocationId, Arc<LiveCall>>>);
+pub(super) struct LiveCalls {
+    calls: Mutex<BTreeMap<InvocationId, Arc<LiveCall>>>,
+    /// Room for calls that run without a request.
+    open: Arc<Semaphore>,
+}
+
+impl Default for LiveCalls {
+    fn default() -> Self {
+        Self { calls: Mutex::default(), open: Arc::new(Semaphore::new(OPEN_MAX)) }
+    }
+}
 
 impl LiveCalls {
     fn calls(&self) -> MutexGuard<'_, BTreeMap<InvocationId, Arc<LiveCall>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn find(&self, id: InvocationId) -> Option<Arc<LiveCall>> {
         self.calls().get(&id).cloned()
     }
 
-    /// Whether one more call may run without a request.
-    pub(super) fn have_room(&self) -> bool {
-        let open = self.calls().values().filter(|call| call.background.is_some() && call.is_open()).count();
-        open < OPEN_MAX || !guard!("open_calls")
+    /// Room for one more call that runs without a request; `None` if [`OPEN_MAX`] do.
+    pub(super) fn room(&self) -> Option<Room> {
+        if !guard!("open_calls") {
+            return Some(Room { _permit: None });
+        }
+        let permit = Arc::clone(&self.open).try_acquire_owned().ok()?;
+        Some(Room { _permit: Some(permit) })
+    }
+
+    /// Lets `call` go on without its request. Returns whether there is room for that.
+    pub(super) fn leave(&self, call: &LiveCall) -> bool {
+        let mut state = call.state();
+        if state.end.is_none() && state.room.is_none() {
+            state.room = self.room();
+            return state.room.is_some();
+        }
+        true
     }
 
     /// A listener that keeps the events of `call`, and finds it by its id from the first one on.
@@ -196,15 +235,15 @@ impl LiveCalls {
     /// Keeps the result of a call, as far as there is room.
     pub(super) fn end(&self, call: &LiveCall, record: CallRecord) {
         let CallRecord { invocation, result, events, .. } = record;
-        let bytes = json!(result).to_string().len() + json!(events).to_string().len();
+        let bytes = json_bytes(&result) + json_bytes(&events);
         let (status, tool_id) = (invocation.status(), invocation.tool_id);
         let ended = EndedCall { result, status, tool_id, bytes };
-        call.change(|state| state.end = Some(End::Ended(Arc::new(ended))));
+        call.finish(End::Ended(Arc::new(ended)));
         self.make_room(call.id.get().copied());
     }
 
-    /// Removes the oldest results that are too many or too large, but not that of `newest`, for which a request waits.
-    /// Requests that hold such a call find it in the log.
+    /// Removes the oldest results that are too many or too large, but neither `newest` nor one that a request waits
+    /// for, because the log may not have it. Later requests find such a call in the log.
     fn make_room(&self, newest: Option<InvocationId>) {
         let mut calls = self.calls();
         let size = |call: &LiveCall| match &call.state().end {
@@ -219,7 +258,7 @@ impl LiveCalls {
             if count <= ENDED_MAX && bytes <= ENDED_BYTES_MAX {
                 return;
             }
-            if Some(id) == newest {
+            if Some(id) == newest || calls.get(&id).is_some_and(|call| call.is_awaited()) {
                 continue;
             }
             (count, bytes) = (count - 1, bytes.saturating_sub(size));
@@ -243,5 +282,98 @@ impl Listener for Hearing {
             self.calls.calls().insert(id, Arc::clone(&self.call));
         }
         self.call.hear(event);
+    }
+}
+
+/// Size of `value` as JSON, in bytes. The text is not made, because each call is measured.
+fn json_bytes(value: &impl Serialize) -> usize {
+    struct Count(usize);
+
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    // Counting cannot fail, and these records can be written as JSON.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use serde_json::json;
+    use toolcell_core::record::{
+        ErrorClass, InvocationId, Refusal, ResultProvenance, Status, ToolResult, Trust, Writer,
+    };
+
+    use super::{ENDED_MAX, End, EndedCall, LiveCall, LiveCalls, OPEN_MAX, Step, json_bytes};
+
+    fn result(id: InvocationId) -> ToolResult {
+        let (trust, written_by) = (Trust::Untrusted, Writer::Host);
+        let provenance = ResultProvenance { trust, written_by, tool_id: None, component: None, hooks: Vec::new() };
+        ToolResult::failed(id, Refusal::new(ErrorClass::ExecutionFailed, "code", "message").to_error(), provenance)
+    }
+
+    fn begin(calls: &LiveCalls) -> Arc<LiveCall> {
+        let (id, call) = (InvocationId::new(), Arc::new(LiveCall::new(None, None)));
+        call.id.set(id).unwrap();
+        calls.calls().insert(id, Arc::clone(&call));
+        call
+    }
+
+    fn end(calls: &LiveCalls, call: &LiveCall) {
+        let id = *call.id.get().unwrap();
+        let ended = EndedCall { result: result(id), status: Status::Failed, tool_id: "tool".to_owned(), bytes: 1 };
+        call.finish(End::Ended(Arc::new(ended)));
+        calls.make_room(Some(id));
+    }
+
+    #[tokio::test]
+    async fn a_result_stays_until_the_request_that_waits_for_it_has_it() {
+        let calls = LiveCalls::default();
+        let awaited = begin(&calls);
+        // The oldest: ids begin with the time in milliseconds.
+        std::thread::sleep(Duration::from_millis(5));
+        let mut waits = Box::pin(awaited.step(false));
+        assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        end(&calls, &awaited);
+        for _ in 0..ENDED_MAX {
+            end(&calls, &begin(&calls));
+        }
+        assert_eq!(calls.calls().len(), ENDED_MAX, "results are bounded");
+        assert!(matches!(waits.await, Step::Ended(End::Ended(_))));
+        end(&calls, &begin(&calls));
+        assert!(matches!(awaited.look(), Err(End::Recorded)), "no request waits for it any more");
+    }
+
+    #[test]
+    fn a_call_goes_on_without_its_request_only_as_far_as_there_is_room() {
+        let calls = LiveCalls::default();
+        let open: Vec<_> = (0..OPEN_MAX).map(|_| begin(&calls)).collect();
+        assert!(open.iter().all(|call| calls.leave(call)));
+        let more = begin(&calls);
+        assert!(!calls.leave(&more) && calls.room().is_none());
+        assert!(calls.leave(&open[0]), "it has its room already");
+        open[0].lose();
+        assert!(calls.leave(&more));
+        end(&calls, &open[1]);
+        assert!(calls.room().is_some());
+    }
+
+    #[test]
+    fn the_size_is_that_of_the_text() {
+        let value = json!({ "text": "a\n\u{e9}", "list": [1, 2.5, null] });
+        assert_eq!(json_bytes(&value), value.to_string().len());
     }
 }

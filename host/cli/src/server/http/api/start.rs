@@ -17,7 +17,7 @@ use crate::server::tasks::Identified;
 use crate::server::{Announcer, Offering, Server};
 
 use super::Caller;
-use super::live::LiveCall;
+use super::live::{LiveCall, Room};
 
 /// A call that a request asks for.
 pub(super) struct Wish {
@@ -116,16 +116,16 @@ impl Caller {
         taken.map(|lease| lease.map(Arc::new)).map_err(busy)
     }
 
-    /// Begins a call, which runs on its own. `is_left`: no request waits for it.
+    /// Begins a call, which runs on its own; with `room`, without a request.
     pub(super) fn start(
         self: &Arc<Self>,
         server: &Arc<Server>,
         wish: Wish,
         lease: Option<Arc<Lease>>,
-        is_left: bool,
+        room: Option<Room>,
     ) -> Arc<LiveCall> {
-        let background = is_left.then(Background::default);
-        let (offering, call) = (server.offering(), Arc::new(LiveCall::new(background.clone())));
+        let background = room.is_some().then(Background::default);
+        let (offering, call) = (server.offering(), Arc::new(LiveCall::new(background.clone(), room)));
         let (asking, announcer) = (Arc::clone(&call), Arc::clone(&server.settings.announcer));
         let announcer: Announcer = Arc::new(move |prompt| {
             asking.asks();
