@@ -129,6 +129,32 @@ fn a_call_goes_on_without_its_request_while_it_waits_for_an_approver_only_if_the
 }
 
 #[test]
+fn a_call_that_its_request_left_goes_on_in_a_later_process_once_it_is_approved() {
+    let place = Place::new();
+    let serve = || of_approver_and(&place, &["probe#append_approved"], &["--approval-away=return"]);
+    let web = serve();
+    let asks = |line: &str| json!({ "tool": "append_approved", "input": place.line(line) });
+    let told = web.post("/v1/calls", &[], &asks("told"));
+    assert_eq!(told.status, 202, "{told:?}");
+    let told = told.value()["invocation_id"].as_str().unwrap().to_owned();
+    let left = web.begin_call(&asks("left"));
+    let began = Instant::now();
+    while web.get(&format!("/v1/calls/{left}")).value()["status"] != "awaiting_approval" {
+        assert!(began.elapsed() < SOON, "it does not ask");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    web.end();
+    let web = serve();
+    for id in [told, left] {
+        assert_eq!(web.get(&format!("/v1/calls/{id}")).value()["status"], "awaiting_approval");
+        let answered = as_cara(&web, &format!("POST /v1/approvals/{id}"), r#"{"approved": true}"#);
+        assert_eq!(answered.status, 200, "{answered:?}");
+        assert_eq!(web.ended(&id)["status"], "succeeded");
+    }
+    assert_eq!(place.lines(), ["told", "left"]);
+}
+
+#[test]
 fn a_token_is_for_a_caller_or_for_an_approver() {
     let (_guard, path) = scratch();
     let (tokens, both) = (format!("anna {ANNA}\n"), format!("cara {ANNA}\n"));

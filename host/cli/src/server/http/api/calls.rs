@@ -42,8 +42,12 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let Some(call) = self.call.take() else { return };
-        if !self.comes_back || !(call.is_awaited() || self.calls.leave(call)) {
-            call.cancel();
+        if self.comes_back && call.is_awaited() {
+            return;
+        }
+        match self.comes_back && self.calls.leave(call) {
+            true => call.enter_background(),
+            false => call.cancel(),
         }
     }
 }
@@ -73,9 +77,10 @@ pub(super) async fn create(
     let digest = blake3::hash(&body);
     drop(body);
     let lease = caller.reserve(wish.input.text()).await?;
+    let returns = shared.server.offering().approvals.away == Away::Return;
     let begin = || -> Result<Arc<LiveCall>, Problem> {
         let room = if is_left { Some(caller.calls.room().ok_or_else(too_many_open)?) } else { None };
-        Ok(caller.start(&shared.server, wish, lease, room))
+        Ok(caller.start(&shared.server, wish, lease, room, returns || key.is_some()))
     };
     let call = match key {
         None => begin()?,
@@ -89,7 +94,6 @@ pub(super) async fn create(
         return accepted(&call, prefers).await;
     }
     let mut waiting = Waiting { call: Some(&call), calls: &caller.calls, comes_back: key.is_some() };
-    let returns = shared.server.offering().approvals.away == Away::Return;
     let mut step = call.step(returns).await;
     // Without room the request waits for the approver, so that its connection counts.
     if matches!(step, Step::Asks) && !caller.calls.leave(&call) {

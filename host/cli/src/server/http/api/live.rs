@@ -8,6 +8,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use toolcell::{Background, Cancellation, Listener};
 use toolcell_core::record::{AbortReason, CallRecord, EventType, InvocationId, Status, ToolEvent, ToolResult};
 
+use crate::server::tasks::Identified;
+
 /// Maximum number of ended calls of one principal that are kept in memory, and maximum size of their results and events,
 /// in bytes of JSON. The log has others, as its settings say.
 const ENDED_MAX: usize = 64;
@@ -19,8 +21,8 @@ const OPEN_MAX: usize = 64;
 pub(super) struct LiveCall {
     id: OnceLock<InvocationId>,
     pub(super) cancellation: Cancellation,
-    /// `Some` if the call goes on without its request.
-    background: Option<Background>,
+    /// `Some` if the call can go on without its request.
+    task: Option<(Identified, Background)>,
     state: Mutex<State>,
     /// Counts the changes of the state.
     changes: watch::Sender<u64>,
@@ -75,10 +77,10 @@ pub(super) enum News {
 }
 
 impl LiveCall {
-    /// A call that goes on without its request has a `background`, and `room` for that.
-    pub(super) fn new(background: Option<Background>, room: Option<Room>) -> Self {
+    /// A call that can go on without its request is a `task`; one that does has `room`.
+    pub(super) fn new(task: Option<(Identified, Background)>, room: Option<Room>) -> Self {
         let (state, changes) = (Mutex::new(State { room, ..State::default() }), watch::Sender::new(0));
-        Self { id: OnceLock::new(), cancellation: Cancellation::new(), background, state, changes }
+        Self { id: OnceLock::new(), cancellation: Cancellation::new(), task, state, changes }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -113,9 +115,13 @@ impl LiveCall {
         self.changes.receiver_count() > 0
     }
 
-    /// Records that no request waits for the call any more.
+    /// Records that no request waits for the call any more. If the server stops before the call was approved and ran,
+    /// another process goes on with it.
     pub(super) fn enter_background(&self) {
-        self.background.iter().for_each(Background::enter);
+        if let Some((identified, background)) = &self.task {
+            identified.become_task();
+            background.enter();
+        }
     }
 
     pub(super) fn cancel(&self) {

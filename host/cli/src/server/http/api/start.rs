@@ -116,16 +116,20 @@ impl Caller {
         taken.map(|lease| lease.map(Arc::new)).map_err(busy)
     }
 
-    /// Begins a call, which runs on its own; with `room`, without a request.
+    /// Begins a call, which runs on its own; with `room`, without a request. `can_be_left`: its request can leave it.
     pub(super) fn start(
         self: &Arc<Self>,
         server: &Arc<Server>,
         wish: Wish,
         lease: Option<Arc<Lease>>,
         room: Option<Room>,
+        can_be_left: bool,
     ) -> Arc<LiveCall> {
-        let background = room.is_some().then(Background::default);
-        let (offering, call) = (server.offering(), Arc::new(LiveCall::new(background.clone(), room)));
+        let task = (can_be_left || room.is_some()).then(|| (Identified::default(), Background::default()));
+        if let (Some((identified, _)), Some(_)) = (&task, &room) {
+            identified.become_task();
+        }
+        let (offering, call) = (server.offering(), Arc::new(LiveCall::new(task.clone(), room)));
         let (asking, announcer) = (Arc::clone(&call), Arc::clone(&server.settings.announcer));
         let announcer: Announcer = Arc::new(move |prompt| {
             asking.asks();
@@ -134,16 +138,11 @@ impl Caller {
         let Ready { mut request, refused, place } =
             wish.ready(server, &offering, self, announcer, call.cancellation.clone());
         let listener: Arc<dyn Listener> = self.calls.listener(&call);
-        let mut task = None;
-        request.listener = Some(match background {
+        request.listener = Some(match &task {
             None => listener,
-            Some(background) => {
-                let identified = Identified::default();
-                identified.become_task();
-                let listener = identified.before(Some(listener));
+            Some((identified, background)) => {
                 request.background = Some(background.clone());
-                task = Some((identified, background));
-                listener
+                identified.before(Some(listener))
             }
         });
         let run = tokio::spawn(Arc::clone(server).run(offering, request, refused, (place, lease), task));
