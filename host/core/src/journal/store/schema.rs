@@ -12,8 +12,8 @@ use super::StoreError;
 pub(super) const FILE_NAME: &str = "journal.db";
 /// `user_version` of the file: one for each migration.
 const VERSION: i64 = 2;
-/// `application_id` of the file: "tool".
-const APPLICATION: i64 = 0x746f_6f6c;
+/// `application_id` of the file: "hotc".
+const APPLICATION: i64 = 0x686f_7463;
 /// How long to wait while another process locks the file.
 const PATIENCE: Duration = Duration::from_secs(10);
 
