@@ -3,7 +3,7 @@ use std::collections::{HashMap, HashSet};
 use toolcell_core::record::{ToolDeclaration, digest};
 
 /// Maximum length of a name, in characters, that clients and the models behind them accept.
-pub(super) const NAME_CHARS_MAX: usize = 64;
+const NAME_CHARS_MAX: usize = 64;
 
 /// Returns the names of `tools` in one server, in their order: the bare name if it is unique, else `namespace__name`.
 /// No name occurs twice, and none is one of `reserved`. A name that comes back is looked up; it is never parsed.
@@ -22,18 +22,31 @@ pub fn exported(tools: &[&ToolDeclaration], reserved: &[&str]) -> Vec<String> {
             return tool.name.clone();
         }
         let qualified = format!("{}__{}", tool.namespace.replace('.', "__"), tool.name);
-        let name = match qualified.len() <= NAME_CHARS_MAX && !taken.contains(&qualified) {
-            true => qualified,
-            false => distinct(&qualified, &tool.qualified_name()),
-        };
+        let name = free(&qualified, &tool.qualified_name(), |name| !taken.contains(name));
         taken.insert(name.clone());
         name
     };
     tools.iter().map(&mut name).collect()
 }
 
-/// Returns `name`, cut if it is too long, with a part of the digest of `identity` that makes it unique.
-pub(super) fn distinct(name: &str, identity: &str) -> String {
+/// Returns `name`, or, if it is too long or taken, the first name after it that `is_free`, which ends in six hexadecimal
+/// digits of the digest of `identity`. Six digits are few: a tool can be made whose own name ends in those of another one,
+/// and then the digest is that of the identity with a number.
+pub(super) fn free(name: &str, identity: &str, is_free: impl Fn(&str) -> bool) -> String {
+    if name.chars().count() <= NAME_CHARS_MAX && is_free(name) {
+        return name.to_owned();
+    }
+    let mut found = distinct(name, identity);
+    let mut number = 1;
+    while !is_free(&found) {
+        number += 1;
+        found = distinct(name, &format!("{identity}\n{number}"));
+    }
+    found
+}
+
+/// Returns `name`, cut if it is too long, with a part of the digest of `identity`.
+fn distinct(name: &str, identity: &str) -> String {
     let digest = digest(identity.as_bytes());
     let mark: String = digest.chars().skip("sha256:".len()).take(6).collect();
     let start: String = name.chars().take(NAME_CHARS_MAX - 7).collect();
@@ -42,7 +55,7 @@ pub(super) fn distinct(name: &str, identity: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::exported;
+    use super::{distinct, exported};
     use toolcell_core::record::ToolDeclaration;
 
     fn declared(namespace: &str, name: &str) -> ToolDeclaration {
@@ -66,6 +79,14 @@ mod tests {
     #[test]
     fn no_tool_takes_a_reserved_name() {
         assert_eq!(names(&[("a", "search_tools"), ("a", "read")]), ["a__search_tools", "read"]);
+    }
+
+    #[test]
+    fn a_tool_cannot_take_the_name_that_the_digest_gives_to_another() {
+        let foreseen = distinct("a__b", "a.b");
+        let names = names(&[("a", "b"), ("c", "b"), ("x", "a__b"), ("y", &foreseen)]);
+        assert_eq!((names[2].as_str(), &names[3]), ("a__b", &foreseen), "both keep their bare names");
+        assert!(names[0].starts_with("a__b_") && names[0] != foreseen, "{names:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use super::name::{NAME_CHARS_MAX, distinct};
+use super::name::free;
 
 /// What the names of tools are made of in a dialect, apart from their length: at most 64 characters in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,27 +79,11 @@ impl Names {
     }
 
     fn add(&mut self, at: usize, fitted: &str, tool_id: &str) {
-        let name = self.free(fitted, tool_id);
+        let name = free(fitted, tool_id, |name| !self.by_name.contains_key(name));
         if let Some(place) = self.names.get_mut(at) {
             place.clone_from(&name);
         }
         self.by_name.insert(name, at);
-    }
-
-    /// `fitted`, or the first name after it that no tool has. Six digits are few: an id can be made that has those of
-    /// another one, and then the digest is that of the id with a number.
-    fn free(&self, fitted: &str, tool_id: &str) -> String {
-        let is_free = |name: &str| !self.by_name.contains_key(name);
-        if fitted.chars().count() <= NAME_CHARS_MAX && is_free(fitted) {
-            return fitted.to_owned();
-        }
-        let mut name = distinct(fitted, tool_id);
-        let mut number = 1;
-        while !is_free(&name) {
-            number += 1;
-            name = distinct(fitted, &format!("{tool_id}\n{number}"));
-        }
-        name
     }
 }
 

@@ -7,6 +7,7 @@ use super::call::{bare_name, is_concealed, string};
 use super::{
     End, Metrics, Post, Posted, ReasoningTrace, Start, Step, StepType, ToolCall, ToolResult, TraceStatus, Word,
 };
+use crate::dialect::{NameRule, Names};
 
 /// Name of an agent that neither said who it is, nor was known when it called.
 const UNKNOWN_AGENT: &str = "unknown";
@@ -196,12 +197,16 @@ impl TraceBuilder {
         for id in &ids {
             *bearers.entry(bare_name(id)).or_default() += 1;
         }
-        let name = |id: String| {
-            let bare = bare_name(&id);
-            let name = if bearers.get(&bare) == Some(&1) { bare } else { super::snake_case(&id.replace('.', "__")) };
-            (id, name)
+        let wanted = |id: &String| {
+            let bare = bare_name(id);
+            if bearers.get(&bare) == Some(&1) { bare } else { super::snake_case(&id.replace('.', "__")) }
         };
-        let names: BTreeMap<String, String> = ids.into_iter().map(name).collect();
+        let wanted: Vec<String> = ids.iter().map(wanted).collect();
+        // The qualified name of one tool can be the bare name of another.
+        let pairs = wanted.iter().zip(&ids).map(|(name, id)| (name.as_str(), id.as_str()));
+        let table = Names::new(NameRule::SnakeCase, pairs);
+        let name = |(at, id): (usize, String)| (id, table.name(at).unwrap_or_default().to_owned());
+        let names: BTreeMap<String, String> = ids.into_iter().enumerate().map(name).collect();
         for (number, (at, step)) in self.steps.iter_mut().enumerate() {
             step.step_id = format!("step_{:03}", number + 1);
             step.timestamp = at.to_string();

@@ -2,9 +2,10 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcell_core::record::{Extra, Timestamp, digest};
+use toolcell_core::record::{Extra, Timestamp};
 
 use super::{ToolSpec, Word, category};
+use crate::dialect::name::free;
 use crate::dialect::{Listed, visible};
 
 /// Maximum number of tags that the annotations of a tool add.
@@ -110,13 +111,9 @@ fn category_of(entry: &Entry) -> Option<&str> {
 fn entry(offer: &Offer<'_>, taken: &mut HashSet<String>) -> Entry {
     let declaration = offer.listed.declaration;
     let mut spec = ToolSpec::of(&offer.listed);
-    if !taken.insert(spec.name.clone()) {
-        // Two names may be one in snake_case. The tool's id is unique.
-        let id = digest(declaration.qualified_name().as_bytes());
-        let mark: String = id.chars().skip("sha256:".len()).take(6).collect();
-        spec.name = format!("{}_{mark}", spec.name);
-        taken.insert(spec.name.clone());
-    }
+    // Two names may be one in snake_case.
+    spec.name = free(&spec.name, &declaration.qualified_name(), |name| !taken.contains(name));
+    taken.insert(spec.name.clone());
     Entry {
         spec,
         endpoint: offer.endpoint.map(str::to_owned),

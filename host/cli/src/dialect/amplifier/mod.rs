@@ -12,4 +12,4 @@ pub use event::events;
 pub use hook::hook_outputs;
 pub use received::{Received, ReceivedError, received};
 pub use result::{ErrorType, Mode, error_type, result};
-pub use tool::{names, tool};
+pub use tool::tool;

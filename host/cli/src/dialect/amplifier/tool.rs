@@ -1,12 +1,9 @@
-use std::collections::HashSet;
-
 use serde_json::{Value, json};
 
-use crate::dialect::name::distinct;
 use crate::dialect::{Listed, visible};
 
-/// Builds the description of a tool. Its name should be one of [`names`]; another one is made snake_case, and may then be
-/// that of another tool.
+/// Builds the description of a tool. Its name should be one that [`NameRule::SnakeCase`](crate::dialect::NameRule) gave it;
+/// another one is made snake_case, and may then be that of another tool (AM-01).
 pub fn tool(listed: &Listed<'_>) -> Value {
     json!({
         "name": snake_case(listed.name),
@@ -18,24 +15,6 @@ pub fn tool(listed: &Listed<'_>) -> Value {
             "component": listed.component,
         },
     })
-}
-
-/// The names under which `tools` are mounted, in their order: snake_case, and each of them once (AM-01). A name that
-/// comes back is looked up; it is never parsed.
-pub fn names(tools: &[&str]) -> Vec<String> {
-    // Names that stay as they are come first, so that a tool cannot lose its own to another tool's changed name.
-    let mut taken: HashSet<String> =
-        tools.iter().filter(|name| snake_case(name) == **name).map(|name| (*name).to_owned()).collect();
-    let mut short = |name: &&str| {
-        let short = snake_case(name);
-        if short == **name {
-            return short;
-        }
-        let short = if taken.contains(&short) { distinct(&short, name) } else { short };
-        taken.insert(short.clone());
-        short
-    };
-    tools.iter().map(&mut short).collect()
 }
 
 fn snake_case(name: &str) -> String {
@@ -63,7 +42,7 @@ mod tests {
     use serde_json::{Value, json};
     use toolcell_core::record::{PermissionProfile, ToolDeclaration};
 
-    use super::{names, tool};
+    use super::tool;
     use crate::dialect::Listed;
 
     fn described(name: &str, description: &str, schema: &Value) -> Value {
@@ -97,15 +76,5 @@ mod tests {
         let metadata = json!({ "tool_id": "a.read-file", "namespace": "a", "component": "sha256:00" });
         assert_eq!(described_one["metadata"], metadata);
         assert_eq!(described("x", "d", &Value::Null)["input_schema"], json!({ "type": "object" }));
-    }
-
-    #[test]
-    fn names_are_snake_case_and_each_occurs_once() {
-        assert_eq!(names(&["readFile", "b__c.d", "HTTPGet", "x2Y"]), ["read_file", "b__c_d", "httpget", "x2_y"]);
-        let close = names(&["read-file", "readFile", "read_file", "read.file"]);
-        assert_eq!(close[2], "read_file");
-        assert!(close[0].starts_with("read_file_") && close[0].len() == "read_file_".len() + 6, "{close:?}");
-        let distinct: std::collections::HashSet<_> = close.iter().collect();
-        assert_eq!(distinct.len(), close.len(), "{close:?}");
     }
 }
