@@ -1,4 +1,13 @@
+use serde_json::{Value, json};
 use toolcell_core::record::ErrorClass;
+
+/// The name of a class in every dialect: `permission_denied`.
+pub fn class_name(class: ErrorClass) -> String {
+    match json!(class) {
+        Value::String(name) => name,
+        other => other.to_string(),
+    }
+}
 
 /// What the caller can do about an error of this class.
 pub fn hint(class: ErrorClass) -> &'static str {
@@ -26,5 +35,13 @@ pub fn hint(class: ErrorClass) -> &'static str {
         SiblingCanceled => "another call failed first; call again",
         StreamingFallbackDiscarded => "another attempt at the same call took its place",
         Canceled => "the call was canceled; call again if it is still needed",
+    }
+}
+
+/// The hint for a caller that has no `load_tool`, and so has loaded each tool that it was given.
+pub fn hint_without_loading(class: ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::SchemaNotLoaded => "use one of the tools that you were given",
+        class => hint(class),
     }
 }

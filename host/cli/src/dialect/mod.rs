@@ -3,6 +3,7 @@
 pub mod agentool;
 pub mod amplifier;
 pub mod anthropic;
+mod block;
 pub mod evaluation;
 mod hint;
 pub mod http;
@@ -16,8 +17,9 @@ pub mod openai;
 pub mod otc;
 mod parts;
 mod visible;
+mod whole;
 
-pub use hint::hint;
+pub use hint::{class_name, hint, hint_without_loading};
 pub use kind::{Dialect, Exchange};
 pub use listed::{Effects, Listed};
 pub use model_call::{ModelCall, Unreadable};
@@ -25,3 +27,4 @@ pub use name::exported;
 pub use names::{NameRule, Names};
 pub use parts::{Ended, Part, parts};
 pub use visible::visible;
+pub use whole::whole;

@@ -1,9 +1,8 @@
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{
-    ARTIFACT, Content, ErrorClass, PersistedRef, ToolError, ToolInvocation, ToolResult, is_base64, media_type,
-};
+use toolcell_core::record::{ARTIFACT, Content, ToolError, ToolInvocation, ToolResult, is_base64, media_type};
 
-use super::hint;
+use super::block::{context, decoded_bytes, handoff, output, persisted, resource, string};
+use super::{class_name, hint_without_loading};
 
 /// A call that has ended.
 pub type Ended<'a> = (&'a ToolInvocation, &'a ToolResult);
@@ -31,7 +30,7 @@ impl Part {
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
-            Self::Image { media_type, data } => format!("[image: {media_type}, {} bytes]", bytes(&data)),
+            Self::Image { media_type, data } => format!("[image: {media_type}, {} bytes]", decoded_bytes(&data)),
         }
     }
 }
@@ -45,16 +44,8 @@ pub(super) fn native_id(invocation: &ToolInvocation) -> String {
 /// error for developers is not in it.
 pub fn parts(result: &ToolResult) -> Vec<Part> {
     let mut parts: Vec<Part> = result.error.iter().map(|error| Part::Text(failure(error))).collect();
-    // The host's words for an output that is empty, and for the error, are among the blocks.
-    let is_said = |block: &&Content| {
-        let repeats = |error: &ToolError| block.as_text() == Some(error.message.as_str());
-        result.empty_result || result.error.as_ref().is_some_and(repeats)
-    };
-    parts.extend(result.model_facing_content.iter().filter(|block| !is_said(block)).map(part));
-    parts.extend(result.additional_context.iter().map(|said| match said.as_str() {
-        Some(text) => Part::Text(text.to_owned()),
-        None => Part::Text(said.to_string()),
-    }));
+    parts.extend(output(result).iter().map(part));
+    parts.extend(context(result).map(Part::Text));
     parts.retain(|part| !matches!(part, Part::Text(text) if text.trim().is_empty()));
     if parts.is_empty() {
         parts.push(Part::Text(NO_OUTPUT.to_owned()));
@@ -67,16 +58,15 @@ pub(super) fn text(parts: impl IntoIterator<Item = Part>) -> String {
     parts.into_iter().map(Part::into_text).collect::<Vec<_>>().join("\n")
 }
 
+/// The output of a result in words, without its error; empty if there is none.
+pub(super) fn output_text(result: &ToolResult) -> String {
+    text(output(result).iter().map(part))
+}
+
 /// An error in words, because not every API has a flag for it.
 fn failure(error: &ToolError) -> String {
-    let class = json!(error.error_class);
-    let class = class.as_str().unwrap_or_default();
+    let (class, hint) = (class_name(error.error_class), hint_without_loading(error.error_class));
     let later = error.retry_after.map(|seconds| format!(" (after {seconds} s)")).unwrap_or_default();
-    let hint = match error.error_class {
-        // Messages have no `load_tool`: a model that can load tools has loaded each that it calls.
-        ErrorClass::SchemaNotLoaded => "use one of the tools that you were given",
-        class => hint(class),
-    };
     format!("ERROR [{class}/{}]: {}\nHint: {hint}{later}", error.error_code, error.message)
 }
 
@@ -91,16 +81,16 @@ fn part(block: &Content) -> Part {
 fn words(block: &Content) -> String {
     let fields = &block.fields;
     if block.is_persisted() {
-        return persisted(fields);
+        return persisted(block).0;
     }
     let whole = || json!(block).to_string();
     match block.kind.as_str() {
         "text" => string(fields, "text").map_or_else(whole, str::to_owned),
         "diff" => string(fields, "diff").or(string(fields, "text")).map_or_else(whole, str::to_owned),
-        "handoff_ref" => handoff(fields),
+        "handoff_ref" => handoff(fields).unwrap_or_else(whole),
         "image" | "audio" | "video" | "file" | "resource_link" | ARTIFACT => note(&block.kind, fields),
         "embedded_resource" => {
-            let fields = fields.get("resource").and_then(Value::as_object).unwrap_or(fields);
+            let fields = resource(fields);
             string(fields, "text").map_or_else(|| note("resource", fields), str::to_owned)
         }
         "structured_content" => {
@@ -119,41 +109,15 @@ fn image(block: &Content) -> Option<Part> {
     Some(Part::Image { media_type, data: data.to_owned() })
 }
 
-/// The preview, and where the whole block is.
-fn persisted(fields: &Map<String, Value>) -> String {
-    let preview = string(fields, "preview").unwrap_or_default();
-    let reference = fields.get("persisted_ref").cloned();
-    let reference: Option<PersistedRef> = reference.and_then(|reference| serde_json::from_value(reference).ok());
-    let Some(PersistedRef { uri, size_bytes, .. }) = reference else { return preview.to_owned() };
-    let of = string(fields, "of").unwrap_or("output");
-    format!("{preview}\n[cut: {size_bytes} bytes of {of} in all, in the resource {uri}]").trim_start().to_owned()
-}
-
 /// The labels of a block: `[audio: silence.wav, audio/wav, 44 bytes]`. The model of an API can fetch nothing, so a URI is
 /// text: an API that fetched it would tell its server about the call.
 fn note(kind: &str, fields: &Map<String, Value>) -> String {
-    let data = string(fields, "data").or(string(fields, "blob")).map(bytes);
+    let data = string(fields, "data").or(string(fields, "blob")).map(decoded_bytes);
     let size = fields.get("size_bytes").or(fields.get("size")).and_then(Value::as_u64).or(data);
     let labels = [string(fields, "name"), string(fields, "uri"), media_type(fields)].into_iter().flatten();
     let mut labels: Vec<String> = labels.map(str::to_owned).collect();
     labels.extend(size.map(|size| format!("{size} bytes")));
     format!("[{kind}: {}]", labels.join(", "))
-}
-
-/// The proposal of a tool to hand the work to another agent.
-fn handoff(fields: &Map<String, Value>) -> String {
-    let agent = string(fields, "to_agent").unwrap_or_default();
-    let message = string(fields, "message").map(|message| format!(": {message}")).unwrap_or_default();
-    format!("the tool proposes to hand over to {agent:?}{message}")
-}
-
-/// The number of bytes that base64 stands for.
-fn bytes(data: &str) -> u64 {
-    (data.trim_end_matches('=').len() * 3 / 4) as u64
-}
-
-fn string<'a>(fields: &'a Map<String, Value>, field: &str) -> Option<&'a str> {
-    fields.get(field).and_then(Value::as_str)
 }
 
 /// Results as the pipeline makes them, for the tests of dialects.

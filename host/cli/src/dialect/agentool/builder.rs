@@ -3,10 +3,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use serde_json::{Number, Value, json};
 use toolcell_core::record::{self, ErrorClass, Extra, Timestamp, ToolInvocation};
 
-use super::call::{bare_name, is_concealed, string};
+use super::call::{bare_name, is_concealed};
 use super::{
     End, Metrics, Post, Posted, ReasoningTrace, Start, Step, StepType, ToolCall, ToolResult, TraceStatus, Word,
 };
+use crate::dialect::block::string;
 use crate::dialect::{NameRule, Names};
 
 /// Name of an agent that neither said who it is, nor was known when it called.

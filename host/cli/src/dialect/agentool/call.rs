@@ -1,10 +1,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
-use toolcell_core::record::{
-    self, Content, Extra, PersistedRef, ResultStatus, ToolError, ToolInvocation, is_base64, media_type,
-};
+use toolcell_core::record::{self, Content, Extra, ResultStatus, ToolError, ToolInvocation, is_base64, media_type};
 
 use super::{present, snake_case, to_value};
+use crate::dialect::block::{self, string};
+use crate::dialect::class_name;
+use crate::dialect::parts::native_id;
 
 /// Prefix of the digest of arguments some of which are in no record.
 const CONCEALED: &str = "blake3-keyed:";
@@ -66,7 +67,7 @@ impl ToolCall {
             }
         };
         Self {
-            id: call_id(invocation),
+            id: native_id(invocation),
             name: bare_name(&invocation.tool_id),
             arguments,
             timestamp: Some(invocation.created_at().to_string()),
@@ -85,7 +86,7 @@ impl ToolResult {
             extra.insert("child_invocation_ids".to_owned(), children.clone());
         }
         Self {
-            call_id: call_id(invocation),
+            call_id: native_id(invocation),
             output: Some(output(result)),
             error: Some(result.error.as_ref().map_or(Value::Null, |error| error_text(error).into())),
             duration_ms: Some(ended.millis_since(begun).into()),
@@ -104,11 +105,6 @@ pub fn call(invocation: &ToolInvocation) -> Value {
 /// The `tool_result` of an invocation as JSON.
 pub fn result(invocation: &ToolInvocation, result: &record::ToolResult) -> Value {
     to_value(&ToolResult::of(invocation, result))
-}
-
-/// The caller's own id of the call, or else the host's.
-fn call_id(invocation: &ToolInvocation) -> String {
-    invocation.native_call_id.clone().unwrap_or_else(|| invocation.invocation_id.to_string())
 }
 
 /// Whether some of the arguments are in no record, because the tool's contract calls them sensitive.
@@ -132,20 +128,19 @@ pub(super) fn bare_name(tool_id: &str) -> String {
 
 /// `class: message`. The message is the one that a model may see; what is for developers stays in the record.
 fn error_text(error: &ToolError) -> String {
-    let class = to_value(&error.error_class);
-    format!("{}: {}", class.as_str().unwrap_or("error"), error.message)
+    format!("{}: {}", class_name(error.error_class), error.message)
 }
 
 /// The structured output, or else the text; `null` for an empty result, and for a call without a usable output.
 fn output(result: &record::ToolResult) -> Value {
     let is_usable = !result.is_error || result.status == ResultStatus::PartialSucceeded;
-    if result.empty_result || !is_usable {
+    if !is_usable {
         return Value::Null;
     }
-    if let Some(structured) = &result.structured_content {
+    if let Some(structured) = result.structured_content.as_ref().filter(|_| !result.empty_result) {
         return structured.clone();
     }
-    let blocks = &result.model_facing_content;
+    let blocks = block::output(result);
     let is_text = blocks.iter().all(|block| block.as_text().is_some() || block.is_persisted());
     let parts: Vec<String> = blocks.iter().map(block_text).collect();
     match parts.as_slice() {
@@ -158,40 +153,22 @@ fn output(result: &record::ToolResult) -> Value {
 
 /// A block as a text: media and files are URIs.
 fn block_text(block: &Content) -> String {
-    if let Some(text) = block.as_text() {
+    if let Some(text) = block.as_text().or_else(|| string(block::resource(&block.fields), "text")) {
         return text.to_owned();
     }
     if block.is_persisted() {
-        return preview(block);
+        return block::persisted(block).0;
     }
-    uri(block).or_else(|| handoff(block)).unwrap_or_else(|| serde_json::to_string(block).unwrap_or_default())
-}
-
-/// The beginning of a block that was too large, and where all of it is.
-fn preview(block: &Content) -> String {
-    let preview = string(&block.fields, "preview").unwrap_or_default();
-    let reference = block.fields.get("persisted_ref");
-    match reference.and_then(|reference| PersistedRef::deserialize(reference).ok()) {
-        Some(PersistedRef { uri, size_bytes, .. }) => format!("{preview}\n[cut: {size_bytes} bytes in all: {uri}]"),
-        None => preview.to_owned(),
-    }
+    uri(block)
+        .or_else(|| block::handoff(&block.fields))
+        .unwrap_or_else(|| serde_json::to_string(block).unwrap_or_default())
 }
 
 fn uri(block: &Content) -> Option<String> {
-    let fields = block.fields.get("resource").and_then(Value::as_object).unwrap_or(&block.fields);
+    let fields = block::resource(&block.fields);
     if let Some(uri) = string(fields, "uri") {
         return Some(uri.to_owned());
     }
     let data = string(fields, "data").filter(|data| is_base64(data))?;
     Some(format!("data:{};base64,{data}", media_type(fields).unwrap_or("application/octet-stream")))
-}
-
-fn handoff(block: &Content) -> Option<String> {
-    let agent = string(&block.fields, "to_agent")?;
-    let message = string(&block.fields, "message").unwrap_or_default();
-    Some(format!("handoff to {agent}: {message}"))
-}
-
-pub(super) fn string<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
-    fields.get(name).and_then(Value::as_str)
 }

@@ -354,25 +354,31 @@ fn an_output_is_structured_or_text_and_media_are_uris() {
     let link = json!({ "type": "resource_link", "uri": "memo:1", "name": "m" });
     assert_eq!(output(json!([text("a"), link]), None), json!(["a", "memo:1"]));
     let handoff = json!({ "type": "handoff_ref", "to_agent": "billing", "message": "m" });
-    assert_eq!(output(json!([handoff]), None), json!("handoff to billing: m"));
+    assert_eq!(output(json!([handoff]), None), json!("the tool proposes to hand over to \"billing\": m"));
     let reference: PersistedRef = serde_json::from_value(json!({
         "uri": "toolcell:payload/sha256:00", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 9,
     }))
     .unwrap();
     let cut = json!([Content::persisted("text", "pre", &reference)]);
-    assert_eq!(output(cut, None), json!("pre\n[cut: 9 bytes in all: toolcell:payload/sha256:00]"));
+    assert_eq!(
+        output(cut, None),
+        json!("pre\n[cut: 9 bytes of text in all, in the resource toolcell:payload/sha256:00]")
+    );
 }
 
 #[test]
 fn each_class_of_error_is_a_text_without_what_is_for_developers() {
     for class in ErrorClass::ALL {
         let call = invocation("acme.read", Some("c1"), json!({}), Status::Failed);
-        let told = result(&call, &failed(&call, class));
+        let mut ended = failed(&call, class);
+        ended.model_facing_content.insert(0, Content::text("half"));
+        let told = result(&call, &ended);
         let word = to_value(&class);
         assert_eq!(told["error"], format!("{}: it failed", word.as_str().unwrap()), "{told}");
         assert_eq!((&told["call_id"], &told["cost_tokens"]), (&json!("c1"), &json!(0)));
         // What is usable of a partial failure is its output.
-        assert_eq!(told["output"].is_null(), class != ErrorClass::PartialFailure, "{told}");
+        let usable = if class == ErrorClass::PartialFailure { json!("half") } else { Value::Null };
+        assert_eq!(told["output"], usable, "{told}");
         assert!(!told.to_string().contains("secret place"), "{told}");
         assert!(is_valid("tool-result", &told));
         read::<ToolResult>(told, Reading::Strict).unwrap();
@@ -490,6 +496,16 @@ fn a_result_is_followed_by_what_it_proposes_and_calls_by_tools_are_left_out() {
     assert_eq!((&written.key, &written.content), (&Some(json!("branch")), &Some(json!("{\"a\":1}"))));
     let ids: Vec<String> = trace.steps.iter().filter_map(|step| Some(step.tool_call.as_ref()?.id.clone())).collect();
     assert_eq!(ids, ["1".to_owned(), twin.invocation_id.to_string()]);
+}
+
+#[test]
+fn no_two_tools_of_a_trace_have_one_name() {
+    let calls = ["a.b", "c.b", "x.a__b", "y.c__b"].map(|tool| ok(tool, json!({})));
+    let trace = traced(&calls, &[], Detectors::default());
+    let steps = trace["steps"].as_array().unwrap().iter().filter(|step| step["type"] == "tool_call");
+    let names: std::collections::BTreeSet<&str> =
+        steps.map(|step| step["tool_call"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), calls.len(), "{names:?}");
 }
 
 #[test]

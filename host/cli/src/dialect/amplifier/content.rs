@@ -1,6 +1,8 @@
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{ARTIFACT, Content, PersistedRef, is_uri, media_type};
+use toolcell_core::record::{ARTIFACT, Content, is_uri, media_type};
+
+use crate::dialect::block::{decoded_bytes, handoff, persisted, resource, string};
 
 /// One block of a result in Amplifier, which knows texts and images.
 pub(super) enum Block {
@@ -35,7 +37,7 @@ impl Block {
 /// Converts one block of a result. What Amplifier has no word for becomes text that names it.
 pub(super) fn block(content: &Content) -> Block {
     if content.is_persisted() {
-        return Block::Text(persisted(content));
+        return Block::Text(persisted(content).0);
     }
     let fields = &content.fields;
     let text = match content.kind.as_str() {
@@ -69,16 +71,6 @@ pub(super) fn is_image(media_type: &str, data: &str) -> bool {
     is_type && !data.is_empty() && BASE64.decode(data.as_bytes()).is_ok()
 }
 
-/// The preview, and where the whole block is.
-fn persisted(content: &Content) -> String {
-    let preview = string(&content.fields, "preview").unwrap_or_default();
-    let reference = content.fields.get("persisted_ref").cloned();
-    let reference: Option<PersistedRef> = reference.and_then(|reference| serde_json::from_value(reference).ok());
-    let Some(reference) = reference else { return preview.to_owned() };
-    let of = string(&content.fields, "of").unwrap_or("output");
-    format!("{preview}\n[cut: {} bytes of {of} in all, in the resource {}]", reference.size_bytes, reference.uri)
-}
-
 fn media(kind: &str, fields: &Map<String, Value>) -> Option<String> {
     let data = string(fields, "data").map(|data| omitted(kind, media_type(fields), data));
     data.or_else(|| link(fields))
@@ -86,8 +78,7 @@ fn media(kind: &str, fields: &Map<String, Value>) -> Option<String> {
 
 /// What takes the place of data that a text cannot hold.
 fn omitted(kind: &str, media_type: Option<&str>, data: &str) -> String {
-    let bytes = data.trim_end_matches('=').len() / 4 * 3 + (data.trim_end_matches('=').len() % 4).saturating_sub(1);
-    format!("[{kind}, {}, {bytes} bytes]", media_type.unwrap_or("of an unknown type"))
+    format!("[{kind}, {}, {} bytes]", media_type.unwrap_or("of an unknown type"), decoded_bytes(data))
 }
 
 fn link(fields: &Map<String, Value>) -> Option<String> {
@@ -98,21 +89,10 @@ fn link(fields: &Map<String, Value>) -> Option<String> {
 
 /// Converts an embedded resource, whose fields may be in the block itself or in its field `resource`.
 fn embedded(fields: &Map<String, Value>) -> Option<String> {
-    let fields = fields.get("resource").and_then(Value::as_object).unwrap_or(fields);
+    let fields = resource(fields);
     let data = string(fields, "data").or(string(fields, "blob"));
     let text = string(fields, "text").map(str::to_owned);
     text.or_else(|| data.map(|data| omitted("resource", media_type(fields), data))).or_else(|| link(fields))
-}
-
-/// Converts the proposal of a tool to hand the work to another agent.
-fn handoff(fields: &Map<String, Value>) -> Option<String> {
-    let agent = string(fields, "to_agent")?;
-    let message = string(fields, "message").map(|message| format!(": {message}")).unwrap_or_default();
-    Some(format!("the tool proposes to hand over to {agent:?}{message}"))
-}
-
-fn string<'a>(fields: &'a Map<String, Value>, field: &str) -> Option<&'a str> {
-    fields.get(field).and_then(Value::as_str)
 }
 
 #[cfg(test)]

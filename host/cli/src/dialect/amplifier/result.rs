@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 use toolcell_core::record::{ErrorClass, ToolError, ToolInvocation, ToolResult};
 
 use super::content::{Block, block};
-use crate::dialect::hint;
+use crate::dialect::{block as shared, class_name, hint};
 
 /// The form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,20 +81,12 @@ struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     fn of(result: &'a ToolResult) -> Self {
-        let mut said = result.model_facing_content.as_slice();
-        // The envelope ends with the message of its error.
-        if let (Some(error), Some((last, before))) = (&result.error, said.split_last())
-            && last.as_text() == Some(error.message.as_str())
-        {
-            said = before;
-        }
-        let blocks: Vec<Block> = if result.empty_result { Vec::new() } else { said.iter().map(block).collect() };
-        let text = |said: &Value| said.as_str().map_or_else(|| said.to_string(), str::to_owned);
+        let blocks: Vec<Block> = shared::output(result).iter().map(block).collect();
         let no_context = result.additional_context.is_empty();
         Self {
             value: result.structured_content.as_ref().filter(|value| no_context && is_all_said(value, &blocks)),
             blocks,
-            context: result.additional_context.iter().map(text).collect(),
+            context: shared::context(result).collect(),
             error: result.error.as_ref().map(line),
         }
     }
@@ -151,8 +143,8 @@ fn is_all_said(value: &Value, blocks: &[Block]) -> bool {
 
 /// What a model reads of an error.
 fn line(error: &ToolError) -> String {
-    let (class, hint) = (json!(error.error_class), hint(error.error_class));
-    format!("{} [{}/{}]\n{hint}", error.message, class.as_str().unwrap_or_default(), error.error_code)
+    let (class, hint) = (class_name(error.error_class), hint(error.error_class));
+    format!("{} [{class}/{}]\n{hint}", error.message, error.error_code)
 }
 
 /// `error`. Neither the underlying error nor the detail for developers is for a model.

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use toolcell_core::record::{InvocationId, ToolResult};
+use toolcell_core::record::InvocationId;
 use utoipa::ToSchema;
 
 /// A call to make.
@@ -43,20 +43,9 @@ pub struct CallDocument {
     pub result: Option<Value>,
 }
 
-/// The result as a caller gets it: without the underlying error, which is for the developers of the tool and the host.
-pub fn result(result: &ToolResult) -> Value {
-    let mut value = json!(result);
-    if let Some(error) = value.get_mut("error").and_then(Value::as_object_mut) {
-        error.remove("native_error_ref");
-    }
-    value
-}
-
 #[cfg(test)]
 mod tests {
-    use toolcell_core::record::{ErrorClass, InvocationId, Refusal, ResultProvenance, ToolResult, Trust, Writer};
-
-    use super::{CallRequest, result};
+    use super::CallRequest;
 
     #[test]
     fn a_request_has_the_fields_of_a_call_and_no_others() {
@@ -67,20 +56,5 @@ mod tests {
         }
         let request: CallRequest = serde_json::from_str(r#"{"tool": "a", "input": {"n": 1.50}}"#).unwrap();
         assert_eq!(request.input.unwrap().get(), r#"{"n": 1.50}"#, "the arguments stay as they were sent");
-    }
-
-    #[test]
-    fn the_underlying_error_is_in_no_result() {
-        let provenance = ResultProvenance {
-            trust: Trust::Untrusted,
-            written_by: Writer::Host,
-            tool_id: None,
-            component: None,
-            hooks: Vec::new(),
-        };
-        let refusal = Refusal::new(ErrorClass::ExecutionFailed, "guest_panicked", "the tool crashed").native("at 0x7");
-        let shown = result(&ToolResult::failed(InvocationId::new(), refusal.to_error(), provenance));
-        assert_eq!(shown["error"]["message"], "the tool crashed");
-        assert!(!shown.to_string().contains("0x7"), "{shown}");
     }
 }

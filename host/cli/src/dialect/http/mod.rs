@@ -10,8 +10,10 @@ mod tool;
 
 pub use approval::{ApprovalAnswer, ApprovalDocument, ApprovalState};
 pub use batch::{BatchCallRequest, BatchDocument, batch};
-pub use call::{CallDocument, CallRequest, result};
+pub use call::{CallDocument, CallRequest};
 pub use problem::Problem;
 pub(crate) use problem::whole_seconds;
 pub use status::{CALL_STATUSES, status};
 pub use tool::{ToolDocument, ToolList, tool};
+
+pub use super::whole::whole as result;

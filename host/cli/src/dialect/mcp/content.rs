@@ -1,8 +1,9 @@
 use rmcp::model::{Annotations, ContentBlock, EmbeddedResource, MetaObject, Resource, ResourceContents};
 use serde_json::{Map, Value};
-use toolcell_core::record::{ARTIFACT, Content, PersistedRef, is_base64, is_uri, media_type};
+use toolcell_core::record::{ARTIFACT, Content, is_base64, is_uri, media_type};
 
 use super::payload_link;
+use crate::dialect::block::{self as shared, string};
 
 /// Converts one block of a result into blocks of the protocol. A malformed block of a guest becomes text, so that a
 /// client that validates results does not drop the answer.
@@ -19,7 +20,8 @@ pub(super) fn blocks(block: &Content) -> Vec<ContentBlock> {
         "video" | "file" => file(&block.kind, fields),
         "resource_link" | ARTIFACT => link(fields),
         "embedded_resource" => embedded(fields),
-        "handoff_ref" => handoff(fields),
+        // The protocol has no word for it.
+        "handoff_ref" => shared::handoff(fields).map(ContentBlock::text),
         _ => None,
     };
     let converted = converted.unwrap_or_else(|| ContentBlock::text(serde_json::to_string(block).unwrap_or_default()));
@@ -28,14 +30,9 @@ pub(super) fn blocks(block: &Content) -> Vec<ContentBlock> {
 
 /// The preview, and a link to the whole block.
 fn persisted(block: &Content) -> Vec<ContentBlock> {
-    let preview = string(&block.fields, "preview").unwrap_or_default();
-    let reference = block.fields.get("persisted_ref").cloned();
-    let reference: Option<PersistedRef> = reference.and_then(|reference| serde_json::from_value(reference).ok());
-    let Some(reference) = reference else { return vec![ContentBlock::text(preview)] };
-    let of = string(&block.fields, "of").unwrap_or("output");
-    let note =
-        format!("{preview}\n[cut: {} bytes of {of} in all, in the resource {}]", reference.size_bytes, reference.uri);
-    vec![ContentBlock::text(note), ContentBlock::resource_link(payload_link(&reference))]
+    let (text, reference) = shared::persisted(block);
+    let link = reference.map(|reference| ContentBlock::resource_link(payload_link(&reference)));
+    [ContentBlock::text(text)].into_iter().chain(link).collect()
 }
 
 fn text(fields: &Map<String, Value>, field: &str) -> Option<ContentBlock> {
@@ -69,7 +66,7 @@ fn link(fields: &Map<String, Value>) -> Option<ContentBlock> {
 
 /// Converts an embedded resource, whose fields may be in the block itself or in its field `resource`.
 fn embedded(fields: &Map<String, Value>) -> Option<ContentBlock> {
-    let fields = fields.get("resource").and_then(Value::as_object).unwrap_or(fields);
+    let fields = shared::resource(fields);
     let uri = string(fields, "uri").filter(|uri| is_uri(uri))?.to_owned();
     let mime_type = media_type(fields).map(str::to_owned);
     let blob = string(fields, "data").or(string(fields, "blob")).filter(|data| is_base64(data));
@@ -81,13 +78,6 @@ fn embedded(fields: &Map<String, Value>) -> Option<ContentBlock> {
         (None, None) => return None,
     };
     Some(ContentBlock::Resource(EmbeddedResource::new(contents)))
-}
-
-/// Converts the proposal of a tool to hand the work to another agent: the protocol has no word for it.
-fn handoff(fields: &Map<String, Value>) -> Option<ContentBlock> {
-    let agent = string(fields, "to_agent")?;
-    let message = string(fields, "message").map(|message| format!(": {message}")).unwrap_or_default();
-    Some(ContentBlock::text(format!("the tool proposes to hand over to {agent:?}{message}")))
 }
 
 /// Copies `annotations` and `_meta` of the block, if they are valid in the protocol. Keys of toolcell are reserved for
@@ -111,10 +101,6 @@ fn with_asides(mut block: ContentBlock, fields: &Map<String, Value>) -> ContentB
     *to_annotations = annotations();
     *to_meta = meta();
     block
-}
-
-fn string<'a>(fields: &'a Map<String, Value>, field: &str) -> Option<&'a str> {
-    fields.get(field).and_then(Value::as_str)
 }
 
 fn escaped(name: &str) -> String {

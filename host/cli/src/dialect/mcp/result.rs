@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolcell_core::record::{PersistedRef, Refusal, ResultProvenance, ToolError, ToolResult};
 
 use super::content::blocks;
-use crate::dialect::hint;
+use crate::dialect::{block, hint, whole};
 
 /// Converts a tool_result into the answer to `tools/call` in `revision` (requirements 3.3, 3.4). Every error of a call
 /// is an `isError` result, so that the model can read it.
@@ -15,10 +15,7 @@ pub fn call_result(result: &ToolResult, revision: &ProtocolVersion) -> CallToolR
         true => Vec::new(),
         false => result.model_facing_content.iter().flat_map(blocks).collect(),
     };
-    content.extend(result.additional_context.iter().map(|said| match said.as_str() {
-        Some(text) => ContentBlock::text(text),
-        None => ContentBlock::text(said.to_string()),
-    }));
+    content.extend(block::context(result).map(ContentBlock::text));
     let mut answer = match result.is_error {
         true => CallToolResult::error(content),
         false => CallToolResult::success(content),
@@ -46,7 +43,7 @@ pub fn refused(refusal: &Refusal) -> CallToolResult {
 pub fn protocol_error(result: &ToolResult) -> ErrorData {
     let message =
         result.error.as_ref().map_or_else(|| "the request is not valid".to_owned(), |error| error.message.clone());
-    ErrorData::invalid_params(message, serde_json::to_value(result).ok())
+    ErrorData::invalid_params(message, Some(whole(result)))
 }
 
 /// A payload as a readable resource.

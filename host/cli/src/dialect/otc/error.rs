@@ -2,7 +2,9 @@ use serde_json::{Map, Value, json};
 use toolcell_core::record::{ErrorClass, Recoverability, ToolError, ToolResult};
 
 use super::Mode;
-use crate::dialect::hint;
+use crate::dialect::block::context;
+use crate::dialect::parts::output_text;
+use crate::dialect::{class_name, hint_without_loading};
 
 /// Maximum length of what an error says of the part that succeeded, and of a message for developers, in characters.
 const TEXT_CHARS_MAX: usize = 4_000;
@@ -39,23 +41,22 @@ pub(super) fn error(
 /// Class, code and hint, what hooks add for the model, and the part of the output that there is: an error has no room for
 /// it elsewhere.
 fn prompt(error: &ToolError, result: Option<&ToolResult>) -> String {
-    let class = serde_json::to_value(error.error_class).ok();
-    let class = class.as_ref().and_then(Value::as_str).unwrap_or_default();
-    let mut prompt = format!("{class}/{}: {}", error.error_code, hint(error.error_class));
+    let (class, hint) = (class_name(error.error_class), hint_without_loading(error.error_class));
+    let mut prompt = format!("{class}/{}: {hint}", error.error_code);
     let Some(result) = result else { return prompt };
     if error.error_class == ErrorClass::PartialFailure {
         let text = match &result.structured_content {
             Some(value) => value.to_string(),
-            None => result.text(),
+            None => output_text(result),
         };
-        if !text.is_empty() && text != error.message {
+        if !text.is_empty() {
             prompt.push_str("\nwhat succeeded: ");
             prompt.push_str(&cut(&text));
         }
     }
-    for context in &result.additional_context {
+    for said in context(result) {
         prompt.push('\n');
-        prompt.push_str(&context.as_str().map_or_else(|| context.to_string(), str::to_owned));
+        prompt.push_str(&said);
     }
     prompt
 }

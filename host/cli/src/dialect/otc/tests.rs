@@ -199,7 +199,8 @@ fn the_message_for_developers_is_in_its_own_field_and_only_for_them() {
 #[test]
 fn the_part_that_succeeded_and_what_hooks_add_are_in_the_prompt() {
     let mut change = failed(ErrorClass::PartialFailure);
-    change["model_facing_content"] = json!([{ "type": "text", "text": "2 of 3 are there" }]);
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    change["model_facing_content"] = json!([text("2 of 3 are there"), text("the message")]);
     change["additional_context"] = json!(["mind the gap", { "context": 7 }]);
     for mode in Mode::ALL {
         let response = answered(change.clone(), mode);

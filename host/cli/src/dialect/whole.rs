@@ -1,0 +1,11 @@
+use serde_json::{Value, json};
+use toolcell_core::record::ToolResult;
+
+/// The whole result as a caller gets it: without the underlying error, which is for the developers of the tool and the host.
+pub fn whole(result: &ToolResult) -> Value {
+    let mut value = json!(result);
+    if let Some(error) = value.get_mut("error").and_then(Value::as_object_mut) {
+        error.remove("native_error_ref");
+    }
+    value
+}
