@@ -1,6 +1,8 @@
 //! TRANSLATION. One folder for each format of others: pure functions between its JSON, or its types, and records.
 
 pub mod agentool;
+#[cfg(test)]
+mod agreement;
 pub mod amplifier;
 pub mod anthropic;
 mod block;
