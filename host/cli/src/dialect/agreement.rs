@@ -5,7 +5,7 @@ use rmcp::model::ProtocolVersion;
 use serde_json::{Value, json};
 use toolcell_core::record::{CallRecord, Content, ErrorClass, Refusal};
 
-use super::otc::samples::record;
+use super::otc::samples::{Sample, record};
 use super::{Dialect, agentool, amplifier, class_name, http, mcp, otc};
 
 /// The class, `can_retry` of Open Tool Calling, the status of the HTTP API, and `error.type` of Amplifier. The errors of this
@@ -223,5 +223,16 @@ fn what_hooks_add_reaches_every_model() {
             let text = answer.to_string();
             assert!(text.contains("mind the gap") && text.contains("zz-context"), "{dialect}: {answer:#}");
         }
+    }
+}
+
+#[test]
+fn every_dialect_describes_a_tool_in_visible_words() {
+    let sample = Sample::new();
+    for dialect in Dialect::ALL {
+        let described = dialect.tool(&sample.listed(), false).to_string();
+        let name = dialect.as_str();
+        assert!(described.contains("find") && described.contains("Finds issues."), "{name}: {described}");
+        assert!(!described.contains('\u{200b}') && !described.contains("sensitive_fields"), "{name}: {described}");
     }
 }

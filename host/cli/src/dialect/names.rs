@@ -15,7 +15,7 @@ pub enum NameRule {
 
 impl NameRule {
     /// `name` in the characters of the rule. Names that differ can become the same.
-    fn fit(self, name: &str) -> String {
+    pub(super) fn fit(self, name: &str) -> String {
         let mut fitted = String::with_capacity(name.len());
         let mut after_lower = false;
         for c in name.chars() {

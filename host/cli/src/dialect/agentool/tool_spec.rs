@@ -88,7 +88,7 @@ impl ToolSpec {
         Self {
             name,
             description,
-            parameters: parameters(listed.input_schema),
+            parameters: Value::Object(listed.parameters()),
             returns: listed.output_schema.cloned(),
             metadata: Some(metadata),
             extra: Extra::new(),
@@ -117,15 +117,6 @@ pub fn category(kind: &ToolKind) -> Option<Category> {
 fn cost_tier(listed: &Listed<'_>) -> Option<Word<CostTier>> {
     let claimed = listed.declaration.annotations.as_ref()?.get("cost_tier")?;
     CostTier::deserialize(claimed).ok().map(Word::Known)
-}
-
-/// Adds `type: object`, which the specification demands; the host accepts only objects anyway.
-fn parameters(schema: &Value) -> Value {
-    let mut schema = schema.as_object().cloned().unwrap_or_default();
-    if schema.get("type").is_none_or(|kind| kind != "object") {
-        schema.insert("type".to_owned(), "object".into());
-    }
-    Value::Object(schema)
 }
 
 /// `name` in snake_case: `^[a-z][a-z0-9_]*$`. Two names can become the same one; [`super::registry`] tells those apart.

@@ -1,40 +1,20 @@
 use serde_json::{Value, json};
 
-use crate::dialect::{Listed, visible};
+use crate::dialect::{Listed, NameRule, visible};
 
-/// Builds the description of a tool. Its name should be one that [`NameRule::SnakeCase`](crate::dialect::NameRule) gave it;
-/// another one is made snake_case, and may then be that of another tool (AM-01).
+/// Builds the description of a tool. Its name should be one of [`Names`](crate::dialect::Names); another one is made
+/// snake_case, and may then be that of another tool (AM-01). A tool without a schema accepts any object (AM-04).
 pub fn tool(listed: &Listed<'_>) -> Value {
     json!({
-        "name": snake_case(listed.name),
+        "name": NameRule::SnakeCase.fit(listed.name),
         "description": visible(listed.description),
-        "input_schema": input_schema(listed.input_schema),
+        "input_schema": listed.parameters(),
         "metadata": {
             "tool_id": listed.declaration.tool_id,
             "namespace": listed.declaration.namespace,
             "component": listed.component,
         },
     })
-}
-
-fn snake_case(name: &str) -> String {
-    let mut snake = String::with_capacity(name.len());
-    let mut follows_word = false;
-    for c in name.chars() {
-        if c.is_ascii_uppercase() && follows_word {
-            snake.push('_');
-        }
-        follows_word = c.is_ascii_lowercase() || c.is_ascii_digit();
-        snake.push(if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' });
-    }
-    snake
-}
-
-/// A tool without a schema accepts any object (AM-04).
-fn input_schema(schema: &Value) -> Value {
-    let mut schema = schema.as_object().cloned().unwrap_or_default();
-    schema.entry("type").or_insert_with(|| "object".into());
-    Value::Object(schema)
 }
 
 #[cfg(test)]
