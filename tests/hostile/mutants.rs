@@ -119,6 +119,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("tool_ids", &[], &["cli::records::two_components_with_one_tool_id"]),
     ("secret_results", &[], &["cli::records::a_secret_result_stays_in_no_record"]),
     ("own_meta", &[], &["unit:dialect::mcp::content::tests::a_block_holds_no_key_of_the_host"]),
+    ("free_names", &[], &["unit:dialect::name::tests::a_tool_cannot_take"]),
     ("approval_binding", &["APR-2"], &[]),
     ("bound_component", &["SUP-3"], &[]),
     ("bound_capability", &["APR-2"], &[]),
