@@ -78,6 +78,17 @@ impl Server {
             Stored::Working if record.is_some() => runs(tool_id),
             // It has ended since its record was read.
             Stored::Ended(found) if record.is_some() => Ok(Some(alone(&found, tool_id))),
+            // A call that goes on after its approval has no line in the log before it starts.
+            Stored::Working => match tasks.approvals(move |store| store.kept(id)).await? {
+                Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => runs(Some(kept.approval.tool_id)),
+                _ => Ok(None),
+            },
+            Stored::Ended(found) => match tasks.approvals(move |store| store.kept(id)).await? {
+                Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => {
+                    Ok(Some(alone(&found, Some(kept.approval.tool_id))))
+                }
+                _ => Ok(None),
+            },
             _ => Ok(None),
         }
     }
