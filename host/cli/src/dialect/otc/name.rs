@@ -26,11 +26,16 @@ impl Named {
         Self { toolkit, name, version: component.to_owned() }
     }
 
+    /// The name of the tool in its host, whatever its version.
+    pub fn qualified_name(&self) -> String {
+        format!("{}.{}", self.toolkit, self.name)
+    }
+
     /// `Toolkit.Tool@version`; for Arcade `Toolkit.Tool`.
     pub fn fully_qualified(&self, mode: Mode) -> String {
         match mode {
             Mode::Otc | Mode::OtcSeed => format!("{}.{}@{}", self.toolkit, self.name, self.version),
-            Mode::Arcade => format!("{}.{}", self.toolkit, self.name),
+            Mode::Arcade => self.qualified_name(),
         }
     }
 }

@@ -30,7 +30,7 @@ use executions::{Ended, Executions, Key};
 
 pub use registration::Registration;
 pub use token::WorkerSecret;
-pub use worker::Worker;
+pub use worker::{ENGINE, Worker};
 
 /// The settings of a service.
 #[derive(Clone, Debug)]
@@ -92,7 +92,8 @@ struct Tools {
     names: Names,
 }
 
-struct Tool {
+/// One tool of a service, in the terms of each format.
+pub struct Tool {
     named: Named,
     /// In the order of [`Mode::ALL`].
     definitions: Vec<(Mode, Value)>,
@@ -102,7 +103,8 @@ struct Tool {
 }
 
 impl Tool {
-    fn new(listed: &Listed<'_>) -> Self {
+    /// Describes a tool.
+    pub fn new(listed: &Listed<'_>) -> Self {
         let contract = listed.declaration.output_contract.as_ref();
         Self {
             named: Named::of(listed.declaration, listed.component),
@@ -143,8 +145,7 @@ impl Service {
     }
 
     /// Replaces the tools. Calls that run go on with those that they began with.
-    pub fn offer<'a>(&self, listed: impl IntoIterator<Item = Listed<'a>>) {
-        let tools: Vec<Tool> = listed.into_iter().map(|listed| Tool::new(&listed)).collect();
+    pub fn offer(&self, tools: Vec<Tool>) {
         let names = Names::new(tools.iter().map(|tool| tool.named.clone()).collect());
         *self.tools.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Tools { tools, names });
     }
@@ -153,10 +154,17 @@ impl Service {
         Arc::clone(&self.tools.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The definitions of all tools (OTC-D-15).
-    pub fn list(&self, mode: Mode) -> Answer {
+    /// The definitions of the tools that `is_listed` (OTC-D-15).
+    pub fn list(&self, mode: Mode, is_listed: impl Fn(&Named) -> bool) -> Answer {
         let tools = self.tools();
-        Answer::new(200, &json!(tools.tools.iter().filter_map(|tool| tool.definition(mode)).collect::<Vec<_>>()))
+        let listed = tools.tools.iter().filter(|tool| is_listed(&tool.named));
+        Answer::new(200, &json!(listed.filter_map(|tool| tool.definition(mode)).collect::<Vec<_>>()))
+    }
+
+    /// The tool with this fully qualified name.
+    pub fn find(&self, name: &str) -> Option<Named> {
+        let tools = self.tools();
+        tools.names.find(name).and_then(|at| tools.tools.get(at)).map(|tool| tool.named.clone())
     }
 
     /// The definition of the tool with this fully qualified name.
@@ -173,17 +181,19 @@ impl Service {
         }
     }
 
+    /// Reads a request to call a tool. Fails with the answer to what is none.
+    pub fn read(&self, text: &str, mode: Mode) -> Result<Request, Answer> {
+        Request::read(text, mode, self.settings.reading).map_err(|refusal| Answer::refused(400, &refusal, mode, ""))
+    }
+
     /// Answers a request to call a tool, which `principal` sent. `call` makes the call, at most once for each execution id
-    /// of a run: the same request again gets the same answer, also while the first one runs (OTC-Q-02).
-    pub async fn execute<F, R>(&self, principal: &Arc<str>, text: &str, mode: Mode, call: F) -> Answer
+    /// of a run: the same request again gets the same answer, also while the first one runs (OTC-Q-02). It gives `None` if
+    /// the host lost the call.
+    pub async fn execute<F, R>(&self, principal: &Arc<str>, request: Request, mode: Mode, call: F) -> Answer
     where
         F: FnOnce(ParsedCall) -> R,
-        R: Future<Output = CallRecord>,
+        R: Future<Output = Option<CallRecord>>,
     {
-        let request = match Request::read(text, mode, self.settings.reading) {
-            Ok(request) => request,
-            Err(refusal) => return Answer::refused(400, &refusal, mode, ""),
-        };
         let Some(execution_id) = request.execution_id.clone() else {
             return self.run(principal, request, None, mode, call).await.0;
         };
@@ -210,7 +220,7 @@ impl Service {
     ) -> (Answer, Option<Answer>)
     where
         F: FnOnce(ParsedCall) -> R,
-        R: Future<Output = CallRecord>,
+        R: Future<Output = Option<CallRecord>>,
     {
         let tools = self.tools();
         let found = tools.names.resolve(&request.tool);
@@ -230,7 +240,12 @@ impl Service {
             run_id: request.run_id,
             user_id: request.user_id,
         };
-        let record = call(parsed).await;
+        let Some(record) = call(parsed).await else {
+            let lost = Refusal::host_fault("the call was lost; it is not repeated, because it may have had effects");
+            let id = key.map(|key| key.execution_id.as_str()).unwrap_or_default();
+            let answer = Answer::refused(500, &lost, mode, id);
+            return (answer.clone(), Some(answer));
+        };
         let missing = tool.and_then(|tool| tool.requirement.as_ref());
         let missing = missing.filter(|requirement| requirement.is_missing_in(&record.result));
         let opened = missing.map(|needed| self.authorizations.open(principal, key, needed, Timestamp::now()));

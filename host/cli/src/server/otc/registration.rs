@@ -38,7 +38,7 @@ pub(super) fn read(text: &str, mode: Mode, may_install: bool, names: &Names) -> 
         Registration::Refused(Answer::refused(422, &refusal, mode, ""))
     };
     if !may_install && guard!("otc_install") {
-        let message = "cannot register the tool: only a client that may install tools registers any";
+        let message = "cannot register the tool: this client may not install tools; the operator adds their components";
         let refusal = Refusal::new(ErrorClass::PermissionDenied, "may_not_install", message);
         return Registration::Refused(Answer::refused(403, &refusal, mode, ""));
     }

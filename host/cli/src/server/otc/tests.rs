@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use toolcell_core::record::{CallRecord, ErrorClass, Timestamp};
 
 use super::token::tests::{SECRET as WORKER_SECRET, engine};
-use super::{Answer, ParsedCall, Service, Settings, Worker, WorkerSecret};
+use super::{Answer, ENGINE, ParsedCall, Service, Settings, Tool, Worker, WorkerSecret};
 use crate::dialect::otc::samples::{COMPONENT, SECRET, Sample, TOKEN, check, failed, record, unstarted};
 use crate::dialect::otc::{AuthorizationStatus, Mode, Reading};
 
@@ -19,7 +19,7 @@ fn service() -> Service {
         artifacts: None,
         is_for_developers: false,
     });
-    service.offer([Sample::new().listed()]);
+    service.offer(vec![Tool::new(&Sample::new().listed())]);
     service
 }
 
@@ -59,8 +59,15 @@ impl Pipeline {
     }
 
     async fn answer(&self, service: &Service, request: &Value) -> (u16, Value) {
-        let call = async |parsed| self.call(parsed);
-        read(&service.execute(&Arc::from("anna"), &request.to_string(), Mode::Otc, call).await, Mode::Otc)
+        read(&self.sent(service, "anna", request, Mode::Otc).await, Mode::Otc)
+    }
+
+    async fn sent(&self, service: &Service, principal: &str, request: &Value, mode: Mode) -> Answer {
+        let call = async |parsed| Some(self.call(parsed));
+        match service.read(&request.to_string(), mode) {
+            Ok(request) => service.execute(&Arc::from(principal), request, mode, call).await,
+            Err(answer) => answer,
+        }
     }
 }
 
@@ -101,11 +108,11 @@ async fn the_same_request_gets_the_same_answer_and_another_one_none() {
 #[tokio::test]
 async fn two_that_arrive_at_once_are_one_execution() {
     let (service, pipeline, go) = (service(), Pipeline::default(), Notify::new());
-    let (anna, text) = (Arc::from("anna"), with_token(request()).to_string());
+    let (anna, sent) = (Arc::from("anna"), service.read(&with_token(request()).to_string(), Mode::Otc).unwrap());
     let slow = || {
         async |parsed| {
             go.notified().await;
-            pipeline.call(parsed)
+            Some(pipeline.call(parsed))
         }
     };
     let released = async {
@@ -117,8 +124,8 @@ async fn two_that_arrive_at_once_are_one_execution() {
         go.notify_one();
     };
     let (one, other, ()) = tokio::join!(
-        service.execute(&anna, &text, Mode::Otc, slow()),
-        service.execute(&anna, &text, Mode::Otc, slow()),
+        service.execute(&anna, sent.clone(), Mode::Otc, slow()),
+        service.execute(&anna, sent, Mode::Otc, slow()),
         released
     );
     assert_eq!((&one, pipeline.calls.get()), (&other, 1));
@@ -127,19 +134,29 @@ async fn two_that_arrive_at_once_are_one_execution() {
 #[tokio::test]
 async fn a_call_that_was_dropped_is_not_repeated() {
     let (service, pipeline, sent) = (service(), Pipeline::default(), with_token(request()));
-    let (anna, text) = (Arc::from("anna"), sent.to_string());
+    let (anna, read) = (Arc::from("anna"), service.read(&sent.to_string(), Mode::Otc).unwrap());
     let never = async |parsed: ParsedCall| {
         std::future::pending::<()>().await;
-        pipeline.call(parsed)
+        Some(pipeline.call(parsed))
     };
     tokio::select! {
         biased;
-        _ = service.execute(&anna, &text, Mode::Otc, never) => unreachable!(),
+        _ = service.execute(&anna, read, Mode::Otc, never) => unreachable!(),
         () = std::future::ready(()) => {}
     }
     let (status, refused) = pipeline.answer(&service, &sent).await;
     assert_eq!((status, pipeline.calls.get()), (409, 0));
     assert!(refused["output"]["error"]["additional_prompt_content"].as_str().unwrap().contains("execution_lost"));
+}
+
+#[tokio::test]
+async fn a_call_that_the_host_lost_is_answered_and_not_repeated() {
+    let (service, pipeline, sent) = (service(), Pipeline::default(), with_token(request()));
+    let read_request = service.read(&sent.to_string(), Mode::Otc).unwrap();
+    let lost = service.execute(&Arc::from("anna"), read_request, Mode::Otc, async |_| None).await;
+    assert_eq!(read(&lost, Mode::Otc).0, 500);
+    assert_eq!(pipeline.answer(&service, &sent).await, read(&lost, Mode::Otc));
+    assert_eq!(pipeline.calls.get(), 0);
 }
 
 #[tokio::test]
@@ -220,29 +237,28 @@ async fn what_is_not_a_request_is_no_call_and_an_unknown_tool_is_one() {
 fn tools_are_listed_and_found_by_their_names() {
     let service = service();
     for mode in Mode::ALL {
-        let listed: Value = serde_json::from_str(&service.list(mode).body).unwrap();
+        let listed: Value = serde_json::from_str(&service.list(mode, |_| true).body).unwrap();
         check("definition", mode, &listed[0]);
         let name = listed[0]["fully_qualified_name"].as_str().unwrap();
         let one = service.definition(name, mode);
         assert_eq!((one.status, serde_json::from_str::<Value>(&one.body).unwrap()), (200, listed[0].clone()));
         assert_eq!(read(&service.definition("issues.lose", mode), mode).0, 404);
     }
-    service.offer([]);
-    assert_eq!(&*service.list(Mode::Otc).body, "[]");
+    assert_eq!(&*service.list(Mode::Otc, |_| false).body, "[]");
+    service.offer(Vec::new());
+    assert_eq!(&*service.list(Mode::Otc, |_| true).body, "[]");
 }
 
 #[tokio::test]
 async fn an_arcade_engine_calls_with_its_token_only() {
-    let worker = Worker::new(Arc::new(service()), WorkerSecret::new(WORKER_SECRET).unwrap());
+    let (worker, service) = (Worker::new(WorkerSecret::new(WORKER_SECRET).unwrap()), service());
     let (pipeline, token) = (Pipeline::default(), engine(Timestamp::now()));
-    let health: Value = serde_json::from_str(&worker.health().body).unwrap();
+    let health: Value = serde_json::from_str(&worker.health(1).body).unwrap();
     check("health", Mode::Arcade, &health);
     assert_eq!(health, json!({ "status": "ok", "tool_count": "1" }));
-    assert_eq!(worker.tools(Some(&token)).status, 200);
+    assert_eq!(worker.refusal(Some(&token)), None);
     for wrong in [None, Some("Bearer a.b.c")] {
-        assert_eq!(read(&worker.tools(wrong), Mode::Arcade).0, 401);
-        let answer = worker.invoke(wrong, &request().to_string(), async |parsed| pipeline.call(parsed)).await;
-        assert_eq!((read(&answer, Mode::Arcade).0, pipeline.calls.get()), (401, 0));
+        assert_eq!(read(&worker.refusal(wrong).unwrap(), Mode::Arcade).0, 401);
     }
     // An engine may leave out the ids: then each request is a call.
     let sent = json!({
@@ -250,7 +266,7 @@ async fn an_arcade_engine_calls_with_its_token_only() {
         "context": { "authorization": { "token": "the-token" }, "secrets": [{ "key": SECRET, "value": "the-secret" }] },
     });
     for count in 1..=2 {
-        let answer = worker.invoke(Some(&token), &sent.to_string(), async |parsed| pipeline.call(parsed)).await;
+        let answer = pipeline.sent(&service, ENGINE, &sent, Mode::Arcade).await;
         let (status, body) = read(&answer, Mode::Arcade);
         assert_eq!((status, &body["output"]["value"]), (200, &json!({ "call": count })));
         assert_eq!(body["execution_id"], json!("01ARZ3NDEKTSV4RRFFQ69G5FAV"));

@@ -27,7 +27,10 @@ impl WorkerSecret {
     /// Fails if the secret is so short that it can be guessed.
     pub fn new(secret: &str) -> anyhow::Result<Self> {
         let length = secret.chars().count();
-        ensure!(length >= SECRET_CHARS_MIN, "the secret of the worker is shorter than {SECRET_CHARS_MIN} characters");
+        ensure!(
+            length >= SECRET_CHARS_MIN,
+            "the secret of the Arcade engine is shorter than {SECRET_CHARS_MIN} characters"
+        );
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())))
     }
 
