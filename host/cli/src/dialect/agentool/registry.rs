@@ -10,6 +10,8 @@ use crate::dialect::{Listed, visible};
 
 /// Maximum number of tags that the annotations of a tool add.
 const TAGS_MAX: usize = 16;
+/// The field with the id of the tool.
+const TOOL_ID: &str = "tool_id";
 /// Maximum length of such a tag, in characters.
 const TAG_CHARS_MAX: usize = 64;
 
@@ -69,14 +71,15 @@ pub struct Query<'a> {
     pub category: Option<&'a str>,
 }
 
-/// The registry of these tools, in their order.
-pub fn registry(registry_id: &str, version: &str, updated_at: Timestamp, tools: &[Offer<'_>]) -> ToolRegistry {
+/// The registry of these tools, in their order. Each gets a name of its own.
+pub fn registry(registry_id: &str, version: &str, updated_at: Timestamp, mut tools: Vec<Entry>) -> ToolRegistry {
     let mut taken = HashSet::new();
+    tools.iter_mut().for_each(|entry| entry.claim_name(&mut taken));
     ToolRegistry {
         registry_id: registry_id.to_owned(),
         version: version.to_owned(),
         updated_at: updated_at.to_string(),
-        tools: tools.iter().map(|offer| entry(offer, &mut taken)).collect(),
+        tools,
         extra: Extra::new(),
     }
 }
@@ -108,19 +111,25 @@ fn category_of(entry: &Entry) -> Option<&str> {
     }
 }
 
-fn entry(offer: &Offer<'_>, taken: &mut HashSet<String>) -> Entry {
-    let declaration = offer.listed.declaration;
-    let mut spec = ToolSpec::of(&offer.listed);
-    // Two names may be one in snake_case.
-    spec.name = free(&spec.name, &declaration.qualified_name(), |name| !taken.contains(name));
-    taken.insert(spec.name.clone());
-    Entry {
-        spec,
-        endpoint: offer.endpoint.map(str::to_owned),
-        auth: Some(Word::Known(offer.auth)),
-        provider: Some(visible(&declaration.namespace)),
-        tags: tags(offer),
-        extra: Extra::from_iter([("tool_id".to_owned(), declaration.tool_id.as_str().into())]),
+impl Entry {
+    /// The entry of a tool.
+    pub fn of(offer: &Offer<'_>) -> Self {
+        let declaration = offer.listed.declaration;
+        Self {
+            spec: ToolSpec::of(&offer.listed),
+            endpoint: offer.endpoint.map(str::to_owned),
+            auth: Some(Word::Known(offer.auth)),
+            provider: Some(visible(&declaration.namespace)),
+            tags: tags(offer),
+            extra: Extra::from_iter([(TOOL_ID.to_owned(), declaration.tool_id.as_str().into())]),
+        }
+    }
+
+    /// Two names may be one in snake_case. The tool's id is unique.
+    fn claim_name(&mut self, taken: &mut HashSet<String>) {
+        let id = self.extra.get(TOOL_ID).and_then(Value::as_str).unwrap_or_default();
+        self.spec.name = free(&self.spec.name, id, |name| !taken.contains(name));
+        taken.insert(self.spec.name.clone());
     }
 }
 

@@ -287,9 +287,9 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
     let access = json!({ "access_kinds": ["file_read"], "write_effects": ["none"] });
     let registry = with_listed(&declarations[0], access.clone(), |first| {
         with_listed(&declarations[1], access, |second| {
-            let offer = |listed, endpoint| Offer { listed, endpoint, auth: Auth::Bearer };
-            let tools = [offer(first, Some("https://example.com/read_all")), offer(second, None)];
-            registry("acme", "0.1.0", Timestamp::now(), &tools)
+            let entry = |listed, endpoint| Entry::of(&Offer { listed, endpoint, auth: Auth::Bearer });
+            let tools = vec![entry(first, Some("https://example.com/read_all")), entry(second, None)];
+            registry("acme", "0.1.0", Timestamp::now(), tools)
         })
     });
     assert_eq!((registry.problem(), is_valid("tool-registry", &to_value(&registry))), (None, true));
