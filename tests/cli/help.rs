@@ -57,6 +57,10 @@ const HELP: &[(&[&str], &[&str])] = &[
     (&["events", "--help"], &["--follow", "--from", "--session", "without gaps"]),
     (&["trace", "add", "--help"], &["no secrets", "memory_write", "loop_detected", "1 MiB"]),
     (&["artifact", "get", "--help"], &["--output", "--force", "redacted"]),
+    (
+        &["serve", "--help"],
+        &["--token-file", "--approver-token-file", "--arcade-secret-file", "/worker", "--allow-host"],
+    ),
     (&["mcp", "--help"], &["--tool-budget", "[default: 125]"]),
     (&["build", "--help"], &["Cargo.toml", "--json", "outside of the sandbox"]),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),

@@ -16,15 +16,15 @@ use crate::support::{Reply, Toolcell, Web, check_one, component, records, root, 
 /// Longer than any step takes on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-const ANNA: &str = "0123456789abcdef0";
-const BERT: &str = "fedcba98765432100";
+pub(super) const ANNA: &str = "0123456789abcdef0";
+pub(super) const BERT: &str = "fedcba98765432100";
 
 /// A call that runs until it is canceled.
 fn endless() -> Value {
     json!({ "tool": "progress", "input": { "count": 10_000, "interval_ms": 100 } })
 }
 
-trait Api {
+pub(super) trait Api {
     fn get(&self, path: &str) -> Reply;
     fn post(&self, path: &str, more: &[(&str, &str)], body: &Value) -> Reply;
     fn begin_call(&self, body: &Value) -> String;
@@ -69,7 +69,7 @@ impl Api for Web {
     }
 }
 
-trait Said {
+pub(super) trait Said {
     fn value(&self) -> Value;
     fn is_problem(&self, status: u16, code: &str) -> Value;
 }
@@ -91,7 +91,7 @@ impl Said for Reply {
     }
 }
 
-fn token_file(folder: &std::path::Path, name: &str, text: &str) -> String {
+pub(super) fn token_file(folder: &std::path::Path, name: &str, text: &str) -> String {
     let file = folder.join(name);
     std::fs::write(&file, text).unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -99,7 +99,7 @@ fn token_file(folder: &std::path::Path, name: &str, text: &str) -> String {
 }
 
 /// A server with two principals; the token is Anna's at first.
-fn of_two(tools: &[&str], options: &[&str]) -> Web {
+pub(super) fn of_two(tools: &[&str], options: &[&str]) -> Web {
     let (_guard, path) = scratch();
     let file = format!("--token-file={}", token_file(&path, "tokens", &format!("anna {ANNA}\nbert {BERT}\n")));
     let mut web = Web::with(tools, options.iter().copied().chain([file.as_str()]));

@@ -17,6 +17,7 @@ mod lifecycle;
 mod locks;
 mod memory;
 mod notices;
+mod otc;
 mod parallel;
 mod place;
 mod pools;

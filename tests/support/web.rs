@@ -116,7 +116,8 @@ impl Web {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let gate = Gate::new(address.port(), &[], &[]);
-            let settings = HttpSettings { listener, gate, tokens: Tokens::none(), limits };
+            let (tokens, name, worker) = (Tokens::none(), None, None);
+            let settings = HttpSettings { listener, gate, tokens, limits, name, worker };
             tokio::spawn(async move { serve_http(&server, settings, std::future::pending()).await });
             address
         });

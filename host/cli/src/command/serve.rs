@@ -7,7 +7,8 @@ use clap::Args;
 use tokio::net::TcpListener;
 use toolcell_core::policy::network::Authority;
 
-use crate::server::{Gate, HttpLimits, HttpSettings, Tokens, serve_http};
+use crate::server::otc::WorkerSecret;
+use crate::server::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http};
 
 use super::exit::{BadRequest, Exit};
 use super::serving::{self, Ready, Serving};
@@ -29,6 +30,9 @@ pub(super) struct Serve {
     /// /v1/approvals, and make no calls
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     approver_token_file: Option<PathBuf>,
+    /// Serve an Arcade engine at /worker: it signs its tokens with the secret in FILE, of at least 16 characters
+    #[arg(long, value_name = "FILE", help_heading = "HTTP")]
+    arcade_secret_file: Option<PathBuf>,
     /// Require no token: every program on this machine may call the tools. Loopback only
     #[arg(long, help_heading = "HTTP")]
     no_token: bool,
@@ -43,7 +47,8 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn run(mut self) -> anyhow::Result<Exit> {
         let (tokens, generated) = self.tokens()?;
-        self.serving.callers = tokens.principals().len();
+        let worker = self.worker()?;
+        self.serving.callers = tokens.principals().len() + usize::from(worker.is_some());
         let runtime = serving::runtime()?;
         let served = match self.serving.server(&runtime)? {
             Ready::Server(served) => served,
@@ -62,14 +67,27 @@ impl Serve {
             if let Some(token) = generated {
                 let _ = writeln!(err, "Authorization: Bearer {token}");
             }
+            if worker.is_some() {
+                let _ = writeln!(err, "Arcade worker at http://{address}/worker");
+            }
             // MCP last, because that line says that the server is ready.
             let _ = writeln!(err, "API at http://{address}/v1/openapi.json");
             let _ = writeln!(err, "MCP at http://{address}/mcp");
-            let settings = HttpSettings { listener, gate, tokens, limits: HttpLimits::default() };
+            let name = self.allow_host.first().map(named);
+            let limits = HttpLimits::default();
+            let settings = HttpSettings { listener, gate, tokens, limits, name, worker };
             serve_http(&server, settings, interrupted).await
         });
         serving::finish(runtime, server);
         done.map(|()| Exit::Succeeded)
+    }
+
+    /// The secret of an Arcade engine.
+    fn worker(&self) -> anyhow::Result<Option<WorkerSecret>> {
+        let wrong = |error: anyhow::Error| BadRequest(format!("{error:#}"));
+        let Some(file) = &self.arcade_secret_file else { return Ok(None) };
+        let text = read_private(file, "secret of the Arcade engine").map_err(wrong)?;
+        Ok(Some(WorkerSecret::new(text.trim()).map_err(wrong)?))
     }
 
     fn tokens(&self) -> anyhow::Result<(Tokens, Option<String>)> {
@@ -91,6 +109,14 @@ impl Serve {
         let Some(file) = &self.approver_token_file else { return Ok((tokens, generated)) };
         let approvers = Tokens::read(file).map_err(wrong)?;
         Ok((tokens.with_approvers(approvers).map_err(wrong)?, generated))
+    }
+}
+
+/// The name as a URL has it.
+fn named(authority: &Authority) -> String {
+    match authority.port {
+        Some(port) => format!("{}:{port}", authority.host),
+        None => authority.host.to_string(),
     }
 }
 

@@ -41,7 +41,7 @@ use held::HeldCalls;
 use tasks::Tasks;
 
 pub use asking::{Announcer, Away};
-pub use http::{Gate, HttpLimits, HttpSettings, Tokens, serve_http};
+pub use http::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http};
 pub use offer::{Offered, Offers};
 pub use offering::{ApprovalSettings, Offering};
 pub use providers::Providers;

@@ -4,6 +4,7 @@ use std::time::Duration;
 use rmcp::model::Tool;
 use tokio_util::sync::CancellationToken;
 use toolcell::{Grants, Host, Keep, Limits, Policy};
+use toolcell_core::record::Timestamp;
 
 use crate::telemetry::Telemetry;
 
@@ -21,6 +22,8 @@ pub struct Offering {
     pub keep: Keep,
     /// Where spans and metrics of calls go, if anywhere.
     pub telemetry: Option<Arc<Telemetry>>,
+    /// When it replaced the one before.
+    pub(super) since: Timestamp,
     outdated: CancellationToken,
 }
 
@@ -48,7 +51,18 @@ impl Offering {
         approvals: ApprovalSettings,
     ) -> Self {
         let outdated = CancellationToken::new();
-        Self { host, offers, grants, policy, limits, approvals, keep: Keep::All, telemetry: None, outdated }
+        Self {
+            host,
+            offers,
+            grants,
+            policy,
+            limits,
+            approvals,
+            keep: Keep::All,
+            telemetry: None,
+            since: Timestamp::now(),
+            outdated,
+        }
     }
 
     /// Whether a result of an offered tool can become a payload, so that a client needs a way to read it.

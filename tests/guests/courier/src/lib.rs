@@ -53,6 +53,8 @@ impl Guest for Courier {
                     .permits("credential_refs", json!(["API_KEY", "OTHER_KEY"]))
                     .permits("credential_uses", json!([{ "ref": "OTHER_KEY", "query": "other" }])),
                 carrying("unnamed", "Wants a secret, and does not say which").permits("credential_refs", json!([])),
+                carrying("authorized", "Carries a secret that Open Tool Calling calls an authorization")
+                    .permits("credential_uses", json!([{ "ref": "API_KEY", "authorization": "token" }])),
                 tool("plain", "Carries nothing"),
                 tool("undeclared", "Names a secret, and does not declare the kind of access")
                     .permits("credential_refs", json!(["API_KEY"])),

@@ -25,10 +25,11 @@ use tokio_util::sync::CancellationToken;
 use toolcell::Listening;
 
 use super::Server;
+use super::otc::{Worker, WorkerSecret};
 
 pub use gate::Gate;
 pub use limits::HttpLimits;
-pub use token::Tokens;
+pub use token::{Tokens, read_private};
 
 /// Maximum number of headers of one request, and maximum size of its request line and headers together, in bytes.
 const HEADERS_MAX: usize = 64;
@@ -44,6 +45,10 @@ pub struct HttpSettings {
     /// The tokens of the principals.
     pub tokens: Tokens,
     pub limits: HttpLimits,
+    /// `HOST[:PORT]` that clients reach the server by; `None` for its address.
+    pub name: Option<String>,
+    /// The secret that an Arcade engine signs its tokens with; without one, the server is no worker.
+    pub worker: Option<WorkerSecret>,
 }
 
 /// Serves until `interrupted` completes; then running calls may continue for [`HttpLimits::drain_time`] before they are
@@ -53,13 +58,17 @@ pub async fn serve_http(
     settings: HttpSettings,
     interrupted: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let HttpSettings { listener, gate, tokens, limits } = settings;
+    let HttpSettings { listener, gate, tokens, limits, name, worker } = settings;
     // Registered before the first request is accepted, because no tool may call its own server.
-    let _listening = Listening::at(listener.local_addr().context("cannot find the address")?);
+    let address = listener.local_addr().context("cannot find the address")?;
+    let _listening = Listening::at(address);
     let drain = CancellationToken::new();
     let close = CancellationToken::new();
-    let connections = Connections::new(&limits, tokens.principals().len() + tokens.approvers().len());
-    let routes = Arc::new(Routes::new(server, gate, tokens, &limits, drain.clone(), close.clone()));
+    let principals = tokens.principals().len() + tokens.approvers().len() + usize::from(worker.is_some());
+    let connections = Connections::new(&limits, principals);
+    let base = format!("http://{}", name.unwrap_or_else(|| address.to_string()));
+    let dialects = (base, worker.map(Worker::new));
+    let routes = Arc::new(Routes::new(server, gate, dialects, tokens, &limits, (drain.clone(), close.clone())));
     let accepting = async {
         loop {
             let stream = match listener.accept().await {

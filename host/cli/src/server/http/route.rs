@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
@@ -23,13 +23,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::dialect::http::Problem;
 use crate::server::budget::{Budget, Lease};
 use crate::server::loads::Loads;
+use crate::server::otc::Worker;
 use crate::server::outline::{ARRAY, Outline, is_array};
 use crate::server::payloads::ReadablePayloads;
 use crate::server::sent::{Sent, weight};
 use crate::server::session::{Identity, Session};
 use crate::server::{ARGUMENT_BYTES_MAX, Gone, Server};
 
-use super::api::{Api, Principal};
+use super::api::{Api, Dialects, Principal};
 use super::connections::Connection;
 use super::framing::Sound;
 use super::sessions::{Claim, InUse, Sessions};
@@ -42,6 +43,9 @@ const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// The beginning of every path of the plain API.
 const API: &str = "/v1/";
+/// The beginning of every path of an Arcade worker, and the one that needs no token.
+const WORKER: &str = "/worker/";
+const HEALTH: &str = "/worker/health";
 
 type Mcp = StreamableHttpService<Session, LocalSessionManager>;
 
@@ -63,8 +67,9 @@ pub(super) struct Routes {
     /// One per principal, in their order, so that the sessions of one principal do not exist for another.
     doors: Vec<Door>,
     api: Api,
-    /// The budgets for request bodies of approvers, who follow the callers in the order of principals.
-    bodies_of_approvers: Vec<Budget>,
+    /// The budgets for request bodies of approvers, who follow the callers in the order of principals, and of an Arcade
+    /// engine, which is the last one.
+    bodies_of_others: Vec<Budget>,
     body_time: Duration,
     sessions_max: usize,
     drain: CancellationToken,
@@ -141,15 +146,16 @@ impl Routes {
     pub(super) fn new(
         server: &Arc<Server>,
         gate: Gate,
+        (base, worker): (String, Option<Worker>),
         tokens: Tokens,
         limits: &HttpLimits,
-        drain: CancellationToken,
-        close: CancellationToken,
+        (drain, close): (CancellationToken, CancellationToken),
     ) -> Self {
         let (principals, approvers) = (tokens.principals(), tokens.approvers());
-        let callers = principals.len();
-        let mut bodies = Budget::each(BODIES_BYTES_MAX, callers + approvers.len());
-        let arguments = Budget::each(ARGUMENT_BYTES_MAX, callers);
+        let (callers, engines) = (principals.len(), usize::from(worker.is_some()));
+        let mut bodies = Budget::each(BODIES_BYTES_MAX, callers + approvers.len() + engines);
+        let mut arguments = Budget::each(ARGUMENT_BYTES_MAX, callers + engines);
+        let of_engine = arguments.split_off(callers).pop();
         let mut of_api = Vec::with_capacity(callers);
         let door = |((principal, bodies), arguments): ((Arc<str>, Budget), Budget)| {
             let sessions = Sessions::new();
@@ -171,12 +177,13 @@ impl Routes {
             };
             Door { mcp: StreamableHttpService::new(session, sessions.manager(), config), sessions, bodies, arguments }
         };
-        let bodies_of_approvers = bodies.split_off(callers);
+        let bodies_of_others = bodies.split_off(callers);
         let doors = principals.into_iter().zip(bodies).zip(arguments).map(door).collect();
-        let api = Api::new(server, of_api, approvers, limits.body_time);
+        let dialects = Dialects { base, needs_token: tokens.are_required(), worker: worker.zip(of_engine) };
+        let api = Api::new(server, of_api, approvers, limits.body_time, dialects);
         Self {
             api,
-            bodies_of_approvers,
+            bodies_of_others,
             server: Arc::clone(server),
             gate,
             tokens,
@@ -197,6 +204,9 @@ impl Routes {
         }
         match request.uri().path() {
             path if path.starts_with(API) => self.api(request, client).await.unwrap_or_else(|refused| *refused),
+            path if path.starts_with(WORKER) && self.api.worker().is_some() => {
+                self.worker(request, client).await.unwrap_or_else(|refused| *refused)
+            }
             "/healthz" => probe(&request, true),
             "/readyz" => probe(&request, !self.drain.is_cancelled()),
             "/metrics" => self.metrics(&request),
@@ -225,13 +235,43 @@ impl Routes {
             let why = "send a token of this server: Authorization: Bearer TOKEN";
             return Err(problem(&Problem::new(401, "unauthorized", why)).into());
         };
+        let request = self.admit(principal, request, client).await?;
+        Ok(self.api.answer(principal, request).await.map(|body| Answer::of(Content::Api(body))))
+    }
+
+    /// Answers a request of an Arcade engine, which has limits as a principal of tokens has.
+    async fn worker(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
+        let is_health = request.uri().path() == HEALTH;
+        let request = if is_health {
+            request.map(|_| Full::default())
+        } else {
+            let mut given = request.headers().get_all(AUTHORIZATION).iter();
+            let only = given.next().filter(|_| given.next().is_none()).and_then(|value| value.to_str().ok());
+            if let Some(refused) = self.api.worker().and_then(|worker| worker.refusal(only)) {
+                let body = Bytes::copy_from_slice(refused.body.as_bytes());
+                let mut response = response(StatusCode::UNAUTHORIZED, "application/json", body);
+                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                return Err(response.into());
+            }
+            self.admit(self.doors.len() + self.bodies_of_others.len() - 1, request, client).await?
+        };
+        Ok(self.api.answer_engine(!is_health, request).await.map(|body| Answer::of(Content::Api(body))))
+    }
+
+    /// Gives the connection to `principal`, and reads the whole body within its budget.
+    async fn admit(
+        &self,
+        principal: usize,
+        request: Request<Incoming>,
+        client: &Client,
+    ) -> Result<Request<Full<Bytes>>, Refused> {
         if client.connection.belongs_to(principal).await.is_err() {
             let why = "you have too many connections open; end one, or wait";
             return Err(closing(problem(&Problem::new(503, "too_many_connections", why).after(60))).into());
         }
         let budget = match self.doors.get(principal) {
             Some(door) => Some(&door.bodies),
-            None => self.bodies_of_approvers.get(principal.saturating_sub(self.doors.len())),
+            None => self.bodies_of_others.get(principal.saturating_sub(self.doors.len())),
         };
         let (head, body) = request.into_parts();
         let body = match budget {
@@ -240,8 +280,7 @@ impl Routes {
         };
         let body = body.map_err(|unread| Box::new(unread.answer(true)))?;
         // The memory stays reserved until a handler drops the bytes.
-        let request = Request::from_parts(head, Full::new(Bytes::from_owner(body)));
-        Ok(self.api.answer(principal, request).await.map(|body| Answer::of(Content::Api(body))))
+        Ok(Request::from_parts(head, Full::new(Bytes::from_owner(body))))
     }
 
     async fn mcp(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
@@ -372,7 +411,8 @@ fn without_token() -> Response<Answer> {
 
 /// Refuses a request that did not get past the gate.
 fn refused(request: &Request<Incoming>, status: StatusCode, code: &'static str, why: &'static str) -> Response<Answer> {
-    match request.uri().path().starts_with(API) {
+    let path = request.uri().path();
+    match path.starts_with(API) || path.starts_with(WORKER) {
         true => problem(&Problem::new(status.as_u16(), code, why)),
         false => plain(status, why),
     }

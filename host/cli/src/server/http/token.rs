@@ -32,17 +32,7 @@ impl Tokens {
     /// Reads the tokens in `file`, one per line, `NAME TOKEN` or `TOKEN`. Fails if users other than the owner can
     /// access the file.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
-        let metadata =
-            std::fs::metadata(file).with_context(|| format!("cannot read the tokens in {}", file.display()))?;
-        ensure!(metadata.len() <= FILE_BYTES_MAX, "{} is larger than {FILE_BYTES_MAX} bytes", file.display());
-        #[cfg(unix)]
-        {
-            let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
-            let name = file.display();
-            ensure!(mode & 0o077 == 0, "others can read the tokens in {name}: chmod 600 {name}");
-        }
-        let text =
-            std::fs::read_to_string(file).with_context(|| format!("cannot read the tokens in {}", file.display()))?;
+        let text = read_private(file, "tokens")?;
         Self::parse(&text).with_context(|| format!("cannot parse {}", file.display()))
     }
 
@@ -107,6 +97,11 @@ impl Tokens {
         }
     }
 
+    /// Whether a caller has to send a token.
+    pub(super) fn are_required(&self) -> bool {
+        !self.callers.is_empty()
+    }
+
     /// The names of the principals that approve calls.
     pub(super) fn approvers(&self) -> Vec<Arc<str>> {
         self.approvers.iter().map(|(_, name)| Arc::clone(name)).collect()
@@ -135,6 +130,20 @@ impl Tokens {
         let token = blake3::hash(token.trim().as_bytes());
         scheme.eq_ignore_ascii_case("bearer").then(|| tokens.iter().position(|(known, _)| *known == token)).flatten()
     }
+}
+
+/// Reads the file with the `content` of that name. Fails if users other than the owner can access it.
+pub fn read_private(file: &Path, content: &str) -> anyhow::Result<String> {
+    let name = file.display();
+    let unreadable = || format!("cannot read the {content} in {name}");
+    let metadata = std::fs::metadata(file).with_context(unreadable)?;
+    ensure!(metadata.len() <= FILE_BYTES_MAX, "{name} is larger than {FILE_BYTES_MAX} bytes");
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
+        ensure!(mode & 0o077 == 0, "others can read the {content} in {name}: chmod 600 {name}");
+    }
+    std::fs::read_to_string(file).with_context(unreadable)
 }
 
 impl fmt::Debug for Tokens {

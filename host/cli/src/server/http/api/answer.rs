@@ -18,7 +18,7 @@ use crate::server::Offering;
 
 use super::{Caller, Role};
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The principal of a request that only callers may make.
@@ -26,6 +26,9 @@ pub(super) struct Who(pub(super) Arc<Caller>);
 
 /// The name of the approver of a request that only approvers may make.
 pub(super) struct Approver(pub(super) Arc<str>);
+
+/// The engine of a request that only an Arcade engine may make.
+pub(super) struct Engine(pub(super) Arc<Caller>);
 
 /// The parameters in the path.
 pub(super) struct Place<T>(pub(super) T);
@@ -57,6 +60,17 @@ impl<S: Sync> FromRequestParts<S> for Approver {
                 let why = "a caller cannot approve calls; use a token of --approver-token-file";
                 Err(Problem::new(403, "not_an_approver", why))
             }
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Engine {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match parts.extensions.get::<Role>() {
+            Some(Role::Engine(engine)) => Ok(Self(Arc::clone(engine))),
+            _ => Err(Problem::new(403, "not_an_engine", "only an Arcade engine calls the routes of a worker")),
         }
     }
 }

@@ -10,11 +10,12 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use toolcell::{Batch, BatchCall, BatchListener, BatchPolicy, CallRecord, Cancellation, InterruptBehavior, ToolEvent};
-use toolcell_core::record::{AbortReason, ContextModifier, Input, ToolResult};
+use toolcell_core::record::{AbortReason, ContextModifier, Input, ToolResult, TraceContext};
 use toolcell_core::scheduler::batch;
 
 use crate::dialect::http::{BatchCallRequest, BatchDocument, Problem, batch as read_batch};
 use crate::server::calls::Place as CallPlace;
+use crate::server::trace::of_headers;
 use crate::server::{Offering, Server};
 
 use super::answer::{Who, is_media_type, json as in_json, shown, text};
@@ -92,7 +93,7 @@ pub(super) async fn create(
     let calls = calls.map_err(|why| Problem::new(422, "batch_invalid", format!("cannot read the batch: {why}")))?;
     drop(body);
     let room = room(&caller, calls.len())?;
-    let mut running = start(&shared.server, &caller, calls, room);
+    let mut running = start(&shared.server, &caller, calls, room, of_headers(&headers));
     if !is_lines {
         let mut results = Vec::new();
         while let Some(result) = running.next().await {
@@ -139,12 +140,21 @@ fn start(
     caller: &Caller,
     calls: Vec<BatchCallRequest>,
     room: Option<OwnedSemaphorePermit>,
+    trace: Option<TraceContext>,
 ) -> Running {
     let offering = server.offering();
     let (mut ids, mut places, mut ready) = (Vec::new(), Vec::new(), Vec::new());
     for BatchCallRequest { id, tool, input, depends_on } in calls {
         let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
-        let wish = Wish { tool, input, native_call_id: Some(id.clone()), timeout: None, route: "POST /v1/batches" };
+        let wish = Wish {
+            tool,
+            input,
+            native_call_id: Some(id.clone()),
+            timeout: None,
+            route: "POST /v1/batches",
+            trace: trace.clone(),
+            foreign: None,
+        };
         let announcer = Arc::clone(&server.settings.announcer);
         let Ready { request, refused, place } = wish.ready(server, &offering, caller, announcer, Cancellation::new());
         places.extend(place);

@@ -14,6 +14,7 @@ use toolcell_core::record::{AbortReason, Input, InvocationId};
 use crate::dialect::http::{CallDocument, CallRequest, Problem};
 use crate::server::Away;
 use crate::server::tasks::Recorded;
+use crate::server::trace::of_headers;
 
 use super::answer::{Place, Who, call_id, ended, json, located, read, shown, unknown_call};
 use super::keys::{Claimed, KEY_BYTES_MAX};
@@ -58,6 +59,7 @@ impl Drop for Waiting<'_> {
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "A name for this request, of at most 256 bytes: the same request again gets the same answer, and makes no second call"),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: answer at once with the id of the call"),
+        ("traceparent" = Option<String>, Header, description = "The trace of the client (W3C Trace Context), which the record of the call names; with `tracestate`"),
     ),
     responses(
         (status = 202, description = "The call runs, or waits for an approval; Location says where its state is", body = CallDocument),
@@ -138,7 +140,8 @@ fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(Wish, Option<bool>), Proble
     }
     let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
     let timeout = timeout_ms.map(Duration::from_millis);
-    Ok((Wish { tool, input, native_call_id, timeout, route: "POST /v1/calls" }, wait))
+    let (route, trace) = ("POST /v1/calls", of_headers(headers));
+    Ok((Wish { tool, input, native_call_id, timeout, route, trace, foreign: None }, wait))
 }
 
 fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
@@ -284,7 +287,7 @@ pub(super) async fn cancel(
     }
 }
 
-fn lost() -> Problem {
+pub(super) fn lost() -> Problem {
     Problem::new(
         500,
         "call_lost",

@@ -11,11 +11,14 @@ mod feed;
 mod keys;
 mod live;
 mod openapi;
+mod otc;
+mod registry;
 mod start;
 mod tools;
+mod worker;
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -32,14 +35,17 @@ use crate::dialect::http::Problem;
 use crate::server::Server;
 use crate::server::budget::Budget;
 use crate::server::loads::Loads;
+use crate::server::otc::{ENGINE, Worker};
 
 use keys::Keys;
 use live::LiveCalls;
+use otc::Otc;
 
 /// The routes, and what the holders of tokens may do.
 pub(super) struct Api {
     router: Router,
     roles: Vec<Role>,
+    shared: Arc<Shared>,
 }
 
 /// What the handlers share.
@@ -47,6 +53,13 @@ struct Shared {
     server: Arc<Server>,
     /// The names of all callers: approvers answer about their calls alone.
     callers: Vec<Arc<str>>,
+    /// Whether callers have tokens.
+    needs_token: bool,
+    otc: Otc,
+    /// Who is an Arcade engine, and its calls; `None` if none may call.
+    worker: Option<(Worker, Arc<Caller>)>,
+    /// The OpenAPI document, made when it is first asked for.
+    document: OnceLock<Bytes>,
 }
 
 /// What the holder of a token may do.
@@ -56,6 +69,8 @@ enum Role {
     Caller(Arc<Caller>),
     /// Answer questions about calls.
     Approver(Arc<str>),
+    /// Call tools through the routes of a worker.
+    Engine(Arc<Caller>),
 }
 
 /// One principal that calls tools.
@@ -63,6 +78,8 @@ struct Caller {
     name: Arc<str>,
     /// The tools that it has loaded, also through MCP without a session.
     loads: Arc<Loads>,
+    /// Whether its list has all tools, so that none is deferred for it.
+    sees_all: bool,
     /// The budget for the arguments of its calls.
     arguments: Budget,
     /// How long a call waits for memory for its arguments.
@@ -80,6 +97,25 @@ pub(super) struct Principal {
     pub(super) arguments: Budget,
 }
 
+impl Principal {
+    fn caller(self, wait: Duration, sees_all: bool) -> Arc<Caller> {
+        let Self { name, loads, arguments } = self;
+        let (calls, keys) = (Arc::default(), Keys::default());
+        let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
+        Arc::new(Caller { name, loads, sees_all, arguments, wait, calls, keys, batched })
+    }
+}
+
+/// What the routes of dialects need to know.
+pub(super) struct Dialects {
+    /// What the URLs of the server begin with.
+    pub(super) base: String,
+    /// Whether callers have tokens.
+    pub(super) needs_token: bool,
+    /// Who is an Arcade engine, and the budget for the arguments of its calls.
+    pub(super) worker: Option<(Worker, Budget)>,
+}
+
 impl Api {
     /// Serves `principals`, and after them `approvers`: a role is named by its index.
     pub(super) fn new(
@@ -87,16 +123,36 @@ impl Api {
         principals: Vec<Principal>,
         approvers: Vec<Arc<str>>,
         wait: Duration,
+        dialects: Dialects,
     ) -> Self {
-        let callers = principals.iter().map(|principal| Arc::clone(&principal.name)).collect();
-        let caller = |Principal { name, loads, arguments }| {
-            let (calls, keys) = (Arc::default(), Keys::default());
-            let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
-            Role::Caller(Arc::new(Caller { name, loads, arguments, wait, calls, keys, batched }))
-        };
+        let callers = principals.iter().map(|principal| Arc::clone(&principal.name));
+        let callers = callers.chain(dialects.worker.iter().map(|_| ENGINE.into())).collect();
+        let caller = |principal: Principal| Role::Caller(principal.caller(wait, false));
         let roles = principals.into_iter().map(caller).chain(approvers.into_iter().map(Role::Approver)).collect();
-        let shared = Arc::new(Shared { server: Arc::clone(server), callers });
-        Self { router: router(shared), roles }
+        let Dialects { base, needs_token, worker } = dialects;
+        let engine = |arguments| Principal { name: ENGINE.into(), loads: Arc::default(), arguments }.caller(wait, true);
+        let shared = Arc::new(Shared {
+            server: Arc::clone(server),
+            callers,
+            needs_token,
+            otc: Otc::new(&base),
+            worker: worker.map(|(worker, arguments)| (worker, engine(arguments))),
+            document: OnceLock::new(),
+        });
+        Self { router: router(Arc::clone(&shared)), roles, shared }
+    }
+
+    /// Who is an Arcade engine.
+    pub(super) fn worker(&self) -> Option<&Worker> {
+        self.shared.worker.as_ref().map(|(worker, _)| worker)
+    }
+
+    /// Answers a request for a route of a worker, which is that of an engine if `is_engine`.
+    pub(super) async fn answer_engine(&self, is_engine: bool, mut request: Request<Full<Bytes>>) -> Response<Body> {
+        if let (true, Some((_, engine))) = (is_engine, &self.shared.worker) {
+            request.extensions_mut().insert(Role::Engine(Arc::clone(engine)));
+        }
+        self.routed(request).await
     }
 
     /// Answers an authorized request; `role` is the index of its principal.
@@ -104,6 +160,10 @@ impl Api {
         if let Some(role) = self.roles.get(role) {
             request.extensions_mut().insert(role.clone());
         }
+        self.routed(request).await
+    }
+
+    async fn routed(&self, request: Request<Full<Bytes>>) -> Response<Body> {
         // A router is always ready.
         let answered: Result<_, Infallible> = self.router.clone().call(request).await;
         let Ok(response) = answered;
@@ -111,9 +171,17 @@ impl Api {
     }
 }
 
+fn unknown_path() -> Problem {
+    Problem::new(404, "unknown_path", "there is nothing here; see /v1/openapi.json")
+}
+
 fn router(shared: Arc<Shared>) -> Router {
-    let unknown = || async { Problem::new(404, "unknown_path", "there is nothing here; see /v1/openapi.json") };
     let wrong = || async { Problem::new(405, "method_not_allowed", "use a method that the header Allow names") };
+    let worker = Router::new()
+        .route("/worker/health", get(worker::health))
+        .route("/worker/tools", get(worker::tools))
+        .route("/worker/tools/invoke", post(worker::call));
+    let worker = if shared.worker.is_some() { worker } else { Router::new() };
     Router::new()
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}", get(tools::show))
@@ -126,7 +194,13 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/approvals", get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::show).post(approvals::answer))
         .route("/v1/openapi.json", get(openapi::show))
-        .fallback(unknown)
+        .route("/v1/dialects/agentool/registry", get(registry::show))
+        .route("/v1/dialects/{dialect}/tools", get(otc::list).post(otc::register))
+        .route("/v1/dialects/{dialect}/tools/{name}", get(otc::show))
+        .route("/v1/dialects/{dialect}/execute", post(otc::execute))
+        .route("/v1/dialects/{dialect}/authorizations/{id}", get(otc::authorization))
+        .merge(worker)
+        .fallback(|| async { unknown_path() })
         .method_not_allowed_fallback(wrong)
         // The body was read within its limit already.
         .layer(DefaultBodyLimit::disable())

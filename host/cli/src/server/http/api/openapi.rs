@@ -1,10 +1,9 @@
 //! `/v1/openapi.json`: what the types and routes say of themselves, and the answers that every route can give.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::{Map, Value, json};
@@ -33,7 +32,9 @@ macro_rules! schemas {
 }
 
 /// The schemas of records that answers carry, and those that they refer to.
-const RECORDS: [(&str, &str); 9] = schemas![
+const RECORDS: [(&str, &str); 11] = schemas![
+    "agentool-tool-registry",
+    "agentool-tool-spec",
     "approvals-list",
     "batch-result",
     "common",
@@ -44,6 +45,32 @@ const RECORDS: [(&str, &str); 9] = schemas![
     "result",
     "tool-search-result",
 ];
+
+macro_rules! otc_schemas {
+    ($($name:literal),* $(,)?) => {
+        [$((concat!("otc-", $name), include_str!(concat!("../../../../../../schemas/otc/", $name, ".schema.json")))),*]
+    };
+}
+
+/// The schemas of Open Tool Calling.
+const OTC: [(&str, &str); 7] = otc_schemas![
+    "arcade-tool-call-response",
+    "arcade-tool-definition",
+    "authorization",
+    "execute-tool-request",
+    "execute-tool-response",
+    "tool-definition",
+    "worker-health",
+];
+
+/// The routes of Open Tool Calling, as JSON pointers have them.
+const OTC_TOOLS: &str = "~1v1~1dialects~1{dialect}~1tools";
+const OTC_TOOL: &str = "~1v1~1dialects~1{dialect}~1tools~1{name}";
+const OTC_EXECUTE: &str = "~1v1~1dialects~1{dialect}~1execute";
+const OTC_AUTHORIZATION: &str = "~1v1~1dialects~1{dialect}~1authorizations~1{id}";
+const WORKER_HEALTH: &str = "~1worker~1health";
+const WORKER_TOOLS: &str = "~1worker~1tools";
+const WORKER_INVOKE: &str = "~1worker~1tools~1invoke";
 
 #[derive(OpenApi)]
 #[openapi(
@@ -64,33 +91,48 @@ const RECORDS: [(&str, &str); 9] = schemas![
         super::approvals::list,
         super::approvals::show,
         super::approvals::answer,
+        super::registry::show,
+        super::otc::list,
+        super::otc::show,
+        super::otc::register,
+        super::otc::execute,
+        super::otc::authorization,
         show,
     ),
     components(schemas(Problem))
 )]
 struct Document;
 
+#[derive(OpenApi)]
+#[openapi(paths(super::worker::health, super::worker::tools, super::worker::call))]
+struct Worker;
+
 /// This document.
 #[utoipa::path(get, path = "/v1/openapi.json", tag = "api", responses((status = 200, description = "OpenAPI 3.1")))]
-pub(super) async fn show(State(_): State<Arc<Shared>>) -> Response<Body> {
-    static TEXT: OnceLock<Bytes> = OnceLock::new();
-    let text = TEXT.get_or_init(|| document().to_string().into());
+pub(super) async fn show(State(shared): State<Arc<Shared>>) -> Response<Body> {
+    let text = shared.document.get_or_init(|| document(shared.worker.is_some()).to_string().into());
     let mut response = Response::new(Body::from(text.clone()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-fn document() -> Value {
-    let mut document = serde_json::to_value(Document::openapi()).unwrap_or_default();
+/// The document of a server, which serves an Arcade engine if it `is_worker`.
+fn document(is_worker: bool) -> Value {
+    let mut document = Document::openapi();
+    let mut schemes = json!({ "bearer": { "type": "http", "scheme": "bearer" } });
+    if is_worker {
+        document.merge(Worker::openapi());
+        let scheme = json!({ "type": "http", "scheme": "bearer", "bearerFormat": "JWT" });
+        put(&mut schemes, "", "worker", scheme);
+    }
+    let mut document = serde_json::to_value(document).unwrap_or_default();
     put(&mut document, "", "security", json!([{ "bearer": [] }]));
-    let scheme = json!({ "bearer": { "type": "http", "scheme": "bearer" } });
-    put(&mut document, "/components", "securitySchemes", scheme);
-    for (name, text) in RECORDS {
+    put(&mut document, "/components", "securitySchemes", schemes);
+    for (name, text) in RECORDS.into_iter().chain(OTC) {
         put(&mut document, "/components/schemas", name, record(name, text));
     }
-    let result = || json!({ "$ref": "#/components/schemas/result" });
-    put(&mut document, "/components/schemas/CallDocument/properties", "result", result());
-    let items = json!({ "$ref": "#/components/schemas/batch-result" });
+    put(&mut document, "/components/schemas/CallDocument/properties", "result", component("result"));
+    let items = component("batch-result");
     put(&mut document, "/components/schemas/BatchDocument/properties/results", "items", items);
     let paths = document.get_mut("paths").and_then(Value::as_object_mut);
     for operation in
@@ -98,26 +140,74 @@ fn document() -> Value {
     {
         complete(operation.0, operation.1);
     }
+    describe_calls(&mut document);
+    describe_otc(&mut document);
+    for (path, name) in [
+        ("~1v1~1search", "tool-search-result"),
+        ("~1v1~1approvals", "approvals-list"),
+        ("~1v1~1dialects~1agentool~1registry", "agentool-tool-registry"),
+    ] {
+        put_json(&mut document, &format!("/paths/{path}/get/responses/200"), component(name));
+    }
+    document
+}
+
+fn component(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// Adds a body of JSON to the request or response at the pointer `place`.
+fn put_json(document: &mut Value, place: &str, schema: Value) {
+    if document.pointer(&format!("{place}/content")).is_none() {
+        put(document, place, "content", json!({}));
+    }
+    put(document, &format!("{place}/content"), "application/json", json!({ "schema": schema }));
+}
+
+/// Adds the statuses and results of a call.
+fn describe_calls(document: &mut Value) {
     let calls = "/paths/~1v1~1calls/post/responses";
     for status in CALL_STATUSES {
         let place = format!("{calls}/{status}");
         if document.pointer(&place).is_none() {
-            put(&mut document, calls, &status.to_string(), json!({ "description": "" }));
+            put(document, calls, &status.to_string(), json!({ "description": "" }));
         }
         let said = "The result of a call that ended so; or a problem, if no call was made";
         let said = if status == 200 { "The result of the call, or the failure that its tool reports" } else { said };
-        put(&mut document, &place, "description", said.into());
-        if document.pointer(&format!("{place}/content")).is_none() {
-            put(&mut document, &place, "content", json!({}));
+        put(document, &place, "description", said.into());
+        put_json(document, &place, component("result"));
+    }
+}
+
+/// Adds the bodies of Open Tool Calling. What it refuses is a response in its own terms; what the API refuses, a problem.
+fn describe_otc(document: &mut Value) {
+    let any = |names: &[&str]| json!({ "anyOf": names.iter().map(|name| component(name)).collect::<Vec<_>>() });
+    let list = |items: Value| json!({ "type": "array", "items": items });
+    let definition = || any(&["otc-tool-definition", "otc-arcade-tool-definition"]);
+    let response = || any(&["otc-execute-tool-response", "otc-arcade-tool-call-response"]);
+    let (posted, call) = (json!({ "required": true }), json!({ "type": "object", "required": ["tool", "inputs"] }));
+    for (path, method, request, answer) in [
+        (OTC_TOOLS, "get", None, list(definition())),
+        (OTC_TOOLS, "post", Some(json!({ "type": "object" })), response()),
+        (OTC_TOOL, "get", None, definition()),
+        (OTC_EXECUTE, "post", Some(json!({ "anyOf": [component("otc-execute-tool-request"), call] })), response()),
+        (OTC_AUTHORIZATION, "get", None, component("otc-authorization")),
+        (WORKER_HEALTH, "get", None, component("otc-worker-health")),
+        (WORKER_TOOLS, "get", None, list(component("otc-arcade-tool-definition"))),
+        (WORKER_INVOKE, "post", Some(call.clone()), component("otc-arcade-tool-call-response")),
+    ] {
+        let place = format!("/paths/{path}/{method}");
+        if let Some(schema) = request {
+            put(document, &place, "requestBody", posted.clone());
+            put_json(document, &format!("{place}/requestBody"), schema);
         }
-        put(&mut document, &format!("{place}/content"), "application/json", json!({ "schema": result() }));
+        let responses = document.pointer(&format!("{place}/responses")).and_then(Value::as_object);
+        let statuses: Vec<String> = responses.into_iter().flat_map(Map::keys).cloned().collect();
+        for status in statuses {
+            let said = if status == "200" { answer.clone() } else { response() };
+            put_json(document, &format!("{place}/responses/{status}"), said);
+        }
     }
-    for (path, name) in [("~1v1~1search", "tool-search-result"), ("~1v1~1approvals", "approvals-list")] {
-        let schema = json!({ "schema": { "$ref": format!("#/components/schemas/{name}") } });
-        let answer = format!("/paths/{path}/get/responses/200");
-        put(&mut document, &answer, "content", json!({ "application/json": schema }));
-    }
-    document
 }
 
 /// Adds to an operation what every operation can answer, and that each refusal is a problem.
@@ -192,7 +282,7 @@ mod tests {
 
     #[test]
     fn every_reference_leads_somewhere() {
-        let (document, mut found) = (document(), Vec::new());
+        let (document, mut found) = (document(true), Vec::new());
         references(&document, &mut found);
         assert!(found.len() > 100, "{}", found.len());
         for reference in found {
@@ -203,11 +293,11 @@ mod tests {
 
     #[test]
     fn every_answer_is_described() {
-        let document = document();
+        let document = document(true);
         assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
         let paths = document["paths"].as_object().unwrap();
         let operations: Vec<(&String, &Value)> = paths.values().flat_map(|path| path.as_object().unwrap()).collect();
-        assert_eq!(operations.len(), 13);
+        assert_eq!(operations.len(), 22);
         for (method, operation) in &operations {
             let responses = operation["responses"].as_object().unwrap();
             let mut meant = vec!["400", "401", "403", "408", "413", "429", "500", "503"];
@@ -224,5 +314,30 @@ mod tests {
             let content = &answers[status.to_string()]["content"];
             assert_eq!(content["application/json"]["schema"]["$ref"], "#/components/schemas/result", "{status}");
         }
+    }
+
+    #[test]
+    fn what_open_tool_calling_answers_is_described_in_its_terms() {
+        let document = document(true);
+        let schema = |path: &str, status: &str| {
+            let responses = &document["paths"][path]["post"]["responses"];
+            responses[status]["content"]["application/json"]["schema"].clone()
+        };
+        for status in ["200", "400", "409", "503"] {
+            let arcade = &schema("/v1/dialects/{dialect}/execute", status)["anyOf"][1]["$ref"];
+            assert_eq!(arcade, "#/components/schemas/otc-arcade-tool-call-response", "{status}");
+            assert_eq!(*arcade, schema("/worker/tools/invoke", status)["$ref"]);
+        }
+        let definitions = &document["paths"]["/v1/dialects/{dialect}/tools"]["get"]["responses"]["200"]["content"];
+        assert_eq!(definitions["application/json"]["schema"]["type"], "array");
+        assert!(document["components"]["securitySchemes"]["worker"].is_object());
+    }
+
+    #[test]
+    fn a_server_without_an_engine_has_no_routes_of_a_worker() {
+        let document = super::document(false);
+        assert!(document["paths"].as_object().unwrap().keys().all(|path| !path.starts_with("/worker")));
+        assert!(document["paths"]["/v1/dialects/{dialect}/execute"]["post"]["requestBody"].is_object());
+        assert!(document["components"]["securitySchemes"]["worker"].is_null());
     }
 }

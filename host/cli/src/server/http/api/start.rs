@@ -4,14 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use toolcell::{Background, Callee, Cancellation, Limits, Listener, Request, Session, Terms};
-use toolcell_core::record::{ExternalMapping, Extra, Input, Refusal};
+use toolcell_core::record::{
+    CallRecord, ErrorClass, ExternalMapping, Extra, Input, LoadingState, Refusal, TraceContext,
+};
 
 use crate::dialect::http::Problem;
+use crate::dialect::otc::Named;
 use crate::server::asking::Announcing;
 use crate::server::budget::Lease;
 use crate::server::call::{TIMEOUT_KEY, too_many};
 use crate::server::calls::Place;
+use crate::server::offer::Offer;
 use crate::server::sent::weight;
 use crate::server::tasks::Identified;
 use crate::server::{Announcer, Offering, Server};
@@ -27,6 +33,32 @@ pub(super) struct Wish {
     pub(super) timeout: Option<Duration>,
     /// The route that it came through, for the record.
     pub(super) route: &'static str,
+    /// What the request names as the trace of the call.
+    pub(super) trace: Option<TraceContext>,
+    /// The rest of a call in the terms of a dialect.
+    pub(super) foreign: Option<Foreign>,
+}
+
+/// What a dialect adds to a call.
+pub(super) struct Foreign {
+    /// Which component has to have the tool, or why the call does not run.
+    pub(super) tool: Result<Named, Refusal>,
+    /// The dialect, and what its request says beside the call, for the record.
+    pub(super) source: &'static str,
+    pub(super) fields: Extra,
+}
+
+impl Foreign {
+    /// Checks that `offer` is the tool that was named: the offering may have changed since.
+    fn check(&self, offer: &Offer) -> Result<(), Refusal> {
+        let named = self.tool.as_ref().map_err(Clone::clone)?;
+        let component = offer.tool.component();
+        if **component == *named.version && offer.qualified_name == named.qualified_name() {
+            return Ok(());
+        }
+        let message = format!("the tool changed while the call began; its version is {component}");
+        Err(Refusal::new(ErrorClass::UnknownTool, "version_mismatch", message))
+    }
 }
 
 /// A call that is ready to run.
@@ -62,13 +94,21 @@ impl Wish {
             .actor(Some(caller.name.to_string()));
         request.native_call_id = self.native_call_id;
         request.mapping = Some(mapping);
+        let begun = || offering.telemetry.as_ref()?.trace(settings.session.as_deref());
+        request.trace = self.trace.or_else(begun);
         request.keeper = server.keeper();
         let (mut refused, mut withheld) = (None, None);
-        match (offering.offers.find(&self.tool), &place) {
+        let found = offering.offers.find(&self.tool);
+        let checked = match (&self.foreign, found) {
+            (Some(Foreign { tool: Err(refusal), .. }), _) => Err(refusal.clone()),
+            (Some(foreign), Ok(offer)) => foreign.check(offer).map(|()| offer),
+            (_, found) => found,
+        };
+        match (checked, &place) {
             (Err(refusal), _) => refused = Some(refusal),
             (Ok(_), None) => refused = Some(too_many()),
             (Ok(offer), Some(_)) => {
-                request.tool = Callee::from(Arc::clone(&offer.tool)).loaded(offer.is_loaded(&caller.loads));
+                request.tool = Callee::from(Arc::clone(&offer.tool)).loaded(caller.has_loaded(offer));
                 withheld = offering.offers.surface().refusal(&offer.tool, offer.standing);
                 request.limits.wall = offer.wall.map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
                 request.approval.origin.clone_from(&offer.origin);
@@ -82,7 +122,10 @@ impl Wish {
 
     /// How the API names the call (AT-MAP-01). A process that goes on with the call finds its timeout where MCP has it.
     fn mapping(&self) -> ExternalMapping {
-        let mut fields = Extra::new();
+        let (source, mut fields) = match &self.foreign {
+            Some(foreign) => (foreign.source, foreign.fields.clone()),
+            None => ("http", Extra::new()),
+        };
         fields.insert("method".to_owned(), self.route.into());
         fields.insert("tool_name".to_owned(), self.tool.as_str().into());
         if let Some(id) = &self.native_call_id {
@@ -92,7 +135,7 @@ impl Wish {
             let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
             fields.insert("_meta".to_owned(), json!({ TIMEOUT_KEY: millis }));
         }
-        ExternalMapping { source: "http".to_owned(), fields }
+        ExternalMapping { source: source.to_owned(), fields }
     }
 }
 
@@ -103,6 +146,22 @@ impl Caller {
         match self.loads.count() {
             0 => Arc::clone(shared),
             count => format!("{shared}/{}/{count}", self.name).into(),
+        }
+    }
+
+    /// Whether the caller has the definition of the tool.
+    pub(super) fn has_loaded(&self, offer: &Offer) -> bool {
+        self.sees_all || offer.is_loaded(&self.loads)
+    }
+
+    /// Whether the caller can call the tool without a search.
+    pub(super) fn is_listed(&self, offer: &Offer) -> bool {
+        match offer.standing.state {
+            LoadingState::Loaded => true,
+            LoadingState::Deferred | LoadingState::Discoverable => {
+                self.sees_all || self.loads.has(&offer.qualified_name)
+            }
+            LoadingState::Unavailable => false,
         }
     }
 
@@ -125,6 +184,54 @@ impl Caller {
         room: Option<Room>,
         can_be_left: bool,
     ) -> Arc<LiveCall> {
+        let (call, run) = self.begin(server, wish, lease, room, can_be_left);
+        let (caller, ending) = (Arc::clone(self), Arc::clone(&call));
+        tokio::spawn(async move {
+            match run.await {
+                Ok(Some(record)) => caller.calls.end(&ending, *record),
+                Ok(None) | Err(_) => ending.lose(),
+            }
+        });
+        call
+    }
+
+    /// Makes a call to its end, which `gone` cancels. Returns its record; `None` if the host lost the call.
+    pub(super) async fn finish(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        wish: Wish,
+        lease: Option<Arc<Lease>>,
+        gone: &CancellationToken,
+    ) -> Option<Box<CallRecord>> {
+        let (call, mut run) = self.begin(server, wish, lease, None, false);
+        let ended = tokio::select! {
+            biased;
+            ended = &mut run => ended,
+            () = gone.cancelled() => {
+                call.cancel();
+                run.await
+            }
+        };
+        match ended {
+            Ok(Some(record)) => {
+                self.calls.end(&call, (*record).clone());
+                Some(record)
+            }
+            Ok(None) | Err(_) => {
+                call.lose();
+                None
+            }
+        }
+    }
+
+    fn begin(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        wish: Wish,
+        lease: Option<Arc<Lease>>,
+        room: Option<Room>,
+        can_be_left: bool,
+    ) -> (Arc<LiveCall>, JoinHandle<Option<Box<CallRecord>>>) {
         let task = (can_be_left || room.is_some()).then(|| (Identified::default(), Background::default()));
         if let (Some((identified, _)), Some(_)) = (&task, &room) {
             identified.become_task();
@@ -146,13 +253,6 @@ impl Caller {
             }
         });
         let run = tokio::spawn(Arc::clone(server).run(offering, request, refused, (place, lease), task));
-        let (caller, ending) = (Arc::clone(self), Arc::clone(&call));
-        tokio::spawn(async move {
-            match run.await {
-                Ok(Some(record)) => caller.calls.end(&ending, *record),
-                Ok(None) | Err(_) => ending.lose(),
-            }
-        });
-        call
+        (call, run)
     }
 }

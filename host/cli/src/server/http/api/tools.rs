@@ -50,7 +50,7 @@ pub(super) async fn list(
     let offering = shared.server.offering();
     let tools = match q {
         None => {
-            let listed = offering.offers.offered().filter(|offer| is_listed(offer, &caller));
+            let listed = offering.offers.offered().filter(|offer| caller.is_listed(offer));
             listed.map(|offer| document(&offering, offer)).collect()
         }
         Some(words) => {
@@ -76,13 +76,7 @@ pub(super) async fn show(
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
     let offer = offering.offers.find(&name).map_err(|refusal| Problem::of(&refusal))?;
-    if matches!(offer.standing.state, LoadingState::Deferred | LoadingState::Discoverable)
-        && caller.loads.add(&offer.qualified_name, |name| offering.offers.has(name))
-    {
-        let (surface, selected) = (caller.surface_id(&offering), format!("{SELECT}{}", offer.name));
-        let (tool_id, session) = (&offer.tool.declaration().tool_id, offering.approvals.session.clone());
-        offering.host.announce_loaded(&surface, tool_id, &selected, session).await;
-    }
+    caller.load(&offering, offer).await;
     Ok(json(StatusCode::OK, &document(&offering, offer)))
 }
 
@@ -127,19 +121,23 @@ async fn search_for(shared: &Shared, caller: &Caller, words: &str, limit: usize)
     Ok(found)
 }
 
-/// Whether the caller can call the tool without a search.
-fn is_listed(offer: &Offer, caller: &Caller) -> bool {
-    match offer.standing.state {
-        LoadingState::Loaded => true,
-        LoadingState::Deferred | LoadingState::Discoverable => caller.loads.has(&offer.qualified_name),
-        LoadingState::Unavailable => false,
-    }
-}
-
 fn document(offering: &Offering, offer: &Offer) -> ToolDocument {
     let mut document = offer.listed(|listed| tool(&listed));
     if !offering.host.keeping().inline {
         document.output_schema = None;
     }
     document
+}
+
+impl Caller {
+    /// Notes that the caller gets the definition of a tool. From then on, it can call a deferred one.
+    pub(super) async fn load(&self, offering: &Offering, offer: &Offer) {
+        if matches!(offer.standing.state, LoadingState::Deferred | LoadingState::Discoverable)
+            && self.loads.add(&offer.qualified_name, |name| offering.offers.has(name))
+        {
+            let (surface, selected) = (self.surface_id(offering), format!("{SELECT}{}", offer.name));
+            let (tool_id, session) = (&offer.tool.declaration().tool_id, offering.approvals.session.clone());
+            offering.host.announce_loaded(&surface, tool_id, &selected, session).await;
+        }
+    }
 }

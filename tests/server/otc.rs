@@ -1,0 +1,344 @@
+//! Open Tool Calling over HTTP, an Arcade engine's worker, and the registry of agentool: the calls of `/v1/calls` in other
+//! terms.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use data_encoding::BASE64URL_NOPAD;
+use ring::hmac;
+use serde_json::{Value, json};
+
+use super::http_api::{ANNA, Api, BERT, Said, of_two, token_file};
+use super::place::Place;
+use crate::support::{Canary, Mirror, Reply, Toolcell, Web, check_one, check_record, records, scratch};
+
+const DIALECTS: [&str; 3] = ["otc", "otc-seed", "arcade"];
+const CANARY: Canary = Canary::new("sk-live-8c1f-of-open-tool-calling");
+const SECRET: &str = "the secret of this engine";
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+/// The version of a tool's component, as its definition says it.
+#[track_caller]
+fn version(web: &Web, name: &str) -> String {
+    let reply = web.get(&format!("/v1/dialects/otc/tools/{name}"));
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.value()["toolkit"]["version"].as_str().unwrap().to_owned()
+}
+
+/// A request that executes `Toolkit.Tool`.
+fn request(web: &Web, name: &str, id: &str, inputs: &Value) -> Value {
+    let (toolkit, tool) = name.split_once('.').unwrap();
+    json!({
+        "run_id": "run-1", "execution_id": id, "created_at": "2026-01-01T00:00:00Z",
+        "tool": { "name": tool, "toolkit": toolkit, "version": version(web, name) }, "inputs": inputs, "context": {},
+    })
+}
+
+/// Checks a response of Open Tool Calling, and returns its output.
+#[track_caller]
+fn output(reply: &Reply, dialect: &str) -> Value {
+    assert_eq!((reply.status, reply.header("content-type").as_deref()), (200, Some("application/json")), "{reply:?}");
+    let response = reply.value();
+    check_one(
+        if dialect == "arcade" { "otc/arcade-tool-call-response" } else { "otc/execute-tool-response" },
+        &response,
+    );
+    response["output"].clone()
+}
+
+#[track_caller]
+fn execute(web: &Web, dialect: &str, body: &Value) -> Value {
+    output(&web.post(&format!("/v1/dialects/{dialect}/execute"), &[], body), dialect)
+}
+
+/// What the model reads of an error: its class, its code and a hint.
+fn prompt(output: &Value) -> &str {
+    output["error"]["additional_prompt_content"].as_str().unwrap_or_default()
+}
+
+/// What an engine sends as `Authorization`.
+fn engine(secret: &str) -> String {
+    let part = |value: Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
+    let expiry = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(600);
+    let claims = json!({ "aud": "worker", "exp": expiry.as_secs(), "ver": "1" });
+    let signed = format!("{}.{}", part(json!({ "alg": "HS256", "typ": "JWT" })), part(claims));
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes());
+    format!("Bearer {signed}.{}", BASE64URL_NOPAD.encode(tag.as_ref()))
+}
+
+#[test]
+fn tools_are_defined_in_each_format() {
+    let web = Web::of(&["probe#echo", "probe#fail"]);
+    for dialect in DIALECTS {
+        let path = format!("/v1/dialects/{dialect}/tools");
+        let listed = web.get(&path).value();
+        let kind = if dialect == "arcade" { "otc/arcade-tool-definition" } else { "otc/tool-definition" };
+        let [echo, fail] = listed.as_array().unwrap().as_slice() else { panic!("{listed:#}") };
+        check_one(kind, echo);
+        check_one(kind, fail);
+        let name = echo["fully_qualified_name"].as_str().unwrap();
+        assert_eq!(web.get(&format!("{path}/{name}")).value(), *echo);
+        assert_eq!(web.get(&format!("{path}/probe.nothing")).status, 404);
+        let refused = web.post(&path, &[], echo);
+        assert!(refused.status == 403 && refused.body.contains("may not install"), "{refused:?}");
+    }
+    web.get("/v1/dialects/unknown/tools").is_problem(404, "unknown_path");
+    web.request("GET /v1/dialects/otc/tools", &[("Authorization", "")], "").is_problem(401, "unauthorized");
+    web.request("PUT /v1/dialects/otc/execute", &[], "").is_problem(405, "method_not_allowed");
+}
+
+#[test]
+fn a_deferred_tool_is_listed_once_its_definition_was_asked_for() {
+    let web = Web::with(&["probe#echo", "probe#fail"], ["--tool-budget=1"]);
+    let names = || {
+        let listed = web.get("/v1/dialects/otc/tools").value();
+        listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let before = names();
+    let other = if before.contains(&"echo".to_owned()) { "probe.fail" } else { "probe.echo" };
+    version(&web, other);
+    assert_eq!(names().len(), before.len() + 1);
+    let tools = web.get("/v1/tools").value();
+    assert_eq!(tools["tools"].as_array().unwrap().len(), before.len() + 1, "the API has the same surface");
+}
+
+#[test]
+fn an_execution_ends_in_a_value_nothing_an_artifact_or_an_error() {
+    let web = Web::of(&["probe#good_structured", "probe#null", "probe#say_by_reference", "probe#fail"]);
+    let run = |name: &str, inputs: Value| execute(&web, "otc", &request(&web, name, name, &inputs));
+    assert_eq!(run("probe.good_structured", json!({})), json!({ "value": { "n": 7 } }));
+    assert_eq!(run("probe.null", json!({})), Value::Null);
+    let content = json!([{ "type": "text", "text": "kept" }]);
+    assert!(run("probe.say_by_reference", json!({ "content": content }))["artifact"].is_object());
+    let failed = run("probe.fail", json!({ "class": "invalid_arguments" }));
+    assert!(prompt(&failed).starts_with("invalid_arguments/") && failed["error"]["can_retry"] == true, "{failed:#}");
+    // What does not fit the schema of the tool is a call that failed.
+    let wrong = execute(&web, "otc-seed", &request(&web, "probe.fail", "wrong", &json!({})));
+    let classes = ["schema_validation_failed/", "invalid_arguments/"];
+    assert!(classes.iter().any(|class| prompt(&wrong).starts_with(class)), "{wrong:#}");
+    let mut other = request(&web, "probe.null", "another", &json!({}));
+    other["tool"]["version"] = json!(format!("sha256:{}", "0".repeat(64)));
+    assert!(prompt(&execute(&web, "otc", &other)).starts_with("unknown_tool/version_mismatch"));
+    for body in ["", "[]", r#"{"tool": "probe.null"}"#] {
+        let reply = web.request("POST /v1/dialects/otc/execute", &[], body);
+        assert!(reply.status == 400 && reply.body.contains("protocol_error"), "{reply:?}");
+    }
+    web.post("/v1/dialects/otc/execute", &[("Content-Type", "text/plain")], &other)
+        .is_problem(415, "media_type_unsupported");
+}
+
+#[test]
+fn an_execution_runs_once_for_its_own_principal() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let mut web = of_two(&["probe#progress"], &[&format!("--record={}", file.display())]);
+    let body = request(&web, "probe.progress", "one", &json!({ "count": 3, "interval_ms": 200 }));
+    let waiting = web.begin("POST /v1/dialects/otc/execute", &web.headers(), &body.to_string());
+    std::thread::sleep(Duration::from_millis(300));
+    // Its client comes back for the answer.
+    drop(waiting);
+    let first = web.post("/v1/dialects/otc/execute", &[], &body);
+    output(&first, "otc");
+    assert_eq!(web.post("/v1/dialects/otc/execute", &[], &body).value(), first.value());
+    let mut other = body.clone();
+    other["inputs"]["count"] = json!(1);
+    let reused = web.post("/v1/dialects/otc/execute", &[], &other);
+    assert!(reused.status == 409 && reused.body.contains("execution_id_reused"), "{reused:?}");
+    web.post("/v1/dialects/otc/execute", &[("Authorization", "Bearer 00000000000000000")], &body)
+        .is_problem(401, "unauthorized");
+    web.token = BERT.to_owned();
+    output(&web.post("/v1/dialects/otc/execute", &[], &other), "otc");
+    web.end();
+    let actors: Vec<Value> = records(&file).iter().map(|record| record["invocation"]["actor_ref"].clone()).collect();
+    assert_eq!(actors, ["token:anna", "token:bert"]);
+}
+
+/// A record without what differs from call to call.
+fn stable(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let differs = |name: &str| name.ends_with("_id") || name.ends_with("_at");
+            let fields = fields.iter().filter(|(name, _)| !differs(name));
+            Value::Object(fields.map(|(name, value)| (name.clone(), stable(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(stable).collect()),
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn a_call_has_the_decision_limits_and_trace_of_the_api() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let options = [format!("--record={}", file.display()), "--timeout=1s".to_owned()];
+    let web = Web::with(&["probe#progress"], options);
+    let inputs = json!({ "count": 10_000, "interval_ms": 100 });
+    let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
+    let trace = [("traceparent", parent.as_str()), ("tracestate", "vendor=1")];
+    let api = web.post("/v1/calls", &trace, &json!({ "tool": "progress", "input": inputs }));
+    assert_eq!(api.status, 504, "{api:?}");
+    let mut body = request(&web, "probe.progress", "one", &inputs);
+    body["context"]["user_id"] = json!("user-7");
+    let ended = output(&web.post("/v1/dialects/otc/execute", &trace, &body), "otc");
+    assert!(prompt(&ended).starts_with("timeout/"), "{ended:#}");
+    web.end();
+    let records = records(&file);
+    records.iter().for_each(check_record);
+    let [api, otc] = records.as_slice() else { panic!("{} records", records.len()) };
+    for part in
+        ["/declaration", "/decisions", "/invocation/status", "/result/error/error_class", "/result/error/error_code"]
+    {
+        assert_eq!(api.pointer(part).map(stable), otc.pointer(part).map(stable), "{part}");
+    }
+    assert_eq!(
+        (api["decisions"][0]["behavior"].is_string(), &api["invocation"]["status"]),
+        (true, &json!("timed_out"))
+    );
+    for record in [api, otc] {
+        let reference = &record["invocation"]["telemetry_refs"][0];
+        assert_eq!((&reference["trace_id"], &reference["trace_state"]), (&json!(TRACE), &json!("vendor=1")));
+    }
+    let (invocation, mapping) = (&otc["invocation"], &otc["invocation"]["external_mappings"][0]);
+    assert_eq!((&invocation["native_call_id"], &mapping["source"]), (&json!("one"), &json!("open-tool-calling")));
+    assert_eq!((&mapping["run_id"], &mapping["user_id"]), (&json!("run-1"), &json!("user-7")));
+    assert_eq!(invocation["actor_ref"], api["invocation"]["actor_ref"]);
+}
+
+/// A server of `courier#authorized` for Anna and Bert, and what the tool sends requests to. Its secret is granted, and not set.
+fn courier(place: &Place) -> (Web, Mirror) {
+    let mirror = Mirror::reflecting();
+    let origin = mirror.origin();
+    let options = [
+        format!("--token-file={}", token_file(&place.home, "tokens", &format!("anna {ANNA}\nbert {BERT}\n"))),
+        format!("--record={}", place.home.join("records").display()),
+        format!("--allow-net={origin}"),
+        format!("--allow-secret=API_KEY@{origin}"),
+    ];
+    let mut web = Web::run(Toolcell::at(&place.home, Web::arguments(&["courier#authorized"], options)));
+    web.token = ANNA.to_owned();
+    (web, mirror)
+}
+
+#[test]
+fn an_execution_waits_for_the_secret_that_the_operator_sets() {
+    let place = Place::new();
+    let (mut web, mirror) = courier(&place);
+    let url = format!("{}/path", mirror.origin());
+    let body = request(&web, "courier.authorized", "one", &json!({ "url": url }));
+    let asked = execute(&web, "otc", &body)["requires_authorization"].clone();
+    let id = asked["id"].as_str().unwrap();
+    let path = format!("/v1/dialects/otc/authorizations/{id}");
+    assert_eq!((&asked["status"], &asked["url"]), (&json!("pending"), &json!(format!("http://{}{path}", web.address))));
+    let poll = web.get(&path).value();
+    check_one("otc/authorization", &poll);
+    assert_eq!(poll, asked);
+    web.token = BERT.to_owned();
+    assert_eq!(web.get(&path).status, 404, "another principal does not see it");
+    web.token = ANNA.to_owned();
+    Toolcell::at(&place.home, ["secret", "set", "API_KEY"]).stdin(CANARY.value()).run().exits(0);
+    assert_eq!(web.get(&path).value()["status"], "completed");
+    let done = web.post("/v1/dialects/otc/execute", &[], &body);
+    assert!(output(&done, "otc")["value"].is_object(), "{done:?}");
+    CANARY.is_not_in("the answer", &done.body);
+    assert!(mirror.seen().iter().any(|request| request.contains(CANARY.value())), "the request carried it");
+    web.end();
+    let classes: Vec<Value> =
+        place.records().iter().map(|record| record["result"]["error"]["error_class"].clone()).collect();
+    assert_eq!(classes, [json!("credential_missing"), Value::Null]);
+}
+
+#[test]
+fn a_secret_or_token_of_a_request_is_refused_and_nowhere_on_record() {
+    let place = Place::new();
+    let (web, mirror) = courier(&place);
+    let url = format!("{}/path", mirror.origin());
+    let mut body = request(&web, "courier.authorized", "one", &json!({ "url": url }));
+    body["context"] = json!({ "authorization": { "token": CANARY.value() } });
+    let reply = web.post("/v1/dialects/otc/execute", &[], &body);
+    let refused = output(&reply, "otc");
+    assert!(prompt(&refused).starts_with("capability_gap/request_secret_unsupported"), "{refused:#}");
+    CANARY.is_not_in("the answer", &reply.body);
+    // What the tool does not declare goes nowhere, and refuses nothing.
+    body["execution_id"] = json!("two");
+    body["context"] = json!({ "secrets": { "OTHER": CANARY.value() } });
+    let reply = web.post("/v1/dialects/otc/execute", &[], &body);
+    assert!(output(&reply, "otc")["requires_authorization"].is_object(), "{reply:?}");
+    CANARY.is_not_in("what the server said", &web.end());
+    assert!(mirror.seen().is_empty());
+    assert_eq!(place.records().len(), 2);
+    CANARY.is_nowhere_below(&place.home);
+}
+
+#[test]
+fn an_arcade_engine_calls_with_its_own_token_alone() {
+    let (_guard, path) = scratch();
+    let (file, secret) = (path.join("records"), token_file(&path, "secret", &format!("{SECRET}\n")));
+    let web = of_two(
+        &["probe#echo", "probe#good_structured"],
+        &[&format!("--record={}", file.display()), &format!("--arcade-secret-file={secret}"), "--tool-budget=1"],
+    );
+    let health = web.request("GET /worker/health", &[("Authorization", "")], "").value();
+    check_one("otc/worker-health", &health);
+    assert_eq!(health["tool_count"], "2", "no tool is deferred for an engine");
+    let body = json!({ "tool": { "name": "good_structured", "toolkit": "probe" }, "inputs": {}, "context": {} });
+    let right = engine(SECRET);
+    for wrong in ["", &format!("Bearer {ANNA}"), &engine("another secret of an engine"), &right[..right.len() - 2]] {
+        let wrong = [("Authorization", wrong)];
+        for reply in [web.request("GET /worker/tools", &wrong, ""), web.post("/worker/tools/invoke", &wrong, &body)] {
+            assert!(reply.status == 401 && reply.body.contains("unauthorized"), "{wrong:?}: {reply:?}");
+            check_one("otc/arcade-tool-call-response", &reply.value());
+        }
+    }
+    let right = [("Authorization", right.as_str())];
+    web.request("GET /v1/tools", &right, "").is_problem(401, "unauthorized");
+    web.request("GET /worker/nothing", &right, "").is_problem(404, "unknown_path");
+    let listed = web.request("GET /worker/tools", &right, "").value();
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    listed.as_array().unwrap().iter().for_each(|tool| check_one("otc/arcade-tool-definition", tool));
+    for _ in 0..2 {
+        let ended = output(&web.post("/worker/tools/invoke", &right, &body), "arcade");
+        assert_eq!(ended["value"], json!({ "n": 7 }));
+    }
+    let document = web.get("/v1/openapi.json").value();
+    assert!(document["paths"]["/worker/tools/invoke"].is_object());
+    web.end();
+    let records = records(&file);
+    assert_eq!(records.len(), 2, "a request without an id is a call of its own");
+    records.iter().for_each(check_record);
+    assert_eq!(records[0]["invocation"]["actor_ref"], "arcade:engine");
+    assert_eq!(records[0]["invocation"]["external_mappings"][0]["method"], "POST /worker/tools/invoke");
+}
+
+#[test]
+fn a_server_is_no_worker_without_a_secret_that_only_its_owner_reads() {
+    let web = Web::of(&["probe#echo"]);
+    assert_eq!(web.request("GET /worker/health", &[], "").status, 404);
+    let (_guard, path) = scratch();
+    let refused = |file: &str| {
+        let option = format!("--arcade-secret-file={file}");
+        Toolcell::new(Web::arguments(&["probe#echo"], [option])).run().exits(2).stderr
+    };
+    let short = refused(&token_file(&path, "short", "dev"));
+    assert!(short.contains("shorter than 16 characters"), "{short}");
+    let open = token_file(&path, "open", SECRET);
+    std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let open = refused(&open);
+    assert!(open.contains("others can read the secret of the Arcade engine"), "{open}");
+}
+
+#[test]
+fn a_registry_of_agentool_has_the_tools_that_match() {
+    let web = Web::with(&["probe#echo", "probe#fail"], ["--tool-budget=1"]);
+    let registry = |query: &str| {
+        let registry = web.get(&format!("/v1/dialects/agentool/registry{query}")).value();
+        check_one("agentool-tool-registry", &registry);
+        let tools = registry["tools"].as_array().unwrap().iter();
+        tools.map(|tool| tool["spec"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let listed = web.get("/v1/tools").value()["tools"].as_array().unwrap().len();
+    assert_eq!(registry("").len(), listed);
+    assert_eq!(registry("?q=echo"), ["echo"]);
+    assert_eq!(registry("?q=fail"), ["fail"], "a search finds the deferred tools, too");
+    assert_eq!(registry("?tag=no-such-tag").len(), 0);
+    assert_eq!(registry("?category=no-such-category").len(), 0);
+    web.get("/v1/dialects/agentool/registry?limit=1").is_problem(400, "query_invalid");
+}
