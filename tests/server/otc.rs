@@ -1,7 +1,7 @@
 //! Open Tool Calling over HTTP, an Arcade engine's worker, and the registry of agentool: the calls of `/v1/calls` in other
 //! terms.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac;
@@ -13,6 +13,8 @@ use crate::support::{Canary, Mirror, Reply, Toolcell, Web, check_one, check_reco
 
 const DIALECTS: [&str; 3] = ["otc", "otc-seed", "arcade"];
 const CANARY: Canary = Canary::new("sk-live-8c1f-of-open-tool-calling");
+/// Longer than any step takes on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
 const SECRET: &str = "the secret of this engine";
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
@@ -306,6 +308,25 @@ fn an_arcade_engine_calls_with_its_own_token_alone() {
     records.iter().for_each(check_record);
     assert_eq!(records[0]["invocation"]["actor_ref"], "arcade:engine");
     assert_eq!(records[0]["invocation"]["external_mappings"][0]["method"], "POST /worker/tools/invoke");
+}
+
+#[test]
+fn a_call_without_an_id_ends_with_its_request() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let web = Web::with(&["probe#progress"], [format!("--record={}", file.display())]);
+    let inputs = json!({ "count": 10_000, "interval_ms": 100 });
+    let body = json!({ "tool": { "name": "progress", "toolkit": "probe" }, "inputs": inputs, "context": {} });
+    let waiting = web.begin("POST /v1/dialects/arcade/execute", &web.headers(), &body.to_string());
+    std::thread::sleep(Duration::from_millis(500));
+    drop(waiting);
+    let began = Instant::now();
+    while std::fs::read_to_string(&file).unwrap_or_default().is_empty() {
+        assert!(began.elapsed() < SOON, "the call runs on, and no client can find it again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    web.end();
+    assert_eq!(records(&file)[0]["invocation"]["status"], "canceled");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The state behind a server of Open Tool Calling, without its transport: which tools there are, which execution ran
-//! already, and which authorization a call waits for (requirements 2.3, O-19). [`worker`](Worker) has the routes of an Arcade
-//! engine.
+//! already, and which authorization a call waits for (requirements 2.3, O-19). A [`Worker`] knows an Arcade engine by its
+//! token.
 //!
 //! A method takes what a client sent, and gives the status and the JSON of the answer. The call itself is a function of the
 //! caller's, so that it goes through the same pipeline as through every other door.
