@@ -509,10 +509,11 @@ fn the_description_names_every_path_and_is_served() {
     let web = Web::of(&["probe#echo"]);
     let document = web.get("/v1/openapi.json").value();
     let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
-    assert_eq!(paths.len(), 11, "{paths:?}");
+    assert_eq!(paths.len(), 16, "{paths:?}");
     for path in paths {
         // Any value but that of a path that there is not.
-        let path = path.replace("{id}", "01ARZ3NDEKTSV4RRFFQ69G5FAV").replace("{name}", "x");
+        let path =
+            path.replace("{id}", "01ARZ3NDEKTSV4RRFFQ69G5FAV").replace("{name}", "x").replace("{dialect}", "otc");
         let reply = web.get(&path);
         assert!(reply.status != 404 || reply.value()["code"] != "unknown_path", "{path}: {reply:?}");
     }

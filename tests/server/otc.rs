@@ -12,7 +12,7 @@ use super::place::Place;
 use crate::support::{Canary, Mirror, Reply, Toolcell, Web, check_one, check_record, records, scratch};
 
 const DIALECTS: [&str; 3] = ["otc", "otc-seed", "arcade"];
-const CANARY: Canary = Canary::new("sk-live-8c1f-of-open-tool-calling");
+const CANARY: Canary = Canary::new("sk-live-8c1f-of-one-engine-alone");
 /// Longer than any step takes on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 const SECRET: &str = "the secret of this engine";

@@ -204,7 +204,7 @@ fn describe_otc(document: &mut Value) {
         let responses = document.pointer(&format!("{place}/responses")).and_then(Value::as_object);
         let statuses: Vec<String> = responses.into_iter().flat_map(Map::keys).cloned().collect();
         for status in statuses {
-            let said = if status == "200" { answer.clone() } else { response() };
+            let said = if status == "200" || path == WORKER_INVOKE { answer.clone() } else { response() };
             put_json(document, &format!("{place}/responses/{status}"), said);
         }
     }
