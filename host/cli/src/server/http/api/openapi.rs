@@ -172,6 +172,9 @@ fn describe_calls(document: &mut Value) {
         if document.pointer(&place).is_none() {
             put(document, calls, &status.to_string(), json!({ "description": "" }));
         }
+        if status >= 400 && document.pointer(&format!("{place}/content")).is_none() {
+            put(document, &place, "content", problem());
+        }
         let said = "The result of a call that ended so; or a problem, if no call was made";
         let said = if status == 200 { "The result of the call, or the failure that its tool reports" } else { said };
         put(document, &place, "description", said.into());
@@ -223,10 +226,14 @@ fn complete(method: &str, operation: &mut Value) {
         if status.starts_with(['4', '5'])
             && let Some(response) = response.as_object_mut()
         {
-            let problem = json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
-            response.insert("content".to_owned(), json!({ "application/problem+json": problem }));
+            response.insert("content".to_owned(), problem());
         }
     }
+}
+
+/// The body of a problem.
+fn problem() -> Value {
+    json!({ "application/problem+json": { "schema": component("Problem") } })
 }
 
 /// Sets the field `name` of the object at the pointer `place`.
@@ -313,6 +320,7 @@ mod tests {
         for status in CALL_STATUSES {
             let content = &answers[status.to_string()]["content"];
             assert_eq!(content["application/json"]["schema"]["$ref"], "#/components/schemas/result", "{status}");
+            assert_eq!(content.get("application/problem+json").is_some(), status >= 400, "{status}");
         }
     }
 
