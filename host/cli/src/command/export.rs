@@ -1,19 +1,15 @@
 //! `toolcell export`: tools in the terms of the APIs of models.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use serde_json::Value;
 use toolcell::Home;
-use toolcell_core::record::Refusal;
 
 use crate::dialect::Dialect;
-use crate::server::Offered;
 
 use super::exit::{self, Exit, Stop};
 use super::exported::{self, Exported, SurfaceOptions};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
-use super::target::{self, Building, EntryPaths};
+use super::target;
 use super::{runtime, serving, show};
 
 /// Prints a JSON array of tools for a request to a model: those that are listed from the start, and, where the API can
@@ -62,21 +58,9 @@ impl Export {
         let settings = options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
         let Settings { grants, mut policy, layers, .. } = settings;
         let selection = self.surface.selection(&layers)?;
-        let named = serving::named(&self.tools, &layers)?;
         let host = target::host(&home, |host| host.cache_bytes_max = layers.cache_bytes_max())?;
-        let locate =
-            |named: &serving::Named| named.target.locate(&home, Building::No).map_err(|refusal| named.failed(refusal));
-        let components = named.iter().map(locate).collect::<Result<Vec<PathBuf>, Refusal>>()?;
         let runtime = runtime()?;
-        let loaded = runtime.block_on(host.load_files(&components));
-        let loaded = loaded.map_err(|(at, refusal)| serving::failed(&named, at, refusal))?;
-        let entries = EntryPaths::of(&layers);
-        let mut offered = Vec::new();
-        for (named, loaded) in named.iter().zip(&loaded) {
-            named.target.name(&mut policy, &entries, loaded);
-            let tools = named.target.tools(loaded).map_err(|refusal| named.failed(refusal))?;
-            offered.extend(tools.into_iter().map(|tool| Offered { tool, wall: named.timeout, origin: None }));
-        }
+        let offered = serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
         let exported = Exported::build(&host, offered, selection, (&policy, &grants), self.dialect);
         Ok(runtime.block_on(exported).described())
     }

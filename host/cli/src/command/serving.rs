@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use tokio::runtime::Runtime;
-use toolcell::{Home, Limits, LogSettings, MemoryBudget, ResourceLocks, Terms, memory_share_bytes};
+use toolcell::{Home, Host, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks, Terms, memory_share_bytes};
 use toolcell_core::approval::EXPIRE_DEFAULT;
 use toolcell_core::catalog::{Conditions, Surface};
 use toolcell_core::journal::{CallLog, Journal};
@@ -135,6 +135,28 @@ pub(super) fn failed(named: &[Named], at: usize, refusal: Refusal) -> Refusal {
         Some(named) => named.failed(refusal),
         None => refusal,
     }
+}
+
+/// Loads the tools that `typed` names, for a command that calls none, and names them in `policy`.
+pub(super) fn offered(
+    typed: &[String],
+    layers: &Layers,
+    policy: &mut Policy,
+    (home, host, runtime): (&Home, &Host, &Runtime),
+) -> Result<Vec<Offered>, Refusal> {
+    let named = named(typed, layers)?;
+    let locate = |named: &Named| named.target.locate(home, Building::No).map_err(|refusal| named.failed(refusal));
+    let components = named.iter().map(locate).collect::<Result<Vec<PathBuf>, Refusal>>()?;
+    let loaded = runtime.block_on(host.load_files(&components));
+    let loaded = loaded.map_err(|(at, refusal)| failed(&named, at, refusal))?;
+    let entries = EntryPaths::of(layers);
+    let mut offered = Vec::new();
+    for (named, loaded) in named.iter().zip(&loaded) {
+        named.target.name(policy, &entries, loaded);
+        let tools = named.target.tools(loaded).map_err(|refusal| named.failed(refusal))?;
+        offered.extend(tools.into_iter().map(|tool| Offered { tool, wall: named.timeout, origin: None }));
+    }
+    Ok(offered)
 }
 
 impl Serving {

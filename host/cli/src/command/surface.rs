@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +10,13 @@ use serde_json::json;
 use toolcell::{Callee, Grants, Home, Host, Policy, Tool};
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
-use toolcell_core::record::{Refusal, SurfaceScope, ToolSurface, WithheldTool};
+use toolcell_core::record::{SurfaceScope, ToolSurface, WithheldTool};
 
 use crate::config;
 
 use super::exit::{self, Exit, Stop};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
-use super::target::{self, Building, EntryPaths};
+use super::target;
 use super::{runtime, serving, show};
 
 /// Shows which tools a server would list, defer, block and exclude, and why. No tool runs.
@@ -93,21 +92,12 @@ impl ShowSurface {
         let settings = options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
         let Settings { grants, mut policy, layers, .. } = settings;
         let selection = config::selection(&layers, self.tool_budget, self.role.as_deref())?;
-        let named = serving::named(&self.tools, &layers)?;
         let host = target::host(&home, |host| host.cache_bytes_max = layers.cache_bytes_max())?;
-        let locate =
-            |named: &serving::Named| named.target.locate(&home, Building::No).map_err(|refusal| named.failed(refusal));
-        let components = named.iter().map(locate).collect::<Result<Vec<PathBuf>, Refusal>>()?;
         let runtime = runtime()?;
-        let loaded = runtime.block_on(host.load_files(&components));
-        let loaded = loaded.map_err(|(at, refusal)| serving::failed(&named, at, refusal))?;
-        let entries = EntryPaths::of(&layers);
-        let (mut tools, mut known) = (Vec::new(), HashSet::new());
-        for (named, loaded) in named.iter().zip(&loaded) {
-            named.target.name(&mut policy, &entries, loaded);
-            let chosen = named.target.tools(loaded).map_err(|refusal| named.failed(refusal))?;
-            tools.extend(chosen.into_iter().filter(|tool| known.insert(tool.declaration().qualified_name())));
-        }
+        let offered = serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
+        let mut known = HashSet::new();
+        let tools = offered.into_iter().map(|offered| offered.tool);
+        let tools: Vec<_> = tools.filter(|tool| known.insert(tool.declaration().qualified_name())).collect();
         let names: Vec<String> = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
         let surface = runtime.block_on(of(&host, tools, selection, (&policy, &grants)));
         let reason = "created: toolcell surface shows it";

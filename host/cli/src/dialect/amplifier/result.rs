@@ -188,16 +188,12 @@ mod tests {
 
     use super::{Mode, result};
     use crate::dialect::mcp::call_result;
+    use crate::dialect::parts::samples;
 
     fn record(change: Value) -> ToolResult {
-        let mut whole = json!({
-            "schema_version": "0.2.0", "result_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV",
-            "invocation_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "status": "succeeded", "is_error": false, "content": [],
-            "model_facing_content": [{ "type": "text", "text": "t" }], "redaction_state": "none",
-            "provenance": { "trust": "untrusted", "written_by": "tool" }, "created_at": "2026-01-01T00:00:00Z",
-        });
-        whole.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-        serde_json::from_value(whole).unwrap()
+        let mut said = json!({ "model_facing_content": [{ "type": "text", "text": "t" }] });
+        said.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        samples::result(said)
     }
 
     fn mapped(change: Value, mode: Mode) -> Value {
