@@ -86,10 +86,7 @@ pub(super) async fn invoke(
     };
     let result = {
         let _running = engine.running();
-        let work = pin!(async {
-            let guest = linked.tool.instantiate_async(&mut store).await?;
-            guest.toolcell_tool_guest().call_invoke(&mut store, &request).await
-        });
+        let work = pin!(linked.world.invoke(&mut store, &request));
         bounded(work, limits.wall.saturating_sub(loading), &run.cancellation, grace).await
     };
     let unsettled = store.data_mut().unsettled();
@@ -181,21 +178,6 @@ fn gate(uplink: &Arc<Uplink>, permit: &Permit, limits: &Limits, run: &Run) -> an
     Ok(Arc::new(Gate::new(network, credentials, limits, Arc::clone(uplink), Arc::clone(&run.observer))))
 }
 
-/// Calls `describe` in an instance with an empty world.
-pub(super) async fn describe(engine: &Engine, linked: &Linked, limits: &Limits) -> Result<String, Refusal> {
-    let cancellation = super::never();
-    let mut store = empty_world(engine, limits, &cancellation)?;
-    let result = {
-        let _running = engine.running();
-        let work = pin!(async {
-            let guest = linked.tool.instantiate_async(&mut store).await?;
-            guest.toolcell_tool_guest().call_describe(&mut store).await
-        });
-        bounded(work, limits.wall, &cancellation, None).await
-    };
-    result.map_err(|error| verdict(&error, &store, limits))
-}
-
 /// Runs value validation, then preflight, in one instance with an empty world.
 pub(super) async fn validate(engine: &Engine, linked: &Linked, check: Check<'_>) -> Result<(), Refusal> {
     let Some(validating) = &linked.validating else { return Ok(()) };
@@ -246,7 +228,11 @@ pub(super) async fn classify(engine: &Engine, linked: &Linked, check: Check<'_>)
     })
 }
 
-fn empty_world(engine: &Engine, limits: &Limits, cancellation: &Cancellation) -> Result<Store<State>, Refusal> {
+pub(super) fn empty_world(
+    engine: &Engine,
+    limits: &Limits,
+    cancellation: &Cancellation,
+) -> Result<Store<State>, Refusal> {
     offline(engine, &Capability::default(), limits, cancellation)
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))
 }

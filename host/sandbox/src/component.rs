@@ -8,13 +8,13 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::classifying::ClassifyingPre;
-use super::bindings::tool::ToolPre;
 use super::bindings::validating::ValidatingPre;
 use super::cache::{Entry, Note};
 use super::engine::Engine;
+use super::linking;
 use super::loads::Loads;
 use super::state::State;
-use super::{call, linking};
+use super::world::{self, Examined, World};
 
 /// The optional interfaces that a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,8 @@ pub struct Exports {
 pub(super) struct Description {
     /// `sha256:<hex>` of the component.
     pub(super) digest: String,
-    /// Result of `describe`.
+    world: world::Kind,
+    /// The component's toolkit, as its world describes it.
     pub(super) toolkit: String,
     pub(super) exports: Exports,
     pub(super) imports: Vec<String>,
@@ -72,12 +73,11 @@ pub struct LoadedComponent {
 
 /// Compiled and linked code, which takes one allocation to instantiate.
 pub(super) struct Linked {
-    pub(super) tool: ToolPre<State>,
+    pub(super) world: Box<dyn World>,
     pub(super) validating: Option<ValidatingPre<State>>,
     pub(super) classifying: Option<ClassifyingPre<State>>,
 }
 
-const GUEST: &str = "toolcell:tool/guest@0.2.0";
 const VALIDATION: &str = "toolcell:tool/validation@0.2.0";
 const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 
@@ -117,15 +117,14 @@ impl LoadedComponent {
         engine: &Engine,
         (digest, name): (&str, blake3::Hash),
         component: &Component,
+        bytes: &[u8],
         limits: &Limits,
     ) -> Result<Self, Refusal> {
         let kind = component.component_type();
         let exports: Vec<String> = kind.exports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
-        if !exports.iter().any(|name| name == GUEST) {
-            return Err(invalid("not_a_tool", format!("the component is not a tool: it does not export {GUEST}")));
-        }
         let mut description = Description {
             digest: digest.to_owned(),
+            world: world::Kind::find(&exports)?,
             toolkit: String::new(),
             exports: Exports {
                 validation: exports.iter().any(|name| name == VALIDATION),
@@ -134,8 +133,9 @@ impl LoadedComponent {
             imports: kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect(),
         };
         let linked = Linked::new(engine, component, &description)?;
-        let first = call::describe(engine, &linked, limits).await?;
-        let second = call::describe(engine, &linked, limits).await?;
+        let examined = Examined { engine, component, bytes, limits };
+        let first = linked.world.describe(examined).await?;
+        let second = linked.world.describe(examined).await?;
         if first != second && guard!("description_changes") {
             return Err(invalid("description_changes", "the tool describes itself differently each time".to_owned()));
         }
@@ -153,7 +153,7 @@ impl LoadedComponent {
         &self.description.digest
     }
 
-    /// Result of `describe`: JSON text, not yet validated.
+    /// What the component says of itself: JSON text, not yet validated.
     pub fn toolkit(&self) -> &str {
         &self.description.toolkit
     }
@@ -190,13 +190,14 @@ impl Linked {
             )
         })?;
         let mismatch = |error: wasmtime::Error| {
-            invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {error:#}"))
+            let contract = description.world.contract();
+            invalid("contract_mismatch", format!("the component does not follow {contract}: {error:#}"))
         };
         let validating = optional(description.exports.validation, &instance, ValidatingPre::new).map_err(mismatch)?;
         let classifying = optional(description.exports.classification, &instance, ClassifyingPre::new);
         let classifying = classifying.map_err(mismatch)?;
-        let tool = ToolPre::new(instance).map_err(mismatch)?;
-        Ok(Self { tool, validating, classifying })
+        let world = description.world.bind(instance).map_err(mismatch)?;
+        Ok(Self { world, validating, classifying })
     }
 }
 

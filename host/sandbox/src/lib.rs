@@ -29,6 +29,7 @@ mod scratch;
 mod state;
 mod trap;
 mod wasi;
+mod world;
 
 use std::collections::{HashMap, hash_map};
 use std::fs::File;
@@ -136,7 +137,7 @@ impl Sandbox {
         let place = self.checks.acquire().await;
         let examined = async {
             let component = code.component(&loader.engine)?;
-            LoadedComponent::examine(&loader.engine, (digest, name), &component, &limits.for_checks()).await
+            LoadedComponent::examine(&loader.engine, (digest, name), &component, bytes, &limits.for_checks()).await
         };
         let examined = examined.await;
         drop(place);

@@ -1,0 +1,70 @@
+//! The worlds that a component can be made for, one file each. A world says what such a component declares, and how a call
+//! reaches it. What the call may do and use up is decided elsewhere, and is the same in all of them.
+
+mod tool;
+
+use serde::{Deserialize, Serialize};
+use toolcell_core::executor::BoxFuture;
+use toolcell_core::policy::Limits;
+use toolcell_core::record::Refusal;
+use wasmtime::Store;
+use wasmtime::component::{Component, InstancePre};
+
+use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
+use super::component::invalid;
+use super::engine::Engine;
+use super::state::State;
+
+/// A component of one world: linked, and ready to be instantiated.
+pub(super) trait World: Send + Sync {
+    /// Returns the toolkit: JSON text of Agent Tool records. All of it is a claim. Called at load, twice; the two answers
+    /// must be equal.
+    fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>>;
+
+    /// Instantiates the component in `store`, and runs the tool that `call` names.
+    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>>;
+}
+
+/// A component at its first load.
+#[derive(Clone, Copy)]
+pub(super) struct Examined<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) component: &'a Component,
+    /// The bytes of its file.
+    pub(super) bytes: &'a [u8],
+    /// What code of the component may use while it is examined.
+    pub(super) limits: &'a Limits,
+}
+
+/// Which world a component is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    /// toolcell's own contract.
+    Tool,
+}
+
+impl Kind {
+    /// Finds the world of a component with these exports.
+    pub(super) fn find(exports: &[String]) -> Result<Self, Refusal> {
+        if exports.iter().any(|name| name == tool::GUEST) {
+            return Ok(Self::Tool);
+        }
+        let message = format!("the component is not a tool: it does not export {}", tool::GUEST);
+        Err(invalid("not_a_tool", message))
+    }
+
+    /// Binds the exports of a component of this world.
+    pub(super) fn bind(self, instance: InstancePre<State>) -> wasmtime::Result<Box<dyn World>> {
+        Ok(match self {
+            Self::Tool => Box::new(tool::Tool::new(instance)?),
+        })
+    }
+
+    /// What a component that cannot be bound does not follow.
+    pub(super) fn contract(self) -> &'static str {
+        match self {
+            Self::Tool => "toolcell:tool@0.2.0",
+        }
+    }
+}
