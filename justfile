@@ -76,3 +76,7 @@ stops RUNS="50":
 # toolcell and ACT side by side (pip fetches it once): nothing else should run on this machine
 peers:
     benches/peers/run
+
+# One call over MCP on HTTP, and over the plain HTTP API: nothing else should run on this machine
+doors:
+    benches/doors/run
