@@ -7,6 +7,7 @@
 
 mod cancel;
 mod cold;
+mod many;
 mod metering;
 mod subjects;
 mod throughput;
@@ -23,12 +24,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Section = fn() -> anyhow::Result<()>;
 
-const SECTIONS: [(&str, Section); 5] = [
+const SECTIONS: [(&str, Section); 6] = [
     ("warm", warm::run),
     ("cold", cold::run),
     ("metering", metering::run),
     ("throughput", throughput::run),
     ("cancel", cancel::run),
+    ("many", many::run),
 ];
 
 fn main() -> anyhow::Result<()> {

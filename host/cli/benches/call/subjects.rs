@@ -61,8 +61,12 @@ pub(crate) fn fixture(
 }
 
 pub(crate) fn wat(name: &str) -> anyhow::Result<Vec<u8>> {
+    Ok(wat::parse_str(wat_text(name)?)?)
+}
+
+pub(crate) fn wat_text(name: &str) -> anyhow::Result<String> {
     let file = root().join("tests/guests/wat").join(format!("{name}.wat"));
-    wat::parse_file(&file).with_context(|| format!("read {}", file.display()))
+    std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))
 }
 
 fn component(folder: &Path, sdk: Option<PathBuf>) -> anyhow::Result<Vec<u8>> {
@@ -100,7 +104,7 @@ pub(crate) async fn load(host: &Host, component: &[u8]) -> anyhow::Result<()> {
 }
 
 /// The folder of this benchmark, kept between runs.
-fn kept() -> PathBuf {
+pub(crate) fn kept() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench")
 }
 
