@@ -7,7 +7,6 @@ pub(super) mod tool {
         imports: { default: async | trappable },
         exports: { default: async },
         with: {
-            "wasi:io": wasmtime_wasi::p2::bindings::io,
             "toolcell:tool/artifacts.artifact": crate::import::artifacts::Artifact,
         },
     });
@@ -28,6 +27,15 @@ pub(super) mod classifying {
         world: "classifying",
         exports: { default: async },
         with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
+    });
+}
+
+pub(super) mod waiting {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "waiting",
+        imports: { default: async | trappable },
+        with: { "wasi:io": wasmtime_wasi::p2::bindings::io },
     });
 }
 

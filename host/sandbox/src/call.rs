@@ -17,7 +17,7 @@ use wasmtime::{Store, UpdateDeadline};
 
 use super::Sandbox;
 use super::bindings::classifying::exports::toolcell::tool::classification::Claim;
-use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome, Output};
+use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome, Output, PartialOutput};
 use super::bindings::tool::toolcell::tool::types as wit;
 use super::component::{Linked, LoadedComponent};
 use super::egress::{Credentials, Egress, Gate, Uplink};
@@ -488,7 +488,8 @@ fn size(outcome: &Outcome) -> u64 {
             + output.ui_summary.as_ref().map_or(0, String::len)
     };
     let bytes = match outcome {
-        Outcome::Success(output) | Outcome::Partial((output, _)) => of(output),
+        Outcome::Success(output) | Outcome::Partial(PartialOutput { output, .. }) => of(output),
+        Outcome::Text(text) | Outcome::Json(text) => text.len(),
         Outcome::Failure(_) => 0,
     };
     bytes as u64
@@ -507,7 +508,16 @@ fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
     };
     Ok(match outcome {
         Outcome::Success(success) => GuestOutcome::Success(output(success)),
-        Outcome::Partial((partial, error)) => {
+        Outcome::Text(text) => GuestOutcome::Success(GuestOutput {
+            content: serde_json::json!([{ "type": "text", "text": text }]).to_string(),
+            ..GuestOutput::default()
+        }),
+        Outcome::Json(value) => GuestOutcome::Success(GuestOutput {
+            content: "[]".to_owned(),
+            structured: Some(value),
+            ..GuestOutput::default()
+        }),
+        Outcome::Partial(PartialOutput { output: partial, error }) => {
             let mut refusal = guest_error(error, ErrorClass::PartialFailure);
             refusal.class = ErrorClass::PartialFailure;
             GuestOutcome::Partial(output(partial), refusal)

@@ -39,6 +39,7 @@ pub(super) struct Description {
 /// import dozens, and each call asks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Imports {
+    /// Whether a canceled call gets a grace: it imports `cancellation` or `cancellation-signal`.
     pub(super) cancellation: bool,
     pub(super) http: bool,
     pub(super) random: bool,
@@ -49,7 +50,7 @@ impl Imports {
     fn of(imports: &[String]) -> Self {
         let has = |name: &str| imports.iter().any(|import| import.starts_with(name));
         Self {
-            cancellation: has("toolcell:tool/cancellation"),
+            cancellation: has("toolcell:tool/cancellation@") || has("toolcell:tool/cancellation-signal@"),
             http: has("wasi:http/outgoing-handler"),
             random: has("wasi:random/"),
             clocks: has("wasi:clocks/"),
@@ -256,5 +257,6 @@ mod tests {
             "wasi:clocks/wall-clock@0.2.0",
         ]);
         assert!(all.cancellation && all.http && all.random && all.clocks, "{all:?}");
+        assert!(of(&["toolcell:tool/cancellation-signal@0.2.0"]).cancellation);
     }
 }

@@ -15,6 +15,7 @@ use wasmtime_wasi_http::p2::bindings::http;
 use wasmtime_wasi_http::{WasiHttp, WasiHttpView};
 
 use super::bindings::tool::toolcell::tool as wit;
+use super::bindings::waiting::toolcell::tool::cancellation_signal;
 use super::state::State;
 
 /// An interface's name without its version, and the function that adds it to a linker.
@@ -79,10 +80,13 @@ const LOG: Interface =
     ("toolcell:tool/log", |linker| wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state));
 
 /// Interfaces that only tools get.
-const TOOL: [Interface; 8] = [
+const TOOL: [Interface; 9] = [
     ("toolcell:tool/progress", |linker| wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
     ("toolcell:tool/cancellation", |linker| {
         wit::cancellation::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+    }),
+    ("toolcell:tool/cancellation-signal", |linker| {
+        cancellation_signal::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
     }),
     ("toolcell:tool/interaction", |linker| wit::interaction::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
     ("toolcell:tool/artifacts", |linker| wit::artifacts::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
@@ -165,10 +169,11 @@ mod tests {
         ("wasi:sockets/udp", "resource udp-socket"),
         ("wasi:sockets/udp-create-socket", "create-udp-socket"),
     ];
-    const BEYOND: [(&str, &str); 9] = [
+    const BEYOND: [(&str, &str); 10] = [
         ("toolcell:tool/log", "log"),
         ("toolcell:tool/progress", "report"),
         ("toolcell:tool/cancellation", "requested"),
+        ("toolcell:tool/cancellation-signal", "subscribe"),
         ("toolcell:tool/interaction", "ask"),
         ("toolcell:tool/artifacts", "resource artifact"),
         ("toolcell:tool/context-modifiers", "modify"),
@@ -214,5 +219,11 @@ mod tests {
             assert_eq!(found(for_hook, interface, item), interface == "toolcell:tool/log", "{interface}, for a hook");
             assert!(!found(for_judge, interface, item), "{interface}, for a judge");
         }
+    }
+
+    #[test]
+    fn a_stop_can_be_noticed_without_the_resource_that_waits_for_it() {
+        assert!(!found(for_tool, "toolcell:tool/cancellation", "subscribe"));
+        assert!(!found(for_tool, "toolcell:tool/cancellation-signal", "requested"));
     }
 }

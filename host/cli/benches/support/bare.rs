@@ -4,7 +4,6 @@
 use anyhow::Context;
 use wasmtime::component::{Component, Linker, Resource, ResourceTable};
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Store};
-use wasmtime_wasi::p2::DynPollable;
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
@@ -14,7 +13,6 @@ mod bindings {
         world: "tool",
         imports: { default: async | trappable },
         exports: { default: async },
-        with: { "wasi:io": wasmtime_wasi::p2::bindings::io },
     });
 }
 
@@ -44,8 +42,8 @@ impl Settings {
             .epoch_interruption(self.epoch)
             .consume_fuel(self.fuel)
             .cranelift_opt_level(OptLevel::Speed)
-            .max_wasm_stack(512 << 10)
-            .async_stack_size(2 << 20)
+            .max_wasm_stack(2 << 20)
+            .async_stack_size((3 << 20) + (512 << 10))
             .memory_init_cow(true)
             // The address of a trap in the guest is not used, and the map is a tenth of the code's size.
             .generate_address_map(false)
@@ -257,10 +255,6 @@ impl context_modifiers::Host for World {
 impl cancellation::Host for World {
     async fn requested(&mut self) -> wasmtime::Result<Option<cancellation::AbortReason>> {
         Ok(None)
-    }
-
-    async fn subscribe(&mut self) -> wasmtime::Result<Resource<DynPollable>> {
-        Err(wasmtime::Error::msg("a bare call cannot be canceled"))
     }
 
     async fn acknowledge(&mut self) -> wasmtime::Result<()> {
