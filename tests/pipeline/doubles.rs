@@ -51,7 +51,7 @@ pub(crate) fn importing(import: &str, namespace: &str, change: impl FnOnce(&mut 
     wat::parse_str(echo_text(namespace, change).replacen("(component", &import, 1)).unwrap()
 }
 
-fn echo_text(namespace: &str, change: impl FnOnce(&mut Value)) -> String {
+pub(super) fn echo_text(namespace: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut toolkit = json!({
         "declarations": [{
             "schema_version": "0.2.0",

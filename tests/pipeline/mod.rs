@@ -30,6 +30,8 @@ mod retries;
 mod round_trips;
 mod rules;
 mod schedule;
+mod short_answers;
+mod short_toolkits;
 mod status;
 mod surfaces;
 mod workloads;

@@ -80,7 +80,7 @@ pub(super) async fn invoke(
     let request = Call {
         invocation_id: run.nondeterminism.shown_id(permit.subject().invocation_id).to_string(),
         tool: permit.subject().tool.to_string(),
-        input: permit.call_input().text().to_owned(),
+        input: permit.guest_input().text().to_owned(),
         attempt: run.attempt,
         context: context(permit.capability()),
     };
