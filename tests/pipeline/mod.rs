@@ -21,6 +21,7 @@ mod lifecycle;
 mod names;
 mod order;
 mod order_of_failures;
+mod paths;
 mod persistence;
 mod progress;
 mod redaction;
