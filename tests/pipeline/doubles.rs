@@ -76,7 +76,8 @@ pub(crate) fn importing(import: &str, namespace: &str, change: impl FnOnce(&mut 
     wat::parse_str(echo_text(namespace, change).replacen("(component", &import, 1)).unwrap()
 }
 
-pub(super) fn echo_text(namespace: &str, change: impl FnOnce(&mut Value)) -> String {
+/// The component text of [`echoing`].
+pub(crate) fn echo_text(namespace: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut toolkit = json!({
         "declarations": [{
             "schema_version": "0.2.0",

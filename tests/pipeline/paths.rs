@@ -74,7 +74,10 @@ async fn an_approver_sees_and_edits_what_was_sent_and_the_guest_gets_what_was_ap
         }
         let sent = json!({ "path": "a.txt" });
         let kept = edited.clone().unwrap_or(sent.clone());
-        let (host, sayer) = asked(&folder, Some(Reply { approved: true, edit: edited.map(|input| input.to_string()), ..Reply::default() }));
+        let (host, sayer) = asked(
+            &folder,
+            Some(Reply { approved: true, edit: edited.map(|input| input.to_string()), ..Reply::default() }),
+        );
         let asks = |toolkit: &mut Value| toolkit["permission_profiles"][0]["approval_required"] = json!(true);
         let called = from(&folder, "approved", asks).on(&host).read(&folder).call(sent.clone()).await;
         assert_eq!(called.succeeded(), json!({ "path": folder.join(expected) }));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::doubles::{echo_text, echoing};
+use super::doubles::{echo_text, echoing, own_host};
 use crate::support::{Called, Test};
 
 /// Numbers of the cases in the contract.
@@ -19,7 +19,8 @@ async fn answer(case: u8, output_bytes: u64, change: impl FnOnce(&mut Value), in
         .replace(success, &format!("(i32.store8 (i32.const 64) (i32.const {case}))"))
         .replace(content, "(i32.store (i32.const 72) (local.get $input))")
         .replace(length, "(i32.store (i32.const 76) (local.get $input_len))");
-    let test = Test::of_bytes(wat::parse_str(text).unwrap(), None);
+    // A host for each, because their tools have the same name.
+    let test = Test::of_bytes(wat::parse_str(text).unwrap(), None).on(&own_host(|_| {}));
     test.limit(|limits| limits.output_bytes = output_bytes).call_text(input).await
 }
 
@@ -69,5 +70,6 @@ async fn a_short_answer_counts_against_the_limit_of_the_output() {
 async fn a_case_after_the_last_one_breaks_the_contract() {
     answer(5, 1 << 20, |_| {}, "{}").await.failed("execution_failed", "guest_invalid");
     // The tool is the same otherwise.
-    Test::of_bytes(echoing("short", |_| {}), None).call(json!({})).await.succeeded();
+    let test = Test::of_bytes(echoing("short", |_| {}), None);
+    test.on(&own_host(|_| {})).call(json!({})).await.succeeded();
 }
