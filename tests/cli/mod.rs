@@ -47,6 +47,7 @@ mod schema;
 mod screen;
 mod search;
 mod secrets;
+mod short_toolkits;
 mod strict;
 mod surface;
 mod thousand;

@@ -359,7 +359,9 @@ impl Loaded {
 
 fn tools(digest: &Arc<str>, component: &LoadedComponent) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
     let described = agent_tool::toolkit(component.toolkit())?;
+    let placed = described.placing();
     Tool::from_toolkit(described.toolkit, &described.notes, &facts(digest, component), Limits::default().wall)
+        .map_err(placed)
 }
 
 pub(crate) fn facts(digest: &Arc<str>, component: &LoadedComponent) -> ComponentFacts {

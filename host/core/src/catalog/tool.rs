@@ -18,7 +18,7 @@ const ERRORS_MAX: usize = 32;
 const FALLBACK_CHARS_MAX: usize = 1_000;
 /// Version of what is checked when a component's records are loaded. It changes with every check that could refuse what
 /// was accepted before: acceptance is noted on disk.
-pub const CHECKS_VERSION: &str = "3";
+pub const CHECKS_VERSION: &str = "4";
 
 /// What the host observed of a component. The flags of the execution profile are written from it, never from a claim.
 #[derive(Clone, Debug)]
