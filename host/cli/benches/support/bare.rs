@@ -18,7 +18,7 @@ mod bindings {
 
 use bindings::ToolPre;
 pub(crate) use bindings::exports::toolcell::tool::guest::Outcome;
-use bindings::exports::toolcell::tool::guest::{Call, Output};
+use bindings::exports::toolcell::tool::guest::Call;
 use bindings::toolcell::tool::{artifacts, cancellation, context_modifiers, interaction, log, progress};
 
 /// The engine of one measurement.
@@ -155,9 +155,10 @@ impl Bare {
     }
 
     /// Like [`Bare::call`], but must succeed, because a benchmark of an error would be a fast one.
-    pub(crate) async fn answer(&self, tool: &str, input: &str) -> anyhow::Result<Output> {
+    pub(crate) async fn answer(&self, tool: &str, input: &str) -> anyhow::Result<String> {
         match self.call(tool, input).await? {
-            Outcome::Success(output) => Ok(output),
+            Outcome::Success(output) => Ok(output.structured.unwrap_or(output.content)),
+            Outcome::Text(text) | Outcome::Json(text) => Ok(text),
             other => Err(anyhow::anyhow!("{other:?}")).context("call the bare tool"),
         }
     }
