@@ -12,6 +12,7 @@ mod calls;
 mod children;
 mod clients;
 mod compiling;
+mod configuration;
 mod consent;
 mod context_modifiers;
 pub(crate) mod contracts;

@@ -124,6 +124,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("bound_component", &["SUP-3"], &[]),
     ("bound_capability", &["APR-2"], &[]),
     ("bound_actor", &["APR-2"], &[]),
+    ("bound_configuration", &[], &["cli::configuration::an_approval_is_void"]),
+    ("configuration_bytes", &[], &["unit:catalog::configuration::"]),
     ("approval_once", &[], &["pipeline::approvals::two_who_go_on_at_once"]),
     ("approval_expiry", &[], &["pipeline::approvals::a_question_has_an_end"]),
     ("self_approval", &["APR-2"], &[]),

@@ -66,6 +66,19 @@ pub mod validating {
     });
 }
 
+/// World `configuring`, separate because a toolkit that takes no settings must not export it.
+pub mod configuring {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "configuring",
+        with: { "toolcell:tool/types@0.2.0": crate::component::tool::toolcell::tool::types },
+        pub_export_macro: true,
+        export_macro_name: "export_configuration",
+        default_bindings_module: "::toolcell_guest::__private::configuring",
+    });
+}
+
+use configuring::exports::toolcell::tool::configuration;
 use tool::{
     exports::toolcell::tool::guest,
     toolcell::tool::{
@@ -104,6 +117,12 @@ impl<K: Toolkit> validation::Guest for K {
 
     fn preflight(tool: String, input: String) -> Result<(), types::ToolError> {
         Ok(toolkit::preflight::<K>(&tool, &input)?)
+    }
+}
+
+impl<K: Toolkit> configuration::Guest for K {
+    fn configure(config: String) -> Result<(), types::ToolError> {
+        Ok(<K as Toolkit>::configure(&config)?)
     }
 }
 

@@ -39,6 +39,15 @@ pub(super) mod waiting {
     });
 }
 
+pub(super) mod configuring {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "configuring",
+        exports: { default: async },
+        with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
+    });
+}
+
 pub(super) mod calling {
     wasmtime::component::bindgen!({
         path: "../../wit",

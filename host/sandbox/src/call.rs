@@ -86,7 +86,7 @@ pub(super) async fn invoke(
     };
     let result = {
         let _running = engine.running();
-        let work = pin!(linked.world.invoke(&mut store, &request));
+        let work = pin!(linked.world.invoke(&mut store, &request, run.configuration.as_deref()));
         bounded(work, limits.wall.saturating_sub(loading), &run.cancellation, grace).await
     };
     let unsettled = store.data_mut().unsettled();

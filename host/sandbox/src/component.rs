@@ -21,6 +21,7 @@ use super::world::{self, Examined, World};
 pub struct Exports {
     pub validation: bool,
     pub classification: bool,
+    pub configuration: bool,
 }
 
 /// Facts about a component, found at its first load and cached with its compiled code.
@@ -81,6 +82,7 @@ pub(super) struct Linked {
 
 const VALIDATION: &str = "toolcell:tool/validation@0.2.0";
 const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
+const CONFIGURATION: &str = "toolcell:tool/configuration@0.2.0";
 
 impl LoadedComponent {
     fn new(description: Description, name: blake3::Hash, linked: Linked) -> Self {
@@ -130,6 +132,7 @@ impl LoadedComponent {
             exports: Exports {
                 validation: exports.iter().any(|name| name == VALIDATION),
                 classification: exports.iter().any(|name| name == CLASSIFICATION),
+                configuration: exports.iter().any(|name| name == CONFIGURATION),
             },
             imports: kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect(),
         };
@@ -197,7 +200,7 @@ impl Linked {
         let validating = optional(description.exports.validation, &instance, ValidatingPre::new).map_err(mismatch)?;
         let classifying = optional(description.exports.classification, &instance, ClassifyingPre::new);
         let classifying = classifying.map_err(mismatch)?;
-        let world = description.world.bind(instance).map_err(mismatch)?;
+        let world = description.world.bind(instance, description.exports).map_err(mismatch)?;
         Ok(Self { world, validating, classifying })
     }
 }

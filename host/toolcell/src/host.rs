@@ -370,6 +370,7 @@ pub(crate) fn facts(digest: &Arc<str>, component: &LoadedComponent) -> Component
         imports: component.imports().to_vec(),
         validates: component.exports().validation,
         classifies: component.exports().classification,
+        configures: component.exports().configuration,
     }
 }
 

@@ -55,6 +55,9 @@ pub fn hook(arguments: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// A tool of another module is named by its path, `[words::count]`, not by an imported name. Generates a type
 /// `Toolkit`, which tests can use.
+///
+/// `configuration: Settings`, at the end, lets the operator give all tools of the package settings: `Settings` is a type
+/// with `#[data]`, and `toolcell_guest::configuration::<Settings>()` returns them.
 #[proc_macro]
 pub fn toolkit(input: TokenStream) -> TokenStream {
     toolkit::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()

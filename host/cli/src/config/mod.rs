@@ -11,6 +11,7 @@ mod results;
 mod retry;
 mod surface;
 mod telemetry;
+mod tool_config;
 mod trust;
 mod units;
 mod word;
@@ -26,6 +27,7 @@ pub use layers::{Layer, LayerOptions, Layers, configured_cache_bytes, untrusted}
 pub use limits::GivenLimits;
 pub use surface::{SurfaceSection, selection};
 pub use telemetry::{Collector, TelemetrySection, TelemetrySettings};
+pub use tool_config::ToolConfig;
 pub use trust::{Trust, Trusted};
 pub use units::{duration, size};
 pub use word::Word;

@@ -4,11 +4,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::record::{
-    AccessKind, ArtifactExpectation, ContextModifierPolicy, ExecutionProfile, Finding, Keeping, PermissionProfile,
-    SafetyFacts, Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit, WriteEffect,
+    AccessKind, ArtifactExpectation, ContextModifierPolicy, ErrorClass, ExecutionProfile, Finding, Keeping,
+    PermissionProfile, Refusal, SafetyFacts, Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface,
+    Toolkit, WriteEffect,
 };
 
 use super::Contract;
+use super::configuration::Configuration;
 use super::load::LoadBudget;
 use super::records::Records;
 
@@ -28,6 +30,7 @@ pub struct ComponentFacts {
     pub imports: Vec<String>,
     pub validates: bool,
     pub classifies: bool,
+    pub configures: bool,
 }
 
 /// One tool of one component, ready to be called.
@@ -56,6 +59,7 @@ pub struct Tool {
     subjects: Vec<SubjectField>,
     validates: bool,
     classifies: bool,
+    configuration: Configuration,
     /// Whether the component imports the interface through which it calls other tools.
     calls_tools: bool,
     /// The parts of its records that have no effect on this host.
@@ -131,6 +135,7 @@ impl Tool {
             subjects: subjects(interface.as_ref(), contract.model_schema())?,
             validates: facts.validates,
             classifies: facts.classifies,
+            configuration: Configuration::new(facts.configures),
             calls_tools: facts.imports.iter().any(|import| import.starts_with("toolcell:tool/tools@")),
             contract: Arc::new(contract),
             execution_profile,
@@ -218,6 +223,30 @@ impl Tool {
     /// Whether the component can say what one input would do.
     pub fn classifies(&self) -> bool {
         self.classifies
+    }
+
+    /// Whether the component takes settings of the operator.
+    pub fn is_configurable(&self) -> bool {
+        self.configuration.is_taken()
+    }
+
+    /// Gives the tool settings, the JSON text of an object, which each of its calls passes to the component before it runs.
+    /// They are not secret: the tool may say them. Giving the same settings again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// A component that takes no settings; other settings than before; and a text that is larger than 64 KiB, or not an
+    /// object.
+    pub fn configure(&self, config: &str) -> Result<(), Refusal> {
+        self.configuration.give(config).map_err(|(code, why)| {
+            let message = format!("cannot configure the tool {}: {why}", self.declaration.qualified_name());
+            Refusal::new(ErrorClass::SetupRequired, code, message)
+        })
+    }
+
+    /// The settings that the tool was given, as the JSON text of an object.
+    pub(crate) fn configuration(&self) -> Option<&Arc<str>> {
+        self.configuration.given()
     }
 
     /// Whether the component can call other tools, if it is granted any.
@@ -333,6 +362,7 @@ fn seen(
         ("credential_delegation", (delegates && imports("wasi:http/")).into()),
         ("offline", (!permission.reaches_out()).into()),
         ("validates_values", facts.validates.into()),
+        ("takes_configuration", facts.configures.into()),
         ("component_digest", facts.component.to_string().into()),
         ("imports", facts.imports.clone().into()),
     ] {

@@ -11,7 +11,7 @@ use wasmtime::Store;
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
-use super::component::invalid;
+use super::component::{Exports, invalid};
 use super::engine::Engine;
 use super::state::State;
 
@@ -21,8 +21,14 @@ pub(super) trait World: Send + Sync {
     /// must be equal.
     fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>>;
 
-    /// Instantiates the component in `store`, and runs the tool that `call` names.
-    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>>;
+    /// Instantiates the component in `store`, and runs the tool that `call` names. `config` is what the operator set for a
+    /// component that exports `configuration`.
+    fn invoke<'a>(
+        &'a self,
+        store: &'a mut Store<State>,
+        call: &'a Call,
+        config: Option<&'a str>,
+    ) -> BoxFuture<'a, wasmtime::Result<Outcome>>;
 }
 
 /// A component at its first load.
@@ -55,9 +61,9 @@ impl Kind {
     }
 
     /// Binds the exports of a component of this world.
-    pub(super) fn bind(self, instance: InstancePre<State>) -> wasmtime::Result<Box<dyn World>> {
+    pub(super) fn bind(self, instance: InstancePre<State>, exports: Exports) -> wasmtime::Result<Box<dyn World>> {
         Ok(match self {
-            Self::Tool => Box::new(tool::Tool::new(instance)?),
+            Self::Tool => Box::new(tool::Tool::new(instance, exports)?),
         })
     }
 

@@ -1,0 +1,77 @@
+//! The settings that the `[[tool]]` entries of the configuration files give to tools.
+
+use std::path::{Path, PathBuf};
+
+use toolcell::{Home, Loaded, Refusal};
+
+use crate::config::{Layer, Layers, ToolEntry};
+
+use super::target::{Building, Target};
+
+/// The entries that have a `config`.
+pub(super) struct ToolConfigs {
+    home: Home,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    target: Target,
+    config: String,
+    /// The file and the line of the entry, for messages.
+    place: String,
+}
+
+impl ToolConfigs {
+    pub(super) fn of(home: &Home, layers: &Layers) -> Self {
+        let entries = layers.files().iter().flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
+        let entries = entries.filter_map(|(layer, entry)| Entry::of(layer, entry)).collect();
+        Self { home: home.clone(), entries }
+    }
+
+    /// The one entry of a file.
+    pub(super) fn of_entry(home: &Home, layer: &Layer, entry: &ToolEntry) -> Self {
+        Self { home: home.clone(), entries: Entry::of(layer, entry).into_iter().collect() }
+    }
+
+    /// Gives the tools of `loaded`, which was found at `path`, their settings. `path` is a component, or a source folder.
+    ///
+    /// # Errors
+    ///
+    /// Settings for a component that takes none, or that differ from others for the same tool, or are too large.
+    pub(super) fn give(&self, path: &Path, loaded: &Loaded) -> Result<(), Refusal> {
+        // Most files have no settings: then nothing is looked up.
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        let Ok(own) = path.canonicalize() else { return Ok(()) };
+        self.entries.iter().filter(|entry| entry.leads_to(&own, &self.home)).try_for_each(|entry| entry.give(loaded))
+    }
+}
+
+impl Entry {
+    fn of(layer: &Layer, entry: &ToolEntry) -> Option<Self> {
+        Some(Self {
+            target: Target::of_entry(layer, &entry.component),
+            config: entry.config.as_ref()?.json().to_owned(),
+            place: layer.file.place_of(&entry.component),
+        })
+    }
+
+    fn leads_to(&self, own: &Path, home: &Home) -> bool {
+        let is_own = |path: PathBuf| path.canonicalize().is_ok_and(|path| path == own);
+        // An approved call names the component that was built of a source folder.
+        let is_built =
+            || self.target.source_folder().is_some() && self.target.locate(home, Building::No).is_ok_and(is_own);
+        self.target.files().into_iter().any(is_own) || is_built()
+    }
+
+    fn give(&self, loaded: &Loaded) -> Result<(), Refusal> {
+        for tool in self.target.tools(loaded)? {
+            tool.configure(&self.config).map_err(|refusal| {
+                let message = format!("{}: {}", self.place, refusal.message);
+                Refusal { message, ..refusal }
+            })?;
+        }
+        Ok(())
+    }
+}
