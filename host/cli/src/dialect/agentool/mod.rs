@@ -13,6 +13,7 @@ mod tool_spec;
 mod trace;
 
 pub use builder::{Detectors, TraceBuilder};
+pub(super) use call::arguments;
 pub use call::{Exchange, ToolCall, ToolResult, call, result};
 pub use post::{End, Post, Posted, Start};
 pub use registry::{Auth, Entry, Offer, Query, ToolRegistry, query, registry};
