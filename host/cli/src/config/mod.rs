@@ -26,7 +26,7 @@ pub use journal::configured_journal;
 pub use layers::{Layer, LayerOptions, Layers, configured_cache_bytes, untrusted};
 pub use limits::GivenLimits;
 pub use surface::{SurfaceSection, selection};
-pub use telemetry::{Collector, TelemetrySection, TelemetrySettings};
+pub use telemetry::{Collector, TelemetrySection, TelemetrySettings, configured_telemetry};
 pub use tool_config::ToolConfig;
 pub use trust::{Trust, Trusted};
 pub use units::{duration, size};
