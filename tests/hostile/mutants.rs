@@ -142,6 +142,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("judge_output", &[], &["cli::eval::judges::a_judge_that_floods"]),
     ("judge_environment", &[], &["cli::eval::judges::a_judge_gets_no_environment"]),
     ("bus_events", &[], &["unit:journal::bus::"]),
+    ("event_retries", &[], &["unit:http::api::events::"]),
     ("noted_bytes", &[], &["unit:journal::trail::"]),
     ("listened_records", &[], &["server::telemetry::an_output_that_may_be_on_no_disk"]),
     ("telemetry_source", &[], &["unit:config::telemetry::", "server::telemetry::the_file_of_a_project"]),

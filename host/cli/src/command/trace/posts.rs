@@ -171,7 +171,12 @@ fn append(path: &Path, session: &str, lines: &str) -> anyhow::Result<()> {
         );
         return Err(BadRequest(message).into());
     }
-    file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(added.as_bytes())).with_context(cannot)
+    let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(added.as_bytes()));
+    if written.is_err() {
+        // A full disk can take a part of them, and a part of the steps must not count as added.
+        let _ = file.set_len(size);
+    }
+    written.with_context(cannot)
 }
 
 /// Opens the file and locks it. Another process may remove it in between.
