@@ -17,6 +17,7 @@ mod neighbours;
 mod network;
 mod profiles;
 mod races;
+mod request_secrets;
 mod secrets;
 mod space;
 mod traps;

@@ -1,6 +1,8 @@
 //! Open Tool Calling over HTTP, an Arcade engine's worker, and the registry of agentool: the calls of `/v1/calls` in other
 //! terms.
 
+mod secrets;
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use data_encoding::BASE64URL_NOPAD;
@@ -246,28 +248,6 @@ fn an_execution_waits_for_the_secret_that_the_operator_sets() {
     let classes: Vec<Value> =
         place.records().iter().map(|record| record["result"]["error"]["error_class"].clone()).collect();
     assert_eq!(classes, [json!("credential_missing"), Value::Null]);
-}
-
-#[test]
-fn a_secret_or_token_of_a_request_is_refused_and_nowhere_on_record() {
-    let place = Place::new();
-    let (web, mirror) = courier(&place);
-    let url = format!("{}/path", mirror.origin());
-    let mut body = request(&web, "courier.authorized", "one", &json!({ "url": url }));
-    body["context"] = json!({ "authorization": { "token": CANARY.value() } });
-    let reply = web.post("/v1/dialects/otc/execute", &[], &body);
-    let refused = output(&reply, "otc");
-    assert!(prompt(&refused).starts_with("capability_gap/request_secret_unsupported"), "{refused:#}");
-    CANARY.is_not_in("the answer", &reply.body);
-    // What the tool does not declare goes nowhere, and refuses nothing.
-    body["execution_id"] = json!("two");
-    body["context"] = json!({ "secrets": { "OTHER": CANARY.value() } });
-    let reply = web.post("/v1/dialects/otc/execute", &[], &body);
-    assert!(output(&reply, "otc")["requires_authorization"].is_object(), "{reply:?}");
-    CANARY.is_not_in("what the server said", &web.end());
-    assert!(mirror.seen().is_empty());
-    assert_eq!(place.records().len(), 2);
-    CANARY.is_nowhere_below(&place.home);
 }
 
 #[test]

@@ -5,10 +5,18 @@ use zeroize::Zeroizing;
 
 /// The value of one secret. `Debug` does not print it, it cannot be serialised or compared, and it is wiped from memory
 /// with its last copy.
+///
+/// ```
+/// use toolcell_core::secret::SecretValue;
+///
+/// let value = SecretValue::new("sk-live-0815".to_owned());
+/// assert_eq!(format!("{value:?}"), "SecretValue");
+/// ```
 #[derive(Clone)]
 pub struct SecretValue(Arc<Zeroizing<String>>);
 
 impl SecretValue {
+    /// Keeps `value`.
     pub fn new(value: String) -> Self {
         Self(Arc::new(Zeroizing::new(value)))
     }
@@ -26,18 +34,29 @@ impl fmt::Debug for SecretValue {
 }
 
 /// The secrets that one call may use, by name. Empty for most calls, at no cost.
+///
+/// ```
+/// use toolcell_core::secret::{SecretValue, Secrets};
+///
+/// let value = SecretValue::new("sk-live-0815".to_owned());
+/// let secrets = Secrets::new(vec![("API_KEY".to_owned(), value)]);
+/// assert!(secrets.get("API_KEY").is_some() && secrets.get("OTHER_KEY").is_none());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Secrets(Option<Arc<[(String, SecretValue)]>>);
 
 impl Secrets {
+    /// The secrets `values`, each with its name. Of several with one name, the first counts.
     pub fn new(values: Vec<(String, SecretValue)>) -> Self {
         Self((!values.is_empty()).then(|| values.into()))
     }
 
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
+    /// The value of the secret `name`.
     pub fn get(&self, name: &str) -> Option<&SecretValue> {
         self.iter().find_map(|(known, value)| (known == name).then_some(value))
     }
