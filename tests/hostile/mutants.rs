@@ -157,6 +157,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("span_queue", &[], &["unit:telemetry::queue::"]),
     ("metric_tools", &[], &["unit:telemetry::metrics::"]),
     ("metric_calls", &[], &["unit:telemetry::metrics::"]),
+    ("metrics_role", &[], &["server::http_api::approvals::an_approver_answers_about"]),
+    ("approver_names", &[], &["unit:http::token::tests::a_person_has_one_role"]),
     ("subject_count", &[], &["cli::limits::a_call_names_at_most"]),
     ("subject_steps", &[], &["cli::limits::a_call_names_at_most"]),
     ("question_limit", &[], &["pipeline::interaction::a_tool_asks_only_so_often"]),
