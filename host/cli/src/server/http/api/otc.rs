@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::record::{Extra, Input, TraceContext};
@@ -131,11 +131,12 @@ pub(super) async fn show(
     State(shared): State<Arc<Shared>>,
     Who(caller): Who,
     Place((dialect, name)): Place<(Dialect, String)>,
+    method: Method,
 ) -> Response<Body> {
     let offering = shared.server.offering();
     let service = shared.otc.with(&offering);
     if let Some(offer) = service.find(&name).and_then(|named| find(&offering, &named)) {
-        caller.load(&offering, offer).await;
+        caller.load(&offering, offer, &method).await;
     }
     answered(&service.definition(&name, dialect.into()))
 }
