@@ -28,7 +28,7 @@ use quote::quote;
 /// | `env` | names of environment variables | none |
 /// | `tool_calls` | tools that the tool calls, by qualified name or pattern: `["files.*", ..]` | none |
 /// | `sensitive_fields` | input fields to redact | none |
-/// | `paths`, `urls`, `resources` | input fields that name what the call is about: the host decides on them, and opens no other folder | none |
+/// | `paths`, `urls`, `resources` | input fields that name what the call is about: the host decides on them, opens no other folder, and makes relative paths absolute | none |
 /// | `content` | the block types that an `Output` may hold | any |
 /// | `read_only`, `concurrency_safe`, `destructive`, `open_world` | a boolean; the bare word means true | unstated |
 /// | `should_defer` | a boolean: whether a list of tools leaves the tool out until it is searched for | `false` |

@@ -154,7 +154,7 @@ impl Bare {
         guest.toolcell_tool_guest().call_invoke(&mut store, &call).await
     }
 
-    /// Like [`Bare::call`], but must succeed, because a benchmark of an error would be a fast one.
+    /// Returns the text of an answer of [`Bare::call`], which must succeed, because a benchmark of an error would be a fast one.
     pub(crate) async fn answer(&self, tool: &str, input: &str) -> anyhow::Result<String> {
         match self.call(tool, input).await? {
             Outcome::Success(output) => Ok(output.structured.unwrap_or(output.content)),
