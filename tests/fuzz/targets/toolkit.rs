@@ -13,7 +13,9 @@ pub(crate) fn run(data: &[u8]) {
     let Some((first, second)) = halves(data) else { return };
     let text = match serde_json::from_str::<Value>(first) {
         // A schema alone is wrapped in a valid toolkit, so that the code behind the parser is reached more often.
-        Ok(schema) if schema.get("declarations").is_none() => around(schema).to_string(),
+        Ok(schema) if ["declarations", "tools"].iter().all(|form| schema.get(form).is_none()) => {
+            around(schema).to_string()
+        }
         _ => first.to_owned(),
     };
     let Ok(described) = agent_tool::toolkit(&text) else { return };
