@@ -16,6 +16,8 @@ pub(super) struct ToolConfigs {
 
 struct Entry {
     target: Target,
+    /// The files that the target stands for, or its source folder.
+    paths: Vec<PathBuf>,
     config: String,
     /// The file and the line of the entry, for messages.
     place: String,
@@ -50,19 +52,18 @@ impl ToolConfigs {
 
 impl Entry {
     fn of(layer: &Layer, entry: &ToolEntry) -> Option<Self> {
-        Some(Self {
-            target: Target::of_entry(layer, &entry.component),
-            config: entry.config.as_ref()?.json().to_owned(),
-            place: layer.file.place_of(&entry.component),
-        })
+        let config = entry.config.as_ref()?.json().to_owned();
+        let target = Target::of_entry(layer, &entry.component);
+        let paths = target.files().into_iter().filter_map(|file| file.canonicalize().ok()).collect();
+        Some(Self { target, paths, config, place: layer.file.place_of(&entry.component) })
     }
 
     fn leads_to(&self, own: &Path, home: &Home) -> bool {
         let is_own = |path: PathBuf| path.canonicalize().is_ok_and(|path| path == own);
         // An approved call names the component that was built of a source folder.
-        let is_built =
-            || self.target.source_folder().is_some() && self.target.locate(home, Building::No).is_ok_and(is_own);
-        self.target.files().into_iter().any(is_own) || is_built()
+        let is_built = || self.target.locate(home, Building::No).is_ok_and(is_own);
+        let is_folder = self.paths.iter().any(|path| path.is_dir());
+        self.paths.iter().any(|path| path == own) || (is_folder && is_built())
     }
 
     fn give(&self, loaded: &Loaded) -> Result<(), Refusal> {
