@@ -1,6 +1,7 @@
 //! The settings that the `[[tool]]` entries of the configuration files give to tools.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use toolcell::{Home, Loaded, Refusal};
 
@@ -18,6 +19,8 @@ struct Entry {
     target: Target,
     /// The files that the target stands for, or its source folder.
     paths: Vec<PathBuf>,
+    /// The component that was built of the source folder. Found when it is first needed, because that reads the sources.
+    built: OnceLock<Option<PathBuf>>,
     config: String,
     /// The file and the line of the entry, for messages.
     place: String,
@@ -55,15 +58,21 @@ impl Entry {
         let config = entry.config.as_ref()?.json().to_owned();
         let target = Target::of_entry(layer, &entry.component);
         let paths = target.files().into_iter().filter_map(|file| file.canonicalize().ok()).collect();
-        Some(Self { target, paths, config, place: layer.file.place_of(&entry.component) })
+        let (built, place) = (OnceLock::new(), layer.file.place_of(&entry.component));
+        Some(Self { target, paths, built, config, place })
     }
 
     fn leads_to(&self, own: &Path, home: &Home) -> bool {
-        let is_own = |path: PathBuf| path.canonicalize().is_ok_and(|path| path == own);
-        // An approved call names the component that was built of a source folder.
-        let is_built = || self.target.locate(home, Building::No).is_ok_and(is_own);
-        let is_folder = self.paths.iter().any(|path| path.is_dir());
-        self.paths.iter().any(|path| path == own) || (is_folder && is_built())
+        self.paths.iter().any(|path| path == own) || self.built(home) == Some(own)
+    }
+
+    /// The component of a source folder: an approved call names it in place of the folder.
+    fn built(&self, home: &Home) -> Option<&Path> {
+        let find = || {
+            self.target.source_folder()?;
+            self.target.locate(home, Building::No).ok()?.canonicalize().ok()
+        };
+        self.built.get_or_init(find).as_deref()
     }
 
     fn give(&self, loaded: &Loaded) -> Result<(), Refusal> {

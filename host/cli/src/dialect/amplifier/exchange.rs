@@ -57,7 +57,8 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
         Written { content: Some(content), .. } => ("content", serde_json::from_str(content.get()).map_err(fails)?),
         Written { tool_calls: Some(_), content: None } => return Ok(Vec::new()),
         Written { tool_calls: None, content: None } => {
-            let message = "cannot find a message: pass a response with content and tool_calls, or a message with content";
+            let message =
+                "cannot find a message: pass a response with content and tool_calls, or a message with content";
             return Err(Unreadable(message.to_owned()));
         }
     };
@@ -139,7 +140,8 @@ mod tests {
             let said = (call.id.as_str(), call.name.as_str(), call.arguments.text());
             assert_eq!(said, ("call_1", "a", "{\"n\":  1.0}"));
         }
-        for text in [r#"{"role": "assistant", "content": "only text"}"#, r#"{"tool_calls": []}"#, r#"{"content": []}"#] {
+        for text in [r#"{"role": "assistant", "content": "only text"}"#, r#"{"tool_calls": []}"#, r#"{"content": []}"#]
+        {
             assert!(read(text).unwrap().is_empty(), "{text}");
         }
         assert!(answers(&[]).is_empty());
@@ -166,10 +168,16 @@ mod tests {
         let said = sample(json!({ "model_facing_content": [{ "type": "text", "text": "t" }] }));
         let empty = sample(json!({ "empty_result": true }));
         let [one, nothing] = answers(&[(&call, &said), (&call, &empty)]).try_into().unwrap();
-        assert_eq!((&one["role"], &one["tool_call_id"], &one["content"]), (&json!("tool"), &json!("call_1"), &json!("t")));
+        assert_eq!(
+            (&one["role"], &one["tool_call_id"], &one["content"]),
+            (&json!("tool"), &json!("call_1"), &json!("t"))
+        );
         assert_eq!(nothing["content"], "Success");
         let metadata = &one["metadata"];
-        assert_eq!((&metadata["tool_result"]["success"], &metadata["tool_result"]["error"]), (&json!(true), &json!(null)));
+        assert_eq!(
+            (&metadata["tool_result"]["success"], &metadata["tool_result"]["error"]),
+            (&json!(true), &json!(null))
+        );
         let events: Vec<_> = metadata["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
         assert_eq!(events, ["tool:pre", "tool:post"]);
         for (block, _) in blocks() {
