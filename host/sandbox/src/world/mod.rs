@@ -1,6 +1,7 @@
 //! The worlds that a component can be made for, one file each. A world says what such a component declares, and how a call
 //! reaches it. What the call may do and use up is decided elsewhere, and is the same in all of them.
 
+mod declared;
 mod tool;
 
 use serde::{Deserialize, Serialize};
