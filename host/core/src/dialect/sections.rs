@@ -11,12 +11,17 @@ const CUSTOM: u8 = 0;
 /// The custom section, and its subsection, in which a component is named.
 const COMPONENT_NAME: &str = "component-name";
 const OWN_NAME: u8 = 0;
+/// The id of a module in a component, and the custom section in which a module is named, with the same subsection.
+const CORE_MODULE: u8 = 1;
+const NAMES: &str = "name";
 
 const NOT_READABLE: &str = "cannot read the sections of the component: its file is damaged";
 
 /// One section of a file.
 struct Section<'a> {
+    id: u8,
     whole: &'a [u8],
+    content: &'a [u8],
     /// Name and content, if it is a custom section.
     custom: Option<(&'a [u8], &'a [u8])>,
 }
@@ -72,7 +77,17 @@ pub fn with_custom(component: &[u8], name: &str, content: &[u8]) -> Result<Vec<u
 
 /// The name that a component's own `component-name` section gives it, if there is one.
 pub fn component_name(component: &[u8]) -> Option<&str> {
-    let mut rest = custom(component, COMPONENT_NAME).ok()??;
+    own_name(custom(component, COMPONENT_NAME).ok()??)
+}
+
+/// The name of a component's first module, if it has one. Tools that make a component of a module put it first.
+pub fn module_name(component: &[u8]) -> Option<&str> {
+    let module = sections(component).ok()?.into_iter().find(|section| section.id == CORE_MODULE)?;
+    own_name(custom(module.content, NAMES).ok()??)
+}
+
+/// The name that a section of names gives what it is in.
+fn own_name(mut rest: &[u8]) -> Option<&str> {
     while let Some((id, after)) = rest.split_first() {
         let (size, after) = number(after)?;
         let content = after.get(..size)?;
@@ -83,6 +98,11 @@ pub fn component_name(component: &[u8]) -> Option<&str> {
         rest = after.get(size..)?;
     }
     None
+}
+
+/// The name that a core module, which is in no component, gives itself.
+pub fn own_module_name(module: &[u8]) -> Option<&str> {
+    own_name(custom(module, NAMES).ok()??)
 }
 
 fn bounded(name: &str, bytes: usize) -> Result<(), String> {
@@ -117,7 +137,7 @@ fn section(bytes: &[u8]) -> Option<(Section<'_>, &[u8])> {
         }
         _ => None,
     };
-    Some((Section { whole: bytes.get(..bytes.len() - rest.len())?, custom }, rest))
+    Some((Section { id: *id, whole: bytes.get(..bytes.len() - rest.len())?, content, custom }, rest))
 }
 
 /// Reads a number of at most 32 bits in LEB128, and returns what follows it.
@@ -146,7 +166,7 @@ fn push_number(bytes: &mut Vec<u8>, mut value: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{NOT_READABLE, SECTION_BYTES_MAX, component_name, custom, with_custom};
+    use super::{NOT_READABLE, SECTION_BYTES_MAX, component_name, custom, module_name, own_module_name, with_custom};
 
     const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
@@ -195,5 +215,15 @@ mod tests {
             assert_eq!(component_name(&named(nameless)), None);
         }
         assert_eq!(component_name(EMPTY), None);
+    }
+
+    #[test]
+    fn a_module_is_named_by_its_own_section() {
+        let module = with_custom(b"\0asm\x01\0\0\0", "name", b"\x00\x04\x03abc").unwrap();
+        let holding = |module: &[u8]| [EMPTY, &[1, u8::try_from(module.len()).unwrap()], module].concat();
+        assert_eq!(module_name(&holding(&module)), Some("abc"));
+        assert_eq!((own_module_name(&module), own_module_name(EMPTY)), (Some("abc"), None));
+        assert_eq!(module_name(&holding(b"\0asm\x01\0\0\0")), None);
+        assert_eq!(module_name(&with_custom(EMPTY, "name", b"\x00\x04\x03abc").unwrap()), None);
     }
 }
