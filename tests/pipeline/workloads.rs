@@ -331,6 +331,7 @@ fn tools() -> Vec<Arc<Tool>> {
         validates: false,
         classifies: false,
         configures: false,
+        leaves_files: false,
     };
     Tool::from_toolkit(described.toolkit, &described.notes, &facts, Duration::from_secs(60)).unwrap()
 }

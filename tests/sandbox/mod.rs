@@ -22,6 +22,7 @@ mod secrets;
 mod space;
 mod traps;
 mod world;
+mod worlds;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -27,6 +27,7 @@ use super::import::tools::Children;
 use super::nondeterminism::{Recorder, Sources};
 use super::state::State;
 use super::trap::{self, Circumstances, Denied, Stop};
+use super::wasi::{Process, Setup};
 
 /// Maximum length of a guest's error code and message, in characters.
 const CODE_CHARS_MAX: usize = 64;
@@ -57,9 +58,9 @@ pub(super) async fn invoke(
     };
     let grace = component.imported.cancellation.then_some(sandbox.cancel_grace);
     let engine = &sandbox.loader.engine;
-    let mut store = match prepare(sandbox, component, permit, limits, &run) {
+    let mut store = match prepare(sandbox, (component, linked), permit, limits, &run) {
         Ok(store) => store,
-        Err(error) => return not_started(&error, limits, run.resumed.as_deref()),
+        Err(refusal) => return failed_after(refusal, blank(limits), run.resumed.as_deref()),
     };
     // The time of a call includes that of loading its code.
     if let Some(started) = store.data().started.checked_sub(loading) {
@@ -76,6 +77,7 @@ pub(super) async fn invoke(
         store.data_mut().children = Some(Children { caller: Arc::clone(caller), limits, deadline });
     }
     store.data_mut().artifacts.clone_from(&run.artifacts);
+    store.data_mut().configuration.clone_from(&run.configuration);
     store.data_mut().modifiers = Modifiers::new(run.modifiers_barred);
     let request = Call {
         invocation_id: run.nondeterminism.shown_id(permit.subject().invocation_id).to_string(),
@@ -86,7 +88,7 @@ pub(super) async fn invoke(
     };
     let result = {
         let _running = engine.running();
-        let work = pin!(linked.world.invoke(&mut store, &request, run.configuration.as_deref()));
+        let work = pin!(linked.world.invoke(&mut store, &request));
         bounded(work, limits.wall.saturating_sub(loading), &run.cancellation, grace).await
     };
     let unsettled = store.data_mut().unsettled();
@@ -113,7 +115,18 @@ fn left(permit: &Permit, run: &Run) -> Option<Limits> {
 /// Returns a store with the world of `permit`.
 fn prepare(
     sandbox: &Sandbox,
-    component: &LoadedComponent,
+    (component, linked): (&LoadedComponent, &Linked),
+    permit: &Permit,
+    limits: &Limits,
+    run: &Run,
+) -> Result<Store<State>, Refusal> {
+    let process = linked.world.process(&permit.subject().tool, permit.call_input().text())?;
+    furnish(sandbox, (component, process), permit, limits, run).map_err(|error| not_started(&error))
+}
+
+fn furnish(
+    sandbox: &Sandbox,
+    (component, process): (&LoadedComponent, Option<Box<Process>>),
     permit: &Permit,
     limits: &Limits,
     run: &Run,
@@ -127,8 +140,9 @@ fn prepare(
         .map_err(wasmtime::Error::from_anyhow)?;
     let sources = Sources::new(run.nondeterminism.clone(), component.imported);
     let (cancellation, observer) = (run.cancellation.clone(), Arc::clone(&run.observer));
-    let (capability, egress) = (permit.capability(), Egress::new(gate));
-    let state = State::new(capability, engine.scratch_dir(), limits, cancellation, observer, egress, &sources)?;
+    let setup =
+        Setup { capability: permit.capability(), scratch_dir: engine.scratch_dir(), sources: &sources, process };
+    let state = State::new(setup, limits, cancellation, observer, Egress::new(gate))?;
     open(engine, state, limits)
 }
 
@@ -246,7 +260,8 @@ pub(super) fn offline(
 ) -> wasmtime::Result<Store<State>> {
     let (nobody, egress) = (Arc::new(Unheard), Egress::new(None));
     let (cancellation, sources) = (cancellation.clone(), Sources::default());
-    let state = State::new(capability, engine.scratch_dir(), limits, cancellation, nobody, egress, &sources)?;
+    let setup = Setup { capability, scratch_dir: engine.scratch_dir(), sources: &sources, process: None };
+    let state = State::new(setup, limits, cancellation, nobody, egress)?;
     open(engine, state, limits)
 }
 
@@ -359,6 +374,9 @@ fn close(
     if let Some(last) = store.data_mut().progress.finish() {
         run.observer.progress(last);
     }
+    if result.is_err() {
+        store.data().logs.keep_output();
+    }
     let mut usage = usage(store.data(), store.get_fuel().unwrap_or(0), left);
     let outcome = match result {
         Ok(outcome) => {
@@ -397,15 +415,14 @@ fn needed(error: &wasmtime::Error, store: &mut Store<State>) -> Option<GuestOutc
         .map(GuestOutcome::NeedsInput)
 }
 
-/// The execution of an instance without a world.
-fn not_started(error: &wasmtime::Error, limits: &Limits, resumed: Option<&Resumed>) -> Execution {
-    let refusal = Refusal::new(
+/// The refusal of an instance without a world.
+fn not_started(error: &wasmtime::Error) -> Refusal {
+    Refusal::new(
         ErrorClass::SetupRequired,
         "world_not_available",
         "something that was granted is not there any more, or cannot be opened",
     )
-    .detail(format!("{error:#}"));
-    failed_after(refusal, blank(limits), resumed)
+    .detail(format!("{error:#}"))
 }
 
 /// The execution of a call whose code was not there within its time, or cannot be loaded.

@@ -1,6 +1,6 @@
 //! Compiles components in a child process, because a compilation cannot be interrupted, and 200 KB of hostile code can
 //! take ten seconds and a gigabyte. The child limits itself before it reads a byte, and the parent waits only for a
-//! limited time.
+//! limited time. A command of WASI preview 1 becomes a component there.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use tokio::process::Command;
 use tokio::sync::Semaphore;
 use toolcell_core::record::{ErrorClass, Refusal};
 
+use super::adapt::{self, NoCommand};
 use super::component::invalid;
 use super::confine;
 use super::engine::config;
@@ -23,6 +24,8 @@ pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
 const CODE_BYTES_MAX: u64 = 512 << 20;
 /// Exit status of a worker that found the component invalid, and wrote why to its standard error.
 const FAULTY: i32 = 65;
+/// Exit status of a worker that got a core module which is no command, and wrote why to its standard error.
+const NO_COMMAND: i32 = 66;
 /// Exit status of a worker that could not limit itself, and therefore compiled nothing.
 const UNLIMITED: i32 = 71;
 
@@ -114,6 +117,9 @@ impl Compiler {
         if status.code() == Some(FAULTY) {
             return Err(invalid("component_invalid", format!("the component is not valid: {said}")));
         }
+        if status.code() == Some(NO_COMMAND) {
+            return Err(invalid("component_invalid", said.to_owned()));
+        }
         match status.signal().and_then(rustix::process::Signal::from_named_raw) {
             Some(rustix::process::Signal::XCPU | rustix::process::Signal::KILL) => Err(self.too_much(Limit::Time)),
             Some(rustix::process::Signal::ABORT) if said.contains("memory allocation") => {
@@ -158,7 +164,7 @@ async fn code_of(output: impl AsyncRead + Unpin, bytes_max: u64) -> anyhow::Resu
     }
 }
 
-/// Refuses native code, too many bytes, and what is not a component, without a compiler.
+/// Refuses native code, too many bytes, and what is neither a component nor a core module, without a compiler.
 pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     if guard!("native_code") && wasmtime::Engine::detect_precompiled(bytes).is_some() {
         return Err(invalid("component_precompiled", "native code is never accepted; give the .wasm file".to_owned()));
@@ -169,10 +175,8 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     }
     match bytes.get(..8) {
         Some([0, b'a', b's', b'm', 0x0d, 0, 1, 0]) => Ok(()),
-        Some([0, b'a', b's', b'm', 1, 0, 0, 0]) => Err(invalid(
-            "component_invalid",
-            "this is a core module, not a component; build it for wasm32-wasip2, or with `toolcell build`".to_owned(),
-        )),
+        // The compiler's process looks at it.
+        _ if adapt::is_module(bytes) => Ok(()),
         _ => Err(invalid("component_invalid", "this is not a WebAssembly component".to_owned())),
     }
 }
@@ -181,7 +185,7 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
 /// reads a component from standard input, and writes the compiled code to standard output. Returns the exit status.
 pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> i32 {
     let done = match limited(cpu_seconds, memory_bytes, parent) {
-        Ok(engine) => work(&engine).map_err(|error| (FAULTY, error)),
+        Ok(engine) => work(&engine).map_err(|error| (if error.is::<NoCommand>() { NO_COMMAND } else { FAULTY }, error)),
         Err(error) => Err((UNLIMITED, error)),
     };
     match done {
@@ -212,6 +216,9 @@ fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<w
 fn work(engine: &wasmtime::Engine) -> anyhow::Result<()> {
     let mut component = Vec::new();
     std::io::stdin().lock().read_to_end(&mut component).context("cannot read the component")?;
+    if adapt::is_module(&component) {
+        component = adapt::component(engine, &component)?;
+    }
     let code = engine.precompile_component(&component).map_err(anyhow::Error::from)?;
     std::io::stdout().lock().write_all(&code).context("cannot write the code")
 }

@@ -166,6 +166,11 @@ impl LoadedComponent {
         self.description.exports
     }
 
+    /// Whether the files that the component leaves in its scratch folder become artifacts.
+    pub fn leaves_files(&self) -> bool {
+        self.description.world.leaves_files()
+    }
+
     /// The interfaces that the component imports: all that it can ask the host for.
     pub fn imports(&self) -> &[String] {
         &self.description.imports

@@ -6,6 +6,7 @@
 #[macro_use(guard)]
 extern crate toolcell_core;
 
+mod adapt;
 mod bindings;
 mod cache;
 mod call;

@@ -36,6 +36,9 @@ pub(super) enum Exceeded {
     FilesCreated,
     #[error("the quota of open files")]
     Descriptors,
+    /// Of a command: of all other guests, the excess is dropped.
+    #[error("the quota of printed bytes")]
+    Output,
 }
 
 /// What the sandbox denied a call. The guest got an error, and may have continued.
@@ -135,6 +138,13 @@ fn over_quota(exceeded: Exceeded, limits: &Limits) -> Refusal {
         ),
         Exceeded::Descriptors => {
             ("descriptor_limit", format!("the tool keeps more than {} files open", limits.descriptors))
+        }
+        Exceeded::Output => {
+            let message = format!(
+                "the tool prints more than the {} bytes that it may; --max-output raises it",
+                limits.output_bytes
+            );
+            return Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message);
         }
     };
     violation(code, message)

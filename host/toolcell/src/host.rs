@@ -371,6 +371,7 @@ pub(crate) fn facts(digest: &Arc<str>, component: &LoadedComponent) -> Component
         validates: component.exports().validation,
         classifies: component.exports().classification,
         configures: component.exports().configuration,
+        leaves_files: component.leaves_files(),
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) fn run(data: &[u8]) {
         validates: false,
         classifies: false,
         configures: false,
+        leaves_files: false,
     };
     let wall = Duration::from_secs(60);
     let Ok(tools) = Tool::from_toolkit(described.toolkit, &described.notes, &facts, wall) else { return };

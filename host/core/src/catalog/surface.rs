@@ -312,6 +312,7 @@ mod tests {
             validates: false,
             classifies: false,
             configures: false,
+            leaves_files: false,
         };
         Tool::from_toolkit(described.toolkit, &described.notes, &facts, Duration::from_secs(60)).unwrap()
     }

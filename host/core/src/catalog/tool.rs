@@ -31,6 +31,8 @@ pub struct ComponentFacts {
     pub validates: bool,
     pub classifies: bool,
     pub configures: bool,
+    /// Whether the host makes artifacts of the files that the component leaves in its scratch folder.
+    pub leaves_files: bool,
 }
 
 /// One tool of one component, ready to be called.
@@ -349,7 +351,7 @@ fn seen(
         supports_resume: Some(false),
         supports_retries: Some(!changes),
         supports_background: Some(false),
-        supports_artifacts: Some(imports("toolcell:tool/artifacts")),
+        supports_artifacts: Some(imports("toolcell:tool/artifacts") || facts.leaves_files),
         supports_context_modifiers: Some(modifies),
         sandboxed: Some(true),
         ..asked

@@ -1,6 +1,7 @@
 //! The worlds that a component can be made for, one file each. A world says what such a component declares, and how a call
 //! reaches it. What the call may do and use up is decided elsewhere, and is the same in all of them.
 
+mod command;
 mod declared;
 mod tool;
 
@@ -15,6 +16,7 @@ use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
 use super::component::{Exports, invalid};
 use super::engine::Engine;
 use super::state::State;
+use super::wasi::Process;
 
 /// A component of one world: linked, and ready to be instantiated.
 pub(super) trait World: Send + Sync {
@@ -22,14 +24,13 @@ pub(super) trait World: Send + Sync {
     /// must be equal.
     fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>>;
 
-    /// Instantiates the component in `store`, and runs the tool that `call` names. `config` is what the operator set for a
-    /// component that exports `configuration`.
-    fn invoke<'a>(
-        &'a self,
-        store: &'a mut Store<State>,
-        call: &'a Call,
-        config: Option<&'a str>,
-    ) -> BoxFuture<'a, wasmtime::Result<Outcome>>;
+    /// What the arguments `input` of a call of `tool` give a command; `None` in all other worlds.
+    fn process(&self, _tool: &str, _input: &str) -> Result<Option<Box<Process>>, Refusal> {
+        Ok(None)
+    }
+
+    /// Instantiates the component in `store`, and runs the tool that `call` names.
+    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>>;
 }
 
 /// A component at its first load.
@@ -49,6 +50,8 @@ pub(super) struct Examined<'a> {
 pub(super) enum Kind {
     /// toolcell's own contract.
     Tool,
+    /// `wasi:cli/run`.
+    Command,
 }
 
 impl Kind {
@@ -56,6 +59,9 @@ impl Kind {
     pub(super) fn find(exports: &[String]) -> Result<Self, Refusal> {
         if exports.iter().any(|name| name == tool::GUEST) {
             return Ok(Self::Tool);
+        }
+        if command::exported(exports) {
+            return Ok(Self::Command);
         }
         let message = format!("the component is not a tool: it does not export {}", tool::GUEST);
         Err(invalid("not_a_tool", message))
@@ -65,13 +71,23 @@ impl Kind {
     pub(super) fn bind(self, instance: InstancePre<State>, exports: Exports) -> wasmtime::Result<Box<dyn World>> {
         Ok(match self {
             Self::Tool => Box::new(tool::Tool::new(instance, exports)?),
+            Self::Command => Box::new(command::Command::new(instance)?),
         })
+    }
+
+    /// Whether the files that a component of this world leaves in its scratch folder become artifacts.
+    pub(super) fn leaves_files(self) -> bool {
+        match self {
+            Self::Tool => false,
+            Self::Command => true,
+        }
     }
 
     /// What a component that cannot be bound does not follow.
     pub(super) fn contract(self) -> &'static str {
         match self {
             Self::Tool => "toolcell:tool@0.2.0",
+            Self::Command => "wasi:cli@0.2",
         }
     }
 }

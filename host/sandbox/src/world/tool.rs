@@ -68,17 +68,12 @@ impl World for Tool {
         })
     }
 
-    fn invoke<'a>(
-        &'a self,
-        store: &'a mut Store<State>,
-        call: &'a Call,
-        config: Option<&'a str>,
-    ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
+    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
-            let guest = match config {
+            let guest = match store.data_mut().configuration.take() {
                 None => self.tool.instantiate_async(&mut *store).await?,
                 // Boxed, to keep the future of all other calls small.
-                Some(config) => match Box::pin(self.configured(store, config)).await? {
+                Some(config) => match Box::pin(self.configured(store, &config)).await? {
                     Ok(guest) => guest,
                     Err(error) => return Ok(Outcome::Failure(error)),
                 },
