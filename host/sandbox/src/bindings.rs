@@ -77,3 +77,31 @@ pub(super) mod judge {
         with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
     });
 }
+
+/// Modules of Amplifier.
+pub(super) mod amplifier {
+    wasmtime::component::bindgen!({
+        path: "wit-foreign/amplifier",
+        world: "tool-module",
+        exports: { default: async },
+    });
+}
+
+/// Modules of Amplifier that export their functions at the root.
+pub(super) mod amplifier_root {
+    wasmtime::component::bindgen!({
+        path: "wit-foreign/amplifier",
+        world: "tool-functions",
+        exports: { default: async },
+    });
+}
+
+/// Tools of IronClaw.
+pub(super) mod near {
+    wasmtime::component::bindgen!({
+        path: "wit-foreign/near",
+        world: "sandboxed-tool",
+        imports: { default: async | trappable },
+        exports: { default: async },
+    });
+}

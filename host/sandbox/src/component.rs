@@ -11,7 +11,6 @@ use super::bindings::classifying::ClassifyingPre;
 use super::bindings::validating::ValidatingPre;
 use super::cache::{Entry, Note};
 use super::engine::Engine;
-use super::linking;
 use super::loads::Loads;
 use super::state::State;
 use super::world::{self, Examined, World};
@@ -52,9 +51,9 @@ impl Imports {
         let has = |name: &str| imports.iter().any(|import| import.starts_with(name));
         Self {
             cancellation: has("toolcell:tool/cancellation@") || has("toolcell:tool/cancellation-signal@"),
-            http: has("wasi:http/outgoing-handler"),
+            http: has("wasi:http/outgoing-handler") || has(NEAR_HOST),
             random: has("wasi:random/"),
-            clocks: has("wasi:clocks/"),
+            clocks: has("wasi:clocks/") || has(NEAR_HOST),
         }
     }
 }
@@ -80,6 +79,8 @@ pub(super) struct Linked {
     pub(super) classifying: Option<ClassifyingPre<State>>,
 }
 
+/// The import of IronClaw's tools, through which they send requests and read the clock.
+const NEAR_HOST: &str = "near:agent/host";
 const VALIDATION: &str = "toolcell:tool/validation@0.2.0";
 const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 const CONFIGURATION: &str = "toolcell:tool/configuration@0.2.0";
@@ -189,7 +190,7 @@ impl LoadedComponent {
 impl Linked {
     /// Links the code of an examined component.
     pub(super) fn new(engine: &Engine, component: &Component, description: &Description) -> Result<Self, Refusal> {
-        let linker = linking::for_tool(engine.wasmtime(), &description.imports);
+        let linker = description.world.linker(engine.wasmtime(), &description.imports);
         let linker = linker.map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
         let instance = linker.instantiate_pre(component).map_err(|error| {
             Refusal::new(
@@ -205,7 +206,7 @@ impl Linked {
         let validating = optional(description.exports.validation, &instance, ValidatingPre::new).map_err(mismatch)?;
         let classifying = optional(description.exports.classification, &instance, ClassifyingPre::new);
         let classifying = classifying.map_err(mismatch)?;
-        let world = description.world.bind(instance, description.exports).map_err(mismatch)?;
+        let world = description.world.bind(instance, description.exports, &description.toolkit).map_err(mismatch)?;
         Ok(Self { world, validating, classifying })
     }
 }
@@ -266,5 +267,7 @@ mod tests {
         ]);
         assert!(all.cancellation && all.http && all.random && all.clocks, "{all:?}");
         assert!(of(&["toolcell:tool/cancellation-signal@0.2.0"]).cancellation);
+        let near = of(&["near:agent/host@0.4.1"]);
+        assert!(near.http && near.clocks && !near.random && !near.cancellation, "{near:?}");
     }
 }

@@ -79,6 +79,9 @@ const WASI: [Interface; 27] = [
 const LOG: Interface =
     ("toolcell:tool/log", |linker| wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state));
 
+/// The interface of IronClaw's tools.
+const NEAR: Interface = ("near:agent/host", super::import::near::add_to_linker);
+
 /// Interfaces that only tools get.
 const TOOL: [Interface; 9] = [
     ("toolcell:tool/progress", |linker| wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
@@ -104,6 +107,11 @@ const TOOL: [Interface; 9] = [
 /// Returns a linker for a tool with these imports.
 pub(super) fn for_tool(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
     linker(engine, imports, WASI.iter().chain([&LOG]).chain(&TOOL))
+}
+
+/// Returns a linker for a tool of IronClaw with these imports.
+pub(super) fn for_near(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
+    linker(engine, imports, WASI.iter().chain([&NEAR]))
 }
 
 /// Returns a linker for a hook with these imports. It has no interfaces that only tools get.
@@ -188,7 +196,11 @@ mod tests {
     /// type mismatch differs from the one for a missing function.
     fn found(link: Link, interface: &str, item: &str) -> bool {
         let engine = wasmtime::Engine::new(&crate::engine::config()).unwrap();
-        let version = if interface.starts_with("wasi:") { "0.2.6" } else { "0.2.0" };
+        let version = match interface.split(':').next() {
+            Some("wasi") => "0.2.6",
+            Some("near") => "0.4.1",
+            _ => "0.2.0",
+        };
         let import = format!("{interface}@{version}");
         let (item, kind) = match item.strip_prefix("resource ") {
             Some(item) => (item, "(type (sub resource))"),
@@ -218,6 +230,7 @@ mod tests {
             assert!(found(for_tool, interface, item), "{interface}, for a tool");
             assert_eq!(found(for_hook, interface, item), interface == "toolcell:tool/log", "{interface}, for a hook");
             assert!(!found(for_judge, interface, item), "{interface}, for a judge");
+            assert!(!found(for_near, interface, item), "{interface}, for a tool of IronClaw");
         }
     }
 
@@ -225,5 +238,16 @@ mod tests {
     fn a_stop_can_be_noticed_without_the_resource_that_waits_for_it() {
         assert!(!found(for_tool, "toolcell:tool/cancellation", "subscribe"));
         assert!(!found(for_tool, "toolcell:tool/cancellation-signal", "requested"));
+    }
+
+    #[test]
+    fn the_interface_of_another_world_is_there_in_that_world_alone() {
+        for item in ["log", "now-millis", "workspace-read", "http-request", "tool-invoke", "secret-exists"] {
+            assert!(found(for_near, "near:agent/host", item), "{item}");
+            for link in [for_tool, for_hook, for_judge] {
+                assert!(!found(link, "near:agent/host", item), "{item}");
+            }
+        }
+        assert!(found(for_near, "wasi:filesystem/types", "resource descriptor"));
     }
 }

@@ -22,6 +22,11 @@ const FALLBACK_CHARS_MAX: usize = 1_000;
 /// was accepted before: acceptance is noted on disk.
 pub const CHECKS_VERSION: &str = "4";
 
+/// Interfaces through which a component calls other tools, and those through which it sends requests: of toolcell and WASI,
+/// and of IronClaw's tools.
+const CALLING: [&str; 2] = ["toolcell:tool/tools@", "near:agent/host@"];
+const SENDING: [&str; 2] = ["wasi:http/", "near:agent/host@"];
+
 /// What the host observed of a component. The flags of the execution profile are written from it, never from a claim.
 #[derive(Clone, Debug)]
 pub struct ComponentFacts {
@@ -33,6 +38,13 @@ pub struct ComponentFacts {
     pub configures: bool,
     /// Whether the host makes artifacts of the files that the component leaves in its scratch folder.
     pub leaves_files: bool,
+}
+
+impl ComponentFacts {
+    /// Whether the component imports one of `interfaces`.
+    fn import(&self, interfaces: &[&str]) -> bool {
+        self.imports.iter().any(|import| interfaces.iter().any(|start| import.starts_with(start)))
+    }
 }
 
 /// One tool of one component, ready to be called.
@@ -138,7 +150,7 @@ impl Tool {
             validates: facts.validates,
             classifies: facts.classifies,
             configuration: Configuration::new(facts.configures),
-            calls_tools: facts.imports.iter().any(|import| import.starts_with("toolcell:tool/tools@")),
+            calls_tools: facts.import(&CALLING),
             contract: Arc::new(contract),
             execution_profile,
             interface,
@@ -361,7 +373,7 @@ fn seen(
         ("supports_timeout", true.into()),
         ("supports_persistence", true.into()),
         // Credentials travel in requests: without an import to send requests, none is delegated.
-        ("credential_delegation", (delegates && imports("wasi:http/")).into()),
+        ("credential_delegation", (delegates && facts.import(&SENDING)).into()),
         ("offline", (!permission.reaches_out()).into()),
         ("validates_values", facts.validates.into()),
         ("takes_configuration", facts.configures.into()),

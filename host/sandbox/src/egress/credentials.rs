@@ -28,6 +28,11 @@ impl Credentials {
         Ok(Some(Self { uses: uses.to_vec(), secrets, scrubber, found: Arc::default() }))
     }
 
+    /// Whether the secret `name` was granted for an origin.
+    pub(super) fn hold(&self, name: &str) -> bool {
+        self.uses.iter().any(|granted| granted.name == name)
+    }
+
     /// Whether a response held a secret.
     pub(super) fn found(&self) -> bool {
         self.found.load(Ordering::Relaxed)

@@ -43,6 +43,8 @@ pub(super) struct Declared {
     /// The arguments that name paths, URLs or other resources, by JSON Pointer.
     pub(super) subjects: BTreeMap<String, SubjectKind>,
     pub(super) timeout_ms: Option<u64>,
+    /// What the tool is called in its own protocol.
+    pub(super) mapping: Option<Value>,
 }
 
 /// A part of a component that is not offered as a tool.
@@ -78,6 +80,7 @@ impl Declared {
             },
             subjects: BTreeMap::new(),
             timeout_ms: None,
+            mapping: None,
         }
     }
 
@@ -105,6 +108,7 @@ impl Declared {
         add(&mut declaration, "title", self.title.as_deref());
         let output = self.output_schema.as_ref().map(|schema| json!({ "structured_schema": schema }));
         add(&mut declaration, "output_contract", output);
+        add(&mut declaration, "external_mappings", self.mapping.as_ref().map(|mapping| json!([mapping])));
         declaration.into()
     }
 

@@ -1,8 +1,12 @@
 //! The worlds that a component can be made for, one file each. A world says what such a component declares, and how a call
 //! reaches it. What the call may do and use up is decided elsewhere, and is the same in all of them.
 
+mod amplifier;
+mod answer;
 mod command;
 mod declared;
+mod near;
+mod sections;
 mod tool;
 
 use serde::{Deserialize, Serialize};
@@ -10,11 +14,12 @@ use toolcell_core::executor::BoxFuture;
 use toolcell_core::policy::Limits;
 use toolcell_core::record::Refusal;
 use wasmtime::Store;
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::{Component, InstancePre, Linker};
 
 use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
 use super::component::{Exports, invalid};
 use super::engine::Engine;
+use super::linking;
 use super::state::State;
 use super::wasi::Process;
 
@@ -50,6 +55,10 @@ pub(super) struct Examined<'a> {
 pub(super) enum Kind {
     /// toolcell's own contract.
     Tool,
+    /// A module of Amplifier.
+    Amplifier,
+    /// A tool of IronClaw.
+    Near,
     /// `wasi:cli/run`.
     Command,
 }
@@ -60,6 +69,12 @@ impl Kind {
         if exports.iter().any(|name| name == tool::GUEST) {
             return Ok(Self::Tool);
         }
+        if amplifier::is_exported_by(exports) {
+            return Ok(Self::Amplifier);
+        }
+        if exports.iter().any(|name| name == near::INTERFACE) {
+            return Ok(Self::Near);
+        }
         if command::exported(exports) {
             return Ok(Self::Command);
         }
@@ -67,10 +82,25 @@ impl Kind {
         Err(invalid("not_a_tool", message))
     }
 
-    /// Binds the exports of a component of this world.
-    pub(super) fn bind(self, instance: InstancePre<State>, exports: Exports) -> wasmtime::Result<Box<dyn World>> {
+    /// Returns a linker for a component of this world with these imports.
+    pub(super) fn linker(self, engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
+        match self {
+            Self::Tool | Self::Amplifier | Self::Command => linking::for_tool(engine, imports),
+            Self::Near => linking::for_near(engine, imports),
+        }
+    }
+
+    /// Binds the exports of a component of this world. `toolkit` is its description, and empty before it was described.
+    pub(super) fn bind(
+        self,
+        instance: InstancePre<State>,
+        exports: Exports,
+        toolkit: &str,
+    ) -> wasmtime::Result<Box<dyn World>> {
         Ok(match self {
             Self::Tool => Box::new(tool::Tool::new(instance, exports)?),
+            Self::Amplifier => Box::new(amplifier::Amplifier::new(instance)?),
+            Self::Near => Box::new(near::Near::new(instance, toolkit)?),
             Self::Command => Box::new(command::Command::new(instance)?),
         })
     }
@@ -78,7 +108,7 @@ impl Kind {
     /// Whether the files that a component of this world leaves in its scratch folder become artifacts.
     pub(super) fn leaves_files(self) -> bool {
         match self {
-            Self::Tool => false,
+            Self::Tool | Self::Amplifier | Self::Near => false,
             Self::Command => true,
         }
     }
@@ -87,6 +117,8 @@ impl Kind {
     pub(super) fn contract(self) -> &'static str {
         match self {
             Self::Tool => "toolcell:tool@0.2.0",
+            Self::Amplifier => amplifier::CONTRACT,
+            Self::Near => near::CONTRACT,
             Self::Command => "wasi:cli@0.2",
         }
     }
