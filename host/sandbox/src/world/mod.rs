@@ -6,7 +6,6 @@ mod answer;
 mod command;
 mod declared;
 mod near;
-mod sections;
 mod tool;
 
 use serde::{Deserialize, Serialize};

@@ -8,13 +8,14 @@ use std::pin::pin;
 use std::sync::OnceLock;
 
 use toolcell_core::dialect::near::{Manifest, SECTION};
+use toolcell_core::dialect::sections;
 use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::Refusal;
 use wasmtime::Store;
 use wasmtime::component::{InstancePre, types::ComponentItem};
 
 use super::declared::toolkit;
-use super::{Call, Examined, Outcome, World, answer, sections};
+use super::{Call, Examined, Outcome, World, answer};
 use crate::bindings::near::SandboxedToolPre;
 use crate::bindings::near::exports::near::agent::tool::{ErrorKind, GuestFailure, Request, Response};
 use crate::bindings::tool::toolcell::tool::types::ErrorClass;
@@ -127,11 +128,7 @@ fn manifest(bytes: &[u8]) -> Result<Option<Manifest>, Refusal> {
         );
         invalid("description_invalid", message)
     };
-    let mut found = sections::custom(bytes, SECTION);
-    let Some(section) = found.next() else { return Ok(None) };
-    if found.next().is_some() {
-        return Err(refused("there is more than one"));
-    }
+    let Some(section) = sections::custom(bytes, SECTION).map_err(|why| refused(&why))? else { return Ok(None) };
     let text = std::str::from_utf8(section).map_err(|_| refused("it is not UTF-8"))?;
     Manifest::read(text).map(Some).map_err(|why| refused(&why))
 }
@@ -182,19 +179,17 @@ mod tests {
     }
 
     #[test]
-    fn a_component_has_one_manifest_at_most() {
-        let section = |text: &str| {
-            let content = [&[u8::try_from(SECTION.len()).unwrap()][..], SECTION.as_bytes(), text.as_bytes()].concat();
-            [vec![0, u8::try_from(content.len()).unwrap()], content].concat()
-        };
-        let component = |sections: &[Vec<u8>]| [b"\0asm\x0d\0\x01\0".to_vec(), sections.concat()].concat();
-        assert_eq!(manifest(&component(&[])).unwrap(), None);
-        for (sections, why) in [
-            (vec![section("{"), section("{")], "more than one"),
-            (vec![section("{")], "EOF"),
-            (vec![section(r#"{"id": "a", "tools": []}"#)], "tools: there are 0"),
+    fn a_manifest_that_cannot_be_read_is_refused() {
+        let component = |text: &[u8]| sections::with_custom(b"\0asm\x0d\0\x01\0", SECTION, text).unwrap();
+        assert_eq!(manifest(b"\0asm\x0d\0\x01\0").unwrap(), None);
+        let two = [component(b"{"), component(b"{")[8..].to_vec()].concat();
+        for (component, why) in [
+            (two, "two custom sections"),
+            (component(b"{"), "EOF"),
+            (component(b"\xff"), "UTF-8"),
+            (component(br#"{"id": "a", "tools": []}"#), "tools: there are 0"),
         ] {
-            let refusal = manifest(&component(&sections)).unwrap_err();
+            let refusal = manifest(&component).unwrap_err();
             assert_eq!(refusal.code, "description_invalid");
             assert!(refusal.message.contains(why), "{}", refusal.message);
         }

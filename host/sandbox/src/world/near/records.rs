@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcell_core::dialect::near::{Manifest, Tool};
+use toolcell_core::dialect::sections::{component_name, module_name};
 use toolcell_core::record::{AccessKind, JSON_VALUES_MAX, read_json};
 
 use crate::world::declared::{Declared, LeftOut, names, namespace};
-use crate::world::sections;
 
 /// Namespace of a tool without a manifest.
 pub(super) const NAMESPACE: &str = "near";
@@ -60,10 +60,10 @@ pub(super) fn single(bytes: &[u8], schema: &str, description: String, imported: 
     Ok(tool)
 }
 
-/// The name of the component's own code; if it has none, one that no other component has.
+/// The name of the component, or of its code; if there is none, one that no other component has.
 fn name(bytes: &[u8]) -> String {
-    let module = sections::first_module(bytes).map(|name| name.trim_end_matches(".wasm"));
-    match module.filter(|name| !name.is_empty()) {
+    let own = component_name(bytes).or_else(|| module_name(bytes)).map(|name| name.trim_end_matches(".wasm"));
+    match own.filter(|name| !name.is_empty()) {
         Some(name) => name.to_owned(),
         None => format!("tool-{}", blake3::hash(bytes).to_hex().chars().take(DIGEST_CHARS).collect::<String>()),
     }
