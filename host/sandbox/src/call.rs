@@ -57,7 +57,7 @@ pub(super) async fn invoke(
         }
     };
     let grace = component.imported.cancellation.then_some(sandbox.cancel_grace);
-    let engine = &sandbox.loader.engine;
+    let engine = &linked.engine;
     let mut store = match prepare(sandbox, (component, linked), permit, limits, &run) {
         Ok(store) => store,
         Err(refusal) => return failed_after(refusal, blank(limits), run.resumed.as_deref()),
@@ -121,17 +121,16 @@ fn prepare(
     run: &Run,
 ) -> Result<Store<State>, Refusal> {
     let process = linked.world.process(&permit.subject().tool, permit.call_input().text())?;
-    furnish(sandbox, (component, process), permit, limits, run).map_err(|error| not_started(&error))
+    furnish(sandbox, (component, &linked.engine, process), permit, limits, run).map_err(|error| not_started(&error))
 }
 
 fn furnish(
     sandbox: &Sandbox,
-    (component, process): (&LoadedComponent, Option<Box<Process>>),
+    (component, engine, process): (&LoadedComponent, &Engine, Option<Box<Process>>),
     permit: &Permit,
     limits: &Limits,
     run: &Run,
 ) -> wasmtime::Result<Store<State>> {
-    let engine = &sandbox.loader.engine;
     // A guest that calls tools has one even if it cannot send requests itself: their requests count as its own.
     let has_gate = component.imported.http || run.tools.is_some();
     let gate = has_gate
@@ -193,8 +192,8 @@ fn gate(uplink: &Arc<Uplink>, permit: &Permit, limits: &Limits, run: &Run) -> an
 }
 
 /// Runs value validation, then preflight, in one instance with an empty world.
-pub(super) async fn validate(engine: &Engine, linked: &Linked, check: Check<'_>) -> Result<(), Refusal> {
-    let Some(validating) = &linked.validating else { return Ok(()) };
+pub(super) async fn validate(linked: &Linked, check: Check<'_>) -> Result<(), Refusal> {
+    let (Some(validating), engine) = (&linked.validating, &linked.engine) else { return Ok(()) };
     let limits = check.limits;
     let mut store = empty_world(engine, limits, check.cancellation)?;
     let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
@@ -218,8 +217,8 @@ pub(super) async fn validate(engine: &Engine, linked: &Linked, check: Check<'_>)
 }
 
 /// Returns the component's claims about one input, from an instance with an empty world; `None` if it does not answer.
-pub(super) async fn classify(engine: &Engine, linked: &Linked, check: Check<'_>) -> Option<SafetyFacts> {
-    let classifying = linked.classifying.as_ref()?;
+pub(super) async fn classify(linked: &Linked, check: Check<'_>) -> Option<SafetyFacts> {
+    let (classifying, engine) = (linked.classifying.as_ref()?, &linked.engine);
     let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
     let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
     let _running = engine.running();

@@ -10,7 +10,7 @@ use wasmtime::component::{Component, InstancePre};
 use super::bindings::classifying::ClassifyingPre;
 use super::bindings::validating::ValidatingPre;
 use super::cache::{Entry, Note};
-use super::engine::Engine;
+use super::engine::{Concurrency, Engine};
 use super::loads::Loads;
 use super::state::State;
 use super::world::{self, Examined, World};
@@ -29,6 +29,8 @@ pub(super) struct Description {
     /// `sha256:<hex>` of the component.
     pub(super) digest: String,
     world: world::Kind,
+    /// Which engine runs it.
+    pub(super) concurrency: Concurrency,
     /// The component's toolkit, as its world describes it.
     pub(super) toolkit: String,
     pub(super) exports: Exports,
@@ -74,6 +76,8 @@ pub struct LoadedComponent {
 
 /// Compiled and linked code, which takes one allocation to instantiate.
 pub(super) struct Linked {
+    /// The engine that the code is for, which makes the stores of its calls.
+    pub(super) engine: Engine,
     pub(super) world: Box<dyn World>,
     pub(super) validating: Option<ValidatingPre<State>>,
     pub(super) classifying: Option<ClassifyingPre<State>>,
@@ -129,6 +133,7 @@ impl LoadedComponent {
         let mut description = Description {
             digest: digest.to_owned(),
             world: world::Kind::find(&exports)?,
+            concurrency: engine.concurrency(),
             toolkit: String::new(),
             exports: Exports {
                 validation: exports.iter().any(|name| name == VALIDATION),
@@ -207,7 +212,7 @@ impl Linked {
         let classifying = optional(description.exports.classification, &instance, ClassifyingPre::new);
         let classifying = classifying.map_err(mismatch)?;
         let world = description.world.bind(instance, description.exports, &description.toolkit).map_err(mismatch)?;
-        Ok(Self { world, validating, classifying })
+        Ok(Self { engine: engine.clone(), world, validating, classifying })
     }
 }
 
