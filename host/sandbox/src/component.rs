@@ -142,13 +142,14 @@ impl LoadedComponent {
             },
             imports: kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect(),
         };
-        let linked = Linked::new(engine, component, &description)?;
+        let mut linked = Linked::new(engine, component, &description)?;
         let examined = Examined { engine, component, bytes, limits };
         let first = linked.world.describe(examined).await?;
         let second = linked.world.describe(examined).await?;
         if first != second && guard!("description_changes") {
             return Err(invalid("description_changes", "the tool describes itself differently each time".to_owned()));
         }
+        linked.world.described(&first);
         description.toolkit = first;
         Ok(Self::new(description, name, linked))
     }
@@ -211,7 +212,10 @@ impl Linked {
         let validating = optional(description.exports.validation, &instance, ValidatingPre::new).map_err(mismatch)?;
         let classifying = optional(description.exports.classification, &instance, ClassifyingPre::new);
         let classifying = classifying.map_err(mismatch)?;
-        let world = description.world.bind(instance, description.exports, &description.toolkit).map_err(mismatch)?;
+        let mut world = description.world.bind(instance, description.exports).map_err(mismatch)?;
+        if !description.toolkit.is_empty() {
+            world.described(&description.toolkit);
+        }
         Ok(Self { engine: engine.clone(), world, validating, classifying })
     }
 }

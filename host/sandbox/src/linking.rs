@@ -83,7 +83,7 @@ const LOG: Interface =
 const NEAR: Interface = ("near:agent/host", super::import::near::add_to_linker);
 
 /// Interfaces that only tools get.
-const TOOL: [Interface; 9] = [
+const TOOL: [Interface; 11] = [
     ("toolcell:tool/progress", |linker| wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
     ("toolcell:tool/cancellation", |linker| {
         wit::cancellation::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
@@ -97,6 +97,8 @@ const TOOL: [Interface; 9] = [
         wit::context_modifiers::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
     }),
     ("toolcell:tool/tools", super::import::tools::add_to_linker),
+    ("act:credentials/store", super::world::link_credentials),
+    ("act:consent/consent-authority", super::world::link_consent),
     ("wasi:http/outgoing-handler", |linker| http::outgoing_handler::add_to_linker::<_, WasiHttp>(linker, State::http)),
     ("wasi:http/types", |linker| {
         let options = http::types::LinkOptions::default();

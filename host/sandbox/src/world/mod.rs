@@ -1,6 +1,7 @@
 //! The worlds that a component can be made for, one file each. A world says what such a component declares, and how a call
 //! reaches it. What the call may do and use up is decided elsewhere, and is the same in all of them.
 
+mod act;
 mod amplifier;
 mod answer;
 mod command;
@@ -22,6 +23,8 @@ use super::linking;
 use super::state::State;
 use super::wasi::Process;
 
+pub(crate) use act::{EVENTS_MAX, link_consent, link_credentials};
+
 /// A component of one world: linked, and ready to be instantiated.
 pub(super) trait World: Send + Sync {
     /// Returns the toolkit: JSON text of Agent Tool records. All of it is a claim. Called at load, twice; the two answers
@@ -32,6 +35,9 @@ pub(super) trait World: Send + Sync {
     fn process(&self, _tool: &str, _input: &str) -> Result<Option<Box<Process>>, Refusal> {
         Ok(None)
     }
+
+    /// Takes the toolkit of the component, in which a world may keep what its calls need. Called once, before any call.
+    fn described(&mut self, _toolkit: &str) {}
 
     /// Instantiates the component in `store`, and runs the tool that `call` names.
     fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>>;
@@ -60,6 +66,8 @@ pub(super) enum Kind {
     Near,
     /// `wasi:cli/run`.
     Command,
+    /// The tools of ACT.
+    Act,
 }
 
 impl Kind {
@@ -74,6 +82,9 @@ impl Kind {
         if exports.iter().any(|name| name == near::INTERFACE) {
             return Ok(Self::Near);
         }
+        if exports.iter().any(|name| act::PROVIDERS.contains(&name.as_str())) {
+            return Ok(Self::Act);
+        }
         if command::exported(exports) {
             return Ok(Self::Command);
         }
@@ -84,30 +95,26 @@ impl Kind {
     /// Returns a linker for a component of this world with these imports.
     pub(super) fn linker(self, engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
         match self {
-            Self::Tool | Self::Amplifier | Self::Command => linking::for_tool(engine, imports),
+            Self::Tool | Self::Amplifier | Self::Act | Self::Command => linking::for_tool(engine, imports),
             Self::Near => linking::for_near(engine, imports),
         }
     }
 
-    /// Binds the exports of a component of this world. `toolkit` is its description, and empty before it was described.
-    pub(super) fn bind(
-        self,
-        instance: InstancePre<State>,
-        exports: Exports,
-        toolkit: &str,
-    ) -> wasmtime::Result<Box<dyn World>> {
+    /// Binds the exports of a component of this world.
+    pub(super) fn bind(self, instance: InstancePre<State>, exports: Exports) -> wasmtime::Result<Box<dyn World>> {
         Ok(match self {
             Self::Tool => Box::new(tool::Tool::new(instance, exports)?),
             Self::Amplifier => Box::new(amplifier::Amplifier::new(instance)?),
-            Self::Near => Box::new(near::Near::new(instance, toolkit)?),
+            Self::Near => Box::new(near::Near::new(instance)?),
             Self::Command => Box::new(command::Command::new(instance)?),
+            Self::Act => Box::new(act::Act::new(instance)?),
         })
     }
 
     /// Whether the files that a component of this world leaves in its scratch folder become artifacts.
     pub(super) fn leaves_files(self) -> bool {
         match self {
-            Self::Tool | Self::Amplifier | Self::Near => false,
+            Self::Tool | Self::Amplifier | Self::Near | Self::Act => false,
             Self::Command => true,
         }
     }
@@ -119,6 +126,7 @@ impl Kind {
             Self::Amplifier => amplifier::CONTRACT,
             Self::Near => near::CONTRACT,
             Self::Command => "wasi:cli@0.2",
+            Self::Act => "act:tools@0.2.0",
         }
     }
 }

@@ -5,7 +5,6 @@ mod records;
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::OnceLock;
 
 use toolcell_core::dialect::near::{Manifest, SECTION};
 use toolcell_core::dialect::sections;
@@ -33,17 +32,13 @@ const HOST: &str = "near:agent/host@";
 
 pub(super) struct Near {
     component: SandboxedToolPre<State>,
-    /// The description of the component, if it was described before.
-    toolkit: String,
-    /// JSON text of the context of each tool's calls, by the tool's name. Found at the first call, because most components
-    /// that are loaded are not called.
-    contexts: OnceLock<HashMap<String, String>>,
+    /// JSON text of the context of each tool's calls, by the tool's name.
+    contexts: HashMap<String, String>,
 }
 
 impl Near {
-    pub(super) fn new(instance: InstancePre<State>, toolkit: &str) -> wasmtime::Result<Self> {
-        let component = SandboxedToolPre::new(instance)?;
-        Ok(Self { component, toolkit: toolkit.to_owned(), contexts: OnceLock::new() })
+    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
+        Ok(Self { component: SandboxedToolPre::new(instance)?, contexts: HashMap::new() })
     }
 
     /// Asks for the schema of the arguments and for the description, in an instance with an empty world.
@@ -69,7 +64,7 @@ impl World for Near {
     fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
             let imported = imported(examined);
-            let described = match manifest(examined.bytes)? {
+            Ok(match manifest(examined.bytes)? {
                 Some(manifest) => {
                     let (tools, left_out) = records::of_manifest(&manifest, imported);
                     toolkit(&records::namespace_of(&manifest), &tools, &left_out)
@@ -84,16 +79,17 @@ impl World for Near {
                     };
                     toolkit(records::NAMESPACE, &[tool.map_err(refused)?], &[])
                 }
-            };
-            // Another answer of the second call ends the examination.
-            let _ = self.contexts.set(contexts(&described));
-            Ok(described)
+            })
         })
+    }
+
+    fn described(&mut self, toolkit: &str) {
+        self.contexts = contexts(toolkit);
     }
 
     fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
-            let context = self.contexts.get_or_init(|| contexts(&self.toolkit)).get(&call.tool).cloned();
+            let context = self.contexts.get(&call.tool).cloned();
             let request = Request { params: call.input.clone(), context };
             let guest = self.component.instantiate_async(&mut *store).await?;
             let response = guest.near_agent_tool().call_execute(store, &request).await?;
