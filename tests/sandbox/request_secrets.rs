@@ -139,21 +139,6 @@ async fn a_value_goes_to_no_origin_without_a_grant_and_for_no_name_that_the_tool
 }
 
 #[tokio::test]
-async fn what_a_request_brings_is_in_no_record_even_if_its_arguments_repeat_it() {
-    let world = World::new();
-    for name in ["API_KEY", "OTHER_KEY"] {
-        let mut input = world.input();
-        input["headers"] = json!([["x-mine", CANARY.value()]]);
-        let called = world.test("courier#plain", name).call(input).await;
-        // What the caller says in the arguments is for the tool.
-        assert!(world.mirror.seen().pop().unwrap().contains(CANARY.value()));
-        let invocation = &called.record()["invocation"];
-        assert_eq!(invocation["model_input"]["headers"][0][1], json!(format!("[secret {name}]")));
-        world.is_discreet(&called);
-    }
-}
-
-#[tokio::test]
 async fn values_that_cannot_be_kept_out_of_records_end_the_call_before_the_tool() {
     let world = World::new();
     let long = "x".repeat(5_000);

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::journal::Kept;
 use crate::record::{ErrorClass, Refusal, ToolInvocation};
-use crate::secret::{SecretStore, Secrets};
+use crate::secret::{Redactor, SecretStore, Secrets, Term, Terms};
 
 /// Maximum size of all values of one request, in bytes: a client chooses them, and each byte takes some 70 states of the
 /// automaton that searches for them.
@@ -27,6 +27,27 @@ pub(super) fn check(brought: &Secrets) -> Result<(), Refusal> {
     }
     let checked = brought.iter().try_for_each(|(_, value)| SecretStore::check_value(value));
     checked.map_err(|error| refused(format!("{error:#}")))
+}
+
+/// What is redacted because of them.
+pub(super) fn terms(brought: &Secrets) -> Vec<Term> {
+    brought.iter().map(|(name, value)| Term::secret(name, value)).collect()
+}
+
+/// Searches for them alone. Takes time in proportion to their bytes.
+pub(super) fn redactor(brought: &Secrets) -> Redactor {
+    let mut all = Terms::default();
+    all.add(terms(brought));
+    Redactor::new(&all, &[], false)
+}
+
+/// The refusal of a call that would hide a text of others, because it has a secret of the request.
+pub(in super::super) fn repeated(place: &str) -> Refusal {
+    let message = format!(
+        "cannot use the secrets of the request: one of them is {place}, which would not show it; take another value, or leave \
+         it out there"
+    );
+    Refusal::new(ErrorClass::InvalidArguments, "request_secret_repeated", message)
 }
 
 /// Notes which of the secrets `names`, those that the tool may use, the request brings.

@@ -42,6 +42,8 @@ pub(super) struct Redaction {
     /// The redactor does not contain all `terms` yet.
     stale: bool,
     secrets: Secrets,
+    /// Searches for the secrets of the request alone.
+    brought: Redactor,
     /// Names of secrets that were granted, but are not set.
     missing: Vec<String>,
     /// `Some` if arguments are sensitive, because then the references of inputs are concealed too.
@@ -89,6 +91,7 @@ impl Redaction {
             terms: Arc::default(),
             stale: false,
             secrets: Secrets::default(),
+            brought: Redactor::default(),
             missing: Vec::new(),
             references: None,
             whole: false,
@@ -210,6 +213,29 @@ impl Redaction {
         Ok(())
     }
 
+    /// Learns the secrets that the request brings. Fails if they cannot be used, or are in `input`: as the caller chooses
+    /// them, it could hide any argument from approvers and records.
+    async fn bring(&mut self, brought: &Secrets, input: &Input) -> Result<(), Refusal> {
+        brought::check(brought)?;
+        let (brought, input) = (brought.clone(), input.clone());
+        let work = move || {
+            let redactor = brought::redactor(&brought);
+            let repeats = redactor.redact_within(&mut input.to_value(), &mut Meter::aside());
+            (redactor, repeats)
+        };
+        let (redactor, repeats) = self.checks.run("searching the arguments for secrets of the request", work).await?;
+        self.brought = redactor;
+        match repeats && guard!("request_secret_arguments") {
+            true => Err(brought::repeated("in the arguments")),
+            false => Ok(()),
+        }
+    }
+
+    /// Searches for the secrets of the request alone; idle if it has none.
+    pub(super) fn brought(&self) -> Redactor {
+        self.brought.clone()
+    }
+
     /// Reads the secrets `names`, from those that the request brought or else from the store, and adds all values to what
     /// is redacted.
     async fn read_secrets(
@@ -221,9 +247,10 @@ impl Redaction {
         if names.is_empty() && brought.is_empty() {
             return Ok(());
         }
-        // Also those that no request of the tool may carry: their caller can repeat them in the arguments.
-        let shown = brought.iter().filter(|_| guard!("request_secret_redaction"));
-        Arc::make_mut(&mut self.terms).add(shown.map(|(name, value)| Term::secret(name, value)).collect());
+        // Also those that no request of the tool may carry: a hook can know them, too.
+        if guard!("request_secret_redaction") {
+            Arc::make_mut(&mut self.terms).add(brought::terms(brought));
+        }
         let is_brought = |name: &String| brought.get(name).is_some();
         let (of_request, of_store): (Vec<String>, Vec<String>) = names.into_iter().partition(is_brought);
         let of_request =
@@ -472,7 +499,9 @@ async fn hide_input(journey: &mut Journey<'_>, secrets: Vec<String>) -> Result<(
     let text = journey.invocation.model_input_text.take();
     journey.invocation.model_input_ref = journey.redaction.reference(&input);
     let brought = journey.request.secrets.clone();
-    brought::check(&brought)?;
+    if !brought.is_empty() {
+        journey.redaction.bring(&brought, &input).await?;
+    }
     brought::note(&mut journey.invocation, &secrets, &brought);
     // A failed read is reported once the input is redacted, so that the record shows the rest of it.
     let read = journey.redaction.read_secrets(&journey.services.secrets, secrets, &brought).await;
