@@ -1,7 +1,9 @@
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use zeroize::Zeroizing;
+
+use super::Scrubber;
 
 /// The value of one secret. `Debug` does not print it, it cannot be serialised or compared, and it is wiped from memory
 /// with its last copy.
@@ -42,13 +44,19 @@ impl fmt::Debug for SecretValue {
 /// let secrets = Secrets::new(vec![("API_KEY".to_owned(), value)]);
 /// assert!(secrets.get("API_KEY").is_some() && secrets.get("OTHER_KEY").is_none());
 /// ```
-#[derive(Clone, Debug, Default)]
-pub struct Secrets(Option<Arc<[(String, SecretValue)]>>);
+#[derive(Clone, Default)]
+pub struct Secrets(Option<Arc<Held>>);
+
+struct Held {
+    values: Vec<(String, SecretValue)>,
+    /// Made when it is first needed.
+    scrubber: OnceLock<Arc<Scrubber>>,
+}
 
 impl Secrets {
     /// The secrets `values`, each with its name. Of several with one name, the first counts.
     pub fn new(values: Vec<(String, SecretValue)>) -> Self {
-        Self((!values.is_empty()).then(|| values.into()))
+        Self((!values.is_empty()).then(|| Arc::new(Held { values, scrubber: OnceLock::new() })))
     }
 
     /// Whether there are none.
@@ -63,7 +71,18 @@ impl Secrets {
 
     /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
-        self.0.iter().flat_map(|values| values.iter()).map(|(name, value)| (name.as_str(), value))
+        self.0.iter().flat_map(|held| &held.values).map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// Where the scrubber of these values is kept; `None` without any value.
+    pub(super) fn scrubber(&self) -> Option<&OnceLock<Arc<Scrubber>>> {
+        self.0.as_ref().map(|held| &held.scrubber)
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
     }
 }
 

@@ -24,7 +24,7 @@ impl Credentials {
         if uses.is_empty() {
             return Ok(None);
         }
-        let scrubber = Arc::new(Scrubber::of_secrets(&secrets)?);
+        let scrubber = Scrubber::of_secrets(&secrets)?;
         Ok(Some(Self { uses: uses.to_vec(), secrets, scrubber, found: Arc::default() }))
     }
 

@@ -15,7 +15,7 @@ use crate::journal::Trail;
 use crate::pool::STORE;
 use crate::record::{AccessKind, ErrorClass, EventType, Input, PermissionDecision, Refusal};
 use crate::search::Meter;
-use crate::secret::{REDACTED, Redactor, ReferenceKey, SecretStore, SecretValue, Secrets, Term, Terms};
+use crate::secret::{REDACTED, Redactor, ReferenceKey, Scrubber, SecretStore, SecretValue, Secrets, Term, Terms};
 
 use super::Request;
 use super::aside::Checks;
@@ -267,6 +267,12 @@ impl Redaction {
         }
         self.secrets = Secrets::new(known);
         Arc::make_mut(&mut self.terms).add(terms);
+        if !(brought.is_empty() || self.secrets.is_empty()) {
+            // Ahead of the run, which would build it inline, although a client chose its size.
+            let secrets = self.secrets.clone();
+            let work = move || _ = Scrubber::of_secrets(&secrets);
+            self.checks.run("preparing the secrets of the request", work).await?;
+        }
         Ok(())
     }
 
