@@ -246,6 +246,59 @@ fn a_message_without_calls_has_no_answer() {
 }
 
 #[test]
+fn a_call_of_amplifier_has_its_events_once_each_with_the_keys_of_both_pages() {
+    let tools = probes(&["echo", "fail", "good_structured", "blocks", "sensitive", "hold_writing"]);
+    let call = |id: &str, name: &str, arguments: Value| json!({ "id": id, "name": name, "arguments": arguments });
+    let calls = [
+        call("echo", "echo", json!({ "n": 1 })),
+        call("fails", "fail", json!({ "class": "dependency_unavailable", "message": "no answer" })),
+        call("unknown", "no_such_tool", json!({})),
+        call("denied", "hold_writing", json!({ "path": "/", "ms": 0 })),
+        call("value", "good_structured", json!({})),
+        call("image", "blocks", json!({})),
+        call("hidden", "sensitive", json!({ "user": "ada", "token": "zz-token-of-the-test" })),
+    ];
+    let response = json!({ "content": [{ "type": "text", "text": "I look" }], "tool_calls": calls });
+    for (dialect, is_seed) in [("amplifier", false), ("amplifier-seed", true)] {
+        let printed = run(dialect, &borrowed(&tools), &[], &response).exits(1).json();
+        let messages = printed.as_array().unwrap();
+        assert_eq!(messages.len(), calls.len(), "{printed:#}");
+        for (call, message) in calls.iter().zip(messages) {
+            assert_eq!((&message["role"], &message["tool_call_id"]), (&json!("tool"), &call["id"]));
+            assert_eq!(message["name"], call["name"]);
+            let result = &message["metadata"]["tool_result"];
+            let failed = ["fails", "unknown", "denied"].iter().any(|id| call["id"] == *id);
+            assert_eq!(result["success"], !failed, "{message:#}");
+            let [before, after] = message["metadata"]["events"].as_array().unwrap().as_slice() else {
+                panic!("{message:#}")
+            };
+            assert_eq!(
+                (&before["event"], &after["event"]),
+                (&json!("tool:pre"), &json!(if failed { "tool:error" } else { "tool:post" }),)
+            );
+            for data in [&before["data"], &after["data"]] {
+                assert_eq!((&data["tool_name"], &data["tool_call_id"]), (&call["name"], &call["id"]));
+                assert!(data["input"] == data["tool_input"] && data["input"].is_object(), "{data:#}");
+            }
+            let data = &after["data"];
+            assert!(data["result"] == data["tool_result"] && data["result"]["success"] == !failed, "{data:#}");
+            assert_eq!(data.get("error").is_some(), failed);
+            assert_eq!(data["error"], if failed { result["error"].clone() } else { Value::Null });
+            assert_eq!(result["error"].is_string(), failed && is_seed, "{result:#}");
+        }
+        let [echo, fails, _, denied, value, image, _] = messages.as_slice() else { panic!() };
+        assert!(echo["content"].as_str().unwrap().contains("\"input\":{\"n\":1}"), "{echo:#}");
+        assert!(fails["content"].as_str().unwrap().contains("no answer [dependency_unavailable/told_to_fail]"));
+        assert!(denied["content"].as_str().unwrap().contains("[permission_denied/"), "{denied:#}");
+        let output = &value["metadata"]["tool_result"]["output"];
+        assert_eq!(output, &if is_seed { json!("{\"n\":7}") } else { json!({ "n": 7 }) });
+        assert!(image["content"].as_array().unwrap().iter().any(|block| block["type"] == "image"), "{image:#}");
+        assert!(!image["metadata"]["events"].to_string().contains("iVBORw0KGgo"), "events reach logs");
+        assert!(!printed.to_string().contains("zz-token-of-the-test"), "{printed:#}");
+    }
+}
+
+#[test]
 fn a_tool_is_exported_in_the_terms_of_each_api() {
     let echo = guest("probe#good_structured");
     let [chat] = exported("openai", &[&echo], &[]).as_array().unwrap().clone().try_into().unwrap();

@@ -40,7 +40,7 @@ fn doctor_tells_the_engine_what_is_off_and_what_the_kernel_offers() {
     let version = engine.strip_prefix("wasmtime ").unwrap();
     assert!(lock.contains(&format!("name = \"wasmtime\"\nversion = \"{version}\"")), "{engine} is not what is locked");
     let off = check(&checks, "features off")["detail"].as_str().unwrap();
-    for feature in ["gc", "exceptions", "threads", "memory64", "component-model-async"] {
+    for feature in ["gc", "exceptions", "threads", "memory64"] {
         assert!(off.split(", ").any(|name| name == feature), "{feature}: {off}");
     }
     for subject in ["openat2", "PAGEMAP_SCAN", "max_map_count", "open files", "seccomp"] {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use toolcell::{Home, Request};
 
@@ -14,7 +14,7 @@ use super::cache::on_disk;
 use super::guest;
 use super::interrupts::wait_until;
 use crate::pipeline::doubles::{RecordingListener, declaring, echoing, own_host};
-use crate::support::{Client, OLD, Toolcell};
+use crate::support::{Client, OLD, Toolcell, Web};
 
 /// A folder with components, and a home in which nothing is compiled yet.
 struct Shelf {
@@ -104,6 +104,37 @@ fn components_are_listed_searched_and_described_without_their_code_and_the_first
         let refused = client.call("many8__echo", json!({ "n": "x" }));
         assert_eq!(refused["_meta"]["toolcell/error"]["class"], "schema_validation_failed", "{refused:#}");
     }
+    assert_eq!(shelf.compiled().len(), 1);
+}
+
+#[test]
+fn definitions_over_http_load_no_code_and_the_head_of_one_loads_not_even_that() {
+    let count = 3;
+    let shelf = Shelf::new(count);
+    shelf.load_and_forget_code(count);
+    let web = Web::run(shelf.run(&["serve", "--listen=127.0.0.1:0", text(&shelf.tools), "--tool-budget=1"]));
+    let answer = |line: &str, body: &str| {
+        let reply = web.request(line, &[], body);
+        assert_eq!(reply.status, 200, "{line}: {reply:?}");
+        reply.body
+    };
+    let listed = || {
+        let tools: Value = serde_json::from_str(&answer("GET /v1/tools", "")).unwrap();
+        tools["tools"].as_array().unwrap().len()
+    };
+    assert_eq!(listed(), 1);
+    for path in ["/v1/tools/many1__echo", "/v1/dialects/otc/tools/many2.echo"] {
+        let before = listed();
+        assert_eq!(answer(&format!("HEAD {path}"), ""), "");
+        assert_eq!(listed(), before, "{path}");
+        assert!(answer(&format!("GET {path}"), "").contains("echo"));
+        assert_eq!(listed(), before + 1, "{path}");
+    }
+    for path in ["/v1/dialects/otc/tools", "/v1/dialects/agentool/registry", "/v1/search?q=answers"] {
+        answer(&format!("GET {path}"), "");
+    }
+    assert_eq!(shelf.compiled(), Vec::<PathBuf>::new(), "something was compiled, and nothing was called");
+    answer("POST /v1/calls", &json!({ "tool": "many2__echo", "input": { "n": 7 } }).to_string());
     assert_eq!(shelf.compiled().len(), 1);
 }
 

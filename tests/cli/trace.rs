@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use serde_json::{Value, json};
 use toolcell_core::record::Timestamp;
 
 use super::guest;
 use crate::pipeline::doubles::{echoing, hiding_a_token};
-use crate::support::{Home, Ran, check_one};
+use crate::support::{Home, Ran, Toolcell, check_one};
 
 const SESSION: &str = "--session=review";
 
@@ -198,6 +199,31 @@ fn steps_are_added_all_or_none_and_only_their_user_can_read_them() {
     home.configure("[journal]\nkeep = \"none\"\n");
     let off = home.add("{\"type\": \"end\"}").exits(2);
     assert!(off.stderr.contains("turned off"), "{}", off.stderr);
+}
+
+/// The kernel cuts a write short at the limit of a file's size, as on a full disk.
+#[test]
+fn steps_that_do_not_fit_on_the_disk_leave_none_of_them_behind() {
+    let home = Home::new();
+    let step = |content: &str| format!("{}\n", json!({ "type": "reasoning", "content": content }));
+    home.add(&step("one")).exits(0);
+    let [file] = std::fs::read_dir(home.path().join("journal/traces")).unwrap().collect::<Vec<_>>().try_into().unwrap();
+    let file = file.unwrap().path();
+    let before = std::fs::read(&file).unwrap();
+    let mut command = Command::new("sh");
+    let limited = "trap '' XFSZ; ulimit -f 16 && exec \"$0\" \"$@\"";
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_toolcell"), "trace", "add", SESSION, "-"]);
+    command.env("TOOLCELL_HOME", home.path());
+    let many: String = (0..100).map(|at| step(&format!("{at}-{}", "x".repeat(1_000)))).collect();
+    let ran = Toolcell::exactly(command).stdin(&many).run();
+    assert!(ran.code != Some(0) && ran.stderr.contains("cannot write the steps"), "{ran:?}");
+    assert!(std::fs::read(&file).unwrap() == before, "a part of the steps was added");
+    home.add(&step("two")).exits(0);
+    let ran = home.toolcell(&["trace", SESSION, "--json"]).run().exits(0);
+    let trace = ran.json();
+    let contents: Vec<&Value> = steps(&trace, "reasoning").into_iter().map(|step| &step["content"]).collect();
+    assert_eq!(contents, ["one", "two"]);
+    assert!(!ran.stderr.contains("cannot be read"), "{}", ran.stderr);
 }
 
 /// Eight processes add fifty steps each; all arrive whole.

@@ -102,6 +102,19 @@ fn passed(called: &Called) -> Vec<&'static str> {
 }
 
 #[tokio::test]
+async fn a_secret_of_the_request_hides_nothing_of_the_question() {
+    let (_guard, folder) = place();
+    let (host, sayer) = asked(&folder, yes());
+    for value in ["read and change files in", "probe.append_approved"] {
+        let called = appending(&host, &folder).secrets(&[("API_KEY", value)]).call(input(&folder)).await;
+        called.failed("invalid_arguments", "request_secret_repeated").never_ran();
+    }
+    assert_eq!((sayer.asked.lock().unwrap().len(), lines(&folder)), (0, 0));
+    let called = appending(&host, &folder).secrets(&[("API_KEY", "of-this-caller-alone")]).call(input(&folder)).await;
+    assert_eq!((called.succeeded()["ok"].clone(), lines(&folder)), (json!(true), 1));
+}
+
+#[tokio::test]
 async fn everything_is_stored_before_anybody_is_asked_and_the_prompt_is_on_record() {
     let (_guard, folder) = place();
     let (host, sayer) = asked(&folder, yes());

@@ -25,6 +25,31 @@ pub(crate) fn hiding_a_token(toolkit: &mut Value) {
     });
 }
 
+/// Lets the only tool read files, and declares that its arguments `path` and `all` name them.
+pub(crate) fn naming_paths(toolkit: &mut Value) {
+    toolkit["declarations"][0]["input_contract"] = json!({
+        "model_input_schema": {
+            "type": "object",
+            "properties": {
+                "path": { "type": "string" },
+                "all": { "type": "array", "items": { "type": "string" } },
+                "note": { "type": "string" },
+            },
+        },
+    });
+    toolkit["declarations"][0]["interface_ref"] = json!("naming");
+    toolkit["declarations"][0]["permission_profile_ref"] = json!("naming");
+    toolkit["interfaces"] = json!([{
+        "schema_version": "0.2.0", "interface_id": "naming", "is_read_only": true,
+        "tool_id": format!("{}.echo", toolkit["declarations"][0]["namespace"].as_str().unwrap()),
+        "permission_subjects": { "/path": "path", "/all": "path" },
+    }]);
+    toolkit["permission_profiles"] = json!([{
+        "schema_version": "0.2.0", "permission_profile_id": "naming", "risk_level": "low",
+        "access_kinds": ["file_read"], "write_effects": ["none"],
+    }]);
+}
+
 /// [`echoing`] with `count` tools, `t0`, `t1` and so on, each with a word of its own in its description, `word0x` and so on.
 pub(crate) fn crowd(namespace: &str, count: usize, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     echoing(namespace, |toolkit| {
@@ -51,7 +76,8 @@ pub(crate) fn importing(import: &str, namespace: &str, change: impl FnOnce(&mut 
     wat::parse_str(echo_text(namespace, change).replacen("(component", &import, 1)).unwrap()
 }
 
-fn echo_text(namespace: &str, change: impl FnOnce(&mut Value)) -> String {
+/// The component text of [`echoing`].
+pub(crate) fn echo_text(namespace: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut toolkit = json!({
         "declarations": [{
             "schema_version": "0.2.0",

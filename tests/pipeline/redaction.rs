@@ -129,6 +129,26 @@ async fn a_text_that_is_not_what_it_would_be_written_as_is_not_kept_beside() {
 }
 
 #[tokio::test]
+async fn secrets_that_a_request_brings_are_redacted_and_hide_no_argument() {
+    let secrets = [("API_KEY", CANARY.value())];
+    // A hook knows it from elsewhere.
+    let told = json!({ "text": CANARY.value() });
+    let hook = RecordingHook::new("teller").before([HookOutput::UpdatedInput(told.clone())]).shared();
+    let called = Test::new("probe#echo").on(&hooked([&hook])).secrets(&secrets).call(json!({})).await;
+    assert_eq!(called.succeeded()["input"]["text"], "[secret API_KEY]");
+    CANARY.is_not_in("the record", &called.record().to_string());
+    // The caller chose it, so that it could hide any argument.
+    let encoded = data_encoding::BASE64.encode(format!("user:{}", CANARY.value()).as_bytes());
+    for input in [told, json!({ "text": [{ "in": encoded }] }), json!({ (CANARY.value()): 1 })] {
+        let called = Test::new("probe#echo").secrets(&secrets).call(input).await;
+        called.failed("invalid_arguments", "request_secret_repeated").never_ran();
+        assert_eq!(*called.0.invocation.model_input, "[redacted]");
+        CANARY.is_not_in("the record", &called.record().to_string());
+    }
+    Test::new("probe#echo").secrets(&secrets).call(json!({ "text": "another" })).await.succeeded();
+}
+
+#[tokio::test]
 async fn hooks_see_redacted_copies_and_what_they_leave_alone_returns() {
     let shown = json!({"user": "alice", "token": "[redacted]", "nested": {"pin": "[redacted]"}});
     let changed = json!({"user": "mallory", "token": "[redacted]", "nested": {"pin": "[redacted]"}});

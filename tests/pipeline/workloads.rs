@@ -330,6 +330,8 @@ fn tools() -> Vec<Arc<Tool>> {
         imports: Vec::new(),
         validates: false,
         classifies: false,
+        configures: false,
+        leaves_files: false,
     };
     Tool::from_toolkit(described.toolkit, &described.notes, &facts, Duration::from_secs(60)).unwrap()
 }

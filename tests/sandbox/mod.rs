@@ -17,10 +17,12 @@ mod neighbours;
 mod network;
 mod profiles;
 mod races;
+mod request_secrets;
 mod secrets;
 mod space;
 mod traps;
 mod world;
+mod worlds;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

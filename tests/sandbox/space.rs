@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use toolcell::Host;
 
+use crate::pipeline::doubles::echo_text;
 use crate::support::{Test, host, root, scratch};
 
 use super::text;
@@ -117,6 +118,35 @@ async fn endless_recursion_is_a_trap_on_either_stack() {
     memory.failed("execution_failed", "memory_fault");
     // The host's own stack is intact: the same thread answers the next call.
     Test::new("probe#counter").call(json!({})).await.succeeded();
+}
+
+/// A function that calls itself as often as its argument says.
+const DEEP: &str = r#"(func $deep (param $level i64) (result i64)
+        (if (result i64) (i64.eqz (local.get $level))
+          (then (i64.const 1))
+          (else (i64.xor (local.get $level) (call $deep (i64.sub (local.get $level) (i64.const 1)))))))
+      "#;
+
+#[tokio::test]
+async fn a_guest_recurses_as_deep_as_two_mebibytes_of_stack_allow() {
+    let (invoke, answer) = ("(func (export \"invoke\")", ";; At 64, an outcome");
+    // A level takes 32 to 96 bytes: half a mebibyte has no room for 20,000 of them, and two have none for 400,000.
+    for (levels, fits) in [(20_000, true), (400_000, false)] {
+        let text = echo_text("deep", |_| {});
+        assert!([invoke, answer].iter().all(|part| text.matches(part).count() == 1));
+        let text = text
+            .replace(invoke, &format!("{DEEP}{invoke}"))
+            .replace(answer, &format!("(drop (call $deep (i64.const {levels})))\n        {answer}"));
+        let component = wat::parse_str(text).unwrap();
+        for host in [without_pool(), Arc::new(host(|_| {}))] {
+            let called = Test::of_bytes(component.clone(), None).on(&host).call(json!({ "n": 1 })).await;
+            match fits {
+                true => assert_eq!(called.succeeded(), json!({ "n": 1 })),
+                false => _ = called.failed("execution_failed", "stack_overflow"),
+            }
+            assert_eq!(called.0.result.usage.as_ref().unwrap().stack_bytes_limit, 2 << 20);
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! Open Tool Calling over HTTP, an Arcade engine's worker, and the registry of agentool: the calls of `/v1/calls` in other
 //! terms.
 
+mod secrets;
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use data_encoding::BASE64URL_NOPAD;
@@ -249,28 +251,6 @@ fn an_execution_waits_for_the_secret_that_the_operator_sets() {
 }
 
 #[test]
-fn a_secret_or_token_of_a_request_is_refused_and_nowhere_on_record() {
-    let place = Place::new();
-    let (web, mirror) = courier(&place);
-    let url = format!("{}/path", mirror.origin());
-    let mut body = request(&web, "courier.authorized", "one", &json!({ "url": url }));
-    body["context"] = json!({ "authorization": { "token": CANARY.value() } });
-    let reply = web.post("/v1/dialects/otc/execute", &[], &body);
-    let refused = output(&reply, "otc");
-    assert!(prompt(&refused).starts_with("capability_gap/request_secret_unsupported"), "{refused:#}");
-    CANARY.is_not_in("the answer", &reply.body);
-    // What the tool does not declare goes nowhere, and refuses nothing.
-    body["execution_id"] = json!("two");
-    body["context"] = json!({ "secrets": { "OTHER": CANARY.value() } });
-    let reply = web.post("/v1/dialects/otc/execute", &[], &body);
-    assert!(output(&reply, "otc")["requires_authorization"].is_object(), "{reply:?}");
-    CANARY.is_not_in("what the server said", &web.end());
-    assert!(mirror.seen().is_empty());
-    assert_eq!(place.records().len(), 2);
-    CANARY.is_nowhere_below(&place.home);
-}
-
-#[test]
 fn an_arcade_engine_calls_with_its_own_token_alone() {
     let (_guard, path) = scratch();
     let (file, secret) = (path.join("records"), token_file(&path, "secret", &format!("{SECRET}\n")));
@@ -362,4 +342,59 @@ fn a_registry_of_agentool_has_the_tools_that_match() {
     assert_eq!(registry("?tag=no-such-tag").len(), 0);
     assert_eq!(registry("?category=no-such-category").len(), 0);
     web.get("/v1/dialects/agentool/registry?limit=1").is_problem(400, "query_invalid");
+}
+
+#[test]
+fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let options = [format!("--record={}", file.display()), "--tool-budget=1".to_owned()];
+    let web = Web::with(&["probe#echo", "probe#fail"], options);
+    let entry = |name: &str| {
+        let found = web.get(&format!("/v1/dialects/agentool/registry?q={name}")).value()["tools"][0].clone();
+        assert_eq!((&found["spec"]["name"], &found["auth"]), (&json!(name), &json!("bearer")));
+        let endpoint = found["endpoint"].as_str().unwrap();
+        endpoint.strip_prefix(&format!("http://{}", web.address)).unwrap().to_owned()
+    };
+    let listed = web.get("/v1/dialects/agentool/registry").value();
+    let [first] = listed["tools"].as_array().unwrap().as_slice() else { panic!("{listed:#}") };
+    let other = if first["spec"]["name"] == "echo" { "fail" } else { "echo" };
+    let call = |endpoint: &str, name: &str, arguments: &str| {
+        let body = format!(r#"{{"id": "call_{name}", "name": "{name}", "arguments": {arguments}, "more": 1}}"#);
+        web.request(&format!("POST {endpoint}"), &[], &body)
+    };
+    let result = |reply: &Reply, name: &str| {
+        assert!(reply.status == 200 && reply.header("location").is_some(), "{reply:?}");
+        check_one("agentool-tool-result", &reply.value());
+        assert_eq!(reply.value()["call_id"], json!(format!("call_{name}")));
+        reply.value()
+    };
+    // A deferred tool takes calls once its entry was asked for.
+    let endpoint = entry(other);
+    let refused = result(&call(&endpoint, other, "{}"), other);
+    assert!(refused["error"].as_str().unwrap().starts_with("schema_not_loaded: "), "{refused:#}");
+    let shown = web.get(&endpoint).value();
+    check_one("agentool-tool-registry", &shown);
+    assert_eq!(shown["tools"].as_array().unwrap().len(), 1);
+    let echo = entry("echo");
+    let said = result(&call(&echo, "echo", r#"{ "n": 1.50, "a": "\u0061" }"#), "echo");
+    assert!(said["error"].is_null() && said["output"]["input"]["a"] == "a", "{said:#}");
+    let fail = entry("fail");
+    let failed = result(&call(&fail, "fail", r#"{"class": "rate_limited"}"#), "fail");
+    assert!(
+        failed["output"].is_null() && failed["error"].as_str().unwrap().starts_with("rate_limited: "),
+        "{failed:#}"
+    );
+    call(&echo, "fail", "{}").is_problem(400, "body_invalid");
+    call("/v1/dialects/agentool/tools/nothing", "nothing", "{}").is_problem(404, "unknown_tool");
+    web.request(&format!("POST {echo}"), &[], r#"{"name": "echo"}"#).is_problem(400, "body_invalid");
+    web.request(&format!("POST {echo}"), &[("Authorization", "")], "{}").is_problem(401, "unauthorized");
+    web.end();
+    let records = records(&file);
+    records.iter().for_each(check_record);
+    let ids: Vec<&Value> = records.iter().map(|record| &record["invocation"]["native_call_id"]).collect();
+    assert_eq!(ids, [&json!(format!("call_{other}")), &json!("call_echo"), &json!("call_fail")]);
+    let sent = &records[1]["invocation"];
+    assert_eq!(sent["external_mappings"][0]["method"], "POST /v1/dialects/agentool/tools/{name}");
+    assert_eq!(sent["model_input_text"], r#"{ "n": 1.50, "a": "\u0061" }"#);
 }

@@ -146,8 +146,13 @@ fn a_batch_is_one_tree_with_its_calls_and_those_that_tools_make() {
         assert_eq!((&reference["trace_id"], &reference["span_id"]), (&span["traceId"], &span["spanId"]));
         assert_eq!(span["parentSpanId"], batch["spanId"]);
         assert_eq!(attribute(&span, "gen_ai.tool.call.id"), record["invocation"]["native_call_id"]);
-        let told = span["events"].as_array().unwrap().iter().map(|event| &event["name"]);
+        let (phases, told): (Vec<&Value>, Vec<&Value>) =
+            span["events"].as_array().unwrap().iter().partition(|event| event["name"] == "toolcell.phase");
+        let told = told.into_iter().map(|event| &event["name"]);
         assert!(told.eq(record["events"].as_array().unwrap().iter().map(|event| &event["event_type"])));
+        let phases: Vec<Value> = phases.into_iter().map(|event| attribute(event, "toolcell.phase")).collect();
+        let steps = record["invocation"]["status_transitions"].as_array().unwrap().iter().map(|step| &step["to"]);
+        assert!(phases.iter().eq(steps), "{phases:?}");
     }
     let [called, refused, failed] = [0, 1, 2].map(|at| collector.span_of(&records[at]));
     let below = spans.iter().find(|span| span["name"] == "execute_tool probe.echo").unwrap();
@@ -158,6 +163,9 @@ fn a_batch_is_one_tree_with_its_calls_and_those_that_tools_make() {
         (attribute(&failed, "error.type"), &failed["name"]),
         (json!("rate_limited"), &json!("execute_tool probe.fail"))
     );
+    // `busy` is the tool's own code.
+    assert_eq!(attribute(&failed, "toolcell.error.code"), "tool_failed");
+    assert!(!failed.to_string().contains("busy") && attribute(&refused, "toolcell.error.code") == "unknown_tool");
     assert_eq!(attribute(&failed, "gen_ai.operation.name"), "execute_tool");
     assert_eq!(attribute(&failed, "gen_ai.tool.type"), "function");
     assert!(attribute(&failed, "gen_ai.tool.description").as_str().is_some_and(|text| !text.is_empty()));
@@ -181,6 +189,54 @@ fn arguments_stay_here_unless_they_are_wanted_and_are_redacted_then() {
         assert_eq!(all.contains("ada-of-the-test"), wanted);
         CANARY.is_not_in("what the collector got", &all);
     }
+}
+
+#[test]
+fn the_steps_of_an_agent_are_events_of_a_span_beside_its_calls() {
+    for setting in ["", "arguments = true"] {
+        let collector = Collector::answering(TAKEN);
+        let home = collector.home(setting);
+        let add = |steps: Value| {
+            let arguments = ["trace", "add", "--session=review", "-"];
+            let ran = home.toolcell(&arguments).stdin(&steps.to_string()).run().exits(0);
+            assert!(!ran.stderr.contains("telemetry"), "{}", ran.stderr);
+        };
+        let spans =
+            |name: &str| -> Vec<Value> { collector.spans().into_iter().filter(|span| span["name"] == name).collect() };
+        add(json!({ "type": "start", "input": CANARY.value() }));
+        let record = home.call(&guest("probe#echo"), &json!({}), &["--session=review"]);
+        let call = collector.span_of(&record);
+        add(json!([
+            { "type": "reasoning", "content": CANARY.value(), "context_tokens": 1200 },
+            { "type": "memory_write", "key": CANARY.value(), "content": "c" },
+        ]));
+        let [alone, beside] = spans("invoke_agent").try_into().unwrap();
+        assert_ne!(alone["traceId"], call["traceId"], "there was no call yet");
+        assert_eq!((&beside["traceId"], &beside["parentSpanId"]), (&call["traceId"], &call["spanId"]));
+        let events = beside["events"].as_array().unwrap();
+        let names: Vec<&Value> = events.iter().map(|event| &event["name"]).collect();
+        assert_eq!(names, ["agentool.reasoning", "agentool.memory_write"]);
+        assert_eq!(attribute(&events[0], "agentool.tokens"), "1200");
+        CANARY.is_not_in("what the collector got", &format!("{:?}", collector.got.lock().unwrap().requests));
+    }
+    // The steps are added although no collector answers.
+    let home = Home::new();
+    home.configure("[telemetry]\nexport = true\nendpoint = \"http://127.0.0.1:1\"\n");
+    let step = json!({ "type": "reasoning", "content": "c" }).to_string();
+    let ran = home.toolcell(&["trace", "add", "--session=review", "-"]).stdin(&step).run().exits(0);
+    assert!(ran.stderr.contains("warning: the collector of telemetry cannot be reached"), "{}", ran.stderr);
+    let trace = home.toolcell(&["trace", "--session=review", "--json"]).run().exits(0).json();
+    assert_eq!(trace["steps"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn headers_do_not_leave_the_machine_in_clear() {
+    let home = Home::new();
+    home.configure("[telemetry]\nexport = true\nendpoint = \"http://collector.example\"\n");
+    let call = || home.toolcell(&["call", &guest("probe#echo"), "{}", "--json"]);
+    let refused = call().env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=k3y-of-the-collector").run().exits(3);
+    assert!(refused.stdout.contains("cannot send headers"), "{}", refused.stdout);
+    assert!(!format!("{}{}", refused.stdout, refused.stderr).contains("k3y-of-the-collector"));
 }
 
 #[test]

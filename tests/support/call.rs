@@ -9,6 +9,7 @@ use toolcell_core::executor::Cancellation;
 use toolcell_core::pipeline::Request;
 use toolcell_core::policy::{Grants, Limits, Policy};
 use toolcell_core::record::{AbortReason, CallRecord, Refusal};
+use toolcell_core::secret::{SecretValue, Secrets};
 
 use super::{check_record, fixture, kept, wat};
 
@@ -40,6 +41,7 @@ pub(crate) struct Test {
     approval: Terms,
     cancellation: Cancellation,
     respondent: Option<Arc<dyn Respondent>>,
+    secrets: Secrets,
 }
 
 impl Test {
@@ -71,6 +73,7 @@ impl Test {
             approval: Terms::default(),
             cancellation: Cancellation::new(),
             respondent: None,
+            secrets: Secrets::default(),
         }
     }
 
@@ -139,6 +142,13 @@ impl Test {
         self
     }
 
+    /// Sets values of secrets for this call alone.
+    pub(crate) fn secrets(mut self, values: &[(&str, &str)]) -> Self {
+        let value = |(name, value): &(&str, &str)| ((*name).to_owned(), SecretValue::new((*value).to_owned()));
+        self.secrets = Secrets::new(values.iter().map(value).collect());
+        self
+    }
+
     pub(crate) fn timeout_ms(self, ms: u64) -> Self {
         self.limit(|limits| limits.wall = Duration::from_millis(ms))
     }
@@ -195,7 +205,8 @@ impl Test {
             .approval(self.approval)
             .actor(self.actor)
             .respondent(self.respondent)
-            .cancellation(self.cancellation);
+            .cancellation(self.cancellation)
+            .secrets(self.secrets);
         request.native_call_id = self.native_call_id;
         let record = self.host.call(request).await;
         check_record(&serde_json::to_value(&record).unwrap());

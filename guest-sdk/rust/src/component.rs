@@ -11,7 +11,7 @@ use crate::{
     context_modifiers::ModifyError,
     interaction::Question,
     log::Level,
-    output::content_json,
+    output::{Short, content_json},
     progress::Update,
     toolkit,
     toolkit::Toolkit,
@@ -40,6 +40,7 @@ pub mod tool {
 
             world sdk {
                 include toolcell:tool/tool@0.2.0;
+                include toolcell:tool/waiting@0.2.0;
                 include toolcell:tool/calling@0.2.0;
                 import wasi:clocks/monotonic-clock@0.2.6;
             }
@@ -65,11 +66,24 @@ pub mod validating {
     });
 }
 
+/// World `configuring`, separate because a toolkit that takes no settings must not export it.
+pub mod configuring {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "configuring",
+        with: { "toolcell:tool/types@0.2.0": crate::component::tool::toolcell::tool::types },
+        pub_export_macro: true,
+        export_macro_name: "export_configuration",
+        default_bindings_module: "::toolcell_guest::__private::configuring",
+    });
+}
+
+use configuring::exports::toolcell::tool::configuration;
 use tool::{
     exports::toolcell::tool::guest,
     toolcell::tool::{
-        artifacts, cancellation as stop, context_modifiers as changes, interaction, log as lines, progress, tools,
-        types,
+        artifacts, cancellation as stop, cancellation_signal, context_modifiers as changes, interaction, log as lines,
+        progress, tools, types,
     },
     wasi::{clocks::monotonic_clock, io::poll},
 };
@@ -83,8 +97,14 @@ impl<K: Toolkit> guest::Guest for K {
     fn invoke(call: guest::Call) -> guest::Outcome {
         let context = Context::new(call.invocation_id, call.attempt, &call.context);
         match toolkit::invoke::<K>(&call.tool, &call.input, context) {
-            Outcome::Success(output) => guest::Outcome::Success(output.into()),
-            Outcome::Partial(output, error) => guest::Outcome::Partial((output.into(), error.into())),
+            Outcome::Success(output) => match output.shorten() {
+                Short::Text(text) => guest::Outcome::Text(text),
+                Short::Json(value) => guest::Outcome::Json(value.to_string()),
+                Short::Neither(output) => guest::Outcome::Success(output.into()),
+            },
+            Outcome::Partial(output, error) => {
+                guest::Outcome::Partial(guest::PartialOutput { output: output.into(), error: error.into() })
+            }
             Outcome::Failure(error) => guest::Outcome::Failure(error.into()),
         }
     }
@@ -97,6 +117,12 @@ impl<K: Toolkit> validation::Guest for K {
 
     fn preflight(tool: String, input: String) -> Result<(), types::ToolError> {
         Ok(toolkit::preflight::<K>(&tool, &input)?)
+    }
+}
+
+impl<K: Toolkit> configuration::Guest for K {
+    fn configure(config: String) -> Result<(), types::ToolError> {
+        Ok(<K as Toolkit>::configure(&config)?)
     }
 }
 
@@ -293,6 +319,6 @@ pub(crate) fn acknowledge_cancel() {
 pub(crate) fn sleep(duration: Duration) {
     let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let clock = monotonic_clock::subscribe_duration(nanoseconds);
-    let stop = stop::subscribe();
+    let stop = cancellation_signal::subscribe();
     poll::poll(&[&clock, &stop]);
 }

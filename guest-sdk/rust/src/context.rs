@@ -12,7 +12,7 @@ pub struct Context {
     /// 1 for the first try.
     pub attempt: u32,
     /// The caller's working directory, if it is in a granted folder. A tool that reads or writes files already runs in
-    /// it, so that its relative paths mean what the caller expects.
+    /// it, so that its relative paths mean what the caller expects. Arguments that `paths` name are absolute already.
     pub cwd: Option<String>,
     /// A folder of this call's own, for a tool whose `write_effects` name `local_draft`; removed when the call ends.
     pub scratch: Option<String>,

@@ -35,10 +35,12 @@
 //!
 //! While it runs, a tool can report [`progress`], write a [`log`], notice a [`cancellation`], ask its user something
 //! ([`interaction`]), call other [`tools`], write large files in chunks ([`Artifact`]), read its [`context()`], and change
-//! that of its caller ([`context_modifiers`]). With the feature `http` it can send requests. A [`hook`] is a component that the operator of a host runs around tools.
+//! that of its caller ([`context_modifiers`]). It can take settings of its operator ([`configuration()`]). With the feature
+//! `http` it can send requests. A [`hook`] is a component that the operator of a host runs around tools.
 //! Outside WebAssembly these calls are recorded, and [`testing`] reads them back.
 
 mod artifact;
+mod configuration;
 mod context;
 mod error;
 mod output;
@@ -68,6 +70,7 @@ use component as host;
 use testing as host;
 
 pub use artifact::{Artifact, ArtifactError};
+pub use configuration::configuration;
 pub use context::{Context, context};
 pub use error::{ErrorClass, ToolError};
 pub use output::{Content, Outcome, Output, Unstructured};
@@ -87,12 +90,14 @@ pub struct NoInput {}
 pub mod __private {
     #[cfg(target_arch = "wasm32")]
     pub use crate::component::{
+        configuring::{self, export_configuration},
         tool::{self, export_tool},
         validating::{self, export_validation},
     };
     #[cfg(target_arch = "wasm32")]
     pub use crate::hook_component::world::{self as hook, export_hook};
     pub use crate::{
+        configuration::configure,
         context::enter_cwd,
         output::IntoOutcome,
         schema::of_input,

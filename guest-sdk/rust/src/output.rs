@@ -104,6 +104,19 @@ impl Content {
         self.0.get(field)
     }
 
+    /// Takes the text out of a block that is nothing else.
+    #[cfg_attr(not(any(target_arch = "wasm32", test)), allow(dead_code))]
+    fn take_text(&mut self) -> Option<String> {
+        let is_plain = self.0.len() == 2 && self.kind() == "text" && self.get("text").is_some_and(Value::is_string);
+        if !is_plain {
+            return None;
+        }
+        match self.0.remove("text") {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+
     fn media(kind: &str, media_type: &str, bytes: &[u8]) -> Self {
         Self::new(kind).field("media_type", media_type).field("data", base64(bytes))
     }
@@ -178,6 +191,37 @@ impl<T> Output<T> {
     pub fn partial_failure(mut self, error: ToolError) -> Self {
         self.error = Some(error);
         self
+    }
+}
+
+/// A success in the shortest form that the contract has for it.
+#[cfg_attr(not(any(target_arch = "wasm32", test)), allow(dead_code))]
+#[derive(Debug, PartialEq)]
+pub(crate) enum Short {
+    Text(String),
+    Json(Value),
+    Neither(Output<Value>),
+}
+
+impl Output<Value> {
+    /// Returns the text or the value if that is all of the output.
+    #[cfg_attr(not(any(target_arch = "wasm32", test)), allow(dead_code))]
+    pub(crate) fn shorten(mut self) -> Short {
+        if self.ui_summary.is_some() || self.error.is_some() {
+            return Short::Neither(self);
+        }
+        if self.content.is_empty()
+            && let Some(value) = self.structured.take()
+        {
+            return Short::Json(value);
+        }
+        if self.structured.is_none()
+            && let [block] = self.content.as_mut_slice()
+            && let Some(text) = block.take_text()
+        {
+            return Short::Text(text);
+        }
+        Short::Neither(self)
     }
 }
 
@@ -362,6 +406,26 @@ mod tests {
         let outcome = Output::<Count>::new().text("some").partial_failure(error.clone()).into_outcome();
         let Outcome::Partial(output, said) = outcome else { panic!() };
         assert_eq!((output.content.len(), said), (1, error));
+    }
+
+    #[test]
+    fn only_an_output_that_is_nothing_else_is_shortened() {
+        let empty = Output::<Value>::new;
+        assert_eq!(empty().text("a \"b\"").shorten(), Short::Text("a \"b\"".to_owned()));
+        assert_eq!(empty().structured(json!({"n": 1})).shorten(), Short::Json(json!({"n": 1})));
+        for whole in [
+            empty(),
+            empty().text("a").text("b"),
+            empty().text("a").structured(json!(1)),
+            empty().text("a").ui_summary("One."),
+            empty().structured(json!(1)).ui_summary("One."),
+            empty().block(Content::text("a").field("annotations", json!({}))),
+            empty().block(Content::new("text").field("text", 7)),
+            empty().block(Content::new("text").field("note", "a")),
+            empty().block(Content::log("a")),
+        ] {
+            assert_eq!(whole.clone().shorten(), Short::Neither(whole));
+        }
     }
 
     #[test]

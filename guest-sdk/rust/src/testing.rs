@@ -82,9 +82,10 @@ thread_local! {
     static TOOLS: RefCell<Vec<(String, Called)>> = RefCell::default();
 }
 
-/// Clears everything that this thread recorded, its server, its tools, and its context.
+/// Clears everything that this thread recorded, its server, its tools, its settings, and its context.
 pub fn reset() {
     RECORDED.take();
+    crate::configuration::forget();
     TOOLS.take();
     #[cfg(feature = "http")]
     SERVER.take();
@@ -188,6 +189,11 @@ pub struct Served {
 /// Returns what the host reads when it loads the toolkit.
 pub fn describe<K: Toolkit>() -> Value {
     toolkit::describe::<K>()
+}
+
+/// Gives the tools of `K` settings, as the host would before each call.
+pub fn configure<K: Toolkit>(config: Value) -> Result<(), ToolError> {
+    K::configure(&config.to_string())
 }
 
 /// Calls a tool of `K` by its name, as the host would after it has checked the input.

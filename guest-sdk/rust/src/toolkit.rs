@@ -136,6 +136,11 @@ pub trait Toolkit {
     const NAMESPACE: &'static str;
     /// The tools, in the order in which they are described.
     const TOOLS: &'static [Entry];
+
+    /// Takes the settings of the operator, as JSON text. Only a component whose `toolkit!` names a type for them takes any.
+    fn configure(_config: &str) -> Result<(), ToolError> {
+        Err(ToolError::setup_required("not_configurable", "the component takes no settings"))
+    }
 }
 
 /// Fails the build if two tools of `K` share a name, because the host could call only one of them.

@@ -169,3 +169,68 @@ fn values_are_checked_where_the_tool_says_how() {
     assert_eq!(testing::validate::<Toolkit>("hello", json!({})), Ok(()));
     assert_eq!(testing::preflight::<Toolkit>("count", json!({"text": " "})), Ok(()));
 }
+
+mod configured {
+    use super::*;
+
+    #[data]
+    #[serde(rename_all = "snake_case")]
+    #[derive(Debug)]
+    pub(crate) enum Unit {
+        Metre,
+        Yard,
+    }
+
+    #[data]
+    pub(crate) struct Settings {
+        unit: Unit,
+        #[serde(default)]
+        places: u32,
+    }
+
+    /// Says the unit that it was told.
+    #[tool(read_only)]
+    pub(crate) fn unit() -> String {
+        match toolcell_guest::configuration::<Settings>() {
+            Some(settings) => format!("{:?} with {}", settings.unit, settings.places),
+            None => "none".to_owned(),
+        }
+    }
+
+    toolkit! { namespace: "configured", tools: [unit], configuration: Settings }
+
+    #[track_caller]
+    fn says(text: &str) {
+        let Outcome::Success(output) = testing::invoke::<Toolkit>("unit", json!({})) else { panic!() };
+        assert_eq!(output.content, [Content::text(text)]);
+    }
+
+    #[test]
+    fn a_tool_gets_the_settings_of_its_operator() {
+        testing::reset();
+        says("none");
+        testing::configure::<Toolkit>(json!({"unit": "metre", "places": 2})).unwrap();
+        says("Metre with 2");
+        for (config, why) in [
+            (json!({}), "missing field `unit`"),
+            (json!({"unit": "metre", "places": -1}), "invalid value"),
+            (json!({"unit": "metre", "color": 1}), "unknown field `color`"),
+            (json!({"unit": "furlong"}), "unknown variant `furlong`"),
+        ] {
+            let error = testing::configure::<Toolkit>(config).unwrap_err();
+            assert_eq!((error.class, error.code.as_str()), (ErrorClass::SetupRequired, "invalid_configuration"));
+            let is_told = error.message.starts_with("cannot use the settings of the tool: ");
+            assert!(is_told && error.message.contains(why), "{}", error.message);
+        }
+        // What was refused changes nothing.
+        says("Metre with 2");
+        testing::reset();
+        says("none");
+    }
+
+    #[test]
+    fn a_toolkit_without_settings_refuses_them() {
+        let error = testing::configure::<super::Toolkit>(json!({})).unwrap_err();
+        assert_eq!((error.class, error.code.as_str()), (ErrorClass::SetupRequired, "not_configurable"));
+    }
+}

@@ -76,6 +76,8 @@ pub struct Run {
     pub tools: Option<Arc<dyn ToolCaller>>,
     /// `Some` if another guest makes the call: what it may use of the limits of that one.
     pub share: Option<Share>,
+    /// The settings that the operator gave the tool, as the JSON text of an object.
+    pub configuration: Option<Arc<str>>,
 }
 
 /// Where the random numbers and the clock readings of a guest come from.

@@ -7,7 +7,6 @@ pub(super) mod tool {
         imports: { default: async | trappable },
         exports: { default: async },
         with: {
-            "wasi:io": wasmtime_wasi::p2::bindings::io,
             "toolcell:tool/artifacts.artifact": crate::import::artifacts::Artifact,
         },
     });
@@ -26,6 +25,24 @@ pub(super) mod classifying {
     wasmtime::component::bindgen!({
         path: "../../wit",
         world: "classifying",
+        exports: { default: async },
+        with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
+    });
+}
+
+pub(super) mod waiting {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "waiting",
+        imports: { default: async | trappable },
+        with: { "wasi:io": wasmtime_wasi::p2::bindings::io },
+    });
+}
+
+pub(super) mod configuring {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "configuring",
         exports: { default: async },
         with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
     });
@@ -58,5 +75,33 @@ pub(super) mod judge {
         world: "judge",
         exports: { default: async },
         with: { "toolcell:tool/types": super::tool::toolcell::tool::types },
+    });
+}
+
+/// Modules of Amplifier.
+pub(super) mod amplifier {
+    wasmtime::component::bindgen!({
+        path: "wit-foreign/amplifier",
+        world: "tool-module",
+        exports: { default: async },
+    });
+}
+
+/// Modules of Amplifier that export their functions at the root.
+pub(super) mod amplifier_root {
+    wasmtime::component::bindgen!({
+        path: "wit-foreign/amplifier",
+        world: "tool-functions",
+        exports: { default: async },
+    });
+}
+
+/// Tools of IronClaw.
+pub(super) mod near {
+    wasmtime::component::bindgen!({
+        path: "wit-foreign/near",
+        world: "sandboxed-tool",
+        imports: { default: async | trappable },
+        exports: { default: async },
     });
 }

@@ -17,7 +17,7 @@ use wasmtime::{Store, UpdateDeadline};
 
 use super::Sandbox;
 use super::bindings::classifying::exports::toolcell::tool::classification::Claim;
-use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome, Output};
+use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome, Output, PartialOutput};
 use super::bindings::tool::toolcell::tool::types as wit;
 use super::component::{Linked, LoadedComponent};
 use super::egress::{Credentials, Egress, Gate, Uplink};
@@ -27,6 +27,7 @@ use super::import::tools::Children;
 use super::nondeterminism::{Recorder, Sources};
 use super::state::State;
 use super::trap::{self, Circumstances, Denied, Stop};
+use super::wasi::{Process, Setup};
 
 /// Maximum length of a guest's error code and message, in characters.
 const CODE_CHARS_MAX: usize = 64;
@@ -56,10 +57,10 @@ pub(super) async fn invoke(
         }
     };
     let grace = component.imported.cancellation.then_some(sandbox.cancel_grace);
-    let engine = &sandbox.loader.engine;
-    let mut store = match prepare(sandbox, component, permit, limits, &run) {
+    let engine = &linked.engine;
+    let mut store = match prepare(sandbox, (component, linked), permit, limits, &run) {
         Ok(store) => store,
-        Err(error) => return not_started(&error, limits, run.resumed.as_deref()),
+        Err(refusal) => return failed_after(refusal, blank(limits), run.resumed.as_deref()),
     };
     // The time of a call includes that of loading its code.
     if let Some(started) = store.data().started.checked_sub(loading) {
@@ -76,11 +77,12 @@ pub(super) async fn invoke(
         store.data_mut().children = Some(Children { caller: Arc::clone(caller), limits, deadline });
     }
     store.data_mut().artifacts.clone_from(&run.artifacts);
+    store.data_mut().configuration.clone_from(&run.configuration);
     store.data_mut().modifiers = Modifiers::new(run.modifiers_barred);
     let request = Call {
         invocation_id: run.nondeterminism.shown_id(permit.subject().invocation_id).to_string(),
         tool: permit.subject().tool.to_string(),
-        input: permit.call_input().text().to_owned(),
+        input: permit.guest_input().text().to_owned(),
         attempt: run.attempt,
         context: context(permit.capability()),
     };
@@ -113,12 +115,22 @@ fn left(permit: &Permit, run: &Run) -> Option<Limits> {
 /// Returns a store with the world of `permit`.
 fn prepare(
     sandbox: &Sandbox,
-    component: &LoadedComponent,
+    (component, linked): (&LoadedComponent, &Linked),
+    permit: &Permit,
+    limits: &Limits,
+    run: &Run,
+) -> Result<Store<State>, Refusal> {
+    let process = linked.world.process(&permit.subject().tool, permit.call_input().text())?;
+    furnish(sandbox, (component, &linked.engine, process), permit, limits, run).map_err(|error| not_started(&error))
+}
+
+fn furnish(
+    sandbox: &Sandbox,
+    (component, engine, process): (&LoadedComponent, &Engine, Option<Box<Process>>),
     permit: &Permit,
     limits: &Limits,
     run: &Run,
 ) -> wasmtime::Result<Store<State>> {
-    let engine = &sandbox.loader.engine;
     // A guest that calls tools has one even if it cannot send requests itself: their requests count as its own.
     let has_gate = component.imported.http || run.tools.is_some();
     let gate = has_gate
@@ -127,8 +139,9 @@ fn prepare(
         .map_err(wasmtime::Error::from_anyhow)?;
     let sources = Sources::new(run.nondeterminism.clone(), component.imported);
     let (cancellation, observer) = (run.cancellation.clone(), Arc::clone(&run.observer));
-    let (capability, egress) = (permit.capability(), Egress::new(gate));
-    let state = State::new(capability, engine.scratch_dir(), limits, cancellation, observer, egress, &sources)?;
+    let setup =
+        Setup { capability: permit.capability(), scratch_dir: engine.scratch_dir(), sources: &sources, process };
+    let state = State::new(setup, limits, cancellation, observer, Egress::new(gate))?;
     open(engine, state, limits)
 }
 
@@ -179,8 +192,8 @@ fn gate(uplink: &Arc<Uplink>, permit: &Permit, limits: &Limits, run: &Run) -> an
 }
 
 /// Runs value validation, then preflight, in one instance with an empty world.
-pub(super) async fn validate(engine: &Engine, linked: &Linked, check: Check<'_>) -> Result<(), Refusal> {
-    let Some(validating) = &linked.validating else { return Ok(()) };
+pub(super) async fn validate(linked: &Linked, check: Check<'_>) -> Result<(), Refusal> {
+    let (Some(validating), engine) = (&linked.validating, &linked.engine) else { return Ok(()) };
     let limits = check.limits;
     let mut store = empty_world(engine, limits, check.cancellation)?;
     let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
@@ -204,8 +217,8 @@ pub(super) async fn validate(engine: &Engine, linked: &Linked, check: Check<'_>)
 }
 
 /// Returns the component's claims about one input, from an instance with an empty world; `None` if it does not answer.
-pub(super) async fn classify(engine: &Engine, linked: &Linked, check: Check<'_>) -> Option<SafetyFacts> {
-    let classifying = linked.classifying.as_ref()?;
+pub(super) async fn classify(linked: &Linked, check: Check<'_>) -> Option<SafetyFacts> {
+    let (classifying, engine) = (linked.classifying.as_ref()?, &linked.engine);
     let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
     let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
     let _running = engine.running();
@@ -246,7 +259,8 @@ pub(super) fn offline(
 ) -> wasmtime::Result<Store<State>> {
     let (nobody, egress) = (Arc::new(Unheard), Egress::new(None));
     let (cancellation, sources) = (cancellation.clone(), Sources::default());
-    let state = State::new(capability, engine.scratch_dir(), limits, cancellation, nobody, egress, &sources)?;
+    let setup = Setup { capability, scratch_dir: engine.scratch_dir(), sources: &sources, process: None };
+    let state = State::new(setup, limits, cancellation, nobody, egress)?;
     open(engine, state, limits)
 }
 
@@ -359,6 +373,9 @@ fn close(
     if let Some(last) = store.data_mut().progress.finish() {
         run.observer.progress(last);
     }
+    if result.is_err() {
+        store.data().logs.keep_output();
+    }
     let mut usage = usage(store.data(), store.get_fuel().unwrap_or(0), left);
     let outcome = match result {
         Ok(outcome) => {
@@ -397,15 +414,14 @@ fn needed(error: &wasmtime::Error, store: &mut Store<State>) -> Option<GuestOutc
         .map(GuestOutcome::NeedsInput)
 }
 
-/// The execution of an instance without a world.
-fn not_started(error: &wasmtime::Error, limits: &Limits, resumed: Option<&Resumed>) -> Execution {
-    let refusal = Refusal::new(
+/// The refusal of an instance without a world.
+fn not_started(error: &wasmtime::Error) -> Refusal {
+    Refusal::new(
         ErrorClass::SetupRequired,
         "world_not_available",
         "something that was granted is not there any more, or cannot be opened",
     )
-    .detail(format!("{error:#}"));
-    failed_after(refusal, blank(limits), resumed)
+    .detail(format!("{error:#}"))
 }
 
 /// The execution of a call whose code was not there within its time, or cannot be loaded.
@@ -488,7 +504,8 @@ fn size(outcome: &Outcome) -> u64 {
             + output.ui_summary.as_ref().map_or(0, String::len)
     };
     let bytes = match outcome {
-        Outcome::Success(output) | Outcome::Partial((output, _)) => of(output),
+        Outcome::Success(output) | Outcome::Partial(PartialOutput { output, .. }) => of(output),
+        Outcome::Text(text) | Outcome::Json(text) => text.len(),
         Outcome::Failure(_) => 0,
     };
     bytes as u64
@@ -507,7 +524,16 @@ fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
     };
     Ok(match outcome {
         Outcome::Success(success) => GuestOutcome::Success(output(success)),
-        Outcome::Partial((partial, error)) => {
+        Outcome::Text(text) => GuestOutcome::Success(GuestOutput {
+            content: serde_json::json!([{ "type": "text", "text": text }]).to_string(),
+            ..GuestOutput::default()
+        }),
+        Outcome::Json(value) => GuestOutcome::Success(GuestOutput {
+            content: "[]".to_owned(),
+            structured: Some(value),
+            ..GuestOutput::default()
+        }),
+        Outcome::Partial(PartialOutput { output: partial, error }) => {
             let mut refusal = guest_error(error, ErrorClass::PartialFailure);
             refusal.class = ErrorClass::PartialFailure;
             GuestOutcome::Partial(output(partial), refusal)

@@ -1,6 +1,6 @@
 //! Compiles components in a child process, because a compilation cannot be interrupted, and 200 KB of hostile code can
 //! take ten seconds and a gigabyte. The child limits itself before it reads a byte, and the parent waits only for a
-//! limited time.
+//! limited time. A command of WASI preview 1 becomes a component there.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -13,16 +13,21 @@ use tokio::process::Command;
 use tokio::sync::Semaphore;
 use toolcell_core::record::{ErrorClass, Refusal};
 
+use super::adapt::{self, NoCommand};
 use super::component::invalid;
 use super::confine;
-use super::engine::config;
+use super::engine::{Concurrency, config};
 
 /// Maximum size of a component, in bytes.
 pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
 /// Maximum size of the compiled code of one component, in bytes.
 const CODE_BYTES_MAX: u64 = 512 << 20;
+/// Exit status of a worker whose code is for the engine with concurrency.
+const CONCURRENT: i32 = 3;
 /// Exit status of a worker that found the component invalid, and wrote why to its standard error.
 const FAULTY: i32 = 65;
+/// Exit status of a worker that got a core module which is no command, and wrote why to its standard error.
+const NO_COMMAND: i32 = 66;
 /// Exit status of a worker that could not limit itself, and therefore compiled nothing.
 const UNLIMITED: i32 = 71;
 
@@ -50,8 +55,8 @@ impl Compiler {
         Self { settings, turn: Semaphore::new(1), code_bytes_max: CODE_BYTES_MAX }
     }
 
-    /// Returns the compiled code of `component`.
-    pub(super) async fn compile(&self, component: &[u8]) -> Result<Vec<u8>, Refusal> {
+    /// Returns the compiled code of `component`, and the engine that it is for.
+    pub(super) async fn compile(&self, component: &[u8]) -> Result<(Concurrency, Vec<u8>), Refusal> {
         let _turn = self.turn.acquire().await;
         let wall = match guard!("compile_time") {
             true => Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1)),
@@ -106,13 +111,16 @@ impl Compiler {
         Ok((status, code, String::from_utf8_lossy(&said).trim().to_owned()))
     }
 
-    fn judge(&self, status: ExitStatus, code: Vec<u8>, said: &str) -> Result<Vec<u8>, Refusal> {
+    fn judge(&self, status: ExitStatus, code: Vec<u8>, said: &str) -> Result<(Concurrency, Vec<u8>), Refusal> {
         use std::os::unix::process::ExitStatusExt;
-        if status.success() {
-            return Ok(code);
-        }
-        if status.code() == Some(FAULTY) {
-            return Err(invalid("component_invalid", format!("the component is not valid: {said}")));
+        match status.code() {
+            Some(0) => return Ok((Concurrency::Off, code)),
+            Some(CONCURRENT) => return Ok((Concurrency::On, code)),
+            Some(FAULTY) => {
+                return Err(invalid("component_invalid", format!("the component is not valid: {said}")));
+            }
+            Some(NO_COMMAND) => return Err(invalid("component_invalid", said.to_owned())),
+            _ => {}
         }
         match status.signal().and_then(rustix::process::Signal::from_named_raw) {
             Some(rustix::process::Signal::XCPU | rustix::process::Signal::KILL) => Err(self.too_much(Limit::Time)),
@@ -158,7 +166,7 @@ async fn code_of(output: impl AsyncRead + Unpin, bytes_max: u64) -> anyhow::Resu
     }
 }
 
-/// Refuses native code, too many bytes, and what is not a component, without a compiler.
+/// Refuses native code, too many bytes, and what is neither a component nor a core module, without a compiler.
 pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     if guard!("native_code") && wasmtime::Engine::detect_precompiled(bytes).is_some() {
         return Err(invalid("component_precompiled", "native code is never accepted; give the .wasm file".to_owned()));
@@ -169,10 +177,8 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     }
     match bytes.get(..8) {
         Some([0, b'a', b's', b'm', 0x0d, 0, 1, 0]) => Ok(()),
-        Some([0, b'a', b's', b'm', 1, 0, 0, 0]) => Err(invalid(
-            "component_invalid",
-            "this is a core module, not a component; build it for wasm32-wasip2, or with `toolcell build`".to_owned(),
-        )),
+        // The compiler's process looks at it.
+        _ if adapt::is_module(bytes) => Ok(()),
         _ => Err(invalid("component_invalid", "this is not a WebAssembly component".to_owned())),
     }
 }
@@ -181,11 +187,14 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
 /// reads a component from standard input, and writes the compiled code to standard output. Returns the exit status.
 pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> i32 {
     let done = match limited(cpu_seconds, memory_bytes, parent) {
-        Ok(engine) => work(&engine).map_err(|error| (FAULTY, error)),
+        Ok(engines) => {
+            work(&engines).map_err(|error| (if error.is::<NoCommand>() { NO_COMMAND } else { FAULTY }, error))
+        }
         Err(error) => Err((UNLIMITED, error)),
     };
     match done {
-        Ok(()) => 0,
+        Ok(Concurrency::Off) => 0,
+        Ok(Concurrency::On) => CONCURRENT,
         Err((status, error)) => {
             eprintln!("{error:#}");
             status
@@ -193,27 +202,54 @@ pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> i32 {
     }
 }
 
-/// Limits this process, and returns an engine, created before the filter because that queries the processor and the
+/// Both engines, to compile with.
+struct Compilers {
+    off: wasmtime::Engine,
+    on: wasmtime::Engine,
+}
+
+impl Compilers {
+    fn new() -> anyhow::Result<Self> {
+        let make = |concurrency| wasmtime::Engine::new(&config(concurrency)).map_err(anyhow::Error::from);
+        Ok(Self { off: make(Concurrency::Off)?, on: make(Concurrency::On)? })
+    }
+
+    /// Compiles a component for the fast engine, and one that needs concurrency for the other. Only the engines can tell:
+    /// the first refuses such a component while it reads its types, before it compiles a function.
+    fn compile(&self, component: &[u8]) -> anyhow::Result<(Concurrency, Vec<u8>)> {
+        if let Ok(code) = self.off.precompile_component(component) {
+            return Ok((Concurrency::Off, code));
+        }
+        let code = self.on.precompile_component(component).map_err(anyhow::Error::from)?;
+        Ok((Concurrency::On, code))
+    }
+}
+
+/// Limits this process, and returns the engines, created before the filter because that queries the processor and the
 /// kernel.
-fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<wasmtime::Engine> {
+fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<Compilers> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
     confine::die_with(parent)?;
     setrlimit(Resource::Cpu, limit(cpu_seconds)).context("cannot limit the time")?;
     setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
     setrlimit(Resource::Core, limit(0)).context("forbid core dumps")?;
-    let engine = wasmtime::Engine::new(&config()).map_err(anyhow::Error::from)?;
+    let engines = Compilers::new()?;
     if guard!("compile_filter") {
         confine::only_compute()?;
     }
-    Ok(engine)
+    Ok(engines)
 }
 
-fn work(engine: &wasmtime::Engine) -> anyhow::Result<()> {
+fn work(engines: &Compilers) -> anyhow::Result<Concurrency> {
     let mut component = Vec::new();
     std::io::stdin().lock().read_to_end(&mut component).context("cannot read the component")?;
-    let code = engine.precompile_component(&component).map_err(anyhow::Error::from)?;
-    std::io::stdout().lock().write_all(&code).context("cannot write the code")
+    if adapt::is_module(&component) {
+        component = adapt::component(&engines.off, &component)?;
+    }
+    let (concurrency, code) = engines.compile(&component)?;
+    std::io::stdout().lock().write_all(&code).context("cannot write the code")?;
+    Ok(concurrency)
 }
 
 #[cfg(test)]
@@ -221,7 +257,22 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use super::{Compiler, CompilerSettings, code_of};
+    use super::{Compiler, CompilerSettings, Compilers, Concurrency, code_of};
+
+    #[test]
+    fn only_a_component_that_needs_concurrency_is_compiled_for_the_slower_engine() {
+        let compiled = |text: &str| Compilers::new().unwrap().compile(&wat::parse_str(text).unwrap());
+        assert_eq!(compiled("(component)").unwrap().0, Concurrency::Off);
+        for needs_it in [
+            r#"(component (import "f" (func async)))"#,
+            r#"(component (type (stream u8)))"#,
+            r#"(component (core func (canon task.return)))"#,
+        ] {
+            assert_eq!(compiled(needs_it).unwrap().0, Concurrency::On, "{needs_it}");
+        }
+        let error = compiled(r#"(component (type (stream u8)) (export "x" (func 7)))"#).unwrap_err();
+        assert!(format!("{error:#}").contains("unknown"), "{error:#}");
+    }
 
     #[tokio::test]
     async fn code_has_a_limit_of_its_own() {

@@ -10,8 +10,7 @@ use wasmtime::component::{Component, InstancePre};
 use super::bindings::classifying::ClassifyingPre;
 use super::bindings::validating::ValidatingPre;
 use super::cache::{Entry, Note};
-use super::engine::Engine;
-use super::linking;
+use super::engine::{Concurrency, Engine};
 use super::loads::Loads;
 use super::state::State;
 use super::world::{self, Examined, World};
@@ -21,6 +20,7 @@ use super::world::{self, Examined, World};
 pub struct Exports {
     pub validation: bool,
     pub classification: bool,
+    pub configuration: bool,
 }
 
 /// Facts about a component, found at its first load and cached with its compiled code.
@@ -29,6 +29,8 @@ pub(super) struct Description {
     /// `sha256:<hex>` of the component.
     pub(super) digest: String,
     world: world::Kind,
+    /// Which engine runs it.
+    pub(super) concurrency: Concurrency,
     /// The component's toolkit, as its world describes it.
     pub(super) toolkit: String,
     pub(super) exports: Exports,
@@ -39,6 +41,7 @@ pub(super) struct Description {
 /// import dozens, and each call asks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Imports {
+    /// Whether a canceled call gets a grace: it imports `cancellation` or `cancellation-signal`.
     pub(super) cancellation: bool,
     pub(super) http: bool,
     pub(super) random: bool,
@@ -49,10 +52,10 @@ impl Imports {
     fn of(imports: &[String]) -> Self {
         let has = |name: &str| imports.iter().any(|import| import.starts_with(name));
         Self {
-            cancellation: has("toolcell:tool/cancellation"),
-            http: has("wasi:http/outgoing-handler"),
+            cancellation: has("toolcell:tool/cancellation@") || has("toolcell:tool/cancellation-signal@"),
+            http: has("wasi:http/outgoing-handler") || has(NEAR_HOST),
             random: has("wasi:random/"),
-            clocks: has("wasi:clocks/"),
+            clocks: has("wasi:clocks/") || has(NEAR_HOST),
         }
     }
 }
@@ -73,13 +76,18 @@ pub struct LoadedComponent {
 
 /// Compiled and linked code, which takes one allocation to instantiate.
 pub(super) struct Linked {
+    /// The engine that the code is for, which makes the stores of its calls.
+    pub(super) engine: Engine,
     pub(super) world: Box<dyn World>,
     pub(super) validating: Option<ValidatingPre<State>>,
     pub(super) classifying: Option<ClassifyingPre<State>>,
 }
 
+/// The import of IronClaw's tools, through which they send requests and read the clock.
+const NEAR_HOST: &str = "near:agent/host";
 const VALIDATION: &str = "toolcell:tool/validation@0.2.0";
 const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
+const CONFIGURATION: &str = "toolcell:tool/configuration@0.2.0";
 
 impl LoadedComponent {
     fn new(description: Description, name: blake3::Hash, linked: Linked) -> Self {
@@ -125,20 +133,23 @@ impl LoadedComponent {
         let mut description = Description {
             digest: digest.to_owned(),
             world: world::Kind::find(&exports)?,
+            concurrency: engine.concurrency(),
             toolkit: String::new(),
             exports: Exports {
                 validation: exports.iter().any(|name| name == VALIDATION),
                 classification: exports.iter().any(|name| name == CLASSIFICATION),
+                configuration: exports.iter().any(|name| name == CONFIGURATION),
             },
             imports: kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect(),
         };
-        let linked = Linked::new(engine, component, &description)?;
+        let mut linked = Linked::new(engine, component, &description)?;
         let examined = Examined { engine, component, bytes, limits };
         let first = linked.world.describe(examined).await?;
         let second = linked.world.describe(examined).await?;
         if first != second && guard!("description_changes") {
             return Err(invalid("description_changes", "the tool describes itself differently each time".to_owned()));
         }
+        linked.world.described(&first);
         description.toolkit = first;
         Ok(Self::new(description, name, linked))
     }
@@ -162,6 +173,11 @@ impl LoadedComponent {
         self.description.exports
     }
 
+    /// Whether the files that the component leaves in its scratch folder become artifacts.
+    pub fn leaves_files(&self) -> bool {
+        self.description.world.leaves_files()
+    }
+
     /// The interfaces that the component imports: all that it can ask the host for.
     pub fn imports(&self) -> &[String] {
         &self.description.imports
@@ -180,7 +196,7 @@ impl LoadedComponent {
 impl Linked {
     /// Links the code of an examined component.
     pub(super) fn new(engine: &Engine, component: &Component, description: &Description) -> Result<Self, Refusal> {
-        let linker = linking::for_tool(engine.wasmtime(), &description.imports);
+        let linker = description.world.linker(engine.wasmtime(), &description.imports);
         let linker = linker.map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
         let instance = linker.instantiate_pre(component).map_err(|error| {
             Refusal::new(
@@ -196,8 +212,11 @@ impl Linked {
         let validating = optional(description.exports.validation, &instance, ValidatingPre::new).map_err(mismatch)?;
         let classifying = optional(description.exports.classification, &instance, ClassifyingPre::new);
         let classifying = classifying.map_err(mismatch)?;
-        let world = description.world.bind(instance).map_err(mismatch)?;
-        Ok(Self { world, validating, classifying })
+        let mut world = description.world.bind(instance, description.exports).map_err(mismatch)?;
+        if !description.toolkit.is_empty() {
+            world.described(&description.toolkit);
+        }
+        Ok(Self { engine: engine.clone(), world, validating, classifying })
     }
 }
 
@@ -256,5 +275,8 @@ mod tests {
             "wasi:clocks/wall-clock@0.2.0",
         ]);
         assert!(all.cancellation && all.http && all.random && all.clocks, "{all:?}");
+        assert!(of(&["toolcell:tool/cancellation-signal@0.2.0"]).cancellation);
+        let near = of(&["near:agent/host@0.4.1"]);
+        assert!(near.http && near.clocks && !near.random && !near.cancellation, "{near:?}");
     }
 }

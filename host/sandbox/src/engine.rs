@@ -1,4 +1,5 @@
-//! The wasmtime engine, configured once for all guests: metered by fuel, interrupted by epochs, pooled.
+//! The wasmtime engines, configured once for all guests: metered by fuel and interrupted by epochs. One is pooled and runs
+//! most components. The other one runs those that need the component model's concurrency, which makes each call slower.
 
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
@@ -8,14 +9,17 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
-use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails};
+use wasmtime::{
+    Config, Enabled, EngineWeak, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails,
+};
 
 /// Name and version of the engine that runs guests.
 pub const ENGINE_VERSION: &str = "wasmtime 48.0.8";
 
 /// WebAssembly proposals that guests cannot use. Each is attack surface that no tool here needs.
-pub const FEATURES_OFF: [&str; 10] = [
+pub const FEATURES_OFF: [&str; 9] = [
     "gc",
     "function-references",
     "exceptions",
@@ -25,13 +29,13 @@ pub const FEATURES_OFF: [&str; 10] = [
     "custom-page-sizes",
     "wide-arithmetic",
     "stack-switching",
-    "component-model-async",
 ];
 
-/// Bytes of stack that wasm may use in one call. The fiber's stack is larger, because the host needs more than as much
-/// again for its own frames.
-pub(super) const WASM_STACK_BYTES: usize = 512 << 10;
-const FIBER_STACK_BYTES: usize = 2 << 20;
+/// Bytes of stack that wasm may use in one call. Interpreters need more than compiled code: QuickJS takes 1 KiB for a call
+/// of a function of a script.
+pub(super) const WASM_STACK_BYTES: usize = 2 << 20;
+/// Bytes of the fiber's stack. The host's own frames need up to 1.5 MiB beside those of wasm.
+const FIBER_STACK_BYTES: usize = WASM_STACK_BYTES + (3 << 19);
 
 /// Interval at which a computing guest yields to others.
 const TICK: Duration = Duration::from_millis(1);
@@ -54,24 +58,65 @@ const TABLES_MAX: u32 = 16;
 /// for more than 2,048 calls has fewer than [`MEMORIES_MAX`] for each.
 const MEMORY_SLOTS_MAX: u32 = 16_384;
 
+/// Whether a component needs the component model's concurrency: functions that are `async`, streams and futures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Concurrency {
+    #[default]
+    Off,
+    On,
+}
+
 #[derive(Clone)]
 pub(super) struct Engine {
     engine: wasmtime::Engine,
+    concurrency: Concurrency,
     ticker: Arc<Ticker>,
     scratch_dir: Arc<Path>,
 }
 
-impl Engine {
-    /// Creates the engine. `scratch_dir` is the folder in which the scratch folders of calls are created.
+/// Both engines. They share the ticker and the turns, so that guests of either leave room for those of the other.
+pub(super) struct Engines {
+    off: Engine,
+    on: Engine,
+}
+
+impl Engines {
+    /// Creates the engines. `scratch_dir` is the folder in which the scratch folders of calls are created.
+    ///
+    /// Only the engine without concurrency has a pool: a second one would reserve as much address space again. The
+    /// instances of the other are allocated on demand, and the places of calls bound their number.
     pub(super) fn new(pool: Option<u32>, memory_bytes_max: u64, scratch_dir: PathBuf) -> anyhow::Result<Self> {
-        let mut config = config();
-        match pool {
-            Some(calls) => config.allocation_strategy(pooling(calls, memory_bytes_max)),
-            None => config.allocation_strategy(InstanceAllocationStrategy::OnDemand),
+        let make = |concurrency, strategy| {
+            let mut config = config(concurrency);
+            config.allocation_strategy(strategy);
+            wasmtime::Engine::new(&config).map_err(anyhow::Error::from).context("cannot set up the engine")
         };
-        let engine = wasmtime::Engine::new(&config).map_err(anyhow::Error::from).context("cannot set up the engine")?;
-        let ticker = Ticker::start(&engine)?;
-        Ok(Self { engine, ticker, scratch_dir: scratch_dir.into() })
+        let strategy = pool.map_or(InstanceAllocationStrategy::OnDemand, |calls| pooling(calls, memory_bytes_max));
+        let off = make(Concurrency::Off, strategy)?;
+        let on = make(Concurrency::On, InstanceAllocationStrategy::OnDemand)?;
+        let ticker = Ticker::start([&off, &on])?;
+        let scratch_dir: Arc<Path> = scratch_dir.into();
+        let engine = |engine, concurrency| Engine {
+            engine,
+            concurrency,
+            ticker: Arc::clone(&ticker),
+            scratch_dir: Arc::clone(&scratch_dir),
+        };
+        Ok(Self { off: engine(off, Concurrency::Off), on: engine(on, Concurrency::On) })
+    }
+
+    pub(super) fn of(&self, concurrency: Concurrency) -> &Engine {
+        match concurrency {
+            Concurrency::Off => &self.off,
+            Concurrency::On => &self.on,
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn concurrency(&self) -> Concurrency {
+        self.concurrency
     }
 
     pub(super) fn wasmtime(&self) -> &wasmtime::Engine {
@@ -117,7 +162,7 @@ impl Engine {
 }
 
 /// Returns the configuration for compiling and running; the allocation strategy does not change compiled code.
-pub(super) fn config() -> Config {
+pub(super) fn config(concurrency: Concurrency) -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
@@ -142,7 +187,8 @@ pub(super) fn config() -> Config {
         .wasm_exceptions(false)
         .wasm_threads(false)
         .shared_memory(false)
-        .concurrency_support(false)
+        // Implies the feature component-model-async, which without it is off.
+        .concurrency_support(concurrency == Concurrency::On)
         .wasm_stack_switching(false)
         // QuickJS guests need tail calls, and composed components need several memories: both stay on.
         .wasm_memory64(false)
@@ -216,8 +262,8 @@ impl Drop for Running {
 }
 
 impl Ticker {
-    fn start(engine: &wasmtime::Engine) -> anyhow::Result<Arc<Self>> {
-        let weak = engine.weak();
+    fn start(engines: [&wasmtime::Engine; 2]) -> anyhow::Result<Arc<Self>> {
+        let weak = engines.map(wasmtime::Engine::weak);
         let (send, receive) = std::sync::mpsc::sync_channel::<Arc<Self>>(1);
         let handle = thread::Builder::new()
             .name("toolcell-epoch".to_owned())
@@ -225,13 +271,12 @@ impl Ticker {
                 let Ok(ticker) = receive.recv() else { return };
                 let ticker = Arc::downgrade(&ticker);
                 let mut idle = 0;
-                while let (Some(engine), Some(ticker)) = (weak.upgrade(), ticker.upgrade()) {
+                while let Some(ticker) = ticker.upgrade() {
                     // The turns come before the tick, because guests ask for one at the tick.
                     if let Some(turns) = ticker.turns_max.get() {
                         ticker.turns.add_permits(turns.saturating_sub(ticker.turns.available_permits()));
                     }
-                    engine.increment_epoch();
-                    drop(engine);
+                    weak.iter().filter_map(EngineWeak::upgrade).for_each(|engine| engine.increment_epoch());
                     idle = if ticker.active.load(Ordering::Relaxed) == 0 { idle + 1 } else { 0 };
                     if idle < IDLE_TICKS {
                         drop(ticker);
@@ -276,11 +321,12 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{Engine, TICK};
+    use super::{Concurrency, Engines, TICK};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn guests_that_spin_leave_a_processor_to_the_others() {
-        let engine = Engine::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let (engine, other) = (engines.of(Concurrency::Off).clone(), engines.of(Concurrency::On).clone());
         let alone = engine.running();
         let free = tokio::time::timeout(TICK / 2, async {
             for _ in 0..100 {
@@ -289,10 +335,12 @@ mod tests {
         })
         .await;
         assert!(free.is_ok(), "a guest that is alone waited for a turn after two ticks");
-        let running: Vec<_> = (0..8).map(|_| engine.running()).collect();
+        // Guests of both engines share the turns.
+        let both = [&engine, &other];
+        let running: Vec<_> = (0..8).map(|guest| both[guest % 2].running()).collect();
         let (turns, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
-        let guests = (0..8).map(|_| {
-            let (engine, turns) = (engine.clone(), Arc::clone(&turns));
+        let guests = (0..8).map(|guest| {
+            let (engine, turns) = (both[guest % 2].clone(), Arc::clone(&turns));
             tokio::spawn(async move {
                 loop {
                     engine.turns().next(2).await;

@@ -14,9 +14,9 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::hook::HookPre;
 use super::bindings::hook::exports::toolcell::tool::hook_handler as wit;
-use super::cache::Entry;
 use super::component::invalid;
 use super::engine::Engine;
+use super::loader::Kept;
 use super::state::State;
 use super::{Sandbox, call, linking, never};
 
@@ -35,6 +35,7 @@ pub struct SandboxedHook {
     sandbox: Arc<Sandbox>,
     /// The operator's name for the hook.
     id: String,
+    engine: Engine,
     component: HookPre<State>,
     description: Description,
     permit: HookPermit,
@@ -44,29 +45,37 @@ impl SandboxedHook {
     /// Loads the component `bytes` as the hook `id`: from the cache on disk, or by compiling it in a child process.
     /// Every run of it gets what `permit` gives, and nothing else.
     pub async fn load(sandbox: &Arc<Sandbox>, id: &str, bytes: &[u8], permit: HookPermit) -> Result<Self, Refusal> {
-        let (loader, engine) = (&sandbox.loader, &sandbox.loader.engine);
+        let loader = &sandbox.loader;
         // A separate entry from the one that the same bytes would have as a tool, because their descriptions differ.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
-        let mut entry: Option<Entry<Description>> = loader.cached(&name).await?;
-        let known = entry.as_mut().and_then(Entry::take_description);
+        let mut entry: Option<Kept<Description>> = loader.cached(&name).await?;
+        let known = entry.as_mut().and_then(|(_, entry)| entry.take_description());
         let code = loader.code(entry, bytes).await?;
-        let (component, description) = match known {
-            Some(description) => (link(engine, &code.component(engine)?)?, description),
+        let linked = || -> Result<_, Refusal> {
+            let (engine, component) = code.component(&loader.engines)?;
+            Ok((engine, link(engine, &component)?))
+        };
+        let (engine, component, description) = match known {
+            Some(description) => {
+                let (engine, component) = linked()?;
+                (engine, component, description)
+            }
             None => {
                 let place = sandbox.checks.acquire().await;
                 let examined = async {
-                    let component = link(engine, &code.component(engine)?)?;
+                    let (engine, component) = linked()?;
                     let description = examine(engine, &component, &permit.limits().for_checks()).await?;
-                    Ok((component, description))
+                    Ok((engine, component, description))
                 };
                 let examined: Result<_, Refusal> = examined.await;
                 drop(place);
-                let description = examined.as_ref().ok().map(|(_, description)| description.clone());
+                let description = examined.as_ref().ok().map(|(_, _, description)| description.clone());
                 loader.keep_code(&name, code, description).await;
                 examined?
             }
         };
-        Ok(Self { sandbox: Arc::clone(sandbox), id: id.to_owned(), component, description, permit })
+        let (sandbox, id, engine) = (Arc::clone(sandbox), id.to_owned(), engine.clone());
+        Ok(Self { sandbox, id, engine, component, description, permit })
     }
 
     /// The hook's name for itself.
@@ -77,7 +86,7 @@ impl SandboxedHook {
     async fn run(&self, call: wit::HookCall) -> HookAnswer {
         let _place = self.sandbox.checks.acquire().await;
         let limits = self.permit.limits();
-        let engine = &self.sandbox.loader.engine;
+        let engine = &self.engine;
         let cancellation = never();
         let mut store = match call::offline(engine, self.permit.capability(), limits, &cancellation) {
             Ok(store) => store,

@@ -9,9 +9,9 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::judge::JudgePre;
-use super::cache::Entry;
 use super::component::invalid;
 use super::engine::Engine;
+use super::loader::Kept;
 use super::state::State;
 use super::{Sandbox, call, linking, never};
 
@@ -29,6 +29,7 @@ const HANDLER: &str = "toolcell:tool/judge-handler@0.2.0";
 /// ```
 pub struct Judge {
     sandbox: Arc<Sandbox>,
+    engine: Engine,
     component: JudgePre<State>,
     permit: HookPermit,
 }
@@ -37,14 +38,17 @@ impl Sandbox {
     /// Loads the component `bytes` as a judge: from the cache on disk, or by compiling it in a child process. Every
     /// question to it runs within the limits of `permit`.
     pub async fn load_judge(self: &Arc<Self>, bytes: &[u8], permit: HookPermit) -> Result<Judge, Refusal> {
-        let (loader, engine) = (&self.loader, &self.loader.engine);
+        let loader = &self.loader;
         // A separate entry from the one that the same bytes would have as a tool, which has a description.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"judge"].concat());
-        let entry: Option<Entry<()>> = loader.cached(&name).await?;
+        let entry: Option<Kept<()>> = loader.cached(&name).await?;
         let code = loader.code(entry, bytes).await?;
-        let linked = code.component(engine).and_then(|component| link(engine, &component));
+        let linked = code
+            .component(&loader.engines)
+            .and_then(|(engine, component)| Ok((engine.clone(), link(engine, &component)?)));
         loader.keep_code(&name, code, None).await;
-        Ok(Judge { sandbox: Arc::clone(self), component: linked?, permit })
+        let (engine, component) = linked?;
+        Ok(Judge { sandbox: Arc::clone(self), engine, component, permit })
     }
 }
 
@@ -57,7 +61,7 @@ impl Judge {
     pub async fn assess(&self, request: &str) -> Result<String, String> {
         let _place = self.sandbox.checks.acquire().await;
         let limits = self.permit.limits();
-        let engine = &self.sandbox.loader.engine;
+        let engine = &self.engine;
         let (request, cancellation) = (request.to_owned(), never());
         let mut store = call::offline(engine, self.permit.capability(), limits, &cancellation)
             .map_err(|error| format!("cannot start the judge: {error:#}"))?;

@@ -6,6 +6,7 @@
 #[macro_use(guard)]
 extern crate toolcell_core;
 
+mod adapt;
 mod bindings;
 mod cache;
 mod call;
@@ -53,12 +54,12 @@ pub use judge::Judge;
 
 pub use cache::cached_bytes;
 
-use cache::{Cache, Entry, Note};
+use cache::{Cache, Note};
 use compile::Compiler;
 use component::{Description, Linked};
 use egress::Uplink;
-use engine::Engine;
-use loader::Loader;
+use engine::{Concurrency, Engines};
+use loader::{Kept, Loader};
 
 /// Configuration of a sandbox.
 #[derive(Clone, Debug)]
@@ -99,13 +100,13 @@ impl Sandbox {
     pub fn new(settings: SandboxSettings) -> anyhow::Result<Self> {
         let checks = settings.pool.map_or(1, |calls| calls.div_ceil(4));
         let pool = settings.pool.map(|calls| calls.saturating_add(checks).saturating_add(settings.nested));
-        let engine = Engine::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
+        let engines = Engines::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
+        let compatibility = engines.of(Concurrency::Off).compatibility();
         let bytes_max = settings.cache_bytes_max;
-        let open =
-            |dir: &PathBuf| Cache::open(dir, &settings.key_file, engine.compatibility(), bytes_max).map(Arc::new);
+        let open = |dir: &PathBuf| Cache::open(dir, &settings.key_file, compatibility, bytes_max).map(Arc::new);
         let cache = settings.cache_dir.as_ref().map(open).transpose();
         Ok(Self {
-            loader: Arc::new(Loader::new(engine, Compiler::new(settings.compiler), cache)),
+            loader: Arc::new(Loader::new(engines, Compiler::new(settings.compiler), cache)),
             uplink: Arc::new(Uplink::new(settings.network)?),
             cancel_grace: settings.cancel_grace,
             checks: Semaphore::new(usize::try_from(checks).unwrap_or(1)),
@@ -127,17 +128,18 @@ impl Sandbox {
             return Ok(component);
         }
         let (loader, name) = (&self.loader, blake3::hash(bytes));
-        let mut entry: Option<Entry<Description>> = loader.cached(&name).await?;
-        if let Some(entry) = &mut entry
+        let mut entry: Option<Kept<Description>> = loader.cached(&name).await?;
+        if let Some((concurrency, entry)) = &mut entry
             && let Some(description) = entry.take_description()
         {
-            return LoadedComponent::revive(&loader.engine, name, entry, description).map(|found| self.keep(found));
+            let engine = loader.engines.of(*concurrency);
+            return LoadedComponent::revive(engine, name, entry, description).map(|found| self.keep(found));
         }
         let code = loader.code(entry, bytes).await?;
         let place = self.checks.acquire().await;
         let examined = async {
-            let component = code.component(&loader.engine)?;
-            LoadedComponent::examine(&loader.engine, (digest, name), &component, bytes, &limits.for_checks()).await
+            let (engine, component) = code.component(&loader.engines)?;
+            LoadedComponent::examine(engine, (digest, name), &component, bytes, &limits.for_checks()).await
         };
         let examined = examined.await;
         drop(place);
@@ -156,16 +158,19 @@ impl Sandbox {
     /// Returns the component in `file` from the cache on disk; `None` if it is not there. It reads the file and the
     /// compiled code, which can block this thread for long. It does not compile, and does not keep the component's bytes.
     pub fn find(&self, file: &mut File) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
-        let Some(cache) = self.loader.cache()? else { return Ok(None) };
+        if self.loader.cache()?.is_none() {
+            return Ok(None);
+        }
         let mut hasher = blake3::Hasher::new();
         if hasher.update_reader(file.take(COMPONENT_BYTES_MAX)).is_err() {
             return Ok(None);
         }
         let name = hasher.finalize();
-        let Some(mut entry) = cache.read::<Description>(&name) else { return Ok(None) };
+        let Some((concurrency, mut entry)) = self.loader.cached_here::<Description>(&name)? else { return Ok(None) };
         // `load`, which has the component's bytes, examines code without a description.
         let Some(description) = entry.take_description() else { return Ok(None) };
-        LoadedComponent::revive(&self.loader.engine, name, &entry, description).map(|found| Some(self.keep(found)))
+        let engine = self.loader.engines.of(concurrency);
+        LoadedComponent::revive(engine, name, &entry, description).map(|found| Some(self.keep(found)))
     }
 
     /// Notes that the file `path`, in the lasting state `state`, held `component`, whose records were accepted.
@@ -232,7 +237,7 @@ impl Executor for Sandbox {
                 () = check.cancellation.cancelled() => return Err(canceled(check.cancellation)),
                 place = self.checks.acquire() => place,
             };
-            call::validate(&self.loader.engine, linked, check).await
+            call::validate(linked, check).await
         })
     }
 
@@ -249,7 +254,7 @@ impl Executor for Sandbox {
                 () = check.cancellation.cancelled() => return Err(canceled(check.cancellation)),
                 place = self.checks.acquire() => place,
             };
-            Ok(call::classify(&self.loader.engine, linked, check).await)
+            Ok(call::classify(linked, check).await)
         })
     }
 

@@ -15,6 +15,7 @@ use wasmtime_wasi_http::p2::bindings::http;
 use wasmtime_wasi_http::{WasiHttp, WasiHttpView};
 
 use super::bindings::tool::toolcell::tool as wit;
+use super::bindings::waiting::toolcell::tool::cancellation_signal;
 use super::state::State;
 
 /// An interface's name without its version, and the function that adds it to a linker.
@@ -78,11 +79,17 @@ const WASI: [Interface; 27] = [
 const LOG: Interface =
     ("toolcell:tool/log", |linker| wit::log::add_to_linker::<_, HasSelf<State>>(linker, |state| state));
 
+/// The interface of IronClaw's tools.
+const NEAR: Interface = ("near:agent/host", super::import::near::add_to_linker);
+
 /// Interfaces that only tools get.
-const TOOL: [Interface; 8] = [
+const TOOL: [Interface; 11] = [
     ("toolcell:tool/progress", |linker| wit::progress::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
     ("toolcell:tool/cancellation", |linker| {
         wit::cancellation::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+    }),
+    ("toolcell:tool/cancellation-signal", |linker| {
+        cancellation_signal::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
     }),
     ("toolcell:tool/interaction", |linker| wit::interaction::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
     ("toolcell:tool/artifacts", |linker| wit::artifacts::add_to_linker::<_, HasSelf<State>>(linker, |state| state)),
@@ -90,6 +97,8 @@ const TOOL: [Interface; 8] = [
         wit::context_modifiers::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
     }),
     ("toolcell:tool/tools", super::import::tools::add_to_linker),
+    ("act:credentials/store", super::world::link_credentials),
+    ("act:consent/consent-authority", super::world::link_consent),
     ("wasi:http/outgoing-handler", |linker| http::outgoing_handler::add_to_linker::<_, WasiHttp>(linker, State::http)),
     ("wasi:http/types", |linker| {
         let options = http::types::LinkOptions::default();
@@ -100,6 +109,11 @@ const TOOL: [Interface; 8] = [
 /// Returns a linker for a tool with these imports.
 pub(super) fn for_tool(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
     linker(engine, imports, WASI.iter().chain([&LOG]).chain(&TOOL))
+}
+
+/// Returns a linker for a tool of IronClaw with these imports.
+pub(super) fn for_near(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
+    linker(engine, imports, WASI.iter().chain([&NEAR]))
 }
 
 /// Returns a linker for a hook with these imports. It has no interfaces that only tools get.
@@ -134,6 +148,7 @@ mod tests {
     use wasmtime::component::Component;
 
     use super::*;
+    use crate::engine::Concurrency;
 
     /// WASI's command world: each interface, and a resource or a function of it.
     const COMMAND_WORLD: [(&str, &str); 27] = [
@@ -165,10 +180,11 @@ mod tests {
         ("wasi:sockets/udp", "resource udp-socket"),
         ("wasi:sockets/udp-create-socket", "create-udp-socket"),
     ];
-    const BEYOND: [(&str, &str); 9] = [
+    const BEYOND: [(&str, &str); 10] = [
         ("toolcell:tool/log", "log"),
         ("toolcell:tool/progress", "report"),
         ("toolcell:tool/cancellation", "requested"),
+        ("toolcell:tool/cancellation-signal", "subscribe"),
         ("toolcell:tool/interaction", "ask"),
         ("toolcell:tool/artifacts", "resource artifact"),
         ("toolcell:tool/context-modifiers", "modify"),
@@ -182,8 +198,12 @@ mod tests {
     /// Whether the linker has `item` of `interface`. A function is imported with a wrong type, because the error for a
     /// type mismatch differs from the one for a missing function.
     fn found(link: Link, interface: &str, item: &str) -> bool {
-        let engine = wasmtime::Engine::new(&crate::engine::config()).unwrap();
-        let version = if interface.starts_with("wasi:") { "0.2.6" } else { "0.2.0" };
+        let engine = wasmtime::Engine::new(&crate::engine::config(Concurrency::Off)).unwrap();
+        let version = match interface.split(':').next() {
+            Some("wasi") => "0.2.6",
+            Some("near") => "0.4.1",
+            _ => "0.2.0",
+        };
         let import = format!("{interface}@{version}");
         let (item, kind) = match item.strip_prefix("resource ") {
             Some(item) => (item, "(type (sub resource))"),
@@ -213,6 +233,24 @@ mod tests {
             assert!(found(for_tool, interface, item), "{interface}, for a tool");
             assert_eq!(found(for_hook, interface, item), interface == "toolcell:tool/log", "{interface}, for a hook");
             assert!(!found(for_judge, interface, item), "{interface}, for a judge");
+            assert!(!found(for_near, interface, item), "{interface}, for a tool of IronClaw");
         }
+    }
+
+    #[test]
+    fn a_stop_can_be_noticed_without_the_resource_that_waits_for_it() {
+        assert!(!found(for_tool, "toolcell:tool/cancellation", "subscribe"));
+        assert!(!found(for_tool, "toolcell:tool/cancellation-signal", "requested"));
+    }
+
+    #[test]
+    fn the_interface_of_another_world_is_there_in_that_world_alone() {
+        for item in ["log", "now-millis", "workspace-read", "http-request", "tool-invoke", "secret-exists"] {
+            assert!(found(for_near, "near:agent/host", item), "{item}");
+            for link in [for_tool, for_hook, for_judge] {
+                assert!(!found(link, "near:agent/host", item), "{item}");
+            }
+        }
+        assert!(found(for_near, "wasi:filesystem/types", "resource descriptor"));
     }
 }

@@ -15,37 +15,56 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use super::cache::{Cache, Entry, Note};
 use super::compile::{self, COMPONENT_BYTES_MAX, Compiler};
 use super::component::{self, Description, Linked, LoadedComponent};
-use super::engine::Engine;
+use super::engine::{Concurrency, Engine, Engines};
 use super::loads::Source;
 
-/// Compiled code of a component.
+/// A cache entry, and the engine that its code is for.
+pub(super) type Kept<D> = (Concurrency, Entry<D>);
+
+/// Compiled code of a component, and the engine that it is for.
 pub(super) enum Code<D> {
     /// Straight from the compiler.
-    Compiled(Vec<u8>),
+    Compiled(Concurrency, Vec<u8>),
     /// From the cache. It has no description if an earlier load failed after it compiled the component.
-    Kept(Entry<D>),
+    Kept(Concurrency, Entry<D>),
 }
 
 impl<D> Code<D> {
-    pub(super) fn component(&self, engine: &Engine) -> Result<wasmtime::component::Component, Refusal> {
+    /// Returns the component, and the engine that runs it.
+    pub(super) fn component<'e>(
+        &self,
+        engines: &'e Engines,
+    ) -> Result<(&'e Engine, wasmtime::component::Component), Refusal> {
+        let engine = engines.of(self.concurrency());
+        let component = match self {
+            Self::Compiled(_, code) => component::deserialize(engine, code)?,
+            Self::Kept(_, entry) => component::map(engine, entry.code_file())?,
+        };
+        Ok((engine, component))
+    }
+
+    fn concurrency(&self) -> Concurrency {
         match self {
-            Self::Compiled(code) => component::deserialize(engine, code),
-            Self::Kept(entry) => component::map(engine, entry.code_file()),
+            Self::Compiled(concurrency, _) | Self::Kept(concurrency, _) => *concurrency,
         }
     }
 }
 
 /// What loading code takes. It is shared with loads that outlive their calls.
 pub(super) struct Loader {
-    pub(super) engine: Engine,
+    pub(super) engines: Engines,
     compiler: Compiler,
-    /// `None` without a cache folder; `Err` if the cache cannot be used.
+    /// `None` without a cache folder; `Err` if the cache cannot be used. It is bound to the settings of the engine without
+    /// concurrency.
     cache: Result<Option<Arc<Cache>>, Refusal>,
+    /// The settings of the engine with concurrency, in the names of its entries.
+    concurrent: blake3::Hash,
 }
 
 impl Loader {
-    pub(super) fn new(engine: Engine, compiler: Compiler, cache: Result<Option<Arc<Cache>>, Refusal>) -> Self {
-        Self { engine, compiler, cache }
+    pub(super) fn new(engines: Engines, compiler: Compiler, cache: Result<Option<Arc<Cache>>, Refusal>) -> Self {
+        let concurrent = engines.of(Concurrency::On).compatibility();
+        Self { engines, compiler, cache, concurrent }
     }
 
     /// Returns the cache on disk, if there is one. An unusable cache fails every load, so that each call reports it;
@@ -54,23 +73,42 @@ impl Loader {
         self.cache.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 
+    /// Returns the name of the entry with code for the engine `concurrency` of the component with the hash `name`.
+    fn entry(&self, name: &blake3::Hash, concurrency: Concurrency) -> blake3::Hash {
+        match concurrency {
+            Concurrency::Off => *name,
+            Concurrency::On => blake3::hash(&[name.as_bytes().as_slice(), self.concurrent.as_bytes()].concat()),
+        }
+    }
+
     /// Returns the authenticated entry of the component with this hash; `None` if the cache has none.
     pub(super) async fn cached<D: DeserializeOwned + Send + 'static>(
         &self,
         name: &blake3::Hash,
-    ) -> Result<Option<Entry<D>>, Refusal> {
+    ) -> Result<Option<Kept<D>>, Refusal> {
         let Some(cache) = self.cache()? else { return Ok(None) };
-        let (cache, name) = (Arc::clone(cache), *name);
-        on_disk(move || cache.read(&name)).await
+        let (cache, names) = (Arc::clone(cache), self.entries(name));
+        on_disk(move || read(&cache, names)).await
+    }
+
+    /// Like [`Self::cached`], on this thread, which it can block for long.
+    pub(super) fn cached_here<D: DeserializeOwned>(&self, name: &blake3::Hash) -> Result<Option<Kept<D>>, Refusal> {
+        Ok(self.cache()?.and_then(|cache| read(cache, self.entries(name))))
+    }
+
+    /// Returns the names that the entry of a component can have.
+    fn entries(&self, name: &blake3::Hash) -> [(Concurrency, blake3::Hash); 2] {
+        [Concurrency::Off, Concurrency::On].map(|concurrency| (concurrency, self.entry(name, concurrency)))
     }
 
     /// Returns the code of `entry`, if there is one; otherwise compiles `bytes`.
-    pub(super) async fn code<D>(&self, entry: Option<Entry<D>>, bytes: &[u8]) -> Result<Code<D>, Refusal> {
+    pub(super) async fn code<D>(&self, entry: Option<Kept<D>>, bytes: &[u8]) -> Result<Code<D>, Refusal> {
         match entry {
-            Some(entry) => Ok(Code::Kept(entry)),
+            Some((concurrency, entry)) => Ok(Code::Kept(concurrency, entry)),
             None => {
                 compile::refuse_what_is_no_component(bytes)?;
-                self.compiler.compile(bytes).await.map(Code::Compiled)
+                let (concurrency, code) = self.compiler.compile(bytes).await?;
+                Ok(Code::Compiled(concurrency, code))
             }
         }
     }
@@ -84,13 +122,13 @@ impl Loader {
         description: Option<D>,
     ) {
         let Ok(Some(cache)) = self.cache() else { return };
-        let (cache, name) = (Arc::clone(cache), *name);
+        let (cache, name) = (Arc::clone(cache), self.entry(name, code.concurrency()));
         let write = move || match (code, description) {
-            (Code::Compiled(code), description) => cache.write(&name, description.as_ref(), &code),
-            (Code::Kept(mut entry), Some(description)) => {
+            (Code::Compiled(_, code), description) => cache.write(&name, description.as_ref(), &code),
+            (Code::Kept(_, mut entry), Some(description)) => {
                 entry.code().map_err(anyhow::Error::from).and_then(|code| cache.write(&name, Some(&description), &code))
             }
-            (Code::Kept(_), None) => Ok(()),
+            (Code::Kept(_, _), None) => Ok(()),
         };
         // A failed write only costs another compilation; the call need not fail for it.
         let _ = on_disk(write).await;
@@ -150,9 +188,11 @@ impl Loader {
     /// Links the code of the component's entry, if the entry is in the state in which it was authenticated.
     fn reopen(&self, component: &LoadedComponent) -> Result<Option<Linked>, Refusal> {
         let (Some(cache), Some(state)) = (self.cache()?, &component.entry) else { return Ok(None) };
-        let Some(entry) = cache.reopen(&component.name(), state) else { return Ok(None) };
-        let code = component::map(&self.engine, entry.code_file())?;
-        Linked::new(&self.engine, &code, component.description()).map(Some)
+        let description = component.description();
+        let name = self.entry(&component.name(), description.concurrency);
+        let Some(entry) = cache.reopen(&name, state) else { return Ok(None) };
+        let engine = self.engines.of(description.concurrency);
+        Linked::new(engine, &component::map(engine, entry.code_file())?, description).map(Some)
     }
 
     /// Loads the code of a component: from its unchanged entry, from one that has to be authenticated again, or by
@@ -162,8 +202,9 @@ impl Loader {
             return Ok(linked);
         }
         let (name, description) = (component.name(), component.description());
-        if let Some(entry) = self.cached::<IgnoredAny>(&name).await? {
-            let linked = Linked::new(&self.engine, &component::map(&self.engine, entry.code_file())?, description)?;
+        if let Some((concurrency, entry)) = self.cached::<IgnoredAny>(&name).await? {
+            let engine = self.engines.of(concurrency);
+            let linked = Linked::new(engine, &component::map(engine, entry.code_file())?, description)?;
             // From the next start on, the entry need not be read as a whole.
             if let (Some((path, state)), Some(lasting)) = (&component.file, entry.lasting()) {
                 let (name, description) = (*name.as_bytes(), description.clone());
@@ -180,10 +221,16 @@ impl Loader {
             }
         };
         let code = self.code::<Description>(None, bytes).await?;
-        let linked = Linked::new(&self.engine, &code.component(&self.engine)?, description)?;
+        let (engine, compiled) = code.component(&self.engines)?;
+        let linked = Linked::new(engine, &compiled, description)?;
         self.keep_code(&name, code, Some(description.clone())).await;
         Ok(linked)
     }
+}
+
+/// Reads the first entry that the cache has.
+fn read<D: DeserializeOwned>(cache: &Cache, names: [(Concurrency, blake3::Hash); 2]) -> Option<Kept<D>> {
+    names.into_iter().find_map(|(concurrency, name)| Some((concurrency, cache.read(&name)?)))
 }
 
 /// Reads the bytes of a component that was recalled from its file.

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use toolcell_core::record::Content;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
-use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
+
+use super::trap::Exceeded;
 
 /// Maximum size of one write of a guest, in bytes.
 const CHUNK: usize = 64 << 10;
@@ -24,6 +26,8 @@ struct Inner {
     stderr: Vec<u8>,
     log: String,
     truncated: bool,
+    /// Bytes that a command may still print. Its streams are its output; those of any other guest, `None`, are logs.
+    output_left: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +37,17 @@ pub(super) enum Stream {
 }
 
 impl Logs {
-    pub(super) fn new(limit: u64) -> Self {
+    /// Logs of at most `limit` bytes. `output`: the bytes that a command may print besides.
+    pub(super) fn new(limit: u64, output: Option<u64>) -> Self {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self(Arc::new(Mutex::new(Inner {
-            left: usize::try_from(limit).unwrap_or(usize::MAX),
+            left: size(limit),
             written: 0,
             stdout: Vec::new(),
             stderr: Vec::new(),
             log: String::new(),
             truncated: false,
+            output_left: output.map(size),
         })))
     }
 
@@ -48,14 +55,44 @@ impl Logs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn print(&self, stream: Stream, bytes: &[u8]) {
+    /// Fails if a command prints more than it may, because its output would be wrong without the rest.
+    fn print(&self, stream: Stream, bytes: &[u8]) -> Result<(), Exceeded> {
         let mut inner = self.inner();
-        let kept = inner.take(bytes.len());
+        let kept = match inner.output_left {
+            None => inner.take(bytes.len()),
+            Some(left) if bytes.len() > left && guard!("command_output") => return Err(Exceeded::Output),
+            Some(left) => {
+                inner.output_left = Some(left.saturating_sub(bytes.len()));
+                bytes.len()
+            }
+        };
         let bytes = bytes.get(..kept).unwrap_or_default();
         match stream {
             Stream::Stdout => inner.stdout.extend_from_slice(bytes),
             Stream::Stderr => inner.stderr.extend_from_slice(bytes),
         }
+        Ok(())
+    }
+
+    /// Takes what a command printed: standard output, and standard error.
+    pub(super) fn take_output(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut inner = self.inner();
+        (std::mem::take(&mut inner.stdout), std::mem::take(&mut inner.stderr))
+    }
+
+    /// Makes logs of what a command printed before it was stopped, within their limit.
+    pub(super) fn keep_output(&self) {
+        let mut inner = self.inner();
+        if inner.output_left.take().is_none() {
+            return;
+        }
+        // Standard error first, because it is more likely to name the cause.
+        let length = inner.stderr.len();
+        let kept = inner.take(length);
+        inner.stderr.truncate(kept);
+        let length = inner.stdout.len();
+        let kept = inner.take(length);
+        inner.stdout.truncate(kept);
     }
 
     /// Adds one line of the `log` interface. Returns whether all of it was kept.
@@ -120,7 +157,8 @@ fn lossy(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// One of the guest's standard streams. Writes always succeed, so that a guest that prints too much stays alive.
+/// One of the guest's standard streams. Writes to logs always succeed, so that a guest that prints too much stays
+/// alive.
 #[derive(Clone, Debug)]
 pub(super) struct Captured {
     pub(super) logs: Logs,
@@ -146,8 +184,7 @@ impl StdoutStream for Captured {
 
 impl OutputStream for Captured {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.logs.print(self.stream, &bytes);
-        Ok(())
+        self.logs.print(self.stream, &bytes).map_err(|exceeded| StreamError::Trap(exceeded.into()))
     }
 
     fn flush(&mut self) -> StreamResult<()> {
@@ -162,4 +199,46 @@ impl OutputStream for Captured {
 #[wasmtime_wasi::async_trait]
 impl Pollable for Captured {
     async fn ready(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(logs: Logs) -> Vec<(String, String)> {
+        let text = |block: &Content, field: &str| block.fields[field].as_str().unwrap().to_owned();
+        logs.into_content().iter().map(|block| (text(block, "stream"), text(block, "text"))).collect()
+    }
+
+    #[test]
+    fn what_a_command_prints_is_no_log_and_has_a_limit_of_its_own() {
+        let logs = Logs::new(2, Some(6));
+        logs.print(Stream::Stdout, b"out").unwrap();
+        logs.print(Stream::Stderr, b"err").unwrap();
+        assert!(matches!(logs.print(Stream::Stderr, b"!"), Err(Exceeded::Output)));
+        assert_eq!(logs.stderr_tail(), "err");
+        assert_eq!(logs.take_output(), (b"out".to_vec(), b"err".to_vec()));
+        assert_eq!(logs.written(), 0);
+        assert!(texts(logs).is_empty());
+    }
+
+    #[test]
+    fn what_a_command_printed_before_it_was_stopped_is_a_log() {
+        let logs = Logs::new(4, Some(100));
+        logs.print(Stream::Stdout, b"out").unwrap();
+        logs.print(Stream::Stderr, b"err").unwrap();
+        logs.keep_output();
+        assert_eq!(logs.written(), 6);
+        let note = "the guest wrote 6 bytes to its log; what is over the limit was dropped".to_owned();
+        let kept = [("stdout", "o".to_owned()), ("stderr", "err".to_owned()), ("host", note)];
+        assert_eq!(texts(logs), kept.map(|(stream, text)| (stream.to_owned(), text)));
+    }
+
+    #[test]
+    fn what_any_other_guest_prints_is_a_log() {
+        let logs = Logs::new(2, None);
+        logs.print(Stream::Stdout, b"out").unwrap();
+        logs.keep_output();
+        assert_eq!(texts(logs)[0], ("stdout".to_owned(), "ou".to_owned()));
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use toolcell_core::executor::{Cancellation, GuestProgress, NeededInput, Observer, Resumed};
 use toolcell_core::journal::{ArtifactDraft, Artifacts};
-use toolcell_core::policy::{Capability, Limits};
+use toolcell_core::policy::Limits;
 use toolcell_core::pool::GUEST_FILES;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::random::WasiRandomCtx;
@@ -17,9 +17,9 @@ use super::import::context_modifiers::Modifiers;
 use super::import::tools::Children;
 use super::limiter::Limiter;
 use super::logs::Logs;
-use super::nondeterminism::{Recorder, Sources};
+use super::nondeterminism::Recorder;
 use super::scratch::Scratch;
-use super::wasi::World;
+use super::wasi::{Process, Setup, World};
 
 /// Host state of one call, dropped with its store.
 pub(super) struct State {
@@ -45,8 +45,12 @@ pub(super) struct State {
     pub(super) needed: Option<NeededInput>,
     /// `Some` if the random numbers and clock readings of the guest are recorded.
     pub(super) recorder: Option<Recorder>,
+    /// What the operator set for a component that exports `configuration`.
+    pub(super) configuration: Option<Arc<str>>,
     /// Calls other tools; `None` if the guest may call none.
     pub(super) children: Option<Children>,
+    /// What the caller gives a command, until it starts; `None` for any other guest.
+    pub(super) process: Option<Box<Process>>,
     /// The scratch folder, removed with the call: see [`Unsettled`].
     scratch: Option<Scratch>,
 }
@@ -78,26 +82,24 @@ impl Unsettled {
 
 impl State {
     pub(super) fn new(
-        capability: &Capability,
-        scratch_dir: &Path,
+        setup: Setup<'_>,
         limits: &Limits,
         cancellation: Cancellation,
         observer: Arc<dyn Observer>,
         egress: Egress,
-        sources: &Sources,
     ) -> wasmtime::Result<Self> {
-        let logs = Logs::new(limits.log_bytes);
+        let logs = Logs::new(limits.log_bytes, setup.process.is_some().then_some(limits.output_bytes));
         let mut table = ResourceTable::new();
         if guard!("handles") {
             table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         }
-        let World { wasi, scratch, recorder } = super::wasi::world(capability, scratch_dir, &logs, sources)?;
+        let World { wasi, scratch, recorder } = super::wasi::world(&setup, &logs)?;
         Ok(Self {
             wasi,
             table,
             limiter: Limiter::new(limits),
             logs,
-            file_rules: Arc::new(Rules::new(capability, limits)),
+            file_rules: Arc::new(Rules::new(setup.capability, limits)),
             egress,
             cancellation,
             observer,
@@ -109,7 +111,9 @@ impl State {
             resumed: None,
             needed: None,
             recorder,
+            configuration: None,
             children: None,
+            process: setup.process,
             scratch,
         })
     }
@@ -120,6 +124,11 @@ impl State {
             recorder.asks_for_random();
         }
         self.wasi.random()
+    }
+
+    /// The scratch folder on the host, if the call has one.
+    pub(super) fn scratch(&self) -> Option<&Path> {
+        self.scratch.as_ref().map(Scratch::path)
     }
 
     /// Returns what must be waited for after the store is dropped.
@@ -175,8 +184,10 @@ mod tests {
     use super::*;
     use crate::call::Unheard;
     use crate::never;
+    use crate::nondeterminism::Sources;
     use std::time::Duration;
     use toolcell_core::journal::PayloadStore;
+    use toolcell_core::policy::Capability;
     use toolcell_core::secret::Redactor;
 
     #[tokio::test]
@@ -184,7 +195,8 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let (capability, limits, observer) = (Capability::default(), Limits::default(), Arc::new(Unheard));
         let (egress, sources) = (Egress::new(None), Sources::default());
-        let mut state = State::new(&capability, parent.path(), &limits, never(), observer, egress, &sources).unwrap();
+        let setup = Setup { capability: &capability, scratch_dir: parent.path(), sources: &sources, process: None };
+        let mut state = State::new(setup, &limits, never(), observer, egress).unwrap();
         let payloads = PayloadStore::new(parent.path().join("payloads"));
         let artifacts = Artifacts::new(&payloads, &limits, Ok(Redactor::default()));
         let draft = artifacts.begin("report", "text/plain").unwrap();
@@ -209,7 +221,8 @@ mod tests {
         let capability = Capability { scratch: Some("/scratch".to_owned()), ..Capability::default() };
         let (limits, observer) = (Limits::default(), Arc::new(Unheard));
         let (egress, sources) = (Egress::new(None), Sources::default());
-        let mut state = State::new(&capability, parent.path(), &limits, never(), observer, egress, &sources).unwrap();
+        let setup = Setup { capability: &capability, scratch_dir: parent.path(), sources: &sources, process: None };
+        let mut state = State::new(setup, &limits, never(), observer, egress).unwrap();
         let at_work = Arc::new(std::fs::File::open(parent.path()).unwrap());
         state.file_rules.quota.changes(&at_work);
         let unsettled = state.unsettled();

@@ -11,6 +11,7 @@ use wasmtime_wasi::I32Exit;
 use wasmtime_wasi_http::FieldMapError;
 
 use super::component::invalid;
+use super::world::EVENTS_MAX;
 
 /// Why the host stopped a guest.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -27,7 +28,8 @@ pub(super) enum Stop {
     Question(&'static str),
 }
 
-/// A quota that a guest exceeded. It ends the guest, because after an error code the guest could try again forever.
+/// A quota or limit that a guest exceeded. It ends the guest, because after an error code the guest could try again
+/// forever.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum Exceeded {
     #[error("the quota of bytes on disk")]
@@ -36,6 +38,13 @@ pub(super) enum Exceeded {
     FilesCreated,
     #[error("the quota of open files")]
     Descriptors,
+    /// Of a command: of all other guests, the excess is dropped.
+    #[error("the quota of printed bytes")]
+    Output,
+    #[error("the limit of events of one result")]
+    Events,
+    #[error("the limit of all events together")]
+    Streamed,
 }
 
 /// What the sandbox denied a call. The guest got an error, and may have continued.
@@ -136,8 +145,26 @@ fn over_quota(exceeded: Exceeded, limits: &Limits) -> Refusal {
         Exceeded::Descriptors => {
             ("descriptor_limit", format!("the tool keeps more than {} files open", limits.descriptors))
         }
+        Exceeded::Output => {
+            let message = format!(
+                "the tool prints more than the {} bytes that it may; --max-output raises it",
+                limits.output_bytes
+            );
+            return Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message);
+        }
+        Exceeded::Events => {
+            let message = format!("the tool's result has more than {EVENTS_MAX} events, which no result may have");
+            return Refusal::new(ErrorClass::ResultTooLarge, "event_limit", message);
+        }
+        Exceeded::Streamed => return too_much_output(limits),
     };
     violation(code, message)
+}
+
+fn too_much_output(limits: &Limits) -> Refusal {
+    let bytes = limits.output_bytes;
+    let message = format!("the tool handed over more than {bytes} bytes at once; --max-output raises it");
+    Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message)
 }
 
 fn limit_hit(limit: &str, seen: &Circumstances<'_>) -> Refusal {
@@ -167,6 +194,7 @@ fn trapped(trap: Trap, seen: &Circumstances<'_>) -> Refusal {
             ("arithmetic_fault", "integer division by zero, overflow, or invalid conversion to an integer in the tool")
         }
         Trap::Interrupt => ("deadline_exceeded", "the tool was interrupted"),
+        Trap::AsyncDeadlock => ("guest_deadlocked", "the tool waits for an event that cannot come"),
         _ => ("guest_trapped", "the tool crashed"),
     };
     let class = if trap == Trap::Interrupt { ErrorClass::Timeout } else { ErrorClass::ExecutionFailed };
@@ -180,14 +208,7 @@ fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
     let text = format!("{error:#}");
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if has(&["fuel allocated for hostcalls"]) {
-        return Refusal::new(
-            ErrorClass::ResultTooLarge,
-            "output_limit",
-            format!(
-                "the tool handed over more than {} bytes at once; --max-output raises it",
-                seen.limits.output_bytes
-            ),
-        );
+        return too_much_output(seen.limits);
     }
     if has(&["resource limit exceeded"]) {
         let message = "the tool needs more instances, memories or tables than it may have".to_owned();

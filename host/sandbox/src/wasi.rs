@@ -1,10 +1,12 @@
 //! The WASI world of one call. All of WASI can be imported, because language runtimes import it even for pure code.
-//! What an import gives is decided here: no arguments, no input, no sockets, and only the folders and variables that
-//! were granted.
+//! What an import gives is decided here: no sockets, only the folders and variables that were granted, and no arguments and
+//! no input, unless the guest is a command and its caller gives some.
 
 use std::path::Path;
 
+use bytes::Bytes;
 use toolcell_core::policy::Capability;
+use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 
 use super::folder::OpenFolder;
@@ -15,6 +17,27 @@ use super::scratch::{self, Scratch};
 /// Maximum number of random bytes that a guest may request at once.
 const RANDOM_BYTES_MAX: u64 = 1 << 20;
 
+/// What the world of one call is made of.
+pub(super) struct Setup<'a> {
+    pub(super) capability: &'a Capability,
+    /// The folder in which scratch folders are created.
+    pub(super) scratch_dir: &'a Path,
+    /// Where the random numbers and the clocks come from.
+    pub(super) sources: &'a Sources,
+    /// What the caller gives a command; `None` for any other guest.
+    pub(super) process: Option<Box<Process>>,
+}
+
+/// What the caller gives a command: data, and no capability.
+pub(super) struct Process {
+    /// The command's name, and its arguments.
+    pub(super) args: Vec<String>,
+    pub(super) stdin: Bytes,
+    pub(super) env: Vec<(String, String)>,
+    /// Files of the scratch folder, by their relative paths.
+    pub(super) files: Vec<(String, Bytes)>,
+}
+
 /// The world of one call, and what must live as long as it.
 pub(super) struct World {
     pub(super) wasi: WasiCtx,
@@ -22,14 +45,9 @@ pub(super) struct World {
     pub(super) recorder: Option<Recorder>,
 }
 
-/// Builds the world that gives exactly `capability`; scratch folders are created in `scratch_dir`. `sources` says where
-/// its random numbers and clocks come from.
-pub(super) fn world(
-    capability: &Capability,
-    scratch_dir: &Path,
-    logs: &Logs,
-    sources: &Sources,
-) -> wasmtime::Result<World> {
+/// Builds the world that gives exactly the capability of `setup`.
+pub(super) fn world(setup: &Setup<'_>, logs: &Logs) -> wasmtime::Result<World> {
+    let Setup { capability, scratch_dir, sources, process } = setup;
     let mut builder = WasiCtxBuilder::new();
     builder
         .stdout(Captured { logs: logs.clone(), stream: Stream::Stdout })
@@ -56,7 +74,14 @@ pub(super) fn world(
     }
     #[cfg(feature = "mutants")]
     leave_out(&mut builder);
-    if let Some(cwd) = &capability.cwd {
+    if let Some(process) = process {
+        give(&mut builder, process);
+    }
+    if let (Some(_), Some(scratch), Some(guest)) = (process, &scratch, &capability.scratch) {
+        // Programs without a working directory of their own resolve a relative path against a folder of this name.
+        builder.preopened_dir(scratch.path(), ".", FsPerms::ReadWrite)?;
+        builder.initial_cwd(guest);
+    } else if let Some(cwd) = &capability.cwd {
         if !capability.holds_cwd() {
             // Runtimes enter it before anything else, so it must exist, with nothing in it but the mounts below it.
             builder.preopened_dir(scratch::empty(scratch_dir)?, cwd, FsPerms::ReadOnly)?;
@@ -65,6 +90,11 @@ pub(super) fn world(
     }
     let recorder = sources.install(&mut builder)?;
     Ok(World { wasi: builder.build(), scratch, recorder })
+}
+
+/// Gives a command what its caller passes to it.
+fn give(builder: &mut WasiCtxBuilder, process: &Process) {
+    builder.args(&process.args).envs(&process.env).stdin(MemoryInputPipe::new(process.stdin.clone()));
 }
 
 /// Gives the guest the host's network or output, for mutation tests.

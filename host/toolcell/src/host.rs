@@ -359,7 +359,9 @@ impl Loaded {
 
 fn tools(digest: &Arc<str>, component: &LoadedComponent) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
     let described = agent_tool::toolkit(component.toolkit())?;
+    let placed = described.placing();
     Tool::from_toolkit(described.toolkit, &described.notes, &facts(digest, component), Limits::default().wall)
+        .map_err(placed)
 }
 
 pub(crate) fn facts(digest: &Arc<str>, component: &LoadedComponent) -> ComponentFacts {
@@ -368,6 +370,8 @@ pub(crate) fn facts(digest: &Arc<str>, component: &LoadedComponent) -> Component
         imports: component.imports().to_vec(),
         validates: component.exports().validation,
         classifies: component.exports().classification,
+        configures: component.exports().configuration,
+        leaves_files: component.leaves_files(),
     }
 }
 

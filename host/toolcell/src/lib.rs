@@ -53,6 +53,7 @@ pub use toolcell_core::scheduler::batch::{
     BatchPolicy, InterruptBehavior, OrderingPolicy, PlanError, SiblingFailurePolicy, YieldPolicy,
 };
 pub use toolcell_core::scheduler::{MemoryBudget, ResourceLocks, RetryPolicy};
+pub use toolcell_core::secret::{SecretValue, Secrets};
 pub use toolcell_sandbox::cached_bytes;
 pub use toolcell_sandbox::{ENGINE_VERSION, FEATURES_OFF, Judge, Listening, NetworkSettings, Resolver, SystemResolver};
 

@@ -73,6 +73,33 @@ fn a_journal_of_a_newer_toolcell_is_left_alone() {
 }
 
 #[test]
+fn a_journal_with_the_first_id_keeps_its_calls_and_gets_the_id_of_today() {
+    let place = Place::new();
+    let (one, two) = (place.orphan("one", &[]), place.orphan("two", &[]));
+    settle(&place);
+    let database = place.home.join("journal/journal.db");
+    let mut bytes = fs::read(&database).unwrap();
+    // `application_id` in the header of the file.
+    assert_eq!(&bytes[68..72], b"tool");
+    bytes[68..72].copy_from_slice(&0x686f_7463_u32.to_be_bytes());
+    fs::write(&database, &bytes).unwrap();
+    let mut waiting: Vec<String> = place.list(&[]).into_iter().map(|(id, _)| id).collect();
+    waiting.sort();
+    assert_eq!(waiting, [one.clone(), two]);
+    place.run(&["approvals", "approve", &one]).exits(0);
+    assert_eq!(place.lines(), ["one"]);
+    settle(&place);
+    let mut bytes = fs::read(&database).unwrap();
+    assert_eq!(&bytes[68..72], b"tool");
+    // The file of another program is left alone.
+    bytes[68..72].copy_from_slice(b"else");
+    fs::write(&database, &bytes).unwrap();
+    let refused = place.run(&["approvals", "list"]).exits(3);
+    assert!(refused.stderr.contains("damaged"), "{}", refused.stderr);
+    assert_eq!(&fs::read(&database).unwrap()[68..72], b"else");
+}
+
+#[test]
 fn a_journal_that_cannot_be_written_asks_nobody() {
     let place = Place::new();
     fs::write(place.home.join("journal"), "in the way").unwrap();

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::{Place, copy_of, error, passed};
 use crate::cli::{guest, interrupts::wait_until};
+use crate::pipeline::doubles::{echoing, naming_paths};
 
 #[test]
 fn a_call_whose_process_was_killed_is_listed_and_runs_once_when_it_is_approved() {
@@ -39,6 +40,26 @@ fn a_call_whose_process_was_killed_runs_what_was_asked_with_the_words_it_was_ask
     let shown = place.show(&id);
     assert_eq!(shown["mutations"][0]["source_type"], "permission_prompt");
     assert_eq!(shown["result"]["additional_context"], json!([{"approver_feedback": "why not"}]));
+}
+
+#[test]
+fn a_call_whose_process_was_killed_names_the_paths_that_were_asked_about() {
+    let place = Place::of("");
+    let component = echoing("asked_paths", |toolkit| {
+        naming_paths(toolkit);
+        toolkit["permission_profiles"][0]["approval_required"] = json!(true);
+    });
+    let (tool, file) = (place.folder.join("reader.wasm"), place.folder.join("a.txt"));
+    std::fs::write(&tool, component).unwrap();
+    std::fs::write(&file, "").unwrap();
+    let sent = json!({ "path": "a.txt", "note": "a.txt" });
+    let call = place.toolcell(&["call", tool.to_str().unwrap(), &sent.to_string(), "--allow-read=."]);
+    let (child, id) = super::waiting(call);
+    super::kill(child);
+    place.toolcell(&["approvals", "approve", &id]).dir(&place.home).run().exits(0);
+    let shown = place.show(&id);
+    assert_eq!(shown["result"]["structured_content"], json!({ "path": file, "note": "a.txt" }));
+    assert_eq!(shown["invocation"]["call_input"], sent);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `toolcell eval`: agentool's assertions over a trace.
 
 mod judges;
+mod recorded;
 
 use serde_json::{Value, json};
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from amplifier_core import AmplifierSession, HookResult
+from amplifier_core import AmplifierSession, HookResult, ToolResult
+from amplifier_core.message_models import ChatResponse, Message, ToolCall
 from amplifier_core.validation.tool import ToolValidator
 
 ROOT = Path(__file__).parents[3]
@@ -82,6 +83,25 @@ async def test_a_call_has_its_events_once_each_however_it_ends(components: Path,
     assert outcomes == {"call-works": "succeeded", "call-fails": "failed", "call-denied": "denied"}
     inputs = {one["invocation"]["native_call_id"]: one["invocation"]["model_input"] for one in recorded}
     assert inputs["call-works"] == {"ticks": 2}, "the id of the call is no argument"
+
+
+async def test_the_program_answers_a_response_in_the_words_of_the_framework(components: Path, home: Path) -> None:
+    asked = [
+        ToolCall(id="call-works", name="ticker", arguments={"ticks": 2}),
+        ToolCall(id="call-unknown", name="no_such_tool", arguments={}),
+    ]
+    response = ChatResponse(content=[], tool_calls=asked).model_dump_json()
+    command = [str(home / "bin" / "toolcell"), "run", str(components / "ticker.wasm"), "--dialect=amplifier"]
+    ran = subprocess.run(command, input=response, capture_output=True, text=True)
+    messages = [Message(**message) for message in json.loads(ran.stdout)]
+    assert [(message.role, message.tool_call_id) for message in messages] == [("tool", call.id) for call in asked], ran
+    for message, names in zip(messages, (["tool:pre", "tool:post"], ["tool:pre", "tool:error"]), strict=True):
+        told = (message.metadata or {})["tool_result"]
+        read = ToolResult(**{key: told.get(key) for key in ("success", "output", "error", "content")})
+        assert read.get_serialized_output() == message.content, message
+        events = (message.metadata or {})["events"]
+        assert [event["event"] for event in events] == names and set(names) <= set(EVENTS)
+        assert all(event["data"]["tool_call_id"] == message.tool_call_id for event in events)
 
 
 async def test_a_hook_that_denies_keeps_the_call_from_toolcell(components: Path, home: Path) -> None:

@@ -31,7 +31,6 @@ pub(crate) fn run(data: &[u8]) {
         assert!(!clean.contains(value), "the value is left in {clean:?}");
     }
     let Ok(scrubber) = Scrubber::of_secrets(&Secrets::new(vec![("FUZZ".to_owned(), secret)])) else { return };
-    let scrubber = Arc::new(scrubber);
     let cut = usize::from(data.first().copied().unwrap_or_default()) % (text.len() + 1);
     let (head, tail) = text.as_bytes().split_at(cut);
     let scrub = |chunks: &[&[u8]]| {

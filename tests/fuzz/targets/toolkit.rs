@@ -13,12 +13,20 @@ pub(crate) fn run(data: &[u8]) {
     let Some((first, second)) = halves(data) else { return };
     let text = match serde_json::from_str::<Value>(first) {
         // A schema alone is wrapped in a valid toolkit, so that the code behind the parser is reached more often.
-        Ok(schema) if schema.get("declarations").is_none() => around(schema).to_string(),
+        Ok(schema) if ["declarations", "tools"].iter().all(|form| schema.get(form).is_none()) => {
+            around(schema).to_string()
+        }
         _ => first.to_owned(),
     };
     let Ok(described) = agent_tool::toolkit(&text) else { return };
-    let facts =
-        ComponentFacts { component: "sha256:0".into(), imports: Vec::new(), validates: false, classifies: false };
+    let facts = ComponentFacts {
+        component: "sha256:0".into(),
+        imports: Vec::new(),
+        validates: false,
+        classifies: false,
+        configures: false,
+        leaves_files: false,
+    };
     let wall = Duration::from_secs(60);
     let Ok(tools) = Tool::from_toolkit(described.toolkit, &described.notes, &facts, wall) else { return };
     let Ok(value) = serde_json::from_str::<Value>(second) else { return };

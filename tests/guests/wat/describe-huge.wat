@@ -41,8 +41,11 @@
     (type $answer (record
       (field "content" string) (field "structured" (option string)) (field "ui-summary" (option string))))
     (export $output "output" (type $answer))
+    (type $incomplete (record (field "output" $output) (field "error" $tool-error)))
+    (export $partial-output "partial-output" (type $incomplete))
     (type $end (variant
-      (case "success" $output) (case "partial" (tuple $output $tool-error)) (case "failure" $tool-error)))
+      (case "success" $output) (case "text" string) (case "json" string) (case "partial" $partial-output)
+      (case "failure" $tool-error)))
     (export $outcome "outcome" (type $end))
 
     (func (export "describe") (result string)

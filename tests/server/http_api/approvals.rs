@@ -66,6 +66,7 @@ fn an_approver_answers_about_the_calls_of_this_server_and_makes_none() {
     as_cara(&web, "POST /v1/calls", r#"{"tool": "append_approved"}"#).is_problem(403, "not_a_caller");
     as_cara(&web, "GET /v1/tools", "").is_problem(403, "not_a_caller");
     assert_eq!(as_cara(&web, "POST /mcp", "{}").status, 401);
+    assert_eq!((as_cara(&web, "GET /metrics", "").status, web.get("/metrics").status), (403, 404));
 }
 
 #[test]
@@ -162,4 +163,8 @@ fn a_token_is_for_a_caller_or_for_an_approver() {
     let more = [format!("--token-file={tokens}"), format!("--approver-token-file={both}")];
     let ran = Toolcell::new(Web::arguments(&["probe#echo"], more)).run().exits(2);
     assert!(ran.stderr.contains("cannot approve its own calls"), "{}", ran.stderr);
+    let same = token_file(&path, "same", &format!("anna {CARA}\n"));
+    let more = [format!("--token-file={tokens}"), format!("--approver-token-file={same}")];
+    let ran = Toolcell::new(Web::arguments(&["probe#echo"], more)).run().exits(2);
+    assert!(ran.stderr.contains("cannot use the name anna for an approver"), "{}", ran.stderr);
 }

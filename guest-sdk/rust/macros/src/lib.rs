@@ -28,7 +28,7 @@ use quote::quote;
 /// | `env` | names of environment variables | none |
 /// | `tool_calls` | tools that the tool calls, by qualified name or pattern: `["files.*", ..]` | none |
 /// | `sensitive_fields` | input fields to redact | none |
-/// | `paths`, `urls`, `resources` | input fields that name what the call is about: the host decides on them, and opens no other folder | none |
+/// | `paths`, `urls`, `resources` | input fields that name what the call is about: the host decides on them, opens no other folder, and makes relative paths absolute | none |
 /// | `content` | the block types that an `Output` may hold | any |
 /// | `read_only`, `concurrency_safe`, `destructive`, `open_world` | a boolean; the bare word means true | unstated |
 /// | `should_defer` | a boolean: whether a list of tools leaves the tool out until it is searched for | `false` |
@@ -55,6 +55,9 @@ pub fn hook(arguments: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// A tool of another module is named by its path, `[words::count]`, not by an imported name. Generates a type
 /// `Toolkit`, which tests can use.
+///
+/// `configuration: Settings`, at the end, lets the operator give all tools of the package settings: `Settings` is a type
+/// with `#[data]`, and `toolcell_guest::configuration::<Settings>()` returns them.
 #[proc_macro]
 pub fn toolkit(input: TokenStream) -> TokenStream {
     toolkit::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()

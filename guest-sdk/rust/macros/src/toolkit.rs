@@ -1,7 +1,7 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::{
-    Error, Ident, LitStr, Path, Result, Token, bracketed,
+    Error, Ident, LitStr, Path, Result, Token, Type, bracketed,
     parse::{Parse, ParseStream},
     punctuated::Punctuated,
     spanned::Spanned,
@@ -9,10 +9,11 @@ use syn::{
 
 use crate::tool::marker;
 
-/// `namespace: "text", tools: [count, upper]`.
+/// `namespace: "text", tools: [count, upper]`, and `configuration: Settings` for tools that take settings.
 struct Declared {
     namespace: LitStr,
     tools: Vec<Path>,
+    configuration: Option<Type>,
 }
 
 impl Parse for Declared {
@@ -32,7 +33,13 @@ impl Parse for Declared {
             return Err(Error::new(brackets.span.join(), "a toolkit has at least one tool"));
         }
         input.parse::<Option<Token![,]>>()?;
-        Ok(Self { namespace, tools })
+        let mut configuration = None;
+        if !input.is_empty() {
+            key(input, "configuration")?;
+            configuration = Some(input.parse()?);
+            input.parse::<Option<Token![,]>>()?;
+        }
+        Ok(Self { namespace, tools, configuration })
     }
 }
 
@@ -48,7 +55,22 @@ fn key(input: ParseStream<'_>, expected: &str) -> Result<()> {
 }
 
 pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
-    let Declared { namespace, tools } = syn::parse2(input)?;
+    let Declared { namespace, tools, configuration } = syn::parse2(input)?;
+    let configure = configuration.as_ref().map(|settings| {
+        quote_spanned! {settings.span()=>
+            fn configure(config: &str) -> ::core::result::Result<(), ::toolcell_guest::ToolError> {
+                ::toolcell_guest::__private::configure::<#settings>(config)
+            }
+        }
+    });
+    let exports_configuration = configuration.as_ref().map(|_| {
+        quote! {
+            #[cfg(target_arch = "wasm32")]
+            ::toolcell_guest::__private::configuring::export_configuration!(
+                Toolkit with_types_in ::toolcell_guest::__private::configuring
+            );
+        }
+    });
     let mut markers = tools.iter().map(marker_path).collect::<Vec<_>>();
     let first = markers.remove(0);
     let entries = tools.iter().map(|tool| quote_spanned!(tool.span()=> ::toolcell_guest::Entry::of::<#tool>()));
@@ -59,12 +81,15 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
         impl ::toolcell_guest::Toolkit for Toolkit {
             const NAMESPACE: &'static str = #namespace;
             const TOOLS: &'static [::toolcell_guest::Entry] = &[#(#entries),*];
+
+            #configure
         }
 
         const _: () = ::toolcell_guest::__private::assert_unique_names::<Toolkit>();
 
         #[cfg(target_arch = "wasm32")]
         ::toolcell_guest::__private::tool::export_tool!(Toolkit with_types_in ::toolcell_guest::__private::tool);
+        #exports_configuration
         #first! {
             [#((#markers))*]
             {

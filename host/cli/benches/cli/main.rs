@@ -41,7 +41,7 @@ fn call_once(code: &Path, tool: &str, input: &str) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let bare = Bare::map(Settings::metered(None), code)?;
     let output = runtime.block_on(bare.answer(tool, input))?;
-    println!("{}", output.structured.unwrap_or(output.content));
+    println!("{output}");
     Ok(())
 }
 

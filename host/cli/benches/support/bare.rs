@@ -4,7 +4,6 @@
 use anyhow::Context;
 use wasmtime::component::{Component, Linker, Resource, ResourceTable};
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Store};
-use wasmtime_wasi::p2::DynPollable;
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
@@ -14,13 +13,12 @@ mod bindings {
         world: "tool",
         imports: { default: async | trappable },
         exports: { default: async },
-        with: { "wasi:io": wasmtime_wasi::p2::bindings::io },
     });
 }
 
 use bindings::ToolPre;
 pub(crate) use bindings::exports::toolcell::tool::guest::Outcome;
-use bindings::exports::toolcell::tool::guest::{Call, Output};
+use bindings::exports::toolcell::tool::guest::Call;
 use bindings::toolcell::tool::{artifacts, cancellation, context_modifiers, interaction, log, progress};
 
 /// The engine of one measurement.
@@ -44,8 +42,8 @@ impl Settings {
             .epoch_interruption(self.epoch)
             .consume_fuel(self.fuel)
             .cranelift_opt_level(OptLevel::Speed)
-            .max_wasm_stack(512 << 10)
-            .async_stack_size(2 << 20)
+            .max_wasm_stack(2 << 20)
+            .async_stack_size((3 << 20) + (512 << 10))
             .memory_init_cow(true)
             // The address of a trap in the guest is not used, and the map is a tenth of the code's size.
             .generate_address_map(false)
@@ -156,10 +154,11 @@ impl Bare {
         guest.toolcell_tool_guest().call_invoke(&mut store, &call).await
     }
 
-    /// Like [`Bare::call`], but must succeed, because a benchmark of an error would be a fast one.
-    pub(crate) async fn answer(&self, tool: &str, input: &str) -> anyhow::Result<Output> {
+    /// Returns the text of an answer of [`Bare::call`], which must succeed, because a benchmark of an error would be a fast one.
+    pub(crate) async fn answer(&self, tool: &str, input: &str) -> anyhow::Result<String> {
         match self.call(tool, input).await? {
-            Outcome::Success(output) => Ok(output),
+            Outcome::Success(output) => Ok(output.structured.unwrap_or(output.content)),
+            Outcome::Text(text) | Outcome::Json(text) => Ok(text),
             other => Err(anyhow::anyhow!("{other:?}")).context("call the bare tool"),
         }
     }
@@ -257,10 +256,6 @@ impl context_modifiers::Host for World {
 impl cancellation::Host for World {
     async fn requested(&mut self) -> wasmtime::Result<Option<cancellation::AbortReason>> {
         Ok(None)
-    }
-
-    async fn subscribe(&mut self) -> wasmtime::Result<Resource<DynPollable>> {
-        Err(wasmtime::Error::msg("a bare call cannot be canceled"))
     }
 
     async fn acknowledge(&mut self) -> wasmtime::Result<()> {

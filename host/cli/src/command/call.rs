@@ -16,6 +16,7 @@ use super::exporting::{self, Exporting};
 use super::options::{RunOptions, Settings};
 use super::show::{self, Bar, Form};
 use super::target::{self, Building, EntryPaths, Target};
+use super::tool_configs::ToolConfigs;
 use super::{hooks, input, kept, saved, surface};
 
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
@@ -95,7 +96,7 @@ impl Call {
                 request.approval.origin =
                     Origin { callable, ..Origin::new(component, &sources, &self.options.call) }.words();
             }
-            let mut naming = (&mut policy, EntryPaths::of(&layers));
+            let mut naming = (&mut policy, EntryPaths::of(&layers), ToolConfigs::of(&home, &layers));
             match prepare(&host, located, &target, &mut naming, &cancellation).await {
                 Ok(tool) => {
                     let tools = host.catalog().tools();
@@ -157,21 +158,22 @@ impl Call {
 }
 
 /// Loads the component, chooses the tool, and loads the tools that it may call, unless the call is canceled. `naming`
-/// learns which files name them.
+/// learns which files name them, and gives them their settings.
 async fn prepare(
     host: &Host,
     located: Result<(PathBuf, Callables), Refusal>,
     target: &Target,
-    naming: &mut (&mut Policy, EntryPaths),
+    naming: &mut (&mut Policy, EntryPaths, ToolConfigs),
     cancellation: &Cancellation,
 ) -> Result<Callee, Refusal> {
     let (component, callables) = located?;
-    let (policy, entries) = naming;
+    let (policy, entries, configs) = naming;
     let load = async {
         let loaded = host.load_file(&component).await?;
         let tool = target.choose(&loaded)?;
         target.name(policy, entries, &loaded);
-        callables.load(host, &loaded, policy, entries).await?;
+        configs.give(&target.path, &loaded)?;
+        callables.load(host, &loaded, policy, (&*entries, &*configs)).await?;
         Ok(tool)
     };
     tokio::select! {

@@ -8,6 +8,7 @@ use crate::config::Layers;
 
 use super::serving::{self, Named};
 use super::target::{Building, EntryPaths, Target};
+use super::tool_configs::ToolConfigs;
 
 /// The named tools, and the files of their components, or why there are none. That matters only to a tool that calls
 /// others.
@@ -44,7 +45,7 @@ impl Callables {
         host: &Host,
         caller: &Loaded,
         policy: &mut Policy,
-        entries: &EntryPaths,
+        (entries, configs): (&EntryPaths, &ToolConfigs),
     ) -> Result<(), Refusal> {
         if !caller.tools.iter().any(|tool| tool.calls_tools()) {
             return Ok(());
@@ -53,6 +54,7 @@ impl Callables {
             let file = file.as_ref().map_err(Clone::clone)?;
             let loaded = host.load_file(file).await.map_err(|refusal| named.failed(refusal))?;
             named.target.name(policy, entries, &loaded);
+            configs.give(&named.target.path, &loaded).map_err(|refusal| named.failed(refusal))?;
         }
         Ok(())
     }

@@ -6,12 +6,13 @@ use toolcell::{Home, Loaded, memory_share_bytes};
 use toolcell_core::record::Refusal;
 use toolcell_core::secret::SecretStore;
 
-use crate::config::{Layer, configured_cache_bytes};
+use crate::config::{Layer, ToolEntry, configured_cache_bytes};
 
 use super::doctor::Check;
 use super::hooks;
 use super::options::{PolicyOptions, Settings};
 use super::target::{self, Building, Target};
+use super::tool_configs::ToolConfigs;
 
 /// Checks the configuration files of this folder: whether they can be used, and whether everything that they name
 /// exists.
@@ -31,7 +32,7 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
     for layer in settings.layers.files() {
         checks.push(Check::ready("configuration", layer.file.path.display().to_string()));
         for entry in &layer.file.tools {
-            checks.extend(tool(home, layer, &entry.component)?);
+            checks.extend(tool(home, layer, entry)?);
         }
         for entry in &layer.file.hooks {
             let file = hooks::path(layer, &entry.component);
@@ -66,7 +67,8 @@ fn memory(settings: &Settings) -> Check {
 
 /// Checks whether a tool of a file can be offered, and which parts of its description have no effect. Does not build
 /// it.
-fn tool(home: &Home, layer: &Layer, word: &str) -> anyhow::Result<Vec<Check>> {
+fn tool(home: &Home, layer: &Layer, entry: &ToolEntry) -> anyhow::Result<Vec<Check>> {
+    let word = &*entry.component;
     let path = hooks::path(layer, Path::new(word));
     let target = Target::parse(&path.to_string_lossy());
     let component = match target.locate(home, Building::No) {
@@ -79,7 +81,11 @@ fn tool(home: &Home, layer: &Layer, word: &str) -> anyhow::Result<Vec<Check>> {
     };
     let cache_bytes_max = configured_cache_bytes(home)?;
     let host = target::host(home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
-    let loaded = super::runtime()?.block_on(async { target.tools(&host.load_file(&component).await?) });
+    let loaded = super::runtime()?.block_on(async {
+        let loaded = host.load_file(&component).await?;
+        ToolConfigs::of_entry(home, layer, entry).give(&target.path, &loaded)?;
+        target.tools(&loaded)
+    });
     Ok(match loaded {
         Ok(tools) => {
             let names: Vec<String> = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();

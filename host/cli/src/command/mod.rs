@@ -47,6 +47,7 @@ mod show;
 mod surface;
 mod target;
 mod terminal;
+mod tool_configs;
 mod trace;
 mod trust;
 mod watching;

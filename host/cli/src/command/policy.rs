@@ -11,6 +11,7 @@ use toolcell_core::record::{Behavior, Refusal};
 use super::exit::{self, Exit, Stop};
 use super::options::{CallOptions, Settings};
 use super::target::{self, Building, EntryPaths, Target};
+use super::tool_configs::ToolConfigs;
 use super::{hooks, input, kept, show, surface, trust};
 
 /// Looks at what decides on calls. No tool runs.
@@ -112,6 +113,7 @@ impl Foretell {
             let loaded = host.load_file(&component?).await?;
             let tool = target.choose(&loaded)?;
             target.name(&mut policy, &EntryPaths::of(&layers), &loaded);
+            ToolConfigs::of(home, &layers).give(&target.path, &loaded)?;
             let surface = surface::of(&host, loaded.tools, selection, (&policy, &grants)).await;
             let tool = surface::place(tool, &surface);
             let request = Request::new(tool, input).grants(grants).policy(policy).limits(limits);

@@ -68,6 +68,7 @@ const SCHEMAS: &[(&str, &str)] = schemas![
     "tool-interface",
     "tool-search-result",
     "tool-surface",
+    "toolkit-short",
 ];
 /// The schema that holds what the others share. It describes no document.
 const COMMON: &str = "common";

@@ -24,6 +24,7 @@ use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::reload::Reload;
 use super::target::{self, Building, EntryPaths, Target};
+use super::tool_configs::ToolConfigs;
 use super::watching::{self, Stamp, Watched};
 use super::{exporting, folder, hooks, kept, show};
 
@@ -149,10 +150,11 @@ pub(super) fn offered(
     let components = named.iter().map(locate).collect::<Result<Vec<PathBuf>, Refusal>>()?;
     let loaded = runtime.block_on(host.load_files(&components));
     let loaded = loaded.map_err(|(at, refusal)| failed(&named, at, refusal))?;
-    let entries = EntryPaths::of(layers);
+    let (entries, configs) = (EntryPaths::of(layers), ToolConfigs::of(home, layers));
     let mut offered = Vec::new();
     for (named, loaded) in named.iter().zip(&loaded) {
         named.target.name(policy, &entries, loaded);
+        configs.give(&named.target.path, loaded).map_err(|refusal| named.failed(refusal))?;
         let tools = named.target.tools(loaded).map_err(|refusal| named.failed(refusal))?;
         offered.extend(tools.into_iter().map(|tool| Offered { tool, wall: named.timeout, origin: None }));
     }
@@ -224,7 +226,7 @@ impl Serving {
             host.listeners = exporting::listeners(telemetry.as_ref());
         })?;
         hooks::add(&mut host, home, &layers, &closed).await?;
-        let entries = EntryPaths::of(&layers);
+        let (entries, configs) = (EntryPaths::of(&layers), ToolConfigs::of(home, &layers));
         let failed = |(at, refusal): (usize, Refusal)| {
             if let Some(reload) = reload {
                 reload.failed(named.get(at), &refusal);
@@ -241,6 +243,7 @@ impl Serving {
         let mut offered = Vec::new();
         for (at, ((tool, path), loaded)) in named.iter().zip(paths).zip(&loaded).enumerate() {
             tool.target.name(&mut policy, &entries, loaded);
+            configs.give(&tool.target.path, loaded).map_err(|refusal| failed((at, refusal)))?;
             let tools = tool.target.tools(loaded).map_err(|refusal| failed((at, refusal)))?;
             let origin = origins.words(&path);
             offered.extend(tools.into_iter().map(|one| Offered {

@@ -90,13 +90,13 @@ impl Target {
     }
 
     /// The files that the target stands for: those of a folder of components, or its own path.
-    fn files(&self) -> Vec<PathBuf> {
+    pub(super) fn files(&self) -> Vec<PathBuf> {
         let of_folder = folder::components(&self.path).ok().flatten();
         of_folder.unwrap_or_else(|| vec![self.path.clone()])
     }
 
     /// The target of a `[[tool]]` entry.
-    fn of_entry(layer: &Layer, component: &str) -> Self {
+    pub(super) fn of_entry(layer: &Layer, component: &str) -> Self {
         Self::parse(&layer.file.folder.join(component).to_string_lossy())
     }
 

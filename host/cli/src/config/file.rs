@@ -12,6 +12,7 @@ use toolcell_core::policy::GrantWord;
 use super::ownership;
 use super::surface::SurfaceSection;
 use super::telemetry::TelemetrySection;
+use super::tool_config::ToolConfig;
 use super::word::{Word, line};
 
 /// Maximum size of a configuration file, in bytes; a larger one is rejected before it is parsed.
@@ -153,7 +154,7 @@ pub struct RetrySection {
     pub classes: Option<Vec<Word>>,
 }
 
-/// `[[tool]]`: what `toolcell mcp` and `toolcell serve` offer.
+/// `[[tool]]`: what `toolcell mcp` and `toolcell serve` offer, and the settings of a tool for all commands.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolEntry {
@@ -161,6 +162,8 @@ pub struct ToolEntry {
     pub component: Word,
     /// Time limit of a call, such as `5s`.
     pub timeout: Option<Word>,
+    /// Settings for a component that takes them.
+    pub config: Option<ToolConfig>,
 }
 
 /// `[[rule]]`: every subject that is named must match; patterns may contain `*`, and `**` for paths.

@@ -1,10 +1,12 @@
 use std::fmt;
+use std::net::IpAddr;
 
 use anyhow::{Context, bail, ensure};
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Uri};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use toolcell::Home;
 use toolcell_core::record::RuleSource;
 
 use super::Word;
@@ -162,8 +164,29 @@ fn settings(file: &ConfigFile, variable: impl Fn(&str) -> Option<String>) -> any
             .context("OTEL_EXPORTER_OTLP_HEADERS: give name=value, with commas between them")?,
         None => headers.clone(),
     };
+    ensure!(
+        headers == Headers::default() || is_private(&endpoint) || !guard!("telemetry_clear"),
+        "cannot send headers to a collector over http:// to another machine, because they are secrets; give an endpoint with \
+         https://, or leave the headers out"
+    );
     settings.collector = Some(Collector { endpoint, headers });
     Ok(settings)
+}
+
+/// Returns what the user's own file says about telemetry, for commands that read nothing else of it.
+pub fn configured_telemetry(home: &Home) -> anyhow::Result<TelemetrySettings> {
+    let mut settings = TelemetrySettings::default();
+    if let Some(file) = ConfigFile::read(&home.user_file()?)? {
+        read(&mut settings, RuleSource::UserSettings, &file)?;
+    }
+    Ok(settings)
+}
+
+/// Whether no other machine sees what is sent to the collector.
+fn is_private(endpoint: &Uri) -> bool {
+    let host = endpoint.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_here = host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    endpoint.scheme_str() == Some("https") || is_here
 }
 
 /// Parses the URL of a collector. Messages leave it out, because it may hold a password or a key.
@@ -213,7 +236,7 @@ mod tests {
 
     #[test]
     fn nothing_is_sent_unless_one_line_says_so() {
-        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:1"), ("OTEL_EXPORTER_OTLP_HEADERS", "a=b")];
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:1"), ("OTEL_EXPORTER_OTLP_HEADERS", "a=b")];
         let off = of("telemetry.endpoint = \"http://collector:2\"", &variables).unwrap();
         assert_eq!(off, TelemetrySettings::default());
         let endpoint = |text: &str, variables: &[_]| {
@@ -221,7 +244,7 @@ mod tests {
             (collector.endpoint.to_string(), collector.headers.0.len())
         };
         assert_eq!(endpoint("telemetry.export = true", &[]), ("http://localhost:4318/".to_owned(), 0));
-        assert_eq!(endpoint("telemetry.export = true", &variables), ("http://collector:1/".to_owned(), 1));
+        assert_eq!(endpoint("telemetry.export = true", &variables), ("https://collector:1/".to_owned(), 1));
         let said =
             "[telemetry]\nexport = true\nendpoint = \"https://c.example/otlp\"\nheaders = { a = \"1\", b = \"2\" }";
         assert_eq!(endpoint(said, &variables), ("https://c.example/otlp".to_owned(), 2));
@@ -249,6 +272,33 @@ mod tests {
         }
         let read = of(&format!("[telemetry]\nexport = true\nheaders = {{ a = \"{secret}\" }}"), &[]).unwrap();
         assert!(!format!("{read:?}").contains(secret), "{read:?}");
+    }
+
+    #[test]
+    fn headers_are_sent_in_clear_to_this_machine_alone() {
+        let headers = [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=s3cret-value")];
+        let endpoint = |url: &str| format!("[telemetry]\nexport = true\nendpoint = \"{url}\"\n");
+        for url in
+            ["https://c.example", "http://localhost:4318", "http://127.0.0.1:1", "http://[::1]:1", "http://LOCALHOST"]
+        {
+            assert!(of(&endpoint(url), &headers).is_ok(), "{url}");
+        }
+        for url in [
+            "http://c.example",
+            "http://10.0.0.1:4318",
+            "http://localhost.example",
+            "http://[::2]",
+            "http://127.0.0.1.example",
+        ] {
+            let written = format!("{}headers = {{ a = \"s3cret-value\" }}", endpoint(url));
+            for refused in [of(&endpoint(url), &headers), of(&written, &[])] {
+                let error = format!("{:#}", refused.unwrap_err());
+                assert!(error.contains("cannot send headers") && !error.contains("s3cret"), "{url}: {error}");
+            }
+            assert!(of(&endpoint(url), &[]).is_ok(), "without headers: {url}");
+            let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url), headers[0]];
+            assert!(of("telemetry.export = true", &variables).is_err(), "{url}");
+        }
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn told(record: &CallRecord) -> Vec<(String, Value)> {
     }
     for mode in [amplifier::Mode::Seed, amplifier::Mode::Upstream] {
         told.push((format!("amplifier {mode:?}"), amplifier::result(invocation, result, mode)));
-        told.push((format!("events {mode:?}"), json!(amplifier::events(record, "find", mode))));
+        told.push((format!("events {mode:?}"), json!(amplifier::events(invocation, result, "find", mode))));
     }
     for mode in otc::Mode::ALL {
         told.push((format!("otc {mode:?}"), otc::result(invocation, result, &otc::Reply::new(mode, "call-1"))));

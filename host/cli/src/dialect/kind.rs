@@ -74,7 +74,10 @@ dialects! {
     Otc => Facts::new("otc", NameRule::Exported, |listed, _| otc::definition(listed, Mode::Otc));
     OtcSeed => Facts::new("otc-seed", NameRule::Exported, |listed, _| otc::definition(listed, Mode::OtcSeed));
     Arcade => Facts::new("arcade", NameRule::Exported, |listed, _| otc::definition(listed, Mode::Arcade));
-    Amplifier => Facts::new("amplifier", SnakeCase, |listed, _| amplifier::tool(listed));
+    Amplifier => Facts::new("amplifier", SnakeCase, |listed, _| amplifier::tool(listed))
+        .calls(amplifier::read, amplifier::answers);
+    AmplifierSeed => Facts::new("amplifier-seed", SnakeCase, |listed, _| amplifier::tool(listed))
+        .calls(amplifier::read, amplifier::seed_answers);
 }
 
 impl Dialect {

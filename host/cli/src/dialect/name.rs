@@ -45,6 +45,14 @@ pub(super) fn free(name: &str, identity: &str, is_free: impl Fn(&str) -> bool) -
     found
 }
 
+/// Whether `found` is `name`, or has the form of what [`free`] makes of it.
+pub(super) fn is_made_of(found: &str, name: &str) -> bool {
+    let start: String = name.chars().take(NAME_CHARS_MAX - 7).collect();
+    let mark = found.strip_prefix(start.as_str()).and_then(|rest| rest.strip_prefix('_'));
+    let is_mark = |mark: &str| mark.len() == 6 && mark.bytes().all(|byte| byte.is_ascii_hexdigit());
+    found == name || mark.is_some_and(is_mark)
+}
+
 /// Returns `name`, cut if it is too long, with a part of the digest of `identity`.
 fn distinct(name: &str, identity: &str) -> String {
     let digest = digest(identity.as_bytes());

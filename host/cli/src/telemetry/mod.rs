@@ -10,6 +10,7 @@ mod post;
 mod queue;
 mod sessions;
 mod span;
+mod steps;
 
 use std::fmt;
 use std::path::Path;
@@ -22,6 +23,7 @@ use toolcell::Listener;
 use toolcell_core::record::{CallRecord, Timestamp, ToolEvent, TraceContext};
 
 use crate::config::TelemetrySettings;
+use crate::dialect::agentool::Post;
 use metrics::Metrics;
 use post::{Failure, Poster};
 use queue::{Batch, Queue};
@@ -98,6 +100,15 @@ impl Telemetry {
         self.settings.collector.as_ref()?;
         let own = || Some(TraceContext::begin());
         session.map_or_else(own, |session| Some(self.shared.sessions.begin(session, Timestamp::now())))
+    }
+
+    /// Sends the steps that an agent added to the trace of its session, at their `place` among the spans of its calls.
+    pub fn steps(&self, posts: &[Post], place: &TraceContext) {
+        if self.settings.collector.is_some()
+            && let Some(span) = steps::of(posts, place)
+        {
+            self.shared.push(&span);
+        }
     }
 
     /// The metrics in the text format of Prometheus; `None` if they are not served.

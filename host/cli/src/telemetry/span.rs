@@ -2,12 +2,16 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use toolcell_core::record::{CallRecord, SpanId, ToolEvent, TraceContext};
+use toolcell_core::record::{CallRecord, SpanId, Timestamp, ToolEvent, TraceContext, Transition};
 
 use super::otlp::{Attribute, Span, SpanEvent};
 
 /// Maximum number of events of one span, as OpenTelemetry has it by default: a tool can report thousands.
-const EVENTS_MAX: usize = 128;
+pub(super) const EVENTS_MAX: usize = 128;
+/// Maximum number of changes of status among them. A call has more only if it asks its user again and again.
+const PHASES_MAX: usize = 32;
+/// The name of an event for a change of status, and of its attribute.
+const PHASE: &str = "toolcell.phase";
 /// Maximum length of a word, of a description, and of arguments or a result, in bytes.
 const WORD_BYTES_MAX: usize = 128;
 const DESCRIPTION_BYTES_MAX: usize = 1 << 10;
@@ -36,10 +40,28 @@ pub(super) fn of(record: &CallRecord, arguments: bool) -> Option<Span> {
     if record.result.is_error {
         span.failed();
     }
-    let kept = if guard!("span_events") { EVENTS_MAX } else { usize::MAX };
-    span.events = record.events.iter().take(kept).map(event).collect();
-    span.dropped_events_count = record.events.len() - span.events.len();
+    let all = record.events.len() + invocation.status_transitions().len();
+    span.events = events(record);
+    span.dropped_events_count = all - span.events.len();
     Some(span)
+}
+
+/// The changes of status and the events of a call, in the order of their times.
+fn events(record: &CallRecord) -> Vec<SpanEvent> {
+    let [phases_max, events_max] = if guard!("span_events") { [PHASES_MAX, EVENTS_MAX] } else { [usize::MAX; 2] };
+    let phases = record.invocation.status_transitions().iter().take(phases_max).map(phase);
+    let mut all: Vec<(Timestamp, SpanEvent)> = phases.collect();
+    let room = events_max.saturating_sub(all.len());
+    all.extend(record.events.iter().take(room).map(|one| (one.time, event(one))));
+    all.sort_by_key(|(time, _)| *time);
+    all.into_iter().map(|(_, event)| event).collect()
+}
+
+/// A change of status, such as the begin of the queue. Its reason is left out, because it can be in the words of a hook.
+fn phase(step: &Transition) -> (Timestamp, SpanEvent) {
+    let mut made = SpanEvent::new(step.at, PHASE);
+    made.attributes.push(Attribute::text(PHASE, step.to.as_str()));
+    (step.at, made)
 }
 
 /// The name of the tool, for names of spans and for metrics.
@@ -70,13 +92,20 @@ fn attributes(record: &CallRecord, tool: String) -> Vec<Attribute> {
     }
     if let Some(error) = &result.error {
         attributes.push(Attribute::text("error.type", word(error.error_class)));
-        attributes.push(Attribute::text("toolcell.error.code", cut(&error.error_code, WORD_BYTES_MAX)));
+        attributes.extend(host_code(record).map(|code| Attribute::text("toolcell.error.code", code)));
     }
     if let Some(usage) = &result.usage {
         attributes.push(Attribute::number("toolcell.usage.fuel", usage.fuel.used));
         attributes.push(Attribute::number("toolcell.usage.memory_bytes", usage.memory_bytes.used));
     }
     attributes
+}
+
+/// The host's code of the error in which the call ended. The error itself can have a code that the tool chose, and so could
+/// repeat arguments.
+fn host_code(record: &CallRecord) -> Option<&str> {
+    let last = record.invocation.status_transitions().last().filter(|step| step.to.is_terminal())?;
+    last.reason.as_deref().map(|code| cut(code, WORD_BYTES_MAX))
 }
 
 /// The arguments and the result, as records show them: redacted.
@@ -89,12 +118,11 @@ fn content(record: &CallRecord) -> impl Iterator<Item = Attribute> {
     [("gen_ai.tool.call.arguments", arguments), ("gen_ai.tool.call.result", result)].into_iter().filter_map(attribute)
 }
 
-/// The event of a span: its name, and the class and the code of an error. Everything else can repeat arguments.
+/// The event of a span: its name, and the class of an error. Everything else can repeat arguments.
 fn event(event: &ToolEvent) -> SpanEvent {
     let mut made = SpanEvent::new(event.time, event.event_type.as_str());
-    let field = |name: &str| event.data.get(name).and_then(Value::as_str).map(|word| cut(word, WORD_BYTES_MAX));
-    made.attributes.extend(field("error_class").map(|class| Attribute::text("error.type", class)));
-    made.attributes.extend(field("error_code").map(|code| Attribute::text("toolcell.error.code", code)));
+    let class = event.data.get("error_class").and_then(Value::as_str).map(|word| cut(word, WORD_BYTES_MAX));
+    made.attributes.extend(class.map(|class| Attribute::text("error.type", class)));
     made
 }
 
@@ -120,9 +148,10 @@ pub(super) mod tests {
     use serde_json::json;
     use toolcell_core::record::{
         ErrorClass, EventData, EventId, EventType, Extra, Input, Metered, Refusal, ResultProvenance, SchemaVersion,
-        Timestamp, ToolInvocation, ToolResult, Trust, Usage, Writer,
+        Status, Timestamp, ToolInvocation, ToolResult, Trust, Usage, Writer,
     };
 
+    use super::super::otlp::AnyValue;
     use super::*;
 
     const SECRET: &str = "not for a collector";
@@ -198,6 +227,37 @@ pub(super) mod tests {
         let names: Vec<&Value> = made["events"].as_array().unwrap().iter().map(|event| &event["name"]).collect();
         assert_eq!(names, ["tool.invocation.planned", "tool.invocation.failed"]);
         assert!(!made.to_string().contains(SECRET), "{made:#}");
+    }
+
+    #[test]
+    fn the_code_of_a_span_is_that_of_the_host_and_never_one_that_a_tool_chose() {
+        let mut record = record(Some(reference("01")), Some(ErrorClass::Timeout));
+        let chosen = record.result.error.as_mut().unwrap();
+        chosen.error_code = SECRET.to_owned();
+        record.events[1].data = EventData::from(json!({ "error_class": "timeout", "error_code": SECRET }));
+        assert_eq!(attribute(&span(&record, false), "toolcell.error.code"), None);
+        record.invocation.advance(Status::Selected, Some(SECRET.to_owned())).unwrap();
+        record.invocation.advance(Status::Failed, Some("tool_failed".to_owned())).unwrap();
+        let made = span(&record, false);
+        assert_eq!(attribute(&made, "toolcell.error.code").unwrap(), &json!({ "stringValue": "tool_failed" }));
+        assert!(!made.to_string().contains(SECRET), "{made:#}");
+    }
+
+    #[test]
+    fn the_phases_of_a_call_are_events_in_their_order() {
+        let mut record = record(Some(reference("01")), None);
+        for status in [Status::Selected, Status::ArgumentsReady, Status::Canceled] {
+            record.invocation.advance(status, None).unwrap();
+        }
+        let made = of(&record, false).unwrap();
+        let phases = made.events.iter().filter(|event| event.name == PHASE);
+        let phases: Vec<&AnyValue> = phases.map(|event| &event.attributes[0].value).collect();
+        let words = ["selected", "arguments_ready", "canceled"];
+        assert!(phases.into_iter().eq(&words.map(|word| AnyValue::StringValue(word.to_owned()))));
+        assert_eq!((made.events.len(), made.dropped_events_count), (5, 0));
+        let made = serde_json::to_value(&made).unwrap();
+        let times = made["events"].as_array().unwrap().iter().map(|event| event["timeUnixNano"].as_str().unwrap());
+        assert!(times.is_sorted(), "{made:#}");
     }
 
     #[test]

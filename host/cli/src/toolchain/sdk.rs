@@ -22,6 +22,7 @@ const FILES: &[(&str, &str)] = files![
     "guest-sdk/rust/src/artifact.rs",
     "guest-sdk/rust/src/cancellation.rs",
     "guest-sdk/rust/src/component.rs",
+    "guest-sdk/rust/src/configuration.rs",
     "guest-sdk/rust/src/context.rs",
     "guest-sdk/rust/src/context_modifiers.rs",
     "guest-sdk/rust/src/error.rs",

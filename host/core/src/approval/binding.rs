@@ -11,6 +11,9 @@ pub fn bind(tool: &Tool, capability: &Capability, limits: &Limits, input: &Input
     let mut execution = tool.execution_profile().clone();
     // The component is bound separately: other bytes alone are not another declaration.
     execution.extra.remove("component_digest");
+    if let Some(config) = tool.configuration().filter(|_| guard!("bound_configuration")) {
+        execution.extra.insert("configuration".to_owned(), digest(config.as_bytes()).into());
+    }
     let declaration =
         json!([tool.name().as_ref(), tool.declaration(), tool.interface(), execution, tool.permission_profile(),]);
     let capability = json!([capability.canonical(), canonical_limits(limits)]);

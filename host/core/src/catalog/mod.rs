@@ -1,5 +1,6 @@
 //! The tools that can be called: their records, their compiled contracts, and how names resolve to them.
 
+mod configuration;
 mod contract;
 mod fields;
 mod form;

@@ -4,11 +4,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::record::{
-    AccessKind, ArtifactExpectation, ContextModifierPolicy, ExecutionProfile, Finding, Keeping, PermissionProfile,
-    SafetyFacts, Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit, WriteEffect,
+    AccessKind, ArtifactExpectation, ContextModifierPolicy, ErrorClass, ExecutionProfile, Finding, Keeping,
+    PermissionProfile, Refusal, SafetyFacts, Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface,
+    Toolkit, WriteEffect,
 };
 
 use super::Contract;
+use super::configuration::Configuration;
 use super::load::LoadBudget;
 use super::records::Records;
 
@@ -18,7 +20,12 @@ const ERRORS_MAX: usize = 32;
 const FALLBACK_CHARS_MAX: usize = 1_000;
 /// Version of what is checked when a component's records are loaded. It changes with every check that could refuse what
 /// was accepted before: acceptance is noted on disk.
-pub const CHECKS_VERSION: &str = "3";
+pub const CHECKS_VERSION: &str = "4";
+
+/// Interfaces through which a component calls other tools, and those through which it sends requests: of toolcell and WASI,
+/// and of IronClaw's tools.
+const CALLING: [&str; 2] = ["toolcell:tool/tools@", "near:agent/host@"];
+const SENDING: [&str; 2] = ["wasi:http/", "near:agent/host@"];
 
 /// What the host observed of a component. The flags of the execution profile are written from it, never from a claim.
 #[derive(Clone, Debug)]
@@ -28,6 +35,16 @@ pub struct ComponentFacts {
     pub imports: Vec<String>,
     pub validates: bool,
     pub classifies: bool,
+    pub configures: bool,
+    /// Whether the host makes artifacts of the files that the component leaves in its scratch folder.
+    pub leaves_files: bool,
+}
+
+impl ComponentFacts {
+    /// Whether the component imports one of `interfaces`.
+    fn import(&self, interfaces: &[&str]) -> bool {
+        self.imports.iter().any(|import| interfaces.iter().any(|start| import.starts_with(start)))
+    }
 }
 
 /// One tool of one component, ready to be called.
@@ -56,6 +73,7 @@ pub struct Tool {
     subjects: Vec<SubjectField>,
     validates: bool,
     classifies: bool,
+    configuration: Configuration,
     /// Whether the component imports the interface through which it calls other tools.
     calls_tools: bool,
     /// The parts of its records that have no effect on this host.
@@ -131,7 +149,8 @@ impl Tool {
             subjects: subjects(interface.as_ref(), contract.model_schema())?,
             validates: facts.validates,
             classifies: facts.classifies,
-            calls_tools: facts.imports.iter().any(|import| import.starts_with("toolcell:tool/tools@")),
+            configuration: Configuration::new(facts.configures),
+            calls_tools: facts.import(&CALLING),
             contract: Arc::new(contract),
             execution_profile,
             interface,
@@ -218,6 +237,30 @@ impl Tool {
     /// Whether the component can say what one input would do.
     pub fn classifies(&self) -> bool {
         self.classifies
+    }
+
+    /// Whether the component takes settings of the operator.
+    pub fn is_configurable(&self) -> bool {
+        self.configuration.is_taken()
+    }
+
+    /// Gives the tool settings, the JSON text of an object, which each of its calls passes to the component before it runs.
+    /// They are not secret: the tool may say them. Giving the same settings again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// A component that takes no settings; other settings than before; and a text that is larger than 64 KiB, or not an
+    /// object.
+    pub fn configure(&self, config: &str) -> Result<(), Refusal> {
+        self.configuration.give(config).map_err(|(code, why)| {
+            let message = format!("cannot configure the tool {}: {why}", self.declaration.qualified_name());
+            Refusal::new(ErrorClass::SetupRequired, code, message)
+        })
+    }
+
+    /// The settings that the tool was given, as the JSON text of an object.
+    pub(crate) fn configuration(&self) -> Option<&Arc<str>> {
+        self.configuration.given()
     }
 
     /// Whether the component can call other tools, if it is granted any.
@@ -320,7 +363,7 @@ fn seen(
         supports_resume: Some(false),
         supports_retries: Some(!changes),
         supports_background: Some(false),
-        supports_artifacts: Some(imports("toolcell:tool/artifacts")),
+        supports_artifacts: Some(imports("toolcell:tool/artifacts") || facts.leaves_files),
         supports_context_modifiers: Some(modifies),
         sandboxed: Some(true),
         ..asked
@@ -330,9 +373,10 @@ fn seen(
         ("supports_timeout", true.into()),
         ("supports_persistence", true.into()),
         // Credentials travel in requests: without an import to send requests, none is delegated.
-        ("credential_delegation", (delegates && imports("wasi:http/")).into()),
+        ("credential_delegation", (delegates && facts.import(&SENDING)).into()),
         ("offline", (!permission.reaches_out()).into()),
         ("validates_values", facts.validates.into()),
+        ("takes_configuration", facts.configures.into()),
         ("component_digest", facts.component.to_string().into()),
         ("imports", facts.imports.clone().into()),
     ] {

@@ -1,3 +1,6 @@
 //! TRANSLATION. One folder for each foreign format: pure functions between JSON text and records.
 
 pub mod agent_tool;
+pub mod near;
+pub mod sections;
+pub mod wrapping;

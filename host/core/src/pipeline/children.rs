@@ -441,6 +441,8 @@ impl Family {
             .approval(Terms { session: Session::None, ..of_parent.approval.clone() });
         request.offered.clone_from(&of_parent.offered);
         request.keeper.clone_from(&of_parent.keeper);
+        // Otherwise the call would use the operator's secrets for this caller. The ceiling bounds where they go.
+        request.secrets = of_parent.secrets.clone();
         request.trace = of_parent.trace.as_ref().map(|trace| trace.below(SpanId::of(self.parent)));
         request.context_modifier_policy = of_parent.context_modifier_policy;
         request.lineage = Some(Arc::new(self.lineage(share)));

@@ -49,9 +49,10 @@ pub async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Result<Exec
         artifacts: journey.artifacts.clone(),
         modifiers_barred: modifiers::barred(journey, &tool),
         resumed: None,
-        nondeterminism: replay::nondeterminism(journey, &permit),
+        nondeterminism: replay::nondeterminism(journey, &tool, &permit),
         tools: None,
         share: journey.request.lineage.as_ref().map(|lineage| lineage.share.clone()),
+        configuration: tool.configuration().cloned(),
     };
     let mut execution = children::invoke(journey, &permit, run.clone()).await;
     drop(place);

@@ -14,10 +14,10 @@ use super::retry;
 
 /// Where the random numbers and clock readings of the call come from. Those of a call that cannot be replayed are not
 /// recorded: they would serve nothing, and a seed reveals the keys that the guest makes with it.
-pub(super) fn nondeterminism(journey: &Journey<'_>, permit: &Permit) -> Nondeterminism {
+pub(super) fn nondeterminism(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Nondeterminism {
     match &journey.request.replay {
         Some(replay) => Nondeterminism::Replayed(Arc::clone(replay)),
-        None if is_kept(journey) && (blockers(journey, permit).is_empty() || !guard!("replay_seeds")) => {
+        None if is_kept(journey) && (blockers(journey, tool, permit).is_empty() || !guard!("replay_seeds")) => {
             Nondeterminism::Recorded
         }
         None => Nondeterminism::Fresh,
@@ -29,7 +29,7 @@ pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, reco
     if journey.request.replay.is_some() || !is_kept(journey) {
         return;
     }
-    let mut blocked_by = blockers(journey, permit);
+    let mut blocked_by = blockers(journey, tool, permit);
     if journey.invocation.status_transitions().iter().any(|step| step.to == Status::NeedsInput) {
         blocked_by.push(ReplayBlocker::QuestionsAsked);
     }
@@ -58,7 +58,7 @@ fn is_kept(journey: &Journey<'_>) -> bool {
 }
 
 /// What the call can use, or say, that no record has. It does not allocate for a call with an empty world.
-fn blockers(journey: &Journey<'_>, permit: &Permit) -> Vec<ReplayBlocker> {
+fn blockers(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Vec<ReplayBlocker> {
     let world = permit.capability();
     let reaches = [
         (ReplayBlocker::FilesUsed, !world.mounts.is_empty()),
@@ -67,6 +67,7 @@ fn blockers(journey: &Journey<'_>, permit: &Permit) -> Vec<ReplayBlocker> {
         (ReplayBlocker::SecretsUsed, !world.secrets.is_empty()),
         (ReplayBlocker::EnvironmentUsed, !world.environment.is_empty()),
         (ReplayBlocker::ToolsUsed, !world.tools.is_empty()),
+        (ReplayBlocker::SettingsUsed, tool.configuration().is_some()),
         (ReplayBlocker::InputRedacted, journey.redaction.hides_input()),
         (ReplayBlocker::OutputNotKept, !journey.keeping().journal),
     ];

@@ -10,6 +10,7 @@ use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance};
 use crate::record::{
     CallRecord, ContextModifierPolicy, ErrorClass, ExternalMapping, Input, Lifecycle, Refusal, Replay, TraceContext,
 };
+use crate::secret::Secrets;
 
 use super::children::Lineage;
 
@@ -177,6 +178,8 @@ pub struct Request {
     /// The tools that the tool may call, as far as it was granted them: the id of each, and the time limit of a call. For
     /// a call through a surface, those that can be called through it too. `None`: all that the host has loaded.
     pub offered: Option<Arc<HashMap<String, Option<Duration>>>>,
+    /// Values of secrets for this call and those that its tool makes. They are in memory only.
+    pub(super) secrets: Secrets,
     /// `Some` if a guest makes the call.
     pub(super) lineage: Option<Arc<Lineage>>,
     /// The policy of the batch to which the call, or the call that makes it, belongs; `None` outside of a batch.
@@ -234,6 +237,7 @@ impl Request {
             trace: None,
             replay: None,
             offered: None,
+            secrets: Secrets::default(),
             lineage: None,
             context_modifier_policy: None,
             background: None,
@@ -293,6 +297,14 @@ impl Request {
     #[must_use]
     pub fn respondent(self, respondent: impl Into<Option<Arc<dyn Respondent>>>) -> Self {
         Self { respondent: respondent.into(), ..self }
+    }
+
+    /// Sets values of secrets for this call, in place of those that the host stores under the same names. As with those, a
+    /// value reaches only requests to an origin for which the secret was granted, and only if the tool declares it: any
+    /// other is ignored. A call that waits for an approval cannot be resumed by another process, because no disk has them.
+    #[must_use]
+    pub fn secrets(self, secrets: Secrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Makes the call a replay: its tool gets the random numbers and the clock readings of an earlier call.

@@ -7,6 +7,7 @@ use crate::journal::Kept;
 use crate::record::{ErrorClass, EventType, HookEvent, Lifecycle, Refusal, Status};
 
 use super::journey::{Journey, made_here};
+use super::redaction::brought;
 use super::{children, modifiers, redaction};
 
 made_here! {
@@ -61,6 +62,10 @@ pub(super) async fn again(journey: &mut Journey<'_>, kept: &Kept) -> Result<Retu
     // Checked first, so that no hook runs for a call that could not.
     if let Some(refusal) = journey.request.tool.withheld(&tool) {
         return Err(refusal);
+    }
+    // Before the stored secrets are missed: setting those would not help.
+    if brought::is_lost(kept) {
+        return Err(brought::lost());
     }
     journey.redaction.check_secrets()?;
     Ok(Returned(tool))

@@ -6,7 +6,7 @@ use crate::record::{
 };
 
 use super::missing::{closed_grant, folder_needed, missing, unreachable};
-use super::named::{Named, named};
+use super::named::{Named, absolute, named};
 use super::narrow::narrow;
 use super::network::Origin;
 use super::rule_match::{Call, RuleMatch, closed_places};
@@ -49,7 +49,8 @@ pub fn decide(case: Case<'_>) -> Verdict {
         touches: Touches::of(&world),
     });
     let facts = facts::effective(&case, &world);
-    let permit = Permit::mint(case.subject, case.input, world, case.limits, facts);
+    let guest_input = absolute(case.declared.subjects, &case.input, &world);
+    let permit = Permit::mint(case.subject, case.input, guest_input, world, case.limits, facts);
     let outcome = match brief {
         Some(brief) => Outcome::Ask(Box::new(Question::new(permit, brief))),
         None => Outcome::Allow(permit),

@@ -119,7 +119,7 @@ impl Default for Limits {
 }
 
 /// Memory that the host itself needs for one call beside its limits, in bytes: the stack, and the call's records.
-const HOST_BYTES: u64 = 4 << 20;
+const HOST_BYTES: u64 = 6 << 20;
 /// Bytes of a table element, which is a pointer.
 const TABLE_ELEMENT_BYTES: u64 = 8;
 

@@ -64,8 +64,7 @@ pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capabil
     let Ok(value) = input.value() else { return Ok(named) };
     for field in fields {
         let mut found = Vec::new();
-        let pointer = field.pointer.strip_prefix('/').unwrap_or(&field.pointer);
-        collect(value, pointer.split('/'), &mut found);
+        collect(value, pointer_steps(field), &mut found);
         let given = found.iter().any(|value| !value.is_null());
         for value in found.into_iter().filter(|value| !value.is_null()) {
             let text = value.as_str().ok_or_else(|| unreadable(field, "is not a string"))?;
@@ -78,13 +77,43 @@ pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capabil
     Ok(named)
 }
 
+/// Returns `input` with its relative paths as [`named`] resolved them, because only some languages heed a working directory;
+/// `None` if it has none, or if the call gets no folder in which a path could lead anywhere.
+pub(super) fn absolute(fields: &[SubjectField], input: &Input, capability: &Capability) -> Option<Input> {
+    if capability.mounts.is_empty() {
+        return None;
+    }
+    let value = input.value().ok()?;
+    let is_relative = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty() && !text.starts_with('/'));
+    let has_relative = |field: &&SubjectField| {
+        let mut found = Vec::new();
+        collect(value, pointer_steps(field), &mut found);
+        found.into_iter().any(is_relative)
+    };
+    let paths = fields.iter().filter(|field| field.kind == SubjectKind::Path);
+    let relative: Vec<&SubjectField> = paths.filter(has_relative).collect();
+    if relative.is_empty() {
+        return None;
+    }
+    let mut value = value.clone();
+    for field in relative {
+        change(&mut value, pointer_steps(field), &mut |value| {
+            if is_relative(value)
+                && let Value::String(text) = value
+            {
+                *text = guest_path(text, capability);
+            }
+        });
+    }
+    Some(input.with_value(value))
+}
+
 /// Whether deciding on `input` inline could delay other calls, because its arguments name many subjects, or long ones.
 pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
     let Ok(value) = input.value() else { return false };
     let mut found = Vec::new();
     for field in fields {
-        let steps = field.pointer.strip_prefix('/').unwrap_or(&field.pointer);
-        collect(value, steps.split('/'), &mut found);
+        collect(value, pointer_steps(field), &mut found);
     }
     let bytes = found.iter().filter_map(|value| value.as_str()).map(str::len).sum::<usize>();
     found.len() > QUICK_SUBJECTS_MAX || bytes > QUICK_BYTES_MAX
@@ -156,6 +185,11 @@ fn unreadable(field: &SubjectField, what: &str) -> Refusal {
     Refusal::new(ErrorClass::PermissionDenied, "subject_unreadable", message)
 }
 
+/// The steps of the pointer of `field`, escaped.
+fn pointer_steps(field: &SubjectField) -> impl Iterator<Item = &str> + Clone {
+    field.pointer.strip_prefix('/').unwrap_or(&field.pointer).split('/')
+}
+
 /// Collects every value that the steps of a pointer lead to.
 fn collect<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + Clone, found: &mut Vec<&'v Value>) {
     let Some(step) = steps.next() else {
@@ -168,8 +202,7 @@ fn collect<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + 
     };
     match value {
         Value::Object(fields) => {
-            let name = step.replace("~1", "/").replace("~0", "~");
-            if let Some(inner) = fields.get(&name) {
+            if let Some(inner) = fields.get(&unescaped(step)) {
                 collect(inner, steps, found);
             }
         }
@@ -183,14 +216,48 @@ fn collect<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + 
     }
 }
 
+/// Applies `edit` to every value that [`collect`] finds.
+fn change<'s>(value: &mut Value, mut steps: impl Iterator<Item = &'s str> + Clone, edit: &mut impl FnMut(&mut Value)) {
+    let Some(step) = steps.next() else {
+        return match value {
+            Value::Array(items) => items.iter_mut().for_each(edit),
+            value => edit(value),
+        };
+    };
+    match value {
+        Value::Object(fields) => {
+            if let Some(inner) = fields.get_mut(&unescaped(step)) {
+                change(inner, steps, edit);
+            }
+        }
+        Value::Array(items) if step == "*" => items.iter_mut().for_each(|item| change(item, steps.clone(), edit)),
+        Value::Array(items) => {
+            if let Some(item) = step.parse::<usize>().ok().and_then(|at| items.get_mut(at)) {
+                change(item, steps, edit);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The name that the step of a pointer means (RFC 6901).
+fn unescaped(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}
+
+/// `typed` as the guest would open it: absolute. `..` and links are left to the guest, as they were typed.
+fn guest_path(typed: &str, capability: &Capability) -> String {
+    match typed.starts_with('/') {
+        true => typed.to_owned(),
+        false => format!("{}/{typed}", capability.cwd.as_deref().unwrap_or_default().trim_end_matches('/')),
+    }
+}
+
 /// Resolves `typed`: chooses the mount as the guest would, by whole components, and follows links on the host below it.
 /// A path that cannot be resolved counts as out of reach, like one outside all mounts, so that the caller cannot tell
 /// which it is.
 fn locate(typed: &str, capability: &Capability, steps: &mut usize) -> NamedPath {
-    let guest = match typed.starts_with('/') {
-        true => typed.to_owned(),
-        false => format!("{}/{typed}", capability.cwd.as_deref().unwrap_or_default().trim_end_matches('/')),
-    };
+    let guest = guest_path(typed, capability);
     let mount = mount_of(&guest, &capability.mounts);
     let full = match mount.and_then(|at| capability.mounts.get(at)) {
         Some(mount) => below(&guest, &mount.guest).map(|rest| mount.host.join(rest)).unwrap_or_default(),
@@ -251,6 +318,39 @@ mod tests {
         let fields = [field("/it", SubjectKind::Resource, Some("here"))];
         let absent = named(&fields, &Input::from_value(json!({})), &Capability::default()).unwrap();
         assert_eq!(absent.resources, ["here"]);
+    }
+
+    #[test]
+    fn the_guest_gets_relative_paths_as_they_were_decided_on() {
+        let paths = ["/a~1b/*/to", "/all", "/deep/0"].map(|pointer| field(pointer, SubjectKind::Path, Some("x")));
+        let fields = paths.into_iter().chain([field("/name", SubjectKind::Resource, None)]).collect::<Vec<_>>();
+        let wide = Capability { cwd: Some("/w".to_owned()), ..world(&[("/w", "/w")]) };
+        let text = |input: &str| {
+            let input = Input::from_text(input);
+            absolute(&fields, &input, &wide).map(|changed| {
+                let resolved = named(&fields, &input, &wide).unwrap().paths;
+                let given = named(&fields, &changed, &wide).unwrap().paths;
+                let guests = |paths: &[NamedPath]| paths.iter().map(|path| path.guest.clone()).collect::<Vec<_>>();
+                assert_eq!(guests(&resolved), guests(&given), "{}", changed.text());
+                assert!(given.iter().all(|path| path.typed == path.guest));
+                changed.text().to_owned()
+            })
+        };
+        assert_eq!(
+            text(r#"{"n":12345678901234567890123,"a/b":[{"to":"a"},{"to":"/b"},{}],"all":["../c",null,"./d"],"name":"e","deep":["f","g"]}"#)
+                .as_deref(),
+            Some(
+                r#"{"n":12345678901234567890123,"a/b":[{"to":"/w/a"},{"to":"/b"},{}],"all":["/w/../c",null,"/w/./d"],"name":"e","deep":["/w/f","g"]}"#
+            ),
+        );
+        // Nothing is relative, or absent: an absent argument stays absent.
+        for input in [r#"{"all":"/c", "name":"e"}"#, "{}", r#"{"all":null}"#, r#"{"all":7}"#, "[1", r#"{"all":""}"#] {
+            assert_eq!(text(input), None, "{input}");
+        }
+        let input = Input::from_text(r#"{"all":"c"}"#);
+        assert!(absolute(&fields, &input, &Capability { mounts: Vec::new(), ..wide.clone() }).is_none());
+        let nowhere = absolute(&fields, &input, &Capability { cwd: None, ..wide.clone() }).unwrap();
+        assert_eq!(nowhere.text(), r#"{"all":"/c"}"#);
     }
 
     #[test]

@@ -21,29 +21,39 @@ pub struct Subject {
 pub struct Permit {
     subject: Subject,
     call_input: Input,
+    /// `call_input` with absolute paths; `None` if they are absolute in it.
+    guest_input: Option<Input>,
     capability: Capability,
     limits: Limits,
     facts: SafetyFacts,
 }
 
 impl Permit {
-    /// `facts`: the effective ones of this call.
+    /// `guest_input`: what [`super::named::absolute`] made of `call_input`. `facts`: the effective ones of this call.
     pub(super) fn mint(
         subject: Subject,
         call_input: Input,
+        guest_input: Option<Input>,
         capability: Capability,
         limits: Limits,
         facts: SafetyFacts,
     ) -> Self {
-        Self { subject, call_input, capability, limits, facts }
+        Self { subject, call_input, guest_input, capability, limits, facts }
     }
 
     pub fn subject(&self) -> &Subject {
         &self.subject
     }
 
+    /// The input that was decided on, that approvals are bound to, and that is recorded.
     pub fn call_input(&self) -> &Input {
         &self.call_input
+    }
+
+    /// The input that the guest gets: [`Self::call_input`], with each relative path among its subjects made absolute. It
+    /// follows from that input and the capability, so what runs is what was decided on.
+    pub fn guest_input(&self) -> &Input {
+        self.guest_input.as_ref().unwrap_or(&self.call_input)
     }
 
     pub fn capability(&self) -> &Capability {

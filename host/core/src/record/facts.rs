@@ -13,7 +13,7 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubjectKind {
-    /// A path as the guest writes it: absolute, or from its working directory.
+    /// A path as the guest knows it: absolute, or from the caller's working directory. The guest gets it absolute.
     Path,
     /// An absolute URL.
     Url,

@@ -237,6 +237,8 @@ pub enum ReplayBlocker {
     InputNotExact,
     /// The call could call other tools.
     ToolsUsed,
+    /// The operator gave the tool settings.
+    SettingsUsed,
     /// The tool asked its user.
     QuestionsAsked,
     /// The output may be on no disk, so there is nothing to compare with.
@@ -283,6 +285,7 @@ impl ReplayBlocker {
             Self::InputRedacted => "arguments of the call are sensitive, and so they are not recorded",
             Self::InputNotExact => "the recorded arguments are not exactly those that ran",
             Self::ToolsUsed => "the call could call other tools, whose answers are not recorded",
+            Self::SettingsUsed => "the tool had settings of the operator, which are not recorded",
             Self::OutputNotKept => "the output of the call was not kept, because it may be on no disk",
             Self::Retried => "an attempt failed and was repeated, and only the last one is recorded",
             Self::QuestionsAsked => "the tool asked its user, and the answers are not recorded",

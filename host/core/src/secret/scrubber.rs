@@ -1,5 +1,5 @@
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use aho_corasick::Anchored;
 use aho_corasick::automaton::{Automaton as _, StateID};
@@ -111,14 +111,20 @@ impl Scrubber {
         Ok(Self { plain: automaton(plain)?, folded, labels })
     }
 
-    /// A scrubber of all values of `secrets`.
-    pub fn of_secrets(secrets: &Secrets) -> anyhow::Result<Self> {
+    /// The scrubber of all values of `secrets`, built once. That takes time in proportion to their bytes.
+    pub fn of_secrets(secrets: &Secrets) -> anyhow::Result<Arc<Self>> {
+        let kept = secrets.scrubber();
+        if let Some(known) = kept.and_then(OnceLock::get) {
+            return Ok(Arc::clone(known));
+        }
         let labels: Vec<String> = secrets.iter().map(|(name, _)| label(name)).collect();
-        Self::new(secrets.iter().zip(&labels).map(|((_, value), label)| Needle {
+        let built = Self::new(secrets.iter().zip(&labels).map(|((_, value), label)| Needle {
             value: value.expose().as_bytes(),
             label,
             look: Look::Forms,
-        }))
+        }));
+        let built = Arc::new(built?);
+        Ok(kept.map_or_else(|| Arc::clone(&built), |kept| Arc::clone(kept.get_or_init(|| Arc::clone(&built)))))
     }
 
     /// Returns `bytes` with labels in place of values; `None` if none was found.

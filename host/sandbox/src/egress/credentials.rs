@@ -24,8 +24,13 @@ impl Credentials {
         if uses.is_empty() {
             return Ok(None);
         }
-        let scrubber = Arc::new(Scrubber::of_secrets(&secrets)?);
+        let scrubber = Scrubber::of_secrets(&secrets)?;
         Ok(Some(Self { uses: uses.to_vec(), secrets, scrubber, found: Arc::default() }))
+    }
+
+    /// Whether the secret `name` was granted for an origin.
+    pub(super) fn hold(&self, name: &str) -> bool {
+        self.uses.iter().any(|granted| granted.name == name)
     }
 
     /// Whether a response held a secret.

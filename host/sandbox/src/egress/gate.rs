@@ -90,6 +90,11 @@ impl Gate {
         self.credentials.as_ref().is_some_and(Credentials::found)
     }
 
+    /// Whether a request of the call can carry the secret `name`.
+    pub(crate) fn carries(&self, name: &str) -> bool {
+        self.credentials.as_ref().is_some_and(|credentials| credentials.hold(name))
+    }
+
     /// Returns the last denial.
     pub(crate) fn denied(&self) -> Option<Denied> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -16,6 +16,7 @@ mod meter;
 mod resolver;
 mod target;
 mod tls;
+mod whole;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(super) use credentials::Credentials;
 pub(super) use gate::Gate;
 pub use machine::Listening;
 pub use resolver::{Resolver, SystemResolver};
+pub(super) use whole::{Ask, Told, Unanswered};
 
 use tls::Tls;
 
@@ -104,6 +106,11 @@ impl Egress {
 
     pub(super) fn gate(&self) -> Option<&Gate> {
         self.hooks.gate.as_deref()
+    }
+
+    /// Returns the gate for a request that the host sends for the guest.
+    pub(super) fn shared_gate(&self) -> Option<Arc<Gate>> {
+        self.hooks.gate.clone()
     }
 }
 

@@ -14,6 +14,7 @@ mod place;
 mod pooled;
 mod quota;
 mod stream;
+mod whole;
 
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ use self::stream::{Metered, STREAM_BYTES, Source};
 use super::limiter::{Charge, Limiter};
 use super::state::State;
 use super::trap::Denied;
+
+pub(super) use self::whole::read_text;
 
 /// What one call may do in its mounts.
 #[derive(Debug)]
@@ -61,11 +64,13 @@ impl Rules {
 
 /// Adds the interface to `linker`.
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    types::add_to_linker::<State, Guarding>(linker, |state| {
-        let rules = Arc::clone(&state.file_rules);
-        let plain = WasiFilesystemCtxView { ctx: state.wasi.filesystem(), table: &mut state.table };
-        Pooled(Guarded { rules, plain, limiter: &mut state.limiter })
-    })
+    types::add_to_linker::<State, Guarding>(linker, guarded)
+}
+
+fn guarded(state: &mut State) -> Pooled<'_> {
+    let rules = Arc::clone(&state.file_rules);
+    let plain = WasiFilesystemCtxView { ctx: state.wasi.filesystem(), table: &mut state.table };
+    Pooled(Guarded { rules, plain, limiter: &mut state.limiter })
 }
 
 struct Guarding;

@@ -109,6 +109,15 @@ impl Quota {
         }
     }
 
+    /// Counts a file of `bytes` bytes that the host writes for the guest; `entries`: the file, and folders that hold it.
+    pub(crate) fn given(&self, bytes: u64, entries: u64) -> Result<(), Exceeded> {
+        self.bytes(bytes)?;
+        match guard!("files_created") {
+            true => self.files.take(entries).ok_or(Exceeded::FilesCreated),
+            false => Ok(()),
+        }
+    }
+
     /// Fails if the call already keeps as many files open as it may.
     pub(super) fn room_to_open(&self) -> FsResult<()> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,6 +3,7 @@ use toolcell_core::record;
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 
+use crate::bindings::waiting::toolcell::tool::cancellation_signal;
 use crate::state::State;
 
 use super::wit::cancellation::{AbortReason, Host};
@@ -18,16 +19,18 @@ impl Host for State {
         }))
     }
 
-    async fn subscribe(&mut self) -> wasmtime::Result<Resource<DynPollable>> {
-        let wish = self.table.push(Wish(self.cancellation.clone()))?;
-        subscribe(&mut self.table, wish)
-    }
-
     async fn acknowledge(&mut self) -> wasmtime::Result<()> {
         if self.cancellation.requested().is_some() {
             self.observer.cancel_acknowledged();
         }
         Ok(())
+    }
+}
+
+impl cancellation_signal::Host for State {
+    async fn subscribe(&mut self) -> wasmtime::Result<Resource<DynPollable>> {
+        let wish = self.table.push(Wish(self.cancellation.clone()))?;
+        subscribe(&mut self.table, wish)
     }
 }
 

@@ -1,10 +1,11 @@
-//! What a guest may call on the host beside WASI: one file for each interface of the contract.
+//! What a guest may call on the host beside WASI: one file for each interface of the contract, and `near.rs`.
 
 pub(crate) mod artifacts;
 mod cancellation;
 pub(super) mod context_modifiers;
 mod interaction;
 mod log;
+pub(super) mod near;
 mod progress;
 pub(super) mod tools;
 

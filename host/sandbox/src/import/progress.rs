@@ -31,6 +31,13 @@ impl Host for State {
     }
 
     async fn partial_result(&mut self, content: String) -> wasmtime::Result<String> {
+        Ok(self.offer_partial(content))
+    }
+}
+
+impl State {
+    /// Passes a partial result on, if it is valid and there is room for it. Returns the reference to it.
+    pub(crate) fn offer_partial(&mut self, content: String) -> String {
         let reference = format!("partial:{}", digest(content.as_bytes()));
         let bytes = content.len() as u64;
         if bytes > self.partial_bytes_left && guard!("partial_results") {
@@ -51,12 +58,10 @@ impl Host for State {
                 None,
             );
         }
-        Ok(reference)
+        reference
     }
-}
 
-impl State {
-    fn pass(&mut self, update: GuestProgress) {
+    pub(crate) fn pass(&mut self, update: GuestProgress) {
         if let Some(update) = self.progress.pass(update) {
             self.observer.progress(update);
         }

@@ -48,10 +48,20 @@ async fn list(store: StoreContextMut<'_, State>) -> wasmtime::Result<(Vec<Callab
     Ok((tools.into_iter().map(|tool| Callable { name: tool.name, description: tool.description }).collect(),))
 }
 
-async fn call(mut store: StoreContextMut<'_, State>, tool: String, input: String) -> wasmtime::Result<(Answered,)> {
-    let Some(children) = store.data().children.clone() else { return Ok((Err(error(none_granted().to_error())),)) };
+async fn call(store: StoreContextMut<'_, State>, tool: String, input: String) -> wasmtime::Result<(Answered,)> {
+    let answered = answered(store, tool, input).await?;
+    Ok((answered.map(output).map_err(error),))
+}
+
+/// Calls a tool for the guest of `store`, and charges the guest with what the call used.
+pub(super) async fn answered(
+    mut store: StoreContextMut<'_, State>,
+    tool: String,
+    input: String,
+) -> wasmtime::Result<Result<ChildOutput, record::ToolError>> {
+    let Some(children) = store.data().children.clone() else { return Ok(Err(none_granted().to_error())) };
     if tool.len() > NAME_BYTES_MAX || input.len() > INPUT_BYTES_MAX {
-        return Ok((Err(error(too_large(&tool, &input).to_error())),));
+        return Ok(Err(too_large(&tool, &input).to_error()));
     }
     let fuel = store.get_fuel()?;
     let share = Share {
@@ -65,7 +75,7 @@ async fn call(mut store: StoreContextMut<'_, State>, tool: String, input: String
     if guard!("child_quotas") {
         charge(store.data(), &answer.used);
     }
-    Ok((answer.result.map(output).map_err(error),))
+    Ok(answer.result)
 }
 
 /// What a guest with `fuel` units left has left of its `limits`. While it waits for the call that it makes, it writes

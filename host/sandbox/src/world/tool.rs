@@ -8,18 +8,45 @@ use wasmtime::Store;
 use wasmtime::component::InstancePre;
 
 use super::{Call, Examined, Outcome, World};
-use crate::bindings::tool::ToolPre;
+use crate::bindings::configuring::ConfiguringIndices;
+use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
+use crate::bindings::tool::{self as contract, ToolPre};
 use crate::call;
+use crate::component::Exports;
 use crate::state::State;
 
 /// What every tool exports.
 pub(super) const GUEST: &str = "toolcell:tool/guest@0.2.0";
 
-pub(super) struct Tool(ToolPre<State>);
+pub(super) struct Tool {
+    tool: ToolPre<State>,
+    /// Of the instances that `tool` makes, because the instance that takes the settings is the one that runs.
+    configuring: Option<ConfiguringIndices>,
+}
 
 impl Tool {
-    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
-        ToolPre::new(instance).map(Self)
+    pub(super) fn new(instance: InstancePre<State>, exports: Exports) -> wasmtime::Result<Self> {
+        let configuring = exports.configuration.then(|| ConfiguringIndices::new(&instance)).transpose()?;
+        Ok(Self { tool: ToolPre::new(instance)?, configuring })
+    }
+
+    /// Returns an instance that has taken `config`, or the error with which the guest refused it.
+    async fn configured(
+        &self,
+        store: &mut Store<State>,
+        config: &str,
+    ) -> wasmtime::Result<Result<contract::Tool, ToolError>> {
+        let Some(configuring) = &self.configuring else {
+            // The catalog refuses such settings when the tool is loaded.
+            return Err(wasmtime::Error::msg("the component takes no settings"));
+        };
+        let instance = self.tool.instance_pre().instantiate_async(&mut *store).await?;
+        let guest = configuring.load(&mut *store, &instance)?;
+        match guest.toolcell_tool_configuration().call_configure(&mut *store, config).await? {
+            Ok(()) => contract::Tool::new(store, &instance).map(Ok),
+            // Whatever class the guest chose: what has to change is the settings.
+            Err(error) => Ok(Err(ToolError { class: ErrorClass::SetupRequired, ..error })),
+        }
     }
 }
 
@@ -32,7 +59,7 @@ impl World for Tool {
             let result = {
                 let _running = engine.running();
                 let work = pin!(async {
-                    let guest = self.0.instantiate_async(&mut store).await?;
+                    let guest = self.tool.instantiate_async(&mut store).await?;
                     guest.toolcell_tool_guest().call_describe(&mut store).await
                 });
                 call::bounded(work, limits.wall, &cancellation, None).await
@@ -43,7 +70,14 @@ impl World for Tool {
 
     fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
-            let guest = self.0.instantiate_async(&mut *store).await?;
+            let guest = match store.data_mut().configuration.take() {
+                None => self.tool.instantiate_async(&mut *store).await?,
+                // Boxed, to keep the future of all other calls small.
+                Some(config) => match Box::pin(self.configured(store, &config)).await? {
+                    Ok(guest) => guest,
+                    Err(error) => return Ok(Outcome::Failure(error)),
+                },
+            };
             guest.toolcell_tool_guest().call_invoke(store, call).await
         })
     }

@@ -48,6 +48,9 @@ impl Guest for Caller {
                 calling("call_widely", Access::WritesFiles, "Calls a tool, and may write files and send requests")
                     .permits("access_kinds", json!(["file_read", "file_write", "network"]))
                     .permits("network_scope", "any"),
+                calling("call_carrying", Access::Network, "Calls a tool, and may send requests with a secret")
+                    .permits("access_kinds", json!(["network", "credential"]))
+                    .permits("credential_refs", json!(["API_KEY"])),
                 plain("call_secretly").contract("sensitive_fields", json!(["input"])),
                 plain("call_narrow").permits("tool_calls", json!(["probe.invocation"])),
                 Tool::new("call_undeclared", Access::Nothing, "Calls a tool, and does not say so").input(input(), &[]),

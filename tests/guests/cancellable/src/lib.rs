@@ -1,4 +1,4 @@
-//! A component that imports `cancellation`, so that its calls get a grace period. Two tools use it well, the others
+//! A component that imports `cancellation` and `cancellation-signal`, so that its calls get a grace period. Two tools use it well, the others
 //! waste it. (Sleepers without the import are in `hostile`: they must be stopped at once.)
 
 use fixture::{Access, Input, Tool, Toolkit};
@@ -7,13 +7,21 @@ use wasip2::clocks::monotonic_clock::subscribe_duration;
 use wasip2::io::poll::{Pollable, poll};
 
 wit_bindgen::generate!({
-    world: "tool",
+    inline: "
+        package toolcell:test-guests;
+        world cancellable {
+            include toolcell:tool/tool@0.2.0;
+            include toolcell:tool/waiting@0.2.0;
+        }
+    ",
     path: "../../../wit",
     with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
+    generate_all,
 });
 
-use exports::toolcell::tool::guest::{Call, Guest, Outcome, Output};
-use toolcell::tool::cancellation::{AbortReason, acknowledge, requested, subscribe};
+use exports::toolcell::tool::guest::{Call, Guest, Outcome, Output, PartialOutput};
+use toolcell::tool::cancellation::{AbortReason, acknowledge, requested};
+use toolcell::tool::cancellation_signal::subscribe;
 use toolcell::tool::types::{ErrorClass, ToolError};
 
 struct Cancellable;
@@ -109,7 +117,10 @@ fn stop_well(input: &Input, reason: AbortReason) -> Outcome {
     let structured = json!({ "finished": false, "reason": name(reason) });
     match input.text_or("answer", "success") {
         "canceled" => failure(ErrorClass::Canceled, "stopped_on_request"),
-        "partial" => Outcome::Partial((output(structured), error(ErrorClass::Canceled, "stopped_on_request"))),
+        "partial" => Outcome::Partial(PartialOutput {
+            output: output(structured),
+            error: error(ErrorClass::Canceled, "stopped_on_request"),
+        }),
         _ => answer(structured),
     }
 }

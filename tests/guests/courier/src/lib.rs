@@ -8,7 +8,6 @@ use serde_json::json;
 wit_bindgen::generate!({
     world: "tool",
     path: "../../../wit",
-    with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
 });
 
 use exports::toolcell::tool::guest::{Call, Guest, Outcome, Output};

@@ -15,7 +15,6 @@ use serde_json::Value;
 wit_bindgen::generate!({
     world: "tool",
     path: "../../../wit",
-    with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
 });
 
 use exports::toolcell::tool::guest::{Call, Guest, Outcome, Output};

@@ -16,7 +16,7 @@ wit_bindgen::generate!({
     generate_all,
 });
 
-use exports::toolcell::tool::guest::{Call, Guest, Outcome, Output};
+use exports::toolcell::tool::guest::{Call, Guest, Outcome, Output, PartialOutput};
 use toolcell::tool::context_modifiers::{ModifyError, modify};
 use toolcell::tool::types::{ErrorClass, ToolError};
 
@@ -74,7 +74,7 @@ fn run(input: &Input) -> Outcome {
     let output = Output { content: "[]".into(), structured: Some(structured.to_string()), ui_summary: None };
     match input.text("then") {
         "fail" => Outcome::Failure(error("as_asked")),
-        "partial" => Outcome::Partial((output, error("as_asked"))),
+        "partial" => Outcome::Partial(PartialOutput { output, error: error("as_asked") }),
         _ => Outcome::Success(output),
     }
 }

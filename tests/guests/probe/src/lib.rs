@@ -18,10 +18,9 @@ use serde_json::{Value, json};
 wit_bindgen::generate!({
     world: "tool",
     path: "../../../wit",
-    with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
 });
 
-use exports::toolcell::tool::guest::{Call, Guest, Outcome, Output};
+use exports::toolcell::tool::guest::{Call, Guest, Outcome, Output, PartialOutput};
 use toolcell::tool::types::{ErrorClass, ToolError};
 
 type Handler = fn(&Call, &Input) -> Outcome;

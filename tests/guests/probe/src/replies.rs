@@ -3,7 +3,7 @@
 use fixture::{Access, Input, Tool};
 use serde_json::{Value, json};
 
-use crate::{Call, ErrorClass, Handler, Outcome, Output, ToolError, answer, show, text_block};
+use crate::{Call, ErrorClass, Handler, Outcome, Output, PartialOutput, ToolError, answer, show, text_block};
 
 /// One transparent pixel.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
@@ -154,7 +154,7 @@ fn partial(_: &Call, _: &Input) -> Outcome {
         detail: Some("for the record only".into()),
         retry_after_ms: Some(1500),
     };
-    Outcome::Partial((output, error))
+    Outcome::Partial(PartialOutput { output, error })
 }
 
 fn fail(_: &Call, input: &Input) -> Outcome {

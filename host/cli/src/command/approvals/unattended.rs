@@ -1,5 +1,6 @@
 //! Orphaned calls: calls whose process has exited.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -14,6 +15,7 @@ use super::super::ask::Origin;
 use super::super::exit::Stop;
 use super::super::kept::close_sources;
 use super::super::options::{self, Settings};
+use super::super::tool_configs::ToolConfigs;
 use super::super::{call, hooks, runtime, surface, target};
 use super::ApprovalCommands;
 
@@ -74,7 +76,7 @@ impl ApprovalCommands {
         let record = runtime.block_on(async {
             call::interrupts(cancellation)?;
             hooks::add(&mut host, &self.home, &layers, &closed).await?;
-            let own = load(&host, &origin).await?;
+            let own = load(&host, &origin, &ToolConfigs::of(&self.home, &layers)).await?;
             let tools = host.catalog().tools();
             let surface = surface::of(&host, tools, selection, (&request.policy, &request.grants)).await;
             request.offered = Some(surface::callable(&surface));
@@ -106,7 +108,7 @@ impl ApprovalCommands {
         });
         let (Ok(host), Ok(runtime)) = (host, runtime()) else { return Ok(()) };
         runtime.block_on(async {
-            match load(&host, &origin).await {
+            match load(&host, &origin, &ToolConfigs::of(&self.home, &layers)).await {
                 Ok(_) => host.check_edit(&kept.approval, edit).await,
                 Err(_) => Ok(()),
             }
@@ -114,13 +116,20 @@ impl ApprovalCommands {
     }
 }
 
-/// Loads the component of the call, which it returns, and those of the tools that the tool may call.
-async fn load(host: &Host, origin: &Origin) -> anyhow::Result<Loaded> {
-    let own = host.load_file(&origin.component).await.map_err(|refusal| failed(&refusal))?;
+/// Loads the component of the call, which it returns, and those of the tools that the tool may call, with the settings of
+/// the current files.
+async fn load(host: &Host, origin: &Origin, configs: &ToolConfigs) -> anyhow::Result<Loaded> {
+    let own = load_one(host, &origin.component, configs).await.map_err(|refusal| failed(&refusal))?;
     for component in &origin.callable {
-        host.load_file(component).await.map_err(|refusal| failed(&refusal))?;
+        load_one(host, component, configs).await.map_err(|refusal| failed(&refusal))?;
     }
     Ok(own)
+}
+
+async fn load_one(host: &Host, component: &Path, configs: &ToolConfigs) -> Result<Loaded, Refusal> {
+    let loaded = host.load_file(component).await?;
+    configs.give(component, &loaded)?;
+    Ok(loaded)
 }
 
 /// The tool `name` of the call's own component, because a tool of another one may have that name too.

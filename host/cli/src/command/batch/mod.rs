@@ -33,6 +33,7 @@ use super::exporting::{self, Exporting};
 use super::options::{RunOptions, Settings};
 use super::show::{self, Form};
 use super::target::{self, EntryPaths, Target};
+use super::tool_configs::ToolConfigs;
 use super::{ask, call, hooks, kept, serving, surface};
 use questions::Questions;
 use tools::{Chosen, Tools};
@@ -315,11 +316,13 @@ impl Job<'_> {
         lines: &[Line],
     ) -> Result<(Vec<Result<Chosen, Refusal>>, Surface), Refusal> {
         let Settings { grants, policy, layers, selection, .. } = settings;
-        let (entries, selection) = (EntryPaths::of(layers), std::mem::take(selection));
+        let (entries, configs) = (EntryPaths::of(layers), ToolConfigs::of(home, layers));
+        let selection = std::mem::take(selection);
         let mut tools = Tools {
             host,
             home,
             entries,
+            configs,
             policy,
             sources: &shared.sources,
             options: &self.options.call,

@@ -19,6 +19,7 @@ use super::super::exported::Exported;
 use super::super::options::CallOptions;
 use super::super::show;
 use super::super::target::{Building, EntryPaths, Target};
+use super::super::tool_configs::ToolConfigs;
 
 /// Maximum number of names that an error lists.
 const NAMES_MAX: usize = 20;
@@ -28,6 +29,7 @@ pub(super) struct Tools<'a> {
     pub(super) host: &'a Host,
     pub(super) home: &'a Home,
     pub(super) entries: EntryPaths,
+    pub(super) configs: ToolConfigs,
     pub(super) policy: &'a mut Policy,
     pub(super) sources: &'a [PathBuf],
     pub(super) options: &'a CallOptions,
@@ -162,6 +164,7 @@ impl Tools<'_> {
     async fn load(&self, target: &Target) -> Result<Component, Refusal> {
         let file = target.locate(self.home, Building::No)?;
         let loaded = Arc::new(self.host.load_file(&file).await?);
+        self.configs.give(&target.path, &loaded)?;
         Ok(Component { loaded, origin: self.origin(&file) })
     }
 

@@ -44,6 +44,9 @@ pub(super) fn of(tool: &Tool, called: &str, columns: usize) -> String {
     returns(tool, &mut rows);
     asks(tool, &mut rows);
     limits(tool, &mut rows);
+    if tool.is_configurable() {
+        rows.wrapped(2, 4, "settings: taken, from `config` of its [[tool]] in toolcell.toml");
+    }
     if !tool.notes().is_empty() {
         rows.line(2, "notes:");
         for note in tool.notes() {

@@ -8,15 +8,18 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::Context;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcell::Home;
-use toolcell_core::journal::{CallLog, Keep};
+use toolcell_core::journal::{CallLog, CallQuery, Keep};
 use toolcell_core::private::{self, Others};
-use toolcell_core::record::{JSON_VALUES_MAX, Timestamp, read_unique_json};
+use toolcell_core::record::{JSON_VALUES_MAX, SpanId, Timestamp, ToolInvocation, TraceContext, read_unique_json};
 
 use crate::command::exit::{BadRequest, Exit};
 use crate::command::show;
+use crate::config::configured_telemetry;
 use crate::dialect::agentool::Post;
+use crate::telemetry::Telemetry;
 
 /// Maximum size of the steps that are added at once, in bytes.
 const INPUT_BYTES_MAX: u64 = 1 << 20;
@@ -39,9 +42,45 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
     let path = path(home, session);
     append(&path, session, &lines)?;
     remove_old(&path, log);
+    export(home, log, session, &posts);
     let (count, steps) = (posts.len(), if posts.len() == 1 { "step" } else { "steps" });
     let said = show::printable(&format!("{count} {steps} added to the trace of the session {session:?}"), true);
     writeln!(io::stdout(), "{said}").map(|()| Exit::Succeeded).or_else(show::closed)
+}
+
+/// Sends the steps to the collector of telemetry, if there is one. They are added already, so a failure is a warning.
+fn export(home: &Home, log: &CallLog, session: &str, posts: &[Post]) {
+    let started = configured_telemetry(home).and_then(|settings| match settings.collector {
+        Some(_) => Telemetry::start(&settings, None, "session", show::say),
+        None => Ok(None),
+    });
+    match started {
+        Ok(Some(telemetry)) => {
+            telemetry.steps(posts, &place(log, session));
+            telemetry.close();
+        }
+        Ok(None) => {}
+        Err(error) => {
+            show::say(&format!("warning: the steps are not sent to the collector of telemetry: {error:#}"));
+        }
+    }
+}
+
+/// Where the steps belong: beside the session's latest call, or in a trace of their own.
+fn place(log: &CallLog, session: &str) -> TraceContext {
+    let mut latest = None;
+    let query = CallQuery { session: Some(session.to_owned()), limit: 1, ..CallQuery::default() };
+    // A record that cannot be read is as none: the steps are in a trace of their own.
+    let _ = log.each_record(&query, u64::MAX, |record| {
+        let invocation = record.get("invocation").and_then(|part| ToolInvocation::deserialize(part).ok());
+        latest = invocation.and_then(|call| {
+            let context = TraceContext::recorded(&call)?;
+            // A call that has a trace to itself is its first span.
+            let above = context.parent().unwrap_or_else(|| SpanId::of(call.invocation_id));
+            Some(context.below(above))
+        });
+    });
+    latest.unwrap_or_else(TraceContext::begin)
 }
 
 /// The steps of a session; `None` in place of one that cannot be read.
@@ -132,7 +171,12 @@ fn append(path: &Path, session: &str, lines: &str) -> anyhow::Result<()> {
         );
         return Err(BadRequest(message).into());
     }
-    file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(added.as_bytes())).with_context(cannot)
+    let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(added.as_bytes()));
+    if written.is_err() {
+        // A full disk can take a part of them, and a part of the steps must not count as added.
+        let _ = file.set_len(size);
+    }
+    written.with_context(cannot)
 }
 
 /// Opens the file and locks it. Another process may remove it in between.

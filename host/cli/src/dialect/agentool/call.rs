@@ -113,7 +113,7 @@ pub(super) fn is_concealed(invocation: &ToolInvocation) -> bool {
 }
 
 /// The arguments that a record may show.
-fn arguments(invocation: &ToolInvocation) -> &Value {
+pub(in crate::dialect) fn arguments(invocation: &ToolInvocation) -> &Value {
     match &invocation.observable_input {
         Some(observable) if is_concealed(invocation) => observable,
         _ => &invocation.model_input,

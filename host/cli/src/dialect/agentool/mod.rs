@@ -13,9 +13,10 @@ mod tool_spec;
 mod trace;
 
 pub use builder::{Detectors, TraceBuilder};
+pub(super) use call::arguments;
 pub use call::{Exchange, ToolCall, ToolResult, call, result};
 pub use post::{End, Post, Posted, Start};
-pub use registry::{Auth, Entry, Offer, Query, ToolRegistry, query, registry};
+pub use registry::{Auth, Entry, Offer, Query, ToolRegistry, is_named, query, registry};
 pub use tool_spec::{Category, CostTier, Metadata, ToolSpec, category, snake_case, spec};
 pub use trace::{Metrics, ReasoningTrace, Step, StepType, TraceStatus};
 

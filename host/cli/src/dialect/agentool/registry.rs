@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell_core::record::{Extra, Timestamp};
 
-use super::{ToolSpec, Word, category};
-use crate::dialect::name::free;
+use super::{ToolSpec, Word, category, snake_case};
+use crate::dialect::name::{free, is_made_of};
 use crate::dialect::{Listed, visible};
 
 /// Maximum number of tags that the annotations of a tool add.
@@ -82,6 +82,11 @@ pub fn registry(registry_id: &str, version: &str, updated_at: Timestamp, mut too
         tools,
         extra: Extra::new(),
     }
+}
+
+/// Whether a registry can name the tool that is exported as `exported` so.
+pub fn is_named(name: &str, exported: &str) -> bool {
+    name == exported || is_made_of(name, &snake_case(exported))
 }
 
 /// The entries that match, in their order.

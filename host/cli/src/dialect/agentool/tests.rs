@@ -296,6 +296,15 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
     let [first, second] = registry.tools.as_slice() else { panic!("{registry:?}") };
     assert_eq!(first.spec.name, "read_all");
     assert!(second.spec.name.starts_with("read_all_") && second.spec.name.len() == "read_all_".len() + 6);
+    for (name, exported, is_its_name) in [
+        (first.spec.name.as_str(), "read_all", true),
+        (second.spec.name.as_str(), "read-all", true),
+        ("read-all", "read-all", true),
+        ("read_all_files", "read-all", false),
+        ("write_all", "read_all", false),
+    ] {
+        assert_eq!(is_named(name, exported), is_its_name, "{name} {exported}");
+    }
     assert_eq!(first.tags, ["io", "file_operation", "disk"]);
     assert_eq!((first.provider.as_deref(), &first.extra["tool_id"]), (Some("acme"), &json!("acme.read_all")));
     let found = |wanted: Query<'_>| query(&registry, &wanted).len();

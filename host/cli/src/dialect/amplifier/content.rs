@@ -64,7 +64,7 @@ fn image(fields: &Map<String, Value>) -> Option<Block> {
 }
 
 /// Whether both are what `amplifier-core` accepts: a media type in small letters without parameters, and canonical base64.
-pub(super) fn is_image(media_type: &str, data: &str) -> bool {
+fn is_image(media_type: &str, data: &str) -> bool {
     let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"+-.".contains(&c);
     let subtype = media_type.strip_prefix("image/").unwrap_or_default();
     let is_type = !subtype.is_empty() && subtype.bytes().all(plain);

@@ -1,7 +1,8 @@
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{CallRecord, Timestamp};
+use toolcell_core::record::{Timestamp, ToolInvocation, ToolResult};
 
 use super::result::{Mode, result};
+use crate::dialect::agentool::arguments;
 
 /// In place of an image in an event, which reaches logs.
 const IMAGE_OMITTED: &str = "[image omitted from the event]";
@@ -9,10 +10,9 @@ const IMAGE_OMITTED: &str = "[image omitted from the event]";
 /// The events of a call that has ended, in order: `tool:pre`, and then either `tool:post` or `tool:error` (AM-12..14). A
 /// call that was refused before it ran has them too. The data has the keys of the contract's page and of
 /// `amplifier-core`. `tool_name` is the name under which the tool is mounted.
-pub fn events(record: &CallRecord, tool_name: &str, mode: Mode) -> Vec<Value> {
-    let invocation = &record.invocation;
+pub fn events(invocation: &ToolInvocation, ended: &ToolResult, tool_name: &str, mode: Mode) -> Vec<Value> {
     let began = invocation.started_at().unwrap_or_else(|| invocation.created_at());
-    let input = json!(invocation.model_input);
+    let input = arguments(invocation).clone();
     let common = [
         ("tool_name", json!(tool_name)),
         ("tool_call_id", json!(invocation.native_call_id)),
@@ -27,13 +27,13 @@ pub fn events(record: &CallRecord, tool_name: &str, mode: Mode) -> Vec<Value> {
         data.insert("timestamp".to_owned(), json!(at));
         json!({ "event": name, "data": data })
     };
-    let mut answer = result(invocation, &record.result, mode);
+    let mut answer = result(invocation, ended, mode);
     omit_images(&mut answer);
-    let ended = invocation.ended_at().unwrap_or(record.result.created_at);
+    let at = invocation.ended_at().unwrap_or(ended.created_at);
     let error = answer.get("error").cloned().unwrap_or_default();
-    let last = match record.result.is_error {
-        true => event("tool:error", ended, vec![("error", error), ("result", answer.clone()), ("tool_result", answer)]),
-        false => event("tool:post", ended, vec![("result", answer.clone()), ("tool_result", answer)]),
+    let last = match ended.is_error {
+        true => event("tool:error", at, vec![("error", error), ("result", answer.clone()), ("tool_result", answer)]),
+        false => event("tool:post", at, vec![("result", answer.clone()), ("tool_result", answer)]),
     };
     vec![event("tool:pre", began, Vec::new()), last]
 }
@@ -48,27 +48,15 @@ fn omit_images(answer: &mut Value) {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::record::{
-        CallRecord, Content, ErrorClass, Input, Refusal, ResultMappings, ToolInvocation, ToolResult,
-    };
+    use toolcell_core::record::{Content, ErrorClass, Input, Refusal, ToolInvocation, ToolResult};
 
     use super::events;
     use crate::dialect::amplifier::Mode;
 
-    fn record(result: impl FnOnce(&ToolInvocation) -> ToolResult) -> CallRecord {
+    fn call() -> ToolInvocation {
         let mut invocation = ToolInvocation::planned("files.read", &Input::from_text(r#"{"path":"a"}"#));
         invocation.native_call_id = Some("call-1".to_owned());
-        CallRecord {
-            declaration: None,
-            result: result(&invocation),
-            invocation,
-            decisions: Vec::new(),
-            hooks: Vec::new(),
-            progress: Vec::new(),
-            result_mappings: ResultMappings::default(),
-            persistence: Vec::new(),
-            events: Vec::new(),
-        }
+        invocation
     }
 
     fn failed(invocation: &ToolInvocation, class: ErrorClass) -> ToolResult {
@@ -84,13 +72,11 @@ mod tests {
     #[test]
     fn a_call_that_works_is_before_and_after_with_the_keys_of_both_pages() {
         let image = json!({ "data": "AAAA", "media_type": "image/png" });
-        let record = record(|invocation| {
-            let mut result = failed(invocation, ErrorClass::Canceled);
-            (result.is_error, result.error) = (false, None);
-            result.model_facing_content = vec![Content::text("said"), Content::new("image", image)];
-            result
-        });
-        let events = events(&record, "read", Mode::Upstream);
+        let call = call();
+        let mut result = failed(&call, ErrorClass::Canceled);
+        (result.is_error, result.error) = (false, None);
+        result.model_facing_content = vec![Content::text("said"), Content::new("image", image)];
+        let events = events(&call, &result, "read", Mode::Upstream);
         assert_eq!(names(&events), ["tool:pre", "tool:post"]);
         for event in &events {
             let data = &event["data"];
@@ -107,12 +93,13 @@ mod tests {
     #[test]
     fn a_call_of_every_error_class_is_before_and_error() {
         for class in ErrorClass::ALL {
-            let record = record(|invocation| failed(invocation, class));
-            let upstream = events(&record, "read", Mode::Upstream);
+            let call = call();
+            let result = failed(&call, class);
+            let upstream = events(&call, &result, "read", Mode::Upstream);
             assert_eq!(names(&upstream), ["tool:pre", "tool:error"], "{class:?}");
             assert_eq!(upstream[1]["data"]["error"]["class"], json!(class));
             assert_eq!(upstream[1]["data"]["error"]["message"], "the message");
-            let seed = events(&record, "read", Mode::Seed);
+            let seed = events(&call, &result, "read", Mode::Seed);
             assert!(seed[1]["data"]["error"].as_str().unwrap().starts_with("the message ["), "{class:?}");
         }
     }

@@ -3,13 +3,11 @@
 
 mod content;
 mod event;
-mod hook;
-mod received;
+mod exchange;
 mod result;
 mod tool;
 
 pub use event::events;
-pub use hook::hook_outputs;
-pub use received::{Received, ReceivedError, received};
+pub use exchange::{answers, read, seed_answers};
 pub use result::{ErrorType, Mode, error_type, result};
 pub use tool::tool;

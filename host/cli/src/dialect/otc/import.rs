@@ -1,11 +1,14 @@
+//! Reads responses back, so that tests see what one keeps of a result (requirements 3.4, inverse import). The program itself
+//! receives no responses.
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell_core::record::{Content, ErrorClass, Recoverability, Refusal, ToolError, is_uri};
+use toolcell_core::record::{ARTIFACT, Content, ErrorClass, GUEST_BLOCKS, Recoverability, Refusal, ToolError, is_uri};
 
-use super::output::{Unwrapped, unwrapped};
+use super::output::{CONTENT, CONTEXT, MARK, WRAPPED};
 
-/// What a response of another program says, in the host's terms (requirements 3.4, inverse import).
+/// What a response says, in the host's terms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Imported {
     pub content: Vec<Content>,
@@ -92,4 +95,35 @@ fn of_authorization(authorization: &Value) -> Imported {
     let message = format!("the tool needs an authorization{where_to}");
     let error = Refusal::new(ErrorClass::CredentialMissing, "authorization_required", message).to_error();
     Imported { error: Some(error), ..Imported::default() }
+}
+
+/// A value of a response as it was before it was fitted.
+enum Unwrapped {
+    Value(Value),
+    Content(Vec<Content>),
+}
+
+/// Undoes what [`output`](super::output::output) did to a value. The second part is context for the model.
+fn unwrapped(value: &Value) -> (Unwrapped, Vec<Value>) {
+    let mark = value.get(MARK).and_then(Value::as_str).map(str::to_owned);
+    let (Some(mark @ (WRAPPED | CONTENT)), Value::Object(mut fields)) = (mark.as_deref(), value.clone()) else {
+        return (Unwrapped::Value(value.clone()), Vec::new());
+    };
+    let context = match fields.remove(CONTEXT) {
+        Some(Value::Array(context)) => context,
+        _ => Vec::new(),
+    };
+    let inner = fields.remove(if mark == WRAPPED { "value" } else { "content" }).unwrap_or_default();
+    match (mark, inner) {
+        (CONTENT, Value::Array(blocks)) => (Unwrapped::Content(blocks.into_iter().map(block).collect()), context),
+        (_, value) => (Unwrapped::Value(value), context),
+    }
+}
+
+/// A block of another program. One that only the host can write becomes text, because it would be taken for a reference to
+/// a payload of this host.
+fn block(block: Value) -> Content {
+    let is_theirs = |block: &Content| GUEST_BLOCKS.contains(&block.kind.as_str()) && block.kind != ARTIFACT;
+    let text = block.to_string();
+    serde_json::from_value(block).ok().filter(is_theirs).unwrap_or_else(|| Content::text(text))
 }

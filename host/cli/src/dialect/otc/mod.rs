@@ -2,11 +2,12 @@
 //!
 //! A [`Mode`] is one of three formats with one meaning: the published JSON Schemas, the text of the RFC, which differs from
 //! them, and what Arcade's programs exchange today. A tool is described by [`definition`], called by a [`Request`], and
-//! answers with a [`result`]. [`import`] reads a response of another program. What the format cannot say of a schema is in a
-//! note in the description, and the host checks arguments against the whole schema in any case.
+//! answers with a [`result`]. What the format cannot say of a schema is in a note in the description, and the host checks
+//! arguments against the whole schema in any case.
 
 mod definition;
 mod error;
+#[cfg(test)]
 mod import;
 mod name;
 mod output;
@@ -21,7 +22,8 @@ pub(crate) mod samples;
 mod tests;
 
 pub use definition::definition;
-pub use import::{Imported, import};
+#[cfg(test)]
+use import::{Imported, import};
 pub use name::{Named, Names, fully_qualified_name};
 pub use request::{Reading, Request, ToolReference};
 pub use requirement::{Requirement, secrets};

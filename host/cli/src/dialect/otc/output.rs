@@ -1,14 +1,14 @@
 use serde_json::{Value, json};
-use toolcell_core::record::{ARTIFACT, Content, GUEST_BLOCKS, PersistedRef, ToolResult, is_uri};
+use toolcell_core::record::{ARTIFACT, Content, PersistedRef, ToolResult, is_uri};
 
 use super::{Mode, Reply};
 
 /// Marks an object as made by toolcell, because a value may be neither a list nor blocks of content (O-11): `wrapped` or
 /// `content`.
-const MARK: &str = "$toolcell";
-const WRAPPED: &str = "wrapped";
-const CONTENT: &str = "content";
-const CONTEXT: &str = "additional_context";
+pub(super) const MARK: &str = "$toolcell";
+pub(super) const WRAPPED: &str = "wrapped";
+pub(super) const CONTENT: &str = "content";
+pub(super) const CONTEXT: &str = "additional_context";
 
 /// `output` of a call that succeeded; `None` for the mode `null`.
 pub(super) fn output(result: &ToolResult, reply: &Reply<'_>) -> Option<Value> {
@@ -65,37 +65,6 @@ fn with_context(mut made: Value, context: &[Value]) -> Value {
         fields.insert(CONTEXT.to_owned(), json!(context));
     }
     made
-}
-
-/// A value of a response as it was before it was fitted.
-pub(super) enum Unwrapped {
-    Value(Value),
-    Content(Vec<Content>),
-}
-
-/// Undoes what [`output`] did to a value. The second part is context for the model.
-pub(super) fn unwrapped(value: &Value) -> (Unwrapped, Vec<Value>) {
-    let mark = value.get(MARK).and_then(Value::as_str).map(str::to_owned);
-    let (Some(mark @ (WRAPPED | CONTENT)), Value::Object(mut fields)) = (mark.as_deref(), value.clone()) else {
-        return (Unwrapped::Value(value.clone()), Vec::new());
-    };
-    let context = match fields.remove(CONTEXT) {
-        Some(Value::Array(context)) => context,
-        _ => Vec::new(),
-    };
-    let inner = fields.remove(if mark == WRAPPED { "value" } else { "content" }).unwrap_or_default();
-    match (mark, inner) {
-        (CONTENT, Value::Array(blocks)) => (Unwrapped::Content(blocks.into_iter().map(block).collect()), context),
-        (_, value) => (Unwrapped::Value(value), context),
-    }
-}
-
-/// A block of another program. One that only the host can write becomes text, because it would be taken for a reference to
-/// a payload of this host.
-fn block(block: Value) -> Content {
-    let is_theirs = |block: &Content| GUEST_BLOCKS.contains(&block.kind.as_str()) && block.kind != ARTIFACT;
-    let text = block.to_string();
-    serde_json::from_value(block).ok().filter(is_theirs).unwrap_or_else(|| Content::text(text))
 }
 
 /// Arcade's responses have no arm for an artifact.

@@ -215,10 +215,11 @@ impl Routes {
         }
     }
 
-    /// The metrics of all callers. A token is required, because they name the tools.
+    /// The metrics of all callers, for callers alone: they name tools that an approver is not asked about.
     fn metrics(&self, request: &Request<Incoming>) -> Response<Answer> {
-        if self.tokens.bearer(request.headers()).is_none() {
-            return without_token();
+        let Some(principal) = self.tokens.bearer(request.headers()) else { return without_token() };
+        if self.doors.get(principal).is_none() && guard!("metrics_role") {
+            return plain(StatusCode::FORBIDDEN, "metrics are for callers, and this is the token of an approver");
         }
         match self.server.offering().telemetry.as_ref().and_then(|telemetry| telemetry.prometheus()) {
             None => plain(StatusCode::NOT_FOUND, "this server has no metrics; telemetry.metrics = true turns them on"),

@@ -2,7 +2,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use data_encoding::HEXLOWER;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -17,6 +17,8 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 pub struct Tokens {
     callers: Vec<(blake3::Hash, Arc<str>)>,
     approvers: Vec<(blake3::Hash, Arc<str>)>,
+    /// Names of callers that no file gives: the numbers of lines, and that of a generated token.
+    unnamed: Vec<String>,
 }
 
 impl Tokens {
@@ -26,7 +28,9 @@ impl Tokens {
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
             .context("cannot create a random token")?;
         let text = HEXLOWER.encode(&bytes);
-        Ok((Self::of(vec![(blake3::hash(text.as_bytes()), "token:generated".into())]), text))
+        let name = "token:generated";
+        let tokens = Self::of(vec![(blake3::hash(text.as_bytes()), name.into())]);
+        Ok((Self { unnamed: vec![name.to_owned()], ..tokens }, text))
     }
 
     /// Reads the tokens in `file`, one per line, `NAME TOKEN` or `TOKEN`. Fails if users other than the owner can
@@ -60,28 +64,46 @@ impl Tokens {
         }
         ensure!(!tokens.is_empty(), "there is no token");
         // Calls belong to names, so a name that is the number of a line would be that of two callers.
-        for number in numbers {
-            let same = tokens.iter().filter(|(_, name)| **name == *number).count();
+        for number in &numbers {
+            let same = tokens.iter().filter(|(_, name)| **name == **number).count();
             ensure!(same == 1, "two lines have the name {number}: give the token without a name one");
         }
-        Ok(Self::of(tokens))
+        Ok(Self { unnamed: numbers, ..Self::of(tokens) })
     }
 
     fn of(callers: Vec<(blake3::Hash, Arc<str>)>) -> Self {
-        Self { callers, approvers: Vec::new() }
+        Self { callers, approvers: Vec::new(), unnamed: Vec::new() }
     }
 
-    /// Adds tokens that approve calls, instead of making them. Fails if a text is a token for both.
+    /// Adds tokens that approve calls, instead of making them. Fails if a text or a name is for both.
     pub fn with_approvers(mut self, approvers: Self) -> anyhow::Result<Self> {
         let is_caller = |token: &blake3::Hash| self.callers.iter().any(|(known, _)| known == token);
         let both = approvers.callers.iter().find(|(token, _)| is_caller(token));
         ensure!(both.is_none(), "a token is for a caller and for an approver: a caller cannot approve its own calls");
+        if let Some(name) = self.name_of_both(&approvers).filter(|_| guard!("approver_names")) {
+            bail!(
+                "cannot use the name {name} for an approver: a caller has it, and a caller cannot approve its own calls; give \
+                 each person one role"
+            );
+        }
         let named = |(token, name): (blake3::Hash, Arc<str>)| {
             let name = name.strip_prefix("token:").map_or_else(|| name.to_string(), str::to_owned);
             (token, format!("approver:{name}").into())
         };
         self.approvers = approvers.callers.into_iter().map(named).collect();
         Ok(self)
+    }
+
+    /// The first name, as written, that callers and approvers share.
+    fn name_of_both<'a>(&self, approvers: &'a Self) -> Option<&'a str> {
+        let is_caller = |name: &str| {
+            let mut named =
+                self.callers.iter().filter(|(_, known)| !self.unnamed.iter().any(|other| **other == **known));
+            named.any(|(_, known)| known.eq_ignore_ascii_case(name))
+        };
+        let named = approvers.callers.iter().map(|(_, name)| &**name);
+        let mut named = named.filter(|name| !approvers.unnamed.iter().any(|other| other == name));
+        named.find(|name| is_caller(name)).map(|name| name.strip_prefix("token:").unwrap_or(name))
     }
 
     /// Requires no token. For loopback only.
@@ -188,6 +210,26 @@ mod tests {
         assert_eq!(bearer(&open, "Bearer fedcba9876543210"), Some(1));
         assert_eq!((open.bearer(&HeaderMap::new()), bearer(&open, "Bearer 0123456789abcdef")), (Some(0), Some(0)));
         assert!(read("anna 0123456789abcdef").with_approvers(read("bert 0123456789abcdef")).is_err());
+    }
+
+    #[test]
+    fn a_person_has_one_role() {
+        let read = |text| Tokens::parse(text).unwrap();
+        let both = |callers, approvers| read(callers).with_approvers(read(approvers));
+        for name in ["anna", "Anna"] {
+            let told = format!("{:#}", both("anna 0123456789abcdef", &format!("{name} fedcba9876543210")).unwrap_err());
+            assert!(told.starts_with(&format!("cannot use the name {name} for an approver")), "{told}");
+        }
+        // The numbers of lines are no names.
+        for (callers, approvers) in [
+            ("0123456789abcdef", "fedcba9876543210"),
+            ("1 0123456789abcdef", "fedcba9876543210"),
+            ("0123456789abcdef", "1 fedcba9876543210"),
+        ] {
+            assert!(both(callers, approvers).is_ok(), "{callers}, {approvers}");
+        }
+        let generated = Tokens::generate().unwrap().0;
+        assert!(generated.with_approvers(read("generated fedcba9876543210")).is_ok());
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub struct ParsedCall {
     pub user_id: Option<String>,
     /// Secrets for this call only, by the names of the tool's credentials: none that the tool does not declare.
     pub secrets: Vec<(String, SecretValue)>,
+    /// The number of secrets that the tool does not declare, and that go nowhere.
+    pub ignored_secrets: usize,
 }
 
 /// The tools of a service.
@@ -119,13 +121,16 @@ impl Tool {
         self.definitions.iter().find_map(|(known, definition)| (*known == mode).then_some(definition))
     }
 
-    /// What a request brings for the credentials of the tool. A secret that the tool does not declare goes nowhere
-    /// (OTC-Q-07).
-    fn secrets_of(&self, request: &Request) -> Vec<(String, SecretValue)> {
+    /// What a request brings for the credentials of the tool, and the number of secrets that it brings for none: those go
+    /// nowhere (OTC-Q-07).
+    fn secrets_of(&self, request: &Request) -> (Vec<(String, SecretValue)>, usize) {
         let is_declared = |name: &str| self.secrets.iter().any(|known| known == name) || !guard!("otc_secrets");
         let given = request.secrets.iter().filter(|(name, _)| is_declared(name)).cloned();
+        let mut secrets: Vec<_> = given.collect();
+        let ignored = request.secrets.len() - secrets.len();
         let token = self.requirement.as_ref().zip(request.token.clone());
-        given.chain(token.map(|(requirement, token)| (requirement.credential.clone(), token))).collect()
+        secrets.extend(token.map(|(requirement, token)| (requirement.credential.clone(), token)));
+        (secrets, ignored)
     }
 }
 
@@ -226,6 +231,7 @@ impl Service {
         let found = tools.names.resolve(&request.tool);
         let tool = found.as_ref().ok().and_then(|at| tools.tools.get(*at));
         let unknown = || Refusal::new(ErrorClass::UnknownTool, "unknown_tool", "there is no such tool here");
+        let (secrets, ignored_secrets) = tool.map(|tool| tool.secrets_of(&request)).unwrap_or_default();
         let parsed = ParsedCall {
             principal: Arc::clone(principal),
             requested: format!("{}.{}", request.tool.toolkit, request.tool.name),
@@ -234,7 +240,8 @@ impl Service {
                 (Err(refusal), _) => Err(refusal.clone()),
                 (Ok(_), None) => Err(unknown()),
             },
-            secrets: tool.map(|tool| tool.secrets_of(&request)).unwrap_or_default(),
+            secrets,
+            ignored_secrets,
             input: request.inputs,
             execution_id: request.execution_id,
             run_id: request.run_id,

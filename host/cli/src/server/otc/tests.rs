@@ -206,7 +206,7 @@ async fn a_call_gets_the_secrets_that_its_tool_declares_and_no_others() {
     let (_, answer) = pipeline.answer(&service, &sent).await;
     let call = pipeline.last.take().unwrap();
     let given: Vec<_> = call.secrets.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
-    assert_eq!(given, [(SECRET, "the-secret"), (TOKEN, "the-token")]);
+    assert_eq!((given.as_slice(), call.ignored_secrets), (&[(SECRET, "the-secret"), (TOKEN, "the-token")][..], 1));
     assert_eq!((&*call.principal, call.requested.as_str()), ("anna", "issues.find"));
     assert_eq!((call.execution_id.as_deref(), call.run_id.as_deref()), (Some("exec-1"), Some("run-1")));
     assert_eq!((call.user_id.as_deref(), call.input.as_str()), (Some("user-1"), r#"{"query":"q"}"#));

@@ -83,6 +83,7 @@ pub(super) static TOOLKIT: Object = Object {
         Field::new("interfaces", Shape::Objects(&INTERFACE)).narrows(),
         Field::new("execution_profiles", Shape::Objects(&EXECUTION_PROFILE)).narrows(),
         Field::new("permission_profiles", Shape::Objects(&PERMISSION_PROFILE)).narrows(),
+        Field::new("not_offered", Shape::Look(not_offered)),
     ],
 };
 
@@ -305,6 +306,15 @@ fn content_type(value: &Value) -> Result<(), String> {
     const WITHOUT_BLOCKS: &str = "structured_content";
     let known = value.as_str().is_some_and(|word| GUEST_BLOCKS.contains(&word) || word == WITHOUT_BLOCKS);
     if known { Ok(()) } else { Err(none_of(value, &GUEST_BLOCKS)) }
+}
+
+/// Parts of a component that the host could not make tools of: `NAME: REASON`. They are shown beside its tools.
+fn not_offered(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    for (at, part) in value.as_array().into_iter().flatten().enumerate() {
+        if let Some(part) = part.as_str() {
+            findings.note(&place.item(at), format!("not offered as a tool: {part}"));
+        }
+    }
 }
 
 fn redaction_rules(findings: &mut Findings, place: &Place<'_>, value: &Value) {

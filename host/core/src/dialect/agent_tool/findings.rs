@@ -98,6 +98,21 @@ impl Findings {
         self.unknown <= UNKNOWN_MAX
     }
 
+    /// Adds the findings of derived records. `placed` gives their errors another place, or drops them; one that is there
+    /// already is dropped too.
+    pub(super) fn add(&mut self, derived: Self, placed: fn(Finding) -> Option<Finding>) {
+        for error in derived.errors.listed.into_iter().filter_map(placed) {
+            let errors = &mut self.errors;
+            match errors.listed.len() < ERRORS_MAX {
+                true if errors.listed.contains(&error) => {}
+                true => errors.listed.push(error),
+                false => errors.left_out += 1,
+            }
+        }
+        self.errors.left_out += derived.errors.left_out;
+        self.notes = derived.notes;
+    }
+
     pub(super) fn has_errors(&self) -> bool {
         !self.errors.listed.is_empty()
     }

@@ -1,7 +1,8 @@
 //! The answer of a guest's `describe`: Agent Tool 0.2.0 records as JSON, parsed and normalised. All of it is a claim.
 //!
 //! All errors are reported at once. A field that would limit a call and cannot be honoured is an error, because a lost
-//! limit widens the tool. An unknown field that limits nothing stays in the records, and a note names it.
+//! limit widens the tool. An unknown field that limits nothing stays in the records, and a note names it. `short.rs` derives
+//! the records of a toolkit in the short form, and nothing else here knows that form.
 
 mod claims;
 mod fields;
@@ -9,6 +10,7 @@ mod findings;
 mod names;
 mod references;
 mod shape;
+mod short;
 mod unknown;
 
 use serde_json::Value;
@@ -26,6 +28,18 @@ pub struct Described {
     pub toolkit: Toolkit,
     /// The parts of it that have no effect on this host.
     pub notes: Vec<Finding>,
+    is_short: bool,
+}
+
+impl Described {
+    /// Returns a function that places errors in the records of the toolkit where its author wrote what caused them.
+    pub fn placing(&self) -> impl Fn(Vec<Finding>) -> Vec<Finding> + use<> {
+        let is_short = self.is_short;
+        move |errors| match is_short {
+            true => errors.into_iter().filter_map(short::placed).collect(),
+            false => errors,
+        }
+    }
 }
 
 /// Parses a toolkit and fills in what may be omitted. Fails with everything that is incomplete, contradictory,
@@ -35,7 +49,14 @@ pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
     let mut value = read_unique_json(text, JSON_VALUES_MAX)
         .map_err(|error| one(format!("cannot read the toolkit that `describe` returns: {error}")))?;
     let mut findings = Findings::default();
-    look(&value, &mut findings);
+    let is_short = short::is_short(&value);
+    if is_short {
+        let Some(records) = short::derive(&value, &mut findings) else { return Err(findings.into_errors()) };
+        value = records;
+    }
+    let mut of_records = Findings::default();
+    look(&value, &mut of_records);
+    findings.add(of_records, if is_short { short::placed } else { Some });
     if findings.has_errors() && guard!("description_findings") {
         return Err(findings.into_errors());
     }
@@ -46,7 +67,7 @@ pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
             declaration.tool_id = declaration.qualified_name();
         }
     }
-    Ok(Described { toolkit, notes: findings.into_notes() })
+    Ok(Described { toolkit, notes: findings.into_notes(), is_short })
 }
 
 fn look(value: &Value, findings: &mut Findings) {

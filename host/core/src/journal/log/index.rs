@@ -168,7 +168,7 @@ impl CallLog {
 
     /// Gives `read` the records of the calls that [`Self::calls`] lists, the earliest first: one at a time, because together
     /// they may be large. These are the latest calls whose lines have at most `bytes_max` bytes together, and at least one.
-    /// Returns how many they are.
+    /// A record that another process removes meanwhile is left out. Returns how many were read.
     ///
     /// # Errors
     ///
@@ -191,10 +191,18 @@ impl CallLog {
             }
             places.push(*place);
         }
+        let mut count = 0;
         for place in places.iter().rev() {
-            read(self.record_at(*place)?);
+            let (id, payload) = match self.line(*place) {
+                Ok(found) => found,
+                // Its segment was pruned since the search.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(self.failed("read", &error)),
+            };
+            read(fold::unfold(&id, &payload).map_err(|error| self.failed("read", &error))?);
+            count += 1;
         }
-        Ok(places.len())
+        Ok(count)
     }
 
     /// Where the record of the call is whose id is `id`, or ends so.

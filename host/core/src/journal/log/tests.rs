@@ -242,6 +242,24 @@ async fn records_are_read_one_by_one_and_together_they_are_bounded() {
     assert!(counts.is_sorted() && [1, 2, 3].iter().all(|count| counts.contains(count)), "{counts:?}");
 }
 
+#[tokio::test]
+async fn a_record_whose_segment_is_removed_while_others_are_read_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let writers = [(); 3].map(|()| log(&folder, LogSettings::default()));
+    for writer in &writers {
+        start(writer, "a").await;
+    }
+    let mut read = 0;
+    let query = CallQuery { limit: 10, ..CallQuery::default() };
+    let count = writers[0].each_record(&query, u64::MAX, |_| {
+        read += 1;
+        if read == 1 {
+            remove(&folder.path().join("calls"), 2);
+        }
+    });
+    assert_eq!((count.unwrap(), read), (2, 2));
+}
+
 fn note(log: &CallLog, id: InvocationId, first: usize, events: &[ToolEvent]) {
     log.noted(id, &Noted { session: Some("s"), first, events }).unwrap();
 }

@@ -12,8 +12,10 @@ use super::StoreError;
 pub(super) const FILE_NAME: &str = "journal.db";
 /// `user_version` of the file: one for each migration.
 const VERSION: i64 = 2;
-/// `application_id` of the file: "hotc".
-const APPLICATION: i64 = 0x686f_7463;
+/// `application_id` of the file: "tool".
+const APPLICATION: i64 = 0x746f_6f6c;
+/// That of a file of the first versions, which gets the other one when it is opened.
+const APPLICATION_BEFORE: i64 = 0x686f_7463;
 /// How long to wait while another process locks the file.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -93,16 +95,18 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (application, found) = (pragma("application_id")?, pragma("user_version")?);
     match (application, found) {
-        (0, 0) => transaction.pragma_update(None, "application_id", APPLICATION)?,
         (APPLICATION, VERSION) => return Ok(()),
-        (APPLICATION, 1..) if found > VERSION => return Err(StoreError::Newer { found, known: VERSION }),
-        (APPLICATION, 1..) => {}
+        (APPLICATION | APPLICATION_BEFORE, 1..) if found > VERSION => {
+            return Err(StoreError::Newer { found, known: VERSION });
+        }
+        (0, 0) | (APPLICATION | APPLICATION_BEFORE, 1..) => {}
         _ => return Err(StoreError::Damaged("the file is not a journal of toolcell".to_owned())),
     }
     let done = usize::try_from(found).unwrap_or(usize::MAX);
     for step in MIGRATIONS.iter().skip(done) {
         transaction.execute_batch(step)?;
     }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
     Ok(())

@@ -26,7 +26,7 @@ use crate::search::Meter;
 
 use super::journey::Journey;
 use super::permission::{self, Permitted};
-use super::redaction::INLINE_BYTES_MAX;
+use super::redaction::{INLINE_BYTES_MAX, brought};
 
 pub(super) use edit::check_stored;
 pub(super) use resume::{closing, re_enter};
@@ -128,12 +128,21 @@ pub(super) async fn ask(
 /// Builds the redacted prompt: inline if it is small, otherwise on a thread for checks, because the search uses the
 /// tool's own patterns.
 async fn draw(journey: &Journey<'_>, facts: PromptContent<'_>) -> Result<Prompt, Refusal> {
-    let redactor = journey.redaction.redactor();
+    let (redactor, brought) = (journey.redaction.redactor(), journey.redaction.brought());
     let new = move |facts: PromptContent<'_>, mut meter: Meter| {
-        Prompt::new(facts, |text| _ = redactor.redact_text_within(text, &mut meter))
+        let mut hides = false;
+        let prompt = Prompt::new(facts, |text| {
+            // The caller chose these values, maybe to hide what it asks for.
+            hides |= !brought.is_idle() && brought.redact_text_within(&mut text.clone(), &mut meter);
+            redactor.redact_text_within(text, &mut meter);
+        });
+        match hides && guard!("request_secret_question") {
+            true => Err(brought::repeated("in the question about the call")),
+            false => Ok(prompt),
+        }
     };
     if facts.arguments.text().len() <= INLINE_BYTES_MAX {
-        return Ok(new(facts, Meter::inline()));
+        return new(facts, Meter::inline());
     }
     let PromptContent { invocation_id, can_remember, expires_at, .. } = facts;
     let (component, actor) = (facts.component.to_owned(), facts.actor.map(str::to_owned));
@@ -151,7 +160,7 @@ async fn draw(journey: &Journey<'_>, facts: PromptContent<'_>) -> Result<Prompt,
         };
         new(facts, Meter::aside())
     };
-    journey.checks.run("writing the question", work).await
+    journey.checks.run("writing the question", work).await?
 }
 
 /// Stores the question on disk, and only then announces it.

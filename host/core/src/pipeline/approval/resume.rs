@@ -6,6 +6,7 @@ use super::super::children;
 use super::super::journey::{Journey, Prepared};
 use super::super::permission::Permitted;
 use super::super::pre_hooks::Remade;
+use super::super::redaction::brought;
 use super::{decide_again, expired, settle, withdrawn};
 
 /// Re-enters a call at its answer, in a process that did not ask. Everything is decided again; if anything has changed
@@ -65,6 +66,7 @@ pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
         ApprovalState::Withdrawn => Some(withdrawn()),
         ApprovalState::Expired => Some(expired()),
         ApprovalState::Pending | ApprovalState::Approved if children::is_orphan(kept) => Some(children::outlived()),
+        ApprovalState::Pending | ApprovalState::Approved if brought::is_lost(kept) => Some(brought::lost()),
         ApprovalState::Pending | ApprovalState::Approved if kept.approval.expires_at <= Timestamp::now() => {
             Some(expired())
         }

@@ -1,6 +1,7 @@
 //! Redaction for one call: what must not be stored or shown, gathered in its phases. That is the secrets that its
 //! requests carry, its sensitive arguments, and what the output contract redacts. Only the executor gets the values.
 
+pub(super) mod brought;
 mod concealer;
 pub(super) mod records;
 
@@ -14,7 +15,7 @@ use crate::journal::Trail;
 use crate::pool::STORE;
 use crate::record::{AccessKind, ErrorClass, EventType, Input, PermissionDecision, Refusal};
 use crate::search::Meter;
-use crate::secret::{REDACTED, Redactor, ReferenceKey, SecretStore, Secrets, Term, Terms};
+use crate::secret::{REDACTED, Redactor, ReferenceKey, Scrubber, SecretStore, SecretValue, Secrets, Term, Terms};
 
 use super::Request;
 use super::aside::Checks;
@@ -41,6 +42,8 @@ pub(super) struct Redaction {
     /// The redactor does not contain all `terms` yet.
     stale: bool,
     secrets: Secrets,
+    /// Searches for the secrets of the request alone.
+    brought: Redactor,
     /// Names of secrets that were granted, but are not set.
     missing: Vec<String>,
     /// `Some` if arguments are sensitive, because then the references of inputs are concealed too.
@@ -88,6 +91,7 @@ impl Redaction {
             terms: Arc::default(),
             stale: false,
             secrets: Secrets::default(),
+            brought: Redactor::default(),
             missing: Vec::new(),
             references: None,
             whole: false,
@@ -209,23 +213,50 @@ impl Redaction {
         Ok(())
     }
 
-    /// Reads the secrets `names` on a thread for the host's own store, and adds their values to what is redacted.
-    async fn read_secrets(&mut self, store: &SecretStore, names: Vec<String>) -> Result<(), Refusal> {
-        if names.is_empty() {
+    /// Learns the secrets that the request brings. Fails if they cannot be used, or are in `input`: as the caller chooses
+    /// them, it could hide any argument from approvers and records.
+    async fn bring(&mut self, brought: &Secrets, input: &Input) -> Result<(), Refusal> {
+        brought::check(brought)?;
+        let (brought, input) = (brought.clone(), input.clone());
+        let work = move || {
+            let redactor = brought::redactor(&brought);
+            let repeats = redactor.redact_within(&mut input.to_value(), &mut Meter::aside());
+            (redactor, repeats)
+        };
+        let (redactor, repeats) = self.checks.run("searching the arguments for secrets of the request", work).await?;
+        self.brought = redactor;
+        match repeats && guard!("request_secret_arguments") {
+            true => Err(brought::repeated("in the arguments")),
+            false => Ok(()),
+        }
+    }
+
+    /// Searches for the secrets of the request alone; idle if it has none.
+    pub(super) fn brought(&self) -> Redactor {
+        self.brought.clone()
+    }
+
+    /// Reads the secrets `names`, from those that the request brought or else from the store, and adds all values to what
+    /// is redacted.
+    async fn read_secrets(
+        &mut self,
+        store: &SecretStore,
+        names: Vec<String>,
+        brought: &Secrets,
+    ) -> Result<(), Refusal> {
+        if names.is_empty() && brought.is_empty() {
             return Ok(());
         }
-        let store = store.clone();
-        let read = move || {
-            let values = store.values(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
-            anyhow::Ok(names.into_iter().zip(values).collect::<Vec<_>>())
-        };
-        let found = STORE.run(read).await.unwrap_or_else(|unfinished| Err(unfinished.into()));
-        let found = found.map_err(|error| {
-            let message = "the secret store cannot be read; `toolcell secret list` says why";
-            Refusal::new(ErrorClass::SetupRequired, "secret_store_unreadable", message).detail(format!("{error:#}"))
-        })?;
-        let (mut known, mut terms) = (Vec::new(), Vec::new());
-        for (name, value) in found {
+        // Also those that no request of the tool may carry: a hook can know them, too.
+        if guard!("request_secret_redaction") {
+            Arc::make_mut(&mut self.terms).add(brought::terms(brought));
+        }
+        let is_brought = |name: &String| brought.get(name).is_some();
+        let (of_request, of_store): (Vec<String>, Vec<String>) = names.into_iter().partition(is_brought);
+        let of_request =
+            of_request.into_iter().filter_map(|name| brought.get(&name).cloned().map(|value| (name, value)));
+        let (mut known, mut terms) = (of_request.collect::<Vec<_>>(), Vec::new());
+        for (name, value) in stored(store, of_store).await? {
             match value {
                 Some(value) => {
                     terms.push(Term::secret(&name, &value));
@@ -236,6 +267,12 @@ impl Redaction {
         }
         self.secrets = Secrets::new(known);
         Arc::make_mut(&mut self.terms).add(terms);
+        if !(brought.is_empty() || self.secrets.is_empty()) {
+            // Ahead of the run, which would build it inline, although a client chose its size.
+            let secrets = self.secrets.clone();
+            let work = move || _ = Scrubber::of_secrets(&secrets);
+            self.checks.run("preparing the secrets of the request", work).await?;
+        }
         Ok(())
     }
 
@@ -452,7 +489,7 @@ pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), 
     {
         journey.redaction.inherit(hidden)?;
     }
-    journey.redaction.start(tool, !secrets.is_empty())?;
+    journey.redaction.start(tool, !(secrets.is_empty() && journey.request.secrets.is_empty()))?;
     if journey.redaction.active().is_none() {
         return Ok(());
     }
@@ -467,8 +504,13 @@ async fn hide_input(journey: &mut Journey<'_>, secrets: Vec<String>) -> Result<(
     journey.invocation.model_input = Arc::new(Value::String(REDACTED.to_owned()));
     let text = journey.invocation.model_input_text.take();
     journey.invocation.model_input_ref = journey.redaction.reference(&input);
+    let brought = journey.request.secrets.clone();
+    if !brought.is_empty() {
+        journey.redaction.bring(&brought, &input).await?;
+    }
+    brought::note(&mut journey.invocation, &secrets, &brought);
     // A failed read is reported once the input is redacted, so that the record shows the rest of it.
-    let read = journey.redaction.read_secrets(&journey.services.secrets, secrets).await;
+    let read = journey.redaction.read_secrets(&journey.services.secrets, secrets, &brought).await;
     let shown = journey.redaction.shown(&input).await?;
     journey.redaction.check_terms()?;
     journey.invocation.model_input = Arc::new(shown);
@@ -477,6 +519,23 @@ async fn hide_input(journey: &mut Journey<'_>, secrets: Vec<String>) -> Result<(
         journey.invocation.model_input_text = None;
     }
     read
+}
+
+/// Reads the secrets `names` on a thread for the host's own store.
+async fn stored(store: &SecretStore, names: Vec<String>) -> Result<Vec<(String, Option<SecretValue>)>, Refusal> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let store = store.clone();
+    let read = move || {
+        let values = store.values(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+        anyhow::Ok(names.into_iter().zip(values).collect::<Vec<_>>())
+    };
+    let found = STORE.run(read).await.unwrap_or_else(|unfinished| Err(unfinished.into()));
+    found.map_err(|error| {
+        let message = "the secret store cannot be read; `toolcell secret list` says why";
+        Refusal::new(ErrorClass::SetupRequired, "secret_store_unreadable", message).detail(format!("{error:#}"))
+    })
 }
 
 /// The secrets that the profile declares and that were granted. A call must not learn whether any other secret is set.

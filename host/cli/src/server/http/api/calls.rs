@@ -27,7 +27,7 @@ const PREFER: &str = "prefer";
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const RESPOND_ASYNC: &str = "respond-async";
 /// Maximum length of the caller's own id of a call, in bytes.
-const NATIVE_ID_BYTES_MAX: usize = 256;
+pub(super) const NATIVE_ID_BYTES_MAX: usize = 256;
 /// Seconds after which a call that was refused for want of room may be tried again.
 const RETRY_AFTER: u64 = 1;
 

@@ -9,6 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolcell_core::record::InvocationId;
 
 use crate::dialect::http::Problem;
 use crate::server::tasks::Recorded;
@@ -24,6 +25,8 @@ const LAST_EVENT_ID: &str = "last-event-id";
 const BEAT: Duration = Duration::from_secs(15);
 /// How often the end of a call is looked for that was not made through this API.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often in a row the log is asked again that cannot be read, such as a busy one: for ten seconds.
+const FAILURES_MAX: u32 = 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,7 +34,8 @@ pub(super) struct Query {
     from: Option<u64>,
 }
 
-/// The events of a call as they happen, from any number on. The stream ends with the call.
+/// The events of a call as they happen, from any number on. The stream ends with the call. If the events cannot be read to
+/// their end, the last event is a `problem`, without a number, whose data says why.
 #[utoipa::path(
     get, path = "/v1/calls/{id}/events", tag = "calls",
     params(
@@ -77,14 +81,7 @@ pub(super) async fn follow(
         }
         Some(Recorded::Runs { .. }) => {
             let (feed, body) = feed(None);
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = feed.left() => {}
-                    events = wait(&shared, &caller, id) => {
-                        let _ = send_all(&feed, &events, from).await;
-                    }
-                }
-            });
+            tokio::spawn(async move { send_recorded(&shared, &caller, id, &feed, from).await });
             Ok(stream(body))
         }
     }
@@ -130,25 +127,58 @@ async fn pass_on(shared: Arc<Shared>, caller: Arc<Caller>, call: Arc<LiveCall>, 
             }
             News::Recorded => {
                 let Some(id) = call.identified().await else { return };
-                if let Ok(Some(Recorded::Ended(found))) = shared.recorded(&caller, id).await {
-                    let _ = send_all(&feed, &found.events, next).await;
-                }
-                return;
+                return send_recorded(&shared, &caller, id, &feed, next).await;
             }
         }
     }
 }
 
-/// Waits for the end of a call that is not among those of this API, and returns its events.
-async fn wait(shared: &Shared, caller: &Caller, id: toolcell_core::record::InvocationId) -> Vec<Value> {
+/// Sends the events of a call that is not among those of this API from the log, once it has ended; or why they cannot be
+/// read, so that the client does not take a part for the whole.
+async fn send_recorded(shared: &Shared, caller: &Caller, id: InvocationId, feed: &Feed, from: usize) {
+    let waited = tokio::select! {
+        () = feed.left() => return,
+        waited = wait(shared, caller, id) => waited,
+    };
+    let _ = match waited {
+        Ok(events) => send_all(feed, &events, from).await,
+        Err(problem) => feed.send(told(&problem)).await,
+    };
+}
+
+/// Waits for the end of a call, and returns its events.
+async fn wait(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<Vec<Value>, Problem> {
+    let mut failures = 0;
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        match shared.recorded(caller, id).await {
-            Ok(Some(Recorded::Runs { .. })) => {}
-            Ok(Some(Recorded::Ended(found))) => return found.events,
-            Ok(Some(Recorded::NotKept) | None) | Err(_) => return Vec::new(),
+        if let Some(events) = outcome(shared.recorded(caller, id).await, &mut failures) {
+            return events;
         }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// The events in what was `found` in the log, or why there are none; `None` if it has to be asked again. `failures` counts
+/// those in a row.
+fn outcome(found: Result<Option<Recorded>, Problem>, failures: &mut u32) -> Option<Result<Vec<Value>, Problem>> {
+    match found {
+        Ok(Some(Recorded::Ended(found))) => Some(Ok(found.events)),
+        Ok(Some(Recorded::NotKept)) => Some(Err(not_kept())),
+        Ok(None) => Some(Err(unknown_call())),
+        Ok(Some(Recorded::Runs { .. })) => {
+            *failures = 0;
+            None
+        }
+        Err(_) if *failures < FAILURES_MAX && guard!("event_retries") => {
+            *failures += 1;
+            None
+        }
+        Err(problem) => Some(Err(problem)),
+    }
+}
+
+/// The last event of a stream that cannot go on. It has no number, so a client that connects again misses nothing.
+fn told(problem: &Problem) -> String {
+    format!("event: problem\ndata: {}\n\n", json!(problem))
 }
 
 async fn send_all(feed: &Feed, events: &[Value], from: usize) -> Result<(), Left> {
@@ -183,7 +213,9 @@ mod tests {
     use http::{HeaderMap, HeaderValue};
     use serde_json::json;
 
-    use super::{LAST_EVENT_ID, Query, begin, frame};
+    use super::{FAILURES_MAX, LAST_EVENT_ID, Query, begin, frame, outcome, told};
+    use crate::dialect::http::Problem;
+    use crate::server::tasks::Recorded;
 
     #[test]
     fn a_stream_begins_after_the_last_event_or_with_the_first_that_is_wanted() {
@@ -197,6 +229,26 @@ mod tests {
         assert_eq!([of(None, None), of(None, Some(1)), of(None, Some(4))], [Some(0), Some(0), Some(3)]);
         assert_eq!([of(Some("3"), None), of(Some("3"), Some(1)), of(Some("0"), None)], [Some(3), Some(3), Some(0)]);
         assert_eq!([of(None, Some(0)), of(Some("-1"), None), of(Some("x"), Some(1))], [None; 3]);
+    }
+
+    #[test]
+    fn a_log_that_is_busy_for_a_while_ends_no_stream_and_later_the_stream_says_why() {
+        let busy = || Err(Problem::new(429, "too_many_reads", "a\nb"));
+        let runs = || Ok(Some(Recorded::Runs { tool_id: None, waits: false }));
+        let mut failures = 0;
+        for _ in 0..3 {
+            assert!((0..FAILURES_MAX).all(|_| outcome(busy(), &mut failures).is_none()));
+            assert!(outcome(runs(), &mut failures).is_none() && failures == 0);
+        }
+        assert!((0..FAILURES_MAX).all(|_| outcome(busy(), &mut failures).is_none()));
+        let problem = outcome(busy(), &mut failures).unwrap().unwrap_err();
+        assert_eq!(problem.code, "too_many_reads");
+        let sent = told(&problem);
+        assert!(sent.starts_with("event: problem\ndata: {") && sent.contains("\"too_many_reads\""), "{sent}");
+        assert!(sent.lines().count() == 3 && sent.ends_with("}\n\n"), "{sent}");
+        for (found, code) in [(Ok(None), "unknown_call"), (Ok(Some(Recorded::NotKept)), "result_not_kept")] {
+            assert_eq!(outcome(found, &mut 0).unwrap().unwrap_err().code, code);
+        }
     }
 
     #[test]

@@ -55,6 +55,8 @@ struct Shared {
     callers: Vec<Arc<str>>,
     /// Whether callers have tokens.
     needs_token: bool,
+    /// What the URLs of the server begin with.
+    base: String,
     otc: Otc,
     /// Who is an Arcade engine, and its calls; `None` if none may call.
     worker: Option<(Worker, Arc<Caller>)>,
@@ -136,6 +138,7 @@ impl Api {
             callers,
             needs_token,
             otc: Otc::new(&base),
+            base,
             worker: worker.map(|(worker, arguments)| (worker, engine(arguments))),
             document: OnceLock::new(),
         });
@@ -195,6 +198,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/approvals/{id}", get(approvals::show).post(approvals::answer))
         .route("/v1/openapi.json", get(openapi::show))
         .route("/v1/dialects/agentool/registry", get(registry::show))
+        .route("/v1/dialects/agentool/tools/{name}", get(registry::entry).post(registry::call))
         .route("/v1/dialects/{dialect}/tools", get(otc::list).post(otc::register))
         .route("/v1/dialects/{dialect}/tools/{name}", get(otc::show))
         .route("/v1/dialects/{dialect}/execute", post(otc::execute))

@@ -32,8 +32,10 @@ macro_rules! schemas {
 }
 
 /// The schemas of records that answers carry, and those that they refer to.
-const RECORDS: [(&str, &str); 11] = schemas![
+const RECORDS: [(&str, &str); 13] = schemas![
+    "agentool-tool-call",
     "agentool-tool-registry",
+    "agentool-tool-result",
     "agentool-tool-spec",
     "approvals-list",
     "batch-result",
@@ -68,6 +70,8 @@ const OTC_TOOLS: &str = "~1v1~1dialects~1{dialect}~1tools";
 const OTC_TOOL: &str = "~1v1~1dialects~1{dialect}~1tools~1{name}";
 const OTC_EXECUTE: &str = "~1v1~1dialects~1{dialect}~1execute";
 const OTC_AUTHORIZATION: &str = "~1v1~1dialects~1{dialect}~1authorizations~1{id}";
+/// An endpoint of agentool.
+const AGENTOOL_TOOL: &str = "~1v1~1dialects~1agentool~1tools~1{name}";
 const WORKER_HEALTH: &str = "~1worker~1health";
 const WORKER_TOOLS: &str = "~1worker~1tools";
 const WORKER_INVOKE: &str = "~1worker~1tools~1invoke";
@@ -92,6 +96,8 @@ const WORKER_INVOKE: &str = "~1worker~1tools~1invoke";
         super::approvals::show,
         super::approvals::answer,
         super::registry::show,
+        super::registry::entry,
+        super::registry::call,
         super::otc::list,
         super::otc::show,
         super::otc::register,
@@ -146,9 +152,14 @@ fn document(is_worker: bool) -> Value {
         ("~1v1~1search", "tool-search-result"),
         ("~1v1~1approvals", "approvals-list"),
         ("~1v1~1dialects~1agentool~1registry", "agentool-tool-registry"),
+        (AGENTOOL_TOOL, "agentool-tool-registry"),
     ] {
         put_json(&mut document, &format!("/paths/{path}/get/responses/200"), component(name));
     }
+    let call = format!("/paths/{AGENTOOL_TOOL}/post");
+    put(&mut document, &call, "requestBody", json!({ "required": true }));
+    put_json(&mut document, &format!("{call}/requestBody"), component("agentool-tool-call"));
+    put_json(&mut document, &format!("{call}/responses/200"), component("agentool-tool-result"));
     document
 }
 
@@ -304,7 +315,7 @@ mod tests {
         assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
         let paths = document["paths"].as_object().unwrap();
         let operations: Vec<(&String, &Value)> = paths.values().flat_map(|path| path.as_object().unwrap()).collect();
-        assert_eq!(operations.len(), 22);
+        assert_eq!(operations.len(), 24);
         for (method, operation) in &operations {
             let responses = operation["responses"].as_object().unwrap();
             let mut meant = vec!["400", "401", "403", "408", "413", "429", "500", "503"];

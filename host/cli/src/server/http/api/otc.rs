@@ -7,10 +7,11 @@ use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::record::{ErrorClass, Extra, Input, Refusal, TraceContext};
+use toolcell_core::record::{Extra, Input, TraceContext};
+use toolcell_core::secret::Secrets;
 
 use crate::dialect::Listed;
 use crate::dialect::http::Problem;
@@ -82,9 +83,9 @@ impl Otc {
         &self.service
     }
 
-    /// The definitions of the tools that `caller` can call.
+    /// The definitions of the tools that `caller` can call, if only with a secret that its request brings.
     pub(super) fn list(&self, offering: &Arc<Offering>, caller: &Caller, mode: Mode) -> Response<Body> {
-        let is_listed = |named: &Named| find(offering, named).is_some_and(|offer| caller.is_listed(offer));
+        let is_listed = |named: &Named| find(offering, named).is_some_and(|offer| caller.is_defined(offer));
         answered(&self.with(offering).list(mode, is_listed))
     }
 }
@@ -130,11 +131,12 @@ pub(super) async fn show(
     State(shared): State<Arc<Shared>>,
     Who(caller): Who,
     Place((dialect, name)): Place<(Dialect, String)>,
+    method: Method,
 ) -> Response<Body> {
     let offering = shared.server.offering();
     let service = shared.otc.with(&offering);
     if let Some(offer) = service.find(&name).and_then(|named| find(&offering, &named)) {
-        caller.load(&offering, offer).await;
+        caller.load(&offering, offer, &method).await;
     }
     answered(&service.definition(&name, dialect.into()))
 }
@@ -222,12 +224,12 @@ pub(super) async fn invoke(
 
 /// The call in the terms of the host.
 fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> Wish {
-    let ParsedCall { requested, tool, input, execution_id, run_id, user_id, secrets, .. } = parsed;
-    let tool = match (tool, secrets.first()) {
-        (Ok(_), Some((name, _))) if guard!("otc_request_secrets") => Err(secret_refused(name)),
-        (tool, _) => tool,
-    };
+    let ParsedCall { requested, tool, input, execution_id, run_id, user_id, secrets, ignored_secrets, .. } = parsed;
     let mut fields = Extra::new();
+    if ignored_secrets > 0 {
+        // Not their names: a client that mixes them up with the values would find a value in the record.
+        fields.insert("ignored_secrets".to_owned(), ignored_secrets.into());
+    }
     for (name, said) in [("run_id", run_id), ("user_id", user_id)] {
         if let Some(said) = said {
             fields.insert(name.to_owned(), said.into());
@@ -240,17 +242,8 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
         timeout: None,
         route,
         trace,
-        foreign: Some(Foreign { tool, source: SOURCE, fields }),
+        foreign: Some(Foreign { tool, source: SOURCE, fields, secrets: Secrets::new(secrets) }),
     }
-}
-
-/// A tool that ran without the secret of its request could use that of another user.
-fn secret_refused(name: &str) -> Refusal {
-    let message = format!(
-        "cannot use the secret {name} of a request: this server sends only secrets of its own store; leave it out of the \
-         request, and set it with `toolcell secret set {name}`"
-    );
-    Refusal::new(ErrorClass::CapabilityGap, "request_secret_unsupported", message)
 }
 
 /// Shows the state of an authorization that an execution waits for.

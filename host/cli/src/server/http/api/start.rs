@@ -8,8 +8,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell::{Background, Callee, Cancellation, Limits, Listener, Request, Session, Terms};
 use toolcell_core::record::{
-    CallRecord, ErrorClass, ExternalMapping, Extra, Input, LoadingState, Refusal, TraceContext,
+    CallRecord, ErrorClass, ExternalMapping, Extra, Input, LoadingState, Refusal, SurfaceReason, TraceContext,
 };
+use toolcell_core::secret::Secrets;
 
 use crate::dialect::http::Problem;
 use crate::dialect::otc::Named;
@@ -46,6 +47,8 @@ pub(super) struct Foreign {
     /// The dialect, and what its request says beside the call, for the record.
     pub(super) source: &'static str,
     pub(super) fields: Extra,
+    /// Values of secrets for this call alone.
+    pub(super) secrets: Secrets,
 }
 
 impl Foreign {
@@ -104,6 +107,8 @@ impl Wish {
             (Some(foreign), Ok(offer)) => foreign.check(offer).map(|()| offer),
             (_, found) => found,
         };
+        let secrets = self.foreign.as_ref().map(|foreign| foreign.secrets.clone());
+        request = request.secrets(secrets.unwrap_or_default());
         match (checked, &place) {
             (Err(refusal), _) => refused = Some(refusal),
             (Ok(_), None) => refused = Some(too_many()),
@@ -163,6 +168,11 @@ impl Caller {
             }
             LoadingState::Unavailable => false,
         }
+    }
+
+    /// Whether a list of Open Tool Calling has the tool: also without a secret, which a request can bring.
+    pub(super) fn is_defined(&self, offer: &Offer) -> bool {
+        self.is_listed(offer) || offer.standing.reason == Some(SurfaceReason::CredentialMissing)
     }
 
     /// Reserves memory for arguments.

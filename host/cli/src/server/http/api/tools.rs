@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use serde::Deserialize;
 use toolcell_core::find::{Query as Words, RESULTS, RESULTS_MAX, SELECT};
 use toolcell_core::pool::STORE;
@@ -73,10 +73,11 @@ pub(super) async fn show(
     State(shared): State<Arc<Shared>>,
     Who(caller): Who,
     Place(name): Place<String>,
+    method: Method,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
     let offer = offering.offers.find(&name).map_err(|refusal| Problem::of(&refusal))?;
-    caller.load(&offering, offer).await;
+    caller.load(&offering, offer, &method).await;
     Ok(json(StatusCode::OK, &document(&offering, offer)))
 }
 
@@ -130,9 +131,12 @@ fn document(offering: &Offering, offer: &Offer) -> ToolDocument {
 }
 
 impl Caller {
-    /// Notes that the caller gets the definition of a tool. From then on, it can call a deferred one.
-    pub(super) async fn load(&self, offering: &Offering, offer: &Offer) {
-        if matches!(offer.standing.state, LoadingState::Deferred | LoadingState::Discoverable)
+    /// Notes that the caller gets the definition of a tool. From then on, it can call a deferred one. That loads no code:
+    /// the first call does.
+    pub(super) async fn load(&self, offering: &Offering, offer: &Offer, method: &Method) {
+        // The answer to a HEAD request has no definition.
+        if *method == Method::GET
+            && matches!(offer.standing.state, LoadingState::Deferred | LoadingState::Discoverable)
             && self.loads.add(&offer.qualified_name, |name| offering.offers.has(name))
         {
             let (surface, selected) = (self.surface_id(offering), format!("{SELECT}{}", offer.name));

@@ -23,7 +23,7 @@ use super::{Shared, unknown_path};
 pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Result<Response<Body>, Problem> {
     let Some((worker, engine)) = &shared.worker else { return Err(unknown_path()) };
     let offering = shared.server.offering();
-    let tools = offering.offers.offered().filter(|offer| engine.is_listed(offer)).count();
+    let tools = offering.offers.offered().filter(|offer| engine.is_defined(offer)).count();
     Ok(answered(&worker.health(tools)))
 }
 

@@ -1,0 +1,205 @@
+//! Makes components of commands of WASI preview 1, in the compiler's process, because the bytes are foreign.
+
+use anyhow::Context;
+use wasi_preview1_component_adapter_provider::{
+    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME as PREVIEW_1, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER as ADAPTER,
+};
+use wasm_encoder::reencode::{Reencode, RoundtripReencoder};
+use wasm_encoder::{ImportSection, Module, RawSection};
+use wasmparser::{ExternalKind, Import, ImportSectionReader, Parser, Payload, TypeRef};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+/// The export that makes a module a command.
+const START: &str = "_start";
+/// The function of preview 1 that ends a program with a status, and the one of the component that has its signature. The
+/// adapter's own one tells success and failure apart, and no more.
+const EXIT: &str = "proc_exit";
+const EXIT_INTERFACE: &str = "wasi:cli/exit@0.2.12";
+const EXIT_WITH_CODE: &str = "exit-with-code";
+const EXIT_WIT: &str = "package wasi:cli@0.2.12;
+    interface exit { exit: func(status: result); exit-with-code: func(status-code: u8); }
+    world exiting { import exit; }";
+
+/// Maximum number, and length in characters, of foreign names in a message.
+const NAMES_MAX: usize = 5;
+const NAME_CHARS_MAX: usize = 64;
+
+/// A core module that is no command.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot run this core module: {0}; a module runs if it imports from {from} alone and exports `_start`: build it as a \
+     command for wasm32-wasip1, as a component for wasm32-wasip2, or with `toolcell build`",
+    from = PREVIEW_1
+)]
+pub(super) struct NoCommand(String);
+
+/// Whether `bytes` begin as a core module does, and not as a component.
+pub(super) fn is_module(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\0asm\x01\0\0\0")
+}
+
+/// Returns the component that runs the command `module`.
+///
+/// # Errors
+///
+/// [`NoCommand`], and what is not valid.
+pub(super) fn component(engine: &wasmtime::Engine, module: &[u8]) -> anyhow::Result<Vec<u8>> {
+    wasmtime::Module::validate(engine, module).map_err(anyhow::Error::from)?;
+    check(module)?;
+    let module = with_status(module)?;
+    let mut encoder = ComponentEncoder::default().module(&module)?.adapter(PREVIEW_1, ADAPTER)?;
+    encoder.encode().context("cannot make a component of the module")
+}
+
+/// Refuses a module that needs another host, or that nothing starts.
+fn check(module: &[u8]) -> anyhow::Result<()> {
+    let (mut foreign, mut starts) = (Vec::new(), false);
+    for payload in Parser::new(0).parse_all(module) {
+        match payload? {
+            Payload::ImportSection(imports) => {
+                for import in imports.into_imports() {
+                    let from = import?.module;
+                    if from != PREVIEW_1 && !foreign.contains(&from) && foreign.len() < NAMES_MAX {
+                        foreign.push(from);
+                    }
+                }
+            }
+            Payload::ExportSection(exports) => {
+                for export in exports {
+                    let export = export?;
+                    starts |= export.name == START && export.kind == ExternalKind::Func;
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    if !foreign.is_empty() {
+        let cut = |name: &&str| format!("{:?}", name.chars().take(NAME_CHARS_MAX).collect::<String>());
+        found.push(format!("it imports from {}", foreign.iter().map(cut).collect::<Vec<_>>().join(", ")));
+    }
+    if !starts {
+        found.push(format!("it exports no function `{START}`"));
+    }
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(NoCommand(found.join(", and ")).into()),
+    }
+}
+
+/// Lets the module end with any status: it calls the component's function in place of the adapter's.
+fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let (mut copy, mut exits) = (Module::new(), false);
+    for payload in Parser::new(0).parse_all(module) {
+        let payload = payload?;
+        if let Payload::ImportSection(imports) = payload {
+            copy.section(&renamed(imports, &mut exits)?);
+        } else if let Some((id, range)) = payload.as_section() {
+            copy.section(&RawSection { id, data: module.get(range).unwrap_or_default() });
+        }
+    }
+    let mut copy = copy.finish();
+    if exits {
+        let mut resolve = Resolve::default();
+        let package = resolve.push_source("exit.wit", EXIT_WIT)?;
+        let world = resolve.select_world(&[package], Some("exiting"))?;
+        embed_component_metadata(&mut copy, &resolve, world, StringEncoding::UTF8)?;
+    }
+    Ok(copy)
+}
+
+fn renamed(imports: ImportSectionReader<'_>, exits: &mut bool) -> anyhow::Result<ImportSection> {
+    let mut section = ImportSection::new();
+    for import in imports.into_imports() {
+        let import = import?;
+        let is_exit = import.name == EXIT && matches!(import.ty, TypeRef::Func(_));
+        let import = match is_exit {
+            true => Import { module: EXIT_INTERFACE, name: EXIT_WITH_CODE, ..import },
+            false => import,
+        };
+        *exits |= is_exit;
+        RoundtripReencoder.parse_import(&mut section, import)?;
+    }
+    Ok(section)
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmtime::component::Component;
+
+    use super::*;
+
+    fn engine() -> wasmtime::Engine {
+        wasmtime::Engine::new(&crate::engine::config()).unwrap()
+    }
+
+    fn adapted(text: &str) -> anyhow::Result<Vec<u8>> {
+        component(&engine(), &wat::parse_str(text).unwrap())
+    }
+
+    fn names(component: &[u8]) -> (Vec<String>, Vec<String>) {
+        let engine = engine();
+        let component = Component::new(&engine, component).unwrap();
+        let kind = component.component_type();
+        let imports = kind.imports(&engine).map(|(name, _)| name.to_owned()).collect();
+        (imports, kind.exports(&engine).map(|(name, _)| name.to_owned()).collect())
+    }
+
+    #[test]
+    fn a_command_becomes_a_component_that_exports_run() {
+        for import in [
+            "",
+            r#"(import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))"#,
+            r#"(import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))"#,
+        ] {
+            let text = format!(r#"(module {import} (memory (export "memory") 1) (func (export "_start")))"#);
+            let (imports, exports) = names(&adapted(&text).unwrap());
+            assert!(exports.iter().all(|name| name.starts_with("wasi:cli/run@0.2.")), "{exports:?}");
+            assert_eq!(exports.len(), 1);
+            let exit = imports.iter().filter(|name| name.starts_with("wasi:cli/exit@")).count();
+            assert!(exit <= 1 && imports.iter().all(|name| name.starts_with("wasi:")), "{imports:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_command_is_refused_with_what_it_is() {
+        for (text, found) in [
+            ("(module)", "it exports no function `_start`"),
+            (r#"(module (func (export "_initialize")))"#, "it exports no function `_start`"),
+            (r#"(module (global (export "_start") i32 (i32.const 0)))"#, "it exports no function `_start`"),
+            (
+                r#"(module (import "env" "f" (func)) (import "wasi_unstable" "g" (func)) (func (export "_start")))"#,
+                r#"it imports from "env", "wasi_unstable""#,
+            ),
+            (r#"(module (import "env" "f" (func)))"#, r#"it imports from "env", and it exports no function"#),
+        ] {
+            let error = adapted(text).unwrap_err();
+            assert!(error.is::<NoCommand>(), "{error:#}");
+            assert!(error.to_string().contains(found), "{error}");
+        }
+        let many: String = (0..100).map(|at| format!("(import \"{}{at}\" \"f\" (func))", "x".repeat(100))).collect();
+        assert!(adapted(&format!("(module {many})")).unwrap_err().to_string().len() < 1_000);
+    }
+
+    #[test]
+    fn a_module_that_breaks_the_contract_is_not_valid() {
+        for text in [
+            // Without a memory the adapter has no place to work in.
+            r#"(module (import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))
+                (func (export "_start")))"#,
+            r#"(module (import "wasi_snapshot_preview1" "unknown" (func)) (memory (export "memory") 1)
+                (func (export "_start")))"#,
+            r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func (param i64))) (memory (export "memory") 1)
+                (func (export "_start")))"#,
+            r#"(module (memory (export "memory") 1) (func (export "_start") (param i32)))"#,
+        ] {
+            let made = adapted(text).and_then(|made| Ok(Component::new(&engine(), made).map(drop)?));
+            let error = made.unwrap_err();
+            assert!(!error.is::<NoCommand>(), "{error:#}");
+        }
+        let mut damaged = wat::parse_str(r#"(module (func (export "_start")))"#).unwrap();
+        damaged.truncate(damaged.len() - 1);
+        assert!(component(&engine(), &damaged).is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! Requests whose response the host reads as a whole, for guests that do not speak `wasi:http`. They pass the same gate.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http_body_util::{BodyExt, Full};
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
+
+use super::gate::Gate;
+use super::{exchange, headers};
+
+/// Maximum size of the body of a response, in bytes. A guest may have room for less.
+const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// A request, as a guest wrote it.
+pub(crate) struct Ask {
+    pub(crate) method: String,
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    /// Time for the whole exchange; the limits of the call count too.
+    pub(crate) within: Duration,
+    /// The most that the guest can take, in bytes.
+    pub(crate) room: usize,
+}
+
+/// A response, without the headers that belong to its connection.
+pub(crate) struct Told {
+    pub(crate) status: u16,
+    /// Each name once, with all its values.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// The rule that the form of the request breaks.
+    Malformed(&'static str),
+    /// The body is larger than this many bytes.
+    TooLarge(usize),
+    Failed(Error),
+}
+
+impl Ask {
+    /// Sends the request, if it is allowed, and reads the response.
+    pub(crate) async fn send(self, gate: Arc<Gate>) -> Result<Told, Unanswered> {
+        let (within, bytes_max) = (self.within, self.room.min(BODY_BYTES_MAX));
+        let header_bytes = gate.limits().header_bytes;
+        let request = self.request(header_bytes).map_err(Unanswered::Malformed)?;
+        let answer = async {
+            let patience = Some(within);
+            let options = RequestOptions {
+                connect_timeout: patience,
+                first_byte_timeout: patience,
+                between_bytes_timeout: patience,
+            };
+            let (response, connection) = exchange::send(gate, request, options).await.map_err(Unanswered::Failed)?;
+            let (parts, body) = response.into_parts();
+            let mut reading = pin!(read(body, bytes_max));
+            let mut connection = Box::into_pin(connection);
+            // The body arrives only while the connection is polled.
+            let body = tokio::select! {
+                biased;
+                body = &mut reading => body?,
+                ended = &mut connection => {
+                    ended.map_err(Unanswered::Failed)?;
+                    reading.await?
+                }
+            };
+            Ok::<_, Unanswered>(Told { status: parts.status.as_u16(), headers: listed(&parts.headers), body })
+        };
+        let timed = tokio::time::timeout(within, answer).await;
+        timed.unwrap_or(Err(Unanswered::Failed(Error::HttpResponseTimeout)))
+    }
+
+    fn request(self, header_bytes: u64) -> Result<Request<WasiBody>, &'static str> {
+        let length: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if length as u64 > header_bytes && guard!("whole_headers") {
+            return Err("the headers are too large");
+        }
+        let body = Full::new(Bytes::from(self.body)).map_err(|never| match never {}).boxed_unsync();
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::from_bytes(self.method.as_bytes()).map_err(|_| "the method is not valid")?;
+        *request.uri_mut() = Uri::try_from(self.url).map_err(|_| "the URL is not valid")?;
+        for (name, value) in self.headers {
+            let name = HeaderName::try_from(name).map_err(|_| "the name of a header is not valid")?;
+            if headers::is_ours(&name) {
+                return Err("a header belongs to the connection");
+            }
+            let value = HeaderValue::try_from(value).map_err(|_| "the value of a header is not valid")?;
+            request.headers_mut().append(name, value);
+        }
+        Ok(request)
+    }
+}
+
+/// Reads a body of at most `bytes_max` bytes.
+async fn read(mut body: WasiBody, bytes_max: usize) -> Result<Vec<u8>, Unanswered> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(Unanswered::Failed)?.into_data() else { continue };
+        if bytes.len().saturating_add(data.len()) > bytes_max && guard!("whole_bodies") {
+            return Err(Unanswered::TooLarge(bytes_max));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+/// Lists the headers that a guest sees, each name once, because a JSON object has a name once.
+fn listed(headers: &HeaderMap) -> Vec<(String, String)> {
+    let seen = headers.keys().filter(|name| !super::headers::is_ours(name));
+    let joined = |name: &HeaderName| {
+        let values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+        values.collect::<Vec<_>>().join(", ")
+    };
+    seen.map(|name| (name.as_str().to_owned(), joined(name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(method: &str, url: &str, headers: &[(&str, &str)]) -> Ask {
+        Ask {
+            method: method.to_owned(),
+            url: url.to_owned(),
+            headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            body: Vec::new(),
+            within: Duration::from_secs(1),
+            room: 100,
+        }
+    }
+
+    #[test]
+    fn a_request_has_the_form_of_http() {
+        let request = ask("PATCH", "https://ex.test/a?b#c", &[("X-A", "1"), ("x-a", "2")]).request(100).unwrap();
+        assert_eq!((request.method().as_str(), request.uri().to_string().as_str()), ("PATCH", "https://ex.test/a?b"));
+        let values: Vec<_> = request.headers().get_all("x-a").iter().collect();
+        assert_eq!(values, ["1", "2"]);
+        for (method, url, headers, why) in [
+            ("GE T", "http://ex.test/", &[][..], "method"),
+            ("GET", "http://ex test/", &[], "URL"),
+            ("GET", "http://ex.test/", &[("a b", "1")], "name"),
+            ("GET", "http://ex.test/", &[("a", "1\r\nb: 2")], "value"),
+            ("GET", "http://ex.test/", &[("Host", "evil.test")], "connection"),
+            ("GET", "http://ex.test/", &[("Transfer-Encoding", "chunked")], "connection"),
+        ] {
+            let rule = ask(method, url, headers).request(100).map(drop).unwrap_err();
+            assert!(rule.contains(why), "{method} {url} {headers:?}: {rule}");
+        }
+        let long = "x".repeat(100);
+        assert_eq!(
+            ask("GET", "http://ex.test/", &[("a", &long)]).request(100).map(drop).unwrap_err(),
+            "the headers are too large"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_up_to_a_limit() {
+        let body =
+            |bytes: &'static [u8]| Full::new(Bytes::from_static(bytes)).map_err(|never| match never {}).boxed_unsync();
+        assert_eq!(read(body(b"1234"), 4).await.unwrap(), b"1234");
+        assert!(matches!(read(body(b"12345"), 4).await, Err(Unanswered::TooLarge(4))));
+    }
+
+    #[test]
+    fn repeated_headers_are_joined_and_those_of_the_connection_are_left_out() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("x-a", "1"), ("connection", "close"), ("x-b", "\u{e4}"), ("x-a", "2")] {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let mut found = listed(&headers);
+        found.sort();
+        assert_eq!(found, [of("x-a", "1, 2"), of("x-b", "\u{e4}")]);
+    }
+}

@@ -1,0 +1,177 @@
+//! Components of ACT (actcore.dev): `act:tools@0.1.0` and `@0.2.0`, whose functions are asynchronous, with arguments in CBOR
+//! and results of events.
+
+mod cbor;
+mod denied;
+mod describe;
+mod outcome;
+mod section;
+mod session;
+mod stream;
+mod types;
+
+use std::collections::HashMap;
+use std::pin::pin;
+
+use serde_json::{Value, json};
+use toolcell_core::dialect::sections;
+use toolcell_core::executor::BoxFuture;
+use toolcell_core::record::{JSON_VALUES_MAX, Refusal, read_json};
+use wasmtime::Store;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower};
+use wasmtime::error::Context;
+
+use super::{Call, Examined, Outcome, World};
+use crate::call;
+use crate::component::invalid;
+use crate::state::State;
+
+use section::Section;
+use session::Sessions;
+use types::{Error, ListToolsResponse, Metadata, ToolEvent, ToolResult};
+
+pub(crate) use denied::{link_consent, link_credentials};
+pub(crate) use stream::EVENTS_MAX;
+
+/// What an ACT component exports: one of these.
+pub(super) const PROVIDERS: [&str; 2] = ["act:tools/tool-provider@0.2.0", "act:tools/tool-provider@0.1.0"];
+
+type ListParams<'a> = (&'a [(String, Vec<u8>)],);
+type ListResults = (Result<ListToolsResponse, Error>,);
+type CallParams<'a> = (&'a str, &'a [u8], &'a [(String, Vec<u8>)]);
+
+pub(super) struct Act {
+    instance: InstancePre<State>,
+    list_tools: ComponentExportIndex,
+    call_tool: ComponentExportIndex,
+    sessions: Option<Sessions>,
+    /// The component's own names of tools that have another one here.
+    own_names: HashMap<String, String>,
+}
+
+impl Act {
+    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
+        let provider = PROVIDERS.iter().find_map(|name| instance.component().get_export_index(None, *name));
+        let provider = provider.ok_or_else(|| wasmtime::format_err!("it exports no tool-provider"))?;
+        Ok(Self {
+            list_tools: function::<ListParams<'_>, ListResults>(&instance, &provider, "list-tools")?,
+            call_tool: function::<CallParams<'_>, (ToolResult,)>(&instance, &provider, "call-tool")?,
+            sessions: Sessions::find(&instance)?,
+            own_names: HashMap::new(),
+            instance,
+        })
+    }
+
+    /// Calls a tool, and returns all events of its result.
+    async fn events(
+        &self,
+        store: &mut Store<State>,
+        guest: Instance,
+        (tool, arguments): (&str, &[u8]),
+        metadata: &Metadata,
+    ) -> wasmtime::Result<Vec<ToolEvent>> {
+        let call_tool = guest.get_typed_func::<CallParams<'_>, (ToolResult,)>(&mut *store, &self.call_tool)?;
+        match call_tool.call_async(&mut *store, (tool, arguments, metadata.as_slice())).await? {
+            (ToolResult::Immediate(events),) => {
+                let progress = events.iter().filter_map(|event| match event {
+                    ToolEvent::Content(part) => outcome::progress(part),
+                    ToolEvent::Error(_) => None,
+                });
+                progress.for_each(|update| store.data_mut().pass(update));
+                stream::bounded(events)
+            }
+            (ToolResult::Streaming(events),) => stream::collect(store, events, seen).await,
+        }
+    }
+}
+
+/// Passes an event of a stream on: as progress, or as a partial result.
+fn seen(state: &mut State, event: &ToolEvent) {
+    let ToolEvent::Content(part) = event else { return };
+    match outcome::progress(part) {
+        Some(update) => state.pass(update),
+        None => {
+            let block = outcome::piece(part.clone()).into_block();
+            state.offer_partial(json!([block]).to_string());
+        }
+    }
+}
+
+/// Finds a function of an exported interface, with these types.
+fn function<Params, Results>(
+    instance: &InstancePre<State>,
+    interface: &ComponentExportIndex,
+    name: &str,
+) -> wasmtime::Result<ComponentExportIndex>
+where
+    Params: ComponentNamedList + Lower,
+    Results: ComponentNamedList + Lift,
+{
+    match instance.component().get_export(Some(interface), name) {
+        Some((ComponentItem::ComponentFunc(function), index)) => {
+            let types = instance.instance_type();
+            function.typecheck::<Params, Results>(&types).with_context(|| format!("the types of `{name}`"))?;
+            Ok(index)
+        }
+        _ => Err(wasmtime::format_err!("it has no function `{name}`")),
+    }
+}
+
+impl World for Act {
+    /// Calls `list-tools` in an instance with an empty world, and combines it with the section `act:component`.
+    fn describe<'a>(
+        &'a self,
+        Examined { engine, component, bytes, limits }: Examined<'a>,
+    ) -> BoxFuture<'a, Result<String, Refusal>> {
+        Box::pin(async move {
+            let unreadable = |why: String| invalid("description_invalid", why);
+            let section = sections::custom(bytes, section::NAME).map_err(unreadable)?;
+            let section = section.map(Section::read).transpose().map_err(unreadable)?;
+            let cancellation = crate::never();
+            let mut store = call::empty_world(engine, limits, &cancellation)?;
+            let result = {
+                let _running = engine.running();
+                let work = pin!(async {
+                    let guest = self.instance.instantiate_async(&mut store).await?;
+                    let list_tools =
+                        guest.get_typed_func::<ListParams<'_>, ListResults>(&mut store, &self.list_tools)?;
+                    list_tools.call_async(&mut store, (&[],)).await
+                });
+                call::bounded(work, limits.wall, &cancellation, None).await
+            };
+            let (listed,) = result.map_err(|error| call::verdict(&error, &store, limits))?;
+            let tools = listed.map_err(|error| {
+                let why = format!("{}: {}", error.kind, error.message.into_text());
+                let why = call::cut(why, call::MESSAGE_CHARS_MAX);
+                unreadable(format!("the component cannot list its tools: {why}"))
+            })?;
+            let kind = component.component_type();
+            let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+            describe::toolkit(tools.tools, section.as_ref(), &imports).map_err(unreadable)
+        })
+    }
+
+    fn described(&mut self, toolkit: &str) {
+        self.own_names = describe::own_names(toolkit);
+    }
+
+    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
+        Box::pin(async move {
+            let input = read_json::<Value>(&call.input, JSON_VALUES_MAX);
+            let arguments = match input.and_then(|input| cbor::from_json(&input)) {
+                Ok(arguments) => arguments,
+                Err(why) => return Ok(outcome::invalid_arguments(why)),
+            };
+            let tool = self.own_names.get(&call.tool).unwrap_or(&call.tool);
+            let guest = self.instance.instantiate_async(&mut *store).await?;
+            let called = (tool.as_str(), arguments.as_slice());
+            let events = self.events(store, guest, called, &Metadata::new()).await?;
+            let events = match &self.sessions {
+                Some(sessions) if session::is_needed(&events) => sessions.events(self, store, guest, called).await?,
+                _ => events,
+            };
+            Ok(outcome::outcome(events))
+        })
+    }
+}

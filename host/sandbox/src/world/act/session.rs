@@ -1,0 +1,59 @@
+//! Sessions of an ACT component that has them: opened, used and closed in the one instance of a call. A call that needs a
+//! session gets one without arguments, because its caller has no place for them.
+
+use serde_json::Value;
+use wasmtime::Store;
+use wasmtime::component::{ComponentExportIndex, Instance, InstancePre};
+
+use super::types::{Error, Metadata, Session, ToolEvent};
+use super::{Act, cbor, function};
+use crate::state::State;
+
+const PROVIDER: &str = "act:sessions/session-provider@0.2.0";
+/// Key of the metadata that names the session of a call.
+const ID: &str = "std:session-id";
+
+type OpenParams<'a> = (&'a [(String, Vec<u8>)], &'a [(String, Vec<u8>)]);
+type OpenResults = (Result<Session, Error>,);
+
+pub(super) struct Sessions {
+    open: ComponentExportIndex,
+    close: ComponentExportIndex,
+}
+
+/// Whether the call failed because it had no session.
+pub(super) fn is_needed(events: &[ToolEvent]) -> bool {
+    matches!(events, [ToolEvent::Error(error)] if error.kind == "std:session-not-found")
+}
+
+impl Sessions {
+    /// Finds the functions of a component that has sessions.
+    pub(super) fn find(instance: &InstancePre<State>) -> wasmtime::Result<Option<Self>> {
+        let Some(provider) = instance.component().get_export_index(None, PROVIDER) else { return Ok(None) };
+        Ok(Some(Self {
+            open: function::<OpenParams<'_>, OpenResults>(instance, &provider, "open-session")?,
+            close: function::<(&str,), ()>(instance, &provider, "close-session")?,
+        }))
+    }
+
+    /// Calls a tool in a session of its own, and returns all events of its result.
+    pub(super) async fn events(
+        &self,
+        act: &Act,
+        store: &mut Store<State>,
+        guest: Instance,
+        called: (&str, &[u8]),
+    ) -> wasmtime::Result<Vec<ToolEvent>> {
+        let open = guest.get_typed_func::<OpenParams<'_>, OpenResults>(&mut *store, &self.open)?;
+        let session = match open.call_async(&mut *store, (&[], &[])).await? {
+            (Ok(session),) => session,
+            (Err(error),) => return Ok(vec![ToolEvent::Error(error)]),
+        };
+        let id = cbor::from_json(&Value::from(session.id.as_str())).map_err(wasmtime::Error::msg)?;
+        let metadata: Metadata = vec![(ID.to_owned(), id)];
+        let events = act.events(store, guest, called, &metadata).await?;
+        let close = guest.get_typed_func::<(&str,), ()>(&mut *store, &self.close)?;
+        close.call_async(&mut *store, (session.id.as_str(),)).await?;
+        Ok(events)
+    }
+}

@@ -1,0 +1,147 @@
+//! The tool that every command is.
+
+use serde_json::{Value, json};
+use toolcell_core::record::{AccessKind, WriteEffect};
+
+use super::input::{ARGS_MAX, ENV_MAX, FILES_MAX};
+use crate::world::declared::{self, Declared};
+
+const NAMESPACE: &str = "command";
+/// The tool's name, for a command that has none.
+const NAME: &str = "run";
+
+const DESCRIPTION: &str = "Runs a command-line program in a sandbox. `args` are its arguments, `stdin` is its standard \
+    input, and `files` are put into its working directory, which is empty otherwise. The answer has its exit code and \
+    what it printed; the files that it makes in its working directory become artifacts. It reads other files only in \
+    folders that were granted, by their full paths, and changes none there.";
+
+/// Returns the toolkit of a command, as JSON text. `name` is what it calls itself.
+pub(super) fn toolkit(name: Option<&str>, imports: &[String]) -> String {
+    let names = declared::names([name.unwrap_or(NAME)]);
+    let tools: Vec<Declared> = names.into_iter().map(|name| declared(name, imports)).collect();
+    declared::toolkit(NAMESPACE, &tools, &[])
+}
+
+fn declared(name: String, imports: &[String]) -> Declared {
+    let mut tool = Declared::careful(name, DESCRIPTION.to_owned(), input_schema(), imports);
+    // The scratch folder is all that it may write to. It reads what is granted.
+    tool.effects.push(WriteEffect::LocalDraft);
+    if tool.access.contains(&AccessKind::Network) {
+        tool.effects.push(WriteEffect::RemoteMutation);
+    }
+    tool.access.extend([AccessKind::FileRead, AccessKind::FileWrite]);
+    tool.output_schema = Some(output_schema());
+    tool
+}
+
+fn input_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "args": {
+                "type": "array",
+                "items": { "type": "string" },
+                "maxItems": ARGS_MAX,
+                "description": "The arguments, without the name of the program.",
+            },
+            "stdin": described("The standard input. Empty if it is left out."),
+            "env": {
+                "type": "object",
+                "additionalProperties": { "type": "string" },
+                "maxProperties": ENV_MAX,
+                "description": "Environment variables for the program.",
+            },
+            "files": {
+                "type": "object",
+                "additionalProperties": data(),
+                "maxProperties": FILES_MAX,
+                "description": "Files of the working directory, by their relative paths, such as data/a.csv.",
+            },
+        },
+        "additionalProperties": false,
+    })
+}
+
+fn output_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "exit_code": { "type": "integer" },
+            "stdout": data(),
+            "stderr": data(),
+            "files": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": { "path": { "type": "string" }, "reference": { "type": "string" } },
+                    "required": ["path", "reference"],
+                    "additionalProperties": false,
+                },
+                "description": "The files that the program made or changed, each with the reference of its artifact.",
+            },
+            "files_left_out": {
+                "type": "integer",
+                "description": "How many links and other special files it made, which are not kept.",
+            },
+        },
+        "required": ["exit_code", "stdout", "stderr", "files"],
+        "additionalProperties": false,
+    })
+}
+
+/// Text, or bytes that need not be text.
+fn data() -> Value {
+    json!({
+        "anyOf": [
+            { "type": "string" },
+            {
+                "type": "object",
+                "properties": { "base64": { "type": "string", "contentEncoding": "base64" } },
+                "required": ["base64"],
+                "additionalProperties": false,
+            },
+        ],
+    })
+}
+
+fn described(description: &str) -> Value {
+    let mut data = data();
+    if let Some(fields) = data.as_object_mut() {
+        fields.insert("description".to_owned(), description.into());
+    }
+    data
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::dialect::agent_tool::{self, Described};
+    use toolcell_core::record::{RiskLevel, Toolkit};
+
+    use super::*;
+
+    #[track_caller]
+    fn accepted(name: Option<&str>, imports: &[&str]) -> Toolkit {
+        let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
+        let Described { toolkit, notes } = agent_tool::toolkit(&super::toolkit(name, &imports)).unwrap();
+        assert!(notes.is_empty(), "{notes:?}");
+        toolkit
+    }
+
+    #[test]
+    fn a_command_gets_a_scratch_folder_and_asks_for_no_other_place_to_write() {
+        let kit = accepted(None, &["wasi:filesystem/types@0.2.6", "wasi:sockets/tcp@0.2.6"]);
+        assert_eq!(kit.declarations[0].qualified_name(), "command.run");
+        let profile = &kit.permission_profiles[0];
+        assert!(profile.wants_drafts() && profile.wants(&AccessKind::FileRead) && !profile.wants_file_write());
+        assert!(!profile.reaches_out());
+        assert_eq!(profile.risk_level, RiskLevel::Medium);
+    }
+
+    #[test]
+    fn a_command_that_sends_requests_asks_for_the_network() {
+        let kit = accepted(Some("fetch it"), &["wasi:http/outgoing-handler@0.2.6"]);
+        assert_eq!(kit.declarations[0].qualified_name(), "command.fetch-it");
+        let profile = &kit.permission_profiles[0];
+        assert!(profile.reaches_out() && profile.has_effect(&WriteEffect::RemoteMutation) && profile.wants_drafts());
+    }
+}

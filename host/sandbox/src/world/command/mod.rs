@@ -1,0 +1,103 @@
+//! Commands: components that export `wasi:cli/run`. Modules of WASI preview 1 become such components when they are
+//! compiled: see `adapt.rs`. A command is one tool, whose working directory is the scratch folder of the call.
+
+mod declaration;
+mod input;
+mod made;
+mod name;
+mod output;
+
+use toolcell_core::executor::BoxFuture;
+use toolcell_core::record::Refusal;
+use wasmtime::Store;
+use wasmtime::component::types::{self, ComponentItem};
+use wasmtime::component::{InstancePre, Type};
+use wasmtime_wasi::I32Exit;
+use wasmtime_wasi::p2::bindings::CommandPre;
+
+use super::{Call, Examined, Outcome, World};
+use crate::component::invalid;
+use crate::state::State;
+use crate::wasi::Process;
+
+/// The start of the name of the export that makes a component a command: all versions of WASI 0.2 are compatible.
+const RUN: &str = "wasi:cli/run@0.2.";
+
+/// Whether a component with these exports is a command.
+pub(super) fn exported(exports: &[String]) -> bool {
+    exports.iter().any(|name| name.starts_with(RUN))
+}
+
+/// Whether the function `run` has the type of WASI. Otherwise each call would fail at its start.
+fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
+    let run = component.exports(engine).find(|(name, _)| name.starts_with(RUN));
+    let Some(ComponentItem::ComponentInstance(instance)) = run.map(|(_, item)| item.ty) else { return false };
+    let Some(ComponentItem::ComponentFunc(run)) = instance.get_export(engine, "run").map(|item| item.ty) else {
+        return false;
+    };
+    let mut results = run.results();
+    let plain = match (results.next(), results.next()) {
+        (Some(Type::Result(result)), None) => result.ok().is_none() && result.err().is_none(),
+        _ => false,
+    };
+    plain && run.params().len() == 0 && !run.async_()
+}
+
+pub(super) struct Command(CommandPre<State>);
+
+impl Command {
+    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
+        CommandPre::new(instance).map(Self)
+    }
+
+    /// Runs the command, and returns its exit status.
+    async fn run(&self, store: &mut Store<State>) -> wasmtime::Result<i32> {
+        let ended = async {
+            let command = self.0.instantiate_async(&mut *store).await?;
+            command.wasi_cli_run().call_run(&mut *store).await
+        };
+        match ended.await {
+            Ok(Ok(())) => Ok(0),
+            Ok(Err(())) => Ok(1),
+            Err(error) => match error.downcast_ref::<I32Exit>() {
+                Some(exit) => Ok(exit.0),
+                None => Err(error),
+            },
+        }
+    }
+}
+
+impl World for Command {
+    /// Runs no code of the command: its tool is the same for all commands, but for the name.
+    fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
+        Box::pin(async move {
+            let Examined { engine, component, bytes, .. } = examined;
+            let kind = component.component_type();
+            if !has_run(&kind, engine.wasmtime()) {
+                let message = "the component does not follow wasi:cli@0.2: its `run` is not a function without parameters \
+                    whose result is ok or an error, each without a value";
+                return Err(invalid("contract_mismatch", message.to_owned()));
+            }
+            let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+            Ok(declaration::toolkit(name::of(bytes).as_deref(), &imports))
+        })
+    }
+
+    fn process(&self, tool: &str, input: &str) -> Result<Option<Box<Process>>, Refusal> {
+        input::process(tool, input).map(|process| Some(Box::new(process)))
+    }
+
+    fn invoke<'a>(&'a self, store: &'a mut Store<State>, _: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
+        Box::pin(async move {
+            let files = store.data_mut().process.take().map(|process| process.files).unwrap_or_default();
+            let given = match made::write(store.data_mut(), files).await? {
+                Ok(given) => given,
+                Err(why) => return Ok(output::not_started(why)),
+            };
+            let status = self.run(&mut *store).await?;
+            let made = made::keep(store.data_mut(), given).await;
+            let printed = store.data().logs.take_output();
+            Ok(output::outcome(status, printed, made))
+        })
+    }
+}

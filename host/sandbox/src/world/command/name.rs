@@ -1,0 +1,68 @@
+//! What a module or a component calls itself, in the custom section that its toolchain writes.
+
+use toolcell_core::dialect::sections::{component_name, module_name, own_module_name};
+
+use crate::adapt;
+
+/// Length of the hash that cargo appends to the name of a program, in characters.
+const HASH_CHARS: usize = 16;
+
+/// Returns the name of the module or component `bytes`, without folder, extension and hash; `None` if it has none.
+pub(super) fn of(bytes: &[u8]) -> Option<String> {
+    let named = match adapt::is_module(bytes) {
+        true => own_module_name(bytes),
+        false => component_name(bytes).or_else(|| module_name(bytes)),
+    };
+    named.and_then(short)
+}
+
+/// Most linkers write the name of the file that they make, such as `target/wc-0123456789abcdef.wasm`.
+fn short(name: &str) -> Option<String> {
+    let file = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let stem = file.strip_suffix(".wasm").unwrap_or(file);
+    let hash = |end: &str| end.len() == HASH_CHARS && end.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let stem = match stem.rsplit_once('-') {
+        Some((start, end)) if hash(end) => start,
+        _ => stem,
+    };
+    stem.chars().any(|c| c.is_ascii_alphanumeric()).then(|| stem.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of;
+
+    fn of_text(text: &str) -> Option<String> {
+        of(&wat::parse_str(text).unwrap())
+    }
+
+    #[test]
+    fn a_module_and_a_component_say_their_name() {
+        assert_eq!(of_text("(module $wc (memory 1))").as_deref(), Some("wc"));
+        assert_eq!(of_text("(component $wc (core module $inner))").as_deref(), Some("wc"));
+        assert_eq!(of_text("(module (func $f))"), None, "only a function has a name");
+        assert_eq!(of_text("(component (core module $inner))").as_deref(), Some("inner"), "its program has a name");
+        assert_eq!(of_text("(component (core module))"), None);
+    }
+
+    #[test]
+    fn a_name_is_that_of_the_program() {
+        for (name, short) in [
+            ("resvg.wasm", "resvg"),
+            ("/build/target/wc-0123456789abcdef.wasm", "wc"),
+            ("a-b", "a-b"),
+            ("wc-0123", "wc-0123"),
+        ] {
+            assert_eq!(of_text(&format!("(module (@name {name:?}))")).as_deref(), Some(short), "{name}");
+        }
+        assert_eq!(of_text(r#"(module (@name "../.wasm"))"#), None);
+    }
+
+    #[test]
+    fn a_damaged_section_gives_no_name() {
+        let whole = wat::parse_str("(module $wc (memory 1))").unwrap();
+        for length in 0..whole.len() {
+            assert!(matches!(of(&whole[..length]).as_deref(), None | Some("wc")), "{length}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! What a component of another world declares, as a toolkit of Agent Tool records. What it does not say is taken carefully:
+//! nothing is read-only, nothing is safe beside other calls, and the risk is medium.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde_json::{Map, Value, json};
+use toolcell_core::record::{
+    AccessKind, CredentialUse, RiskLevel, SafetyFacts, SchemaVersion, SubjectKind, WriteEffect,
+};
+
+/// Maximum length of a name or a namespace, in bytes: that of Agent Tool.
+const NAME_BYTES_MAX: usize = 64;
+/// Maximum length of a description, in characters: that of Agent Tool.
+const DESCRIPTION_CHARS_MAX: usize = 16_000;
+/// Maximum number of parts that are named as left out. The rest is counted.
+const LEFT_OUT_MAX: usize = 32;
+/// Maximum length of the name and of the reason of a part that is left out, in characters.
+const REASON_CHARS_MAX: usize = 300;
+
+/// One tool of a component.
+#[derive(Clone, Debug)]
+pub(super) struct Declared {
+    /// Unique in the component: see [`names`].
+    pub(super) name: String,
+    pub(super) title: Option<String>,
+    /// What the component says of the tool. A missing one is replaced, and a long one is cut.
+    pub(super) description: String,
+    pub(super) tool_kind: &'static str,
+    pub(super) input_schema: Value,
+    pub(super) output_schema: Option<Value>,
+    /// What the tool asks for. Grants decide what it gets.
+    pub(super) access: Vec<AccessKind>,
+    /// What the tool changes. Empty: all that `access` lets it change.
+    pub(super) effects: Vec<WriteEffect>,
+    /// The hosts that it asks for, with [`AccessKind::Network`]. `None`: any host that is granted.
+    pub(super) network_scope: Option<String>,
+    pub(super) credentials: Vec<CredentialUse>,
+    /// Patterns of the tools that it calls.
+    pub(super) tool_calls: Vec<String>,
+    pub(super) risk: RiskLevel,
+    pub(super) approval_required: bool,
+    pub(super) facts: SafetyFacts,
+    /// The arguments that name paths, URLs or other resources, by JSON Pointer.
+    pub(super) subjects: BTreeMap<String, SubjectKind>,
+    pub(super) timeout_ms: Option<u64>,
+    /// What the tool is called in its own protocol.
+    pub(super) mapping: Option<Value>,
+}
+
+/// A part of a component that is not offered as a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeftOut {
+    pub(super) name: String,
+    pub(super) reason: String,
+}
+
+impl Declared {
+    /// A tool of a component with these imports that declares nothing but its name, description and arguments. Imports of
+    /// files say nothing, because language runtimes import them even for pure code.
+    pub(super) fn careful(name: String, description: String, input_schema: Value, imports: &[String]) -> Self {
+        let has = |start: &str| imports.iter().any(|import| import.starts_with(start));
+        let http = has("wasi:http/");
+        Self {
+            name,
+            title: None,
+            description,
+            tool_kind: "function",
+            input_schema,
+            output_schema: None,
+            access: if http { vec![AccessKind::Network] } else { Vec::new() },
+            effects: Vec::new(),
+            network_scope: None,
+            credentials: Vec::new(),
+            tool_calls: Vec::new(),
+            risk: RiskLevel::Medium,
+            approval_required: false,
+            facts: SafetyFacts {
+                is_open_world: (http || has("wasi:sockets/")).then_some(true),
+                ..SafetyFacts::default()
+            },
+            subjects: BTreeMap::new(),
+            timeout_ms: None,
+            mapping: None,
+        }
+    }
+
+    fn wants(&self, kind: AccessKind) -> bool {
+        self.access.contains(&kind)
+    }
+
+    fn declaration(&self, namespace: &str, id: &str) -> Value {
+        let mut description: String = self.description.trim().chars().take(DESCRIPTION_CHARS_MAX).collect();
+        if description.is_empty() {
+            description = format!("The component does not describe `{}`.", self.name);
+        }
+        let mut declaration = record([
+            ("schema_version", SchemaVersion::CURRENT.into()),
+            ("tool_id", id.into()),
+            ("namespace", namespace.into()),
+            ("name", self.name.as_str().into()),
+            ("description", description.into()),
+            ("lifecycle", "available".into()),
+            ("tool_kind", self.tool_kind.into()),
+            ("input_contract", json!({ "model_input_schema": self.input_schema })),
+            ("interface_ref", interface_id(id).into()),
+            ("permission_profile_ref", permission_id(id).into()),
+        ]);
+        add(&mut declaration, "title", self.title.as_deref());
+        let output = self.output_schema.as_ref().map(|schema| json!({ "structured_schema": schema }));
+        add(&mut declaration, "output_contract", output);
+        add(&mut declaration, "external_mappings", self.mapping.as_ref().map(|mapping| json!([mapping])));
+        declaration.into()
+    }
+
+    fn interface(&self, id: &str) -> Value {
+        let mut interface = record([
+            ("schema_version", SchemaVersion::CURRENT.into()),
+            ("interface_id", interface_id(id).into()),
+            ("tool_id", id.into()),
+        ]);
+        add(&mut interface, "is_read_only", self.facts.is_read_only);
+        add(&mut interface, "is_concurrency_safe", self.facts.is_concurrency_safe);
+        add(&mut interface, "is_destructive", self.facts.is_destructive);
+        add(&mut interface, "is_open_world", self.facts.is_open_world);
+        add(&mut interface, "timeout_ms", self.timeout_ms);
+        add(&mut interface, "permission_subjects", (!self.subjects.is_empty()).then(|| json!(self.subjects)));
+        interface.into()
+    }
+
+    fn permission_profile(&self, id: &str) -> Value {
+        let network = self.wants(AccessKind::Network);
+        let scope = self.network_scope.as_deref().unwrap_or(if network { "any" } else { "none" });
+        let refs: Vec<&str> = self.credentials.iter().map(|used| used.credential_ref.as_str()).collect();
+        let mut profile = record([
+            ("schema_version", SchemaVersion::CURRENT.into()),
+            ("permission_profile_id", permission_id(id).into()),
+            ("risk_level", json!(self.risk)),
+            ("access_kinds", json!(self.access)),
+            ("write_effects", json!(self.write_effects())),
+            ("network_scope", scope.into()),
+        ]);
+        add(&mut profile, "approval_required", self.approval_required.then_some(true));
+        add(&mut profile, "credential_refs", (!refs.is_empty()).then(|| json!(refs)));
+        add(&mut profile, "credential_uses", (!refs.is_empty()).then(|| json!(self.credentials)));
+        add(&mut profile, "tool_calls", (!self.tool_calls.is_empty()).then(|| json!(self.tool_calls)));
+        profile.into()
+    }
+
+    fn write_effects(&self) -> Vec<WriteEffect> {
+        if !self.effects.is_empty() {
+            return self.effects.clone();
+        }
+        let kinds =
+            [(AccessKind::FileWrite, WriteEffect::LocalPersistent), (AccessKind::Network, WriteEffect::RemoteMutation)];
+        let effects: Vec<WriteEffect> =
+            kinds.into_iter().filter(|(kind, _)| self.wants(*kind)).map(|(_, effect)| effect).collect();
+        if effects.is_empty() { vec![WriteEffect::None] } else { effects }
+    }
+}
+
+/// Returns the toolkit of a component, as JSON text. `namespace` is as [`namespace`] makes it.
+pub(super) fn toolkit(namespace: &str, tools: &[Declared], left_out: &[LeftOut]) -> String {
+    let (mut declarations, mut interfaces, mut profiles) = (Vec::new(), Vec::new(), Vec::new());
+    for tool in tools {
+        let id = format!("{namespace}.{}", tool.name);
+        declarations.push(tool.declaration(namespace, &id));
+        interfaces.push(tool.interface(&id));
+        profiles.push(tool.permission_profile(&id));
+    }
+    let mut toolkit = record([
+        ("declarations", declarations.into()),
+        ("interfaces", interfaces.into()),
+        ("permission_profiles", profiles.into()),
+    ]);
+    if !left_out.is_empty() {
+        toolkit.insert("not_offered".to_owned(), not_offered(left_out).into());
+    }
+    Value::from(toolkit).to_string()
+}
+
+fn not_offered(left_out: &[LeftOut]) -> Vec<String> {
+    let cut = |text: &str| text.chars().take(REASON_CHARS_MAX).collect::<String>();
+    let named = |part: &LeftOut| format!("{}: {}", cut(&part.name), cut(&part.reason));
+    let mut listed: Vec<String> = left_out.iter().take(LEFT_OUT_MAX).map(named).collect();
+    if left_out.len() > LEFT_OUT_MAX {
+        listed.push(format!("{} more, which are not listed", left_out.len() - LEFT_OUT_MAX));
+    }
+    listed
+}
+
+/// Makes valid names of `texts`, each different from the others, in the same order. All other characters than letters,
+/// digits, `_` and `-` become `-`. A long name is cut, and a repeated one is numbered.
+pub(super) fn names<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut taken = HashSet::new();
+    let mut unique = |text: &str| {
+        let first = plain(text, false, "tool");
+        let mut name = first.clone();
+        let mut count = 1_u32;
+        while !taken.insert(name.clone()) {
+            count = count.saturating_add(1);
+            let number = format!("-{count}");
+            let kept = NAME_BYTES_MAX.saturating_sub(number.len()).min(first.len());
+            name = format!("{}{number}", first.get(..kept).unwrap_or_default());
+        }
+        name
+    };
+    texts.into_iter().map(&mut unique).collect()
+}
+
+/// Makes a valid namespace of a text, such as the name of a package. `otherwise` replaces an empty one.
+pub(super) fn namespace(text: &str, otherwise: &str) -> String {
+    plain(text, true, otherwise)
+}
+
+/// The result is ASCII, so that it can be cut at any byte.
+fn plain(text: &str, dotted: bool, otherwise: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dotted && c == '.');
+    let plain: String = text.chars().take(NAME_BYTES_MAX).map(|c| if fits(c) { c } else { '-' }).collect();
+    match plain.trim_matches(['-', '.']) {
+        "" => otherwise.to_owned(),
+        plain => plain.to_owned(),
+    }
+}
+
+fn interface_id(id: &str) -> String {
+    format!("{id}.interface")
+}
+
+fn permission_id(id: &str) -> String {
+    format!("{id}.permission")
+}
+
+fn record<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn add(record: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
+    record.extend(value.map(|value| (name.to_owned(), value.into())));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolcell_core::dialect::agent_tool::{self, Described};
+    use toolcell_core::record::{AccessKind, CredentialUse, RiskLevel, SubjectKind, Toolkit, WriteEffect};
+
+    use super::{Declared, LeftOut, names, namespace, toolkit};
+
+    fn careful(name: &str, imports: &[&str]) -> Declared {
+        let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
+        let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
+        Declared::careful(name.to_owned(), "Does it.".to_owned(), schema, &imports)
+    }
+
+    #[track_caller]
+    fn accepted(tools: &[Declared]) -> Toolkit {
+        let text = toolkit("docs.example", tools, &[]);
+        let Described { toolkit, notes } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
+        assert!(notes.is_empty(), "{notes:?}");
+        toolkit
+    }
+
+    #[test]
+    fn what_a_component_does_not_say_is_taken_carefully() {
+        let kit = accepted(&[careful("a", &["wasi:filesystem/types@0.2.6"]), careful("b", &["wasi:http/types@0.2.0"])]);
+        let names: Vec<String> = kit.declarations.iter().map(|tool| tool.qualified_name()).collect();
+        assert_eq!(names, ["docs.example.a", "docs.example.b"]);
+        let [pure, remote] = &kit.permission_profiles[..] else { panic!() };
+        assert!(pure.access_kinds.is_empty() && pure.write_effects == [WriteEffect::None]);
+        assert_eq!(remote.access_kinds, [AccessKind::Network]);
+        assert_eq!(remote.write_effects, [WriteEffect::RemoteMutation]);
+        assert_eq!(remote.network_scope.as_deref(), Some("any"));
+        assert!(kit.permission_profiles.iter().all(|profile| profile.risk_level == RiskLevel::Medium));
+        let facts: Vec<_> = kit.interfaces.iter().map(|interface| interface.facts()).collect();
+        assert!(facts.iter().all(|facts| facts.is_read_only.is_none() && facts.is_concurrency_safe.is_none()));
+        assert_eq!(facts.iter().map(|facts| facts.is_open_world).collect::<Vec<_>>(), [None, Some(true)]);
+    }
+
+    #[test]
+    fn sockets_reach_out_and_declare_nothing_that_could_be_granted() {
+        let kit = accepted(&[careful("a", &["wasi:sockets/tcp@0.2.6"])]);
+        assert_eq!(kit.interfaces[0].facts().is_open_world, Some(true));
+        assert!(kit.permission_profiles[0].access_kinds.is_empty());
+    }
+
+    #[test]
+    fn everything_that_a_world_can_declare_is_in_its_records() {
+        let mut tool = careful("a", &["wasi:http/outgoing-handler@0.2.6"]);
+        tool.title = Some("A".to_owned());
+        tool.output_schema = Some(json!({ "type": "string" }));
+        tool.access.extend([AccessKind::FileRead, AccessKind::FileWrite, AccessKind::Credential]);
+        tool.credentials = vec![CredentialUse::bearer("KEY")];
+        tool.network_scope = Some("*.example.com".to_owned());
+        tool.tool_calls = vec!["files.*".to_owned()];
+        tool.approval_required = true;
+        tool.facts.is_read_only = Some(false);
+        tool.subjects = [("/path".to_owned(), SubjectKind::Path)].into();
+        tool.timeout_ms = Some(7);
+        let kit = accepted(&[tool]);
+        let (declaration, interface) = (&kit.declarations[0], &kit.interfaces[0]);
+        assert_eq!(declaration.title.as_deref(), Some("A"));
+        assert_eq!(declaration.output_contract.as_ref().unwrap().structured_schema, Some(json!({ "type": "string" })));
+        assert_eq!((interface.timeout_ms, interface.facts().is_read_only), (Some(7), Some(false)));
+        assert_eq!(interface.permission_subjects["/path"], SubjectKind::Path);
+        let profile = &kit.permission_profiles[0];
+        assert_eq!(profile.write_effects, [WriteEffect::LocalPersistent, WriteEffect::RemoteMutation]);
+        assert_eq!(profile.approval_required, Some(true));
+        assert_eq!((profile.credential_refs[0].as_str(), profile.tool_calls[0].as_str()), ("KEY", "files.*"));
+        assert_eq!(profile.network_scope.as_deref(), Some("*.example.com"));
+    }
+
+    #[test]
+    fn a_description_is_never_empty_and_never_too_long() {
+        for text in ["", " \n", &"x".repeat(20_000)] {
+            let kit = accepted(&[Declared { description: text.to_owned(), ..careful("a", &[]) }]);
+            assert!(!kit.declarations[0].description.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_noted_with_its_reason_up_to_a_limit() {
+        let part = |at: usize| LeftOut { name: format!("f{at}"), reason: "it takes a stream".repeat(100) };
+        let left_out: Vec<LeftOut> = (0..100).map(part).collect();
+        let Described { notes, .. } = agent_tool::toolkit(&toolkit("a", &[careful("a", &[])], &left_out)).unwrap();
+        assert!(notes[0].message.starts_with("not offered as a tool: f0: it takes a stream"), "{}", notes[0]);
+        assert_eq!(notes.len(), 33);
+        assert_eq!(notes[32].message, "not offered as a tool: 68 more, which are not listed");
+    }
+
+    #[test]
+    fn names_are_valid_and_unique() {
+        let long = "x".repeat(100);
+        let texts = ["read-file", "a b\u{e9}/c", "", "---", "read-file", "read-file-2", long.as_str(), long.as_str()];
+        let names = names(texts);
+        assert_eq!(names[..6], ["read-file", "a-b--c", "tool", "tool-2", "read-file-2", "read-file-2-2"]);
+        let mut tools = Vec::new();
+        for name in &names {
+            tools.push(Declared { name: name.clone(), ..careful("", &[]) });
+        }
+        accepted(&tools);
+        assert_eq!((names[6].len(), names[7].len()), (64, 64));
+        assert_eq!(namespace("acme:docs.tools", "wit"), "acme-docs.tools");
+        assert_eq!(namespace("..", "wit"), "wit");
+    }
+}

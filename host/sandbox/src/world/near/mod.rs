@@ -1,0 +1,193 @@
+//! Tools of IronClaw: one tool, or those of a manifest in the component, which differ by a capability id in the context of
+//! the call.
+
+mod records;
+
+use std::collections::HashMap;
+use std::pin::pin;
+
+use toolcell_core::dialect::near::{Manifest, SECTION};
+use toolcell_core::dialect::sections;
+use toolcell_core::executor::BoxFuture;
+use toolcell_core::record::Refusal;
+use wasmtime::Store;
+use wasmtime::component::{InstancePre, types::ComponentItem};
+
+use super::declared::toolkit;
+use super::{Call, Examined, Outcome, World, answer};
+use crate::bindings::near::SandboxedToolPre;
+use crate::bindings::near::exports::near::agent::tool::{ErrorKind, GuestFailure, Request, Response};
+use crate::bindings::tool::toolcell::tool::types::ErrorClass;
+use crate::call;
+use crate::component::invalid;
+use crate::state::State;
+
+use records::{Imported, contexts};
+
+/// What every tool exports.
+pub(super) const INTERFACE: &str = "near:agent/tool@0.4.1";
+pub(super) const CONTRACT: &str = "near:agent@0.4.1";
+/// The interface through which it does anything beyond computing.
+const HOST: &str = "near:agent/host@";
+
+pub(super) struct Near {
+    component: SandboxedToolPre<State>,
+    /// JSON text of the context of each tool's calls, by the tool's name.
+    contexts: HashMap<String, String>,
+}
+
+impl Near {
+    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
+        Ok(Self { component: SandboxedToolPre::new(instance)?, contexts: HashMap::new() })
+    }
+
+    /// Asks for the schema of the arguments and for the description, in an instance with an empty world.
+    async fn ask(&self, examined: Examined<'_>) -> Result<(String, String), Refusal> {
+        let Examined { engine, limits, .. } = examined;
+        let cancellation = crate::never();
+        let mut store = call::empty_world(engine, limits, &cancellation)?;
+        let result = {
+            let _running = engine.running();
+            let work = pin!(async {
+                let guest = self.component.instantiate_async(&mut store).await?;
+                let guest = guest.near_agent_tool();
+                let schema = guest.call_schema(&mut store).await?;
+                Ok::<_, wasmtime::Error>((schema, guest.call_description(&mut store).await?))
+            });
+            call::bounded(work, limits.wall, &cancellation, None).await
+        };
+        result.map_err(|error| call::verdict(&error, &store, limits))
+    }
+}
+
+impl World for Near {
+    fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
+        Box::pin(async move {
+            let imported = imported(examined);
+            Ok(match manifest(examined.bytes)? {
+                Some(manifest) => {
+                    let (tools, left_out) = records::of_manifest(&manifest, imported);
+                    toolkit(&records::namespace_of(&manifest), &tools, &left_out)
+                }
+                None => {
+                    let (schema, description) = self.ask(examined).await?;
+                    let tool = records::single(examined.bytes, &schema, description, imported);
+                    let refused = |why| {
+                        let message =
+                            format!("cannot use what schema of the tool returns: {why}; ask its author to correct it");
+                        invalid("description_invalid", message)
+                    };
+                    toolkit(records::NAMESPACE, &[tool.map_err(refused)?], &[])
+                }
+            })
+        })
+    }
+
+    fn described(&mut self, toolkit: &str) {
+        self.contexts = contexts(toolkit);
+    }
+
+    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
+        Box::pin(async move {
+            let context = self.contexts.get(&call.tool).cloned();
+            let request = Request { params: call.input.clone(), context };
+            let guest = self.component.instantiate_async(&mut *store).await?;
+            let response = guest.near_agent_tool().call_execute(store, &request).await?;
+            Ok(match response {
+                Response::Success(json) => answer::success(json),
+                Response::Failure(failure) => failed(failure),
+            })
+        })
+    }
+}
+
+/// What the component imports of the host, as its type says.
+fn imported(examined: Examined<'_>) -> Imported {
+    let engine = examined.engine.wasmtime();
+    let kind = examined.component.component_type();
+    let mut imported = Imported::default();
+    for (name, item) in kind.imports(engine) {
+        if let ComponentItem::ComponentInstance(host) = item.ty
+            && name.starts_with(HOST)
+        {
+            host.exports(engine).for_each(|(function, _)| imported.add(function));
+        }
+    }
+    imported
+}
+
+/// Reads the manifest of a component, if there is one.
+fn manifest(bytes: &[u8]) -> Result<Option<Manifest>, Refusal> {
+    let refused = |why: &str| {
+        let message = format!(
+            "cannot use the custom section {SECTION} of the component: {why}; write it again with `toolcell wrap`"
+        );
+        invalid("description_invalid", message)
+    };
+    let Some(section) = sections::custom(bytes, SECTION).map_err(|why| refused(&why))? else { return Ok(None) };
+    let text = std::str::from_utf8(section).map_err(|_| refused("it is not UTF-8"))?;
+    Manifest::read(text).map(Some).map_err(|why| refused(&why))
+}
+
+fn failed(failure: GuestFailure) -> Outcome {
+    let GuestFailure { kind, code, message } = failure;
+    let (class, otherwise) = match kind {
+        ErrorKind::AuthRequired => (ErrorClass::CredentialMissing, "the tool lacks a credential"),
+        ErrorKind::Input => (ErrorClass::InvalidArguments, "the tool does not accept its arguments"),
+        ErrorKind::OutputTooLarge => (ErrorClass::ResultTooLarge, "the output of the tool is too large"),
+        // What the host itself denied gets its verdict.
+        ErrorKind::NetworkDenied => (ErrorClass::DependencyUnavailable, "a request of the tool was denied"),
+        ErrorKind::Executor | ErrorKind::Client | ErrorKind::OperationFailed => {
+            (ErrorClass::ExecutionFailed, "the tool does not say why")
+        }
+    };
+    let message = message.filter(|message| !message.is_empty()).unwrap_or_else(|| otherwise.to_owned());
+    answer::failure(class, code, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_a_failure_is_a_class_of_errors() {
+        let of = |kind, message: Option<&str>| {
+            let failure = GuestFailure { kind, code: Some("c".to_owned()), message: message.map(str::to_owned) };
+            match failed(failure) {
+                Outcome::Failure(error) => (error.class, error.code, error.message),
+                other => panic!("{other:?}"),
+            }
+        };
+        for (kind, class) in [
+            (ErrorKind::AuthRequired, "CredentialMissing"),
+            (ErrorKind::Input, "InvalidArguments"),
+            (ErrorKind::OutputTooLarge, "ResultTooLarge"),
+            (ErrorKind::NetworkDenied, "DependencyUnavailable"),
+            (ErrorKind::Executor, "ExecutionFailed"),
+            (ErrorKind::Client, "ExecutionFailed"),
+            (ErrorKind::OperationFailed, "ExecutionFailed"),
+        ] {
+            let (found, code, message) = of(kind, Some("why"));
+            assert!(format!("{found:?}").ends_with(class), "{found:?}");
+            assert_eq!((code.as_str(), message.as_str()), ("c", "why"));
+            assert!(!of(kind, None).2.is_empty() && !of(kind, Some("")).2.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_cannot_be_read_is_refused() {
+        let component = |text: &[u8]| sections::with_custom(b"\0asm\x0d\0\x01\0", SECTION, text).unwrap();
+        assert_eq!(manifest(b"\0asm\x0d\0\x01\0").unwrap(), None);
+        let two = [component(b"{"), component(b"{")[8..].to_vec()].concat();
+        for (component, why) in [
+            (two, "two custom sections"),
+            (component(b"{"), "EOF"),
+            (component(b"\xff"), "UTF-8"),
+            (component(br#"{"id": "a", "tools": []}"#), "tools: there are 0"),
+        ] {
+            let refusal = manifest(&component).unwrap_err();
+            assert_eq!(refusal.code, "description_invalid");
+            assert!(refusal.message.contains(why), "{}", refusal.message);
+        }
+    }
+}

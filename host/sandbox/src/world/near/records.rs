@@ -1,0 +1,238 @@
+//! The records of IronClaw's tools: pure functions.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolcell_core::dialect::near::{Manifest, Tool};
+use toolcell_core::dialect::sections::{component_name, module_name};
+use toolcell_core::record::{AccessKind, JSON_VALUES_MAX, read_json};
+
+use crate::world::declared::{Declared, LeftOut, names, namespace};
+
+/// Namespace of a tool without a manifest.
+pub(super) const NAMESPACE: &str = "near";
+/// Where the capability id of a tool is kept, in its declaration.
+const PROTOCOL: &str = "near:agent";
+/// Maximum size of a schema, in bytes.
+const SCHEMA_BYTES_MAX: usize = 1 << 20;
+/// Characters of the digest in the name of a tool that has no other.
+const DIGEST_CHARS: usize = 8;
+
+/// The functions of the host that a component imports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Imported {
+    http: bool,
+    files: bool,
+    tools: bool,
+}
+
+impl Imported {
+    pub(super) fn add(&mut self, function: &str) {
+        match function {
+            "http-request" => self.http = true,
+            "workspace-read" => self.files = true,
+            "tool-invoke" => self.tools = true,
+            _ => {}
+        }
+    }
+
+    fn access(self) -> Vec<AccessKind> {
+        let kinds = [(self.files, AccessKind::FileRead), (self.http, AccessKind::Network)];
+        kinds.into_iter().filter_map(|(imported, kind)| imported.then_some(kind)).collect()
+    }
+}
+
+/// The only tool of the component `bytes`, which says nothing of itself but its arguments and what it does.
+pub(super) fn single(bytes: &[u8], schema: &str, description: String, imported: Imported) -> Result<Declared, String> {
+    if schema.len() > SCHEMA_BYTES_MAX && guard!("near_schema") {
+        return Err(format!("it has {} bytes, of at most {SCHEMA_BYTES_MAX}", schema.len()));
+    }
+    let schema: Value = read_json(schema, JSON_VALUES_MAX)?;
+    if !schema.is_object() {
+        return Err("it is not a JSON object".to_owned());
+    }
+    let named = names([name(bytes).as_str()]).into_iter().next().unwrap_or_default();
+    let mut tool = Declared::careful(named, description, schema, &[]);
+    tool.access = imported.access();
+    tool.facts.is_open_world = (imported.http || imported.tools).then_some(true);
+    tool.tool_calls = calls(imported.tools);
+    Ok(tool)
+}
+
+/// The name of the component, or of its code; if there is none, one that no other component has.
+fn name(bytes: &[u8]) -> String {
+    let own = component_name(bytes).or_else(|| module_name(bytes)).map(|name| name.trim_end_matches(".wasm"));
+    match own.filter(|name| !name.is_empty()) {
+        Some(name) => name.to_owned(),
+        None => format!("tool-{}", blake3::hash(bytes).to_hex().chars().take(DIGEST_CHARS).collect::<String>()),
+    }
+}
+
+fn calls(any: bool) -> Vec<String> {
+    if any { vec!["*".to_owned()] } else { Vec::new() }
+}
+
+/// The tools of a manifest, and those that it denies.
+pub(super) fn of_manifest(manifest: &Manifest, imported: Imported) -> (Vec<Declared>, Vec<LeftOut>) {
+    let offered: Vec<&Tool> = manifest.tools.iter().filter(|tool| !tool.is_denied()).collect();
+    let denied = manifest.tools.iter().filter(|tool| tool.is_denied());
+    let left_out = |tool: &Tool| LeftOut { name: tool.id.clone(), reason: "its manifest denies its calls".to_owned() };
+    let names = names(offered.iter().map(|tool| manifest.bare_name(tool)));
+    let tools = offered.iter().zip(names).map(|(tool, name)| one(tool, name, imported)).collect();
+    (tools, denied.map(left_out).collect())
+}
+
+fn one(tool: &Tool, name: String, imported: Imported) -> Declared {
+    let mut declared = Declared::careful(name, tool.description.clone(), tool.input_schema.clone(), &[]);
+    declared.output_schema.clone_from(&tool.output_schema);
+    declared.access = tool.access();
+    declared.effects = tool.write_effects();
+    declared.facts = tool.facts();
+    declared.network_scope = tool.network_scope();
+    declared.credentials = tool.credentials.iter().map(|credential| credential.to_use()).collect();
+    declared.tool_calls = calls(tool.calls_tools() && imported.tools);
+    declared.approval_required = tool.asks();
+    declared.mapping = Some(json!({ "source": PROTOCOL, "capability_id": tool.id }));
+    declared
+}
+
+pub(super) fn namespace_of(manifest: &Manifest) -> String {
+    namespace(&manifest.id, NAMESPACE)
+}
+
+#[derive(Deserialize)]
+struct Kit {
+    declarations: Vec<Named>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+    #[serde(default)]
+    external_mappings: Vec<Mapping>,
+}
+
+#[derive(Deserialize)]
+struct Mapping {
+    source: String,
+    capability_id: Option<String>,
+}
+
+/// The contexts of the tools of a toolkit, by their names; none for a tool without a capability id.
+pub(super) fn contexts(toolkit: &str) -> HashMap<String, String> {
+    let Ok(kit) = serde_json::from_str::<Kit>(toolkit) else { return HashMap::new() };
+    let context = |named: Named| {
+        let own = named.external_mappings.into_iter().find(|mapping| mapping.source == PROTOCOL);
+        let id = own.and_then(|mapping| mapping.capability_id)?;
+        Some((named.name, json!({ "capability_id": id }).to_string()))
+    };
+    kit.declarations.into_iter().filter_map(context).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::dialect::agent_tool;
+    use toolcell_core::record::{Toolkit, WriteEffect};
+
+    use super::*;
+    use crate::world::declared::toolkit;
+
+    #[track_caller]
+    fn accepted(text: &str, notes: usize) -> Toolkit {
+        let described = agent_tool::toolkit(text).unwrap_or_else(|errors| panic!("{errors:?}"));
+        assert_eq!(described.notes.len(), notes, "{:?}", described.notes);
+        described.toolkit
+    }
+
+    fn imported(functions: &[&str]) -> Imported {
+        let mut imported = Imported::default();
+        functions.iter().for_each(|function| imported.add(function));
+        imported
+    }
+
+    fn alone(functions: &[&str]) -> Toolkit {
+        let tool = single(b"", r#"{"type": "object"}"#, "Does it.".to_owned(), imported(functions)).unwrap();
+        accepted(&toolkit(NAMESPACE, &[tool], &[]), 0)
+    }
+
+    #[test]
+    fn what_a_tool_asks_for_follows_from_what_it_imports() {
+        let kit = alone(&["log", "now-millis", "secret-exists"]);
+        let profile = &kit.permission_profiles[0];
+        assert!(profile.access_kinds.is_empty() && profile.tool_calls.is_empty() && profile.credential_refs.is_empty());
+        assert_eq!(kit.interfaces[0].facts().is_open_world, None);
+        let kit = alone(&["http-request"]);
+        assert_eq!(kit.permission_profiles[0].access_kinds, [AccessKind::Network]);
+        assert_eq!(kit.permission_profiles[0].write_effects, [WriteEffect::RemoteMutation]);
+        assert_eq!(
+            (kit.interfaces[0].facts().is_open_world, kit.interfaces[0].facts().is_read_only),
+            (Some(true), None)
+        );
+        let kit = alone(&["workspace-read", "tool-invoke"]);
+        assert_eq!(kit.permission_profiles[0].access_kinds, [AccessKind::FileRead]);
+        assert_eq!(kit.permission_profiles[0].tool_calls, ["*"]);
+    }
+
+    #[test]
+    fn a_tool_without_a_name_has_one_that_no_other_component_has() {
+        let (one, other) = (name(b"one"), name(b"other"));
+        assert!(one != other && one.starts_with("tool-") && one.len() == 13, "{one} {other}");
+    }
+
+    #[test]
+    fn a_schema_that_is_no_object_is_refused() {
+        let large = format!("{{\"title\": \"{}\"}}", "x".repeat(SCHEMA_BYTES_MAX));
+        for schema in ["", "[]", "\"object\"", "{", large.as_str()] {
+            assert!(single(b"", schema, String::new(), Imported::default()).is_err(), "{schema:.20}");
+        }
+    }
+
+    fn manifest() -> Manifest {
+        let tool = |id: &str, permission: &str| {
+            json!({
+                "id": id,
+                "description": "Does it.",
+                "effects": ["network", "use_secret", "external_write"],
+                "default_permission": permission,
+                "input_schema": {"type": "object"},
+                "credentials": [{
+                    "handle": "token",
+                    "audience": {"scheme": "https", "host": "api.github.com"},
+                    "injection": {"type": "query_param", "name": "key"},
+                }],
+            })
+        };
+        let tools =
+            [tool("github.a", "allow"), tool("github.b c", "ask"), tool("github.d", "deny"), tool("b c", "allow")];
+        Manifest::read(&json!({"id": "github", "tools": tools}).to_string().replace("b c", "b/c")).unwrap()
+    }
+
+    #[test]
+    fn the_tools_of_a_manifest_are_told_apart_by_their_contexts() {
+        let (tools, left_out) = of_manifest(&manifest(), imported(&["http-request"]));
+        let text = toolkit(&namespace_of(&manifest()), &tools, &left_out);
+        let kit = accepted(&text, 1);
+        let names: Vec<String> = kit.declarations.iter().map(|tool| tool.qualified_name()).collect();
+        assert_eq!(names, ["github.a", "github.b-c", "github.b-c-2"]);
+        let contexts = contexts(&text);
+        assert_eq!(contexts.len(), 3);
+        assert_eq!(contexts["b-c"], r#"{"capability_id":"github.b/c"}"#);
+        assert_eq!(contexts["b-c-2"], r#"{"capability_id":"b/c"}"#);
+        let profile = &kit.permission_profiles[1];
+        assert_eq!(profile.access_kinds, [AccessKind::Network, AccessKind::Credential]);
+        assert_eq!(profile.network_scope.as_deref(), Some("https://api.github.com"));
+        assert_eq!(
+            (profile.credential_refs[0].as_str(), profile.credential_uses[0].query.as_deref()),
+            ("token", Some("key"))
+        );
+        assert_eq!((profile.approval_required, kit.permission_profiles[0].approval_required), (Some(true), None));
+    }
+
+    #[test]
+    fn a_toolkit_without_a_manifest_has_no_contexts() {
+        assert!(contexts("").is_empty());
+        let tool = single(b"", "{}", String::new(), Imported::default()).unwrap();
+        assert!(contexts(&toolkit(NAMESPACE, &[tool], &[])).is_empty());
+    }
+}

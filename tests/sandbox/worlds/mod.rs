@@ -1,0 +1,3 @@
+//! Components that were not made for toolcell.
+
+mod command;
