@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn engine() -> wasmtime::Engine {
-        wasmtime::Engine::new(&crate::engine::config()).unwrap()
+        wasmtime::Engine::new(&crate::engine::config(crate::engine::Concurrency::Off)).unwrap()
     }
 
     fn adapted(text: &str) -> anyhow::Result<Vec<u8>> {

@@ -17,8 +17,8 @@ mod bindings {
 }
 
 use bindings::ToolPre;
-pub(crate) use bindings::exports::toolcell::tool::guest::Outcome;
 use bindings::exports::toolcell::tool::guest::Call;
+pub(crate) use bindings::exports::toolcell::tool::guest::Outcome;
 use bindings::toolcell::tool::{artifacts, cancellation, context_modifiers, interaction, log, progress};
 
 /// The engine of one measurement.

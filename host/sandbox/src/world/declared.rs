@@ -255,7 +255,7 @@ mod tests {
     #[track_caller]
     fn accepted(tools: &[Declared]) -> Toolkit {
         let text = toolkit("docs.example", tools, &[]);
-        let Described { toolkit, notes } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let Described { toolkit, notes, .. } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
     }

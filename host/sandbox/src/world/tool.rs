@@ -34,7 +34,7 @@ impl Tool {
     async fn configured(
         &self,
         store: &mut Store<State>,
-        config: &str,
+        config: String,
     ) -> wasmtime::Result<Result<contract::Tool, ToolError>> {
         let Some(configuring) = &self.configuring else {
             // The catalog refuses such settings when the tool is loaded.
@@ -42,7 +42,7 @@ impl Tool {
         };
         let instance = self.tool.instance_pre().instantiate_async(&mut *store).await?;
         let guest = configuring.load(&mut *store, &instance)?;
-        match guest.toolcell_tool_configuration().call_configure(&mut *store, config).await? {
+        match guest.toolcell_tool_configuration().call_configure(&mut *store, &config).await? {
             Ok(()) => contract::Tool::new(store, &instance).map(Ok),
             // Whatever class the guest chose: what has to change is the settings.
             Err(error) => Ok(Err(ToolError { class: ErrorClass::SetupRequired, ..error })),
@@ -73,7 +73,7 @@ impl World for Tool {
             let guest = match store.data_mut().configuration.take() {
                 None => self.tool.instantiate_async(&mut *store).await?,
                 // Boxed, to keep the future of all other calls small.
-                Some(config) => match Box::pin(self.configured(store, &config)).await? {
+                Some(config) => match Box::pin(self.configured(store, config.as_ref().to_owned())).await? {
                     Ok(guest) => guest,
                     Err(error) => return Ok(Outcome::Failure(error)),
                 },

@@ -158,7 +158,7 @@ mod tests {
     #[track_caller]
     fn accepted(tools: Vec<ToolDefinition>, section: Option<&Section>, names: &[&str]) -> Toolkit {
         let text = toolkit(tools, section, &imports(names)).unwrap();
-        let Described { toolkit, notes } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let Described { toolkit, notes, .. } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
     }
@@ -232,7 +232,7 @@ mod tests {
             with_schema("d", structure),
             tool(&"x".repeat(300), &[]),
         ];
-        let Described { toolkit: kit, notes } = agent_tool::toolkit(&toolkit(tools, None, &[]).unwrap()).unwrap();
+        let Described { toolkit: kit, notes, .. } = agent_tool::toolkit(&toolkit(tools, None, &[]).unwrap()).unwrap();
         assert_eq!(kit.declarations.len(), 1);
         for (note, why) in notes.iter().zip(["same name", "not JSON", "a JSON Schema", "a JSON Schema", "256 bytes"]) {
             assert!(note.message.starts_with("not offered as a tool: ") && note.message.contains(why), "{note:?}");

@@ -7,7 +7,7 @@ use toolcell_core::record::{Content, JSON_VALUES_MAX, ProgressStatus, read_json}
 
 use super::cbor;
 use super::types::{ContentPart, Error, ToolEvent, value};
-use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output};
+use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 
 /// Maximum length of the text of a progress update, in characters, for one line on a screen.
@@ -38,7 +38,7 @@ pub(super) fn outcome(events: Vec<ToolEvent>) -> Outcome {
     match failure {
         None => Outcome::Success(output(pieces)),
         Some(error) if pieces.is_empty() => Outcome::Failure(error),
-        Some(error) => Outcome::Partial((output(pieces), error)),
+        Some(error) => Outcome::Partial(PartialOutput { output: output(pieces), error }),
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
         };
         assert!(matches!(error.class, ErrorClass::InvalidArguments));
         assert_eq!((error.code.as_str(), error.message.as_str()), ("std:invalid-args", "no"));
-        let Outcome::Partial((output, error)) =
+        let Outcome::Partial(PartialOutput { output, error }) =
             outcome(vec![content(b"half", Some("text/plain")), failed("acme:tired"), content(b"late", None)])
         else {
             panic!()

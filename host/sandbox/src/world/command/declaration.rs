@@ -122,7 +122,7 @@ mod tests {
     #[track_caller]
     fn accepted(name: Option<&str>, imports: &[&str]) -> Toolkit {
         let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
-        let Described { toolkit, notes } = agent_tool::toolkit(&super::toolkit(name, &imports)).unwrap();
+        let Described { toolkit, notes, .. } = agent_tool::toolkit(&super::toolkit(name, &imports)).unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
     }

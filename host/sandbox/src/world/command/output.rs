@@ -6,7 +6,7 @@ use toolcell_core::record::ARTIFACT;
 
 use super::Outcome;
 use super::made::Made;
-use crate::bindings::tool::exports::toolcell::tool::guest::Output;
+use crate::bindings::tool::exports::toolcell::tool::guest::{Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 
 /// Bytes of the end of standard error that are in the message of a failure.
@@ -46,9 +46,9 @@ pub(super) fn outcome(status: i32, (stdout, stderr): (Vec<u8>, Vec<u8>), made: M
         (None, None) => Outcome::Success(output),
         (Some(mut failed), Some(lost)) => {
             failed.message = format!("{}; {}", lost.message, failed.message);
-            Outcome::Partial((output, failed))
+            Outcome::Partial(PartialOutput { output, error: failed })
         }
-        (Some(error), None) | (None, Some(error)) => Outcome::Partial((output, error)),
+        (Some(error), None) | (None, Some(error)) => Outcome::Partial(PartialOutput { output, error }),
     }
 }
 
@@ -98,12 +98,12 @@ mod tests {
     #[test]
     fn a_command_that_fails_keeps_its_output_and_the_end_of_its_errors() {
         let long = [b"x".repeat(5_000), b" no such file \n".to_vec()].concat();
-        let Outcome::Partial((output, error)) = outcome(3, printed(b"half", &long), made(None)) else { panic!() };
+        let Outcome::Partial(PartialOutput { output, error }) = outcome(3, printed(b"half", &long), made(None)) else { panic!() };
         assert!(output.structured.unwrap().contains("half"));
         assert_eq!(error.code, "exit_3");
         assert!(error.message.starts_with("the command exited with status 3: x"), "{}", error.message);
         assert!(error.message.ends_with("no such file") && error.message.len() < 2_100);
-        let Outcome::Partial((_, error)) = outcome(1, printed(b"", b""), made(Some("too many"))) else { panic!() };
+        let Outcome::Partial(PartialOutput { error, .. }) = outcome(1, printed(b"", b""), made(Some("too many"))) else { panic!() };
         assert_eq!(
             (error.code.as_str(), error.message.as_str()),
             ("exit_1", "too many; the command exited with status 1",)
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_kept_makes_the_answer_partial() {
-        let Outcome::Partial((_, error)) = outcome(0, printed(b"", b""), made(Some("too many"))) else { panic!() };
+        let Outcome::Partial(PartialOutput { error, .. }) = outcome(0, printed(b"", b""), made(Some("too many"))) else { panic!() };
         assert_eq!((error.code.as_str(), error.message.as_str()), ("files_not_kept", "too many"));
     }
 }
