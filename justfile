@@ -69,6 +69,10 @@ conformance:
 clients:
     tests/clients/run
 
+# Programs of a package registry, run as tools (pip fetches them once)
+foreign:
+    tests/foreign/run
+
 # How soon a tool stops whose client cancels, closes its connection, or is killed: nothing else should run on this machine
 stops RUNS="50":
     benches/stops/run {{RUNS}}

@@ -1,3 +1,5 @@
-//! Components that were not made for toolcell.
+//! Components of other worlds: what they declare, and how their calls end.
 
+mod amplifier;
 mod command;
+mod near;

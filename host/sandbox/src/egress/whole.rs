@@ -49,7 +49,7 @@ impl Ask {
     /// Sends the request, if it is allowed, and reads the response.
     pub(crate) async fn send(self, gate: Arc<Gate>) -> Result<Told, Unanswered> {
         let (within, bytes_max) = (self.within, self.room.min(BODY_BYTES_MAX));
-        let header_bytes = gate.limits().header_bytes;
+        let header_bytes = u64::from(gate.limits().header_bytes);
         let request = self.request(header_bytes).map_err(Unanswered::Malformed)?;
         let answer = async {
             let patience = Some(within);
