@@ -77,9 +77,9 @@ impl Ask {
         timed.unwrap_or(Err(Unanswered::Failed(Error::HttpResponseTimeout)))
     }
 
-    fn request(self, header_bytes: u32) -> Result<Request<WasiBody>, &'static str> {
+    fn request(self, header_bytes: u64) -> Result<Request<WasiBody>, &'static str> {
         let length: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if length as u64 > u64::from(header_bytes) && guard!("whole_headers") {
+        if length as u64 > header_bytes && guard!("whole_headers") {
             return Err("the headers are too large");
         }
         let body = Full::new(Bytes::from(self.body)).map_err(|never| match never {}).boxed_unsync();

@@ -134,6 +134,7 @@ fn tool_error(error: Error) -> ToolError {
 
 #[cfg(test)]
 mod tests {
+    use crate::bindings::tool::exports::toolcell::tool::guest::PartialOutput;
     use serde_json::{Value, json};
 
     use super::super::cbor;

@@ -71,6 +71,7 @@ fn tail(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::bindings::tool::exports::toolcell::tool::guest::PartialOutput;
     use serde_json::{Value, json};
 
     use super::{Made, Outcome, outcome};
@@ -98,12 +99,17 @@ mod tests {
     #[test]
     fn a_command_that_fails_keeps_its_output_and_the_end_of_its_errors() {
         let long = [b"x".repeat(5_000), b" no such file \n".to_vec()].concat();
-        let Outcome::Partial(PartialOutput { output, error }) = outcome(3, printed(b"half", &long), made(None)) else { panic!() };
+        let Outcome::Partial(PartialOutput { output, error }) = outcome(3, printed(b"half", &long), made(None)) else {
+            panic!()
+        };
         assert!(output.structured.unwrap().contains("half"));
         assert_eq!(error.code, "exit_3");
         assert!(error.message.starts_with("the command exited with status 3: x"), "{}", error.message);
         assert!(error.message.ends_with("no such file") && error.message.len() < 2_100);
-        let Outcome::Partial(PartialOutput { error, .. }) = outcome(1, printed(b"", b""), made(Some("too many"))) else { panic!() };
+        let Outcome::Partial(PartialOutput { error, .. }) = outcome(1, printed(b"", b""), made(Some("too many")))
+        else {
+            panic!()
+        };
         assert_eq!(
             (error.code.as_str(), error.message.as_str()),
             ("exit_1", "too many; the command exited with status 1",)
@@ -112,7 +118,10 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_kept_makes_the_answer_partial() {
-        let Outcome::Partial(PartialOutput { error, .. }) = outcome(0, printed(b"", b""), made(Some("too many"))) else { panic!() };
+        let Outcome::Partial(PartialOutput { error, .. }) = outcome(0, printed(b"", b""), made(Some("too many")))
+        else {
+            panic!()
+        };
         assert_eq!((error.code.as_str(), error.message.as_str()), ("files_not_kept", "too many"));
     }
 }
