@@ -94,10 +94,8 @@ pub(super) fn piece(part: ContentPart) -> Piece {
     {
         return Piece::Block(Content::text(text));
     }
-    let kind = match essence.split('/').next() {
-        Some(kind @ ("image" | "audio" | "video")) => kind,
-        _ => "file",
-    };
+    let family = essence.split('/').next().unwrap_or_default();
+    let kind = if ["image", "audio", "video"].contains(&family) { family } else { "file" };
     let block = |kind, mime: &str| Content::new(kind, json!({ "data": BASE64.encode(&part.data), "media_type": mime }));
     let block_as_said = block(kind, &mime);
     // A media type that no reader would accept is the guest's mistake, and not a reason to lose the bytes.

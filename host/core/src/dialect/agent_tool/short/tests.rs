@@ -96,10 +96,26 @@ fn a_tool_that_says_nothing_of_access_gets_none_and_is_read_only() {
     );
 }
 
+/// What a tool says; whether it is read only and concurrency safe; whether it is destructive and open world, and its kind;
+/// risk, access kinds, effects and scope.
+type Derived = (Value, [bool; 2], (Value, bool, &'static str), &'static str, Value, Value, &'static str);
+
+#[track_caller]
+fn derives<const N: usize>(rows: [Derived; N]) {
+    for (more, [reads, runs], (destroys, open, kind), risk, access, effects, scope) in rows {
+        let records = accepted(&one(more.clone()));
+        let (interface, profile) = (&records["interfaces"][0], &records["permission_profiles"][0]);
+        assert_eq!([&interface["is_read_only"], &interface["is_concurrency_safe"]], [reads, runs], "{more}");
+        assert_eq!((&interface["is_destructive"], &interface["is_open_world"]), (&destroys, &json!(open)), "{more}");
+        assert_eq!(records["declarations"][0]["tool_kind"], kind, "{more}");
+        assert_eq!((&profile["risk_level"], &profile["access_kinds"]), (&json!(risk), &access), "{more}");
+        assert_eq!((&profile["write_effects"], &profile["network_scope"]), (&effects, &json!(scope)), "{more}");
+    }
+}
+
 #[test]
-fn what_a_tool_wants_decides_what_is_derived() {
-    // Read only, concurrency safe, destructive, open world; risk, access kinds, effects, scope and kind of tool.
-    for (more, [reads, runs], (destroys, open, kind), risk, access, effects, scope) in [
+fn what_a_tool_wants_of_this_machine_decides_what_is_derived() {
+    derives([
         (json!({}), [true, true], (json!(false), false, "function"), "low", json!([]), json!(["none"]), "none"),
         (
             json!({ "access": ["file_read"], "paths": ["p"] }),
@@ -128,6 +144,30 @@ fn what_a_tool_wants_decides_what_is_derived() {
             json!(["local_draft"]),
             "none",
         ),
+        (
+            json!({ "access": ["code_execution"], "tool_kind": "code_execution" }),
+            [false, false],
+            (Value::Null, false, "code_execution"),
+            "high",
+            json!(["code_execution"]),
+            json!(["none"]),
+            "none",
+        ),
+        (
+            json!({ "is_read_only": false }),
+            [false, false],
+            (Value::Null, false, "function"),
+            "low",
+            json!([]),
+            json!(["none"]),
+            "none",
+        ),
+    ]);
+}
+
+#[test]
+fn what_a_tool_wants_of_the_network_decides_what_is_derived() {
+    derives([
         (
             json!({ "access": ["network"], "urls": ["u"] }),
             [true, true],
@@ -164,33 +204,7 @@ fn what_a_tool_wants_decides_what_is_derived() {
             json!(["irreversible"]),
             "argument",
         ),
-        (
-            json!({ "access": ["code_execution"], "tool_kind": "code_execution" }),
-            [false, false],
-            (Value::Null, false, "code_execution"),
-            "high",
-            json!(["code_execution"]),
-            json!(["none"]),
-            "none",
-        ),
-        (
-            json!({ "is_read_only": false }),
-            [false, false],
-            (Value::Null, false, "function"),
-            "low",
-            json!([]),
-            json!(["none"]),
-            "none",
-        ),
-    ] {
-        let records = accepted(&one(more.clone()));
-        let (interface, profile) = (&records["interfaces"][0], &records["permission_profiles"][0]);
-        assert_eq!([&interface["is_read_only"], &interface["is_concurrency_safe"]], [reads, runs], "{more}");
-        assert_eq!((&interface["is_destructive"], &interface["is_open_world"]), (&destroys, &json!(open)), "{more}");
-        assert_eq!(records["declarations"][0]["tool_kind"], kind, "{more}");
-        assert_eq!((&profile["risk_level"], &profile["access_kinds"]), (&json!(risk), &access), "{more}");
-        assert_eq!((&profile["write_effects"], &profile["network_scope"]), (&effects, &json!(scope)), "{more}");
-    }
+    ]);
 }
 
 #[test]
