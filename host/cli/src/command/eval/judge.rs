@@ -17,7 +17,7 @@ const NO_JUDGE: &str = "no judge configured";
 pub(super) enum Judge {
     None,
     Program(Program),
-    Component(toolcell::Judge),
+    Component(Box<toolcell::Judge>),
 }
 
 impl Judge {

@@ -103,7 +103,7 @@ impl Eval {
 
     async fn judge(&self) -> Result<Judge, Stop> {
         if let Some(file) = &self.judge {
-            return judge::load(file, self.judge_timeout).await.map(Judge::Component);
+            return judge::load(file, self.judge_timeout).await.map(|judge| Judge::Component(Box::new(judge)));
         }
         Ok(match self.judge_command.split_first() {
             Some((program, arguments)) => {

@@ -217,7 +217,8 @@ mod tests {
         let read = |text| Tokens::parse(text).unwrap();
         let both = |callers, approvers| read(callers).with_approvers(read(approvers));
         for name in ["anna", "Anna"] {
-            let told = format!("{:#}", both("anna 0123456789abcdef", &format!("{name} fedcba9876543210")).unwrap_err());
+            let approvers = format!("{name} fedcba9876543210");
+            let told = format!("{:#}", both("anna 0123456789abcdef", &approvers).unwrap_err());
             assert!(told.starts_with(&format!("cannot use the name {name} for an approver")), "{told}");
         }
         // The numbers of lines are no names.
