@@ -53,6 +53,7 @@ mod strict;
 mod surface;
 mod thousand;
 mod trace;
+mod wrap;
 
 use std::path::Path;
 use std::sync::Mutex;

@@ -51,6 +51,7 @@ mod tool_configs;
 mod trace;
 mod trust;
 mod watching;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -111,6 +112,8 @@ enum Command {
     Serve(DeferredArgs<serve::Serve>),
     /// Start a new tool
     New(DeferredArgs<new::New>),
+    /// Write the manifest of a component of another world into a copy of it
+    Wrap(DeferredArgs<wrap::Wrap>),
     /// Say what would be decided on a call and why, and trust a project's toolcell.toml
     Policy(DeferredArgs<policy::Policy>),
     /// Set, list and remove the secrets that tools' requests may carry
@@ -156,6 +159,7 @@ pub fn run() -> ExitCode {
         Command::Mcp(DeferredArgs(command)) => command.run(),
         Command::Serve(DeferredArgs(command)) => command.run(),
         Command::New(DeferredArgs(command)) => command.run(),
+        Command::Wrap(DeferredArgs(command)) => command.run(),
         Command::Policy(DeferredArgs(command)) => command.run(),
         Command::Secret(DeferredArgs(command)) => command.run(),
         Command::Schema(DeferredArgs(command)) => command.run(),
