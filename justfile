@@ -11,6 +11,7 @@ lint:
     cargo fmt --all
     cargo fmt --all --manifest-path example-tools/Cargo.toml
     cargo fmt --all --manifest-path tests/guests/Cargo.toml
+    cargo fmt --manifest-path tests/guests/act/Cargo.toml
     cargo fmt --manifest-path benches/peers/toolcell/Cargo.toml
     cargo fmt --manifest-path benches/peers/act/Cargo.toml
     cargo clippy --workspace --all-targets -- -D warnings

@@ -23,6 +23,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("command_input", &[], &["unit:world::command::input::"]),
     ("command_paths", &[], &["unit:world::command::input::"]),
     ("command_links", &[], &["unit:world::command::made::"]),
+    ("cbor_values", &[], &["unit:world::act::cbor::"]),
+    ("stream_events", &[], &["sandbox::worlds::act::a_stream_is_bounded_in_events"]),
     ("output_limit", &["HC-4"], &[]),
     ("message_limit", &[], &["sandbox::floods::the_words_of_a_failure_are_cut"]),
     ("progress_updates", &[], &["sandbox::floods::a_flood_of_progress"]),

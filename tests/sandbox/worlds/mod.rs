@@ -1,5 +1,6 @@
 //! Components of other worlds: what they declare, and how their calls end.
 
 mod amplifier;
+mod act;
 mod command;
 mod near;
