@@ -302,7 +302,7 @@ pub(super) fn run(attack: &Attack) -> Value {
 async fn measure(arena: &Arena, attack: &Attack) -> Value {
     let echo = wat("echo");
     let failures = AtomicU64::new(0);
-    for tool in ["wat:echo", "hostile#spin", "probe#echo"] {
+    for tool in ["wat:echo", "hostile#spin", "probe#echo", "act#spin"] {
         arena.test(tool).load().await.unwrap();
     }
     let (from_us, mut idle) = (meters::now_us(), Vec::new());

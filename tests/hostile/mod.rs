@@ -54,7 +54,7 @@ use table::{ATTACKS, Attack};
 /// The environment variable that names the driver's attack.
 const ATTACK: &str = "TOOLCELL_ATTACK";
 /// The guests that are built for the driver.
-const GUESTS: [&str; 4] = ["hostile", "probe", "egress", "courier"];
+const GUESTS: [&str; 5] = ["act", "hostile", "probe", "egress", "courier"];
 /// A value in the environment of the host that no guest may ever see.
 const SECRET: &str = "TOOLCELL_CANARY_SECRET";
 /// Set if the attack runs alone on the machine: the promises are checked without allowance.

@@ -16,8 +16,10 @@ fn on_demand() -> Arc<Host> {
     host(|settings| settings.pooled = false)
 }
 
-/// Sixteen memories of 16 MiB; each alone is below the limit.
+/// Sixteen memories of 16 MiB; each alone is below the limit. The memory of an asynchronous component.
 pub(super) async fn many_memories(arena: &Arena) {
+    let asynchronous = arena.test("act#memory").limit(|limits| limits.memory_bytes = 16 * MIB);
+    arena.call(asynchronous, json!({ "mib": 64 })).await;
     let test = Test::new("wat:many-memories").on(&on_demand()).limit(|limits| limits.memory_bytes = 128 * MIB);
     arena.call(test, json!({})).await;
 }

@@ -12,8 +12,16 @@ use crate::support::wat;
 const DESCRIBE: Duration = Duration::from_secs(2);
 
 pub(super) async fn spin(arena: &Arena) {
-    for tool in ["hostile#spin", "hostile#spin_fuel", "hostile#clock_flood", "wat:spin-realloc", "wat:spin-post-return"]
-    {
+    for tool in [
+        "hostile#spin",
+        "hostile#spin_fuel",
+        "hostile#clock_flood",
+        "wat:spin-realloc",
+        "wat:spin-post-return",
+        "act#spin",
+        "act#spin_politely",
+        "act#spin_in_a_stream",
+    ] {
         arena.call(arena.test(tool).timeout_ms(200), json!({})).await;
     }
 }
@@ -67,7 +75,7 @@ async fn arena_free(test: crate::support::Test) -> (String, String) {
 }
 
 pub(super) async fn sleep_for_ever(arena: &Arena) {
-    for tool in ["hostile#sleep", "hostile#sleep_ignore_cancel"] {
+    for tool in ["hostile#sleep", "hostile#sleep_ignore_cancel", "act#sleep"] {
         arena.call(arena.test(tool).timeout_ms(200), json!({})).await;
     }
 }
@@ -79,6 +87,9 @@ pub(super) async fn deaf_to_cancellation(arena: &Arena) {
     for (tool, input) in [
         ("hostile#spin", json!({})),
         ("hostile#sleep", json!({})),
+        ("act#spin", json!({})),
+        ("act#spin_politely", json!({})),
+        ("act#sleep", json!({})),
         ("hostile#busy_write", json!({ "path": path })),
         ("hostile#fill_disk", json!({ "path": folder, "how": "rewrite" })),
     ] {

@@ -102,9 +102,9 @@ mod component {
         Ok(String::new())
     }
 
-    #[act_tool(description = "Sleeps")]
-    fn sleep(ms: u64) -> ActResult<String> {
-        std::thread::sleep(Duration::from_millis(ms));
+    #[act_tool(description = "Sleeps for ten minutes")]
+    fn sleep() -> ActResult<String> {
+        std::thread::sleep(Duration::from_secs(600));
         Ok("awake".to_owned())
     }
 
