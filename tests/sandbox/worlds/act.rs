@@ -64,7 +64,11 @@ async fn arguments_and_results_are_translated() {
 
 #[tokio::test]
 async fn arguments_are_held_against_the_schema_of_the_component() {
-    Test::new("act#hello").call(json!({ "name": 7 })).await.failed("schema_validation_failed", "schema_mismatch").never_ran();
+    Test::new("act#hello")
+        .call(json!({ "name": 7 }))
+        .await
+        .failed("schema_validation_failed", "schema_mismatch")
+        .never_ran();
     let odd = json!({ "data": { "$bytes": "not base64!" } });
     Test::new("act#twice").call(odd).await.failed("invalid_arguments", "arguments_not_encodable");
 }
