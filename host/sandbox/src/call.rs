@@ -32,6 +32,8 @@ use super::wasi::{Process, Setup};
 /// Maximum length of a guest's error code and message, in characters.
 const CODE_CHARS_MAX: usize = 64;
 pub(super) const MESSAGE_CHARS_MAX: usize = 4_000;
+/// Tasks, threads, streams and their ends that a guest may have in the engine's own table, for each handle that it may have.
+const ENTRIES_OF_HANDLE: usize = 8;
 /// Text in the result of a call on a file system that hangs.
 pub(super) const UNFINISHED: &str = "its last file operation has not ended, and may still change a file";
 /// Bytes that a host call may lift beyond the output itself: paths, messages, a chunk of a file.
@@ -274,7 +276,12 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
         store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
     }
     if guard!("handles") {
-        store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+        let handles = usize::try_from(limits.handles).unwrap_or(usize::MAX);
+        store.set_max_component_handles(handles);
+        // A task can outlive every handle to it, and a stream has several entries. The engine's own limit is a million.
+        if let Some(table) = store.concurrent_resource_table() {
+            table.set_max_capacity(handles.saturating_mul(ENTRIES_OF_HANDLE));
+        }
     }
     store.set_epoch_deadline(1);
     // A yield suffices, because the future around the guest then sees a cancellation or the deadline first.

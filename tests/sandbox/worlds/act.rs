@@ -265,6 +265,13 @@ async fn memory_is_limited_and_a_panic_is_the_tools_failure() {
     Test::new("act#panic").call(json!({})).await.failed("execution_failed", "guest_panicked");
 }
 
+#[tokio::test]
+async fn streams_count_as_handles() {
+    let called = |count: u32| Test::new("act#streams").call(json!({ "count": count }));
+    assert_eq!(said(&called(10).await), "10 streams");
+    called(100_000).await.failed("sandbox_violation", "handle_limit");
+}
+
 /// A component with these bodies of `list-tools` and `call-tool`, which return the place of their result. At 16 is a list
 /// with the tool `run`.
 fn provider(version: &str, list: &str, call: &str, results: &str) -> Vec<u8> {

@@ -114,6 +114,14 @@ mod component {
         Ok(format!("{} MiB", black_box(taken).len()))
     }
 
+    #[act_tool(description = "Makes streams, and keeps them")]
+    fn streams(count: u32) -> ActResult<String> {
+        for _ in 0..count {
+            std::mem::forget(wit_stream::new::<act::tools::types::ToolEvent>());
+        }
+        Ok(format!("{count} streams"))
+    }
+
     #[act_tool(description = "Panics")]
     fn panic() -> ActResult<String> {
         panic!("as asked")
