@@ -275,7 +275,11 @@ async fn streams_count_as_handles() {
 /// A component with these bodies of `list-tools` and `call-tool`, which return the place of their result. At 16 is a list
 /// with the tool `run`.
 fn provider(version: &str, list: &str, call: &str, results: &str) -> Vec<u8> {
-    let text = format!(
+    wat::parse_str(provider_text(version, list, call, results)).unwrap()
+}
+
+fn provider_text(version: &str, list: &str, call: &str, results: &str) -> String {
+    format!(
         r#"(component
   (component $tool
     (core module $main
@@ -315,8 +319,7 @@ fn provider(version: &str, list: &str, call: &str, results: &str) -> Vec<u8> {
         (realloc (core func $main "realloc")))))
   (instance $provider (instantiate $tool))
   (export "act:tools/tool-provider@{version}" (instance $provider)))"#
-    );
-    wat::parse_str(text).unwrap()
+    )
 }
 
 const RESULTS: &str = r#"(variant (case "immediate" (list $tool-event)) (case "streaming" (stream $tool-event)))"#;
@@ -360,6 +363,54 @@ async fn a_result_that_breaks_the_interface_fails_the_call() {
         assert!(classes.contains(&error.error_class), "{case} {one} {two}: {error:?}");
         assert_ne!(error.error_code, "host_fault");
     }
+}
+
+/// Sessions whose only id is `s1`.
+const SESSIONS: &str = r#"
+  (component $sessions
+    (core module $main
+      (memory (export "memory") 1)
+      (data (i32.const 16) "\00\00\00\00\40\00\00\00\02\00\00\00\00\00\00\00\00\00\00\00")
+      (data (i32.const 64) "s1")
+      (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
+      (func (export "open") (param i32 i32 i32 i32) (result i32) (i32.const 16))
+      (func (export "close") (param i32 i32) (if (i32.ne (local.get 1) (i32.const 2)) (then unreachable))))
+    (core instance $main (instantiate $main))
+    (type $metadata (list (tuple string (list u8))))
+    (type $text (variant (case "plain" string) (case "localized" (list (tuple string string)))))
+    (export $localized "localized-string" (type $text))
+    (type $failure (record (field "kind" string) (field "message" $localized) (field "metadata" $metadata)))
+    (export $error "error" (type $failure))
+    (type $opened (record (field "id" string) (field "metadata" $metadata)))
+    (export $session "session" (type $opened))
+    (func (export "open-session") async (param "args" $metadata) (param "metadata" $metadata)
+        (result (result $session (error $error)))
+      (canon lift (core func $main "open") (memory (core memory $main "memory"))
+        (realloc (core func $main "realloc"))))
+    (func (export "close-session") (param "session-id" string)
+      (canon lift (core func $main "close") (memory (core memory $main "memory"))
+        (realloc (core func $main "realloc")))))
+  (instance $sessions (instantiate $sessions))
+  (export "act:sessions/session-provider@0.2.0" (instance $sessions))"#;
+
+#[tokio::test]
+async fn a_tool_that_needs_a_session_gets_one_in_its_call() {
+    // Without metadata it answers with one event at 600: an error of the kind at 700. With some it answers without events.
+    let call = "(i32.store8 (i32.const 600) (i32.const 1)) (i32.store (i32.const 604) (i32.const 700)) \
+                (i32.store (i32.const 608) (i32.const 21)) (i32.store (i32.const 516) (i32.const 600)) \
+                (i32.store (i32.const 520) (i32.eqz (local.get 5))) (i32.const 512)";
+    let text = provider_text("0.2.0", LISTED, call, RESULTS);
+    let text = text.replacen(
+        "(data (i32.const 128)",
+        "(data (i32.const 700) \"std:session-not-found\") (data (i32.const 128)",
+        1,
+    );
+    let without = wat::parse_str(&text).unwrap();
+    let failed = Test::of_bytes(without, Some("run")).call(json!({})).await;
+    failed.failed("setup_required", "std:session-not-found");
+    let with = format!("{}{SESSIONS})", text.trim_end().strip_suffix(')').unwrap());
+    let called = Test::of_bytes(wat::parse_str(&with).unwrap(), Some("run")).call(json!({})).await;
+    called.ended("success", "completed");
 }
 
 #[tokio::test]
