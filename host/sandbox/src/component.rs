@@ -130,9 +130,12 @@ impl LoadedComponent {
     ) -> Result<Self, Refusal> {
         let kind = component.component_type();
         let exports: Vec<String> = kind.exports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+        let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+        let world = world::Kind::find(&exports, &imports)?;
+        world.heed_profile(bytes)?;
         let mut description = Description {
             digest: digest.to_owned(),
-            world: world::Kind::find(&exports)?,
+            world,
             concurrency: engine.concurrency(),
             toolkit: String::new(),
             exports: Exports {
@@ -140,7 +143,7 @@ impl LoadedComponent {
                 classification: exports.iter().any(|name| name == CLASSIFICATION),
                 configuration: exports.iter().any(|name| name == CONFIGURATION),
             },
-            imports: kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect(),
+            imports,
         };
         let mut linked = Linked::new(engine, component, &description)?;
         let examined = Examined { engine, component, bytes, limits };

@@ -8,6 +8,7 @@ mod command;
 mod declared;
 mod near;
 mod tool;
+mod wit;
 
 use serde::{Deserialize, Serialize};
 use toolcell_core::executor::BoxFuture;
@@ -54,6 +55,9 @@ pub(super) struct Examined<'a> {
     pub(super) limits: &'a Limits,
 }
 
+/// Interfaces of worlds that are not plain functions, in any version.
+const RESERVED: [&str; 4] = ["toolcell:", "near:agent/", "act:", "amplifier:modules/"];
+
 /// Which world a component is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -68,11 +72,13 @@ pub(super) enum Kind {
     Command,
     /// The tools of ACT.
     Act,
+    /// Plain functions: any export that is in no other world.
+    Wit,
 }
 
 impl Kind {
-    /// Finds the world of a component with these exports.
-    pub(super) fn find(exports: &[String]) -> Result<Self, Refusal> {
+    /// Finds the world of a component with these exports and imports.
+    pub(super) fn find(exports: &[String], imports: &[String]) -> Result<Self, Refusal> {
         if exports.iter().any(|name| name == tool::GUEST) {
             return Ok(Self::Tool);
         }
@@ -88,14 +94,25 @@ impl Kind {
         if command::exported(exports) {
             return Ok(Self::Command);
         }
-        let message = format!("the component is not a tool: it does not export {}", tool::GUEST);
+        // A hook, a judge, or a tool of a version that this host does not know: its functions are no tools by themselves.
+        let is_reserved = |name: &String| RESERVED.iter().any(|start| name.starts_with(start));
+        if !exports.iter().any(is_reserved) && exports.iter().any(|name| !name.starts_with("wasi:")) {
+            return Ok(Self::Wit);
+        }
+        let message = format!(
+            "the component is not a tool: a tool exports {}, or functions whose types have values in JSON; this component \
+             exports {}, and imports {}",
+            tool::GUEST,
+            listed(exports),
+            listed(imports)
+        );
         Err(invalid("not_a_tool", message))
     }
 
     /// Returns a linker for a component of this world with these imports.
     pub(super) fn linker(self, engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
         match self {
-            Self::Tool | Self::Amplifier | Self::Act | Self::Command => linking::for_tool(engine, imports),
+            Self::Tool | Self::Amplifier | Self::Act | Self::Command | Self::Wit => linking::for_tool(engine, imports),
             Self::Near => linking::for_near(engine, imports),
         }
     }
@@ -108,13 +125,14 @@ impl Kind {
             Self::Near => Box::new(near::Near::new(instance)?),
             Self::Command => Box::new(command::Command::new(instance)?),
             Self::Act => Box::new(act::Act::new(instance)?),
+            Self::Wit => Box::new(wit::Wit::new(instance)?),
         })
     }
 
     /// Whether the files that a component of this world leaves in its scratch folder become artifacts.
     pub(super) fn leaves_files(self) -> bool {
         match self {
-            Self::Tool | Self::Amplifier | Self::Near | Self::Act => false,
+            Self::Tool | Self::Amplifier | Self::Near | Self::Act | Self::Wit => false,
             Self::Command => true,
         }
     }
@@ -127,6 +145,83 @@ impl Kind {
             Self::Near => near::CONTRACT,
             Self::Command => "wasi:cli@0.2",
             Self::Act => "act:tools@0.2.0",
+            Self::Wit => "its own types",
         }
+    }
+
+    /// Refuses a profile in a component of a world that does not read it, because what it narrows would be lost.
+    pub(super) fn heed_profile(self, bytes: &[u8]) -> Result<(), Refusal> {
+        match wit::profile(bytes) {
+            Ok(None) => Ok(()),
+            _ if self == Self::Wit => Ok(()),
+            _ => {
+                let message = "the component has a custom section `toolcell:profile`, which only components of plain \
+                               functions may have; remove it";
+                Err(invalid("description_invalid", message.to_owned()))
+            }
+        }
+    }
+}
+
+/// Names from a component, for a message: at most eight, each cut, without characters that act on a terminal.
+fn listed(names: &[String]) -> String {
+    const NAMES_MAX: usize = 8;
+    const CHARS_MAX: usize = 120;
+    if names.is_empty() {
+        return "nothing".to_owned();
+    }
+    let shown = |name: &String| name.chars().take(CHARS_MAX).flat_map(char::escape_debug).collect::<String>();
+    let mut listed: Vec<String> = names.iter().take(NAMES_MAX).map(shown).collect();
+    if names.len() > NAMES_MAX {
+        listed.push(format!("and {} more", names.len() - NAMES_MAX));
+    }
+    listed.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::dialect::sections::with_custom;
+
+    use super::Kind;
+
+    fn find(exports: &[&str], imports: &[&str]) -> Result<Kind, String> {
+        let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        Kind::find(&own(exports), &own(imports)).map_err(|refusal| refusal.message)
+    }
+
+    #[test]
+    fn a_component_is_of_the_world_that_it_exports() {
+        assert_eq!(find(&["acme:docs/tools", "toolcell:tool/guest@0.2.0"], &[]), Ok(Kind::Tool));
+        for exports in [&["answer"][..], &["wasi:cli/environment@0.2.0", "acme:docs/tools@0.1.0"]] {
+            assert_eq!(find(exports, &[]), Ok(Kind::Wit));
+        }
+    }
+
+    #[test]
+    fn an_unknown_component_is_told_what_it_has_and_what_it_lacks() {
+        for exports in [
+            &["toolcell:tool/hook-handler@0.2.0"][..],
+            &["toolcell:tool/guest@0.1.0", "helper"],
+            &["wasi:http/incoming-handler@0.2.6"],
+        ] {
+            let message = find(exports, &["wasi:io/poll@0.2.6"]).unwrap_err();
+            for part in ["a tool exports toolcell:tool/guest@0.2.0", exports[0], "imports wasi:io/poll@0.2.6"] {
+                assert!(message.contains(part), "{message}");
+            }
+        }
+        let empty = find(&[], &[]).unwrap_err();
+        assert!(empty.ends_with("this component exports nothing, and imports nothing"), "{empty}");
+        let long = "wasi:\u{1b}".repeat(1_000);
+        let many = find(&vec![long.as_str(); 1_000], &[]).unwrap_err();
+        assert!(many.len() < 6_000 && many.contains("and 992 more") && !many.contains('\u{1b}'), "{many}");
+    }
+
+    #[test]
+    fn a_profile_is_only_where_it_has_an_effect() {
+        let plain = b"\0asm\x0d\0\x01\0";
+        let profiled = with_custom(plain, "toolcell:profile", b"{}").unwrap();
+        assert!(Kind::Tool.heed_profile(plain).is_ok() && Kind::Wit.heed_profile(&profiled).is_ok());
+        let refusal = Kind::Tool.heed_profile(&profiled).unwrap_err();
+        assert!(refusal.message.contains("only components of plain functions"), "{}", refusal.message);
     }
 }

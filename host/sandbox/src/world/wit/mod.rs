@@ -1,0 +1,248 @@
+//! Components of plain functions, as any toolchain for WIT makes them: one tool for each function whose types have values
+//! in JSON. Only the types are read when such a component is described; no code of it runs.
+
+mod docs;
+mod exports;
+mod schema;
+mod shape;
+mod toolkit;
+mod value;
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use toolcell_core::executor::BoxFuture;
+use toolcell_core::record::{JSON_VALUES_MAX, Refusal, read_unique_json};
+use wasmtime::Store;
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Val};
+
+use super::{Call, Examined, Outcome, World};
+use crate::bindings::tool::exports::toolcell::tool::guest::Output;
+use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
+use crate::state::State;
+use exports::Found;
+use shape::{Shape, Signature};
+use value::Unfit;
+
+pub(in crate::world) use toolkit::profile;
+
+/// A component of plain functions.
+pub(super) struct Wit {
+    instance: InstancePre<State>,
+    /// By the names of their tools.
+    functions: HashMap<String, Function>,
+}
+
+/// A function, and where its export is.
+struct Function {
+    export: ComponentExportIndex,
+    signature: Signature,
+}
+
+impl Wit {
+    pub(super) fn new(instance: InstancePre<State>) -> wasmtime::Result<Self> {
+        let component = instance.component();
+        let mut functions = HashMap::new();
+        for exports::Function { tool, interface, name, signature } in Found::of(component).functions {
+            let export = index(component, interface.as_deref(), &name)
+                .ok_or_else(|| wasmtime::Error::msg(format!("the export of `{tool}` is not there")))?;
+            functions.insert(tool, Function { export, signature });
+        }
+        Ok(Self { instance, functions })
+    }
+}
+
+fn index(component: &Component, interface: Option<&str>, name: &str) -> Option<ComponentExportIndex> {
+    match interface {
+        Some(interface) => {
+            let instance = component.get_export_index(None, interface)?;
+            component.get_export_index(Some(&instance), name)
+        }
+        None => component.get_export_index(None, name),
+    }
+}
+
+impl World for Wit {
+    fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
+        Box::pin(async move {
+            let Examined { engine, component, bytes, .. } = examined;
+            let kind = component.component_type();
+            let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
+            toolkit::toolkit(&Found::of(component), &imports, bytes)
+        })
+    }
+
+    fn invoke<'a>(&'a self, store: &'a mut Store<State>, call: &'a Call) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
+        Box::pin(async move {
+            let Some(Function { export, signature }) = self.functions.get(&call.tool) else {
+                return Err(wasmtime::Error::msg("the component has no function of this name"));
+            };
+            let arguments = match arguments(signature, &call.input) {
+                Ok(arguments) => arguments,
+                Err(why) => return Ok(failure(ErrorClass::InvalidArguments, "arguments", why)),
+            };
+            let instance = self.instance.instantiate_async(&mut *store).await?;
+            let function = instance
+                .get_func(&mut *store, export)
+                .ok_or_else(|| wasmtime::Error::msg("the export is not a function"))?;
+            let mut results = vec![Val::Bool(false); signature.results];
+            function.call_async(&mut *store, &arguments, &mut results).await?;
+            outcome(signature, results)
+        })
+    }
+}
+
+/// The arguments of a call, in the order of the parameters.
+fn arguments(signature: &Signature, input: &str) -> Result<Vec<Val>, String> {
+    let told = |why: String| format!("cannot pass the arguments: {why}");
+    let input = read_unique_json(input, JSON_VALUES_MAX).map_err(told)?;
+    match value::read(&signature.input, input) {
+        Ok(Val::Record(fields)) => Ok(fields.into_iter().map(|(_, value)| value).collect()),
+        Ok(_) => Err(told("not an object".to_owned())),
+        Err(unfit) => Err(told(unfit.to_string())),
+    }
+}
+
+/// What the results of a function mean: an `err` at the top is a failed call.
+fn outcome(signature: &Signature, mut results: Vec<Val>) -> wasmtime::Result<Outcome> {
+    let Some(shape) = &signature.output else { return Ok(success(None)) };
+    let result = match results.len() {
+        1 => results.pop(),
+        _ => Some(Val::Tuple(results)),
+    };
+    let Some(result) = result else { return Ok(success(None)) };
+    let written = match (shape, result) {
+        (Shape::Result(Some(ok), _), Val::Result(Ok(Some(payload)))) => {
+            value::write(ok, *payload).map(Some).map(success)
+        }
+        (Shape::Result(..), Val::Result(Ok(_))) => Ok(success(None)),
+        (Shape::Result(_, Some(err)), Val::Result(Err(Some(payload)))) => {
+            let code = case(&payload);
+            value::write(err, *payload).map(|value| error(code, value))
+        }
+        (Shape::Result(..), Val::Result(Err(_))) => {
+            let message = "the function failed, and does not say why".to_owned();
+            Ok(failure(ErrorClass::ExecutionFailed, "", message))
+        }
+        (shape, result) => value::write(shape, result).map(Some).map(success),
+    };
+    match written {
+        Err(unfit @ Unfit::TooMany(_)) => {
+            let message = format!("the function returned {unfit}");
+            Ok(failure(ErrorClass::ResultTooLarge, "too_many_values", message))
+        }
+        Err(unfit) => Err(wasmtime::Error::msg(format!("the function returned a value of another type: {unfit}"))),
+        Ok(outcome) => Ok(outcome),
+    }
+}
+
+/// The case of an error, which is its code; empty if it is no enum and no variant.
+fn case(error: &Val) -> String {
+    match error {
+        Val::Enum(name) | Val::Variant(name, _) => name.clone(),
+        _ => String::new(),
+    }
+}
+
+/// A failed call with the error that the function returned.
+fn error(code: String, value: Value) -> Outcome {
+    let detail = value.to_string();
+    let message = match value {
+        Value::String(text) if !text.trim().is_empty() => text,
+        _ => detail.clone(),
+    };
+    let class = ErrorClass::ExecutionFailed;
+    Outcome::Failure(ToolError { class, code, message, detail: Some(detail), retry_after_ms: None })
+}
+
+fn failure(class: ErrorClass, code: &str, message: String) -> Outcome {
+    Outcome::Failure(ToolError { class, code: code.to_owned(), message, detail: None, retry_after_ms: None })
+}
+
+fn success(structured: Option<Value>) -> Outcome {
+    let structured = structured.map(|value| value.to_string());
+    Outcome::Success(Output { content: "[]".to_owned(), structured, ui_summary: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn returning(output: Option<Shape>, value: Vec<Val>) -> Outcome {
+        let signature = Signature { input: Shape::Record(Vec::new()), output, results: value.len() };
+        outcome(&signature, value).unwrap()
+    }
+
+    #[track_caller]
+    fn structured(outcome: Outcome) -> Option<String> {
+        match outcome {
+            Outcome::Success(Output { content, structured, ui_summary: None }) if content == "[]" => structured,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn failed(outcome: Outcome) -> (String, String, Option<String>) {
+        match outcome {
+            Outcome::Failure(ToolError { class: ErrorClass::ExecutionFailed, code, message, detail, .. }) => {
+                (code, message, detail)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_a_function_returns_is_structured_output() {
+        assert_eq!(structured(returning(None, Vec::new())), None);
+        assert_eq!(structured(returning(Some(Shape::Bool), vec![Val::Bool(true)])).as_deref(), Some("true"));
+        let option = Shape::Option(Shape::Bool.into());
+        assert_eq!(structured(returning(Some(option), vec![Val::Option(None)])).as_deref(), Some("null"));
+        let pair = Shape::Tuple(vec![Shape::Bool, Shape::Char]);
+        let several = vec![Val::Bool(false), Val::Char('x')];
+        assert_eq!(structured(returning(Some(pair), several)).as_deref(), Some("[false,\"x\"]"));
+    }
+
+    #[test]
+    fn a_result_at_the_top_succeeds_or_fails() {
+        let shape = |ok: Option<Shape>, err: Option<Shape>| Some(Shape::Result(ok.map(Box::new), err.map(Box::new)));
+        let ok = Val::Result(Ok(Some(Val::Bool(true).into())));
+        assert_eq!(structured(returning(shape(Some(Shape::Bool), None), vec![ok])).as_deref(), Some("true"));
+        assert_eq!(structured(returning(shape(None, None), vec![Val::Result(Ok(None))])), None);
+        let err = |val: Val| vec![Val::Result(Err(Some(val.into())))];
+        let text = failed(returning(shape(None, Some(Shape::String)), err(Val::String("gone".to_owned()))));
+        assert_eq!(text, (String::new(), "gone".to_owned(), Some("\"gone\"".to_owned())));
+        let words = Shape::Enum(vec!["not-found".to_owned()]);
+        let word = failed(returning(shape(None, Some(words)), err(Val::Enum("not-found".to_owned()))));
+        assert_eq!((word.0.as_str(), word.1.as_str()), ("not-found", "not-found"));
+        let empty = failed(returning(shape(None, Some(Shape::String)), err(Val::String(" ".to_owned()))));
+        assert_eq!(empty.1, "\" \"");
+        assert!(failed(returning(shape(None, None), vec![Val::Result(Err(None))])).1.contains("does not say why"));
+    }
+
+    #[test]
+    fn too_many_values_are_too_large_a_result() {
+        let shape = Shape::List(Shape::Bool.into());
+        let many = vec![Val::List(vec![Val::Bool(true); JSON_VALUES_MAX])];
+        match returning(Some(shape), many) {
+            Outcome::Failure(ToolError { class: ErrorClass::ResultTooLarge, code, message, .. }) => {
+                assert_eq!(code, "too_many_values");
+                assert!(message.starts_with("the function returned more than 100000 values"), "{message}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn arguments_are_in_the_order_of_the_parameters() {
+        let input =
+            Shape::Record(vec![("b".to_owned(), Shape::Bool), ("a".to_owned(), Shape::Option(Shape::Char.into()))]);
+        let signature = Signature { input, output: None, results: 0 };
+        let read = arguments(&signature, "{\"a\": \"x\", \"b\": true}").unwrap();
+        assert_eq!(read, [Val::Bool(true), Val::Option(Some(Val::Char('x').into()))]);
+        assert_eq!(arguments(&signature, "{\"b\": false}").unwrap()[1], Val::Option(None));
+        for (text, why) in [("{\"b\": 1}", "/b: not true or false"), ("[]", "not an object"), ("{", "EOF")] {
+            let refusal = arguments(&signature, text).unwrap_err();
+            assert!(refusal.starts_with("cannot pass the arguments: ") && refusal.contains(why), "{refusal}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The JSON Schema (2020-12) of a type. It accepts what the codec in `value.rs` reads, and nothing else, but for the text of
+//! bytes: a pattern for base64 would cost too much on a large text.
+
+use serde_json::{Map, Value, json};
+
+use super::shape::{Int, Shape};
+use super::value::UNORDERED;
+
+/// Returns the schema of the values of `shape`.
+pub(super) fn schema(shape: &Shape) -> Value {
+    match shape {
+        Shape::Bool => json!({ "type": "boolean" }),
+        Shape::Int(int) => integer(*int),
+        Shape::Float32 => float(Some(f32::MAX.into())),
+        Shape::Float64 => float(None),
+        Shape::Char => json!({ "type": "string", "minLength": 1, "maxLength": 1 }),
+        Shape::String => json!({ "type": "string" }),
+        Shape::Bytes => json!({ "type": "string", "contentEncoding": "base64" }),
+        Shape::List(item) => json!({ "type": "array", "items": schema(item) }),
+        Shape::Fixed(item, length) => {
+            json!({ "type": "array", "items": schema(item), "minItems": length, "maxItems": length })
+        }
+        Shape::Tuple(items) => tuple(items.iter().map(schema).collect()),
+        Shape::Record(fields) => record(fields),
+        Shape::Variant(cases) => variant(cases),
+        Shape::Enum(names) => json!({ "type": "string", "enum": names }),
+        Shape::Flags(names) => {
+            json!({ "type": "array", "items": { "type": "string", "enum": names }, "uniqueItems": true })
+        }
+        Shape::Option(inner) if matches!(**inner, Shape::Option(_)) => {
+            json!({ "anyOf": [tagged("some", schema(inner)), { "type": "null" }] })
+        }
+        Shape::Option(inner) => nullable(schema(inner)),
+        Shape::Result(ok, err) => {
+            let payload = |shape: &Option<Box<Shape>>| match shape {
+                Some(shape) => schema(shape),
+                None => json!({ "type": "null" }),
+            };
+            json!({ "oneOf": [tagged("ok", payload(ok)), tagged("err", payload(err))] })
+        }
+        Shape::Map(key, value) if **key == Shape::String => {
+            json!({ "type": "object", "additionalProperties": schema(value) })
+        }
+        Shape::Map(key, value) => json!({ "type": "array", "items": tuple(vec![schema(key), schema(value)]) }),
+    }
+}
+
+fn integer(int: Int) -> Value {
+    let (least, greatest) = int.range();
+    let number = |bound: i128| match (u64::try_from(bound), i64::try_from(bound)) {
+        (Ok(bound), _) => Value::from(bound),
+        (_, Ok(bound)) => Value::from(bound),
+        _ => Value::Null,
+    };
+    let bounded = json!({ "type": "integer", "minimum": number(least), "maximum": number(greatest) });
+    match int.is_wide() {
+        true => json!({ "anyOf": [bounded, { "type": "string", "pattern": decimal(least, greatest) }] }),
+        false => bounded,
+    }
+}
+
+/// The pattern of the integers from `least`, which is 0 or `-greatest - 1`, to `greatest`, in decimal, as they are
+/// commonly written.
+fn decimal(least: i128, greatest: i128) -> String {
+    let positive = positive_up_to(&greatest.to_string());
+    match least {
+        0 => format!("^(?:0|{positive})$"),
+        _ => format!("^(?:0|-?(?:{positive})|{least})$"),
+    }
+}
+
+/// The pattern of the positive integers up to the one with these digits.
+fn positive_up_to(digits: &str) -> String {
+    let shorter = digits.len().saturating_sub(2);
+    format!("[1-9][0-9]{{0,{shorter}}}|{}", same_length(digits.as_bytes(), b'1'))
+}
+
+/// The pattern of the numbers with as many digits, the first of which is at least `first`, that are not greater.
+fn same_length(digits: &[u8], first: u8) -> String {
+    let Some((digit, rest)) = digits.split_first() else { return String::new() };
+    let range = |last: u8| format!("[{}-{}]", char::from(first), char::from(last));
+    if rest.is_empty() {
+        return range(*digit);
+    }
+    let less = match digit.checked_sub(1).filter(|below| *below >= first) {
+        Some(below) => format!("{}[0-9]{{{}}}|", range(below), rest.len()),
+        None => String::new(),
+    };
+    format!("{less}{}(?:{})", char::from(*digit), same_length(rest, b'0'))
+}
+
+fn float(bound: Option<f64>) -> Value {
+    let number = match bound {
+        Some(bound) => json!({ "type": "number", "minimum": -bound, "maximum": bound }),
+        None => json!({ "type": "number" }),
+    };
+    json!({ "anyOf": [number, { "type": "string", "enum": UNORDERED }] })
+}
+
+fn tuple(items: Vec<Value>) -> Value {
+    let length = items.len();
+    let mut tuple = json!({ "type": "array", "minItems": length, "maxItems": length });
+    // An empty list of items is not a valid keyword.
+    if let Some(fields) = tuple.as_object_mut().filter(|_| length > 0) {
+        fields.insert("prefixItems".to_owned(), items.into());
+        fields.insert("items".to_owned(), false.into());
+    }
+    tuple
+}
+
+fn record(fields: &[(String, Shape)]) -> Value {
+    let properties: Map<String, Value> = fields.iter().map(|(name, shape)| (name.clone(), schema(shape))).collect();
+    let required: Vec<&str> =
+        fields.iter().filter(|(_, shape)| !matches!(shape, Shape::Option(_))).map(|(name, _)| name.as_str()).collect();
+    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+}
+
+fn variant(cases: &[(String, Option<Shape>)]) -> Value {
+    let names: Vec<&str> = cases.iter().filter(|(_, shape)| shape.is_none()).map(|(name, _)| name.as_str()).collect();
+    let mut branches = Vec::new();
+    if !names.is_empty() {
+        branches.push(json!({ "type": "string", "enum": names }));
+    }
+    let payloads = cases.iter().filter_map(|(name, shape)| Some(tagged(name, schema(shape.as_ref()?))));
+    branches.extend(payloads);
+    json!({ "oneOf": branches })
+}
+
+/// An object with the one property `name`.
+fn tagged(name: &str, value: Value) -> Value {
+    let properties: Map<String, Value> = [(name.to_owned(), value)].into_iter().collect();
+    json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
+}
+
+/// `schema`, or null.
+fn nullable(mut schema: Value) -> Value {
+    if let Some(fields) = schema.as_object_mut()
+        && !fields.contains_key("enum")
+        && let Some(Value::String(kind)) = fields.get("type")
+    {
+        let kinds = json!([kind, "null"]);
+        fields.insert("type".to_owned(), kinds);
+        return schema;
+    }
+    json!({ "anyOf": [schema, { "type": "null" }] })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use toolcell_core::catalog::BoundedSchema;
+
+    use super::schema;
+    use crate::world::wit::shape::{Int, Shape};
+
+    /// Whether the schema of `shape` accepts a value.
+    fn accepts(shape: Shape) -> impl Fn(Value) -> bool {
+        let schema = BoundedSchema::compile(&schema(shape)).unwrap();
+        move |value| schema.check(&value, value.to_string().len()).is_ok()
+    }
+
+    fn option(shape: Shape) -> Shape {
+        Shape::Option(Box::new(shape))
+    }
+
+    #[test]
+    fn integers_have_their_bounds() {
+        let byte = accepts(Shape::Int(Int::S8));
+        assert!(byte(json!(-128)) && byte(json!(127)) && byte(json!(1.0)));
+        assert!(!byte(json!(-129)) && !byte(json!(128)) && !byte(json!(0.5)) && !byte(json!("1")));
+    }
+
+    #[test]
+    fn wide_integers_may_be_texts_within_their_bounds() {
+        let unsigned = accepts(Shape::Int(Int::U64));
+        let signed = accepts(Shape::Int(Int::S64));
+        for text in ["0", "7", "9999999999999999999", "10000000000000000000", "18446744073709551615"] {
+            assert!(unsigned(json!(text)), "{text}");
+        }
+        for text in ["", "00", "01", "+1", "-0", "-1", "1.0", "18446744073709551616", "99999999999999999999", " 1"] {
+            assert!(!unsigned(json!(text)), "{text}");
+        }
+        for text in ["0", "-7", "9223372036854775807", "-9223372036854775808", "-1000000000000000000"] {
+            assert!(signed(json!(text)), "{text}");
+        }
+        for text in ["-0", "9223372036854775808", "-9223372036854775809", "--1", "18446744073709551615", "0x1"] {
+            assert!(!signed(json!(text)), "{text}");
+        }
+        // Every length, and one more or less in each digit.
+        for at in 0..19_u32 {
+            let step = 10_u64.pow(at);
+            assert!(unsigned(json!((u64::MAX - step).to_string())) && unsigned(json!(step.to_string())));
+            assert!(!unsigned(json!((u128::from(u64::MAX) + u128::from(step)).to_string())));
+        }
+    }
+
+    #[test]
+    fn floats_that_are_no_numbers_are_words() {
+        let float = accepts(Shape::Float32);
+        assert!(float(json!("NaN")) && float(json!("-Infinity")) && float(json!(3.4e38)) && float(json!(-1)));
+        assert!(!float(json!("nan")) && !float(json!(3.5e38)) && !float(json!(null)));
+        assert!(accepts(Shape::Float64)(json!(3.5e38)));
+    }
+
+    #[test]
+    fn an_option_may_be_absent_and_a_nested_one_is_tagged() {
+        let field = |shape| Shape::Record(vec![("a-b".to_owned(), shape)]);
+        let plain = accepts(field(option(Shape::String)));
+        assert!(plain(json!({})) && plain(json!({ "a-b": null })) && plain(json!({ "a-b": "x" })));
+        assert!(!plain(json!({ "a-b": 1 })) && !plain(json!({ "other": null })));
+        let nested = accepts(field(option(option(Shape::Bool))));
+        assert!(nested(json!({ "a-b": { "some": null } })) && nested(json!({ "a-b": { "some": true } })));
+        assert!(!nested(json!({ "a-b": true })) && !nested(json!({ "a-b": {} })));
+        assert!(!accepts(field(Shape::String))(json!({})));
+        let choice = accepts(option(Shape::Enum(vec!["x".to_owned()])));
+        assert!(choice(json!("x")) && choice(json!(null)) && !choice(json!("y")));
+    }
+
+    #[test]
+    fn cases_are_texts_or_objects_with_one_property() {
+        let cases = vec![("none".to_owned(), None), ("some".to_owned(), Some(Shape::Char))];
+        let variant = accepts(Shape::Variant(cases));
+        assert!(variant(json!("none")) && variant(json!({ "some": "\u{1f600}" })));
+        for wrong in
+            [json!("some"), json!({ "none": null }), json!({ "some": "xy" }), json!({ "some": "x", "none": 1 })]
+        {
+            assert!(!variant(wrong.clone()), "{wrong}");
+        }
+        let result = accepts(Shape::Result(None, Some(Box::new(Shape::Bool))));
+        assert!(result(json!({ "ok": null })) && result(json!({ "err": true })));
+        assert!(!result(json!({ "ok": 1 })) && !result(json!({ "ok": null, "err": true })) && !result(json!({})));
+    }
+
+    #[test]
+    fn lists_and_maps_have_their_lengths_and_keys() {
+        let pair = accepts(Shape::Tuple(vec![Shape::Bool, Shape::String]));
+        assert!(pair(json!([true, ""])) && !pair(json!([true])) && !pair(json!([true, "", 1])));
+        let three = accepts(Shape::Fixed(Box::new(Shape::Bool), 3));
+        assert!(three(json!([true, true, false])) && !three(json!([true])));
+        let flags = accepts(Shape::Flags(vec!["a".to_owned(), "b".to_owned()]));
+        assert!(flags(json!([])) && flags(json!(["b", "a"])) && !flags(json!(["a", "a"])) && !flags(json!(["c"])));
+        let map = |key| accepts(Shape::Map(Box::new(key), Box::new(Shape::Bool)));
+        assert!(map(Shape::String)(json!({ "any": true })) && !map(Shape::String)(json!({ "any": 1 })));
+        assert!(map(Shape::Bool)(json!([[true, false]])) && !map(Shape::Bool)(json!({ "true": false })));
+    }
+}

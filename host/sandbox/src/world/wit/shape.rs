@@ -1,0 +1,187 @@
+//! The types of a function, read once when its component is linked, so that a call does not walk the component's types.
+
+use wasmtime::component::Type;
+use wasmtime::component::types::ComponentFunc;
+
+/// Maximum nesting depth of a type. Schema and codec recurse as deep.
+const DEPTH_MAX: usize = 32;
+/// Maximum number of types, fields, cases and flags of all functions of a component, with every named type written out:
+/// a few nested tuples of a small file can be a million. Their schemas stay below the limit of values in a toolkit.
+pub(super) const PARTS_MAX: usize = 8_000;
+/// Maximum length of a name in a type, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+
+/// A type whose values JSON can hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Bool,
+    Int(Int),
+    Float32,
+    Float64,
+    Char,
+    String,
+    /// `list<u8>`.
+    Bytes,
+    List(Box<Shape>),
+    Fixed(Box<Shape>, u32),
+    Tuple(Vec<Shape>),
+    Record(Vec<(String, Shape)>),
+    Variant(Vec<(String, Option<Shape>)>),
+    Enum(Vec<String>),
+    Flags(Vec<String>),
+    Option(Box<Shape>),
+    Result(Option<Box<Shape>>, Option<Box<Shape>>),
+    Map(Box<Shape>, Box<Shape>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Int {
+    U8,
+    U16,
+    U32,
+    U64,
+    S8,
+    S16,
+    S32,
+    S64,
+}
+
+impl Int {
+    /// The least and the greatest value.
+    pub(super) fn range(self) -> (i128, i128) {
+        match self {
+            Self::U8 => (0, u8::MAX.into()),
+            Self::U16 => (0, u16::MAX.into()),
+            Self::U32 => (0, u32::MAX.into()),
+            Self::U64 => (0, u64::MAX.into()),
+            Self::S8 => (i8::MIN.into(), i8::MAX.into()),
+            Self::S16 => (i16::MIN.into(), i16::MAX.into()),
+            Self::S32 => (i32::MIN.into(), i32::MAX.into()),
+            Self::S64 => (i64::MIN.into(), i64::MAX.into()),
+        }
+    }
+
+    /// Whether not every value is exact as a number of JSON, which most readers take for a double.
+    pub(super) fn is_wide(self) -> bool {
+        matches!(self, Self::U64 | Self::S64)
+    }
+}
+
+/// The types of one function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Signature {
+    /// The parameters, as a record.
+    pub(super) input: Shape,
+    /// `None`: the function returns nothing.
+    pub(super) output: Option<Shape>,
+    /// Number of values that it returns.
+    pub(super) results: usize,
+}
+
+impl Signature {
+    /// Reads the types of `function`, and takes their number off `parts`. Fails if JSON has no value for one of them.
+    pub(super) fn of(function: &ComponentFunc, parts: &mut usize) -> Result<Self, String> {
+        if function.async_() {
+            return Err("it is async, which this host cannot call".to_owned());
+        }
+        let mut types = Types { parts };
+        let mut input = Vec::new();
+        for (name, kind) in function.params() {
+            input.push((types.name(name)?, types.shape(&kind, 0)?));
+        }
+        let mut outputs = Vec::new();
+        for kind in function.results() {
+            outputs.push(types.shape(&kind, 0)?);
+        }
+        let results = outputs.len();
+        let output = match results {
+            0 | 1 => outputs.pop(),
+            _ => Some(Shape::Tuple(outputs)),
+        };
+        Ok(Self { input: Shape::Record(input), output, results })
+    }
+}
+
+struct Types<'p> {
+    parts: &'p mut usize,
+}
+
+impl Types<'_> {
+    fn shape(&mut self, kind: &Type, depth: usize) -> Result<Shape, String> {
+        self.take(1)?;
+        if depth > DEPTH_MAX && guard!("wit_depth") {
+            return Err(format!("its types are nested more than {DEPTH_MAX} deep"));
+        }
+        let depth = depth + 1;
+        let none = |what: &str| Err(format!("it uses {what}, for which JSON has no value"));
+        Ok(match kind {
+            Type::Bool => Shape::Bool,
+            Type::U8 => Shape::Int(Int::U8),
+            Type::U16 => Shape::Int(Int::U16),
+            Type::U32 => Shape::Int(Int::U32),
+            Type::U64 => Shape::Int(Int::U64),
+            Type::S8 => Shape::Int(Int::S8),
+            Type::S16 => Shape::Int(Int::S16),
+            Type::S32 => Shape::Int(Int::S32),
+            Type::S64 => Shape::Int(Int::S64),
+            Type::Float32 => Shape::Float32,
+            Type::Float64 => Shape::Float64,
+            Type::Char => Shape::Char,
+            Type::String => Shape::String,
+            Type::List(list) => match list.ty() {
+                Type::U8 => Shape::Bytes,
+                item => Shape::List(self.boxed(&item, depth)?),
+            },
+            Type::FixedLengthList(list) => Shape::Fixed(self.boxed(&list.ty(), depth)?, list.len()),
+            Type::Map(map) => Shape::Map(self.boxed(&map.key(), depth)?, self.boxed(&map.value(), depth)?),
+            Type::Tuple(tuple) => {
+                Shape::Tuple(tuple.types().map(|kind| self.shape(&kind, depth)).collect::<Result<_, _>>()?)
+            }
+            Type::Record(record) => {
+                let fields = record.fields().map(|field| Ok((self.name(field.name)?, self.shape(&field.ty, depth)?)));
+                Shape::Record(fields.collect::<Result<_, String>>()?)
+            }
+            Type::Variant(variant) => {
+                let cases = variant.cases().map(|case| {
+                    let payload = case.ty.map(|kind| self.shape(&kind, depth)).transpose()?;
+                    Ok((self.name(case.name)?, payload))
+                });
+                Shape::Variant(cases.collect::<Result<_, String>>()?)
+            }
+            Type::Enum(kind) => Shape::Enum(kind.names().map(|name| self.name(name)).collect::<Result<_, _>>()?),
+            Type::Flags(kind) => Shape::Flags(kind.names().map(|name| self.name(name)).collect::<Result<_, _>>()?),
+            Type::Option(option) => Shape::Option(self.boxed(&option.ty(), depth)?),
+            Type::Result(result) => {
+                let ok = result.ok().map(|kind| self.boxed(&kind, depth)).transpose()?;
+                Shape::Result(ok, result.err().map(|kind| self.boxed(&kind, depth)).transpose()?)
+            }
+            Type::Own(_) | Type::Borrow(_) => return none("a resource"),
+            Type::Future(_) => return none("a future"),
+            Type::Stream(_) => return none("a stream"),
+            Type::ErrorContext => return none("an error context"),
+        })
+    }
+
+    fn boxed(&mut self, kind: &Type, depth: usize) -> Result<Box<Shape>, String> {
+        self.shape(kind, depth).map(Box::new)
+    }
+
+    fn name(&mut self, name: &str) -> Result<String, String> {
+        self.take(1)?;
+        match name.len() <= NAME_BYTES_MAX {
+            true => Ok(name.to_owned()),
+            false => Err(format!("a name in its types is longer than {NAME_BYTES_MAX} bytes")),
+        }
+    }
+
+    fn take(&mut self, parts: usize) -> Result<(), String> {
+        match self.parts.checked_sub(parts) {
+            Some(left) => *self.parts = left,
+            None if guard!("wit_parts") => {
+                return Err(format!("the types of the component have more than {PARTS_MAX} parts"));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+}

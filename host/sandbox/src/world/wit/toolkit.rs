@@ -1,0 +1,261 @@
+//! The toolkit of a component of plain functions: what its types, its documentation and its profile say.
+
+use serde_json::Value;
+use toolcell_core::dialect::sections;
+use toolcell_core::dialect::wrapping::{PROFILE_SECTION, Profile, ToolProfile};
+use toolcell_core::record::{AccessKind, Refusal, WriteEffect};
+
+use super::docs::Docs;
+use super::exports::{Found, Function};
+use super::schema::schema;
+use super::shape::{Shape, Signature};
+use crate::component::invalid;
+use crate::world::declared::{self, Declared};
+use crate::world::listed;
+
+/// The namespace of a component without a package and without a name of its own.
+const NAMELESS: &str = "wit";
+
+/// Returns the toolkit of a component with these functions and imports, whose file has these `bytes`.
+pub(super) fn toolkit(found: &Found, imports: &[String], bytes: &[u8]) -> Result<String, Refusal> {
+    if found.functions.is_empty() {
+        return Err(invalid("not_a_tool", without_tools(found)));
+    }
+    describe(found, imports, bytes)
+        .map_err(|why| invalid("description_invalid", format!("cannot describe the component: {why}")))
+}
+
+fn without_tools(found: &Found) -> String {
+    let reasons: Vec<String> = found.left_out.iter().map(|part| format!("{} ({})", part.name, part.reason)).collect();
+    format!(
+        "the component is not a tool: it exports no function that can be called with JSON; left out: {}",
+        listed(&reasons)
+    )
+}
+
+fn describe(found: &Found, imports: &[String], bytes: &[u8]) -> Result<String, String> {
+    let docs = Docs::of(bytes)?;
+    let profile = profile(bytes)?.unwrap_or_default();
+    let known = |name: &&String| found.functions.iter().any(|function| function.tool == **name);
+    if let Some(unknown) = profile.tools.keys().find(|name| !known(name)) {
+        let tools: Vec<String> = found.functions.iter().map(|function| function.tool.clone()).collect();
+        return Err(format!("its profile names {unknown:?}, which is none of its tools: {}", listed(&tools)));
+    }
+    let mut tools = Vec::with_capacity(found.functions.len());
+    for function in &found.functions {
+        let mut tool = declared(function, &docs, imports);
+        if let Some(profile) = profile.tools.get(&function.tool) {
+            apply(profile, &mut tool, imports).map_err(|why| format!("its profile of {}: {why}", function.tool))?;
+        }
+        tools.push(tool);
+    }
+    let namespace = match profile.namespace {
+        Some(namespace) => namespace,
+        None => declared::namespace(found.package().or(sections::component_name(bytes)).unwrap_or(NAMELESS), NAMELESS),
+    };
+    Ok(declared::toolkit(&namespace, &tools, &found.left_out))
+}
+
+/// The profile that was written into a component.
+pub(in crate::world) fn profile(bytes: &[u8]) -> Result<Option<Profile>, String> {
+    let Some(content) = sections::custom(bytes, PROFILE_SECTION)? else { return Ok(None) };
+    let text = std::str::from_utf8(content).map_err(|error| format!("cannot read the profile: {error}"))?;
+    Profile::read(text).map(Some)
+}
+
+fn declared(function: &Function, docs: &Docs, imports: &[String]) -> Declared {
+    let Function { tool, name, signature, .. } = function;
+    let interface = function.interface_name();
+    let description = match (docs.function(interface, name), interface) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(interface)) => {
+            format!("Calls `{name}` of the interface `{interface}`. The component does not describe it.")
+        }
+        (None, None) => format!("Calls `{name}`. The component does not describe it."),
+    };
+    let mut declared = Declared::careful(tool.clone(), description, schema(&signature.input), imports);
+    declared.output_schema = output_schema(signature);
+    declared
+}
+
+/// The schema of what a call returns that does not fail; `None` if that is nothing.
+fn output_schema(signature: &Signature) -> Option<Value> {
+    match signature.output.as_ref()? {
+        Shape::Result(ok, _) => ok.as_ref().map(|ok| schema(ok)),
+        shape => Some(schema(shape)),
+    }
+}
+
+/// Adds what a profile says of a tool. What it asks for must be what the component could use: a claim that has no effect
+/// would look like one that was honoured.
+fn apply(profile: &ToolProfile, tool: &mut Declared, imports: &[String]) -> Result<(), String> {
+    let ToolProfile { description, read_only, network, paths, .. } = profile;
+    let imported = |start: &str| imports.iter().any(|import| import.starts_with(start));
+    if let Some(description) = description {
+        tool.description.clone_from(description);
+    }
+    match network {
+        Some(true) if !tool.access.contains(&AccessKind::Network) => {
+            return Err("`network` is true, and the component does not import wasi:http".to_owned());
+        }
+        Some(false) => {
+            tool.access.retain(|kind| *kind != AccessKind::Network);
+            tool.facts.is_open_world = tool.facts.is_open_world.filter(|_| imported("wasi:sockets/"));
+        }
+        _ => {}
+    }
+    if !paths.is_empty() {
+        if !imported("wasi:filesystem/") {
+            return Err("it has `paths`, and the component does not import wasi:filesystem".to_owned());
+        }
+        tool.access.push(AccessKind::FileRead);
+        if !read_only {
+            tool.access.push(AccessKind::FileWrite);
+        }
+    }
+    if *read_only {
+        tool.facts.is_read_only = Some(true);
+        tool.effects = vec![WriteEffect::None];
+    }
+    tool.subjects = profile.subjects()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use toolcell_core::dialect::agent_tool::{self, Described};
+    use toolcell_core::dialect::sections::with_custom;
+    use toolcell_core::record::{AccessKind, SubjectKind, Toolkit, WriteEffect};
+
+    use super::toolkit;
+    use crate::world::declared::LeftOut;
+    use crate::world::wit::exports::{Found, Function};
+    use crate::world::wit::shape::{Int, Shape, Signature};
+
+    const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
+    const FILES: &str = "wasi:filesystem/types@0.2.6";
+    const HTTP: &str = "wasi:http/outgoing-handler@0.2.6";
+
+    fn found() -> Found {
+        let path = ("path".to_owned(), Shape::String);
+        let options = Shape::Record(vec![("url".to_owned(), Shape::Option(Shape::String.into()))]);
+        let input = Shape::Record(vec![path, ("options".to_owned(), options)]);
+        let output = Shape::Result(Some(Shape::Int(Int::U8).into()), Some(Shape::String.into()));
+        let function = |tool: &str, interface: Option<&str>, name: &str, signature| Function {
+            tool: tool.to_owned(),
+            interface: interface.map(str::to_owned),
+            name: name.to_owned(),
+            signature,
+        };
+        let read = Signature { input, output: Some(output), results: 1 };
+        let stop = Signature { input: Shape::Record(Vec::new()), output: None, results: 0 };
+        Found {
+            functions: vec![
+                function("tools-read", Some("acme:docs/tools@1.0.0"), "read", read),
+                function("stop", None, "stop", stop),
+            ],
+            left_out: vec![LeftOut { name: "watch".to_owned(), reason: "it uses a stream".to_owned() }],
+        }
+    }
+
+    fn described(imports: &[&str], bytes: &[u8]) -> Result<Toolkit, String> {
+        let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
+        let text = toolkit(&found(), &imports, bytes).map_err(|refusal| refusal.message)?;
+        let Described { toolkit, notes } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let notes: Vec<&str> = notes.iter().map(|note| note.message.as_str()).collect();
+        assert_eq!(notes, ["not offered as a tool: watch: it uses a stream"]);
+        Ok(toolkit)
+    }
+
+    fn profiled(imports: &[&str], profile: &Value) -> Result<Toolkit, String> {
+        let bytes = with_custom(EMPTY, "toolcell:profile", profile.to_string().as_bytes()).unwrap();
+        described(imports, &bytes)
+    }
+
+    #[test]
+    fn types_and_documentation_become_a_toolkit() {
+        let docs = json!({ "interfaces": { "tools": { "funcs": { "read": { "docs": "Reads a file." } } } } });
+        let bytes = with_custom(EMPTY, "package-docs", format!("\u{1}{docs}").as_bytes()).unwrap();
+        let kit = described(&[], &bytes).unwrap();
+        let [read, stop] = &kit.declarations[..] else { panic!() };
+        assert_eq!((read.tool_id.as_str(), stop.tool_id.as_str()), ("acme-docs.tools-read", "acme-docs.stop"));
+        assert_eq!(read.description, "Reads a file.");
+        assert_eq!(stop.description, "Calls `stop`. The component does not describe it.");
+        let schema = read.input_contract.as_ref().unwrap().model_input_schema.as_ref().unwrap();
+        assert_eq!(schema["required"], json!(["path", "options"]));
+        let output = read.output_contract.as_ref().unwrap().structured_schema.as_ref().unwrap();
+        assert_eq!(output["maximum"], 255);
+        assert!(stop.output_contract.is_none());
+    }
+
+    #[test]
+    fn a_profile_informs_and_narrows() {
+        let profile = json!({ "namespace": "papers", "tools": { "tools-read": {
+            "description": "Reads.", "read_only": true, "network": false, "paths": ["path"], "urls": ["/options/url"],
+        } } });
+        let kit = profiled(&[FILES, HTTP], &profile).unwrap();
+        let (tool, interface, profile) = (&kit.declarations[0], &kit.interfaces[0], &kit.permission_profiles[0]);
+        assert_eq!((tool.tool_id.as_str(), tool.description.as_str()), ("papers.tools-read", "Reads."));
+        assert_eq!(profile.access_kinds, [AccessKind::FileRead]);
+        assert_eq!(profile.write_effects, [WriteEffect::None]);
+        assert_eq!(profile.network_scope.as_deref(), Some("none"));
+        assert_eq!((interface.facts().is_read_only, interface.facts().is_open_world), (Some(true), None));
+        assert_eq!(interface.permission_subjects["/path"], SubjectKind::Path);
+        assert_eq!(interface.permission_subjects["/options/url"], SubjectKind::Url);
+        assert_eq!(kit.permission_profiles[1].access_kinds, [AccessKind::Network], "the other tool has no profile");
+    }
+
+    #[test]
+    fn paths_ask_for_files_that_a_tool_may_change_unless_it_says_otherwise() {
+        let kit = profiled(&[FILES], &json!({ "tools": { "tools-read": { "paths": ["path"] } } })).unwrap();
+        let profile = &kit.permission_profiles[0];
+        assert_eq!(profile.access_kinds, [AccessKind::FileRead, AccessKind::FileWrite]);
+        assert_eq!(profile.write_effects, [WriteEffect::LocalPersistent]);
+    }
+
+    #[test]
+    fn a_profile_that_says_what_cannot_be_is_refused() {
+        for (profile, why) in [
+            (json!({ "tools": { "tools-raed": {} } }), "\"tools-raed\", which is none of its tools: tools-read, stop"),
+            (json!({ "tools": { "stop": { "network": true } } }), "does not import wasi:http"),
+            (json!({ "tools": { "stop": { "paths": ["path"] } } }), "does not import wasi:filesystem"),
+            (json!({ "tools": { "stop": { "paths": [], "urls": 7 } } }), "cannot read the profile"),
+        ] {
+            let refusal = profiled(&[], &profile).unwrap_err();
+            assert!(refusal.starts_with("cannot describe the component: ") && refusal.contains(why), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn an_argument_of_a_profile_that_does_not_exist_is_an_error_of_the_toolkit() {
+        let profile = json!({ "tools": { "tools-read": { "urls": ["link"] } } });
+        let bytes = with_custom(EMPTY, "toolcell:profile", profile.to_string().as_bytes()).unwrap();
+        let text = toolkit(&found(), &[], &bytes).unwrap();
+        let errors = agent_tool::toolkit(&text).unwrap_err();
+        assert!(errors.iter().any(|error| error.message.contains("leads to no argument")), "{errors:?}");
+    }
+
+    #[test]
+    fn a_component_without_a_package_has_its_own_name_or_none() {
+        let nameless = || {
+            let mut found = found();
+            found.functions.remove(0);
+            found
+        };
+        let id = |bytes: &[u8]| {
+            let kit = agent_tool::toolkit(&toolkit(&nameless(), &[], bytes).unwrap()).unwrap().toolkit;
+            kit.declarations[0].tool_id.clone()
+        };
+        assert_eq!(id(EMPTY), "wit.stop");
+        assert_eq!(id(&with_custom(EMPTY, "component-name", b"\0\x05\x04a b!").unwrap()), "a-b.stop");
+    }
+
+    #[test]
+    fn a_component_without_a_tool_says_what_was_left_out() {
+        let none = Found { functions: Vec::new(), ..found() };
+        let refusal = toolkit(&none, &[], EMPTY).unwrap_err();
+        assert_eq!(refusal.code, "not_a_tool");
+        assert!(refusal.message.ends_with("left out: watch (it uses a stream)"), "{}", refusal.message);
+    }
+}
