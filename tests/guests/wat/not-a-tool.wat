@@ -1,6 +1,7 @@
-;; A good component that exports no interface of a tool.
+;; A good component that exports a module and a resource, and no function that could be called with JSON.
 (component
   (core module $main
     (func (export "answer") (result i32) (i32.const 42)))
-  (core instance $main (instantiate $main))
-  (func (export "answer") (result u32) (canon lift (core func $main "answer"))))
+  (export "main" (core module $main))
+  (type $thing (resource (rep i32)))
+  (export "thing" (type $thing)))

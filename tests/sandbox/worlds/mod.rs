@@ -1,6 +1,7 @@
 //! Components of other worlds: what they declare, and how their calls end.
 
-mod amplifier;
 mod act;
+mod amplifier;
 mod command;
 mod near;
+mod wit;
