@@ -63,6 +63,7 @@ const HELP: &[(&[&str], &[&str])] = &[
     ),
     (&["mcp", "--help"], &["--tool-budget", "[default: 125]"]),
     (&["build", "--help"], &["Cargo.toml", "--json", "outside of the sandbox"]),
+    (&["wrap", "--help"], &["--wit", "--profile", "--name", "--output", "read_only", "Examples:"]),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
     (&["wrap", "--help"], &["FILE", "--manifest", "--output", "IronClaw"]),
     (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),

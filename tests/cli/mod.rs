@@ -53,6 +53,7 @@ mod strict;
 mod surface;
 mod thousand;
 mod trace;
+mod manifests;
 mod wrap;
 
 use std::path::Path;

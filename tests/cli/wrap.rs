@@ -1,106 +1,136 @@
-//! `toolcell wrap`: what a component does not say of itself, written into a copy of it.
+//! `toolcell wrap`: documentation, a namespace and a profile in a copy of a component.
 
-use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use serde_json::json;
 
-use crate::support::{Home, Ran, fixture, scratch};
+use crate::support::{Ran, Toolcell, scratch, wat};
 
-const MANIFEST: &str = r#"
-schema_version = "reborn.extension_manifest.v3"
-id = "wrapped"
-name = "Wrapped"
-version = "0.1.0"
+const WIT: &str = "package acme:plain@0.1.0;
 
-[runtime]
-kind = "wasm"
-module = "near.wasm"
-
-[[tools]]
-id = "wrapped.first"
-description = "Does the first thing"
-default_permission = "allow"
-input_schema_ref = "schemas/steps.json"
-
-[[tools]]
-id = "wrapped.second"
-description = "Does the second thing"
-effects = ["network"]
-default_permission = "ask"
-input_schema_ref = "schemas/steps.json"
-"#;
-
-/// Writes an extension without its component into `folder`.
-fn extension(folder: &Path, manifest: &str) {
-    std::fs::create_dir_all(folder.join("schemas")).unwrap();
-    std::fs::write(folder.join("schemas/steps.json"), r#"{"type": "object", "required": ["steps"]}"#).unwrap();
-    std::fs::write(folder.join("manifest.toml"), manifest).unwrap();
+interface tools {
+  /// Adds two numbers.
+  add: func(a: u64, b: option<s32>) -> u64;
 }
 
-fn guest(name: &str) -> String {
-    fixture(name).display().to_string()
+world plain {
+  export tools;
+  export acme:deps/more@0.1.0;
+  /// Runs until it is stopped.
+  export spin: func();
+}
+";
+
+const DEPENDENCY: &str = "package acme:deps@0.1.0;
+
+interface more {
+  /// Does more.
+  more: func();
 }
 
-fn wrap(home: &Home, component: &str, folder: &Path) -> Ran {
-    let manifest = folder.join("manifest.toml").display().to_string();
-    let output = folder.join("out.wasm").display().to_string();
-    home.toolcell(&["wrap", component, "--manifest", &manifest, "-o", &output]).run()
+interface tools {
+  /// Adds something else.
+  add: func();
+}
+";
+
+/// A folder with the component `plain` and its WIT package.
+fn place() -> (tempfile::TempDir, std::path::PathBuf) {
+    let (guard, folder) = scratch();
+    std::fs::write(folder.join("plain.wasm"), wat("plain")).unwrap();
+    std::fs::create_dir_all(folder.join("wit/deps/more")).unwrap();
+    std::fs::write(folder.join("wit/plain.wit"), WIT).unwrap();
+    std::fs::write(folder.join("wit/deps/more/more.wit"), DEPENDENCY).unwrap();
+    (guard, folder)
+}
+
+fn toolcell(folder: &Path, arguments: &[&str]) -> Ran {
+    Toolcell::new(arguments).dir(folder).run()
 }
 
 #[test]
-fn a_wrapped_component_has_the_tools_of_its_manifest() {
-    let (home, (_guard, folder)) = (Home::new(), scratch());
-    extension(&folder, MANIFEST);
-    let ran = wrap(&home, &guest("near"), &folder).exits(0);
-    let output = folder.join("out.wasm").display().to_string();
-    for name in ["first", "second"] {
-        assert!(ran.stdout.contains(&format!("{output}#{name}")), "{ran:?}");
+fn names_and_documentation_come_along() {
+    let (_guard, folder) = place();
+    let wrapped = toolcell(&folder, &["wrap", "plain.wasm", "--wit=wit", "--name=sums", "-o", "sums.wasm"]).exits(0);
+    assert_eq!(wrapped.stdout, "sums.wasm\n");
+    assert!(wrapped.stderr.contains("note: "), "what is not offered is noted: {}", wrapped.stderr);
+    assert_eq!(std::fs::read(folder.join("plain.wasm")).unwrap(), wat("plain"), "the component stays as it was");
+    let shown = toolcell(&folder, &["describe", "sums.wasm"]).exits(0).stdout;
+    for words in ["sums.tools-add\n", "Adds two numbers.", "sums.spin\n", "Runs until it is stopped."] {
+        assert!(shown.contains(words), "{words}: {shown}");
     }
-    // The copy needs no file beside it.
-    std::fs::remove_file(folder.join("manifest.toml")).unwrap();
-    let record = home.call(&format!("{output}#first"), &json!({ "steps": [] }), &[]);
-    let context = &record["result"]["structured_content"]["context"];
-    assert_eq!(*context, json!({ "capability_id": "wrapped.first" }), "{record}");
-    let record = home.call(&format!("{output}#first"), &json!({}), &[]);
-    assert_eq!(record["result"]["error"]["error_class"], "schema_validation_failed", "{record}");
-    let record = home.call(&format!("{output}#second"), &json!({ "steps": [] }), &[]);
-    assert_eq!(record["result"]["error"]["error_class"], "permission_denied", "{record}");
+    assert!(!shown.contains("Adds something else."), "{shown}");
+    let called = toolcell(&folder, &["call", "sums.wasm#tools-add", "{\"a\": 40, \"b\": 2}"]).exits(0);
+    assert_eq!(called.stdout.trim_end(), "42");
+    // The documentation of an interface of another package that the world exports.
+    let bytes = std::fs::read(folder.join("sums.wasm")).unwrap();
+    assert!(String::from_utf8_lossy(&bytes).contains("Does more."));
 }
 
 #[test]
-fn a_copy_replaces_no_file() {
-    let (home, (_guard, folder)) = (Home::new(), scratch());
-    extension(&folder, MANIFEST);
-    let (output, outside) = (folder.join("out.wasm"), folder.join("outside"));
-    std::fs::write(&outside, "mine").unwrap();
-    symlink(&outside, &output).unwrap();
-    let ran = wrap(&home, &guest("near"), &folder).exits(2);
-    assert!(ran.stderr.contains("cannot write") && ran.stderr.contains("does not exist yet"), "{ran:?}");
-    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "mine");
+fn a_profile_is_written_and_a_later_name_keeps_it() {
+    let (_guard, folder) = place();
+    let profile = json!({ "tools": { "spin": { "description": "Never ends.", "read_only": true } } });
+    std::fs::write(folder.join("profile.json"), profile.to_string()).unwrap();
+    let first =
+        toolcell(&folder, &["wrap", "plain.wasm", "--profile=profile.json", "-o", "a.wasm", "--json"]).exits(0).json();
+    assert_eq!((&first["wrapped"], &first["error"]), (&json!("a.wasm"), &json!(null)));
+    assert!(first["tools"].as_array().unwrap().contains(&json!("acme-plain.spin")), "{first}");
+    toolcell(&folder, &["wrap", "a.wasm", "--name=other", "-o", "b.wasm"]).exits(0);
+    let records = toolcell(&folder, &["describe", "b.wasm#spin", "--json"]).exits(0).json();
+    assert_eq!(records["declarations"][0]["tool_id"], "other.spin");
+    assert_eq!(records["declarations"][0]["description"], "Never ends.");
+    assert_eq!(records["interfaces"][0]["is_read_only"], true);
 }
 
 #[test]
-fn what_cannot_be_wrapped_is_refused_and_nothing_is_written() {
-    let (home, (_guard, folder)) = (Home::new(), scratch());
-    let text = home.keep("text.wasm", b"not a component");
-    let near = guest("near");
-    for (component, manifest, why) in [
-        (near.as_str(), MANIFEST.replace("\"network\"", "\"teleport\""), "unknown variant `teleport`"),
-        (near.as_str(), MANIFEST.replace("schemas/steps.json", "../steps.json"), "tools[0]: input_schema_ref"),
-        (near.as_str(), MANIFEST.replace("wrapped.second", "wrapped.first"), "tools[1].id"),
-        (guest("probe").as_str(), MANIFEST.to_owned(), "is not a tool of near:agent@0.4.1"),
-        (text.as_str(), MANIFEST.to_owned(), "cannot read the sections"),
-        ("missing.wasm", MANIFEST.to_owned(), "cannot read the component"),
+fn what_cannot_be_honoured_is_refused_and_nothing_is_written() {
+    let (_guard, folder) = place();
+    std::fs::write(folder.join("echo.wasm"), wat("echo")).unwrap();
+    for (name, text) in [
+        ("unknown.json", json!({ "tools": { "tools-sub": {} } }).to_string()),
+        ("widening.json", json!({ "tools": { "spin": { "network": true } } }).to_string()),
+        ("misspelt.json", json!({ "tools": { "spin": { "readonly": true } } }).to_string()),
+        ("broken.json", "{".to_owned()),
+        ("large.json", " ".repeat((1 << 20) + 1)),
+        ("broken.wit", "package a:b; interface {".to_owned()),
     ] {
-        extension(&folder, &manifest);
-        let ran = wrap(&home, component, &folder).exits(2);
-        assert!(ran.stderr.contains(why), "{why}: {ran:?}");
-        assert!(!folder.join("out.wasm").exists(), "{why}");
+        std::fs::write(folder.join(name), text).unwrap();
     }
-    // A link could lead to any file of the user.
-    std::fs::rename(folder.join("manifest.toml"), folder.join("other.toml")).unwrap();
-    symlink("other.toml", folder.join("manifest.toml")).unwrap();
-    let ran = wrap(&home, &near, &folder).exits(2);
-    assert!(ran.stderr.contains("it is a link"), "{ran:?}");
+    for (arguments, why) in [
+        (&["plain.wasm"][..], "nothing to write"),
+        (&["plain.wasm", "--profile=unknown.json"], "\"tools-sub\", which is none of its tools"),
+        (&["plain.wasm", "--profile=widening.json"], "does not import wasi:http"),
+        (&["plain.wasm", "--profile=misspelt.json"], "unknown field `readonly`"),
+        (&["plain.wasm", "--profile=broken.json"], "broken.json"),
+        (&["plain.wasm", "--profile=large.json"], "larger than 1048576 bytes"),
+        (&["plain.wasm", "--profile=missing.json"], "missing.json"),
+        (&["plain.wasm", "--wit=broken.wit"], "cannot read the WIT package broken.wit"),
+        (&["plain.wasm", "--wit=missing"], "cannot read missing"),
+        (&["plain.wasm", "--name=a b"], "characters other than letters"),
+        (&["echo.wasm", "--name=other"], "only components of plain functions"),
+        (&["missing.wasm", "--name=other"], "missing.wasm"),
+        (&["broken.json", "--name=other"], "the component"),
+    ] {
+        let refused = toolcell(&folder, &[&["wrap"][..], arguments, &["-o", "new.wasm"]].concat()).exits(2);
+        assert!(refused.stderr.contains(why), "{arguments:?}: {}", refused.stderr);
+        assert!(refused.stdout.is_empty() && !folder.join("new.wasm").exists(), "{arguments:?}");
+    }
+    let refused = toolcell(&folder, &["wrap", "plain.wasm", "--profile=widening.json", "-o", "new.wasm", "--json"]);
+    let refused = refused.exits(2).json();
+    assert_eq!((&refused["wrapped"], &refused["error"]["error_code"]), (&json!(null), &json!("description_invalid")));
+}
+
+#[test]
+fn a_file_is_replaced_only_if_that_is_wanted() {
+    let (_guard, folder) = place();
+    std::fs::write(folder.join("kept.wasm"), "kept").unwrap();
+    let wrap = ["wrap", "plain.wasm", "--name=other", "-o", "kept.wasm"];
+    let refused = toolcell(&folder, &wrap).exits(2);
+    assert!(refused.stderr.contains("kept.wasm exists; --force replaces it"), "{}", refused.stderr);
+    assert_eq!(std::fs::read_to_string(folder.join("kept.wasm")).unwrap(), "kept");
+    toolcell(&folder, &[&wrap[..], &["--force"]].concat()).exits(0);
+    toolcell(&folder, &["describe", "kept.wasm#spin"]).exits(0);
+    let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 3, "a draft was left: {left:?}");
 }

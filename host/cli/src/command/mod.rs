@@ -106,14 +106,14 @@ enum Command {
     Export(DeferredArgs<export::Export>),
     /// Build a tool from its source folder
     Build(DeferredArgs<build::Build>),
+    /// Write names, documentation, a profile or a manifest into a copy of a component of another world
+    Wrap(DeferredArgs<wrap::Wrap>),
     /// Offer tools to an MCP client, on standard input and output
     Mcp(DeferredArgs<mcp::Mcp>),
     /// Offer tools to MCP clients over HTTP
     Serve(DeferredArgs<serve::Serve>),
     /// Start a new tool
     New(DeferredArgs<new::New>),
-    /// Write the manifest of a component of another world into a copy of it
-    Wrap(DeferredArgs<wrap::Wrap>),
     /// Say what would be decided on a call and why, and trust a project's toolcell.toml
     Policy(DeferredArgs<policy::Policy>),
     /// Set, list and remove the secrets that tools' requests may carry
@@ -156,10 +156,10 @@ pub fn run() -> ExitCode {
         Command::Surface(DeferredArgs(command)) => command.run(),
         Command::Export(DeferredArgs(command)) => command.run(),
         Command::Build(DeferredArgs(command)) => command.run(),
+        Command::Wrap(DeferredArgs(command)) => command.run(),
         Command::Mcp(DeferredArgs(command)) => command.run(),
         Command::Serve(DeferredArgs(command)) => command.run(),
         Command::New(DeferredArgs(command)) => command.run(),
-        Command::Wrap(DeferredArgs(command)) => command.run(),
         Command::Policy(DeferredArgs(command)) => command.run(),
         Command::Secret(DeferredArgs(command)) => command.run(),
         Command::Schema(DeferredArgs(command)) => command.run(),

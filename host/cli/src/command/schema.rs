@@ -69,6 +69,7 @@ const SCHEMAS: &[(&str, &str)] = schemas![
     "tool-search-result",
     "tool-surface",
     "toolkit-short",
+    "wrap",
 ];
 /// The schema that holds what the others share. It describes no document.
 const COMMON: &str = "common";

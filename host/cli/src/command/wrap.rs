@@ -1,88 +1,250 @@
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::PathBuf;
+//! `toolcell wrap`: writes into a copy of a component what its file does not say of its tools.
 
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
 use clap::Args;
+use serde_json::{Value, json};
 use toolcell::{Home, Loaded, Tool, read_component};
-use toolcell_core::dialect::near::SECTION;
-use toolcell_core::dialect::sections::with_custom;
+use toolcell_core::dialect::near;
+use toolcell_core::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom};
+use toolcell_core::dialect::wrapping::{DOCS_SECTION, PROFILE_SECTION, Profile};
 use toolcell_core::record::Refusal;
+use wit_parser::{PackageId, PackageMetadata, Resolve, WorldItem};
 
 use crate::config::{configured_cache_bytes, extension_manifest};
 
-use super::exit::{self, BadRequest, Exit};
+use super::exit::{self, BadRequest, Exit, Stop};
 use super::{runtime, show, target};
 
+/// Maximum size of all WIT files that are read, in bytes.
+const WIT_BYTES_MAX: u64 = 8 << 20;
+/// Depth of folders in which WIT files are looked for: a package, `deps`, and a package in it.
+const WIT_DEPTH_MAX: usize = 3;
+/// Version of the section that holds the documentation.
+const DOCS_VERSION: u8 = 1;
 /// Source of the external mapping that each tool of a manifest has.
-const PROTOCOL: &str = "near:agent";
+const MANIFEST_SOURCE: &str = "near:agent";
 
-/// Writes what a component does not say of itself into a copy of it: the manifest of an IronClaw extension.
+/// Writes into a copy of a component what its file does not say. For plain functions: the documentation of its WIT package, a
+/// namespace, and a profile. For a tool of IronClaw: the manifest of its extension. Neither profile nor manifest grants anything.
 #[derive(Debug, Args)]
+#[command(after_help = "A profile is JSON, and names tools as `toolcell describe` does:\n  \
+                  {\"tools\": {\"tools-read\": {\"paths\": [\"path\"], \"read_only\": true}}}\n\
+                  A tool may have: description, read_only, network (false: it asks for none), paths and urls (the \
+                  arguments that name some).\n\n\
+                  Examples:\n  toolcell wrap add.wasm --wit wit --name sums -o sums.wasm\n  \
+                  toolcell wrap files.wasm --profile profile.json -o wrapped.wasm")]
 pub(super) struct Wrap {
     /// The component: a .wasm file
-    #[arg(value_name = "FILE")]
-    component: PathBuf,
-    /// The manifest.toml of an IronClaw extension, with the schemas beside it
+    file: PathBuf,
+    /// The folder or file of its WIT package, whose documentation is written
+    #[arg(long, value_name = "DIR")]
+    wit: Option<PathBuf>,
+    /// The profile that is written
     #[arg(long, value_name = "FILE")]
-    manifest: PathBuf,
-    /// The copy to write; it must not exist yet
-    #[arg(long, short, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// The namespace of its tools [default: the name of its package]
+    #[arg(long, value_name = "NAMESPACE")]
+    name: Option<String>,
+    /// The manifest.toml of an IronClaw extension, with its schemas beside it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["wit", "profile", "name"])]
+    manifest: Option<PathBuf>,
+    /// The new file
+    #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Wrap {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
+        let (loaded, refusal) = match self.wrap() {
+            Ok(loaded) => (Some(loaded), None),
+            Err(stop) => (None, Some(stop.refusal()?)),
+        };
+        refusal.iter().for_each(show::detail);
+        let exit = refusal.as_ref().map_or(Exit::Succeeded, exit::of_refusal);
+        let error = refusal.as_ref().map(Refusal::to_error);
+        let notes = loaded.as_ref().map(|loaded| Loaded::notes(&loaded.tools)).unwrap_or_default();
+        if self.json {
+            let tools = loaded.iter().flat_map(|loaded| &loaded.tools);
+            let printed = show::json(&json!({
+                "wrapped": loaded.is_some().then(|| self.output.to_string_lossy()),
+                "component": tools.clone().next().map(|tool| tool.component()),
+                "tools": tools.map(|tool| tool.declaration().qualified_name()).collect::<Vec<_>>(),
+                "notes": notes,
+                "error": error,
+            }));
+            return printed.map(|()| exit).or_else(show::closed);
+        }
+        notes.iter().for_each(|note| show::say(&format!("note: {note}")));
+        if let Some(error) = &error {
+            show::say(&format!("error: {} [{}]", error.message, error.error_code));
+            return Ok(exit);
+        }
+        writeln!(io::stdout(), "{}", self.output.display()).map(|()| exit).or_else(show::closed)
+    }
+
+    /// Writes the copy, if it can be loaded with what was written into it.
+    fn wrap(&self) -> Result<Loaded, Stop> {
+        if self.wit.is_none() && self.profile.is_none() && self.name.is_none() && self.manifest.is_none() {
+            let message = "there is nothing to write: give --wit, --profile, --name or --manifest";
+            return Err(BadRequest(message.to_owned()).into());
+        }
+        if !self.force && self.output.symlink_metadata().is_ok() {
+            return Err(exists(&self.output).into());
+        }
         let home = Home::find()?;
-        let manifest = serde_json::to_string(&extension_manifest(&self.manifest).map_err(bad)?)?;
-        let component = match read_component(&self.component) {
-            Ok(component) => component,
-            Err(refusal) => return Ok(refused(&refusal)),
-        };
-        let shown = self.component.display();
-        let copy = with_custom(&component, SECTION, manifest.as_bytes())
-            .map_err(|why| BadRequest(format!("cannot wrap {shown}: {why}")))?;
-        let cache_bytes_max = configured_cache_bytes(&home).map_err(bad)?;
+        let wrapped = self.wrapped(read_component(&self.file)?)?;
+        let cache_bytes_max = configured_cache_bytes(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(&home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
-        // A copy that could not be loaded is not written.
-        let loaded = match runtime()?.block_on(host.load(&copy)) {
-            Ok(loaded) => loaded,
-            Err(refusal) => return Ok(refused(&refusal)),
-        };
-        if !loaded.tools.iter().all(|tool| is_of_manifest(tool)) {
-            let message =
-                format!("cannot wrap {shown}: it is not a tool of near:agent@0.4.1, which alone reads a manifest");
+        let loaded = runtime()?.block_on(host.load(&wrapped))?;
+        if self.manifest.is_some() && !loaded.tools.iter().all(|tool| is_of_manifest(tool)) {
+            let shown = self.file.display();
+            let message = format!("cannot wrap {shown}: it is not a tool of near:agent@0.4.1, which alone reads a manifest");
             return Err(BadRequest(message).into());
         }
-        self.write(&copy)?;
-        let text = show::printable(&self.told(&loaded), true);
-        writeln!(std::io::stdout(), "{text}").map(|()| Exit::Succeeded).or_else(show::closed)
+        write(&self.output, &wrapped, self.force)?;
+        Ok(loaded)
     }
 
-    /// Writes the copy to a new file: an existing one may be a component that is in use, or a link to it.
-    fn write(&self, copy: &[u8]) -> Result<(), BadRequest> {
-        let made = OpenOptions::new().write(true).create_new(true).open(&self.output);
-        made.and_then(|mut file| file.write_all(copy)).map_err(|error| {
-            let output = self.output.display();
-            BadRequest(format!("cannot write {output}: {error}; name a file that does not exist yet"))
-        })
-    }
-
-    fn told(&self, loaded: &Loaded) -> String {
-        let output = self.output.display();
-        let call = |tool: &Tool| format!("\n  {output}#{}", tool.declaration().name);
-        let calls: String = loaded.tools.iter().map(|tool| call(tool)).collect();
-        format!("wrote {output}, with the tools of the manifest:{calls}")
+    /// The component with its new sections.
+    fn wrapped(&self, mut component: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+        let section = |component: &[u8], name: &str, content: &[u8]| {
+            with_custom(component, name, content).map_err(|why| BadRequest(format!("cannot wrap it: {why}")))
+        };
+        if let Some(manifest) = &self.manifest {
+            let manifest = extension_manifest(manifest).map_err(|error| BadRequest(format!("{error:#}")))?;
+            return Ok(section(&component, near::SECTION, &serde_json::to_vec(&manifest)?)?);
+        }
+        if let Some(wit) = &self.wit {
+            component = section(&component, DOCS_SECTION, &documentation(wit)?)?;
+        }
+        if self.profile.is_none() && self.name.is_none() {
+            return Ok(component);
+        }
+        let mut profile = match &self.profile {
+            Some(file) => {
+                Profile::read(&text(file)?).map_err(|why| BadRequest(format!("{}: {why}", file.display())))?
+            }
+            // A new name replaces nothing else of a profile that is there.
+            None => written(&component).map_err(BadRequest)?,
+        };
+        if self.name.is_some() {
+            profile.namespace.clone_from(&self.name);
+        }
+        let content = serde_json::to_vec(&profile).context("cannot write the profile")?;
+        Ok(section(&component, PROFILE_SECTION, &content)?)
     }
 }
 
 fn is_of_manifest(tool: &Tool) -> bool {
-    tool.declaration().external_mappings.iter().any(|mapping| mapping.source == PROTOCOL)
+    tool.declaration().external_mappings.iter().any(|mapping| mapping.source == MANIFEST_SOURCE)
 }
 
-fn refused(refusal: &Refusal) -> Exit {
-    let error = refusal.to_error();
-    show::say(&show::printable(&format!("error: {} [{}]", error.message, error.error_code), true));
-    show::detail(refusal);
-    exit::of_refusal(refusal)
+/// The profile of a component; empty if it has none.
+fn written(component: &[u8]) -> Result<Profile, String> {
+    match custom(component, PROFILE_SECTION)? {
+        Some(content) => Profile::read(&String::from_utf8_lossy(content)),
+        None => Ok(Profile::default()),
+    }
+}
+
+/// Reads a small file of text.
+fn text(file: &Path) -> anyhow::Result<String> {
+    let unreadable = |error: io::Error| BadRequest(format!("cannot read {}: {error}", file.display()));
+    let mut text = String::new();
+    let read = File::open(file).and_then(|open| open.take(SECTION_BYTES_MAX as u64 + 1).read_to_string(&mut text));
+    let bytes = read.map_err(unreadable)?;
+    if bytes > SECTION_BYTES_MAX {
+        let message = format!("{} is larger than {SECTION_BYTES_MAX} bytes; write a smaller profile", file.display());
+        return Err(BadRequest(message).into());
+    }
+    Ok(text)
+}
+
+/// The documentation of a WIT package, and of the interfaces of others that its worlds export, as a section has it.
+fn documentation(wit: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut left = WIT_BYTES_MAX;
+    take(wit, &mut left, 0)?;
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve
+        .push_path(wit)
+        .map_err(|error| BadRequest(format!("cannot read the WIT package {}: {error:#}", wit.display())))?;
+    let mut docs = docs_of(&resolve, package)?;
+    let worlds = resolve.packages.get(package).into_iter().flat_map(|package| package.worlds.values());
+    for export in worlds.filter_map(|id| resolve.worlds.get(*id)).flat_map(|world| world.exports.values()) {
+        let WorldItem::Interface { id, .. } = export else { continue };
+        let Some(interface) = resolve.interfaces.get(*id) else { continue };
+        let (Some(name), Some(owner)) = (&interface.name, interface.package) else { continue };
+        if owner != package
+            && let Some(found) = docs_of(&resolve, owner)?.get("interfaces").and_then(|all| all.get(name))
+        {
+            add(&mut docs, name, found);
+        }
+    }
+    let mut section = vec![DOCS_VERSION];
+    section.extend(docs.to_string().into_bytes());
+    Ok(section)
+}
+
+fn docs_of(resolve: &Resolve, package: PackageId) -> anyhow::Result<Value> {
+    let encoded = PackageMetadata::extract(resolve, package).encode();
+    let encoded = encoded.map_err(|error| anyhow::anyhow!("cannot encode the documentation: {error:#}"))?;
+    // The first byte is the version.
+    serde_json::from_slice(encoded.get(1..).unwrap_or_default()).context("cannot encode the documentation")
+}
+
+/// Adds what is said of the interface `name`, unless the package itself has one of this name.
+fn add(docs: &mut Value, name: &str, found: &Value) {
+    let Some(fields) = docs.as_object_mut() else { return };
+    let interfaces = fields.entry("interfaces").or_insert_with(|| json!({}));
+    if let Some(interfaces) = interfaces.as_object_mut() {
+        interfaces.entry(name).or_insert_with(|| found.clone());
+    }
+}
+
+/// Takes the size of the WIT files at `path` off `left`, before they are parsed.
+fn take(path: &Path, left: &mut u64, depth: usize) -> anyhow::Result<()> {
+    let unreadable = |error: io::Error| BadRequest(format!("cannot read {}: {error}", path.display()));
+    let metadata = fs::metadata(path).map_err(unreadable)?;
+    if metadata.is_file() {
+        let message = || BadRequest(format!("the WIT files have more than {WIT_BYTES_MAX} bytes; give one package"));
+        *left = left.checked_sub(metadata.len()).ok_or_else(message)?;
+        return Ok(());
+    }
+    for entry in fs::read_dir(path).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?.path();
+        let is_wit = entry.extension().is_some_and(|extension| extension == "wit" || extension == "wasm");
+        if is_wit || (depth < WIT_DEPTH_MAX && entry.is_dir()) {
+            take(&entry, left, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn exists(file: &Path) -> BadRequest {
+    BadRequest(format!("{} exists; --force replaces it", file.display()))
+}
+
+/// Writes `file`, which appears whole or not at all, with the permissions of any new file.
+fn write(file: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let draft = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
+    let mut draft = draft.map_err(|error| BadRequest(format!("cannot write to {}: {error}", folder.display())))?;
+    draft.write_all(bytes).with_context(|| format!("cannot write {}", file.display()))?;
+    let kept = if force { draft.persist(file) } else { draft.persist_noclobber(file) };
+    match kept {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(file).into()),
+        Err(error) => Err(error.error).with_context(|| format!("cannot write {}", file.display())),
+    }
 }
