@@ -225,8 +225,8 @@ fn fields_of_the_records_keep_their_names_and_values() {
         "approval_required": true, "approval_reason": "why", "data_sensitivity": "internal",
     });
     let records = accepted(&one(more.clone()));
-    for (record, part, fields) in [
-        ("declarations", None, &["title", "aliases", "search_hint"][..]),
+    let places: [(&str, Option<&str>, &[&str]); 6] = [
+        ("declarations", None, &["title", "aliases", "search_hint"]),
         ("declarations", Some("input_contract"), &["examples", "defaults", "sensitive_fields"]),
         ("declarations", Some("output_contract"), &["content_types", "redaction_rules"]),
         ("interfaces", None, &["timeout_ms"]),
@@ -236,7 +236,8 @@ fn fields_of_the_records_keep_their_names_and_values() {
             None,
             &["environment", "tool_calls", "risk_level", "approval_required", "approval_reason", "data_sensitivity"],
         ),
-    ] {
+    ];
+    for (record, part, fields) in places {
         let record = &records[record][0];
         let record = part.map_or(record, |part| &record[part]);
         for field in fields {
@@ -307,8 +308,8 @@ fn what_is_wrong_is_named_where_its_author_wrote_it() {
 fn what_is_wrong_with_the_toolkit_is_named_too() {
     let whole = one(json!({}));
     let tool = &whole["tools"][0];
-    for (toolkit, expected) in [
-        (json!({ "tools": [tool] }), &[": the field namespace is missing"][..]),
+    let table: [(Value, &[&str]); 11] = [
+        (json!({ "tools": [tool] }), &[": the field namespace is missing"]),
         (json!({ "namespace": 7, "tools": [tool] }), &["/namespace: is not a text"]),
         (
             json!({ "namespace": "a b", "tools": [tool, 7] }),
@@ -325,7 +326,8 @@ fn what_is_wrong_with_the_toolkit_is_named_too() {
             json!({ "namespace": "n", "tools": [{}] }),
             &["/tools/0: the field input", "/tools/0: the field name", "/tools/0: the field description"],
         ),
-    ] {
+    ];
+    for (toolkit, expected) in table {
         let errors = refused(&toolkit);
         assert_eq!(errors.len(), expected.len(), "{errors:#?}");
         for start in expected {
