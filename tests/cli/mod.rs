@@ -34,6 +34,7 @@ mod json;
 mod kills;
 mod limits;
 mod links;
+mod manifests;
 mod names;
 mod ownership;
 mod people;
@@ -53,7 +54,6 @@ mod strict;
 mod surface;
 mod thousand;
 mod trace;
-mod manifests;
 mod wrap;
 
 use std::path::Path;

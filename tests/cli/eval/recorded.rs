@@ -177,7 +177,7 @@ fn ten_cases_over_a_recorded_run_get_the_scores_that_its_records_give() {
 fn a_judged_assertion_over_a_recorded_run_passes_with_a_judge_alone() {
     let run = Run::new();
     let judged = ten_cases(run.lasted_ms()).pop().unwrap();
-    let without = &results(&run.evaluate(&[judged.clone()], &[]).exits(1))[0];
+    let without = &results(&run.evaluate(std::slice::from_ref(&judged), &[]).exits(1))[0];
     for one in &without["assertion_results"].as_array().unwrap()[1..] {
         let told = (&one["passed"], one["score"].as_f64(), &one["reason"]);
         assert_eq!(told, (&json!(false), Some(0.0), &json!("no judge configured")), "{one}");

@@ -109,7 +109,8 @@ impl Wrap {
         let loaded = runtime()?.block_on(host.load(&wrapped))?;
         if self.manifest.is_some() && !loaded.tools.iter().all(|tool| is_of_manifest(tool)) {
             let shown = self.file.display();
-            let message = format!("cannot wrap {shown}: it is not a tool of near:agent@0.4.1, which alone reads a manifest");
+            let message =
+                format!("cannot wrap {shown}: it is not a tool of near:agent@0.4.1, which alone reads a manifest");
             return Err(BadRequest(message).into());
         }
         write(&self.output, &wrapped, self.force)?;

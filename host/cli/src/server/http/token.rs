@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn a_person_has_one_role() {
-        let read = |text| Tokens::parse(text).unwrap();
-        let both = |callers, approvers| read(callers).with_approvers(read(approvers));
+        let read = |text: &str| Tokens::parse(text).unwrap();
+        let both = |callers: &str, approvers: &str| read(callers).with_approvers(read(approvers));
         for name in ["anna", "Anna"] {
             let approvers = format!("{name} fedcba9876543210");
             let told = format!("{:#}", both("anna 0123456789abcdef", &approvers).unwrap_err());

@@ -126,7 +126,7 @@ mod tests {
 
     /// The functions that a component imports, read as if it exported them: a type needs no code then.
     fn found(imports: &str) -> Found {
-        let engine = wasmtime::Engine::new(&crate::engine::config()).unwrap();
+        let engine = wasmtime::Engine::new(&crate::engine::config(crate::engine::Concurrency::Off)).unwrap();
         let component = Component::new(&engine, wat::parse_str(format!("(component {imports})")).unwrap()).unwrap();
         Found::among(component.component_type().imports(&engine), &engine)
     }

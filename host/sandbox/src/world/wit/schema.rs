@@ -155,7 +155,7 @@ mod tests {
 
     /// Whether the schema of `shape` accepts a value.
     fn accepts(shape: Shape) -> impl Fn(Value) -> bool {
-        let schema = BoundedSchema::compile(&schema(shape)).unwrap();
+        let schema = BoundedSchema::compile(&schema(&shape)).unwrap();
         move |value| schema.check(&value, value.to_string().len()).is_ok()
     }
 

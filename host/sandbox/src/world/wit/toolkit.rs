@@ -162,7 +162,7 @@ mod tests {
     fn described(imports: &[&str], bytes: &[u8]) -> Result<Toolkit, String> {
         let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
         let text = toolkit(&found(), &imports, bytes).map_err(|refusal| refusal.message)?;
-        let Described { toolkit, notes } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let Described { toolkit, notes, .. } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
         let notes: Vec<&str> = notes.iter().map(|note| note.message.as_str()).collect();
         assert_eq!(notes, ["not offered as a tool: watch: it uses a stream"]);
         Ok(toolkit)
