@@ -10,7 +10,7 @@ use super::output::{CONTENT, CONTEXT, MARK, WRAPPED};
 
 /// What a response says, in the host's terms.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Imported {
+pub(super) struct Imported {
     pub content: Vec<Content>,
     pub structured_content: Option<Value>,
     /// The error, if the call failed.
@@ -23,7 +23,7 @@ pub struct Imported {
 
 /// Reads a response in any of the formats. Unknown fields are ignored (O-15). Fails if it has several outputs, or if its
 /// output contradicts `success`.
-pub fn import(response: &Value) -> Result<Imported, Refusal> {
+pub(super) fn import(response: &Value) -> Result<Imported, Refusal> {
     let success = response.get("success").and_then(Value::as_bool);
     let success = success.ok_or_else(|| bad("`success` is missing"))?;
     let output = response.get("output").filter(|output| !output.is_null());
