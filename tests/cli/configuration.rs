@@ -36,7 +36,8 @@ fn each_call_gets_the_settings_of_its_tool_in_its_own_instance() {
     for tool in [&one, &two] {
         assert_eq!(given(&home.call(tool, &json!({}), &[])), &json!(["{}"]));
     }
-    let lines: String = [&one, &two].map(|tool| format!("{}\n", json!({ "tool": tool, "input": {} }))).concat();
+    let lines: String =
+        [&one, &two].map(|tool| format!("{}\n", json!({ "id": tool, "tool": tool, "input": {} }))).concat();
     let ran = home.toolcell(&["batch", "-", "--record"]).stdin(&lines).run().exits(0);
     let records: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(records.len() == 2 && records.iter().all(|record| given(record) == &json!(["{}"])), "{records:#?}");

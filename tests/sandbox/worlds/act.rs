@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use toolcell_core::dialect::sections::with_custom;
 use toolcell_core::record::{AbortReason, ErrorClass, EventType};
 
+use super::alone;
 use crate::sandbox::{Heard, text};
 use crate::support::{Called, Test, Toolcell, fixture, host, scratch};
 
@@ -53,7 +54,7 @@ fn with_files(mode: &str) -> Vec<u8> {
 #[tokio::test]
 async fn arguments_and_results_are_translated() {
     let hello = Test::new("act#hello").call(json!({ "name": "Ada" })).await;
-    hello.ended("success", "completed");
+    hello.ended("succeeded", "succeeded");
     assert_eq!(said(&hello), "Hello, Ada!");
     let twice = Test::new("act#twice").call(json!({ "data": { "$bytes": "AQI=" } })).await;
     assert_eq!(twice.succeeded(), json!({ "twice": { "$bytes": "AQIBAg==" } }));
@@ -91,7 +92,7 @@ async fn the_kind_of_an_error_becomes_its_class() {
 #[tokio::test]
 async fn a_stream_is_one_result_and_each_event_a_partial_one() {
     let called = Test::new("act#count").call(json!({ "events": 3, "bytes": 2 })).await;
-    called.ended("success", "completed");
+    called.ended("succeeded", "succeeded");
     assert_eq!(said(&called), " 1 2 3end");
     let partial: Vec<&Value> = called.0.progress.iter().filter_map(|update| update.partial_content.as_ref()).collect();
     assert_eq!(partial.len(), 4);
@@ -148,7 +149,7 @@ async fn the_section_of_the_component_declares_files_and_grants_decide() {
     let (_dir, dir) = scratch();
     let file = dir.join("a.txt");
     fs::write(&file, "what is in it").unwrap();
-    let read = || Test::of_bytes(with_files("ro"), Some("read"));
+    let read = || alone(with_files("ro"), Some("read"));
     let path = json!({ "path": text(&file) });
     let refused = read().call(path.clone()).await;
     refused.failed("permission_denied", "not_granted").never_ran();
@@ -156,10 +157,10 @@ async fn the_section_of_the_component_declares_files_and_grants_decide() {
     assert_eq!(said(&read().read(&dir).call(path.clone()).await), "what is in it");
     // It declares reading, so that a grant to write lets it read.
     let input = json!({ "path": text(&file), "text": "new" });
-    let written = Test::of_bytes(with_files("ro"), Some("write")).write(&dir).call(input.clone()).await;
+    let written = alone(with_files("ro"), Some("write")).write(&dir).call(input.clone()).await;
     written.failed("capability_gap", "std:capability-denied");
     assert_eq!(fs::read_to_string(&file).unwrap(), "what is in it");
-    let refused = Test::of_bytes(with_files("rw"), Some("write")).read(&dir).call(input).await;
+    let refused = alone(with_files("rw"), Some("write")).read(&dir).call(input).await;
     refused.failed("permission_denied", "not_granted").never_ran();
     // Without the section, a component asks for no files, although its runtime imports them.
     let none = Test::new("act#read").read(&dir).call(path).await;
@@ -169,7 +170,7 @@ async fn the_section_of_the_component_declares_files_and_grants_decide() {
 
 #[tokio::test]
 async fn a_section_that_cannot_be_kept_to_is_refused() {
-    let refusal = Test::of_bytes(with_files("all"), None).load().await.unwrap_err();
+    let refusal = alone(with_files("all"), None).load().await.unwrap_err();
     assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "description_invalid"));
     assert!(refusal.message.contains("act:component"), "{}", refusal.message);
 }
@@ -192,8 +193,8 @@ async fn a_tool_that_never_ends_is_stopped_at_its_deadline() {
 async fn a_tool_that_waits_for_what_never_comes_is_stopped() {
     let called = Test::new("act#wait").timeout_ms(300).call(json!({})).await;
     let error = called.0.result.error.as_ref().unwrap();
-    // The engine tells that nothing can wake the tool, or the clock does.
-    assert!(["guest_deadlocked", "deadline_exceeded"].contains(&error.error_code.as_str()), "{error:?}");
+    // The tool's own executor finds that nothing can wake the tool, or the engine, or the clock.
+    assert!(["guest_panicked", "guest_deadlocked", "deadline_exceeded"].contains(&error.error_code.as_str()), "{error:?}");
 }
 
 #[tokio::test]
@@ -221,7 +222,7 @@ async fn a_tool_that_never_ends_is_stopped_when_it_is_canceled() {
 async fn work_after_the_answer_ends_with_the_call() {
     let began = Instant::now();
     let called = Test::new("act#spin_later").call(json!({})).await;
-    called.ended("success", "completed");
+    called.ended("succeeded", "succeeded");
     assert_eq!(said(&called), "answered");
     assert!(began.elapsed() < SLACK, "the call waited for the work that it left behind");
 }
@@ -308,6 +309,8 @@ fn provider_text(version: &str, list: &str, call: &str, results: &str) -> String
     (export $content "content-part" (type $part))
     (type $event (variant (case "content" $content) (case "error" $error)))
     (export $tool-event "tool-event" (type $event))
+    (type $events (stream $tool-event))
+    (type $bytes (stream u8))
     (type $end {results})
     (export $tool-result "tool-result" (type $end))
     (func (export "list-tools") async (param "metadata" $metadata) (result (result $listed (error $error)))
@@ -322,7 +325,7 @@ fn provider_text(version: &str, list: &str, call: &str, results: &str) -> String
     )
 }
 
-const RESULTS: &str = r#"(variant (case "immediate" (list $tool-event)) (case "streaming" (stream $tool-event)))"#;
+const RESULTS: &str = r#"(variant (case "immediate" (list $tool-event)) (case "streaming" $events))"#;
 const LISTED: &str = "(i32.const 16)";
 
 /// A component whose `call-tool` returns what is at 512: a result of these two numbers after its case.
@@ -340,8 +343,8 @@ async fn both_versions_of_the_interface_are_called() {
         let call =
             "(i32.store (i32.const 512) (i32.const 0)) (i32.store (i32.const 520) (i32.const 0)) (i32.const 512)";
         let component = provider(version, LISTED, call, RESULTS);
-        let called = Test::of_bytes(component, Some("run")).call(json!({})).await;
-        called.ended("success", "completed");
+        let called = alone(component, Some("run")).call(json!({})).await;
+        called.ended("succeeded", "succeeded");
         assert_eq!(said(&called), "", "{version}");
     }
 }
@@ -357,7 +360,7 @@ async fn a_result_that_breaks_the_interface_fails_the_call() {
         // A case that the variant does not have.
         (2, 0, 0),
     ] {
-        let called = Test::of_bytes(answering(case, one, two), Some("run")).call(json!({})).await;
+        let called = alone(answering(case, one, two), Some("run")).call(json!({})).await;
         let error = called.0.result.error.as_ref().unwrap_or_else(|| panic!("{case} {one} {two} was accepted"));
         let classes = [ErrorClass::ExecutionFailed, ErrorClass::SandboxViolation, ErrorClass::ResultTooLarge];
         assert!(classes.contains(&error.error_class), "{case} {one} {two}: {error:?}");
@@ -406,17 +409,17 @@ async fn a_tool_that_needs_a_session_gets_one_in_its_call() {
         1,
     );
     let without = wat::parse_str(&text).unwrap();
-    let failed = Test::of_bytes(without, Some("run")).call(json!({})).await;
+    let failed = alone(without, Some("run")).call(json!({})).await;
     failed.failed("setup_required", "std:session-not-found");
     let with = format!("{}{SESSIONS})", text.trim_end().strip_suffix(')').unwrap());
-    let called = Test::of_bytes(wat::parse_str(&with).unwrap(), Some("run")).call(json!({})).await;
-    called.ended("success", "completed");
+    let called = alone(wat::parse_str(&with).unwrap(), Some("run")).call(json!({})).await;
+    called.ended("succeeded", "succeeded");
 }
 
 #[tokio::test]
 async fn a_component_whose_list_of_tools_traps_or_never_comes_does_not_load() {
     let load = |list: &'static str| async move {
-        Test::of_bytes(provider("0.2.0", list, "unreachable", RESULTS), None).load().await.unwrap_err()
+        alone(provider("0.2.0", list, "unreachable", RESULTS), None).load().await.unwrap_err()
     };
     assert_eq!(load("unreachable").await.code, "guest_panicked");
     assert_eq!(load("(loop $for_ever (br $for_ever)) unreachable").await.class, ErrorClass::Timeout);
@@ -431,8 +434,8 @@ async fn a_component_whose_list_of_tools_traps_or_never_comes_does_not_load() {
 
 #[tokio::test]
 async fn a_component_with_the_right_name_and_other_types_is_refused() {
-    let other = r#"(variant (case "immediate" (list $tool-event)) (case "streaming" (stream u8)))"#;
-    let refusal = Test::of_bytes(provider("0.2.0", LISTED, "unreachable", other), None).load().await.unwrap_err();
+    let other = r#"(variant (case "immediate" (list $tool-event)) (case "streaming" $bytes))"#;
+    let refusal = alone(provider("0.2.0", LISTED, "unreachable", other), None).load().await.unwrap_err();
     assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "contract_mismatch"));
     assert!(refusal.message.contains("act:tools"), "{}", refusal.message);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolcell_core::record::{ErrorClass, Refusal};
 
+use super::alone;
 use crate::sandbox::logged;
 use crate::support::{Called, Home, Test, fixture, scratch};
 
@@ -60,7 +61,7 @@ fn specified(spec: &str) -> Vec<u8> {
 }
 
 async fn refused(component: Vec<u8>) -> Refusal {
-    Test::of_bytes(component, None).load().await.unwrap_err()
+    alone(component, None).load().await.unwrap_err()
 }
 
 #[tokio::test]
@@ -73,7 +74,7 @@ async fn a_module_gets_its_arguments_and_its_output_is_the_structured_output() {
 #[tokio::test]
 async fn a_module_may_export_its_functions_at_the_root() {
     let component = specified(r#"{"name": "at_root", "parameters": {"type": "object"}}"#);
-    let test = Test::of_bytes(component, None);
+    let test = alone(component, None);
     assert_eq!(test.load().await.unwrap(), ["amplifier.at_root"]);
     assert_eq!(test.call(json!({})).await.succeeded(), json!({ "root": true }));
 }
@@ -107,7 +108,7 @@ async fn a_module_has_no_files_and_no_network_that_it_does_not_import() {
     // The import of wasi:http declares the network, which must be granted.
     let imports = r#"(import "wasi:http/outgoing-handler@0.2.6" (instance))"#;
     let component = at_root(imports, AT_16, r#"{"name": "sender"}"#);
-    let sender = || Test::of_bytes(component.clone(), None);
+    let sender = || alone(component.clone(), None);
     sender().call(json!({})).await.failed("permission_denied", "not_granted").never_ran();
     sender().net("http://127.0.0.1:1").call(json!({})).await.succeeded();
 }

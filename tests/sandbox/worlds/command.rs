@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolcell_core::record::{ErrorClass, Refusal, digest};
 
+use super::alone;
 use crate::sandbox::{logged, snapshot};
 use crate::support::{Test, Toolcell, scratch};
 
@@ -64,7 +65,7 @@ fn program(data: &str, body: &str) -> Vec<u8> {
 }
 
 fn test(module: &[u8]) -> Test {
-    Test::of_bytes(module.to_vec(), None)
+    alone(module.to_vec(), None)
 }
 
 /// Prints its arguments, each with a null character at its end.

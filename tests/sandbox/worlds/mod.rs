@@ -5,3 +5,11 @@ mod amplifier;
 mod command;
 mod near;
 mod wit;
+
+use crate::pipeline::doubles::own_host;
+use crate::support::Test;
+
+/// A test in a host of its own, because components of one name cannot be loaded together.
+fn alone(component: Vec<u8>, tool: Option<&str>) -> Test {
+    Test::of_bytes(component, tool).on(&own_host(|_| {}))
+}

@@ -9,6 +9,7 @@ use toolcell_core::dialect::sections::with_custom;
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_core::secret::{SecretStore, SecretValue};
 
+use super::alone;
 use crate::pipeline::doubles::{home_with_own_payloads, own_host};
 use crate::sandbox::logged;
 use crate::support::{Called, Canary, Home, Mirror, Server, Test, fixture, scratch};
@@ -55,7 +56,7 @@ fn carrying(manifest: &str) -> Vec<u8> {
 }
 
 fn of(id: &str, tool: &str) -> Test {
-    Test::of_bytes(kit(id, "127.0.0.1:1"), Some(tool))
+    alone(kit(id, "127.0.0.1:1"), Some(tool))
 }
 
 fn steps(steps: Value) -> Value {
@@ -125,13 +126,13 @@ fn echoing(imports: &str, schema: &str, text: &str) -> Vec<u8> {
 const AT_16: &str = "(i32.const 16)";
 
 async fn refused(component: Vec<u8>) -> Refusal {
-    Test::of_bytes(component, None).load().await.unwrap_err()
+    alone(component, None).load().await.unwrap_err()
 }
 
 #[tokio::test]
 async fn a_tool_that_imports_nothing_needs_nothing() {
     let component = echoing("", AT_16, r#"{"type": "object"}"#);
-    let test = Test::of_bytes(component, None);
+    let test = alone(component, None);
     let names = test.load().await.unwrap();
     assert!(names.len() == 1 && names[0].starts_with("near.tool-"), "{names:?}");
     assert_eq!(test.call(json!({ "a": [1] })).await.succeeded(), json!({ "a": [1] }));
@@ -140,7 +141,7 @@ async fn a_tool_that_imports_nothing_needs_nothing() {
 #[tokio::test]
 async fn without_a_manifest_a_tool_asks_for_what_it_imports() {
     let (_guard, folder) = scratch();
-    let bare = || Test::of_bytes(bare(), None);
+    let bare = || alone(bare(), None);
     let nothing = || steps(json!([]));
     bare().call(nothing()).await.failed("permission_denied", "not_granted").never_ran();
     bare().read(&folder).call(nothing()).await.failed("permission_denied", "not_granted").never_ran();
@@ -342,7 +343,7 @@ async fn a_secret_is_sent_and_never_seen() {
     store.set("token", &SecretValue::new(CANARY.value().to_owned())).unwrap();
     let host = own_host(|settings| settings.home = Some(home));
     let component = kit("near_secret", &format!("127.0.0.1:{}", mirror.port()));
-    let secret = || Test::of_bytes(component.clone(), Some("secret")).on(&host).net(&mirror.origin());
+    let secret = || alone(component.clone(), Some("secret")).on(&host).net(&mirror.origin());
     let each = || {
         steps(json!([
             { "do": "secret", "name": "token" },
@@ -369,7 +370,7 @@ async fn a_tool_calls_others_that_were_granted() {
     Test::new("probe#echo").on(&host).load().await.unwrap();
     let component = kit("near_calls", "127.0.0.1:1");
     let test = |tool: &str, pattern: &str| {
-        let test = Test::of_bytes(component.clone(), Some(tool)).on(&host);
+        let test = alone(component.clone(), Some(tool)).on(&host);
         test.grant(|grants| grants.allow_tool(pattern).unwrap())
     };
     let step = || json!({ "do": "invoke", "alias": "probe.invocation", "params": "{}" });

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use toolcell_core::dialect::sections::with_custom;
 use toolcell_core::record::{ErrorClass, Refusal};
 
+use super::alone;
 use crate::support::{Test, Toolcell, scratch, wat};
 
 /// The tool `name` of the component `plain`.
 fn plain(name: &str) -> Test {
-    Test::of_bytes(wat("plain"), Some(name))
+    alone(wat("plain"), Some(name))
 }
 
 /// The component `file` with a profile, or with another custom section.
@@ -19,12 +20,12 @@ fn with(file: &str, section: &str, content: &Value) -> Vec<u8> {
 }
 
 async fn refused(component: Vec<u8>) -> Refusal {
-    Test::of_bytes(component, None).load().await.unwrap_err()
+    alone(component, None).load().await.unwrap_err()
 }
 
 #[tokio::test]
 async fn each_function_is_a_tool_of_the_package() {
-    let names = Test::of_bytes(wat("plain"), None).load().await.unwrap();
+    let names = alone(wat("plain"), None).load().await.unwrap();
     let tools = ["tools-echo", "tools-bytes", "tools-add", "tools-check", "tools-flood", "tools-not-text"];
     let tools: Vec<String> =
         tools.into_iter().chain(["nothing", "spin", "trap"]).map(|tool| format!("acme-plain.{tool}")).collect();
@@ -90,7 +91,7 @@ async fn a_function_is_stopped_by_every_limit() {
 
 #[tokio::test]
 async fn a_function_that_is_canceled_ends_at_once() {
-    Test::of_bytes(wat("plain"), None).load().await.unwrap();
+    alone(wat("plain"), None).load().await.unwrap();
     let began = Instant::now();
     let called = plain("spin").cancel_after(Duration::from_millis(100)).call(json!({})).await;
     called.failed("canceled", "canceled");
@@ -105,7 +106,7 @@ async fn what_breaks_the_contract_of_components_ends_the_call() {
 
 #[tokio::test]
 async fn a_component_that_imports_http_asks_for_the_network() {
-    let show = || Test::of_bytes(wat("plain-network"), None);
+    let show = || alone(wat("plain-network"), None);
     let called = show().call(json!({ "path": "/a" })).await;
     called.failed("permission_denied", "not_granted").never_ran();
     assert!(called.message().contains("--allow-net"), "{}", called.message());
@@ -119,10 +120,10 @@ async fn paths_that_a_profile_names_are_asked_for_and_narrow_the_call() {
     let inside = json!({ "path": folder.join("a").to_str().unwrap() });
     let show = |tool: Value| {
         let profile = json!({ "namespace": "papers", "tools": { "show": tool } });
-        Test::of_bytes(with("plain-files", "toolcell:profile", &profile), Some("show"))
+        alone(with("plain-files", "toolcell:profile", &profile), Some("show"))
     };
     // Without a profile, a component that imports files asks for none, because all runtimes import them.
-    Test::of_bytes(wat("plain-files"), None).call(inside.clone()).await.succeeded();
+    alone(wat("plain-files"), None).call(inside.clone()).await.succeeded();
     let reads = || show(json!({ "paths": ["path"], "read_only": true }));
     assert_eq!(reads().load().await.unwrap(), ["papers.show"]);
     let called = reads().call(inside.clone()).await;

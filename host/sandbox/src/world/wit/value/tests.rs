@@ -251,7 +251,7 @@ fn a_short_float_stays_short() {
         (float(0.1), float(16_777_216.0), float(f32::NAN)),
         ("0.1".into(), "16777216.0".into(), "\"NaN\"".into())
     );
-    assert_eq!(float(f32::MAX), "3.4028234663852886e38");
+    assert_eq!(float(f32::MAX), "3.4028234663852886e+38");
 }
 
 #[test]
