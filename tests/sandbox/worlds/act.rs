@@ -194,7 +194,10 @@ async fn a_tool_that_waits_for_what_never_comes_is_stopped() {
     let called = Test::new("act#wait").timeout_ms(300).call(json!({})).await;
     let error = called.0.result.error.as_ref().unwrap();
     // The tool's own executor finds that nothing can wake the tool, or the engine, or the clock.
-    assert!(["guest_panicked", "guest_deadlocked", "deadline_exceeded"].contains(&error.error_code.as_str()), "{error:?}");
+    assert!(
+        ["guest_panicked", "guest_deadlocked", "deadline_exceeded"].contains(&error.error_code.as_str()),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

@@ -348,5 +348,5 @@ fn the_program_describes_and_calls_a_command() {
     assert_eq!((&profile["risk_level"], &profile["write_effects"]), (&json!("medium"), &json!(["local_draft"])));
     assert_eq!(described["execution_profiles"][0]["supports_artifacts"], true);
     let record: Value = Toolcell::new(["call", file, "{}", "--json"]).run().exits(0).json();
-    assert_eq!(record["result"]["artifact_refs"][0]["name"], "a.csv");
+    assert_eq!(record["artifact_refs"][0]["name"], "a.csv");
 }

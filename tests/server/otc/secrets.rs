@@ -9,13 +9,19 @@ use super::super::place::Place;
 use super::{CANARY, SECRET, SOON, engine, output, prompt, request};
 use crate::support::{Mirror, Reply, Toolcell, Web, check_record};
 
+/// Wants a token; [`PLAIN`] a secret.
 const TOOL: &str = "courier.authorized";
+const PLAIN: &str = "courier.bearer";
 
 /// A server of `courier#authorized` that logs all it can, with more `options`. No secret is set.
 fn serving(place: &Place, options: &[String]) -> Web {
+    serving_tools(place, &["courier#authorized"], options)
+}
+
+fn serving_tools(place: &Place, tools: &[&str], options: &[String]) -> Web {
     let tokens = token_file(&place.home, "tokens", &format!("anna {ANNA}\n"));
     let more = [format!("--token-file={tokens}"), format!("--record={}", place.home.join("records").display())];
-    let arguments = Web::arguments(&["courier#authorized"], more.iter().chain(options));
+    let arguments = Web::arguments(tools, more.iter().chain(options));
     let mut web = Web::run(Toolcell::at(&place.home, arguments).env("RUST_LOG", "trace"));
     web.token = ANNA.to_owned();
     web
@@ -35,17 +41,17 @@ fn a_secret_or_token_of_a_request_goes_to_the_granted_origin_alone() {
     let (place, mirror, other) = (Place::new(), Mirror::reflecting(), Mirror::reflecting());
     let mut options = grants(&mirror);
     options.push(format!("--allow-net={}", other.origin()));
-    let web = serving(&place, &options);
+    let web = serving_tools(&place, &["courier#authorized", "courier#bearer"], &options);
     let value = CANARY.value();
     let contexts = [
-        ("otc", json!({ "authorization": { "token": value } })),
-        ("otc-seed", json!({ "secrets": { "API_KEY": value, "OTHER": value } })),
-        ("arcade", json!({ "secrets": [{ "key": "API_KEY", "value": value }] })),
+        ("otc", TOOL, json!({ "authorization": { "token": value } })),
+        ("otc-seed", PLAIN, json!({ "secrets": { "API_KEY": value, "OTHER": value } })),
+        ("arcade", PLAIN, json!({ "secrets": [{ "key": "API_KEY", "value": value }] })),
     ];
-    for (dialect, context) in &contexts {
+    for (dialect, tool, context) in &contexts {
         for (id, server) in [("granted", &mirror), ("elsewhere", &other)] {
             let id = format!("{dialect} {id}");
-            let mut body = request(&web, TOOL, &id, &json!({ "url": server.origin() }));
+            let mut body = request(&web, tool, &id, &json!({ "url": server.origin() }));
             body["context"] = context.clone();
             let reply = send(&web, dialect, &body);
             let value = output(&reply, dialect)["value"].to_string();
@@ -118,8 +124,8 @@ fn an_engine_gets_the_definition_of_a_tool_whose_secret_it_brings() {
 fn a_call_whose_process_ended_does_not_go_on_without_the_secrets_of_its_request() {
     let (place, mirror) = (Place::new(), Mirror::reflecting());
     std::fs::write(place.home.join("toolcell.toml"), "[[rule]]\nbehavior = \"ask\"\ntool = \"courier.*\"\n").unwrap();
-    let web = serving(&place, &grants(&mirror));
-    let mut body = request(&web, TOOL, "one", &json!({ "url": mirror.origin() }));
+    let web = serving_tools(&place, &["courier#bearer"], &grants(&mirror));
+    let mut body = request(&web, PLAIN, "one", &json!({ "url": mirror.origin() }));
     body["context"] = json!({ "secrets": { "API_KEY": CANARY.value() } });
     let waiting = web.begin("POST /v1/dialects/otc/execute", &web.headers(), &body.to_string());
     let began = Instant::now();
