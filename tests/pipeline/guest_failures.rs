@@ -52,8 +52,8 @@ async fn message_and_delay_reach_the_caller_and_the_detail_reaches_the_journal_o
     assert_eq!((error.message.as_str(), error.retry_after), ("Ask again later.", Some(2.5)));
     assert_eq!((error.retry.safe, error.retry.retry_after), (true, Some(2.5)));
     assert_eq!(called.0.result.model_facing_content[0].as_text(), Some("Ask again later."));
-    assert!(!serde_json::to_string(&called.0.result).unwrap().contains("ada"));
-    assert!(!serde_json::to_string(&called.0.events).unwrap().contains("ada"));
+    assert!(!serde_json::to_string(&called.0.result).unwrap().contains("of ada"));
+    assert!(!serde_json::to_string(&called.0.events).unwrap().contains("of ada"));
     assert_eq!(called.record()["invocation"]["error_detail"], "account of ada");
 }
 

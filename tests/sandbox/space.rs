@@ -129,7 +129,7 @@ const DEEP: &str = r#"(func $deep (param $level i64) (result i64)
 
 #[tokio::test]
 async fn a_guest_recurses_as_deep_as_two_mebibytes_of_stack_allow() {
-    let (invoke, answer) = ("(func (export \"invoke\")", ";; At 64, an outcome");
+    let (invoke, answer) = ("(func (export \"invoke\")\n", ";; At 64, an outcome");
     // A level takes 32 to 96 bytes: half a mebibyte has no room for 20,000 of them, and two have none for 400,000.
     for (levels, fits) in [(20_000, true), (400_000, false)] {
         let text = echo_text("deep", |_| {});

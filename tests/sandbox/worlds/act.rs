@@ -98,8 +98,8 @@ async fn a_stream_is_one_result_and_each_event_a_partial_one() {
     assert_eq!(partial.len(), 4);
     assert_eq!(*partial[0], json!([{ "type": "text", "text": " 1" }]));
     // More events than are taken at once.
-    let many = Test::new("act#count").call(json!({ "events": 1_000, "bytes": 1 })).await;
-    assert!(said(&many).ends_with("9991000end"));
+    let many = Test::new("act#count").call(json!({ "events": 300, "bytes": 1 })).await;
+    assert!(said(&many).ends_with("299300end"));
 }
 
 #[tokio::test]
