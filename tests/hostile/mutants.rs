@@ -23,6 +23,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("command_input", &[], &["unit:world::command::input::"]),
     ("command_paths", &[], &["unit:world::command::input::"]),
     ("command_links", &[], &["unit:world::command::made::"]),
+    ("act_tools", &[], &["unit:world::act::describe::"]),
     ("cbor_values", &[], &["unit:world::act::cbor::"]),
     ("stream_events", &[], &["sandbox::worlds::act::a_stream_is_bounded_in_events"]),
     ("output_limit", &["HC-4"], &[]),

@@ -9,6 +9,10 @@ use super::section::Section;
 use super::types::{Metadata, ToolDefinition, value};
 use crate::world::declared::{self, Declared, LeftOut};
 
+/// Maximum number of tools: that of a toolkit. Naming many tools that have one name takes the square of their number.
+const TOOLS_MAX: usize = 256;
+/// Maximum size of the schemas of all tools together, in bytes. Parsed, they take many times as much memory.
+const SCHEMAS_BYTES_MAX: usize = 1 << 20;
 /// Maximum length of a tool's own name, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 /// `source` of the mapping that keeps a tool's own name.
@@ -19,12 +23,13 @@ const SOURCE: &str = "act";
 ///
 /// # Errors
 ///
-/// A component of which no tool can be offered.
+/// A component with too many tools, with too much of their schemas, or of which no tool can be offered.
 pub(super) fn toolkit(
     tools: Vec<ToolDefinition>,
     section: Option<&Section>,
     imports: &[String],
 ) -> Result<String, String> {
+    bounded(&tools)?;
     let names = declared::names(tools.iter().map(|tool| tool.name.as_str()));
     let (mut offered, mut left_out, mut own_names) = (Vec::new(), Vec::new(), HashSet::new());
     let mut renamed = HashMap::new();
@@ -47,6 +52,19 @@ pub(super) fn toolkit(
     let namespace = section.and_then(|section| section.name.as_deref()).unwrap_or_default();
     let toolkit = declared::toolkit(&declared::namespace(namespace, "act"), &offered, &left_out);
     Ok(if renamed.is_empty() { toolkit } else { with_own_names(&toolkit, &renamed) })
+}
+
+/// Refuses a list that would cost the host too much. No limit of the guest ends what the host does with its list.
+fn bounded(tools: &[ToolDefinition]) -> Result<(), String> {
+    if tools.len() > TOOLS_MAX && guard!("act_tools") {
+        return Err(format!("the component lists {} tools; at most {TOOLS_MAX} are allowed", tools.len()));
+    }
+    let bytes = tools.iter().fold(0_usize, |sum, tool| sum.saturating_add(tool.parameters_schema.len()));
+    if bytes > SCHEMAS_BYTES_MAX && guard!("act_tools") {
+        let max = SCHEMAS_BYTES_MAX;
+        return Err(format!("the schemas of the component's tools have {bytes} bytes; at most {max} are allowed"));
+    }
+    Ok(())
 }
 
 /// Returns the tool as it is declared, or why it cannot be offered.
@@ -217,6 +235,21 @@ mod tests {
         assert!(agent_tool::toolkit(&text).unwrap().notes.is_empty());
         assert!(own_names(&toolkit(vec![tool("plain", &[])], None, &[]).unwrap()).is_empty());
         assert!(own_names("").is_empty());
+    }
+
+    #[test]
+    fn a_list_of_too_many_tools_or_too_large_schemas_is_refused() {
+        let same = |count: usize| vec![tool("a", &[]); count];
+        assert!(toolkit(same(256), None, &[]).is_ok());
+        assert_eq!(
+            toolkit(same(257), None, &[]).unwrap_err(),
+            "the component lists 257 tools; at most 256 are allowed"
+        );
+        let schema = format!(r#"{{"type":"object","description":"{}"}}"#, "x".repeat(600 << 10));
+        let large = |name: &str| ToolDefinition { parameters_schema: schema.clone(), ..tool(name, &[]) };
+        assert!(toolkit(vec![large("a")], None, &[]).is_ok());
+        let refused = toolkit(vec![large("a"), large("b")], None, &[]).unwrap_err();
+        assert!(refused.contains("bytes; at most 1048576 are allowed"), "{refused}");
     }
 
     #[test]
