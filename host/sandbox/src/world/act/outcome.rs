@@ -24,10 +24,10 @@ pub(super) enum Piece {
 
 /// Makes the outcome of all events. An error is the last one, and what came before it is kept.
 pub(super) fn outcome(events: Vec<ToolEvent>) -> Outcome {
-    let (mut pieces, mut failure) = (Vec::new(), None);
+    let (mut parts, mut failure) = (Parts::default(), None);
     for event in events {
         match event {
-            ToolEvent::Content(part) if progress(&part).is_none() => pieces.push(piece(part)),
+            ToolEvent::Content(part) if progress(&part).is_none() => parts.add(piece(part)),
             ToolEvent::Content(_) => {}
             ToolEvent::Error(error) => {
                 failure = Some(tool_error(error));
@@ -36,9 +36,9 @@ pub(super) fn outcome(events: Vec<ToolEvent>) -> Outcome {
         }
     }
     match failure {
-        None => Outcome::Success(output(pieces)),
-        Some(error) if pieces.is_empty() => Outcome::Failure(error),
-        Some(error) => Outcome::Partial(PartialOutput { output: output(pieces), error }),
+        None => Outcome::Success(parts.output()),
+        Some(error) if parts.is_empty() => Outcome::Failure(error),
+        Some(error) => Outcome::Partial(PartialOutput { output: parts.output(), error }),
     }
 }
 
@@ -53,17 +53,42 @@ pub(super) fn invalid_arguments(why: String) -> Outcome {
     })
 }
 
-fn output(mut pieces: Vec<Piece>) -> Output {
-    let structured = match pieces.as_slice() {
-        // A text is read as a block.
-        [Piece::Data(value)] if !value.is_string() => Some(value.to_string()),
-        _ => None,
-    };
-    if structured.is_some() {
-        pieces.clear();
+/// The parts of a result. The values of one part at most are kept, because those of many parts together have no limit, and
+/// take up to 30 times as much memory as their bytes.
+#[derive(Default)]
+struct Parts {
+    /// The only part so far.
+    only: Option<Piece>,
+    /// All parts, once there are several.
+    blocks: Vec<Content>,
+}
+
+impl Parts {
+    fn add(&mut self, piece: Piece) {
+        if self.is_empty() {
+            self.only = Some(piece);
+            return;
+        }
+        self.blocks.extend(self.only.take().map(Piece::into_block));
+        self.blocks.push(piece.into_block());
     }
-    let blocks: Vec<Content> = pieces.into_iter().map(Piece::into_block).collect();
-    Output { content: json!(blocks).to_string(), structured, ui_summary: None }
+
+    fn is_empty(&self) -> bool {
+        self.only.is_none() && self.blocks.is_empty()
+    }
+
+    fn output(self) -> Output {
+        let Self { only, mut blocks } = self;
+        let structured = match only {
+            // A text is read as a block.
+            Some(Piece::Data(value)) if !value.is_string() => Some(value.to_string()),
+            only => {
+                blocks.extend(only.map(Piece::into_block));
+                None
+            }
+        };
+        Output { content: json!(blocks).to_string(), structured, ui_summary: None }
+    }
 }
 
 impl Piece {
@@ -137,7 +162,7 @@ mod tests {
 
     use super::super::cbor;
     use super::super::types::{ContentPart, Error, ToolEvent};
-    use super::{ErrorClass, Outcome, Output, outcome, progress};
+    use super::{ErrorClass, Outcome, Output, Parts, Piece, outcome, progress};
 
     fn part(data: &[u8], mime: Option<&str>) -> ContentPart {
         ContentPart { data: data.to_vec(), mime_type: mime.map(str::to_owned), metadata: Vec::new() }
@@ -194,6 +219,18 @@ mod tests {
         let (blocks, structured) = success(vec![content(br#""only a text""#, Some("application/json"))]);
         assert_eq!((blocks, structured), (json!([{ "type": "text", "text": "only a text" }]), None));
         assert_eq!(success(Vec::new()), (json!([]), None));
+    }
+
+    #[test]
+    fn the_values_of_one_part_at_most_are_kept() {
+        let mut parts = Parts::default();
+        parts.add(Piece::Data(json!([1])));
+        assert!(parts.only.is_some() && parts.blocks.is_empty());
+        for count in 2..5 {
+            parts.add(Piece::Data(json!([2])));
+            assert!(parts.only.is_none() && parts.blocks.len() == count);
+        }
+        assert!(parts.output().content.starts_with(r#"[{"type":"text","text":"[1]"},{"#));
     }
 
     #[test]
