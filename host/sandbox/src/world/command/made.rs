@@ -49,7 +49,17 @@ pub(super) async fn write(state: &mut State, files: Vec<(String, Bytes)>) -> was
     };
     charge(&state.file_rules, &files)?;
     let given: Given = Arc::new(files.iter().map(|(path, bytes)| (path.clone(), blake3::hash(bytes))).collect());
-    let written = GUEST_FILES.run(move || write_all(&root, &files)).await;
+    let folder = match File::open(&root) {
+        Ok(folder) => Arc::new(folder),
+        Err(error) => return Ok(Err(format!("cannot write the files: {}", error.kind()))),
+    };
+    // A thread that began goes on after the call is stopped, and would make the scratch folder again after its removal.
+    state.file_rules.quota.changes(&folder);
+    let work = move || {
+        let _at_work = folder;
+        write_all(&root, &files)
+    };
+    let written = GUEST_FILES.run(work).await;
     Ok(written.unwrap_or_else(|error| Err(format!("cannot write the files: {error}"))).map(|()| given))
 }
 
@@ -257,12 +267,18 @@ fn media_type(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::pin::pin;
+    use std::time::Duration;
 
     use toolcell_core::journal::PayloadStore;
     use toolcell_core::policy::{Capability, Limits};
     use toolcell_core::secret::Redactor;
 
     use super::*;
+    use crate::call::Unheard;
+    use crate::egress::Egress;
+    use crate::nondeterminism::Sources;
+    use crate::wasi::Setup;
 
     fn left(root: &Path, name: &str, given: &[(&str, &[u8])]) -> LeftFile {
         let given = given.iter().map(|(path, bytes)| ((*path).to_owned(), blake3::hash(bytes))).collect();
@@ -325,6 +341,29 @@ mod tests {
         charge(&rules, &files).unwrap();
         assert!(matches!(charge(&rules, &files), Err(Exceeded::DiskBytes)));
         assert!(matches!(charge(&rules, &[("c".to_owned(), Bytes::new())]), Err(Exceeded::FilesCreated)));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_call_waits_until_no_thread_writes_files_of_its_caller() {
+        let parent = tempfile::tempdir().unwrap();
+        let capability = Capability { scratch: Some("/scratch".to_owned()), ..Capability::default() };
+        let (limits, sources) = (Limits::default(), Sources::default());
+        let setup = Setup { capability: &capability, scratch_dir: parent.path(), sources: &sources, process: None };
+        let mut state = State::new(setup, &limits, crate::never(), Arc::new(Unheard), Egress::new(None)).unwrap();
+        let root = state.scratch().unwrap().to_owned();
+        {
+            let files = (0..1_000).map(|at| (format!("{at}/a"), Bytes::from_static(b"x"))).collect();
+            let mut writing = pin!(write(&mut state, files));
+            while fs::read_dir(&root).unwrap().next().is_none() {
+                assert!(tokio::time::timeout(Duration::from_millis(1), &mut writing).await.is_err());
+            }
+        }
+        let unsettled = state.unsettled();
+        drop(state);
+        assert!(unsettled.settle().await);
+        assert!(!root.exists());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!root.exists(), "a thread made it again");
     }
 
     #[test]
