@@ -43,7 +43,7 @@ struct Section<'a> {
 pub fn custom<'a>(component: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, String> {
     let mut found = None;
     for section in sections(component)? {
-        let Some((_, content)) = section.custom.filter(|(known, _)| *known == name.as_bytes()) else { continue };
+        let Some((_, content)) = section?.custom.filter(|(known, _)| *known == name.as_bytes()) else { continue };
         if found.replace(content).is_some() {
             return Err(format!("the component has two custom sections `{name}`, which may contradict each other"));
         }
@@ -61,6 +61,7 @@ pub fn with_custom(component: &[u8], name: &str, content: &[u8]) -> Result<Vec<u
     let mut copy = Vec::with_capacity(component.len() + content.len() + name.len() + 16);
     copy.extend_from_slice(component.get(..HEADER_BYTES).ok_or(NOT_READABLE)?);
     for section in sections(component)? {
+        let section = section?;
         if section.custom.is_none_or(|(known, _)| known != name.as_bytes()) {
             copy.extend_from_slice(section.whole);
         }
@@ -82,7 +83,7 @@ pub fn component_name(component: &[u8]) -> Option<&str> {
 
 /// The name of a component's first module, if it has one. Tools that make a component of a module put it first.
 pub fn module_name(component: &[u8]) -> Option<&str> {
-    let module = sections(component).ok()?.into_iter().find(|section| section.id == CORE_MODULE)?;
+    let module = sections(component).ok()?.map_while(Result::ok).find(|section| section.id == CORE_MODULE)?;
     own_name(custom(module.content, NAMES).ok()??)
 }
 
@@ -112,16 +113,31 @@ fn bounded(name: &str, bytes: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The sections of a component, in their order. Those inside of its modules and components are not among them.
-fn sections(component: &[u8]) -> Result<Vec<Section<'_>>, &'static str> {
-    let mut rest = component.get(HEADER_BYTES..).filter(|_| component.starts_with(MAGIC)).ok_or(NOT_READABLE)?;
-    let mut sections = Vec::new();
-    while !rest.is_empty() {
-        let (section, after) = section(rest).ok_or(NOT_READABLE)?;
-        sections.push(section);
-        rest = after;
+/// Returns the sections of a component, in their order. Those inside of its modules and components are not among them.
+fn sections(component: &[u8]) -> Result<Sections<'_>, &'static str> {
+    let rest = component.get(HEADER_BYTES..).filter(|_| component.starts_with(MAGIC)).ok_or(NOT_READABLE)?;
+    Ok(Sections { rest })
+}
+
+/// Sections, read one by one, because a small file can have millions, and a list of them is much larger than the file.
+struct Sections<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Sections<'a> {
+    type Item = Result<Section<'a>, &'static str>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let Some((section, rest)) = section(self.rest) else {
+            self.rest = &[];
+            return Some(Err(NOT_READABLE));
+        };
+        self.rest = rest;
+        Some(Ok(section))
     }
-    Ok(sections)
 }
 
 /// The first section of `bytes`, and what follows it.
