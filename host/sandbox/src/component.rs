@@ -23,6 +23,18 @@ pub struct Exports {
     pub configuration: bool,
 }
 
+impl Exports {
+    fn of(world: world::Kind, exports: &[String]) -> Self {
+        let has = |wanted: &str| exports.iter().any(|name| name == wanted);
+        Self {
+            validation: has(VALIDATION),
+            classification: has(CLASSIFICATION),
+            // No other world hands settings over. They would be accepted, and have no effect.
+            configuration: has(CONFIGURATION) && world == world::Kind::Tool,
+        }
+    }
+}
+
 /// Facts about a component, found at its first load and cached with its compiled code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Description {
@@ -138,11 +150,7 @@ impl LoadedComponent {
             world,
             concurrency: engine.concurrency(),
             toolkit: String::new(),
-            exports: Exports {
-                validation: exports.iter().any(|name| name == VALIDATION),
-                classification: exports.iter().any(|name| name == CLASSIFICATION),
-                configuration: exports.iter().any(|name| name == CONFIGURATION),
-            },
+            exports: Exports::of(world, &exports),
             imports,
         };
         let mut linked = Linked::new(engine, component, &description)?;
@@ -264,7 +272,19 @@ pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::Imports;
+    use super::{CLASSIFICATION, CONFIGURATION, Exports, Imports, VALIDATION};
+    use crate::world::Kind;
+
+    #[test]
+    fn only_a_world_that_hands_settings_over_takes_them() {
+        let exports = [VALIDATION, CLASSIFICATION, CONFIGURATION].map(str::to_owned);
+        let all = Exports { validation: true, classification: true, configuration: true };
+        assert_eq!(Exports::of(Kind::Tool, &exports), all);
+        assert_eq!(Exports::of(Kind::Tool, &[]), Exports::default());
+        for world in [Kind::Command, Kind::Act, Kind::Near, Kind::Amplifier, Kind::Wit] {
+            assert_eq!(Exports::of(world, &exports), Exports { configuration: false, ..all });
+        }
+    }
 
     #[test]
     fn an_interface_is_imported_in_any_version() {
