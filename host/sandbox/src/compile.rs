@@ -102,8 +102,10 @@ impl Compiler {
             anyhow::Ok(())
         };
         let listen = async {
-            let mut said = Vec::new();
-            errors.take(8 << 10).read_to_end(&mut said).await.context("cannot read from the compiler")?;
+            let (mut said, mut errors) = (Vec::new(), errors.take(8 << 10));
+            errors.read_to_end(&mut said).await.context("cannot read from the compiler")?;
+            // The rest is dropped: a worker that could not write all of a long message would end with another status.
+            let _ = tokio::io::copy(&mut errors.into_inner(), &mut tokio::io::sink()).await;
             anyhow::Ok(said)
         };
         let ((), code, said) = tokio::try_join!(send, code_of(output, self.code_bytes_max), listen)?;
@@ -272,6 +274,21 @@ mod tests {
         }
         let error = compiled(r#"(component (type (stream u8)) (export "x" (func 7)))"#).unwrap_err();
         assert!(format!("{error:#}").contains("unknown"), "{error:#}");
+    }
+
+    #[tokio::test]
+    async fn a_long_message_of_the_worker_is_cut_and_does_not_change_its_status() {
+        let script = "i=0; while [ $i -lt 4000 ]; do echo 'the name of an import, which a component chose' >&2 || exit 1; \
+            i=$((i+1)); done; exit 65";
+        let settings = CompilerSettings {
+            program: PathBuf::from("/bin/sh"),
+            arguments: ["-c", script].map(str::to_owned).to_vec(),
+            cpu_seconds: 60,
+            memory_bytes: 1 << 30,
+        };
+        let refusal = Compiler::new(settings).compile(b"").await.unwrap_err();
+        assert_eq!(refusal.code, "component_invalid", "{refusal:?}");
+        assert!(refusal.message.len() < 9 << 10, "{} bytes", refusal.message.len());
     }
 
     #[tokio::test]
