@@ -145,6 +145,12 @@ async fn secrets_that_a_request_brings_are_redacted_and_hide_no_argument() {
         assert_eq!(*called.0.invocation.model_input, "[redacted]");
         CANARY.is_not_in("the record", &called.record().to_string());
     }
+    // A parsed number has fewer digits.
+    let digits = "12345678901234567890123";
+    let test = Test::new("probe#echo").secrets(&[("API_KEY", digits)]);
+    let called = test.call_text(&format!("{{\"text\":{digits}}}")).await;
+    called.failed("invalid_arguments", "request_secret_repeated").never_ran();
+    assert!(!called.record().to_string().contains(digits));
     Test::new("probe#echo").secrets(&secrets).call(json!({ "text": "another" })).await.succeeded();
 }
 

@@ -219,8 +219,10 @@ impl Redaction {
         brought::check(brought)?;
         let (brought, input) = (brought.clone(), input.clone());
         let work = move || {
-            let redactor = brought::redactor(&brought);
-            let repeats = redactor.redact_within(&mut input.to_value(), &mut Meter::aside());
+            let (redactor, mut meter) = (brought::redactor(&brought), Meter::aside());
+            // Also as it was written, because a parsed number can have fewer digits than the one that runs.
+            let repeats = redactor.redact_within(&mut input.to_value(), &mut meter)
+                || redactor.redact_text_within(&mut input.text().to_owned(), &mut meter);
             (redactor, repeats)
         };
         let (redactor, repeats) = self.checks.run("searching the arguments for secrets of the request", work).await?;
