@@ -122,6 +122,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("secret_origin", &["NET-4"], &[]),
     ("request_secret_bytes", &[], &["unit:pipeline::redaction::brought::"]),
     ("request_secret_redaction", &[], &["pipeline::redaction::secrets_that_a_request_brings"]),
+    ("absolute_terms", &[], &["pipeline::paths::a_sensitive_path_is_redacted"]),
     ("request_secret_arguments", &[], &["pipeline::redaction::secrets_that_a_request_brings"]),
     ("request_secret_question", &[], &["pipeline::approvals::a_secret_of_the_request_hides_nothing"]),
     ("request_secret_resume", &[], &["server::otc::secrets::a_call_whose_process_ended"]),

@@ -48,6 +48,17 @@ async fn a_path_starts_at_the_guests_name_of_the_callers_folder() {
 }
 
 #[tokio::test]
+async fn a_sensitive_path_is_redacted_as_the_guest_gets_it_too() {
+    let (_guard, folder) = scratch();
+    let hide = |toolkit: &mut Value| {
+        toolkit["declarations"][0]["input_contract"]["sensitive_fields"] = json!(["path"]);
+    };
+    let called = from(&folder, "sensitive", hide).read(&folder).call(json!({ "path": "pin7" })).await;
+    assert_eq!(called.succeeded(), json!({ "path": "[redacted]" }));
+    assert!(!called.record()["result"].to_string().contains("pin7"));
+}
+
+#[tokio::test]
 async fn without_a_folder_a_path_stays_as_it_was_sent() {
     let (_guard, folder) = scratch();
     let sent = json!({ "path": "a.txt", "all": [] });

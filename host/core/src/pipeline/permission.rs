@@ -98,6 +98,10 @@ pub(super) async fn announce(
 pub(super) async fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) -> Result<Permitted, Refusal> {
     journey.invocation.call_input = Some(journey.redaction.recorded(permit.call_input()).await?);
     journey.invocation.call_input_ref = Some(journey.redaction.reference(permit.call_input()));
+    if journey.redaction.hides_input() && !permit.guest_input().is(permit.call_input()) && guard!("absolute_terms") {
+        // The guest can repeat a sensitive path as it gets it: absolute. A short name is not searched for inside of that.
+        journey.redaction.shown(permit.guest_input()).await?;
+    }
     Ok(Permitted(Permission { tool, permit }))
 }
 
