@@ -63,9 +63,11 @@ const HELP: &[(&[&str], &[&str])] = &[
     ),
     (&["mcp", "--help"], &["--tool-budget", "[default: 125]"]),
     (&["build", "--help"], &["Cargo.toml", "--json", "outside of the sandbox"]),
-    (&["wrap", "--help"], &["--wit", "--profile", "--name", "--output", "read_only", "Examples:"]),
+    (
+        &["wrap", "--help"],
+        &["FILE", "--wit", "--profile", "--name", "--manifest", "--output", "IronClaw", "read_only", "Examples:"],
+    ),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
-    (&["wrap", "--help"], &["FILE", "--manifest", "--output", "IronClaw"]),
     (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
     (&["policy", "check", "--help"], &["exit 0", "6 if it needs an approval", "--allow-read", "--mode"]),
     (&["doctor", "--help"], &["--json", "fix what is missing"]),
