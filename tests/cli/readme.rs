@@ -1,7 +1,8 @@
-//! Every command in the `sh` blocks of the README is run as it stands.
+//! Every command in the `sh` blocks of the README is run as it stands. Those of `docs/worlds.md` are about components that are
+//! not in this repository, so their options are checked.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::json;
 use toolcell::Home;
@@ -68,18 +69,23 @@ fn blocks(markdown: &str) -> Vec<Vec<Line>> {
     parts.map(|part| part.split("```").next().unwrap().lines().filter_map(Line::parse).collect()).collect()
 }
 
-/// Runs one line in a shell in which `toolcell` is the program of this build. Returns its output.
-fn run(line: &Line, dir: &Path) -> String {
+/// Runs one line in a shell in which `toolcell` is the program of this build, with its state in `home`.
+fn output(line: &Line, dir: &Path, home: &Path) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_toolcell")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    let output = Command::new("sh")
+    Command::new("sh")
         .args(["-c", &line.command])
         .current_dir(dir)
         .env("PATH", path)
-        .env("TOOLCELL_HOME", Home::find().unwrap().folder())
+        .env("TOOLCELL_HOME", home)
         .stdin(Stdio::null())
         .output()
-        .unwrap();
+        .unwrap()
+}
+
+/// Runs one line with the user's state. Returns what it prints.
+fn run(line: &Line, dir: &Path) -> String {
+    let output = output(line, dir, Home::find().unwrap().folder());
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(line.exit), "{}\n{said}", line.text);
     assert!(line.exit != 0 || !output.stdout.is_empty(), "{} says nothing", line.text);
@@ -254,6 +260,23 @@ fn the_hook_that_the_readme_shows_stops_dotfiles_wherever_they_lie() {
     }
     for open in ["sub/note.txt", "./sub/note.txt", "sub/../a.b"] {
         assert!(read(open).exits(0).stdout.contains("what is in it"), "{open}");
+    }
+}
+
+#[test]
+fn the_commands_of_the_page_about_worlds_have_the_arguments_and_options_that_they_name() {
+    let page = std::fs::read_to_string(root().join("docs/worlds.md")).unwrap().replace("\\\n", " ");
+    let lines: Vec<Line> = blocks(&page).into_iter().flatten().collect();
+    assert!(lines.len() >= 8, "only {} commands were found", lines.len());
+    let (_guard, folder) = scratch();
+    for line in lines {
+        assert_eq!(line.kind(), Kind::Run, "{}", line.text);
+        let ran = output(&line, &folder, &folder.join("home"));
+        let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        // The component is missing. What the parser of the command line refuses, it answers with the usage.
+        assert_eq!(ran.status.code(), Some(2), "{}\n{said}", line.text);
+        let component = line.command.split([' ', '#']).find(|word| word.ends_with(".wasm")).unwrap();
+        assert!(!said.contains("Usage:") && said.contains(component), "{}\n{said}", line.text);
     }
 }
 
