@@ -85,7 +85,7 @@ async fn a_function_is_stopped_by_every_limit() {
     let wide = plain("tools-flood").limit(|limits| limits.output_bytes = 1_000).call(json!({ "length": 90_000 })).await;
     wide.failed("result_too_large", "output_limit");
     let out_of_bounds = plain("tools-flood").call(json!({ "length": 1 << 30 })).await;
-    assert!(out_of_bounds.0.result.is_error);
+    out_of_bounds.failed("execution_failed", "guest_invalid");
     assert_eq!(plain("tools-flood").call(json!({ "length": 2 })).await.succeeded(), json!([false, false]));
 }
 
@@ -101,7 +101,7 @@ async fn a_function_that_is_canceled_ends_at_once() {
 #[tokio::test]
 async fn what_breaks_the_contract_of_components_ends_the_call() {
     plain("trap").call(json!({})).await.failed("execution_failed", "guest_panicked");
-    assert!(plain("tools-not-text").call(json!({})).await.0.result.is_error);
+    plain("tools-not-text").call(json!({})).await.failed("execution_failed", "guest_invalid");
 }
 
 #[tokio::test]
