@@ -90,7 +90,7 @@ impl ToolProfile {
 }
 
 /// The JSON Pointer of an argument, which may be given by its name.
-fn pointer(argument: &str) -> String {
+pub(super) fn pointer(argument: &str) -> String {
     match argument.starts_with('/') {
         true => argument.to_owned(),
         false => format!("/{}", argument.replace('~', "~0").replace('/', "~1")),

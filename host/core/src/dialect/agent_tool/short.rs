@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use crate::dialect::wrapping::pointer;
 use crate::record::{AccessKind, Finding, SchemaVersion, SubjectField, WriteEffect};
 
 use super::RECORDS_MAX;
@@ -222,10 +223,7 @@ impl<'a> Tool<'a> {
                     findings.error(&place, "is not a text");
                     continue;
                 };
-                let pointer = match item.starts_with('/') {
-                    true => item.to_owned(),
-                    false => format!("/{}", item.replace('~', "~0").replace('/', "~1")),
-                };
+                let pointer = pointer(item);
                 let Some(input) = fields.get("input") else { continue };
                 if let Err(problem) = SubjectField::argument(&pointer, input) {
                     let problem =
