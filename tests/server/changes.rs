@@ -112,6 +112,29 @@ fn a_changed_configuration_counts_at_once_and_is_announced() {
 }
 
 #[test]
+fn changed_settings_of_a_tool_count_from_a_later_call_on() {
+    let shop = Shop::new("");
+    shop.put("configured", "tool.wasm");
+    let configure = |unit: &str| {
+        shop.configure(&format!("[[tool]]\ncomponent = \"tool.wasm#settings\"\nconfig.unit = \"{unit}\"\n"));
+    };
+    configure("metre");
+    let mut client = shop.client(json!({}));
+    let given = |client: &mut Client| client.call("settings", json!({}))["structuredContent"]["given"].clone();
+    assert_eq!(given(&mut client), json!([r#"{"unit":"metre"}"#]));
+    configure("yard");
+    client.says("the new ones are offered");
+    let began = Instant::now();
+    loop {
+        let now = given(&mut client);
+        if now == json!([r#"{"unit":"yard"}"#]) {
+            break;
+        }
+        assert!(now == json!([r#"{"unit":"metre"}"#]) && began.elapsed() < Duration::from_secs(20), "{now}");
+    }
+}
+
+#[test]
 fn a_changed_component_is_swapped_and_a_call_that_runs_finishes_on_the_old_one() {
     let shop = Shop::new("[[tool]]\ncomponent = \"tool.wasm\"\n");
     let mut client = shop.client(json!({}));
