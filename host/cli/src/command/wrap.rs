@@ -120,7 +120,8 @@ impl Wrap {
     /// The component with its new sections.
     fn wrapped(&self, mut component: Vec<u8>) -> anyhow::Result<Vec<u8>> {
         let section = |component: &[u8], name: &str, content: &[u8]| {
-            with_custom(component, name, content).map_err(|why| BadRequest(format!("cannot wrap it: {why}")))
+            let refused = |why: String| BadRequest(format!("cannot wrap {}: {why}", self.file.display()));
+            with_custom(component, name, content).map_err(refused)
         };
         if let Some(manifest) = &self.manifest {
             let manifest = extension_manifest(manifest).map_err(|error| BadRequest(format!("{error:#}")))?;
