@@ -7,6 +7,7 @@ mod frames;
 mod lifting;
 mod redaction;
 mod rules;
+mod sections;
 mod settings;
 mod shared;
 mod toolkit;
@@ -15,7 +16,7 @@ use std::sync::OnceLock;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 7] = [
+const TARGETS: [(&str, Target); 8] = [
     ("toolkit", toolkit::run),
     ("redaction", redaction::run),
     ("rules", rules::run),
@@ -23,6 +24,7 @@ const TARGETS: [(&str, Target); 7] = [
     ("frames", frames::run),
     ("lifting", lifting::run),
     ("components", components::run),
+    ("sections", sections::run),
 ];
 
 fn named() -> Target {
