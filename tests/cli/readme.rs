@@ -269,9 +269,11 @@ fn the_commands_of_the_page_about_worlds_have_the_arguments_and_options_that_the
     let lines: Vec<Line> = blocks(&page).into_iter().flatten().collect();
     assert!(lines.len() >= 8, "only {} commands were found", lines.len());
     let (_guard, folder) = scratch();
+    let home = folder.join("home");
+    std::fs::create_dir(&home).unwrap();
     for line in lines {
         assert_eq!(line.kind(), Kind::Run, "{}", line.text);
-        let ran = output(&line, &folder, &folder.join("home"));
+        let ran = output(&line, &folder, &home);
         let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         // The component is missing. What the parser of the command line refuses, it answers with the usage.
         assert_eq!(ran.status.code(), Some(2), "{}\n{said}", line.text);
