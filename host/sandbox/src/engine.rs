@@ -15,6 +15,8 @@ use wasmtime::{
     Config, Enabled, EngineWeak, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails,
 };
 
+use super::world::TRANSLATION_VERSION;
+
 /// Name and version of the engine that runs guests.
 pub const ENGINE_VERSION: &str = "wasmtime 48.0.8";
 
@@ -143,8 +145,12 @@ impl Engine {
         Running(Arc::clone(&self.ticker))
     }
 
-    /// Hashes the settings and the processor that compiled code depends on.
+    /// Hashes the settings and the processor that compiled code depends on, and the version of what is kept beside it.
     pub(super) fn compatibility(&self) -> blake3::Hash {
+        self.compatibility_with(TRANSLATION_VERSION)
+    }
+
+    fn compatibility_with(&self, translation: &str) -> blake3::Hash {
         struct Stable(blake3::Hasher);
         impl Hasher for Stable {
             fn finish(&self) -> u64 {
@@ -157,6 +163,7 @@ impl Engine {
         let mut hasher = Stable(blake3::Hasher::new());
         std::hash::Hash::hash(&self.engine.precompile_compatibility_hash(), &mut hasher);
         hasher.0.update(ENGINE_VERSION.as_bytes());
+        hasher.0.update(translation.as_bytes());
         hasher.0.finalize()
     }
 }
@@ -321,7 +328,17 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{Concurrency, Engines, TICK};
+    use super::{Concurrency, Engines, TICK, TRANSLATION_VERSION};
+
+    #[tokio::test]
+    async fn what_is_kept_of_a_component_is_for_one_version_of_the_translation_of_other_worlds() {
+        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        for concurrency in [Concurrency::Off, Concurrency::On] {
+            let engine = engines.of(concurrency);
+            assert_eq!(engine.compatibility(), engine.compatibility_with(TRANSLATION_VERSION));
+            assert_ne!(engine.compatibility(), engine.compatibility_with("another"));
+        }
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn guests_that_spin_leave_a_processor_to_the_others() {

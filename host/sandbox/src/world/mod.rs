@@ -55,6 +55,10 @@ pub(super) struct Examined<'a> {
     pub(super) limits: &'a Limits,
 }
 
+/// Version of what the host makes of components of other worlds: their toolkits, and the components that it makes of modules
+/// (`adapt.rs`). Change it together with them. Both are kept with the compiled code, and an older toolkit may ask for more.
+pub(super) const TRANSLATION_VERSION: &str = "1";
+
 /// Interfaces of worlds that are not plain functions, in any version.
 const RESERVED: [&str; 4] = ["toolcell:", "near:agent/", "act:", "amplifier:modules/"];
 
