@@ -236,6 +236,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("trace_bytes", &[], &["cli::trace::the_steps_of_a_session_take_so_much_space"]),
     ("custom_sections", &[], &["unit:dialect::sections::", "sandbox::worlds::wit::metadata_that_is_damaged"]),
     ("wit_parts", &[], &["unit:world::wit::exports::"]),
+    ("wit_cases", &[], &["unit:world::wit::exports::"]),
     ("wit_depth", &[], &["unit:world::wit::exports::"]),
     ("wit_values", &[], &["unit:world::wit::value::", "sandbox::worlds::wit::a_function_is_stopped_by_every_limit"]),
     ("description_changes", &[], &["sandbox::loading::a_component_that_describes_itself_differently"]),

@@ -212,6 +212,12 @@ mod tests {
         let deep = found(&of(&lists, 39));
         assert_eq!(deep.left_out[0].reason, "its types are nested more than 32 deep");
         assert_eq!(found(&of(&lists, 30)).functions.len(), 1);
+        let cases = |count: usize| {
+            let names: String = (0..count).map(|at| format!(" \"c{at}\"")).collect();
+            found(&of(&format!("(type $e (enum{names})) (import \"e\" (type $t0 (eq $e)))"), 0))
+        };
+        assert_eq!(cases(1_000).functions.len(), 1);
+        assert_eq!(cases(1_001).left_out[0].reason, "one of its types has more than 1000 cases");
     }
 
     #[test]

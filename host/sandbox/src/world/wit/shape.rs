@@ -102,8 +102,18 @@ impl Signature {
     }
 }
 
+/// Maximum number of cases of one variant or enum: each value is compared with them in turn, and no fuel pays for that.
+const CASES_MAX: usize = 1_000;
+
 struct Types<'p> {
     parts: &'p mut usize,
+}
+
+fn cases(count: usize) -> Result<(), String> {
+    match count > CASES_MAX && guard!("wit_cases") {
+        true => Err(format!("one of its types has more than {CASES_MAX} cases")),
+        false => Ok(()),
+    }
 }
 
 impl Types<'_> {
@@ -142,13 +152,17 @@ impl Types<'_> {
                 Shape::Record(fields.collect::<Result<_, String>>()?)
             }
             Type::Variant(variant) => {
+                cases(variant.cases().len())?;
                 let cases = variant.cases().map(|case| {
                     let payload = case.ty.map(|kind| self.shape(&kind, depth)).transpose()?;
                     Ok((self.name(case.name)?, payload))
                 });
                 Shape::Variant(cases.collect::<Result<_, String>>()?)
             }
-            Type::Enum(kind) => Shape::Enum(kind.names().map(|name| self.name(name)).collect::<Result<_, _>>()?),
+            Type::Enum(kind) => {
+                cases(kind.names().len())?;
+                Shape::Enum(kind.names().map(|name| self.name(name)).collect::<Result<_, _>>()?)
+            }
             Type::Flags(kind) => Shape::Flags(kind.names().map(|name| self.name(name)).collect::<Result<_, _>>()?),
             Type::Option(option) => Shape::Option(self.boxed(&option.ty(), depth)?),
             Type::Result(result) => {
