@@ -243,6 +243,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("otc_version", &[], &["unit:dialect::otc::tests::a_name_finds_its_tool"]),
     ("otc_developers", &[], &["unit:dialect::otc::tests::the_message_for_developers"]),
     ("otc_secrets", &[], &["unit:server::otc::tests::a_call_gets_the_secrets"]),
+    ("otc_ids", &[], &["unit:dialect::otc::request::"]),
     ("otc_once", &[], &["unit:server::otc::tests::two_that_arrive_at_once"]),
     ("otc_bodies", &[], &["unit:server::otc::executions::"]),
     ("otc_ran", &[], &["unit:server::otc::tests::a_tool_that_ran_before"]),

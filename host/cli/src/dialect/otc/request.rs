@@ -8,6 +8,8 @@ use super::Mode;
 
 /// Maximum number of violations in the message of a refused request.
 const VIOLATIONS_MAX: usize = 10;
+/// Length from which a value is a secret, in bytes; a call with a shorter one is refused.
+const SECRET_BYTES_MIN: usize = 8;
 /// Maximum length of a name or an id of a request, in bytes: records and answers repeat them.
 const NAME_BYTES_MAX: usize = 1_024;
 
@@ -70,10 +72,23 @@ impl Request {
         let secrets = reader.secrets(context);
         let user_id = context.and_then(|context| reader.text(context, "/context", "user_id", false));
         let user_info = context.and_then(user_info).cloned();
+        for (place, name, id) in
+            [("", "run_id", &run_id), ("", "execution_id", &execution_id), ("/context", "user_id", &user_id)]
+        {
+            // Ids go on record.
+            if id.as_ref().is_some_and(|id| repeats(id, token.iter().chain(secrets.iter().map(|(_, value)| value)))) {
+                reader.wrong(place, name, "repeats a secret of the request");
+            }
+        }
         let (Some(tool), true) = (tool, reader.wrong.is_empty()) else { return Err(reader.refusal()) };
         let inputs = inputs_of(text)?;
         Ok(Self { run_id, execution_id, created_at, tool, inputs, token, secrets, user_id, user_info })
     }
+}
+
+/// Whether an id contains one of the values that are long enough to be kept secret.
+fn repeats<'v>(id: &str, mut values: impl Iterator<Item = &'v SecretValue>) -> bool {
+    values.any(|value| value.expose().len() >= SECRET_BYTES_MIN && id.contains(value.expose())) && guard!("otc_ids")
 }
 
 /// The text of the arguments: a record has them as they were sent.
@@ -271,6 +286,18 @@ mod tests {
 
     fn without(pointer: &str, field: &str) -> String {
         changed(|request| _ = request.pointer_mut(pointer).unwrap().as_object_mut().unwrap().remove(field))
+    }
+
+    #[test]
+    fn an_id_that_repeats_a_secret_is_refused() {
+        for (pointer, field) in [("", "run_id"), ("", "execution_id"), ("/context", "user_id")] {
+            for value in ["a the-token", "the-secret"] {
+                let text = changed(|request| request.pointer_mut(pointer).unwrap()[field] = value.into());
+                let refusal = Request::read(&text, Mode::OtcSeed, Reading::Lenient).unwrap_err();
+                assert!(refusal.message.ends_with(&format!("{pointer}/{field} repeats a secret of the request")));
+                assert!(!refusal.message.contains("the-"), "{}", refusal.message);
+            }
+        }
     }
 
     #[test]
