@@ -341,12 +341,12 @@ bool toolcell_get_bool(const toolcell_json *object, const char *name, bool other
     return toolcell_as_bool(toolcell_get(object, name), otherwise);
 }
 
-const char *toolcell_quote(const char *text) {
+static const char *quote_bytes(const char *text, size_t length) {
     static const char names[] = "\"\\bfnrt", values[] = "\"\\\b\f\n\r\t";
-    char *made = (char *)toolcell_allocate(strlen(text) * 6 + 3), *to = made;
+    char *made = (char *)toolcell_allocate(length * 6 + 3), *to = made;
     *to++ = '"';
-    for (; *text; text++) {
-        const char *known = strchr(values, *text);
+    for (const char *end = text + length; text < end; text++) {
+        const char *known = *text ? strchr(values, *text) : NULL;
         if (known) {
             *to++ = '\\';
             *to++ = names[known - values];
@@ -358,6 +358,32 @@ const char *toolcell_quote(const char *text) {
     }
     *to = '"';
     return made;
+}
+
+const char *toolcell_quote(const char *text) { return quote_bytes(text, strlen(text)); }
+
+const char *toolcell_json_of(const toolcell_json *value) {
+    switch (toolcell_kind(value)) {
+    case TOOLCELL_JSON_BOOL:
+        return value->truth ? "true" : "false";
+    case TOOLCELL_JSON_NUMBER:
+        return value->text;
+    case TOOLCELL_JSON_STRING:
+        return quote_bytes(value->text, value->length);
+    case TOOLCELL_JSON_ARRAY:
+    case TOOLCELL_JSON_OBJECT: {
+        bool named = value->kind == TOOLCELL_JSON_OBJECT;
+        const char *items = "";
+        for (const toolcell_json *item = value->first; item; item = item->next) {
+            items = toolcell_format("%s%s%s%s%s", items, *items ? "," : "",
+                                    named ? quote_bytes(item->name, item->name_length) : "", named ? ":" : "",
+                                    toolcell_json_of(item));
+        }
+        return toolcell_format(named ? "{%s}" : "[%s]", items);
+    }
+    default:
+        return "null";
+    }
 }
 
 /* ---- The declaration ---- */

@@ -60,6 +60,8 @@ double toolcell_as_number(const toolcell_json *value, double otherwise);
 int64_t toolcell_as_int(const toolcell_json *value, int64_t otherwise);
 bool toolcell_as_bool(const toolcell_json *value, bool otherwise);
 
+/* The value as JSON text, for another reader. */
+const char *toolcell_json_of(const toolcell_json *value);
 /* The text as a JSON string, with its quotes. */
 const char *toolcell_quote(const char *text);
 /* Text as `printf` makes it, as long as it needs to be. */
