@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::json;
 use toolcell::Home;
 
-use crate::toolchain::{self, Kind, Language};
+use crate::toolchain::{self, Kind, Lang};
 
 use super::exit::{BadRequest, Exit};
 use super::show;
@@ -20,7 +20,7 @@ pub(super) struct New {
     hook: bool,
     /// The language to write it in: rust
     #[arg(long, default_value = "rust")]
-    lang: Language,
+    lang: Lang,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -48,7 +48,8 @@ impl New {
              toolcell build {name}\n  \
              toolcell call {name} '{{\"text\": \"one two three\"}}'\n  \
              toolcell describe {name}\n  \
-             (cd {name} && cargo test)"
+             (cd {name} && {})",
+            self.lang.test_command()
         )
     }
 

@@ -11,7 +11,7 @@ use toolcell_core::catalog::{Tool, pick};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::config::{Layer, Layers};
-use crate::toolchain::{self, BuildSettings, Built, Preference, Search, Standing};
+use crate::toolchain::{self, BuildSettings, Built, Lang, Preference, Search, Standing};
 
 use super::{folder, terminal};
 
@@ -51,11 +51,8 @@ impl Target {
     }
 
     fn standing(&self, home: &Home) -> Result<Standing, Refusal> {
-        if !self.path.join("Cargo.toml").is_file() {
-            let message = format!(
-                "no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`",
-                self.path.display()
-            );
+        if Lang::of(&self.path).is_none() {
+            let message = toolchain::no_project(&self.path);
             return Err(Refusal::new(ErrorClass::SetupRequired, "not_a_tool_folder", message));
         }
         Ok(toolchain::standing(&self.path, &home.builds()))
