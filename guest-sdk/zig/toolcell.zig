@@ -131,7 +131,7 @@ fn schema(comptime T: type) [:0]const u8 {
         .int => "{\"type\":\"integer\"}",
         .float => "{\"type\":\"number\"}",
         .optional => |optional| schema(optional.child),
-        .pointer => |pointer| if (pointer.child == u8) "{\"type\":\"string\"}" else "{\"type\":\"array\",\"items\":" ++ schema(pointer.child) ++ "}",
+        .pointer => |slice| if (slice.child == u8) "{\"type\":\"string\"}" else "{\"type\":\"array\",\"items\":" ++ schema(slice.child) ++ "}",
         .@"enum" => |choices| blk: {
             var names: [:0]const u8 = "";
             for (choices.field_names) |name| names = names ++ (if (names.len == 0) "" else ",") ++ quoted(name);

@@ -4,7 +4,10 @@
 //! embedded in this program, so that only the language's own registry is fetched from: templates with `include_str!`, the
 //! SDK with `sdk::files!`. A new language is one file here, a line `mod`, and an entry of [`LANGUAGES`].
 
+mod c;
+mod cpp;
 mod rust;
+mod zig;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -101,7 +104,7 @@ pub(super) trait Language: Sync {
 pub(super) const OUTPUT: &str = "target/toolcell";
 
 /// Every language, in the order of the help. A folder with the marks of several is of the first one.
-pub(super) const LANGUAGES: &[&dyn Language] = &[&rust::Rust];
+pub(super) const LANGUAGES: &[&dyn Language] = &[&rust::Rust, &c::C, &cpp::Cpp, &zig::Zig];
 
 /// A language, chosen by its name or by the files of a folder.
 #[derive(Clone, Copy)]
