@@ -309,14 +309,14 @@ mod tests {
     fn a_failed_compilation_has_what_the_compiler_printed_and_a_change_meanwhile_is_refused() {
         let place = Place::new();
         place.build().0.unwrap();
-        let failing = |job: &Job, say: Say| {
+        let failing = |job: &Job, say: Say| -> Result<PathBuf> {
             job.run(job.command(&place.programs.dir().join("fetch")), say)?;
             Ok(job.work.join("none"))
         };
         std::fs::write(place.programs.dir().join("broken"), "").unwrap();
         let error = build(&Copied, &place.dir(), &place.settings(), &failing, &mut |_| ()).unwrap_err();
         assert!(format!("{error:#}").contains("does not build: `fetch` failed"), "{error:#}");
-        let editing = |job: &Job, say: Say| {
+        let editing = |job: &Job, say: Say| -> Result<PathBuf> {
             place.write("tool.txt", "second\n");
             compile(job, say)
         };
