@@ -37,6 +37,7 @@ mod limits;
 mod links;
 mod manifests;
 mod names;
+mod native_sdks;
 mod ownership;
 mod people;
 mod pipes;

@@ -11,6 +11,7 @@ use super::super::build::{BuildSettings, Built};
 use super::super::find::Search;
 use super::super::make::{self, Job};
 use super::super::project::Kind;
+use super::super::record;
 use super::super::room::Room;
 use super::super::sdk::files;
 use super::{File, Language};
@@ -177,12 +178,23 @@ pub(super) fn local_files(sdk: &Path, languages: &[&str]) -> Result<Vec<(String,
     if text.contains(['\n', '\r', '"', '`']) {
         bail!("{text} contains characters that a Makefile cannot: choose another folder with TOOLCELL_HOME");
     }
-    let for_make = text.replace('$', "$$").replace('#', "\\#");
     let flags: String = languages.iter().map(|language| format!("-I{text}/{language}\n")).collect();
     Ok(vec![
-        ("sdk.mk".to_owned(), format!("# Written by toolcell: where its SDK is.\nSDK := {for_make}\n")),
+        ("sdk.mk".to_owned(), format!("# Written by toolcell: where its SDK is.\nSDK := {}\n", for_make(text))),
         ("compile_flags.txt".to_owned(), flags),
     ])
+}
+
+/// Tells `make test` where the compiler is, in `target/FILE`, so that no other one has to be installed.
+pub(super) fn note_program(dir: &Path, file: &str, variable: &str, program: &Path) -> Result<()> {
+    let text = program.to_str().with_context(|| format!("{} is not UTF-8", program.display()))?;
+    let folder = dir.join("target");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    record::replace(&folder.join(file), format!("{variable} ?= {}\n", for_make(text)).as_bytes())
+}
+
+fn for_make(text: &str) -> String {
+    text.replace('$', "$$").replace('#', "\\#")
 }
 
 #[cfg(test)]

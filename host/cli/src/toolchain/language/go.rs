@@ -11,7 +11,7 @@ use super::super::make::{self, Job};
 use super::super::project::Kind;
 use super::super::room::Room;
 use super::super::sdk::files;
-use super::c::WORLD;
+use super::c::{WORLD, note_program};
 use super::{File, Language};
 
 pub(super) struct Go;
@@ -37,6 +37,7 @@ const TOOL: &[File] = &[
     ("go.mod", include_str!("../template/go/go.mod")),
     ("tool.go", include_str!("../template/go/tool.go")),
     ("tool_test.go", include_str!("../template/go/tool_test.go")),
+    ("Makefile", include_str!("../template/go/Makefile")),
     ("README.md", include_str!("../template/go/README.md")),
     (".gitignore", include_str!("../template/go/gitignore")),
 ];
@@ -83,7 +84,7 @@ impl Language for Go {
     }
 
     fn test_command(&self) -> &'static str {
-        "go test ./..."
+        "make test"
     }
 
     fn rooms(&self, _: &Search) -> Vec<&'static Room> {
@@ -116,9 +117,10 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     go.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOROOT", &root).env("GOWORK", &workspace);
     // A build fetches no modules, and no other Go. The user's own settings of Go would change what it makes.
     go.env("GOPROXY", "off").env("GOTOOLCHAIN", "local").env("GOENV", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0");
-    go.env("GOPATH", job.work.join("path")).env("GOCACHE", job.work.join("cache")).env("GOTELEMETRY", "off");
+    go.env("GOPATH", job.work.join("path")).env("GOCACHE", room.join("cache")).env("GOTELEMETRY", "off");
     say("compiling Go; the first build also compiles its standard library");
     job.run(go, say)?;
+    note_program(job.dir, "go.mk", "GO", &program)?;
     job.componentize(&module, Some(WORLD))
 }
 

@@ -3,17 +3,16 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::super::Say;
 use super::super::build::{BuildSettings, Built};
 use super::super::find::Search;
 use super::super::make::{self, Job};
 use super::super::project::Kind;
-use super::super::record;
 use super::super::room::Room;
 use super::super::sdk::files;
-use super::c::{WORLD, ZIG, include, local_files, sdk_sources, zig};
+use super::c::{WORLD, ZIG, include, local_files, note_program, sdk_sources, zig};
 use super::{File, Language};
 
 pub(super) struct Zig;
@@ -85,15 +84,6 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     say("compiling Zig; the first build also compiles the C library, which takes a minute");
     let program = Path::new(command.get_program()).to_owned();
     job.run(command, say)?;
-    note_compiler(job.dir, &program)?;
+    note_program(job.dir, "zig.mk", "ZIG", &program)?;
     job.componentize(&module, Some(WORLD))
-}
-
-/// Tells `make test` where the compiler is, so that no other one has to be installed.
-fn note_compiler(dir: &Path, program: &Path) -> Result<()> {
-    let text = program.to_str().with_context(|| format!("{} is not UTF-8", program.display()))?;
-    let folder = dir.join("target");
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let line = format!("ZIG ?= {}\n", text.replace('$', "$$").replace('#', "\\#"));
-    record::replace(&folder.join("zig.mk"), line.as_bytes())
 }
