@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::support::{root, scratch};
+use crate::support::{Server, root, scratch};
 
 use super::BUILDING;
 use super::build::with_toolchain;
@@ -35,10 +35,12 @@ fn built(place: &Path, language: &str, file: &str) {
 fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (_guard, place) = scratch();
+    let server = Server::hello();
+    let allowed = format!("--allow-net=http://127.0.0.1:{}", server.port);
     for (language, file) in [("cpp", "tool.cpp"), ("zig", "tool.zig"), ("go", "tool.go")] {
         built(&place, language, file);
         let call = |input: &serde_json::Value| {
-            with_toolchain(&place, &["call", language, &input.to_string(), "--json"]).run().json()
+            with_toolchain(&place, &["call", language, &input.to_string(), "--json", &allowed]).run().json()
         };
         let text = |word: &str| call(&json!({ "text": word }));
         let done = call(&json!({ "text": "x", "limit": 4, "more": ["a", "b"] }));
@@ -50,8 +52,14 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
         assert_eq!((&error["error_code"], &error["message"]), (&json!("slow"), &json!("wait 1")), "{language}");
         assert_eq!(text("ask")["error"]["error_code"], "nobody_to_ask", "{language}");
         assert_eq!(text("part")["error"]["error_code"], "half", "{language}");
-        let plain = with_toolchain(&place, &["call", language, r#"{"text": "x"}"#]).run().exits(0);
+        let plain = with_toolchain(&place, &["call", language, r#"{"text": "x"}"#, &allowed]).run().exits(0);
         assert!(plain.stderr.contains("info read 1 bytes"), "{language}: {}", plain.stderr);
+        if language != "go" {
+            let got = text(&format!("http://127.0.0.1:{}/words", server.port));
+            assert!(got["model_facing_content"].to_string().contains("200 hello"), "{language}: {got}");
+            let kept = text("file");
+            assert!(kept["content"].to_string().contains("artifact_ref"), "{language}: {kept}");
+        }
     }
     let panicked = with_toolchain(&place, &["call", "go", r#"{"text": "panic"}"#, "--json"]).run().json();
     assert_eq!(panicked["error"]["error_code"], "panic", "{panicked}");
