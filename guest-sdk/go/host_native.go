@@ -13,6 +13,8 @@ type TestHost struct {
 	Answers map[string]Answer
 	// Cancel is a request to stop; empty: none.
 	Cancel AbortReason
+	// Response is that of the server, whatever is requested; nil: it cannot be reached.
+	Response *Response
 	// Heard is what the tool said, a line each.
 	Heard []string
 }
@@ -115,4 +117,16 @@ func Ask(_ []byte, questions ...Question) {
 		hear("question %s %s %s", question.Key, question.Message, question.schema())
 	}
 	panic(asked{key})
+}
+
+// Send sends a request, and reads the response. It follows no redirect.
+func Send(request Request) (Response, error) {
+	hear("request %s %s", request.Method, request.URL)
+	if testHost.Response == nil {
+		return Response{}, Errorf(DependencyUnavailable, "unreachable", "the server cannot be reached")
+	}
+	if len(testHost.Response.Body) > request.limit() {
+		return *testHost.Response, tooLarge(request.limit())
+	}
+	return *testHost.Response, nil
 }

@@ -54,13 +54,13 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
         assert_eq!(text("part")["error"]["error_code"], "half", "{language}");
         let plain = with_toolchain(&place, &["call", language, r#"{"text": "x"}"#, &allowed]).run().exits(0);
         assert!(plain.stderr.contains("info read 1 bytes"), "{language}: {}", plain.stderr);
+        let got = text(&format!("http://127.0.0.1:{}/words", server.port));
+        assert!(got["model_facing_content"].to_string().contains("200 hello"), "{language}: {got}");
         if language != "go" {
-            let got = text(&format!("http://127.0.0.1:{}/words", server.port));
-            assert!(got["model_facing_content"].to_string().contains("200 hello"), "{language}: {got}");
             let kept = text("file");
             assert!(kept["content"].to_string().contains("artifact_ref"), "{language}: {kept}");
         }
     }
-    let panicked = with_toolchain(&place, &["call", "go", r#"{"text": "panic"}"#, "--json"]).run().json();
+    let panicked = with_toolchain(&place, &["call", "go", r#"{"text": "panic"}"#, "--json", &allowed]).run().json();
     assert_eq!(panicked["error"]["error_code"], "panic", "{panicked}");
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"toolcell"
 )
@@ -41,6 +42,11 @@ func all(call *toolcell.Call, input Input) (any, error) {
 		missing := toolcell.Errorf(toolcell.PartialFailure, "half", "half of it")
 		return toolcell.Content{Blocks: []any{block}, Missing: missing}, nil
 	}
+	if strings.HasPrefix(input.Text, "http:") {
+		request := toolcell.Request{URL: input.Text, Headers: [][2]string{{"x-a", "b"}}}
+		response, err := toolcell.Send(request)
+		return fmt.Sprintf("%d %s", response.Status, response.Body), err
+	}
 	limit := -1
 	if input.Limit != nil {
 		limit = *input.Limit
@@ -49,7 +55,7 @@ func all(call *toolcell.Call, input Input) (any, error) {
 }
 
 func init() {
-	toolcell.Toolkit("host", toolcell.Tool("all", "Uses the host.", all))
+	toolcell.Toolkit("host", toolcell.Tool("all", "Uses the host.", all, toolcell.With("access", []string{"network"}), toolcell.With("network_scope", "any")))
 }
 
 func main() {}

@@ -79,6 +79,8 @@ impl Language for Go {
             "guest-sdk/go/host.go",
             "guest-sdk/go/host_native.go",
             "guest-sdk/go/host_wasip1.go",
+            "guest-sdk/go/http.go",
+            "guest-sdk/go/http_wasip1.go",
             "guest-sdk/go/toolcell.go",
         ]
     }
