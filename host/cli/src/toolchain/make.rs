@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::build::{BuildSettings, Built, output_folder};
 use super::find::{Search, ToolchainSource, short_hash};
 use super::language::{File, Language, write_local_files};
+use super::process::Stream;
 use super::record::{self, Made};
 use super::room::{Room, checked};
 use super::sources::Listing;
@@ -52,7 +53,7 @@ impl Job<'_> {
 
     /// Runs a step; its failure has what it printed.
     pub(super) fn run(&self, command: Command, say: Say) -> Result<()> {
-        checked(command, None, say).with_context(|| format!("{} does not build", self.name))
+        checked(command, None, &[Stream::Err], say).with_context(|| format!("{} does not build", self.name))
     }
 
     /// Writes the component of a core module, which uses WASI preview 1 or nothing, into `work`. `world`: the world of
