@@ -119,7 +119,7 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     go.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOROOT", &root).env("GOWORK", &workspace);
     // A build fetches no modules, and no other Go. The user's own settings of Go would change what it makes.
     go.env("GOPROXY", "off").env("GOTOOLCHAIN", "local").env("GOENV", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0");
-    go.env("GOPATH", job.work.join("path")).env("GOCACHE", room.join("cache")).env("GOTELEMETRY", "off");
+    go.env("GOPATH", job.work.join("path")).env("GOCACHE", room.join("cache"));
     say("compiling Go; the first build also compiles its standard library");
     job.run(go, say)?;
     note_program(job.dir, "go.mk", "GO", &program)?;
