@@ -62,7 +62,7 @@ const HELP: &[(&[&str], &[&str])] = &[
         &["--token-file", "--approver-token-file", "--arcade-secret-file", "/worker", "--allow-host"],
     ),
     (&["mcp", "--help"], &["--tool-budget", "[default: 125]"]),
-    (&["build", "--help"], &["Cargo.toml", "--json", "outside of the sandbox"]),
+    (&["build", "--help"], &["--watch", "--json", "outside of the sandbox", "how large it is", "toolcell doctor"]),
     (
         &["wrap", "--help"],
         &["FILE", "--wit", "--profile", "--name", "--manifest", "--output", "IronClaw", "read_only", "Examples:"],

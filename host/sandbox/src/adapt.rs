@@ -1,14 +1,17 @@
 //! Makes components of commands of WASI preview 1, in the compiler's process, because the bytes are foreign.
 
-use anyhow::Context;
+use std::collections::BTreeMap;
+
+use anyhow::{Context, anyhow};
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME as PREVIEW_1, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER as ADAPTER,
+    WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER as LIBRARY_ADAPTER,
 };
 use wasm_encoder::reencode::{Reencode, RoundtripReencoder};
 use wasm_encoder::{ImportSection, Module, RawSection};
 use wasmparser::{ExternalKind, Import, ImportSectionReader, Parser, Payload, TypeRef};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::Resolve;
+use wit_parser::{Resolve, SourceMap, UnresolvedPackageGroup};
 
 /// The export that makes a module a command.
 const START: &str = "_start";
@@ -50,6 +53,42 @@ pub(super) fn component(engine: &wasmtime::Engine, module: &[u8]) -> anyhow::Res
     let module = with_status(module)?;
     let mut encoder = ComponentEncoder::default().module(&module)?.adapter(PREVIEW_1, ADAPTER)?;
     encoder.encode().context("cannot make a component of the module")
+}
+
+/// Returns the component of the core module `module`, which has the exports of a world, and imports from that world and
+/// from WASI preview 1 alone. Its own compiler made it on this machine, so no child process is needed.
+///
+/// `world`: path and text of the files of a WIT package, those of other packages in `deps/NAME/`, and the name of the
+/// world. `None` if the compiler wrote the world into the module.
+///
+/// # Errors
+///
+/// WIT that cannot be parsed, no such world, a module that is not valid, or one that is not of the world.
+pub fn component_of_library(module: &[u8], world: Option<(&[(&str, &str)], &str)>) -> anyhow::Result<Vec<u8>> {
+    let mut module = module.to_vec();
+    if let Some((files, name)) = world {
+        let mut resolve = Resolve::default();
+        let package = push(&mut resolve, files)?;
+        let world = resolve.select_world(&[package], Some(name))?;
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
+    }
+    let mut encoder = ComponentEncoder::default().module(&module)?.adapter(PREVIEW_1, LIBRARY_ADAPTER)?.validate(true);
+    encoder.encode().context("cannot make a component of the module")
+}
+
+fn push(resolve: &mut Resolve, files: &[(&str, &str)]) -> anyhow::Result<wit_parser::PackageId> {
+    let mut packages: BTreeMap<&str, SourceMap> = BTreeMap::new();
+    for (path, text) in files {
+        let other = path.split_once("deps/").and_then(|(_, rest)| rest.split('/').next());
+        packages.entry(other.unwrap_or_default()).or_default().push_str(path, *text);
+    }
+    let parse = |map: SourceMap| -> anyhow::Result<UnresolvedPackageGroup> {
+        map.parse().map_err(|(map, error)| anyhow!("{}", error.render(&map)))
+    };
+    // The name of the main package sorts first, because it is empty.
+    let mut groups = packages.into_values().map(parse).collect::<anyhow::Result<Vec<_>>>()?.into_iter();
+    let main = groups.next().context("no WIT file was given")?;
+    Ok(resolve.push_groups(main, groups.collect())?)
 }
 
 /// Refuses a module that needs another host, or that nothing starts.
@@ -201,5 +240,26 @@ mod tests {
         let mut damaged = wat::parse_str(r#"(module (func (export "_start")))"#).unwrap();
         damaged.truncate(damaged.len() - 1);
         assert!(component(&engine(), &damaged).is_err());
+    }
+
+    #[test]
+    fn a_library_becomes_a_component_of_its_world() {
+        let wit = [
+            (
+                "wit/tool.wit",
+                "package a:tool; interface f { use b:types/t.{n}; f: func() -> n; } world w { export f; }",
+            ),
+            ("wit/deps/types/t.wit", "package b:types; interface t { type n = u32; }"),
+        ];
+        let text = r#"(module (memory (export "memory") 1) (func (export "a:tool/f#f") (result i32) i32.const 7)
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) unreachable))"#;
+        let module = wat::parse_str(text).unwrap();
+        let made = component_of_library(&module, Some((&wit, "w"))).unwrap();
+        Component::new(&engine(), &made).unwrap();
+        assert_eq!(names(&made).1, ["a:tool/f"]);
+        assert!(component_of_library(&module, Some((&wit, "other"))).is_err());
+        assert!(component_of_library(&module, Some((&[], "w"))).is_err());
+        let broken = component_of_library(&module, Some((&[("tool.wit", "package")], "w"))).unwrap_err();
+        assert!(broken.to_string().contains("tool.wit"), "{broken:#}");
     }
 }

@@ -54,8 +54,8 @@ pub use toolcell_core::scheduler::batch::{
 };
 pub use toolcell_core::scheduler::{MemoryBudget, ResourceLocks, RetryPolicy};
 pub use toolcell_core::secret::{SecretValue, Secrets};
-pub use toolcell_sandbox::cached_bytes;
 pub use toolcell_sandbox::{ENGINE_VERSION, FEATURES_OFF, Judge, Listening, NetworkSettings, Resolver, SystemResolver};
+pub use toolcell_sandbox::{cached_bytes, component_of_library};
 
 /// The records that the other exported types carry in their fields and return from their methods: what a call, a
 /// decision, a result and a tool's declaration consist of.

@@ -7,7 +7,7 @@ use toolcell::{ENGINE_VERSION, FEATURES_OFF, Home, Keep, Limits, cached_bytes};
 use toolcell_core::approval::{Whitespace, visible};
 
 use crate::config::{configured_cache_bytes, configured_journal};
-use crate::toolchain::{self, Preference, Search, State};
+use crate::toolchain::{Lang, Preference, Search, State};
 
 use super::exit::Exit;
 use super::options::PolicyOptions;
@@ -67,8 +67,8 @@ impl Doctor {
         checks.extend(kernel());
         // Not in the current folder, because rustup's programs run the toolchain that a file there names.
         let search = Search { dir: "/".into(), ..Search::new(Preference::from_env()?, home.cache()) };
-        checks.extend(toolchain::survey(&search).into_iter().map(|finding| Check {
-            subject: finding.subject.to_owned(),
+        checks.extend(Lang::all().flat_map(|lang| lang.survey(&search)).map(|finding| Check {
+            subject: finding.subject,
             state: match finding.state {
                 State::Ready => "ready",
                 State::Absent => "absent",

@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::json;
 use toolcell::Home;
 
-use crate::toolchain::{self, Kind, Language};
+use crate::toolchain::{self, Kind, Lang, names};
 
 use super::exit::{BadRequest, Exit};
 use super::show;
@@ -18,9 +18,8 @@ pub(super) struct New {
     /// Write a hook, which runs around the calls of tools
     #[arg(long)]
     hook: bool,
-    /// The language to write it in: rust
-    #[arg(long, default_value = "rust")]
-    lang: Language,
+    #[arg(long, default_value = "rust", value_name = "LANGUAGE", help = format!("The language to write it in: {}", names()))]
+    lang: Lang,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -48,7 +47,8 @@ impl New {
              toolcell build {name}\n  \
              toolcell call {name} '{{\"text\": \"one two three\"}}'\n  \
              toolcell describe {name}\n  \
-             (cd {name} && cargo test)"
+             (cd {name} && {})",
+            self.lang.test_command()
         )
     }
 

@@ -59,7 +59,7 @@ pub struct Built {
 }
 
 /// Builds the tool whose Cargo.toml is in `dir`.
-pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
     let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find the folder {}", dir.display()))?;
     if !dir.join("Cargo.toml").is_file() {
         bail!("no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`", dir.display());
@@ -100,7 +100,7 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
 
 /// The folder of the user's copy of the component: `target/toolcell` of the tool. It has its own `.gitignore`, because
 /// in a workspace this is not the `target` that git already ignores.
-fn output_folder(dir: &Path) -> Result<PathBuf> {
+pub(super) fn output_folder(dir: &Path) -> Result<PathBuf> {
     let folder = dir.join("target").join("toolcell");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let ignore = folder.join(".gitignore");

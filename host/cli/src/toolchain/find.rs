@@ -102,6 +102,8 @@ pub enum ToolchainSource {
     Installed,
     Rustup,
     Packages,
+    /// In toolcell's own cache, from the registry of another language.
+    Room,
 }
 
 /// How to call the cargo that can build a guest.

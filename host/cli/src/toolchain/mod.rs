@@ -7,7 +7,10 @@
 //!          build_cache bounds the folders where cargo compiles
 //! sources  the files that cargo reads, and a digest of each
 //! record   which sources were built with the user's consent, and the resulting component
+//! language a file for each language, behind one trait      make     a build in any of them but Rust
+//! room     parts of toolchains that toolcell fetches into its cache
 //! sdk      the SDK's sources, embedded in this binary         project  `toolcell new`
+//! watch    waits until a project's sources change
 //! survey   the same questions as `find`, asked without changing anything
 //! ```
 //!
@@ -16,24 +19,30 @@
 mod build;
 mod build_cache;
 mod find;
+mod language;
+mod make;
 mod packages;
 mod process;
 mod project;
 mod record;
+mod room;
 mod sdk;
 mod sources;
 mod survey;
 mod sysroot;
+mod watch;
 
 #[cfg(test)]
 mod standin;
 
-pub use build::{BuildSettings, Built, build};
+pub use build::{BuildSettings, Built};
 pub use find::{PREFERENCE_VARIABLE, Preference, Search, Toolchain, ToolchainSource, find};
-pub use project::{Kind, Language, new_project};
+pub use language::{Lang, build, names, no_project};
+pub use project::{Kind, new_project};
 pub use record::{Standing, source_places, standing};
 pub use sdk::write_sdk;
-pub use survey::{Finding, State, survey};
+pub use survey::{Finding, State};
+pub use watch::Watch;
 
 /// The one target that guests are built for.
 pub const TARGET: &str = "wasm32-wasip2";

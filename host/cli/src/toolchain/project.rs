@@ -1,28 +1,10 @@
 //! `toolcell new`: a small project that builds, tests and runs as it is.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use super::build::quoted;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Language {
-    #[default]
-    Rust,
-}
-
-impl FromStr for Language {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "rust" => Ok(Language::Rust),
-            other => bail!("there is no template for {other:?}: the one there is, is rust"),
-        }
-    }
-}
+use super::language::{Lang, write_local_files};
 
 /// What a new project makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,75 +14,16 @@ pub enum Kind {
     Hook,
 }
 
-/// Name and text of each file; `{{name}}` is replaced by the project's name.
-fn files(language: Language, kind: Kind) -> [(&'static str, &'static str); 4] {
-    let (source, readme) = match (language, kind) {
-        (Language::Rust, Kind::Tool) => (include_str!("template/rust/lib.rs"), include_str!("template/rust/README.md")),
-        (Language::Rust, Kind::Hook) => (include_str!("template/rust/hook.rs"), include_str!("template/rust/hook.md")),
-    };
-    match language {
-        Language::Rust => [
-            ("Cargo.toml", include_str!("template/rust/manifest.toml")),
-            ("src/lib.rs", source),
-            ("README.md", readme),
-            (".gitignore", include_str!("template/rust/gitignore")),
-        ],
-    }
-}
-
-const RUST_CONFIG: &str = include_str!("template/rust/cargo-config.toml");
-
-/// Names that a crate cannot have, or that would shadow another crate.
-const TAKEN: [&str; 44] = [
-    "abstract",
-    "alloc",
-    "as",
-    "async",
-    "await",
-    "become",
-    "box",
-    "break",
-    "const",
-    "continue",
-    "core",
-    "do",
-    "dyn",
-    "else",
-    "enum",
-    "extern",
-    "false",
-    "final",
-    "fn",
-    "for",
-    "gen",
-    "toolcell-guest",
-    "toolcell_guest",
-    "if",
-    "impl",
-    "in",
-    "let",
-    "loop",
-    "macro",
-    "match",
-    "mod",
-    "move",
-    "mut",
-    "pub",
-    "ref",
-    "return",
-    "self",
-    "static",
-    "std",
-    "struct",
-    "test",
-    "type",
-    "unsafe",
-    "use",
-];
-
 /// Writes a new project into `<parent>/<name>`, whole or not at all. `sdk` is the folder that `write_sdk` returned.
-pub fn new_project(parent: &Path, name: &str, language: Language, kind: Kind, sdk: Option<&Path>) -> Result<PathBuf> {
+pub fn new_project(parent: &Path, name: &str, lang: Lang, kind: Kind, sdk: Option<&Path>) -> Result<PathBuf> {
     check_name(name)?;
+    if let Some(why) = lang.0.refuses_name(name) {
+        bail!("{name:?} cannot be a project's name: {why}");
+    }
+    let files = lang.0.template(kind);
+    if files.is_empty() {
+        bail!("there is no template of a hook in {}: hooks are written in Rust, with --lang rust", lang.title());
+    }
     let place = parent.join(name);
     if place.symlink_metadata().is_ok() {
         bail!("{} is there already: choose another name, or remove it", place.display());
@@ -112,20 +35,18 @@ pub fn new_project(parent: &Path, name: &str, language: Language, kind: Kind, sd
         .with_context(|| format!("cannot write into {}", parent.display()))?;
     // A subfolder, because the temporary folder itself is accessible to the user only.
     let folder = temporary.path().join(name);
-    for (file, text) in files(language, kind) {
+    for (file, text) in files {
         write(&folder.join(file), &text.replace("{{name}}", name))?;
     }
     if let Some(sdk) = sdk {
-        let crate_folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk").join("rust");
-        let text = crate_folder.to_str().with_context(|| format!("{} is not UTF-8", crate_folder.display()))?;
-        write(&folder.join(".cargo/config.toml"), &RUST_CONFIG.replace("{{sdk}}", &quoted(text)?))?;
+        write_local_files(lang.0, &folder, sdk)?;
     }
     // Fails if a non-empty folder of this name appeared meanwhile.
     std::fs::rename(&folder, &place).with_context(|| format!("cannot create {}", place.display()))?;
     Ok(place)
 }
 
-fn write(file: &Path, text: &str) -> Result<()> {
+pub(super) fn write(file: &Path, text: &str) -> Result<()> {
     let write = || {
         file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
         std::fs::write(file, text)
@@ -133,7 +54,7 @@ fn write(file: &Path, text: &str) -> Result<()> {
     write().with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Checks a name that becomes a folder, a crate and the first part of every tool's id.
+/// Checks a name that becomes a folder, a package and the first part of every tool's id.
 fn check_name(name: &str) -> Result<()> {
     const RULE: &str =
         "a name begins with a lower-case letter and goes on with lower-case letters, digits, `-` and `_`";
@@ -144,9 +65,6 @@ fn check_name(name: &str) -> Result<()> {
     if name.len() > 64 {
         bail!("{name:?} cannot be a project's name: it has more than 64 letters");
     }
-    if TAKEN.contains(&name) || matches!(name, "super" | "crate" | "trait" | "true" | "where" | "while" | "yield") {
-        bail!("{name:?} cannot be a project's name: it means something else in Rust");
-    }
     Ok(())
 }
 
@@ -154,26 +72,35 @@ fn check_name(name: &str) -> Result<()> {
 mod tests {
     use super::*;
 
+    fn rust() -> Lang {
+        "rust".parse().unwrap()
+    }
+
+    fn refusal(name: &str) -> Option<String> {
+        let parent = tempfile::tempdir().unwrap();
+        new_project(parent.path(), name, rust(), Kind::Tool, None).err().map(|error| error.to_string())
+    }
+
     #[test]
     fn a_name_is_a_crates_and_a_folders() {
         for name in ["a", "word-count", "tool_2", &"a".repeat(64)] {
-            assert!(check_name(name).is_ok(), "{name}");
+            assert_eq!(refusal(name), None);
         }
         for name in
             ["", "2x", "-x", "Upper", "a b", "a/b", "..", "a.b", "ä", "fn", "self", "std", "toolcell-guest", "trait"]
         {
-            let error = check_name(name).unwrap_err().to_string();
+            let error = refusal(name).unwrap();
             assert!(error.starts_with(&format!("{name:?} cannot be a project's name: ")), "{error}");
         }
         assert!(check_name(&"a".repeat(65)).is_err());
     }
 
     #[test]
-    fn a_language_without_a_template_is_told_which_there_is() {
-        assert_eq!("rust".parse::<Language>().unwrap(), Language::Rust);
+    fn a_language_without_a_template_is_told_which_there_are() {
+        assert_eq!(rust().name(), "rust");
         assert_eq!(
-            "cobol".parse::<Language>().unwrap_err().to_string(),
-            "there is no template for \"cobol\": the one there is, is rust"
+            "cobol".parse::<Lang>().unwrap_err().to_string(),
+            format!("there is no template for \"cobol\": choose {}", super::super::language::names())
         );
     }
 
@@ -181,7 +108,7 @@ mod tests {
     fn a_project_is_written_whole_with_its_name_in_it() {
         let parent = tempfile::tempdir().unwrap();
         let sdk = Path::new("/data/sdk/x");
-        let project = new_project(parent.path(), "word-count", Language::Rust, Kind::Tool, Some(sdk)).unwrap();
+        let project = new_project(parent.path(), "word-count", rust(), Kind::Tool, Some(sdk)).unwrap();
         assert_eq!(project, parent.path().join("word-count"));
         let read = |file: &str| std::fs::read_to_string(project.join(file)).unwrap();
         assert!(read("Cargo.toml").contains("name = \"word-count\"\n"));
@@ -206,11 +133,11 @@ mod tests {
     fn nothing_that_is_there_is_overwritten_and_nothing_half_made_stays() {
         let parent = tempfile::tempdir().unwrap();
         std::fs::create_dir(parent.path().join("mine")).unwrap();
-        let error = new_project(parent.path(), "mine", Language::Rust, Kind::Tool, None).unwrap_err().to_string();
+        let error = new_project(parent.path(), "mine", rust(), Kind::Tool, None).unwrap_err().to_string();
         assert!(error.ends_with("is there already: choose another name, or remove it"), "{error}");
 
         std::fs::write(parent.path().join("file"), "").unwrap();
-        let error = new_project(&parent.path().join("file"), "tool", Language::Rust, Kind::Hook, None).unwrap_err();
+        let error = new_project(&parent.path().join("file"), "tool", rust(), Kind::Hook, None).unwrap_err();
         assert!(format!("{error:#}").starts_with("cannot create "), "{error:#}");
 
         let mut left: Vec<_> =

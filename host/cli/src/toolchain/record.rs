@@ -1,6 +1,7 @@
 //! Records of builds that the user agreed to: the sources, and the resulting component. Both are kept in toolcell's
 //! data folder, which no grant reaches, so that a tool cannot replace what is run.
 
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use toolcell_core::private::{self, Others};
 
-use super::Say;
 use super::sources::{Listing, Scope};
+use super::{Say, language};
 
 const FORMAT: u32 = 1;
 const FILE: &str = "record.json";
@@ -83,9 +84,9 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<PathBuf, String> {
 /// access to one of them decides what the next build runs.
 pub fn source_places(dir: &Path, records: &Path) -> Vec<PathBuf> {
     let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
-    let mut scope = read(records, &dir).map(|record| record.scope).unwrap_or_default();
-    scope.add(&dir);
-    scope.places().cloned().collect()
+    let recorded = read(records, &dir).map(|record| record.scope).unwrap_or_default();
+    let places: BTreeSet<PathBuf> = recorded.places().chain(language::scope(&dir).places()).cloned().collect();
+    places.into_iter().collect()
 }
 
 /// Reads the record of the tool in `dir`; `None` for one of another version of toolcell, or one that another user could

@@ -5,45 +5,22 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
+use super::language::{File, LANGUAGES};
+
+/// The files of the repository at these paths.
 macro_rules! files {
-    ($($path:literal),* $(,)?) => { &[$(($path, include_str!(concat!("../../../../", $path)))),*] };
+    ($($path:literal),* $(,)?) => { &[$(($path, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../", $path)))),*] };
 }
 
-/// Path and text of each source, in the layout of the repository, because the SDK reads the contract from `../../wit`.
-const FILES: &[(&str, &str)] = files![
-    "guest-sdk/rust/Cargo.toml",
-    "guest-sdk/rust/README.md",
-    "guest-sdk/rust/macros/Cargo.toml",
-    "guest-sdk/rust/macros/src/attributes.rs",
-    "guest-sdk/rust/macros/src/hook.rs",
-    "guest-sdk/rust/macros/src/lib.rs",
-    "guest-sdk/rust/macros/src/tool.rs",
-    "guest-sdk/rust/macros/src/toolkit.rs",
-    "guest-sdk/rust/src/artifact.rs",
-    "guest-sdk/rust/src/cancellation.rs",
-    "guest-sdk/rust/src/component.rs",
-    "guest-sdk/rust/src/configuration.rs",
-    "guest-sdk/rust/src/context.rs",
-    "guest-sdk/rust/src/context_modifiers.rs",
-    "guest-sdk/rust/src/error.rs",
-    "guest-sdk/rust/src/hook.rs",
-    "guest-sdk/rust/src/hook_component.rs",
-    "guest-sdk/rust/src/http/mod.rs",
-    "guest-sdk/rust/src/http/wire.rs",
-    "guest-sdk/rust/src/interaction.rs",
-    "guest-sdk/rust/src/lib.rs",
-    "guest-sdk/rust/src/log.rs",
-    "guest-sdk/rust/src/output.rs",
-    "guest-sdk/rust/src/progress.rs",
-    "guest-sdk/rust/src/schema.rs",
-    "guest-sdk/rust/src/testing.rs",
-    "guest-sdk/rust/src/toolkit.rs",
-    "guest-sdk/rust/src/tools.rs",
-    "wit/deps/io/poll.wit",
-    "wit/hook.wit",
-    "wit/judge.wit",
-    "wit/tool.wit",
-];
+pub(super) use files;
+
+/// The contract. Each SDK reads it from `../../wit`, so the layout is that of the repository.
+pub(super) const CONTRACT: &[File] = files!["wit/deps/io/poll.wit", "wit/hook.wit", "wit/judge.wit", "wit/tool.wit"];
+
+/// Path and text of each source, of every language.
+fn carried() -> impl Iterator<Item = &'static File> {
+    LANGUAGES.iter().flat_map(|language| language.sdk()).chain(CONTRACT)
+}
 
 /// Returns the folder of this version's SDK below `data_dir`; writes it first if it does not exist. Its name is a hash
 /// of its contents, so that versions of toolcell coexist and an existing folder never changes.
@@ -58,7 +35,7 @@ pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
         std::fs::create_dir_all(&parent)?;
         let temporary = tempfile::Builder::new().prefix(".new-").tempdir_in(&parent)?;
         let folder = temporary.path().join("sdk");
-        for (path, text) in FILES {
+        for (path, text) in carried() {
             let file = folder.join(path);
             file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
             std::fs::write(&file, text)?;
@@ -75,7 +52,7 @@ pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
 
 fn content_hash() -> String {
     let mut hasher = Sha256::new();
-    for (path, text) in FILES {
+    for (path, text) in carried() {
         for part in [path, text] {
             hasher.update(part.len().to_le_bytes());
             hasher.update(part.as_bytes());
@@ -92,8 +69,9 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
-            // Never compiled by a tool that depends on the SDK.
-            if ["target", "tests", "examples", "benches", "Cargo.lock"].contains(&name.as_str())
+            // Never part of a tool that depends on the SDK.
+            if ["target", "tests", "test", "examples", "benches", "Cargo.lock", "node_modules", "__pycache__"]
+                .contains(&name.as_str())
                 || name.starts_with('.')
             {
                 continue;
@@ -110,19 +88,22 @@ mod tests {
     fn every_source_of_the_sdk_and_the_contract_is_carried() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut found = Vec::new();
-        for folder in ["guest-sdk/rust", "wit"] {
+        for folder in ["guest-sdk", "wit"] {
             list(&root.join(folder), &root, &mut found);
         }
         found.sort();
-        let carried: Vec<&str> = FILES.iter().map(|(path, _)| *path).collect();
-        assert_eq!(found, carried, "add to the list in sdk.rs what is new on disk");
+        let mut listed: Vec<&str> = carried().map(|(path, _)| *path).collect();
+        listed.sort_unstable();
+        // Languages may share a file.
+        listed.dedup();
+        assert_eq!(found, listed, "add to the list of the language what is new on disk");
     }
 
     #[test]
     fn the_sdk_is_written_once_and_whole() {
         let data = tempfile::tempdir().unwrap();
         let folder = write_sdk(data.path()).unwrap();
-        for (path, text) in FILES {
+        for (path, text) in carried() {
             assert_eq!(std::fs::read_to_string(folder.join(path)).unwrap(), *text);
         }
         assert_eq!(write_sdk(data.path()).unwrap(), folder);

@@ -3,6 +3,7 @@
 //! noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -35,6 +36,12 @@ pub(super) struct Scope {
     pub(super) folders: BTreeSet<PathBuf>,
     /// Single files, whether they exist or not.
     pub(super) files: BTreeSet<PathBuf>,
+    /// Folders below `folders` that do not count, because a build writes them.
+    #[serde(default)]
+    pub(super) skipped: BTreeSet<PathBuf>,
+    /// Names of such folders, wherever they are.
+    #[serde(default)]
+    pub(super) skipped_names: BTreeSet<String>,
 }
 
 impl Scope {
@@ -132,7 +139,7 @@ impl Listing {
     /// More than [`FILES_MAX`] files and folders, a file of more than [`FILE_BYTES_MAX`] bytes, a file that cannot be
     /// read, or a chain of more than [`LINKS_MAX`] links.
     pub(super) fn of(scope: &Scope, known: &Self) -> Result<Self> {
-        let mut walk = Walk { known, found: BTreeMap::new(), walked: BTreeSet::new(), folders: 0 };
+        let mut walk = Walk { scope, known, found: BTreeMap::new(), walked: BTreeSet::new(), folders: 0 };
         for folder in &scope.folders {
             walk.folder(folder)?;
         }
@@ -178,6 +185,7 @@ impl Listing {
 }
 
 struct Walk<'a> {
+    scope: &'a Scope,
     known: &'a Listing,
     found: BTreeMap<PathBuf, Seen>,
     /// Visited folders, by device and inode, because links can form a cycle.
@@ -207,6 +215,9 @@ impl Walk<'_> {
                 if name == ".git" || (name == "target" && has_manifest) {
                     continue;
                 }
+                if self.is_skipped(&entry.path(), &name) {
+                    continue;
+                }
                 if let Some(inner) = self.one(&entry.path(), true)? {
                     self.folders += 1;
                     folders.push(inner);
@@ -214,6 +225,13 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    fn is_skipped(&self, path: &Path, name: &OsStr) -> bool {
+        let named = || name.to_str().is_some_and(|name| self.scope.skipped_names.contains(name));
+        // A link or a file of this name is no folder that a build wrote.
+        (self.scope.skipped.contains(path) || named())
+            && std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
     }
 
     /// Records one path and follows its links. Returns the folder to walk if the path is or leads to one. `within` is
@@ -409,10 +427,11 @@ mod tests {
 
     #[test]
     fn folders_count_as_files_do() {
-        let (folder, known) = (tempfile::tempdir().unwrap(), Listing::default());
+        let (folder, known, scope) = (tempfile::tempdir().unwrap(), Listing::default(), Scope::default());
         std::fs::create_dir_all(folder.path().join("one/two")).unwrap();
         let walked = |folders: usize| {
-            Walk { known: &known, found: BTreeMap::new(), walked: BTreeSet::new(), folders }.folder(folder.path())
+            let (scope, found, walked) = (&scope, BTreeMap::new(), BTreeSet::new());
+            Walk { scope, known: &known, found, walked, folders }.folder(folder.path())
         };
         walked(FILES_MAX - 2).unwrap();
         assert!(walked(FILES_MAX - 1).unwrap_err().to_string().contains("more than 100000 files and folders"));

@@ -18,7 +18,7 @@ pub enum State {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    pub subject: &'static str,
+    pub subject: String,
     pub state: State,
     pub detail: String,
     /// The command that fixes it.
@@ -26,7 +26,7 @@ pub struct Finding {
 }
 
 /// Returns the verdict first, then each way to a toolchain.
-pub fn survey(search: &Search) -> Vec<Finding> {
+pub(super) fn survey(search: &Search) -> Vec<Finding> {
     let installed = by_installed(search);
     let rustup = by_rustup(search, installed.state);
     let ways = [installed, rustup, by_packages(search)];
@@ -41,19 +41,19 @@ pub fn survey(search: &Search) -> Vec<Finding> {
     let possible = allowed.iter().find(|finding| finding.state == State::Absent);
     let verdict = match (ready, possible) {
         (Some(way), _) => Finding {
-            subject: "building tools",
+            subject: "building tools".to_owned(),
             state: State::Ready,
             detail: format!("through {}", way.subject),
             fix: None,
         },
         (None, Some(way)) => Finding {
-            subject: "building tools",
+            subject: "building tools".to_owned(),
             state: State::Absent,
             detail: format!("the first build sets up {}", way.subject),
             fix: way.fix.clone(),
         },
         (None, None) => Finding {
-            subject: "building tools",
+            subject: "building tools".to_owned(),
             state: State::Missing,
             detail: format!("no Rust here builds for {TARGET}"),
             fix: Some(remedy(search)),
@@ -70,19 +70,21 @@ const PACKAGES: &str = "the target from the system's packages";
 fn by_installed(search: &Search) -> Finding {
     match installed(search) {
         Ok(toolchain) => Finding {
-            subject: INSTALLED,
+            subject: INSTALLED.to_owned(),
             state: State::Ready,
             detail: toolchain.cargo.display().to_string(),
             fix: None,
         },
-        Err(reason) => Finding { subject: INSTALLED, state: State::Missing, detail: format!("{reason:#}"), fix: None },
+        Err(reason) => {
+            Finding { subject: INSTALLED.to_owned(), state: State::Missing, detail: format!("{reason:#}"), fix: None }
+        }
     }
 }
 
 /// Whether rustup has the target. If it has not, only a build tells whether its download works. `installed`: whether the
 /// rustc on PATH builds with a target; it is not rustup's if it does not see what rustup has.
 fn by_rustup(search: &Search, installed: State) -> Finding {
-    let finding = |state, detail, fix| Finding { subject: RUSTUP, state, detail, fix };
+    let finding = |state, detail, fix| Finding { subject: RUSTUP.to_owned(), state, detail, fix };
     let Some(rustup) = search.which("rustup") else {
         return finding(State::Missing, "no rustup on PATH".to_owned(), None);
     };
@@ -113,7 +115,7 @@ fn by_packages(search: &Search) -> Finding {
     let not_ready = match sysroot::ready(search) {
         Ok(toolchain) => {
             let detail = toolchain.rustc.unwrap_or_default().display().to_string();
-            return Finding { subject: PACKAGES, state: State::Ready, detail, fix: None };
+            return Finding { subject: PACKAGES.to_owned(), state: State::Ready, detail, fix: None };
         }
         Err(reason) => reason,
     };
@@ -124,9 +126,11 @@ fn by_packages(search: &Search) -> Finding {
                 names => format!("{not_ready:#}; packages that are not installed: {}", names.join(", ")),
             };
             let fix = Some(format!("{}=packages toolcell build DIR", super::PREFERENCE_VARIABLE));
-            Finding { subject: PACKAGES, state: State::Absent, detail, fix }
+            Finding { subject: PACKAGES.to_owned(), state: State::Absent, detail, fix }
         }
-        Err(reason) => Finding { subject: PACKAGES, state: State::Missing, detail: format!("{reason:#}"), fix: None },
+        Err(reason) => {
+            Finding { subject: PACKAGES.to_owned(), state: State::Missing, detail: format!("{reason:#}"), fix: None }
+        }
     }
 }
 

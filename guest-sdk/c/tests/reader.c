@@ -1,0 +1,88 @@
+/* Tests of the SDK's JSON reader and its host for tests. A failed assertion ends the program. */
+#undef NDEBUG
+#include "toolcell.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static void host(toolcell_call *call) {
+    toolcell_progress("half", 50);
+    toolcell_log(TOOLCELL_INFO, "here", NULL);
+    if (toolcell_canceled() != TOOLCELL_NOT_CANCELED) {
+        toolcell_fail(call, TOOLCELL_CANCELED, "stopped", "stopped after %d", 1);
+        return;
+    }
+    const toolcell_json *answer = toolcell_get(toolcell_get(toolcell_responses(), "who"), "content");
+    if (!answer) {
+        toolcell_question question = {"who", "Who?", "{}"};
+        toolcell_ask(&question, 1, NULL, 0);
+        return;
+    }
+    toolcell_request request = {.url = "http://a.example/", .limit = 3};
+    toolcell_response response = toolcell_send(&request);
+    if (response.error) toolcell_fail_http(call, response.error);
+    else toolcell_json_text(call, toolcell_quote(response.body));
+}
+
+static void silent(toolcell_call *call) { (void)call; }
+
+static const toolcell_argument none[] = {{0}};
+TOOLCELL_TOOLKIT("a\"b", {"host", "H.", host, none, NULL, NULL, NULL}, {"silent", "S.", silent, none, NULL, NULL, NULL});
+
+static bool accepts(const char *text) { return toolcell_parse(text) != NULL; }
+
+static void texts_that_are_json(void) {
+    const char *good[] = {"{}", " [1, -2.5e+3 ,true,null,\"\\ud83d\\ude00\\u0000x\"] ", "0", "\"\\/\""};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert(accepts(good[i]));
+    const char *bad[] = {"",     "{",    "[1,]",  "01",   "1.",      "-",    "\"\\ud800\"", "\"\\x\"", "\"a", "{\"a\":1,\"a\":2}", "tru",
+                         "1 2",  "\"\n\"", "[",   "{\"a\"}", "\"\\", "\"\\u12", "nullx",  "+1",   ".5",      "1e",   "\"\\ud83dx\""};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (accepts(bad[i])) fprintf(stderr, "accepted: %s\n", bad[i]);
+        assert(!accepts(bad[i]));
+    }
+    char deep[300] = {0};
+    memset(deep, '[', 128);
+    memset(deep + 128, ']', 128);
+    assert(accepts(deep));
+    memset(deep, '[', 129);
+    memset(deep + 129, ']', 129);
+    assert(!accepts(deep));
+}
+
+static void values(void) {
+    const char *text = "{\"a\":[1,2.0,9223372036854775807,1e300,\"x\\u0000y\\n\"],\"b\":{\"c\":true}}";
+    const toolcell_json *value = toolcell_parse(text), *a = toolcell_get(value, "a");
+    assert(toolcell_as_int(toolcell_at(a, 0), -1) == 1 && toolcell_as_int(toolcell_at(a, 1), -1) == 2);
+    assert(toolcell_as_int(toolcell_at(a, 2), -1) == INT64_MAX && toolcell_as_int(toolcell_at(a, 3), -1) == -1);
+    assert(toolcell_string_length(toolcell_at(a, 4)) == 4 && !toolcell_at(a, 5) && toolcell_size(a) == 5);
+    assert(toolcell_get_bool(toolcell_get(value, "b"), "c", false));
+    assert(toolcell_get_int(toolcell_get(value, "none"), "d", 7) == 7);
+    assert(strcmp(toolcell_json_of(value), text) == 0);
+    assert(strcmp(toolcell_quote("\x01\"\\\n\xc3\xa4"), "\"\\u0001\\\"\\\\\\n\xc3\xa4\"") == 0);
+    assert(accepts(toolcell_describe()));
+}
+
+static void what_the_host_of_tests_gives(void) {
+    assert(strcmp(toolcell_test_call("silent", "{}").code, "no_outcome") == 0);
+    assert(toolcell_test_call("host", "{}").kind == TOOLCELL_IS_QUESTION);
+    assert(strcmp(toolcell_test_heard(), "progress 50 half\nlog info here\nquestion who Who?\n") == 0);
+    toolcell_test_answers("{\"who\":{\"action\":\"accept\",\"content\":{}}}");
+    assert(strcmp(toolcell_test_call("host", "{}").code, "unreachable") == 0);
+    toolcell_test_response(200, "abc");
+    assert(strcmp(toolcell_test_call("host", "{}").text, "\"abc\"") == 0);
+    toolcell_test_response(200, "abcd");
+    assert(toolcell_test_call("host", "{}").error == TOOLCELL_RESULT_TOO_LARGE);
+    toolcell_test_cancel(TOOLCELL_USER_INTERRUPTION);
+    assert(strcmp(toolcell_test_call("host", "{}").text, "stopped after 1") == 0);
+    toolcell_test_begin();
+    assert(toolcell_canceled() == TOOLCELL_NOT_CANCELED && !*toolcell_test_heard());
+}
+
+int main(void) {
+    toolcell_test_begin();
+    texts_that_are_json();
+    values();
+    what_the_host_of_tests_gives();
+    return 0;
+}

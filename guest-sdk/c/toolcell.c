@@ -1,0 +1,495 @@
+/* The part that is the same in the sandbox and in tests: memory, JSON, the declaration, outcomes. */
+#include "toolcell.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bounds the recursion of the parser below the stack of a component. */
+#define DEPTH_MAX 128
+
+/* ---- Memory ---- */
+
+typedef union block {
+    union block *next;
+    max_align_t aligned;
+} block;
+
+static block *blocks;
+
+void *toolcell_allocate(size_t size) {
+    block *made = size > SIZE_MAX - sizeof(block) ? NULL : (block *)calloc(1, sizeof(block) + size);
+    if (!made) {
+        fputs("toolcell: out of memory\n", stderr);
+        abort();
+    }
+    made->next = blocks;
+    blocks = made;
+    return made + 1;
+}
+
+void toolcell_free_all(void) {
+    while (blocks) {
+        block *next = blocks->next;
+        free(blocks);
+        blocks = next;
+    }
+}
+
+static const char *copy(const char *text, size_t length) {
+    char *made = (char *)toolcell_allocate(length + 1);
+    memcpy(made, text, length);
+    return made;
+}
+
+static const char *format_list(const char *format, va_list list) {
+    va_list again;
+    va_copy(again, list);
+    int length = vsnprintf(NULL, 0, format, list);
+    size_t size = length < 0 ? 1 : (size_t)length + 1;
+    char *made = (char *)toolcell_allocate(size);
+    vsnprintf(made, size, format, again);
+    va_end(again);
+    return made;
+}
+
+const char *toolcell_format(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    const char *made = format_list(format, list);
+    va_end(list);
+    return made;
+}
+
+/* ---- JSON ---- */
+
+struct toolcell_json {
+    toolcell_json_kind kind;
+    bool truth;
+    double number;
+    /* Of a number: as it was written. */
+    const char *text;
+    size_t length;
+    const char *name;
+    size_t name_length;
+    size_t size;
+    toolcell_json *first, *last, *next;
+};
+
+typedef struct {
+    const char *at;
+    int depth;
+} reader;
+
+static toolcell_json *read_value(reader *from);
+
+static void skip_space(reader *from) {
+    while (*from->at == ' ' || *from->at == '\t' || *from->at == '\n' || *from->at == '\r') from->at++;
+}
+
+static bool take(reader *from, const char *word) {
+    size_t length = strlen(word);
+    if (strncmp(from->at, word, length) != 0) return false;
+    from->at += length;
+    return true;
+}
+
+static int read_hex(reader *from) {
+    int code = 0;
+    for (int i = 0; i < 4; i++, from->at++) {
+        char digit = *from->at;
+        int value = digit >= '0' && digit <= '9'   ? digit - '0'
+                    : digit >= 'a' && digit <= 'f' ? digit - 'a' + 10
+                    : digit >= 'A' && digit <= 'F' ? digit - 'A' + 10
+                                                   : -1;
+        if (value < 0) return -1;
+        code = code * 16 + value;
+    }
+    return code;
+}
+
+static char *write_utf8(char *to, int code) {
+    if (code < 0x80) {
+        *to++ = (char)code;
+    } else if (code < 0x800) {
+        *to++ = (char)(0xc0 | code >> 6);
+        *to++ = (char)(0x80 | (code & 63));
+    } else if (code < 0x10000) {
+        *to++ = (char)(0xe0 | code >> 12);
+        *to++ = (char)(0x80 | (code >> 6 & 63));
+        *to++ = (char)(0x80 | (code & 63));
+    } else {
+        *to++ = (char)(0xf0 | code >> 18);
+        *to++ = (char)(0x80 | (code >> 12 & 63));
+        *to++ = (char)(0x80 | (code >> 6 & 63));
+        *to++ = (char)(0x80 | (code & 63));
+    }
+    return to;
+}
+
+/* Reads what follows a backslash. */
+static char *read_escape(reader *from, char *to) {
+    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+    char name = *from->at;
+    if (name == 'u') {
+        from->at++;
+        int code = read_hex(from);
+        if (code >= 0xd800 && code < 0xdc00 && take(from, "\\u")) {
+            int low = read_hex(from);
+            if (low < 0xdc00 || low > 0xdfff) return NULL;
+            code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+        } else if (code >= 0xd800 && code < 0xe000) {
+            return NULL;
+        }
+        return code < 0 ? NULL : write_utf8(to, code);
+    }
+    const char *known = name ? strchr(names, name) : NULL;
+    if (!known) return NULL;
+    from->at++;
+    *to = values[known - names];
+    return to + 1;
+}
+
+static const char *read_string(reader *from, size_t *length) {
+    if (*from->at != '"') return NULL;
+    const char *end = ++from->at;
+    while (*end && *end != '"') end += end[0] == '\\' && end[1] ? 2 : 1;
+    if (!*end) return NULL;
+    /* An escape is never shorter than what it stands for. */
+    char *text = (char *)toolcell_allocate((size_t)(end - from->at) + 1), *to = text;
+    while (from->at < end) {
+        if ((unsigned char)*from->at < 0x20) return NULL;
+        if (*from->at != '\\') {
+            *to++ = *from->at++;
+        } else {
+            from->at++;
+            if (!(to = read_escape(from, to))) return NULL;
+        }
+    }
+    if (from->at != end) return NULL;
+    from->at++;
+    *length = (size_t)(to - text);
+    return text;
+}
+
+static bool digits(const char **at) {
+    const char *first = *at;
+    while (**at >= '0' && **at <= '9') (*at)++;
+    return *at > first;
+}
+
+static bool read_number(reader *from, toolcell_json *value) {
+    const char *at = from->at;
+    if (*at == '-') at++;
+    if (*at == '0') at++;
+    else if (!digits(&at)) return false;
+    if (*at == '.') {
+        at++;
+        if (!digits(&at)) return false;
+    }
+    if (*at == 'e' || *at == 'E') {
+        at++;
+        if (*at == '+' || *at == '-') at++;
+        if (!digits(&at)) return false;
+    }
+    value->kind = TOOLCELL_JSON_NUMBER;
+    value->length = (size_t)(at - from->at);
+    value->text = copy(from->at, value->length);
+    value->number = strtod(value->text, NULL);
+    from->at = at;
+    return true;
+}
+
+static toolcell_json *find(const toolcell_json *object, const char *name, size_t length) {
+    for (toolcell_json *member = object->first; member; member = member->next) {
+        if (member->name_length == length && !memcmp(member->name, name, length)) return member;
+    }
+    return NULL;
+}
+
+/* Reads an array or an object behind its bracket. */
+static bool read_items(reader *from, toolcell_json *value, bool named, const char *close) {
+    value->kind = named ? TOOLCELL_JSON_OBJECT : TOOLCELL_JSON_ARRAY;
+    skip_space(from);
+    if (take(from, close)) return true;
+    for (;;) {
+        const char *name = NULL;
+        size_t length = 0;
+        skip_space(from);
+        if (named) {
+            if (!(name = read_string(from, &length)) || find(value, name, length)) return false;
+            skip_space(from);
+            if (!take(from, ":")) return false;
+        }
+        toolcell_json *item = read_value(from);
+        if (!item) return false;
+        item->name = name;
+        item->name_length = length;
+        if (value->last) value->last->next = item;
+        else value->first = item;
+        value->last = item;
+        value->size++;
+        skip_space(from);
+        if (take(from, close)) return true;
+        if (!take(from, ",")) return false;
+    }
+}
+
+static toolcell_json *read_value(reader *from) {
+    toolcell_json *value = (toolcell_json *)toolcell_allocate(sizeof *value);
+    bool valid = false;
+    skip_space(from);
+    if (++from->depth > DEPTH_MAX) return NULL;
+    switch (*from->at) {
+    case '{':
+        from->at++;
+        valid = read_items(from, value, true, "}");
+        break;
+    case '[':
+        from->at++;
+        valid = read_items(from, value, false, "]");
+        break;
+    case '"':
+        value->kind = TOOLCELL_JSON_STRING;
+        valid = (value->text = read_string(from, &value->length)) != NULL;
+        break;
+    case 't':
+    case 'f':
+        value->kind = TOOLCELL_JSON_BOOL;
+        value->truth = *from->at == 't';
+        valid = take(from, value->truth ? "true" : "false");
+        break;
+    case 'n':
+        valid = take(from, "null");
+        break;
+    default:
+        valid = read_number(from, value);
+    }
+    from->depth--;
+    return valid ? value : NULL;
+}
+
+const toolcell_json *toolcell_parse(const char *text) {
+    reader from = {text, 0};
+    const toolcell_json *value = read_value(&from);
+    skip_space(&from);
+    return *from.at ? NULL : value;
+}
+
+toolcell_json_kind toolcell_kind(const toolcell_json *value) { return value ? value->kind : TOOLCELL_JSON_NULL; }
+
+const toolcell_json *toolcell_get(const toolcell_json *object, const char *name) {
+    return toolcell_kind(object) == TOOLCELL_JSON_OBJECT ? find(object, name, strlen(name)) : NULL;
+}
+
+size_t toolcell_size(const toolcell_json *value) { return value ? value->size : 0; }
+
+const toolcell_json *toolcell_at(const toolcell_json *value, size_t index) {
+    const toolcell_json *item = value ? value->first : NULL;
+    while (item && index--) item = item->next;
+    return item;
+}
+
+const char *toolcell_name_at(const toolcell_json *object, size_t index) {
+    const toolcell_json *member = toolcell_at(object, index);
+    return member ? member->name : NULL;
+}
+
+const char *toolcell_as_string(const toolcell_json *value, const char *otherwise) {
+    return toolcell_kind(value) == TOOLCELL_JSON_STRING ? value->text : otherwise;
+}
+
+size_t toolcell_string_length(const toolcell_json *value) {
+    return toolcell_kind(value) == TOOLCELL_JSON_STRING ? value->length : 0;
+}
+
+double toolcell_as_number(const toolcell_json *value, double otherwise) {
+    return toolcell_kind(value) == TOOLCELL_JSON_NUMBER ? value->number : otherwise;
+}
+
+bool toolcell_as_bool(const toolcell_json *value, bool otherwise) {
+    return toolcell_kind(value) == TOOLCELL_JSON_BOOL ? value->truth : otherwise;
+}
+
+const char *toolcell_get_string(const toolcell_json *object, const char *name, const char *otherwise) {
+    return toolcell_as_string(toolcell_get(object, name), otherwise);
+}
+
+double toolcell_get_number(const toolcell_json *object, const char *name, double otherwise) {
+    return toolcell_as_number(toolcell_get(object, name), otherwise);
+}
+
+int64_t toolcell_as_int(const toolcell_json *value, int64_t otherwise) {
+    if (toolcell_kind(value) != TOOLCELL_JSON_NUMBER) return otherwise;
+    char *end = NULL;
+    errno = 0;
+    long long whole = strtoll(value->text, &end, 10);
+    if (!*end) return errno ? otherwise : (int64_t)whole;
+    /* 2.0 and 2e3 are integers in JSON Schema. Above 2^53 a double does not hold each of them. */
+    bool exact = value->number == floor(value->number) && fabs(value->number) <= 9007199254740992.0;
+    return exact ? (int64_t)value->number : otherwise;
+}
+
+int64_t toolcell_get_int(const toolcell_json *object, const char *name, int64_t otherwise) {
+    return toolcell_as_int(toolcell_get(object, name), otherwise);
+}
+
+bool toolcell_get_bool(const toolcell_json *object, const char *name, bool otherwise) {
+    return toolcell_as_bool(toolcell_get(object, name), otherwise);
+}
+
+static const char *quote_bytes(const char *text, size_t length) {
+    static const char names[] = "\"\\bfnrt", values[] = "\"\\\b\f\n\r\t";
+    char *made = (char *)toolcell_allocate(length * 6 + 3), *to = made;
+    *to++ = '"';
+    for (const char *end = text + length; text < end; text++) {
+        const char *known = *text ? strchr(values, *text) : NULL;
+        if (known) {
+            *to++ = '\\';
+            *to++ = names[known - values];
+        } else if ((unsigned char)*text < 0x20) {
+            to += sprintf(to, "\\u%04x", (unsigned char)*text);
+        } else {
+            *to++ = *text;
+        }
+    }
+    *to = '"';
+    return made;
+}
+
+const char *toolcell_quote(const char *text) { return quote_bytes(text, strlen(text)); }
+
+const char *toolcell_json_of(const toolcell_json *value) {
+    switch (toolcell_kind(value)) {
+    case TOOLCELL_JSON_BOOL:
+        return value->truth ? "true" : "false";
+    case TOOLCELL_JSON_NUMBER:
+        return value->text;
+    case TOOLCELL_JSON_STRING:
+        return quote_bytes(value->text, value->length);
+    case TOOLCELL_JSON_ARRAY:
+    case TOOLCELL_JSON_OBJECT: {
+        bool named = value->kind == TOOLCELL_JSON_OBJECT;
+        const char *items = "";
+        for (const toolcell_json *item = value->first; item; item = item->next) {
+            items = toolcell_format("%s%s%s%s%s", items, *items ? "," : "",
+                                    named ? quote_bytes(item->name, item->name_length) : "", named ? ":" : "",
+                                    toolcell_json_of(item));
+        }
+        return toolcell_format(named ? "{%s}" : "[%s]", items);
+    }
+    default:
+        return "null";
+    }
+}
+
+/* ---- The declaration ---- */
+
+static const char *schema_of(const toolcell_argument *arguments) {
+    static const char *const types[] = {"\"string\"", "\"integer\"", "\"number\"", "\"boolean\"",
+                                        "\"array\",\"items\":{\"type\":\"string\"}"};
+    const char *members = "", *required = "";
+    for (; arguments && arguments->name; arguments++) {
+        const char *name = toolcell_quote(arguments->name);
+        const char *text = arguments->description ? toolcell_quote(arguments->description) : "\"\"";
+        members = toolcell_format("%s%s%s:{\"type\":%s,\"description\":%s}", members, *members ? "," : "", name,
+                                  types[arguments->type], text);
+        if (!arguments->optional) required = toolcell_format("%s%s%s", required, *required ? "," : "", name);
+    }
+    return toolcell_format("{\"type\":\"object\",\"properties\":{%s},\"required\":[%s]}", members, required);
+}
+
+const char *toolcell_describe(void) {
+    const char *tools = "";
+    for (const toolcell_tool *tool = toolcell_tools; tool->name; tool++) {
+        tools = toolcell_format("%s%s{\"name\":%s,\"description\":%s,\"input\":%s%s%s%s%s}", tools, *tools ? "," : "",
+                                toolcell_quote(tool->name), toolcell_quote(tool->description),
+                                tool->input ? tool->input : schema_of(tool->arguments), tool->output ? ",\"output\":" : "",
+                                tool->output ? tool->output : "", tool->more ? "," : "", tool->more ? tool->more : "");
+    }
+    return toolcell_format("{\"namespace\":%s,\"tools\":[%s]}", toolcell_quote(toolcell_namespace), tools);
+}
+
+/* ---- Outcomes ---- */
+
+static struct toolcell_outcome *outcome(toolcell_call *call, toolcell_test_kind kind) {
+    memset(call->outcome, 0, sizeof *call->outcome);
+    call->outcome->kind = kind;
+    call->outcome->set = true;
+    return call->outcome;
+}
+
+void toolcell_text(toolcell_call *call, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    const char *text = format_list(format, list);
+    va_end(list);
+    outcome(call, TOOLCELL_IS_TEXT)->text = text;
+}
+
+void toolcell_json_text(toolcell_call *call, const char *json) { outcome(call, TOOLCELL_IS_JSON)->text = json; }
+
+void toolcell_content(toolcell_call *call, const char *content, const char *structured, const char *summary) {
+    struct toolcell_outcome *made = outcome(call, TOOLCELL_IS_CONTENT);
+    made->text = content;
+    made->structured = structured;
+    made->summary = summary;
+}
+
+void toolcell_fail(toolcell_call *call, toolcell_error_class kind, const char *code, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    const char *message = format_list(format, list);
+    va_end(list);
+    struct toolcell_outcome *made = outcome(call, TOOLCELL_IS_FAILURE);
+    made->error = kind;
+    made->code = code;
+    made->message = message;
+}
+
+void toolcell_fail_detail(toolcell_call *call, const char *detail) { call->outcome->detail = detail; }
+
+void toolcell_fail_retry_after(toolcell_call *call, uint64_t milliseconds) {
+    call->outcome->retry = true;
+    call->outcome->retry_after = milliseconds;
+}
+
+void toolcell_partial(toolcell_call *call, const char *content, const char *structured, toolcell_error_class kind,
+                      const char *code, const char *message) {
+    struct toolcell_outcome *made = outcome(call, TOOLCELL_IS_PARTIAL);
+    made->text = content;
+    made->structured = structured;
+    made->error = kind;
+    made->code = code;
+    made->message = message;
+}
+
+void toolcell_fail_http(toolcell_call *call, toolcell_http_error error) {
+    static const struct {
+        toolcell_error_class kind;
+        const char *code, *message;
+    } rows[] = {
+        {TOOLCELL_EXECUTION_FAILED, "no_error", "the request succeeded"},
+        {TOOLCELL_INVALID_ARGUMENTS, "invalid_request", "the request cannot be sent"},
+        {TOOLCELL_EXECUTION_FAILED, "not_allowed", "this call may not send that request"},
+        {TOOLCELL_RATE_LIMITED, "limit", "a limit on requests was reached"},
+        {TOOLCELL_RESULT_TOO_LARGE, "too_large", "the response is too large"},
+        {TOOLCELL_TIMEOUT, "server_timeout", "the server did not answer in time"},
+        {TOOLCELL_DEPENDENCY_UNAVAILABLE, "unreachable", "the server cannot be reached"},
+        {TOOLCELL_DEPENDENCY_UNAVAILABLE, "broken_response", "the response is malformed or incomplete"},
+    };
+    toolcell_fail(call, rows[error].kind, rows[error].code, "%s", rows[error].message);
+}
+
+void toolcell_run(toolcell_call *call) {
+    for (const toolcell_tool *tool = toolcell_tools; tool->name; tool++) {
+        if (strcmp(tool->name, call->tool) != 0) continue;
+        tool->run(call);
+        if (!call->outcome->set) toolcell_fail(call, TOOLCELL_EXECUTION_FAILED, "no_outcome", "the tool returned nothing");
+        return;
+    }
+    toolcell_fail(call, TOOLCELL_INVALID_ARGUMENTS, "no_such_tool", "there is no tool %s", call->tool);
+}

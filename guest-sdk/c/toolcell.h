@@ -1,0 +1,297 @@
+/* Tools in C and C++ for toolcell's sandbox.
+ *
+ * An instance of a component lives for one call, so what these functions return is freed by the host at its end. In tests,
+ * which run natively, `toolcell_test_begin` frees it. Text is UTF-8 and ends with a zero byte. */
+#ifndef TOOLCELL_H
+#define TOOLCELL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define TOOLCELL_FORMAT(at) __attribute__((format(printf, at, at + 1)))
+#else
+#define TOOLCELL_FORMAT(at)
+#endif
+
+/* ---- JSON ---- */
+
+typedef enum {
+    TOOLCELL_JSON_NULL,
+    TOOLCELL_JSON_BOOL,
+    TOOLCELL_JSON_NUMBER,
+    TOOLCELL_JSON_STRING,
+    TOOLCELL_JSON_ARRAY,
+    TOOLCELL_JSON_OBJECT
+} toolcell_json_kind;
+
+typedef struct toolcell_json toolcell_json;
+
+/* Parses a text. NULL if it is not JSON, has members with the same name, or is nested deeper than 128 levels. */
+const toolcell_json *toolcell_parse(const char *text);
+/* A missing value (NULL) has the kind null, so that lookups can be chained. */
+toolcell_json_kind toolcell_kind(const toolcell_json *value);
+/* The member of an object; NULL if there is none. */
+const toolcell_json *toolcell_get(const toolcell_json *object, const char *name);
+/* The number of items of an array, or of members of an object. */
+size_t toolcell_size(const toolcell_json *value);
+/* An item of an array, or the value of a member; NULL behind the last one. */
+const toolcell_json *toolcell_at(const toolcell_json *value, size_t index);
+/* The name of a member of an object; NULL behind the last one. */
+const char *toolcell_name_at(const toolcell_json *object, size_t index);
+
+/* The member of an object, or `otherwise` if it is missing or of another kind. A number that is not an integer, or does not
+ * fit, is not one for `toolcell_get_int` and `toolcell_as_int`. */
+const char *toolcell_get_string(const toolcell_json *object, const char *name, const char *otherwise);
+double toolcell_get_number(const toolcell_json *object, const char *name, double otherwise);
+int64_t toolcell_get_int(const toolcell_json *object, const char *name, int64_t otherwise);
+bool toolcell_get_bool(const toolcell_json *object, const char *name, bool otherwise);
+
+/* The values themselves; `otherwise` if the value is of another kind. The length counts the bytes, because a string may
+ * contain zero bytes. */
+const char *toolcell_as_string(const toolcell_json *value, const char *otherwise);
+size_t toolcell_string_length(const toolcell_json *value);
+double toolcell_as_number(const toolcell_json *value, double otherwise);
+int64_t toolcell_as_int(const toolcell_json *value, int64_t otherwise);
+bool toolcell_as_bool(const toolcell_json *value, bool otherwise);
+
+/* The value as JSON text, for another reader. */
+const char *toolcell_json_of(const toolcell_json *value);
+/* The text as a JSON string, with its quotes. */
+const char *toolcell_quote(const char *text);
+/* Text as `printf` makes it, as long as it needs to be. */
+const char *toolcell_format(const char *format, ...) TOOLCELL_FORMAT(1);
+
+/* ---- A call, and its outcome ---- */
+
+typedef struct toolcell_call {
+    const char *invocation_id;
+    const char *tool;
+    /* The arguments, which satisfy the schema of the tool. */
+    const toolcell_json *input;
+    /* The same as the text of a JSON object, for another reader. */
+    const char *input_text;
+    /* 1 for the first attempt. */
+    uint32_t attempt;
+    /* `cwd` and `scratch` are folders, if the call has them. */
+    const toolcell_json *context;
+    struct toolcell_outcome *outcome;
+} toolcell_call;
+
+typedef enum {
+    TOOLCELL_INVALID_ARGUMENTS,
+    TOOLCELL_CAPABILITY_GAP,
+    TOOLCELL_SETUP_REQUIRED,
+    TOOLCELL_CREDENTIAL_MISSING,
+    TOOLCELL_TIMEOUT,
+    TOOLCELL_RATE_LIMITED,
+    TOOLCELL_DEPENDENCY_UNAVAILABLE,
+    TOOLCELL_EXECUTION_FAILED,
+    TOOLCELL_PARTIAL_FAILURE,
+    TOOLCELL_RESULT_TOO_LARGE,
+    TOOLCELL_CANCELED
+} toolcell_error_class;
+
+/* Each sets the outcome of the call; the last one counts. A tool that sets none fails with the code `no_outcome`. */
+void toolcell_text(toolcell_call *call, const char *format, ...) TOOLCELL_FORMAT(2);
+/* `json` has to satisfy the schema of the output, if the tool has one. */
+void toolcell_json_text(toolcell_call *call, const char *json);
+/* `content`: a JSON array of content blocks. `structured` and `summary` may be NULL. */
+void toolcell_content(toolcell_call *call, const char *content, const char *structured, const char *summary);
+/* `code` is stable and snake_case. The message is for the model and the user. */
+void toolcell_fail(toolcell_call *call, toolcell_error_class kind, const char *code, const char *format, ...)
+    TOOLCELL_FORMAT(4);
+/* Text for the record of a failure, which no model sees. Call it after `toolcell_fail`. */
+void toolcell_fail_detail(toolcell_call *call, const char *detail);
+/* The time after which the same call may succeed. Call it after `toolcell_fail`. */
+void toolcell_fail_retry_after(toolcell_call *call, uint64_t milliseconds);
+/* Usable content, and what is missing of it. */
+void toolcell_partial(toolcell_call *call, const char *content, const char *structured, toolcell_error_class kind,
+                      const char *code, const char *message);
+
+/* ---- The declaration ---- */
+
+typedef enum {
+    TOOLCELL_STRING,
+    TOOLCELL_INTEGER,
+    TOOLCELL_NUMBER,
+    TOOLCELL_BOOLEAN,
+    TOOLCELL_STRINGS
+} toolcell_type;
+
+typedef struct {
+    const char *name;
+    toolcell_type type;
+    const char *description;
+    bool optional;
+} toolcell_argument;
+
+typedef struct {
+    const char *name;
+    const char *description;
+    void (*run)(toolcell_call *call);
+    /* Ends with an element whose name is NULL. */
+    const toolcell_argument *arguments;
+    /* JSON Schema of the arguments, instead of `arguments`; may be NULL. */
+    const char *input;
+    /* JSON Schema of the structured output; may be NULL. */
+    const char *output;
+    /* More fields of `toolcell schema show toolkit-short`, as members of a JSON object without its braces, such as
+     * `"access": ["file_read"], "paths": ["file"]`; may be NULL. */
+    const char *more;
+} toolcell_tool;
+
+/* Defined once by the author: the tools of the component. The last element has the name NULL. */
+extern const char *const toolcell_namespace;
+extern const toolcell_tool toolcell_tools[];
+
+#define TOOLCELL_TOOLKIT(name, ...) \
+    const char *const toolcell_namespace = name; \
+    const toolcell_tool toolcell_tools[] = {__VA_ARGS__, {NULL, NULL, NULL, NULL, NULL, NULL, NULL}}
+
+/* The toolkit in the short form, as the host reads it. */
+const char *toolcell_describe(void);
+
+/* ---- The host ---- */
+
+typedef struct {
+    const char *message;      /* NULL: none */
+    double percent;           /* 0 to 100; negative: none */
+    const char *current_step; /* NULL: none */
+    int64_t total_steps;      /* negative: none, as in the rest */
+    int64_t bytes_read;
+    int64_t bytes_written;
+    int64_t line_count;
+} toolcell_update;
+
+void toolcell_report(const toolcell_update *update);
+/* A message, and a percentage; negative: none. */
+void toolcell_progress(const char *message, double percent);
+/* Blocks that are usable now, as a JSON array. Returns the host's reference. */
+const char *toolcell_partial_result(const char *content);
+
+typedef enum { TOOLCELL_TRACE, TOOLCELL_DEBUG, TOOLCELL_INFO, TOOLCELL_WARN, TOOLCELL_ERROR } toolcell_level;
+/* `fields`: a JSON object, or NULL. */
+void toolcell_log(toolcell_level level, const char *message, const char *fields);
+
+typedef enum {
+    TOOLCELL_NOT_CANCELED = -1,
+    TOOLCELL_USER_INTERRUPTION,
+    TOOLCELL_SIBLING_ERROR,
+    TOOLCELL_TIMED_OUT,
+    TOOLCELL_FALLBACK,
+    TOOLCELL_RUNTIME_SHUTDOWN
+} toolcell_abort_reason;
+/* Why the call was asked to stop. A tool that calls this gets a short time to clean up before it is stopped. */
+toolcell_abort_reason toolcell_canceled(void);
+/* Says that the tool has seen the request and is cleaning up. */
+void toolcell_acknowledge(void);
+
+typedef struct {
+    const char *key;     /* 1 to 64 letters, digits, `_`, `-` or `.` */
+    const char *message; /* for the user */
+    const char *schema;  /* of a form, as MCP elicitation has it */
+} toolcell_question;
+/* The answers so far: `{KEY: {"action": "accept", "content": {..}}}`, or `decline` or `cancel` and no content. */
+const toolcell_json *toolcell_responses(void);
+/* The state of the last `toolcell_ask`; empty in the first instance. */
+const char *toolcell_resume_state(size_t *length);
+/* Asks the user. In the sandbox it does not return: a fresh instance gets the same call, and the answers. In tests it
+ * returns, so return after it. */
+void toolcell_ask(const toolcell_question *questions, size_t count, const void *state, size_t state_length);
+
+/* Sets a fact in the context of the caller. False if the host refuses it; the log says why. */
+bool toolcell_modify_context(const char *key, const char *json);
+/* Keeps a file with the answer. Returns its reference, for a block `{"type": "artifact_ref", "reference": ..}`; NULL if the
+ * host refuses it; the log says why. */
+const char *toolcell_artifact(const char *name, const char *media_type, const void *bytes, size_t length);
+
+/* ---- Network: the tool declares `"access": ["network"]`, and what it reaches ---- */
+
+typedef enum {
+    TOOLCELL_HTTP_OK,
+    TOOLCELL_HTTP_INVALID,     /* the request cannot be sent */
+    TOOLCELL_HTTP_NOT_ALLOWED, /* this call may not send it */
+    TOOLCELL_HTTP_LIMIT,       /* a limit of the host was reached */
+    TOOLCELL_HTTP_TOO_LARGE,   /* the body is larger than `limit` */
+    TOOLCELL_HTTP_TIMEOUT,
+    TOOLCELL_HTTP_UNREACHABLE,
+    TOOLCELL_HTTP_BROKEN /* the response is malformed or incomplete */
+} toolcell_http_error;
+
+typedef struct {
+    const char *name;
+    const char *value;
+} toolcell_header;
+
+typedef struct {
+    const char *method; /* NULL: GET */
+    const char *url;    /* absolute, `http` or `https` */
+    const toolcell_header *headers;
+    size_t header_count;
+    const void *body; /* NULL: none */
+    size_t body_length;
+    size_t limit; /* maximum size of the response's body, in bytes */
+} toolcell_request;
+
+typedef struct {
+    toolcell_http_error error;
+    uint16_t status;
+    const toolcell_header *headers;
+    size_t header_count;
+    const char *body; /* ends with a zero byte behind `body_length` bytes */
+    size_t body_length;
+} toolcell_response;
+
+/* Sends a request, and reads the response. It follows no redirect. */
+toolcell_response toolcell_send(const toolcell_request *request);
+/* Ends the call with the failure that an error of `toolcell_send` means. */
+void toolcell_fail_http(toolcell_call *call, toolcell_http_error error);
+
+/* ---- Tests: native builds alone ---- */
+
+typedef enum { TOOLCELL_IS_TEXT, TOOLCELL_IS_JSON, TOOLCELL_IS_CONTENT, TOOLCELL_IS_PARTIAL, TOOLCELL_IS_FAILURE, TOOLCELL_IS_QUESTION } toolcell_test_kind;
+
+typedef struct {
+    toolcell_test_kind kind;
+    const char *text;       /* the text, the JSON, the content, the message of a failure, or the key of the first question */
+    const char *structured; /* NULL: none */
+    const char *code;       /* of a failure */
+    toolcell_error_class error;
+} toolcell_test_outcome;
+
+/* Frees everything, and forgets what the host of the last test knew and heard. */
+void toolcell_test_begin(void);
+/* What the tool's functions get from the host: the answers of the user, a reason to stop, the response of a server. */
+void toolcell_test_answers(const char *json);
+void toolcell_test_cancel(toolcell_abort_reason reason);
+void toolcell_test_response(uint16_t status, const char *body);
+/* Calls a tool. A tool that does not exist, or arguments that are not JSON, end the test program. */
+toolcell_test_outcome toolcell_test_call(const char *tool, const char *input);
+/* What the tool said, a line each: `progress 50 MESSAGE`, `log info MESSAGE`, `request GET URL`. */
+const char *toolcell_test_heard(void);
+
+/* ---- Within the SDK ---- */
+
+struct toolcell_outcome {
+    toolcell_test_kind kind;
+    bool set;
+    const char *text, *structured, *summary;
+    toolcell_error_class error;
+    const char *code, *message, *detail;
+    bool retry;
+    uint64_t retry_after;
+};
+void *toolcell_allocate(size_t size);
+void toolcell_free_all(void);
+void toolcell_run(toolcell_call *call);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

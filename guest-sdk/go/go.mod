@@ -1,0 +1,3 @@
+module toolcell
+
+go 1.24

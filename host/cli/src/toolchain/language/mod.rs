@@ -1,0 +1,234 @@
+//! The languages that tools are written in: one file for each, behind one trait.
+//!
+//! A language has its templates in `../template/NAME/`, and its SDK in `guest-sdk/NAME/` of the repository. Both are
+//! embedded in this program, so that only the language's own registry is fetched from: templates with `include_str!`, the
+//! SDK with `sdk::files!`. A new language is one file here, a line `mod`, and an entry of [`LANGUAGES`].
+
+mod c;
+mod cpp;
+mod go;
+mod rust;
+mod zig;
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Result, bail};
+
+use super::build::{BuildSettings, Built};
+use super::find::Search;
+use super::project::Kind;
+use super::room::{self, Room};
+use super::sources::Scope;
+use super::survey::Finding;
+use super::{Say, sources};
+
+/// Path and text of an embedded file. In a template, `{{name}}` stands for the project's name.
+pub(super) type File = (&'static str, &'static str);
+
+/// What toolcell knows of one language.
+pub(super) trait Language: Sync {
+    /// The word of `--lang`, such as `python`.
+    fn name(&self) -> &'static str;
+
+    /// The name for people, such as `Python`.
+    fn title(&self) -> &'static str;
+
+    /// The files that a project has at these paths, all of them. A folder with these files is a source folder, and is
+    /// never taken for a folder of components.
+    fn marks(&self) -> &'static [&'static str];
+
+    /// The files of a new project; empty for a kind that the language has no template for.
+    fn template(&self, kind: Kind) -> &'static [File];
+
+    /// The files of a new project that are only for this machine, such as links to the SDK: a path in the project, and
+    /// the text. The template's `.gitignore` names them, and a build writes those that are missing. `sdk` is what
+    /// `write_sdk` returned: the SDK is in its `guest-sdk/NAME`, the contract in `wit`.
+    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
+        let _ = sdk;
+        Ok(Vec::new())
+    }
+
+    /// Why `name`, which [`super::project`] accepts otherwise, cannot be a project's name in this language.
+    fn refuses_name(&self, name: &str) -> Option<&'static str> {
+        let _ = name;
+        None
+    }
+
+    /// The SDK's sources, in the layout of the repository: `guest-sdk/NAME/..`.
+    fn sdk(&self) -> &'static [File];
+
+    /// The command that runs a project's unit tests natively, in the project's folder.
+    fn test_command(&self) -> &'static str;
+
+    /// The parts of the toolchain that toolcell keeps in its cache: fetched if they are not there. `search` can find a
+    /// program of the user that takes the place of one.
+    fn rooms(&self, search: &Search) -> Vec<&'static Room> {
+        let _ = search;
+        Vec::new()
+    }
+
+    /// Everything that decides what a build of the project in `dir` makes. Its digest is what the user agrees to.
+    fn scope(&self, dir: &Path) -> Scope {
+        let mut scope = Scope::default();
+        scope.folders.insert(dir.to_owned());
+        scope.skipped.insert(dir.join(OUTPUT));
+        for name in self.made_beside() {
+            match name.strip_prefix("./") {
+                Some(path) => scope.skipped.insert(dir.join(path)),
+                None => scope.skipped_names.insert((*name).to_owned()),
+            };
+        }
+        for folder in dir.ancestors() {
+            self.steering().iter().for_each(|name| scope.add_file(folder.join(name)));
+        }
+        scope
+    }
+
+    /// Folders that the language's programs write into a project, and that no build reads: by name, wherever they are
+    /// (`__pycache__`), or by their path in the project (`./.venv`).
+    fn made_beside(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Names of files that steer a build from the project's folder and from every folder above it: `tsconfig.json`.
+    fn steering(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Builds the project in `dir`, which is canonical, and keeps the record of it. `super::make::build` does all of it
+    /// but the compilation:
+    /// `make::build(self, dir, settings, &compile, say)` with `fn compile(job: &Job, say: Say) -> Result<PathBuf>`.
+    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built>;
+
+    /// What `toolcell doctor` reports. Looks, and changes nothing.
+    fn survey(&self, search: &Search) -> Vec<Finding> {
+        vec![room::finding(self.title(), &self.rooms(search), search)]
+    }
+}
+
+/// The folder of a project that gets the user's copy of the component.
+pub(super) const OUTPUT: &str = "target/toolcell";
+
+/// Every language, in the order of the help. A folder with the marks of several is of the first one.
+pub(super) const LANGUAGES: &[&dyn Language] = &[&rust::Rust, &c::C, &cpp::Cpp, &zig::Zig, &go::Go];
+
+/// A language, chosen by its name or by the files of a folder.
+#[derive(Clone, Copy)]
+pub struct Lang(pub(super) &'static dyn Language);
+
+impl Lang {
+    /// All languages.
+    pub fn all() -> impl Iterator<Item = Self> {
+        LANGUAGES.iter().copied().map(Self)
+    }
+
+    /// The language of the project in `dir`; `None` if it has the files of none.
+    pub fn of(dir: &Path) -> Option<Self> {
+        Self::all().find(|lang| lang.0.marks().iter().all(|mark| dir.join(mark).is_file()))
+    }
+
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+
+    pub fn title(self) -> &'static str {
+        self.0.title()
+    }
+
+    pub fn test_command(self) -> &'static str {
+        self.0.test_command()
+    }
+
+    /// What `toolcell doctor` reports of its toolchain.
+    pub fn survey(self, search: &Search) -> Vec<Finding> {
+        self.0.survey(search)
+    }
+
+    /// What a build would fetch now: a sentence for each part that is not in the cache.
+    pub fn fetches(self, search: &Search) -> Vec<String> {
+        self.0.rooms(search).into_iter().filter(|room| !room.is_ready(search)).map(Room::sentence).collect()
+    }
+
+    pub(super) fn scope(self, dir: &Path) -> Scope {
+        self.0.scope(dir)
+    }
+}
+
+impl std::fmt::Debug for Lang {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+impl PartialEq for Lang {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl FromStr for Lang {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match Self::all().find(|lang| lang.name() == text) {
+            Some(lang) => Ok(lang),
+            None => bail!("there is no template for {text:?}: choose {}", names()),
+        }
+    }
+}
+
+/// The names of all languages, for messages: `rust, python or go`.
+pub fn names() -> String {
+    let names: Vec<&str> = LANGUAGES.iter().map(|language| language.name()).collect();
+    match names.as_slice() {
+        [more @ .., last] if !more.is_empty() => format!("{} or {last}", more.join(", ")),
+        one => one.concat(),
+    }
+}
+
+/// The error for a folder that is no project.
+pub fn no_project(dir: &Path) -> String {
+    let marks: Vec<String> =
+        LANGUAGES.iter().map(|language| format!("{} ({})", language.marks().join(" and "), language.title())).collect();
+    format!(
+        "{} is not a source folder: it has none of {}: name a tool's folder, or make one with `toolcell new NAME`",
+        dir.display(),
+        marks.join(", ")
+    )
+}
+
+/// Builds the project in `dir`, in its own language.
+pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+    use anyhow::Context as _;
+    let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find the folder {}", dir.display()))?;
+    match Lang::of(&dir) {
+        Some(lang) => lang.0.build(&dir, settings, say),
+        None => bail!(no_project(&dir)),
+    }
+}
+
+/// The scope of the project in `dir`, before any build of it.
+pub(super) fn scope(dir: &Path) -> Scope {
+    Lang::of(dir).map_or_else(
+        || {
+            let mut scope = sources::Scope::default();
+            scope.add(dir);
+            scope
+        },
+        |lang| lang.scope(dir),
+    )
+}
+
+/// Writes the files of a project that belong to this machine alone, where they are missing. Returns them.
+pub(super) fn write_local_files(language: &dyn Language, dir: &Path, sdk: &Path) -> Result<Vec<PathBuf>> {
+    let mut written = Vec::new();
+    for (path, text) in language.local_files(sdk)? {
+        let file = dir.join(path);
+        if !file.exists() {
+            super::project::write(&file, &text)?;
+            written.push(file);
+        }
+    }
+    Ok(written)
+}

@@ -1,0 +1,172 @@
+//! Rust: cargo builds, with a toolchain that `find` finds or sets up.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::super::build::{self, BuildSettings, Built, quoted};
+use super::super::find::Search;
+use super::super::project::Kind;
+use super::super::sources::Scope;
+use super::super::survey::{self, Finding};
+use super::super::{Say, sdk};
+use super::{File, Language};
+
+pub(super) struct Rust;
+
+const MANIFEST: File = ("Cargo.toml", include_str!("../template/rust/manifest.toml"));
+const GITIGNORE: File = (".gitignore", include_str!("../template/rust/gitignore"));
+const CONFIG: &str = include_str!("../template/rust/cargo-config.toml");
+
+const TOOL: &[File] = &[
+    MANIFEST,
+    ("src/lib.rs", include_str!("../template/rust/lib.rs")),
+    ("README.md", include_str!("../template/rust/README.md")),
+    GITIGNORE,
+];
+const HOOK: &[File] = &[
+    MANIFEST,
+    ("src/lib.rs", include_str!("../template/rust/hook.rs")),
+    ("README.md", include_str!("../template/rust/hook.md")),
+    GITIGNORE,
+];
+
+/// Languages have such a list each, in which a new file of the SDK gets its line.
+const SDK: &[File] = sdk::files![
+    "guest-sdk/rust/Cargo.toml",
+    "guest-sdk/rust/README.md",
+    "guest-sdk/rust/macros/Cargo.toml",
+    "guest-sdk/rust/macros/src/attributes.rs",
+    "guest-sdk/rust/macros/src/hook.rs",
+    "guest-sdk/rust/macros/src/lib.rs",
+    "guest-sdk/rust/macros/src/tool.rs",
+    "guest-sdk/rust/macros/src/toolkit.rs",
+    "guest-sdk/rust/src/artifact.rs",
+    "guest-sdk/rust/src/cancellation.rs",
+    "guest-sdk/rust/src/component.rs",
+    "guest-sdk/rust/src/configuration.rs",
+    "guest-sdk/rust/src/context.rs",
+    "guest-sdk/rust/src/context_modifiers.rs",
+    "guest-sdk/rust/src/error.rs",
+    "guest-sdk/rust/src/hook.rs",
+    "guest-sdk/rust/src/hook_component.rs",
+    "guest-sdk/rust/src/http/mod.rs",
+    "guest-sdk/rust/src/http/wire.rs",
+    "guest-sdk/rust/src/interaction.rs",
+    "guest-sdk/rust/src/lib.rs",
+    "guest-sdk/rust/src/log.rs",
+    "guest-sdk/rust/src/output.rs",
+    "guest-sdk/rust/src/progress.rs",
+    "guest-sdk/rust/src/schema.rs",
+    "guest-sdk/rust/src/testing.rs",
+    "guest-sdk/rust/src/toolkit.rs",
+    "guest-sdk/rust/src/tools.rs",
+];
+
+/// Names that a crate cannot have, or that would shadow another crate.
+const TAKEN: [&str; 51] = [
+    "abstract",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "toolcell-guest",
+    "toolcell_guest",
+    "trait",
+    "true",
+    "type",
+    "unsafe",
+    "use",
+    "where",
+    "while",
+    "yield",
+];
+
+impl Language for Rust {
+    fn name(&self) -> &'static str {
+        "rust"
+    }
+
+    fn title(&self) -> &'static str {
+        "Rust"
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &["Cargo.toml"]
+    }
+
+    fn template(&self, kind: Kind) -> &'static [File] {
+        match kind {
+            Kind::Tool => TOOL,
+            Kind::Hook => HOOK,
+        }
+    }
+
+    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
+        let folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk").join("rust");
+        let text = folder.to_str().with_context(|| format!("{} is not UTF-8", folder.display()))?;
+        Ok(vec![(".cargo/config.toml".to_owned(), CONFIG.replace("{{sdk}}", &quoted(text)?))])
+    }
+
+    fn refuses_name(&self, name: &str) -> Option<&'static str> {
+        TAKEN.contains(&name).then_some("it means something else in Rust")
+    }
+
+    fn sdk(&self) -> &'static [File] {
+        SDK
+    }
+
+    fn test_command(&self) -> &'static str {
+        "cargo test"
+    }
+
+    fn scope(&self, dir: &Path) -> Scope {
+        let mut scope = Scope::default();
+        scope.add(dir);
+        scope
+    }
+
+    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+        build::build(dir, settings, say)
+    }
+
+    fn survey(&self, search: &Search) -> Vec<Finding> {
+        survey::survey(search)
+    }
+}

@@ -1,0 +1,25 @@
+#include "toolcell.h"
+
+#include <ctype.h>
+
+/* {"text": ".."}: answers how many words it has. */
+static void count(toolcell_call *call) {
+    const char *text = toolcell_get_string(call->input, "text", "");
+    int words = 0;
+    for (bool inside = false; *text; text++) {
+        bool space = isspace((unsigned char)*text);
+        words += !space && !inside;
+        inside = !space;
+    }
+    toolcell_text(call, "%d words", words);
+}
+
+static const toolcell_argument count_arguments[] = {
+    {"text", TOOLCELL_STRING, "The text to count in.", false},
+    {NULL, TOOLCELL_STRING, NULL, false},
+};
+
+TOOLCELL_TOOLKIT("{{name}}", {.name = "count",
+                           .description = "Counts the words of a text.",
+                           .run = count,
+                           .arguments = count_arguments});

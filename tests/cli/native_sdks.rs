@@ -1,0 +1,66 @@
+//! The SDKs of C, C++, Zig and Go: what a tool gets from the host, and the reader of JSON.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::support::{Server, root, scratch};
+
+use super::BUILDING;
+use super::build::with_toolchain;
+
+#[test]
+fn the_reader_of_c_takes_json_alone_and_the_host_of_its_tests_answers() {
+    let (_guard, place) = scratch();
+    let sdk = root().join("guest-sdk/c");
+    let program = place.join("reader");
+    let sources = ["tests/reader.c", "toolcell.c", "toolcell_testing.c"];
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(&sdk);
+    compiler.args(sources.map(|source| sdk.join(source))).arg("-lm").arg("-o").arg(&program);
+    assert!(compiler.status().unwrap().success(), "{compiler:?}");
+    assert!(Command::new(&program).status().unwrap().success());
+}
+
+/// A new project of `language`, whose tool is that of `languages/FILE`, built.
+fn built(place: &Path, language: &str, file: &str) {
+    with_toolchain(place, &["new", language, "--lang", language]).run().exits(0);
+    let source = root().join("tests/cli/languages").join(file);
+    std::fs::copy(source, place.join(language).join(file)).unwrap();
+    with_toolchain(place, &["build", language]).run().exits(0);
+}
+
+#[test]
+fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (_guard, place) = scratch();
+    let server = Server::hello();
+    let allowed = format!("--allow-net=http://127.0.0.1:{}", server.port);
+    for (language, file) in [("cpp", "tool.cpp"), ("zig", "tool.zig"), ("go", "tool.go")] {
+        built(&place, language, file);
+        let call = |input: &serde_json::Value| {
+            with_toolchain(&place, &["call", language, &input.to_string(), "--json", &allowed]).run().json()
+        };
+        let text = |word: &str| call(&json!({ "text": word }));
+        let done = call(&json!({ "text": "x", "limit": 4, "more": ["a", "b"] }));
+        let found = &done["structured_content"];
+        assert_eq!((&found["limit"], &found["more"]), (&json!(4), &json!(2)), "{language}: {done}");
+        let failed = text("fail");
+        let error = &failed["error"];
+        assert_eq!(error["error_class"], "rate_limited", "{language}: {failed}");
+        assert_eq!((&error["error_code"], &error["message"]), (&json!("slow"), &json!("wait 1")), "{language}");
+        assert_eq!(text("ask")["error"]["error_code"], "nobody_to_ask", "{language}");
+        assert_eq!(text("part")["error"]["error_code"], "half", "{language}");
+        let plain = with_toolchain(&place, &["call", language, r#"{"text": "x"}"#, &allowed]).run().exits(0);
+        assert!(plain.stderr.contains("info read 1 bytes"), "{language}: {}", plain.stderr);
+        let got = text(&format!("http://127.0.0.1:{}/words", server.port));
+        assert!(got["model_facing_content"].to_string().contains("200 hello"), "{language}: {got}");
+        if language != "go" {
+            let kept = text("file");
+            assert!(kept["content"].to_string().contains("artifact_ref"), "{language}: {kept}");
+        }
+    }
+    let panicked = with_toolchain(&place, &["call", "go", r#"{"text": "panic"}"#, "--json", &allowed]).run().json();
+    assert_eq!(panicked["error"]["error_code"], "panic", "{panicked}");
+}
