@@ -4,6 +4,7 @@
 //! embedded in this program, so that only the language's own registry is fetched from: templates with `include_str!`, the
 //! SDK with `sdk::files!`. A new language is one file here, a line `mod`, and an entry of [`LANGUAGES`].
 
+mod python;
 mod rust;
 
 use std::path::{Path, PathBuf};
@@ -107,7 +108,7 @@ pub(super) trait Language: Sync {
 pub(super) const OUTPUT: &str = "target/toolcell";
 
 /// Every language, in the order of the help. A folder with the marks of several is of the first one.
-pub(super) const LANGUAGES: &[&dyn Language] = &[&rust::Rust];
+pub(super) const LANGUAGES: &[&dyn Language] = &[&rust::Rust, &python::Python];
 
 /// A language, chosen by its name or by the files of a folder.
 #[derive(Clone, Copy)]
