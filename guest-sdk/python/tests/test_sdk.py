@@ -140,7 +140,8 @@ class Declarations(unittest.TestCase):
         self.assertEqual(entry["paths"], ["/jobs/*/source", "/to", "/near"])
         self.assertEqual(entry["access"], ["file_read", "file_write", "network"])
         self.assertEqual((entry["urls"], entry["is_read_only"], entry["timeout_ms"]), (["/at"], False, 5))
-        self.assertIn("api.example.com", entry["network_scope"])
+        # As a list with commas, which the host splits.
+        self.assertEqual(entry["network_scope"], "api.example.com, argument")
 
     def test_what_cannot_be_a_tool_is_refused_when_it_is_defined(self):
         def untyped(text):

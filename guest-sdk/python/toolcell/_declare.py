@@ -63,7 +63,7 @@ class Declared:
             found["urls"] = urls
         if hosts:
             words = [hosts] if isinstance(hosts, str) else [*hosts]
-            found["network_scope"] = " ".join(words + (["argument"] if urls else []))
+            found["network_scope"] = ", ".join(words + (["argument"] if urls else []))
         if secrets:
             found["credential_refs"] = list(secrets)
         if urls or hosts:
