@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::super::build::{BuildSettings, Built};
 use super::super::find::Search;
@@ -43,9 +43,6 @@ const SDK: &[File] = sdk::files![
     "guest-sdk/python/wit/http.wit",
     "guest-sdk/python/wit/io.wit",
 ];
-
-/// The package of the SDK, in the layout of the repository.
-const PACKAGE: &str = "guest-sdk/python/";
 
 /// The wheels of each platform that toolcell runs on.
 const REQUIREMENTS: &str = "componentize-py==0.25.1 \
@@ -102,17 +99,10 @@ impl Language for Python {
     }
 
     /// A copy of the package, because editors and type checkers follow no link that only Python resolves.
-    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
-        let mut files = Vec::new();
-        for path in SDK.iter().filter_map(|(path, _)| path.strip_prefix(PACKAGE)) {
-            if path.starts_with("toolcell/") {
-                let source = sdk.join(PACKAGE).join(path);
-                let text =
-                    std::fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
-                files.push((path.to_owned(), text));
-            }
-        }
-        Ok(files)
+    fn local_files(&self, _sdk: &Path) -> Result<Vec<(String, String)>> {
+        let inside = SDK.iter().filter_map(|(path, text)| Some((path.strip_prefix("guest-sdk/python/")?, *text)));
+        let package = inside.filter(|(path, _)| path.starts_with("toolcell/"));
+        Ok(package.map(|(path, text)| (path.to_owned(), text.to_owned())).collect())
     }
 
     fn refuses_name(&self, name: &str) -> Option<&'static str> {
