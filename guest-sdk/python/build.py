@@ -25,8 +25,9 @@ NEEDS = {
     "artifact": "artifacts", "modify_context": "context-modifiers", "call_tool": "tools", "callable_tools": "tools",
     "fetch": "http", "check": "validation", "configuration": "configuration",
 }
-#: Folders that hold no source of the component.
-SKIPPED = {"__pycache__", "toolcell", "target", "tests", "test", "build", "dist", "node_modules"}
+#: Folders that hold no source of the component. All that toolcell leaves out of the digest of the sources is among them: a
+#: build must read nothing that the user's consent does not cover.
+SKIPPED = {"__pycache__", "toolcell", "target", "tests", "test", "build", "dist", "node_modules", "venv"}
 
 
 class Refused(Exception):

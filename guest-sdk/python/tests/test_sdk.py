@@ -280,7 +280,8 @@ class Builds(unittest.TestCase):
         project = self.project(
             tool_dot_py="from toolcell import tool, progress\nimport toolcell as t\nt.fetch('x')\n",
             more__a_dot_py="import logging\n", tests__b_dot_py="from toolcell import ask\n",
-            test_b_dot_py="from toolcell import ask\n", data_dot_json="{}",
+            test_b_dot_py="from toolcell import ask\n", data_dot_json="{}", venv__a_dot_py="", _dot_venv__a_dot_py="",
+            env__pyvenv_dot_cfg="", env__a_dot_py="", toolcell__a_dot_py="",
         )
         files = build.sources(project)
         self.assertEqual({path.name for path in files}, {"tool.py", "a.py", "data.json"})
