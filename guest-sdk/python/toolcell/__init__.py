@@ -11,8 +11,8 @@ A parameter of type `Path` names a file that the tool reads, `WritablePath` one 
 network: a call may use what its arguments name, as far as the operator granted it.
 
 A tool returns a `str` (text for the model), any value that becomes JSON (a dataclass declares its schema), or an `Output`.
-An exception is a failure: raise `ToolError` with a code and a message of your own; the traceback of any other exception is kept in
-the record of the call.
+An exception is a failure: raise `ToolError` with a code and a message of your own; the traceback of any other exception is
+kept in the record of the call.
 
 A call runs in a fresh copy of the state that the module had when it was built: nothing survives a call. Import everything at
 the top of a module, because the standard library is not there when the tool runs.

@@ -85,8 +85,8 @@ def tool(function=None, **options):
     """Makes a function a tool. Its docstring is the description; `Args:` or `:param x:` describe the parameters.
 
     Options: `name`; `read_only`, `concurrency_safe`, `destructive` and `open_world`, claims about what the tool does;
-    `hosts`, what it reaches besides its `Url` parameters; `secrets`, the names of those that its requests carry; and any other field
-    of a tool that `toolcell schema show toolkit-short` has, such as `title`, `timeout_ms` or `environment`.
+    `hosts`, what it reaches besides its `Url` parameters; `secrets`, the names of those that its requests carry; and any
+    other field of a tool that `toolcell schema show toolkit-short` has, such as `title`, `timeout_ms` or `environment`.
     """
     if function is None:
         return lambda function: tool(function, **options)

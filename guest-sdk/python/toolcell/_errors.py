@@ -13,8 +13,8 @@ class ToolError(Exception):
     """Why a tool failed.
 
     `message` is one sentence for the model and the user. `code` is stable, snake_case and the tool's own. `kind` is one of
-    the classes of Agent Tool, such as `invalid_arguments`; a class of a later specification keeps its word. `detail` is kept in the
-    record and never shown to the model. `retry_after` is in seconds.
+    the classes of Agent Tool, such as `invalid_arguments`; a class of a later specification keeps its word. `detail` is kept
+    in the record and never shown to the model. `retry_after` is in seconds.
     """
 
     def __init__(self, message, *, code="failed", kind="execution_failed", detail=None, retry_after=None):

@@ -178,8 +178,8 @@ CANCEL = _Answer("cancel")
 def host(**options):
     """The host of the calls inside of it.
 
-    `answers`: what the user answers, by the key of the question, or `DECLINE` or `CANCEL`. `canceled`: a reason, or a function that returns
-    one or `None`. `tools`: functions by the names of the tools that can be called. `fetch`: a function that takes a
+    `answers`: what the user answers, by the key of the question, or `DECLINE` or `CANCEL`. `canceled`: a reason, or a
+    function that returns one or `None`. `tools`: functions by the names of the tools that can be called. `fetch`: a function that takes a
     `Request` and returns a `Response`, or bytes. `settings`: the operator's. `remembered`: what the previous run remembered.
     """
     made = Host(**options)
