@@ -42,6 +42,7 @@ mod ownership;
 mod people;
 mod pipes;
 mod policy;
+mod python;
 mod readme;
 mod records;
 mod replay;

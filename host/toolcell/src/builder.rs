@@ -67,7 +67,8 @@ pub struct HostBuilder {
     /// Maximum size of the cache of compiled components, in bytes; the least recently used entry is evicted first.
     /// Default: [`CACHE_BYTES`].
     pub cache_bytes_max: u64,
-    /// CPU time limit of one compilation, in seconds. Default: 30.
+    /// CPU time limit of one compilation, in seconds. Default: 60, because the interpreter in a component of Python takes
+    /// 15 to 30.
     pub compile_cpu_seconds: u64,
     /// Address space limit of one compilation, in bytes. Default: 3 GiB.
     pub compile_memory_bytes: u64,
@@ -106,7 +107,7 @@ impl Default for HostBuilder {
             compiler: None,
             cached: true,
             cache_bytes_max: CACHE_BYTES,
-            compile_cpu_seconds: 30,
+            compile_cpu_seconds: 60,
             compile_memory_bytes: 3 << 30,
             cancel_grace: Duration::from_millis(100),
             inline_bytes_max: 64 << 10,

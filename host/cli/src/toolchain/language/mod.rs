@@ -7,6 +7,7 @@
 mod c;
 mod cpp;
 mod go;
+mod python;
 mod rust;
 mod zig;
 
@@ -111,7 +112,7 @@ pub(super) trait Language: Sync {
 pub(super) const OUTPUT: &str = "target/toolcell";
 
 /// Every language, in the order of the help. A folder with the marks of several is of the first one.
-pub(super) const LANGUAGES: &[&dyn Language] = &[&rust::Rust, &c::C, &cpp::Cpp, &zig::Zig, &go::Go];
+pub(super) const LANGUAGES: &[&dyn Language] = &[&dyn Language] = &[&rust::Rust, &c::C, &cpp::Cpp, &zig::Zig, &go::Go, &python::Python];
 
 /// A language, chosen by its name or by the files of a folder.
 #[derive(Clone, Copy)]

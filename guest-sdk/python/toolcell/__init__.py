@@ -1,0 +1,37 @@
+"""Write toolcell tools in Python. A tool is a typed function; its declaration comes from its type hints and its docstring.
+
+    from toolcell import tool
+
+    @tool
+    def count(text: str) -> str:
+        \"\"\"Counts the words of a text.\"\"\"
+        return f"{len(text.split())} words"
+
+A parameter of type `Path` names a file that the tool reads, `WritablePath` one that it writes, `Url` what it reaches over the
+network: a call may use what its arguments name, as far as the operator granted it.
+
+A tool returns a `str` (text for the model), any value that becomes JSON (a dataclass declares its schema), or an `Output`.
+An exception is a failure: raise `ToolError` with a code and a message of your own; the traceback of any other exception is
+kept in the record of the call.
+
+A call runs in a fresh copy of the state that the module had when it was built: nothing survives a call. Import everything at
+the top of a module, because the standard library is not there when the tool runs.
+"""
+
+from ._calls import Answer, Callable, call_tool, callable_tools
+from ._configuration import configuration, configured
+from ._context import Context, context
+from ._declare import check, tool
+from ._errors import Canceled, NotAnswered, ToolError
+from ._http import Response, fetch
+from ._output import Output, audio, diff, file, image, link, text
+from ._running import Artifact, artifact, canceled, checkpoint, log, modify_context, partial_result, progress
+from ._questions import ask, remember, remembered
+from ._schema import Url, WritablePath
+
+__all__ = [
+    "Answer", "Artifact", "Callable", "Canceled", "Context", "NotAnswered", "Output", "Response", "ToolError", "Url",
+    "WritablePath", "artifact", "ask", "audio", "call_tool", "callable_tools", "canceled", "check", "checkpoint",
+    "configuration", "configured", "context", "diff", "fetch", "file", "image", "link", "log", "modify_context",
+    "partial_result", "progress", "remember", "remembered", "text", "tool",
+]
