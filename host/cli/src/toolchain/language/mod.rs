@@ -3,7 +3,9 @@
 //! A language has its templates in `../template/NAME/`, and its SDK in `guest-sdk/NAME/` of the repository. Both are
 //! embedded in this program, so that only the language's own registry is fetched from.
 
+mod javascript;
 mod rust;
+mod typescript;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -100,7 +102,7 @@ pub(super) trait Language: Sync {
 pub(super) const OUTPUT: &str = "target/toolcell";
 
 /// Every language, in the order of the help. A folder with the marks of several is of the first one.
-pub(super) const LANGUAGES: &[&dyn Language] = &[&rust::Rust];
+pub(super) const LANGUAGES: &[&dyn Language] = &[&rust::Rust, &typescript::TypeScript, &javascript::JavaScript];
 
 /// A language, chosen by its name or by the files of a folder.
 #[derive(Clone, Copy)]
