@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use toolcell::{Home, Host, HostBuilder, Keep, Request};
-use toolcell_cli::toolchain::{BuildSettings, Kind, Language, Preference, Search, build, new_project, write_sdk};
+use toolcell_cli::toolchain::{BuildSettings, Kind, Preference, Search, build, new_project, write_sdk};
 use toolcell_core::record::CallRecord;
 
 /// One component, and one call of it.
@@ -35,7 +35,7 @@ pub(crate) fn count() -> anyhow::Result<Subject> {
     let sdk = write_sdk(home().folder())?;
     let folder = kept().join("count");
     if !folder.exists() {
-        new_project(&kept(), "count", Language::Rust, Kind::Tool, Some(&sdk))?;
+        new_project(&kept(), "count", "rust".parse()?, Kind::Tool, Some(&sdk))?;
     }
     let component = component(&folder, Some(sdk))?;
     let input = r#"{"text":"one two"}"#;

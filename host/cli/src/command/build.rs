@@ -7,20 +7,29 @@ use toolcell::Home;
 use toolcell_core::record::Refusal;
 
 use super::exit::{self, BadRequest, Exit};
+use crate::toolchain::{Built, Lang, Watch, no_project};
+
 use super::{notes, show, target};
 
 /// Builds the tool or hook in a source folder, and sets up what is missing for that. Fails if the component cannot be
 /// loaded, and names what it says of itself and this host cannot use.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Building runs code of the folder and of what it depends on as you, outside of the sandbox: build scripts \
-                        and macros. With this command you agree to that, for the sources as they are now."
+    after_help = "Building runs code of the folder and of what it depends on as you, outside of the sandbox: in Rust, build \
+                        scripts and macros; in other languages, their toolchains. With this command you agree to that, \
+                        for the sources as they are now; with --watch, also as they will be.\n\n\
+                        A toolchain that is missing is fetched from the registry of its language into toolcell's cache. \
+                        What is fetched, and how large it is, is said first; `toolcell doctor` says it without a build."
 )]
 pub(super) struct Build {
-    /// The folder of the tool: where its Cargo.toml lies
+    /// The source folder of the tool
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// Print JSON
+    /// Build again whenever a source changes, until it is stopped; a running `toolcell mcp` or `serve` takes up each new
+    /// component
+    #[arg(long)]
+    watch: bool,
+    /// Print JSON: one line for each build
     #[arg(long)]
     json: bool,
 }
@@ -28,8 +37,46 @@ pub(super) struct Build {
 impl Build {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
+        if self.watch {
+            return self.follow(&home);
+        }
         let built = target::build(&self.dir, &home).map_err(|error| BadRequest(format!("{error:#}")))?;
-        let (notes, refusal) = match notes::of_component(&home, &built.wasm)? {
+        Ok(self.report(&home, &built)?.unwrap_or(Exit::Succeeded))
+    }
+
+    /// Builds, and again after each change. Ends only if it cannot print, or if the folder is no project.
+    fn follow(&self, home: &Home) -> anyhow::Result<Exit> {
+        if Lang::of(&self.dir).is_none() {
+            return Err(BadRequest(no_project(&self.dir)).into());
+        }
+        loop {
+            let before = Watch::now(&self.dir, &home.builds());
+            let built = target::build(&self.dir, home);
+            let after = match built {
+                Ok(built) => {
+                    if self.report(home, &built)?.is_none() {
+                        return Ok(Exit::Succeeded);
+                    }
+                    Watch::built(&self.dir, &home.builds())
+                }
+                Err(error) => {
+                    show::say(&show::printable(&format!("error: {error:#}"), true));
+                    None
+                }
+            };
+            let mut watch = match after {
+                Some(watch) => watch,
+                None => before.map_err(|error| BadRequest(format!("{error:#}")))?,
+            };
+            show::say("waiting for a change");
+            let (path, what) = watch.wait();
+            show::say(&show::printable(&format!("{} {what}", path.display()), true));
+        }
+    }
+
+    /// Prints what was built, and what the component says of itself. `None` if nobody reads the output any more.
+    fn report(&self, home: &Home, built: &Built) -> anyhow::Result<Option<Exit>> {
+        let (notes, refusal) = match notes::of_component(home, &built.wasm)? {
             Ok(notes) => (notes, None),
             Err(refusal) => (Vec::new(), Some(refusal)),
         };
@@ -47,11 +94,14 @@ impl Build {
                 if let Some(error) = &error {
                     // Nothing on standard output, which a script takes for a component that can be called.
                     show::say(&format!("error: {} [{}]", error.message, error.error_code));
-                    return Ok(exit);
+                    return Ok(Some(exit));
                 }
                 built.wasm.display().to_string()
             }
         };
-        writeln!(std::io::stdout(), "{line}").map(|()| exit).or_else(show::closed)
+        match writeln!(std::io::stdout(), "{line}") {
+            Ok(()) => Ok(Some(exit)),
+            Err(error) => show::closed(error).map(|_| None),
+        }
     }
 }

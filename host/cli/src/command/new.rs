@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::json;
 use toolcell::Home;
 
-use crate::toolchain::{self, Kind, Lang};
+use crate::toolchain::{self, Kind, Lang, names};
 
 use super::exit::{BadRequest, Exit};
 use super::show;
@@ -18,8 +18,7 @@ pub(super) struct New {
     /// Write a hook, which runs around the calls of tools
     #[arg(long)]
     hook: bool,
-    /// The language to write it in: rust
-    #[arg(long, default_value = "rust")]
+    #[arg(long, default_value = "rust", value_name = "LANGUAGE", help = format!("The language to write it in: {}", names()))]
     lang: Lang,
     /// Print JSON
     #[arg(long)]

@@ -175,11 +175,28 @@ impl Building {
                 sheet.value("folder", &folder.display().to_string(), FOLDER_ROWS_MAX);
                 // The reason names a changed file, whose name is untrusted.
                 sheet.value("because", why, WHY_ROWS_MAX);
-                sheet.host("Building runs its code as you, outside of the sandbox: build scripts and");
-                sheet.host("macros, its own and those of everything that it depends on.");
+                for row in building(folder) {
+                    sheet.host(&row);
+                }
             }),
         }
     }
+}
+
+/// What a build of `folder` runs as the user, and what it fetches.
+fn building(folder: &Path) -> Vec<String> {
+    let Some(lang) = Lang::of(folder).filter(|lang| lang.name() != "rust") else {
+        return vec![
+            "Building runs its code as you, outside of the sandbox: build scripts and".to_owned(),
+            "macros, its own and those of everything that it depends on.".to_owned(),
+        ];
+    };
+    let mut rows =
+        vec![format!("Building runs the toolchain of {} on it as you, outside of the sandbox.", lang.title())];
+    let search = Home::find().map(|home| Search::new(Preference::Any, home.cache()));
+    let fetches = search.map(|search| lang.fetches(&search)).unwrap_or_default();
+    rows.extend(fetches.into_iter().map(|fetch| format!("It fetches {fetch}.")));
+    rows
 }
 
 /// The refusal code for a source folder without an up-to-date build.

@@ -59,7 +59,7 @@ pub struct Built {
 }
 
 /// Builds the tool whose Cargo.toml is in `dir`.
-pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
     let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find the folder {}", dir.display()))?;
     if !dir.join("Cargo.toml").is_file() {
         bail!("no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`", dir.display());

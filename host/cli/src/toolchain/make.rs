@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::build::{BuildSettings, Built, output_folder};
 use super::find::{Search, ToolchainSource, short_hash};
-use super::language::{File, Lang, Language, write_local_files};
+use super::language::{File, Language, write_local_files};
 use super::record::{self, Made};
 use super::room::{Room, checked};
 use super::sources::Listing;
@@ -69,7 +69,7 @@ impl Job<'_> {
 
 /// Builds the project in `dir`, and keeps the record of what was built from which sources.
 pub(super) fn build(
-    language: &'static dyn Language,
+    language: &dyn Language,
     dir: &Path,
     settings: &BuildSettings,
     compile: Compile,
@@ -88,7 +88,7 @@ pub(super) fn build(
     let id = short_hash(&format!("{} {}", language.name(), dir.display()));
     let work = compiling.join(format!("{}{id}", build_cache::BUILD));
     std::fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
-    write_local_files(Lang(language), dir, &sdk)?;
+    write_local_files(language, dir, &sdk)?;
 
     let earlier = record::read(&settings.records, dir);
     let known = earlier.map_or(Listing::default(), |record| record.sources);

@@ -10,6 +10,7 @@
 //! language a file for each language, behind one trait      make     a build in any of them but Rust
 //! room     parts of toolchains that toolcell fetches into its cache
 //! sdk      the SDK's sources, embedded in this binary         project  `toolcell new`
+//! watch    waits until a project's sources change
 //! survey   the same questions as `find`, asked without changing anything
 //! ```
 //!
@@ -29,17 +30,19 @@ mod sdk;
 mod sources;
 mod survey;
 mod sysroot;
+mod watch;
 
 #[cfg(test)]
 mod standin;
 
 pub use build::{BuildSettings, Built};
 pub use find::{PREFERENCE_VARIABLE, Preference, Search, Toolchain, ToolchainSource, find};
-pub use language::{Lang, build, no_project};
+pub use language::{Lang, build, names, no_project};
 pub use project::{Kind, new_project};
 pub use record::{Standing, source_places, standing};
 pub use sdk::write_sdk;
 pub use survey::{Finding, State};
+pub use watch::Watch;
 
 /// The one target that guests are built for.
 pub const TARGET: &str = "wasm32-wasip2";

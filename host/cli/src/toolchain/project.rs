@@ -39,7 +39,7 @@ pub fn new_project(parent: &Path, name: &str, lang: Lang, kind: Kind, sdk: Optio
         write(&folder.join(file), &text.replace("{{name}}", name))?;
     }
     if let Some(sdk) = sdk {
-        write_local_files(lang, &folder, sdk)?;
+        write_local_files(lang.0, &folder, sdk)?;
     }
     // Fails if a non-empty folder of this name appeared meanwhile.
     std::fs::rename(&folder, &place).with_context(|| format!("cannot create {}", place.display()))?;

@@ -26,7 +26,7 @@ pub struct Finding {
 }
 
 /// Returns the verdict first, then each way to a toolchain.
-pub fn survey(search: &Search) -> Vec<Finding> {
+pub(super) fn survey(search: &Search) -> Vec<Finding> {
     let installed = by_installed(search);
     let rustup = by_rustup(search, installed.state);
     let ways = [installed, rustup, by_packages(search)];

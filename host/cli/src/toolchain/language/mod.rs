@@ -1,7 +1,8 @@
 //! The languages that tools are written in: one file for each, behind one trait.
 //!
 //! A language has its templates in `../template/NAME/`, and its SDK in `guest-sdk/NAME/` of the repository. Both are
-//! embedded in this program, so that only the language's own registry is fetched from.
+//! embedded in this program, so that only the language's own registry is fetched from: templates with `include_str!`, the
+//! SDK with `sdk::files!`. A new language is one file here, a line `mod`, and an entry of [`LANGUAGES`].
 
 mod javascript;
 mod rust;
@@ -211,10 +212,10 @@ pub(super) fn scope(dir: &Path) -> Scope {
     )
 }
 
-/// The files of the project `name` that belong to this machine alone, where they are missing.
-pub(super) fn write_local_files(lang: Lang, dir: &Path, sdk: &Path) -> Result<Vec<PathBuf>> {
+/// Writes the files of a project that belong to this machine alone, where they are missing. Returns them.
+pub(super) fn write_local_files(language: &dyn Language, dir: &Path, sdk: &Path) -> Result<Vec<PathBuf>> {
     let mut written = Vec::new();
-    for (path, text) in lang.0.local_files(sdk)? {
+    for (path, text) in language.local_files(sdk)? {
         let file = dir.join(path);
         if !file.exists() {
             super::project::write(&file, &text)?;

@@ -1,0 +1,83 @@
+//! `toolcell build --watch`: waits for a change of a project's sources.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::language;
+use super::record;
+use super::sources::{Listing, Scope};
+
+/// Polling interval. A change counts once two polls see the same sources, so that half an edit is not built.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// The sources of a project, and the state of them that was built or could not be built.
+pub struct Watch {
+    scope: Scope,
+    seen: Listing,
+}
+
+impl Watch {
+    /// Begins with the sources as they are now.
+    pub fn now(dir: &Path, records: &Path) -> Result<Self> {
+        let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find the folder {}", dir.display()))?;
+        let earlier = record::read(records, &dir);
+        let (scope, known) = match earlier {
+            Some(record) => (record.scope, record.sources),
+            None => (language::scope(&dir), Listing::default()),
+        };
+        let seen = Listing::of(&scope, &known)?;
+        Ok(Self { scope, seen })
+    }
+
+    /// Begins with the sources that the last build of the project read. A build may write some itself, such as a lock
+    /// file, and they must not be the reason of another build.
+    pub fn built(dir: &Path, records: &Path) -> Option<Self> {
+        let record = record::read(records, &std::fs::canonicalize(dir).ok()?)?;
+        Some(Self { scope: record.scope, seen: record.sources })
+    }
+
+    /// Waits until the sources differ, and nobody writes them. Returns a path that changed, and what happened to it.
+    pub fn wait(&mut self) -> (PathBuf, &'static str) {
+        let mut before: Option<Listing> = None;
+        loop {
+            // Fails while files come and go: then the next look tells.
+            let now = Listing::of(&self.scope, before.as_ref().unwrap_or(&self.seen)).ok();
+            if let Some(now) =
+                now.as_ref().filter(|now| before.as_ref().is_some_and(|before| now.changes(before).is_empty()))
+                && let Some(change) = now.changes(&self.seen).into_iter().next()
+            {
+                self.seen = now.clone();
+                return change;
+            }
+            before = now.or(before);
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_named_once_and_what_a_build_writes_is_none() {
+        let (project, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let write = |name: &str, text: &str| {
+            let file = project.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        write("Cargo.toml", "[package]");
+        write("src/lib.rs", "before");
+        assert!(Watch::built(project.path(), records.path()).is_none());
+        let mut watch = Watch::now(project.path(), records.path()).unwrap();
+        write("target/toolcell/made.wasm", "made");
+        write("src/lib.rs", "afterwards");
+        let (path, what) = watch.wait();
+        assert!(path.ends_with("src/lib.rs") && what == "has changed", "{path:?} {what}");
+        std::fs::remove_file(project.path().join("src/lib.rs")).unwrap();
+        assert_eq!(watch.wait().1, "is gone");
+    }
+}
