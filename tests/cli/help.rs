@@ -62,7 +62,7 @@ const HELP: &[(&[&str], &[&str])] = &[
         &["--token-file", "--approver-token-file", "--arcade-secret-file", "/worker", "--allow-host"],
     ),
     (&["mcp", "--help"], &["--tool-budget", "[default: 125]"]),
-    (&["build", "--help"], &["Cargo.toml", "--json", "outside of the sandbox"]),
+    (&["build", "--help"], &["--watch", "--json", "outside of the sandbox", "how large it is", "toolcell doctor"]),
     (&["wrap", "--help"], &["--wit", "--profile", "--name", "--output", "read_only", "Examples:"]),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
     (&["wrap", "--help"], &["FILE", "--manifest", "--output", "IronClaw"]),

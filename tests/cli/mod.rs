@@ -32,6 +32,7 @@ mod hooks;
 mod interrupts;
 mod json;
 mod kills;
+mod languages;
 mod limits;
 mod links;
 mod manifests;

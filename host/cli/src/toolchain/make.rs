@@ -108,6 +108,218 @@ pub(super) fn build(
     let digest = sources.digest();
     record::write(&settings.records, Made { dir, component: &component, name, initial_memory: 0, scope, sources })?;
     build_cache::touch(&job.work);
-    build_cache::prune(&compiling, build_cache::BYTES_MAX);
+    if !fresh {
+        build_cache::prune(&compiling, build_cache::BYTES_MAX);
+    }
     Ok(Built { wasm, name: name.to_owned(), fresh, sources: digest, source: ToolchainSource::Room })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::project::Kind;
+    use super::super::record::{Standing, standing};
+    use super::super::standin::Programs;
+    use super::super::{Preference, survey};
+    use super::*;
+
+    const ROOM: Room = Room {
+        name: "maker-1.2",
+        contents: "Maker 1.2",
+        registry: "the test",
+        download_mb: 1,
+        disk_mb: 2,
+        needs: &[("fetch", "install fetch")],
+        set_up: |set_up, say| set_up.run(set_up.command("fetch")?, say),
+    };
+
+    /// A language of the tests: its compiler copies the source.
+    struct Copied;
+
+    impl Language for Copied {
+        fn name(&self) -> &'static str {
+            "copied"
+        }
+
+        fn title(&self) -> &'static str {
+            "Copied"
+        }
+
+        fn marks(&self) -> &'static [&'static str] {
+            &["tool.txt"]
+        }
+
+        fn template(&self, _: Kind) -> &'static [File] {
+            &[]
+        }
+
+        fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
+            Ok(vec![("local/sdk".to_owned(), sdk.display().to_string())])
+        }
+
+        fn sdk(&self) -> &'static [File] {
+            &[]
+        }
+
+        fn test_command(&self) -> &'static str {
+            "true"
+        }
+
+        fn rooms(&self, _: &Search) -> Vec<&'static Room> {
+            static KEPT: Room = ROOM;
+            vec![&KEPT]
+        }
+
+        fn made_beside(&self) -> &'static [&'static str] {
+            &["__cache__"]
+        }
+
+        fn steering(&self) -> &'static [&'static str] {
+            &["steering.json"]
+        }
+
+        fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+            build(self, dir, settings, &compile, say)
+        }
+    }
+
+    fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+        let mut copy = job.command(&job.room(&ROOM).join("copy"));
+        copy.arg("tool.txt").arg(job.work.join("made.wasm"));
+        job.run(copy, say)?;
+        Ok(job.work.join("made.wasm"))
+    }
+
+    /// Makes the room's one program, which has only the built-in commands of the shell.
+    const FETCH: &str = r#"echo fetched >&2; [ -e "${0%/*}/broken" ] && exit 3
+        printf '#!/bin/sh\nread -r all < "$1" && printf %%s "$all" > "$2"\n' > copy; /bin/chmod +x copy"#;
+
+    struct Place {
+        programs: Programs,
+        project: tempfile::TempDir,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let place = Self { programs: Programs::new().with("fetch", FETCH), project: tempfile::tempdir().unwrap() };
+            place.write("tool.txt", "first\n");
+            place
+        }
+
+        fn dir(&self) -> PathBuf {
+            self.project.path().canonicalize().unwrap()
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            super::super::project::write(&self.dir().join(name), text).unwrap();
+        }
+
+        fn settings(&self) -> BuildSettings {
+            let mut settings = BuildSettings::new(self.search(), self.programs.dir().join("records"));
+            settings.sdk = Some(self.programs.dir().join("sdk"));
+            settings.target_dir = Some(self.programs.dir().join("builds"));
+            settings
+        }
+
+        fn search(&self) -> Search {
+            self.programs.search(Preference::Any)
+        }
+
+        fn build(&self) -> (Result<Built>, Vec<String>) {
+            let mut said = Vec::new();
+            let built = Copied.build(&self.dir(), &self.settings(), &mut |line| said.push(line.to_owned()));
+            (built, said)
+        }
+
+        fn standing(&self) -> Standing {
+            standing(&self.dir(), &self.programs.dir().join("records"))
+        }
+    }
+
+    #[test]
+    fn what_is_fetched_is_said_before_and_fetched_once() {
+        let place = Place::new();
+        let found = Copied.survey(&place.search());
+        let [survey::Finding { state, detail, .. }] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(
+            (*state, detail.as_str()),
+            (survey::State::Absent, "the first build fetches Maker 1.2 from the test: 1 MB, 2 MB on disk")
+        );
+        let (built, said) = place.build();
+        let built = built.unwrap();
+        assert_eq!(
+            said.iter().take(2).map(String::as_str).collect::<Vec<_>>(),
+            ["fetching Maker 1.2 from the test: 1 MB, 2 MB on disk", "fetched"]
+        );
+        assert_eq!(std::fs::read(&built.wasm).unwrap(), b"first");
+        assert!(!built.fresh && built.wasm.starts_with(place.dir().join("target/toolcell")));
+        let (again, said) = place.build();
+        assert!(again.unwrap().fresh && said.is_empty(), "{said:?}");
+        assert_eq!(Copied.survey(&place.search())[0].state, survey::State::Ready);
+    }
+
+    #[test]
+    fn a_record_is_bound_to_all_sources_and_to_nothing_that_a_build_or_a_test_writes() {
+        let place = Place::new();
+        place.build().0.unwrap();
+        assert!(place.dir().join("local/sdk").is_file());
+        place.write("target/toolcell/other", "other");
+        place.write("deep/__cache__/made", "other");
+        assert!(matches!(place.standing(), Standing::Built(_)), "{:?}", place.standing());
+        for source in ["steering.json", "deep/source", "target/source"] {
+            place.write(source, "new");
+            assert_eq!(place.standing(), Standing::NotBuilt(format!("{source} is new since it was built")));
+            place.build().0.unwrap();
+        }
+        // A link of this name can lead to sources.
+        std::os::unix::fs::symlink(place.dir().join("deep"), place.dir().join("__cache__")).unwrap();
+        assert!(matches!(place.standing(), Standing::NotBuilt(_)));
+    }
+
+    #[test]
+    fn a_toolchain_that_is_not_whole_is_set_up_again() {
+        let place = Place::new();
+        std::fs::write(place.programs.dir().join("broken"), "").unwrap();
+        let (built, _) = place.build();
+        let error = format!("{:#}", built.unwrap_err());
+        assert!(error.starts_with("set up Maker 1.2: `fetch` failed") && error.ends_with("fetched"), "{error}");
+        std::fs::write(ROOM.folder(&place.search()).join("left"), "").unwrap();
+        std::fs::remove_file(place.programs.dir().join("broken")).unwrap();
+        place.build().0.unwrap();
+        assert!(!ROOM.folder(&place.search()).join("left").exists());
+    }
+
+    #[test]
+    fn what_cannot_be_fetched_is_refused_with_what_to_do() {
+        let place = Place::new();
+        let settings = BuildSettings { offline: true, ..place.settings() };
+        let error = Copied.build(&place.dir(), &settings, &mut |_| ()).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "Maker 1.2 from the test: 1 MB, 2 MB on disk would have to be fetched, and downloads are not allowed"
+        );
+        std::fs::remove_file(place.programs.dir().join("fetch")).unwrap();
+        let error = place.build().0.unwrap_err().to_string();
+        assert_eq!(error, "Maker 1.2 needs fetch, which is not on PATH: install fetch");
+        let found = &Copied.survey(&place.search())[0];
+        assert_eq!((found.state, found.fix.as_deref()), (survey::State::Missing, Some("install fetch")));
+    }
+
+    #[test]
+    fn a_failed_compilation_has_what_the_compiler_printed_and_a_change_meanwhile_is_refused() {
+        let place = Place::new();
+        place.build().0.unwrap();
+        let failing = |job: &Job, say: Say| {
+            job.run(job.command(&place.programs.dir().join("fetch")), say)?;
+            Ok(job.work.join("none"))
+        };
+        std::fs::write(place.programs.dir().join("broken"), "").unwrap();
+        let error = build(&Copied, &place.dir(), &place.settings(), &failing, &mut |_| ()).unwrap_err();
+        assert!(format!("{error:#}").contains("does not build: `fetch` failed"), "{error:#}");
+        let editing = |job: &Job, say: Say| {
+            place.write("tool.txt", "second\n");
+            compile(job, say)
+        };
+        let error = build(&Copied, &place.dir(), &place.settings(), &editing, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.ends_with("tool.txt has changed since the build began: build again"), "{error}");
+    }
 }

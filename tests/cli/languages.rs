@@ -1,0 +1,136 @@
+//! From an empty folder to a call and a native test, in each language. What a toolchain lacks is fetched into the user's
+//! cache, once.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use toolcell_cli::toolchain::Lang;
+
+use crate::support::{Client, Toolcell, scratch};
+
+use super::BUILDING;
+use super::build::with_toolchain;
+
+/// Runs a command that `toolcell new` printed, in the project's folder.
+fn native_test(lang: Lang, project: &Path) {
+    let ran = Command::new("sh").args(["-c", lang.test_command()]).current_dir(project).output().unwrap();
+    let said = [ran.stdout, ran.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(ran.status.success(), "{}: {}\n{said}", lang.name(), lang.test_command());
+}
+
+#[test]
+fn each_language_goes_from_nothing_to_a_call_and_a_native_test() {
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (_guard, place) = scratch();
+    for lang in Lang::all() {
+        let folder = format!("count-{}", lang.name());
+        let printed = with_toolchain(&place, &["new", &folder, "--lang", lang.name()]).run().exits(0).stdout;
+        for line in [format!("toolcell build {folder}"), format!("(cd {folder} && {})", lang.test_command())] {
+            assert!(printed.contains(&line), "{}: {printed}", lang.name());
+        }
+        let project = place.join(&folder);
+        assert_eq!(Lang::of(&project), Some(lang), "its own files make it a project of another language");
+        let unbuilt = with_toolchain(&place, &["call", &folder, "{\"text\": \"one\"}", "--json"]).run().exits(2).json();
+        assert_eq!(unbuilt["error"]["error_code"], "not_built", "{}", lang.name());
+
+        with_toolchain(&place, &["build", &folder]).run().exits(0);
+        let tool: Value = with_toolchain(&place, &["describe", &folder, "--json"]).run().exits(0).json();
+        let text = tool.to_string();
+        assert!(text.contains("\"text\"") && text.contains("ounts the words"), "{}: {text}", lang.name());
+        let call = with_toolchain(&place, &["call", &folder, "{\"text\": \"one two three\"}"]).run().exits(0);
+        assert_eq!(call.stdout, "3 words\n", "{}", lang.name());
+        // The host checks the arguments against the schema that the types became.
+        let wrong = with_toolchain(&place, &["call", &folder, "{\"text\": 3}", "--json"]).run().exits(2).json();
+        assert_eq!(wrong["error"]["error_class"], "invalid_arguments", "{}: {wrong}", lang.name());
+
+        native_test(lang, &project);
+        // Neither a call nor a test makes the build stale.
+        with_toolchain(&place, &["call", &folder, "{\"text\": \"\"}"]).run().exits(0);
+    }
+}
+
+#[test]
+fn a_language_that_is_not_known_and_a_hook_in_another_one_are_refused_and_leave_nothing() {
+    let (_guard, place) = scratch();
+    let refused = Toolcell::new(["new", "tool", "--lang", "cobol"]).dir(&place).run().exits(2).stderr;
+    assert!(refused.contains("there is no template for \"cobol\": choose "), "{refused}");
+    for lang in Lang::all().filter(|lang| lang.name() != "rust") {
+        let refused = Toolcell::new(["new", "--hook", "tool", "--lang", lang.name()]).dir(&place).run().exits(2).stderr;
+        assert!(refused.contains("hooks are written in Rust"), "{refused}");
+    }
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+    let refused = Toolcell::new(["build", "--watch", "."]).dir(&place).run().exits(2).stderr;
+    assert!(refused.contains("is not a source folder"), "{refused}");
+}
+
+#[test]
+fn doctor_names_the_toolchain_of_each_language_and_no_language_is_a_fault() {
+    let (_guard, home) = scratch();
+    let ran = Toolcell::at(&home, ["doctor", "--json"]).run();
+    let checks = ran.json()["checks"].as_array().unwrap().clone();
+    for lang in Lang::all().filter(|lang| lang.name() != "rust") {
+        let subject = format!("the toolchain for {}", lang.title());
+        let check =
+            checks.iter().find(|check| check["subject"] == json!(subject)).unwrap_or_else(|| panic!("{subject}"));
+        let words = check["detail"].as_str().unwrap();
+        let said = match check["state"].as_str().unwrap() {
+            // With a size, because nothing may be fetched that was not announced.
+            "absent" => words.starts_with("the first build fetches ") && words.contains(" MB"),
+            "missing" => check["fix"].is_string(),
+            _ => true,
+        };
+        assert!(said, "{check}");
+    }
+    // Looking fetches nothing.
+    assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0);
+}
+
+/// Waits until `file` has `text` in it, and fails after two minutes with what it has.
+fn until(file: &Path, text: &str) {
+    let began = Instant::now();
+    loop {
+        let found = std::fs::read_to_string(file).unwrap_or_default();
+        if found.contains(text) {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(120), "{text:?} is not in:\n{found}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_watched_folder_is_built_after_each_change_and_a_running_server_takes_it_up() {
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (_guard, place) = scratch();
+    with_toolchain(&place, &["new", "watched"]).run().exits(0);
+    with_toolchain(&place, &["build", "watched"]).run().exits(0);
+    let mut client = Client::run(with_toolchain(&place, &["mcp", "watched"]));
+    client.initialize("2025-11-25");
+    let words = |client: &mut Client| client.call("count", json!({ "text": "one two" }))["content"][0]["text"].clone();
+    assert_eq!(words(&mut client), "2 words");
+
+    let (home, said, log) = (toolcell::Home::find().unwrap(), place.join("said"), place.join("log"));
+    let mut watching = Command::new(env!("CARGO_BIN_EXE_toolcell"))
+        .args(["build", "--watch", "watched"])
+        .current_dir(&place)
+        .env("TOOLCELL_HOME", home.folder())
+        .stdin(Stdio::null())
+        .stdout(std::fs::File::create(&said).unwrap())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    until(&log, "waiting for a change");
+    let source = place.join("watched/src/lib.rs");
+    let text = std::fs::read_to_string(&source).unwrap();
+    std::fs::write(&source, "fn broken(").unwrap();
+    until(&log, "error: ");
+    assert_eq!(words(&mut client), "2 words", "a build that failed changes nothing");
+    std::fs::write(&source, text.replace("{} words", "{} words here")).unwrap();
+    client.says("the new ones are offered");
+    assert_eq!(words(&mut client), "2 words here");
+    until(&said, "watched.wasm\n");
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+}
