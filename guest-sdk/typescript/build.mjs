@@ -4,6 +4,7 @@
 //   WIT        the folder of the contract
 //   OUTPUT     the component
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { dirname, join, resolve, sep } from 'node:path';
 import { spawnSync } from 'node:child_process';
@@ -41,6 +42,9 @@ const contractImports = {
   name: 'contract',
   setup(build) {
     build.onResolve({ filter: /^(toolcell|wasi):/ }, ({ path }) => ({ path, external: true, sideEffects: false }));
+    build.onResolve({ filter: /^node:/ }, ({ path }) => ({
+      errors: [{ text: `${path} is part of Node.js, and the sandbox has nothing of it` }],
+    }));
     // The SDK of this program, whichever copy the project has.
     build.onResolve({ filter: /^(#toolcell|toolcell-guest)$/ }, () => ({ path: join(sdk, 'index.js'), sideEffects: false }));
   },
@@ -96,6 +100,15 @@ function writeWit(folder, imports) {
   writeFileSync(join(folder, 'world.wit'), world.join('\n'));
 }
 
+/** A hash of all that decides what the component is: two snapshots of the same sources differ, and a component that changes
+ * without its sources would lose what was approved for it. */
+function digest(source, wit) {
+  const lock = readFileSync(join(sdk, 'toolchain', 'package-lock.json'), 'utf8');
+  const files = readdirSync(wit, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  const texts = files.map((entry) => readFileSync(join(entry.parentPath ?? entry.path, entry.name), 'utf8')).sort();
+  return createHash('sha256').update(JSON.stringify([source, lock, texts])).digest('hex');
+}
+
 async function main() {
   const { main: module } = manifest();
   checkTypes();
@@ -104,10 +117,18 @@ async function main() {
   const folder = mkdtempSync(join(dirname(output), 'wit-'));
   try {
     writeWit(folder, imports);
+    const inputs = digest(source, folder);
+    const known = `${output}.inputs`;
+    if (existsSync(output) && existsSync(known) && readFileSync(known, 'utf8') === inputs) return;
+    rmSync(known, { force: true });
     const { componentize } = require('componentize-qjs');
     const options = { witPath: folder, world: 'component', jsSource: source, sync: true, optSize: true };
-    const { component } = await componentize(options);
+    const { component } = await componentize(options).catch((error) => {
+      // Most often an exception of the module code, which runs here.
+      throw new Complaint(error.message.replace(/^[: ]+/, ''));
+    });
     writeFileSync(output, component);
+    writeFileSync(known, inputs);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

@@ -82,9 +82,11 @@ export type AccessKind =
   | 'file_read'
   | 'file_write'
   | 'network'
+  | 'browser'
   | 'credential'
-  | 'environment'
-  | (string & {});
+  | 'payment'
+  | 'external_send'
+  | 'code_execution';
 
 /** What a tool says of itself besides its types: the fields of the short form of a toolkit, in camel case. */
 export interface Facts {
@@ -94,13 +96,13 @@ export interface Facts {
   /** What the operator has to grant. Default: `file_read` if an argument is a path, else nothing. */
   access?: readonly AccessKind[];
   resources?: readonly string[];
-  writeEffects?: readonly string[];
+  writeEffects?: readonly ('none' | 'local_draft' | 'local_persistent' | 'remote_mutation' | 'irreversible')[];
   networkScope?: string;
   credentialRefs?: readonly string[];
   environment?: readonly string[];
   /** Patterns of tools that the tool calls. */
   toolCalls?: readonly string[];
-  riskLevel?: 'low' | 'medium' | 'high' | (string & {});
+  riskLevel?: 'low' | 'medium' | 'high' | 'critical';
   approvalRequired?: boolean;
   approvalReason?: string;
   dataSensitivity?: string;
