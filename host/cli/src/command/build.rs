@@ -6,9 +6,9 @@ use serde_json::json;
 use toolcell::Home;
 use toolcell_core::record::Refusal;
 
-use super::exit::{self, BadRequest, Exit};
 use crate::toolchain::{Built, Lang, Watch, no_project};
 
+use super::exit::{self, BadRequest, Exit};
 use super::{notes, show, target};
 
 /// Builds the tool or hook in a source folder, and sets up what is missing for that. Fails if the component cannot be

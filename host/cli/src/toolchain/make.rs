@@ -170,7 +170,7 @@ mod tests {
         }
 
         fn made_beside(&self) -> &'static [&'static str] {
-            &["__cache__"]
+            &["__cache__", "./local"]
         }
 
         fn steering(&self) -> &'static [&'static str] {
@@ -264,8 +264,9 @@ mod tests {
         assert!(place.dir().join("local/sdk").is_file());
         place.write("target/toolcell/other", "other");
         place.write("deep/__cache__/made", "other");
+        place.write("local/made", "other");
         assert!(matches!(place.standing(), Standing::Built(_)), "{:?}", place.standing());
-        for source in ["steering.json", "deep/source", "target/source"] {
+        for source in ["steering.json", "deep/local/source", "deep/source", "target/source"] {
             place.write(source, "new");
             assert_eq!(place.standing(), Standing::NotBuilt(format!("{source} is new since it was built")));
             place.build().0.unwrap();

@@ -123,6 +123,8 @@ impl SetUp<'_> {
         pip.args(["-m", "pip", "install", "--require-hashes", "--no-deps", "--only-binary", ":all:"]);
         pip.args(["--disable-pip-version-check", "--no-input", "--no-compile", "--progress-bar", "off"]);
         pip.args(["--target", "python", "--requirement"]).arg(&list);
+        // An own folder needs no advice on the system's packages.
+        pip.env("PIP_ROOT_USER_ACTION", "ignore");
         self.run(pip, say)
     }
 

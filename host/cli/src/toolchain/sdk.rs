@@ -69,8 +69,9 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
-            // Never compiled by a tool that depends on the SDK.
-            if ["target", "tests", "examples", "benches", "Cargo.lock"].contains(&name.as_str())
+            // Never part of a tool that depends on the SDK.
+            if ["target", "tests", "test", "examples", "benches", "Cargo.lock", "node_modules", "__pycache__"]
+                .contains(&name.as_str())
                 || name.starts_with('.')
             {
                 continue;

@@ -71,14 +71,20 @@ pub(super) trait Language: Sync {
         let mut scope = Scope::default();
         scope.folders.insert(dir.to_owned());
         scope.skipped.insert(dir.join(OUTPUT));
-        scope.skipped_names.extend(self.made_beside().iter().map(|name| (*name).to_owned()));
+        for name in self.made_beside() {
+            match name.strip_prefix("./") {
+                Some(path) => scope.skipped.insert(dir.join(path)),
+                None => scope.skipped_names.insert((*name).to_owned()),
+            };
+        }
         for folder in dir.ancestors() {
             self.steering().iter().for_each(|name| scope.add_file(folder.join(name)));
         }
         scope
     }
 
-    /// Names of folders that the language's programs write into a project, and that no build reads: `__pycache__`.
+    /// Folders that the language's programs write into a project, and that no build reads: by name, wherever they are
+    /// (`__pycache__`), or by their path in the project (`./.venv`).
     fn made_beside(&self) -> &'static [&'static str] {
         &[]
     }
