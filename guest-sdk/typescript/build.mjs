@@ -83,8 +83,11 @@ async function bundle(main) {
 
 /** The user agreed to build the files of the project, and toolcell notices a change of those alone. */
 function refuseOutside(inputs) {
-  const outside = inputs.find((file) => ![project, sdk].some((folder) => file.startsWith(folder + sep)));
-  if (outside) throw new Complaint(`${outside} is imported and lies outside of the project: copy it into ${project}`);
+  const isIn = (file, folder) => file.startsWith(folder + sep);
+  const made = ['.git', '.toolcell', 'target'].map((name) => join(project, name));
+  const isSource = (file) => isIn(file, project) && !made.some((folder) => isIn(file, folder));
+  const outside = inputs.find((file) => !isSource(file) && !isIn(file, sdk));
+  if (outside) throw new Complaint(`${outside} is imported and lies outside of the project's sources: copy it into ${project}`);
 }
 
 /** The contract, and a world of what the bundle imports. */

@@ -111,9 +111,16 @@ export interface Facts {
   isConcurrencySafe?: boolean;
   isDestructive?: boolean;
   isOpenWorld?: boolean;
+  requiresBackground?: boolean;
   timeoutMs?: number;
   examples?: readonly object[];
+  defaults?: object;
   sensitiveFields?: readonly string[];
+  redactionRules?: readonly object[];
+  contentTypes?: readonly string[];
+  credentialUses?: readonly object[];
+  /** An open word. */
+  toolKind?: string;
 }
 
 export interface Context {
