@@ -117,7 +117,8 @@ fn reads_and_writes(place: &Path) {
 }
 
 fn asks(place: &Path) {
-    let mut client = Client::run(with_toolchain(place, &["mcp", "many#greet"])).can(json!({ "elicitation": { "form": {} } }));
+    let mut client =
+        Client::run(with_toolchain(place, &["mcp", "many#greet"])).can(json!({ "elicitation": { "form": {} } }));
     client.initialize("2025-11-25");
     let id = client.begin_call("greet", json!({}));
     let asked = client.until(|frame| frame["method"] == "elicitation/create").1;
@@ -134,12 +135,24 @@ fn a_build_refuses_what_would_not_run() {
     let source = project.join("src/tool.js");
     let tool = std::fs::read_to_string(&source).unwrap();
     std::fs::write(place.join("beside.js"), "export const beside = 1;\n").unwrap();
+    std::fs::write(project.join(".toolcell/own.js"), "export const own = 1;\n").unwrap();
     let cases = [
         // Types of JSDoc and of the schemas.
         (tool.replace("text.split", "text.splitt"), "src/tool.js(7,"),
         (tool.replace("=> `", "=> +`"), "src/tool.js("),
-        (format!("// @ts-nocheck\nimport fs from 'node:fs';\nfs.readFileSync('x');\n{tool}"), "node:fs is part of Node.js"),
-        (format!("// @ts-nocheck\nimport {{ beside }} from '../../beside.js';\nconsole.log(beside);\n{tool}"), "lies outside of the project"),
+        (
+            format!("// @ts-nocheck\nimport fs from 'node:fs';\nfs.readFileSync('x');\n{tool}"),
+            "node:fs is part of Node.js",
+        ),
+        (
+            format!("// @ts-nocheck\nimport {{ beside }} from '../../beside.js';\nconsole.log(beside);\n{tool}"),
+            "lies outside of the project",
+        ),
+        // No source, because toolcell writes this folder.
+        (
+            format!("// @ts-nocheck\nimport {{ own }} from '../.toolcell/own.js';\nconsole.log(own);\n{tool}"),
+            "lies outside of the project",
+        ),
         (tool.replace("export default", "export const kit ="), "default"),
         (format!("{tool}throw new Error('at load');\n"), "Error: at load"),
     ];
@@ -161,7 +174,7 @@ fn a_build_refuses_what_would_not_run() {
     std::fs::write(package.join("package.json"), "{ \"name\": \"left\", \"main\": \"left.js\" }").unwrap();
     std::fs::write(package.join("left.js"), "module.exports = (text) => `left ${text}`;\n").unwrap();
     let using = tool.replace("`${text", "left(`${text").replace("} words`", "} words`)");
-    std::fs::write(&source, format!("// @ts-nocheck\nimport left from 'left';\n{using}")).unwrap();
+    std::fs::write(&source, format!("import left from 'left';\n{using}")).unwrap();
     with_toolchain(&place, &["build", "many"]).run().exits(0);
     let counted = call(&place, "count", &json!({ "text": "one two" }), &[]).exits(0);
     assert_eq!(counted.stdout, "left 2 words\n");

@@ -58,10 +58,7 @@ pub(super) static ROOM: Room = Room {
     registry: "npm",
     download_mb: 22,
     disk_mb: 72,
-    needs: &[
-        ("node", "install Node.js 20 or later"),
-        ("npm", "install npm, which most packages of Node.js contain"),
-    ],
+    needs: &[("node", "install Node.js 20 or later"), ("npm", "install npm, which most packages of Node.js contain")],
     set_up: |set_up, say| {
         let package = include_str!("../../../../../guest-sdk/typescript/toolchain/package.json");
         let lock = include_str!("../../../../../guest-sdk/typescript/toolchain/package-lock.json");
@@ -109,7 +106,8 @@ impl Language for TypeScript {
     }
 
     fn made_beside(&self) -> &'static [&'static str] {
-        &[LOCAL]
+        // `build.mjs` refuses modules of this folder.
+        &["./.toolcell"]
     }
 
     fn steering(&self) -> &'static [&'static str] {
