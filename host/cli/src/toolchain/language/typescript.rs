@@ -155,7 +155,7 @@ pub(super) fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let component = job.work.join(format!("{}.component.wasm", job.name));
     let mut node = job.on_path("node")?;
     node.arg(job.sdk.join("guest-sdk/typescript/build.mjs"));
-    node.args([&toolchain, job.dir, &job.sdk.join("wit"), &component]);
+    node.args([toolchain.as_path(), job.dir, &job.sdk.join("wit"), &component]);
     say("checking types, bundling, and running the module code once in QuickJS");
     job.run(node, say)?;
     Ok(component)
