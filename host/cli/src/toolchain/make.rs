@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::build::{BuildSettings, Built, output_folder};
 use super::find::{Search, ToolchainSource, short_hash};
 use super::language::{File, Language, write_local_files};
+use super::process::Stream;
 use super::record::{self, Made};
 use super::room::{Room, checked};
 use super::sources::Listing;
@@ -52,7 +53,7 @@ impl Job<'_> {
 
     /// Runs a step; its failure has what it printed.
     pub(super) fn run(&self, command: Command, say: Say) -> Result<()> {
-        checked(command, None, say).with_context(|| format!("{} does not build", self.name))
+        checked(command, None, &[Stream::Err], say).with_context(|| format!("{} does not build", self.name))
     }
 
     /// Writes the component of a core module, which uses WASI preview 1 or nothing, into `work`. `world`: the world of
@@ -309,14 +310,14 @@ mod tests {
     fn a_failed_compilation_has_what_the_compiler_printed_and_a_change_meanwhile_is_refused() {
         let place = Place::new();
         place.build().0.unwrap();
-        let failing = |job: &Job, say: Say| {
+        let failing = |job: &Job, say: Say| -> Result<PathBuf> {
             job.run(job.command(&place.programs.dir().join("fetch")), say)?;
             Ok(job.work.join("none"))
         };
         std::fs::write(place.programs.dir().join("broken"), "").unwrap();
         let error = build(&Copied, &place.dir(), &place.settings(), &failing, &mut |_| ()).unwrap_err();
         assert!(format!("{error:#}").contains("does not build: `fetch` failed"), "{error:#}");
-        let editing = |job: &Job, say: Say| {
+        let editing = |job: &Job, say: Say| -> Result<PathBuf> {
             place.write("tool.txt", "second\n");
             compile(job, say)
         };

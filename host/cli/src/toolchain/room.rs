@@ -110,7 +110,7 @@ impl SetUp<'_> {
 
     /// Runs a program that fetches, and passes what it prints to `say`.
     pub(super) fn run(&self, command: Command, say: Say) -> Result<()> {
-        checked(command, Some(FETCH), say)
+        checked(command, Some(FETCH), &[Stream::Out, Stream::Err], say)
     }
 
     /// Installs pinned packages of PyPI into `python/` of the room: `requirements` has a line
@@ -140,8 +140,8 @@ impl SetUp<'_> {
     }
 }
 
-/// Runs `command`, passes its lines to `say`, and fails with its last lines if it does.
-pub(super) fn checked(command: Command, limit: Option<Duration>, say: Say) -> Result<()> {
+/// Runs `command`, passes the lines of the streams `said` to `say`, and fails with its last lines if it does.
+pub(super) fn checked(command: Command, limit: Option<Duration>, said: &[Stream], say: Say) -> Result<()> {
     const LINES_MAX: usize = 60;
     let shown = process::shown(&command);
     let mut last: Vec<String> = Vec::new();
@@ -149,7 +149,7 @@ pub(super) fn checked(command: Command, limit: Option<Duration>, say: Say) -> Re
         if line.trim().is_empty() {
             return;
         }
-        if stream == Stream::Err {
+        if said.contains(&stream) {
             say(line);
         }
         if last.len() == LINES_MAX {

@@ -427,10 +427,11 @@ mod tests {
 
     #[test]
     fn folders_count_as_files_do() {
-        let (folder, known) = (tempfile::tempdir().unwrap(), Listing::default());
+        let (folder, known, scope) = (tempfile::tempdir().unwrap(), Listing::default(), Scope::default());
         std::fs::create_dir_all(folder.path().join("one/two")).unwrap();
         let walked = |folders: usize| {
-            Walk { known: &known, found: BTreeMap::new(), walked: BTreeSet::new(), folders }.folder(folder.path())
+            let (scope, found, walked) = (&scope, BTreeMap::new(), BTreeSet::new());
+            Walk { scope, known: &known, found, walked, folders }.folder(folder.path())
         };
         walked(FILES_MAX - 2).unwrap();
         assert!(walked(FILES_MAX - 1).unwrap_err().to_string().contains("more than 100000 files and folders"));
