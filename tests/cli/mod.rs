@@ -30,6 +30,7 @@ mod help;
 mod hook_components;
 mod hooks;
 mod interrupts;
+mod javascript;
 mod json;
 mod kills;
 mod languages;

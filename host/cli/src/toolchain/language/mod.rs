@@ -7,8 +7,10 @@
 mod c;
 mod cpp;
 mod go;
+mod javascript;
 mod python;
 mod rust;
+mod typescript;
 mod zig;
 
 use std::path::{Path, PathBuf};
@@ -112,7 +114,17 @@ pub(super) trait Language: Sync {
 pub(super) const OUTPUT: &str = "target/toolcell";
 
 /// Every language, in the order of the help. A folder with the marks of several is of the first one.
-pub(super) const LANGUAGES: &[&dyn Language] = &[&dyn Language] = &[&rust::Rust, &c::C, &cpp::Cpp, &zig::Zig, &go::Go, &python::Python];
+pub(super) const LANGUAGES: &[&dyn Language] = &[
+    &rust::Rust,
+    &c::C,
+    &cpp::Cpp,
+    &zig::Zig,
+    &go::Go,
+    &python::Python,
+    &typescript::TypeScript,
+    // Last: its only mark is `package.json`, which projects in other languages have too.
+    &javascript::JavaScript,
+];
 
 /// A language, chosen by its name or by the files of a folder.
 #[derive(Clone, Copy)]

@@ -1,0 +1,47 @@
+/** A failure that the tool reports. `code` is stable, snake_case and the tool's own; a model may read `message`. */
+export class ToolError extends Error {
+  constructor(code, message, options = {}) {
+    super(message);
+    this.name = 'ToolError';
+    this.code = code;
+    this.class = options.class ?? 'execution_failed';
+    this.detail = options.detail;
+    this.retryAfterMs = options.retryAfterMs;
+  }
+}
+
+export const CLASSES = [
+  'invalid_arguments',
+  'capability_gap',
+  'setup_required',
+  'credential_missing',
+  'timeout',
+  'rate_limited',
+  'dependency_unavailable',
+  'execution_failed',
+  'partial_failure',
+  'result_too_large',
+  'canceled',
+];
+
+/** The record `tool-error` of the contract for anything that was thrown. */
+export function toRecord(thrown) {
+  if (thrown instanceof ToolError) {
+    const tag = CLASSES.includes(thrown.class)
+      ? { tag: thrown.class.replaceAll('_', '-') }
+      : { tag: 'other', val: String(thrown.class) };
+    const { code, message, detail, retryAfterMs } = thrown;
+    return { class: tag, code, message, detail, retryAfterMs };
+  }
+  // QuickJS has no message in a stack, V8 has: the detail has both in either.
+  const message = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
+  const stack = thrown instanceof Error ? (thrown.stack ?? '') : '';
+  const detail = stack.startsWith(message) ? stack : `${message}\n${stack}`;
+  return { class: { tag: 'execution-failed' }, code: 'exception', message, detail, retryAfterMs: undefined };
+}
+
+/** The error that a record `tool-error` of the contract stands for. */
+export function fromRecord({ class: { tag, val }, code, message, detail, retryAfterMs }) {
+  const name = tag === 'other' ? val : tag.replaceAll('-', '_');
+  return new ToolError(code, message, { class: name, detail, retryAfterMs });
+}

@@ -1,0 +1,70 @@
+// What tools and their libraries expect of a JavaScript engine and QuickJS lacks. There are no timers, no `fetch`, no `URL`:
+// a library that needs one fails with a ReferenceError that names it.
+import * as host from '#host';
+import { log } from 'toolcell:tool/log@0.2.0';
+
+const shown = (value) => {
+  if (typeof value === 'string') return value;
+  if (value instanceof Error) return `${value.name}: ${value.message}`;
+  try {
+    return JSON.stringify(value) ?? String(value);
+  } catch {
+    return String(value);
+  }
+};
+
+const line = (level) => (...values) => {
+  // Not while the snapshot is taken or the tool describes itself: the log is that of a call.
+  if (host.isRunning()) log(level, values.map(shown).join(' '), undefined);
+};
+
+globalThis.console ??= {
+  trace: line('trace'),
+  debug: line('debug'),
+  log: line('info'),
+  info: line('info'),
+  warn: line('warn'),
+  error: line('error'),
+};
+
+globalThis.TextEncoder ??= class {
+  encoding = 'utf-8';
+  encode(text = '') {
+    return host.encode(String(text));
+  }
+};
+
+globalThis.TextDecoder ??= class {
+  encoding = 'utf-8';
+  constructor(label = 'utf-8') {
+    if (!/^utf-?8$/i.test(label)) throw new RangeError(`this TextDecoder reads UTF-8 alone, not ${label}`);
+  }
+  decode(bytes = new Uint8Array()) {
+    return host.decode(bytes instanceof ArrayBuffer ? new Uint8Array(bytes) : bytes);
+  }
+};
+
+const filled = (target) => {
+  const bytes = new Uint8Array(target.buffer, target.byteOffset, target.byteLength);
+  bytes.set(host.randomBytes(bytes.length));
+  return target;
+};
+
+globalThis.crypto ??= {
+  getRandomValues: filled,
+  randomUUID() {
+    const bytes = filled(new Uint8Array(16));
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+    return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+  },
+};
+
+// The engine's own state was fixed when the component was built, so its numbers would be the same in each call.
+const built = Math.random;
+Math.random = () => {
+  if (!host.isRunning()) return built();
+  const [a, b] = new Uint32Array(host.randomBytes(8).slice().buffer);
+  return ((a >>> 5) * 67108864 + (b >>> 6)) / 9007199254740992;
+};

@@ -1,0 +1,171 @@
+// The host's side in a component. Each import that no function of the bundle uses is left out of it, so that a component
+// imports what its tool uses and no more.
+import { report as reportUpdate, partialResult as sendPartial } from 'toolcell:tool/progress@0.2.0';
+import { log as logLine } from 'toolcell:tool/log@0.2.0';
+import { requested as stopRequested, acknowledge as stopSeen } from 'toolcell:tool/cancellation@0.2.0';
+import { ask as askUser, responses as userResponses, resumeState as savedState } from 'toolcell:tool/interaction@0.2.0';
+import { modify } from 'toolcell:tool/context-modifiers@0.2.0';
+import { call as callOther, list as listCallable } from 'toolcell:tool/tools@0.2.0';
+import { create as createArtifact, Artifact } from 'toolcell:tool/artifacts@0.2.0';
+import { subscribeDuration } from 'wasi:clocks/monotonic-clock@0.2.6';
+import { getRandomBytes } from 'wasi:random/random@0.2.6';
+import { getDirectories } from 'wasi:filesystem/preopens@0.2.6';
+import { ToolError, fromRecord } from './error.js';
+
+let current;
+let saved = '';
+
+export const begin = (context) => {
+  current = context;
+};
+export const end = () => {
+  current = undefined;
+};
+export const isRunning = () => current !== undefined;
+// The instance of a call that asks ends without an exception that JavaScript sees.
+export const isControl = () => false;
+
+export const report = (update) => reportUpdate(update);
+export const partialResult = (content) => sendPartial(content);
+export const log = (level, message, fields) => logLine(level, message, fields);
+export const requested = () => stopRequested();
+export const acknowledge = () => stopSeen();
+export const responses = () => userResponses();
+export const resumeState = () => decode(savedState());
+export const remember = (state) => {
+  saved = state;
+};
+export const ask = (requests) => askUser(requests, encode(saved));
+export const randomBytes = (count) => getRandomBytes(count);
+
+export function sleep(milliseconds) {
+  subscribeDuration(Math.round(milliseconds * 1e6)).block();
+}
+
+export function modifyContext(key, value) {
+  try {
+    modify(key, value);
+  } catch (error) {
+    throw refused('context_not_modified', error);
+  }
+}
+
+const refused = (code, error) => {
+  const { tag, val } = error?.payload ?? error ?? {};
+  return new ToolError(code, String(val ?? tag ?? error));
+};
+
+export const callable = () => listCallable();
+
+export function callTool(name, input) {
+  try {
+    return callOther(name, input);
+  } catch (error) {
+    const record = error?.payload ?? error;
+    throw record?.class ? fromRecord(record) : error;
+  }
+}
+
+export function openArtifact(name, mediaType) {
+  try {
+    const artifact = createArtifact(name, mediaType);
+    return {
+      write: (chunk) => artifact.write(chunk),
+      finish: () => Artifact.finish(artifact),
+    };
+  } catch (error) {
+    throw refused('artifact_failed', error);
+  }
+}
+
+export function encode(text) {
+  const binary = unescape(encodeURIComponent(text.toWellFormed()));
+  return Uint8Array.from(binary, (letter) => letter.charCodeAt(0));
+}
+
+export function decode(bytes) {
+  let text = '';
+  // In pieces, because a call takes a limited number of arguments.
+  for (let at = 0; at < bytes.length; at += 8192) text += String.fromCharCode(...bytes.subarray(at, at + 8192));
+  try {
+    return decodeURIComponent(escape(text));
+  } catch {
+    throw new ToolError('not_utf8', 'the bytes are not UTF-8 text');
+  }
+}
+
+/** Normalizes `.` and `..`, and puts the working directory before a relative path. */
+function absolute(path) {
+  const whole = path.startsWith('/') ? path : `${current?.cwd ?? ''}/${path}`;
+  const names = [];
+  for (const name of whole.split('/')) {
+    if (name === '..') names.pop();
+    else if (name !== '' && name !== '.') names.push(name);
+  }
+  return `/${names.join('/')}`;
+}
+
+const failing = (what, path, run) => {
+  try {
+    return run();
+  } catch (error) {
+    if (error instanceof ToolError) throw error;
+    const code = error?.payload ?? error;
+    throw new ToolError('file_error', `cannot ${what} ${path}: ${typeof code === 'string' ? code : JSON.stringify(code)}`);
+  }
+};
+
+function open(path, openFlags, flags) {
+  const whole = absolute(path);
+  let best;
+  for (const [folder, name] of getDirectories()) {
+    const holds = whole === name || whole.startsWith(name === '/' ? '/' : `${name}/`);
+    if (holds && name.length >= (best?.name.length ?? 0)) best = { folder, name };
+  }
+  if (!best) throw new ToolError('no_folder', `${path} lies in no folder that this call was granted`);
+  const rest = whole.slice(best.name.length).replace(/^\/+/, '');
+  return best.folder.openAt({ symlinkFollow: true }, rest || '.', openFlags, flags);
+}
+
+export function readFile(path) {
+  return failing('read', path, () => {
+    const file = open(path, {}, { read: true });
+    const chunks = [];
+    let length = 0;
+    for (;;) {
+      const [bytes, isEnd] = file.read(1 << 16, length);
+      chunks.push(bytes);
+      length += bytes.length;
+      if (isEnd || bytes.length === 0) break;
+    }
+    const whole = new Uint8Array(length);
+    let at = 0;
+    for (const chunk of chunks) {
+      whole.set(chunk, at);
+      at += chunk.length;
+    }
+    return whole;
+  });
+}
+
+export function writeFile(path, bytes) {
+  failing('write', path, () => {
+    const file = open(path, { create: true, truncate: true }, { write: true });
+    for (let at = 0; at < bytes.length; ) {
+      const written = Number(file.write(bytes.subarray(at, at + (1 << 16)), at));
+      if (written === 0) throw new ToolError('file_error', `cannot write ${path}: nothing was written`);
+      at += written;
+    }
+  });
+}
+
+export function listFolder(path) {
+  return failing('list', path, () => {
+    const entries = open(path, { directory: true }, { read: true }).readDirectory();
+    const found = [];
+    for (let entry; (entry = entries.readDirectoryEntry()); ) {
+      found.push({ name: entry.name, isFolder: entry.type === 'directory' });
+    }
+    return found.sort((a, b) => (a.name < b.name ? -1 : 1));
+  });
+}

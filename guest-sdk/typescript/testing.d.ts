@@ -1,0 +1,28 @@
+/** Calls tools on this machine, without a sandbox, and reads back what they said. */
+import type { AbortReason, Content, ErrorClass, Toolkit, ToolError, Update } from './index.js';
+
+export type { ErrorClass };
+
+/** Forgets what earlier calls said, and the answers and the stop of the test. */
+export function reset(): void;
+/** Calls a tool: its text, its structured value, or its parts. A failure is thrown as `ToolError`. Checks no schema. */
+export function call(kit: Toolkit, name: string, input: object, context?: { cwd?: string; scratch?: string }): any;
+/** What the host reads of the toolkit. */
+export function describe(kit: Toolkit): { namespace: string; tools: any[] };
+export function progress(): Update[];
+export function logs(): { level: string; message: string; fields?: object }[];
+export function partials(): Content[][];
+export function contextModifiers(): Record<string, unknown>;
+export function artifacts(): { name: string; mediaType: string; bytes: Uint8Array; isFinished: boolean }[];
+/** Offers a tool to those under test: its text, or its structured value. */
+export function offer(name: string, answer: (input: any) => string | object): void;
+/** Milliseconds that tools slept; no time passes in a test. */
+export function slept(): number;
+export function acknowledged(): boolean;
+/** Requests a stop, at once or once the tool has slept `after` milliseconds. */
+export function cancel(reason?: AbortReason, after?: number): void;
+/** Answers a question: with the filled form, or as a user who declines or closes it. */
+export function respond(key: string, content: object | 'decline' | 'cancel'): void;
+/** What `remembered` returns. */
+export function resumeWith(value: unknown): void;
+export type { ToolError };

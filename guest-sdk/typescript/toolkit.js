@@ -1,0 +1,86 @@
+import * as host from '#host';
+import { ToolError, toRecord } from './error.js';
+import { objectSchema, subjects, withDefaults } from './schema.js';
+
+/** Checks nothing: gives `definition` its type. */
+export const tool = (definition) => definition;
+
+export const toolkit = (namespace, tools) => ({ namespace, tools });
+
+/** A result of several parts: blocks for the model, a structured value, a line for people. */
+export class Output {
+  constructor({ content = [], structured, summary } = {}) {
+    this.content = content;
+    this.structured = structured;
+    this.summary = summary;
+  }
+}
+
+export const output = (parts) => new Output(parts);
+
+/** A usable part of a result, and the error that says what is missing. */
+export class Partial {
+  constructor(result, error) {
+    this.result = result;
+    this.error = error;
+  }
+}
+
+export const partial = (result, error) => new Partial(result, error);
+
+const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
+/** The short form of a toolkit, which the host completes. */
+export function describe({ namespace, tools }) {
+  return { namespace, tools: tools.map(declaration) };
+}
+
+function declaration({ name, description, input, output: structured, run, ...facts }) {
+  const declared = { name, description, input: objectSchema(input ?? {}) };
+  if (structured) declared.output = structured.json ?? objectSchema(structured);
+  for (const kind of ['paths', 'urls']) {
+    const found = subjects(input ?? {}, kind);
+    if (found.length > 0) declared[kind] = found;
+  }
+  for (const [fact, value] of Object.entries(facts)) if (value !== undefined) declared[snake(fact)] = value;
+  if (!declared.access && declared.paths) declared.access = ['file_read'];
+  return declared;
+}
+
+/** Runs one call. `call` and the answer are the records of the contract. */
+export function invoke(kit, call) {
+  const found = kit.tools.find((each) => each.name === call.tool);
+  try {
+    if (!found) throw new ToolError('no_such_tool', `no tool ${call.tool}`, { class: 'invalid_arguments' });
+    const context = { ...JSON.parse(call.context || '{}'), invocationId: call.invocationId, attempt: call.attempt };
+    host.begin(context);
+    return outcome(found.run(withDefaults(found.input ?? {}, JSON.parse(call.input)), context));
+  } catch (thrown) {
+    if (host.isControl(thrown)) throw thrown;
+    return { tag: 'failure', val: toRecord(thrown) };
+  } finally {
+    host.end();
+  }
+}
+
+function outcome(result) {
+  if (result !== null && typeof result === 'object' && typeof result.then === 'function') {
+    throw new ToolError('async_tool', 'the tool returned a promise: `run` must be synchronous, because nothing awaits it');
+  }
+  if (result instanceof Partial) {
+    return { tag: 'partial', val: { output: parts(result.result), error: toRecord(result.error) } };
+  }
+  if (result === undefined || result instanceof Output) return { tag: 'success', val: parts(result) };
+  return typeof result === 'string' ? { tag: 'text', val: result } : { tag: 'json', val: JSON.stringify(result) };
+}
+
+function parts(result) {
+  if (typeof result === 'string') return parts(new Output({ content: [{ type: 'text', text: result }] }));
+  if (result !== undefined && !(result instanceof Output)) return parts(new Output({ structured: result }));
+  const { content, structured, summary } = result ?? new Output();
+  return {
+    content: JSON.stringify(content),
+    structured: structured === undefined ? undefined : JSON.stringify(structured),
+    uiSummary: summary,
+  };
+}

@@ -1,0 +1,89 @@
+import {
+  ToolError, accepted, artifact, ask, checkpoint, files, log, modifyContext, output, partial, progress, remember, remembered, sleep, t, tool, toolkit,
+} from '#toolcell';
+
+const speak = tool({
+  name: 'speak',
+  description: 'Says what a tool can say.',
+  input: { mode: t.choice(['progress', 'log', 'random', 'context', 'partial', 'output', 'bytes']), times: t.optional(t.integer(), 3) },
+  run({ mode, times }, { attempt }) {
+    switch (mode) {
+      case 'progress':
+        for (let n = 1; n <= times; n++) progress({ message: `step ${n}`, percent: (100 * n) / times, lineCount: n });
+        return 'done';
+      case 'log':
+        log.warn('odd', { n: 1 });
+        console.log('hello', { a: 1 }, new TypeError('x'), '✓');
+        return 'logged';
+      case 'random':
+        return { numbers: [Math.random(), Math.random()], id: crypto.randomUUID() };
+      case 'context':
+        modifyContext('branch', { name: 'fix' });
+        return `attempt ${attempt}`;
+      case 'partial':
+        return partial('half', new ToolError('rest_missing', 'the rest is missing', { class: 'partial_failure' }));
+      case 'output': {
+        const content = [{ type: 'text', text: 'block' }, artifact('a.csv', 'text/csv', ['a,', 'ö\n'])];
+        return output({ content, structured: { a: 1 }, summary: 'one line' });
+      }
+      case 'bytes':
+        return new TextDecoder().decode(new TextEncoder().encode('größe €😀'));
+    }
+  },
+});
+
+const fail = tool({
+  name: 'fail',
+  description: 'Fails.',
+  input: { how: t.choice(['error', 'bug', 'promise']) },
+  run({ how }) {
+    if (how === 'error') throw new ToolError('slow_down', 'slow down', { class: 'rate_limited', retryAfterMs: 60000 });
+    if (how === 'promise') return Promise.resolve('late') as unknown as string;
+    return (null as unknown as { x: string }).x;
+  },
+});
+
+const square = tool({
+  name: 'square',
+  description: 'Squares a number.',
+  input: { n: t.integer() },
+  output: { square: t.integer() },
+  run: ({ n }) => ({ square: n === 13 ? ('unlucky' as unknown as number) : n * n }),
+});
+
+const greet = tool({
+  name: 'greet',
+  description: 'Asks for a name.',
+  input: {},
+  run() {
+    const before = remembered<{ n: number }>();
+    remember({ n: 41 });
+    const { name } = accepted(ask('who', 'Who are you?', { name: t.string('Your name.') }));
+    return `hello ${name}, ${before?.n}`;
+  },
+});
+
+const copy = tool({
+  name: 'copy',
+  description: 'Copies a file in a folder.',
+  input: { folder: t.path('The folder.') },
+  access: ['file_read', 'file_write'],
+  run({ folder }) {
+    files.writeText(`${folder}/b.txt`, files.readText(`${folder}/sub/../a.txt`));
+    return { names: files.list(folder).map(({ name, isFolder }) => (isFolder ? `${name}/` : name)) };
+  },
+});
+
+const wait = tool({
+  name: 'wait',
+  description: 'Waits until it is stopped.',
+  input: {},
+  run() {
+    for (;;) {
+      checkpoint();
+      sleep(20);
+    }
+  },
+});
+
+export default toolkit('many', [speak, fail, square, greet, copy, wait]);
