@@ -10,6 +10,7 @@ mod callable;
 mod calls;
 mod client_servers;
 mod clients;
+mod compiling;
 mod completions;
 mod configuration;
 mod deferred_args;
