@@ -45,6 +45,7 @@ mod secret;
 mod serve;
 mod serving;
 mod show;
+mod starting;
 mod surface;
 mod target;
 mod terminal;
