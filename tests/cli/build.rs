@@ -31,7 +31,14 @@ fn a_new_tool_builds_is_described_and_runs() {
     let plain = with_toolchain(&project, &["build"]).run().exits(0);
     assert_eq!(plain.stdout.trim_end(), wasm.display().to_string());
 
+    // The build has compiled the component, so that the first call need not.
+    let compiled = || {
+        let entries = std::fs::read_dir(Home::find().unwrap().components()).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = compiled();
     let shown = with_toolchain(&place, &["describe", "word-count"]).run().exits(0);
+    assert_eq!(compiled(), before);
     assert!(shown.stdout.starts_with("word-count.count\n"), "{}", shown.stdout);
     let call = |options: &[&str]| {
         let call = ["call", "word-count", "{\"text\": \"one two three\"}"];

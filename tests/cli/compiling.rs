@@ -1,10 +1,14 @@
-//! The process that compiles a component: its rights, and that it does not outlive its host.
+//! The process that compiles a component: its rights, its limits, what a terminal shows of it, and that it does not
+//! outlive its host.
 
 use std::process::{Child, Command, Stdio};
 
+use super::approvals::Place;
+use super::approvals::terminal::Terminal;
+use super::echo_in;
 use super::interrupts::wait_until;
-use crate::sandbox::compiling::bomb::compile_bomb;
-use crate::support::scratch;
+use crate::sandbox::compiling::bomb::{compile_bomb, slow_to_compile};
+use crate::support::{Toolcell, scratch};
 
 /// A `toolcell` that compiles until it is stopped, and the PID of its compiler process.
 fn compiling(folder: &std::path::Path) -> (Child, u32) {
@@ -53,4 +57,48 @@ fn the_compiler_ends_with_a_host_that_is_killed() {
     host.kill().unwrap();
     host.wait().unwrap();
     wait_until("the compiler's end", || status(worker, "State").is_none());
+}
+
+#[test]
+fn the_limits_of_a_compilation_are_those_of_the_users_own_file() {
+    let (_kept, folder) = scratch();
+    let (home, bomb) = (folder.join("home"), folder.join("bomb.wasm"));
+    std::fs::write(&bomb, wat::parse_str(compile_bomb()).unwrap()).unwrap();
+    std::fs::create_dir(&home).unwrap();
+    let bomb = bomb.to_str().unwrap();
+    for (limit, meant) in [("time = \"1s\"", "more than 1 s"), ("memory = \"160MiB\"", "more than 167772160 bytes")] {
+        std::fs::write(home.join("toolcell.toml"), format!("[compile]\n{limit}\n")).unwrap();
+        for command in [&["describe", bomb][..], &["call", bomb, "{}"]] {
+            let refused = Toolcell::at(&home, command).run().exits(4);
+            let named = refused.stderr.contains(meant) && refused.stderr.contains("under [compile]");
+            assert!(named, "{command:?}: {}", refused.stderr);
+        }
+    }
+    // A project must not decide how long a hostile component keeps the machine busy.
+    let project = folder.join("named.toml");
+    std::fs::write(&project, "[compile]\ntime = \"10m\"\n").unwrap();
+    let tool = echo_in(&folder);
+    let refused = Toolcell::at(&home, ["call", &tool, "--config", project.to_str().unwrap()]).run().exits(3);
+    let said = "[compile] is for your own toolcell.toml alone";
+    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+}
+
+#[test]
+fn a_terminal_shows_a_compilation_and_how_long_it_took_and_a_file_neither() {
+    let (_kept, folder) = scratch();
+    let slow = folder.join("slow.wasm");
+    std::fs::write(&slow, wat::parse_str(slow_to_compile(2_000)).unwrap()).unwrap();
+    let place = Place::of(slow.to_str().unwrap());
+    let describe = |home: &str, to: &str| {
+        let variables = format!("stty cols 80 rows 24; export TERM=xterm TOOLCELL_HOME={home}");
+        Terminal::run(&place, &format!("{variables}; exec $TOOLCELL describe '{}' {to}", place.tool)).ends().1
+    };
+    let home = folder.join("home").display().to_string();
+    let seen = describe(&home, "");
+    assert!(seen.contains(" KiB, once") && seen.contains("compiled in "), "{seen:?}");
+    // It is compiled once.
+    assert!(!describe(&home, "").contains("compil"));
+    let other = folder.join("other").display().to_string();
+    assert!(!describe(&other, "2>said").contains("compil"));
+    assert_eq!(std::fs::read_to_string(place.folder.join("said")).unwrap(), "");
 }

@@ -14,6 +14,7 @@ mod http;
 mod http_api;
 mod kills;
 mod lifecycle;
+mod loading;
 mod locks;
 mod memory;
 mod notices;

@@ -5,7 +5,8 @@
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -31,8 +32,39 @@ const NO_COMMAND: i32 = 66;
 /// Exit status of a worker that could not limit itself, and therefore compiled nothing.
 const UNLIMITED: i32 = 71;
 
+/// A step of the compilation of one component, for a user who waits for it.
+///
+/// ```
+/// use toolcell::Compilation;
+///
+/// fn said(step: Compilation) -> String {
+///     match step {
+///         Compilation::Begins { bytes } => format!("compiling {} KiB", bytes >> 10),
+///         Compilation::Ends { took, compiled: true } => format!("compiled in {} ms", took.as_millis()),
+///         Compilation::Ends { compiled: false, .. } => "not compiled".to_owned(),
+///     }
+/// }
+/// assert_eq!(said(Compilation::Begins { bytes: 2048 }), "compiling 2 KiB");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compilation {
+    /// The compiler starts with a component of so many bytes.
+    Begins { bytes: usize },
+    /// The compiler has ended, successfully or not, or its caller does not wait any more.
+    Ends { took: Duration, compiled: bool },
+}
+
+/// Receives the steps of compilations. It must not block, because the compilation waits for it.
+///
+/// ```
+/// let watch: toolcell::CompileWatch = std::sync::Arc::new(|step| eprintln!("{step:?}"));
+/// let mut settings = toolcell::Host::builder();
+/// settings.compile_watch = Some(watch);
+/// ```
+pub type CompileWatch = Arc<dyn Fn(Compilation) + Send + Sync>;
+
 /// How components are compiled.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CompilerSettings {
     /// The program that compiles: toolcell itself, called with [`compile_worker`]'s arguments.
     pub program: PathBuf,
@@ -41,6 +73,38 @@ pub struct CompilerSettings {
     pub cpu_seconds: u64,
     /// Address space limit of one compilation, in bytes.
     pub memory_bytes: u64,
+    /// Told of each compilation; a component whose code is cached is not compiled.
+    pub watch: Option<CompileWatch>,
+}
+
+impl std::fmt::Debug for CompilerSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { program, arguments, cpu_seconds, memory_bytes, watch: _ } = self;
+        let mut shown = f.debug_struct("CompilerSettings");
+        shown.field("program", program).field("arguments", arguments);
+        shown.field("cpu_seconds", cpu_seconds).field("memory_bytes", memory_bytes).finish_non_exhaustive()
+    }
+}
+
+/// Reports one compilation: its start, and its end also if the future of the compilation is dropped.
+struct Watched<'w> {
+    watch: Option<&'w CompileWatch>,
+    begun: Instant,
+    compiled: bool,
+}
+
+impl<'w> Watched<'w> {
+    fn begin(watch: Option<&'w CompileWatch>, bytes: usize) -> Self {
+        watch.into_iter().for_each(|watch| watch(Compilation::Begins { bytes }));
+        Self { watch, begun: Instant::now(), compiled: false }
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        let step = Compilation::Ends { took: self.begun.elapsed(), compiled: self.compiled };
+        self.watch.into_iter().for_each(|watch| watch(step));
+    }
 }
 
 pub(super) struct Compiler {
@@ -58,6 +122,13 @@ impl Compiler {
     /// Returns the compiled code of `component`, and the engine that it is for.
     pub(super) async fn compile(&self, component: &[u8]) -> Result<(Concurrency, Vec<u8>), Refusal> {
         let _turn = self.turn.acquire().await;
+        let mut watched = Watched::begin(self.settings.watch.as_ref(), component.len());
+        let compiled = self.compile_within_limits(component).await;
+        watched.compiled = compiled.is_ok();
+        compiled
+    }
+
+    async fn compile_within_limits(&self, component: &[u8]) -> Result<(Concurrency, Vec<u8>), Refusal> {
         let wall = match guard!("compile_time") {
             true => Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1)),
             false => Duration::MAX,
@@ -136,14 +207,22 @@ impl Compiler {
     fn too_much(&self, limit: Limit) -> Refusal {
         let message = match limit {
             Limit::Memory => {
-                format!("compiling the component takes more than {} bytes of memory", self.settings.memory_bytes)
+                let bytes = self.settings.memory_bytes;
+                format!("compiling the component takes more than {bytes} bytes of memory; {RAISE} `memory` {WHERE}")
             }
-            Limit::Time => format!("compiling the component takes more than {} s", self.settings.cpu_seconds),
+            Limit::Time => {
+                let seconds = self.settings.cpu_seconds;
+                format!("compiling the component takes more than {seconds} s of CPU time; {RAISE} `time` {WHERE}")
+            }
             Limit::Code => format!("the compiled code of the component is larger than {} bytes", self.code_bytes_max),
         };
         Refusal::new(ErrorClass::SandboxViolation, "compile_limit", message)
     }
 }
+
+/// What the operator can do about a limit.
+const RAISE: &str = "if you trust it, raise";
+const WHERE: &str = "under [compile] in your own toolcell.toml";
 
 /// What a compilation took too much of.
 #[derive(Clone, Copy)]
@@ -257,9 +336,10 @@ fn work(engines: &Compilers) -> anyhow::Result<Concurrency> {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use super::{Compiler, CompilerSettings, Compilers, Concurrency, code_of};
+    use super::{Compilation, Compiler, CompilerSettings, Compilers, Concurrency, code_of};
 
     #[test]
     fn only_a_component_that_needs_concurrency_is_compiled_for_the_slower_engine() {
@@ -300,11 +380,39 @@ mod tests {
             arguments: ["-c", "while :; do echo code; done"].map(str::to_owned).to_vec(),
             cpu_seconds: 600,
             memory_bytes: 1 << 30,
+            watch: None,
         };
         let compiler = Compiler { code_bytes_max: 1_000, ..Compiler::new(settings) };
         let compiled = tokio::time::timeout(Duration::from_secs(60), compiler.compile(b"")).await;
         let refusal = compiled.unwrap().unwrap_err();
         assert_eq!(refusal.code, "compile_limit");
         assert!(refusal.message.contains("code") && refusal.message.contains("1000 bytes"), "{}", refusal.message);
+    }
+
+    #[tokio::test]
+    async fn both_ends_of_a_compilation_are_reported_also_of_one_that_is_dropped() {
+        let steps = Arc::new(Mutex::new(Vec::new()));
+        let compiler = |script: &str| {
+            let steps = Arc::clone(&steps);
+            Compiler::new(CompilerSettings {
+                program: PathBuf::from("/bin/sh"),
+                arguments: ["-c", script].map(str::to_owned).to_vec(),
+                cpu_seconds: 600,
+                memory_bytes: 1 << 30,
+                watch: Some(Arc::new(move |step| steps.lock().unwrap().push(step))),
+            })
+        };
+        let ended = |compiled: bool| {
+            let steps = std::mem::take(&mut *steps.lock().unwrap());
+            let [begun, Compilation::Ends { compiled: said, .. }] = steps[..] else { panic!("{steps:?}") };
+            assert_eq!((begun, said), (Compilation::Begins { bytes: 3 }, compiled));
+        };
+        compiler("cat").compile(b"abc").await.unwrap();
+        ended(true);
+        compiler("exit 1").compile(b"abc").await.unwrap_err();
+        ended(false);
+        let slow = compiler("sleep 600");
+        assert!(tokio::time::timeout(Duration::from_millis(50), slow.compile(b"abc")).await.is_err());
+        ended(false);
     }
 }

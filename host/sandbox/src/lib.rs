@@ -46,7 +46,7 @@ use toolcell_core::policy::{Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
 
 pub use adapt::component_of_library;
-pub use compile::{COMPONENT_BYTES_MAX, CompilerSettings, compile_worker};
+pub use compile::{COMPONENT_BYTES_MAX, Compilation, CompileWatch, CompilerSettings, compile_worker};
 pub use component::{Exports, LoadedComponent};
 pub use egress::{Listening, NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};

@@ -15,7 +15,7 @@ use toolcell_core::policy::Limits;
 use toolcell_core::record::Keeping;
 use toolcell_core::scheduler::{Chains, MemoryBudget, ResourceLocks, Scheduler};
 use toolcell_core::secret::SecretStore;
-use toolcell_sandbox::{CompilerSettings, NetworkSettings, Sandbox, SandboxSettings};
+use toolcell_sandbox::{CompileWatch, CompilerSettings, NetworkSettings, Sandbox, SandboxSettings};
 
 use crate::compiling::{self, COMPILE_COMMAND};
 use crate::{Home, Host, machine};
@@ -28,6 +28,13 @@ const CALLS_WAITING: u32 = 4_096;
 
 /// Default maximum size of the cache of compiled components, in bytes: a large tool takes 30 MiB.
 pub const CACHE_BYTES: u64 = 2 << 30;
+
+/// Default CPU time limit of one compilation, in seconds. A component that contains Python takes 22 s on a server, and a
+/// small machine is four times slower.
+pub const COMPILE_CPU_SECONDS: u64 = 120;
+
+/// Default address space limit of one compilation, in bytes.
+pub const COMPILE_MEMORY_BYTES: u64 = 3 << 30;
 
 /// Configuration of a host. [`Host::builder`] begins one.
 ///
@@ -67,11 +74,13 @@ pub struct HostBuilder {
     /// Maximum size of the cache of compiled components, in bytes; the least recently used entry is evicted first.
     /// Default: [`CACHE_BYTES`].
     pub cache_bytes_max: u64,
-    /// CPU time limit of one compilation, in seconds. Default: 60, because the interpreter in a component of Python takes
-    /// 15 to 30.
+    /// CPU time limit of one compilation, in seconds; the wall time limit is twice as long. Default:
+    /// [`COMPILE_CPU_SECONDS`].
     pub compile_cpu_seconds: u64,
-    /// Address space limit of one compilation, in bytes. Default: 3 GiB.
+    /// Address space limit of one compilation, in bytes. Default: [`COMPILE_MEMORY_BYTES`].
     pub compile_memory_bytes: u64,
+    /// Told when a component is compiled because its code is not cached. It must not block.
+    pub compile_watch: Option<CompileWatch>,
     /// Time that a canceled tool may still run if it imports the cancellation interface. Default: 100 ms.
     pub cancel_grace: Duration,
     /// Maximum bytes of output that stay inside a result; more is kept as a payload. Default: 64 KiB.
@@ -107,8 +116,9 @@ impl Default for HostBuilder {
             compiler: None,
             cached: true,
             cache_bytes_max: CACHE_BYTES,
-            compile_cpu_seconds: 60,
-            compile_memory_bytes: 3 << 30,
+            compile_cpu_seconds: COMPILE_CPU_SECONDS,
+            compile_memory_bytes: COMPILE_MEMORY_BYTES,
+            compile_watch: None,
             cancel_grace: Duration::from_millis(100),
             inline_bytes_max: 64 << 10,
             keeping: Keeping::default(),
@@ -188,6 +198,7 @@ impl HostBuilder {
                 arguments: vec![COMPILE_COMMAND.to_owned()],
                 cpu_seconds: self.compile_cpu_seconds,
                 memory_bytes: self.compile_memory_bytes,
+                watch: self.compile_watch,
             },
             cancel_grace: self.cancel_grace,
             network: self.network,

@@ -26,7 +26,7 @@ mod machine;
 mod recall;
 mod surfaces;
 
-pub use builder::{CACHE_BYTES, CALLS_AT_ONCE, HostBuilder, SetupError};
+pub use builder::{CACHE_BYTES, CALLS_AT_ONCE, COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES, HostBuilder, SetupError};
 pub use compiling::compile_if_asked;
 pub use home::{FILE_NAME, HOME_VARIABLE, Home};
 pub use host::{Host, Loaded, read_component};
@@ -54,6 +54,7 @@ pub use toolcell_core::scheduler::batch::{
 };
 pub use toolcell_core::scheduler::{MemoryBudget, ResourceLocks, RetryPolicy};
 pub use toolcell_core::secret::{SecretValue, Secrets};
+pub use toolcell_sandbox::{Compilation, CompileWatch};
 pub use toolcell_sandbox::{ENGINE_VERSION, FEATURES_OFF, Judge, Listening, NetworkSettings, Resolver, SystemResolver};
 pub use toolcell_sandbox::{cached_bytes, component_of_library};
 

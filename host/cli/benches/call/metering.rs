@@ -9,8 +9,23 @@ use crate::samples::{Samples, repeated};
 use crate::subjects;
 
 const ROUNDS: usize = 15;
-const METERS: [(&str, bool, bool); 4] =
-    [("none", false, false), ("epoch", false, true), ("fuel", true, false), ("both", true, true)];
+/// Rounds of compiling, which takes seconds.
+const COMPILE_ROUNDS: usize = 3;
+/// Units of fuel that take about a millisecond, the interval at which the host's guests yield: 8.7 to 12 million in
+/// Python, 15 to 35 million in compiled languages.
+const FUEL_YIELDS: u64 = 10_000_000;
+const METERS: [Settings; 5] = [
+    meters(false, false, None),
+    meters(false, true, None),
+    meters(true, false, None),
+    meters(true, true, None),
+    // What could take the place of both: fuel that yields, without epochs.
+    meters(true, false, Some(FUEL_YIELDS)),
+];
+
+const fn meters(fuel: bool, epoch: bool, fuel_yields: Option<u64>) -> Settings {
+    Settings { fuel, epoch, fuel_yields, pool: None }
+}
 
 /// Builds, sorts and adds up: an interpreter's work, full of branches and calls.
 const FILTER: &str = r#"{"filter":"[range(6000)] | map({a: ., b: (. % 7)}) | sort_by(.b) | map(.a) | add"}"#;
@@ -25,44 +40,48 @@ const LOOP: &str = r#"
 
 pub(crate) fn run() -> anyhow::Result<()> {
     println!("metering: CPU-bound guests in bare engines, to the engine without meters; best of {}", repeated(ROUNDS));
-    println!("{:<12}{:>10}{:>8}{:>8}{:>8}", "", "none, ms", "epoch", "fuel", "both");
+    println!("{:<12}{:>10}{:>8}{:>8}{:>8}{:>12}", "", "none, ms", "epoch", "fuel", "both", "fuel yields");
     let jq = subjects::jq()?;
     let mut bares = Vec::new();
-    for settings in settings() {
+    for settings in METERS {
         bares.push(Bare::compile(settings, &jq.component)?);
     }
     let runtime = crate::runtime()?;
-    let busy = rounds(|at| {
+    let busy = rounds(ROUNDS, |at| {
         let Some(bare) = bares.get(at) else { return Ok(()) };
         runtime.block_on(bare.answer(jq.tool, FILTER)).map(drop)
     })?;
     show("jq sort_by", &busy);
     let text = wat::parse_str(LOOP)?;
     let mut modules = Vec::new();
-    for settings in settings() {
+    for settings in METERS {
         let engine = settings.engine()?;
         let module = Module::new(&engine, &text)?;
         modules.push((settings, engine, module));
     }
-    let tight = rounds(|at| {
+    let tight = rounds(ROUNDS, |at| {
         let Some((settings, engine, module)) = modules.get(at) else { return Ok(()) };
         let mut store = settings.open(engine, ())?;
-        let instance = Linker::new(engine).instantiate(&mut store, module)?;
-        instance.get_typed_func::<(), i32>(&mut store, "run")?.call(&mut store, ())?;
-        Ok(())
+        // Asynchronous, because a store whose fuel yields refuses other calls.
+        runtime.block_on(async {
+            let instance = Linker::new(engine).instantiate_async(&mut store, module).await?;
+            let run = instance.get_typed_func::<(), i32>(&mut store, "run")?;
+            run.call_async(&mut store, ()).await.map(drop).map_err(anyhow::Error::from)
+        })
     })?;
     show("tight loop", &tight);
+    let compiled = rounds(COMPILE_ROUNDS, |at| {
+        let Some(settings) = METERS.get(at) else { return Ok(()) };
+        settings.engine()?.precompile_component(&jq.component).map(drop).map_err(anyhow::Error::from)
+    })?;
+    show("jq compiled", &compiled);
     Ok(())
 }
 
-fn settings() -> [Settings; 4] {
-    METERS.map(|(_, fuel, epoch)| Settings { fuel, epoch, pool: None })
-}
-
 /// Runs `work` once a round for each engine.
-fn rounds(mut work: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<[Samples; 4]> {
-    let mut samples = [const { Samples::new() }; 4];
-    for _ in 0..repeated(ROUNDS) {
+fn rounds(number: usize, mut work: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<[Samples; METERS.len()]> {
+    let mut samples = [const { Samples::new() }; METERS.len()];
+    for _ in 0..repeated(number) {
         for (at, samples) in samples.iter_mut().enumerate() {
             let start = Instant::now();
             work(at)?;
@@ -72,7 +91,8 @@ fn rounds(mut work: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<[
     Ok(samples)
 }
 
-fn show(name: &str, samples: &[Samples; 4]) {
-    let [none, epoch, fuel, both] = samples.each_ref().map(|samples| samples.us(0.0));
-    println!("{name:<12}{:>10.1}{:>8.2}{:>8.2}{:>8.2}", none / 1e3, epoch / none, fuel / none, both / none);
+fn show(name: &str, samples: &[Samples; METERS.len()]) {
+    let [none, epoch, fuel, both, yields] = samples.each_ref().map(|samples| samples.us(0.0));
+    let [epoch, fuel, both, yields] = [epoch, fuel, both, yields].map(|metered| metered / none);
+    println!("{name:<12}{:>10.1}{epoch:>8.2}{fuel:>8.2}{both:>8.2}{yields:>12.2}", none / 1e3);
 }

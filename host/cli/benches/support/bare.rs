@@ -26,6 +26,8 @@ use bindings::toolcell::tool::{artifacts, cancellation, context_modifiers, inter
 pub(crate) struct Settings {
     pub(crate) fuel: bool,
     pub(crate) epoch: bool,
+    /// Units of fuel after which a guest yields, in place of an epoch.
+    pub(crate) fuel_yields: Option<u64>,
     /// Slots of the pool; `None` allocates on demand.
     pub(crate) pool: Option<u32>,
 }
@@ -33,7 +35,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// The meters of the host: fuel and epochs.
     pub(crate) fn metered(pool: Option<u32>) -> Self {
-        Self { fuel: true, epoch: true, pool }
+        Self { fuel: true, epoch: true, fuel_yields: None, pool }
     }
 
     pub(crate) fn engine(self) -> anyhow::Result<Engine> {
@@ -74,6 +76,7 @@ impl Settings {
         let mut store = Store::new(engine, state);
         if self.fuel {
             store.set_fuel(u64::MAX)?;
+            store.fuel_async_yield_interval(self.fuel_yields)?;
         }
         if self.epoch {
             store.set_epoch_deadline(1 << 40);

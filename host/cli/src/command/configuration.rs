@@ -6,7 +6,7 @@ use toolcell::{Home, Loaded, memory_share_bytes};
 use toolcell_core::record::Refusal;
 use toolcell_core::secret::SecretStore;
 
-use crate::config::{Layer, ToolEntry, configured_cache_bytes};
+use crate::config::{Layer, ToolEntry, configured_compilation};
 
 use super::doctor::Check;
 use super::hooks;
@@ -79,8 +79,8 @@ fn tool(home: &Home, layer: &Layer, entry: &ToolEntry) -> anyhow::Result<Vec<Che
         }
         Err(refusal) => return Ok(vec![unusable(layer, word, &refusal)]),
     };
-    let cache_bytes_max = configured_cache_bytes(home)?;
-    let host = target::host(home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
+    let compilation = configured_compilation(home)?;
+    let host = target::host(home, |settings| compilation.apply(settings))?;
     let loaded = super::runtime()?.block_on(async {
         let loaded = host.load_file(&component).await?;
         ToolConfigs::of_entry(home, layer, entry).give(&target.path, &loaded)?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use toolcell::{ENGINE_VERSION, FEATURES_OFF, Home, Keep, Limits, cached_bytes};
 use toolcell_core::approval::{Whitespace, visible};
 
-use crate::config::{configured_cache_bytes, configured_journal};
+use crate::config::{configured_compilation, configured_journal};
 use crate::toolchain::{Lang, Preference, Search, State};
 
 use super::exit::Exit;
@@ -123,8 +123,9 @@ fn writable(home: &Home) -> Check {
 /// The size of the cache of compiled code, and its limit.
 fn cache(home: &Home) -> Check {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-    match configured_cache_bytes(home) {
-        Ok(max) => {
+    match configured_compilation(home) {
+        Ok(settings) => {
+            let max = settings.cache_bytes_max;
             let (now, dir) = (mib(cached_bytes(&home.components())), home.components());
             let detail = format!("{now} MiB of at most {} MiB of compiled code in {}", mib(max), dir.display());
             Check::ready("cache", detail)

@@ -58,7 +58,7 @@ impl Export {
         let settings = options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
         let Settings { grants, mut policy, layers, .. } = settings;
         let selection = self.surface.selection(&layers)?;
-        let host = target::host(&home, |host| host.cache_bytes_max = layers.cache_bytes_max())?;
+        let host = target::host(&home, |host| layers.compilation().apply(host))?;
         let runtime = runtime()?;
         let offered = serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
         let exported = Exported::build(&host, offered, selection, (&policy, &grants), self.dialect);

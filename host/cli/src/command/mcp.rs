@@ -1,4 +1,5 @@
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
@@ -6,7 +7,8 @@ use toolcell::Home;
 
 use super::clients::{self, Client};
 use super::exit::{BadRequest, Exit};
-use super::serving::{self, Ready, Serving};
+use super::serving::{self, Serving};
+use super::starting::{Early, Ready};
 use super::target::{Building, Target};
 use super::{ask, folder, show};
 
@@ -28,9 +30,14 @@ impl Mcp {
             return self.print(client);
         }
         let runtime = serving::runtime()?;
-        let served = match self.serving.server(&runtime)? {
-            Ready::Server(served) => served,
-            Ready::Refused(exit) => return Ok(exit),
+        let (server, failed) = match self.serving.early_server(&runtime)? {
+            Early::Ready(Ready::Server(served)) => {
+                let server = Arc::clone(&served.server);
+                runtime.spawn(served.follow());
+                (server, None)
+            }
+            Early::Loading(loading) => (Arc::clone(&loading.server), Some(loading.spawn(&runtime))),
+            Early::Ready(Ready::Refused(exit)) => return Ok(exit),
         };
         if std::io::stdin().is_terminal() {
             show::say(
@@ -38,12 +45,19 @@ impl Mcp {
                  client's configuration: toolcell mcp --print-config=CLIENT TOOL...",
             );
         }
-        let server = served.server.clone();
-        runtime.spawn(served.follow());
-        let done =
-            runtime.block_on(async { crate::server::serve_stdio(&server, ask::actor(), serving::interrupted()).await });
+        let done = runtime.block_on(async {
+            let interrupted = serving::interrupted();
+            let served = crate::server::serve_stdio(&server, ask::actor(), serving::interrupted()).await;
+            let Some(failed) = failed else { return served.map(|()| Exit::Succeeded) };
+            // The exit code of tools that cannot be loaded counts even if the client left before that was known.
+            tokio::select! {
+                biased;
+                failed = failed => failed.unwrap_or_else(|_| served.map(|()| Exit::Succeeded)),
+                () = interrupted => served.map(|()| Exit::Succeeded),
+            }
+        });
         serving::finish(runtime, server);
-        done.map(|()| Exit::Succeeded)
+        done
     }
 
     fn print(&self, client: Client) -> anyhow::Result<Exit> {

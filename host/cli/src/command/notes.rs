@@ -6,7 +6,7 @@ use std::time::Duration;
 use toolcell::{Grants, Home, Host, Loaded, read_component};
 use toolcell_core::record::{Finding, Refusal};
 
-use crate::config::configured_cache_bytes;
+use crate::config::configured_compilation;
 
 use super::target;
 
@@ -16,8 +16,8 @@ const WALL: Duration = Duration::from_secs(1);
 /// Returns the notes on the component in `file`, or why it can be loaded neither as a tool nor as a hook. A hook has no
 /// notes, because its configuration describes it.
 pub(super) fn of_component(home: &Home, file: &Path) -> anyhow::Result<Result<Vec<Finding>, Refusal>> {
-    let cache_bytes_max = configured_cache_bytes(home)?;
-    let host = target::host(home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
+    let compilation = configured_compilation(home)?;
+    let host = target::host(home, |settings| compilation.apply(settings))?;
     Ok(super::runtime()?.block_on(load(&host, file)))
 }
 

@@ -105,7 +105,7 @@ impl Foretell {
         let Settings { grants, limits, mut policy, layers, selection, .. } = settings;
         let mut host = target::host(home, |host| {
             host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
-            host.cache_bytes_max = layers.cache_bytes_max();
+            layers.compilation().apply(host);
             host.journal = layers.journal();
         })?;
         super::runtime()?.block_on(async {

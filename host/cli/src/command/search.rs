@@ -10,7 +10,7 @@ use toolcell::{Home, Host, Loaded};
 use toolcell_core::find::{Finder, Query, RESULTS, RESULTS_MAX};
 use toolcell_core::record::{Refusal, ToolSearchResult, UnavailableProvider};
 
-use crate::config::configured_cache_bytes;
+use crate::config::configured_compilation;
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{PolicyOptions, Settings};
@@ -74,8 +74,8 @@ impl Search {
     fn search(&self) -> Result<Found, Stop> {
         let query = Query::parse(&self.query)?;
         let home = Home::find()?;
-        let cache_bytes_max = configured_cache_bytes(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
-        let host = target::host(&home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
+        let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let host = target::host(&home, |settings| compilation.apply(settings))?;
         let (named, settings) = self.named(&home)?;
         let (mut tools, mut typed, mut known) = (Vec::new(), HashMap::new(), HashSet::new());
         let runtime = runtime()?;

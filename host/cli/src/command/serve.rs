@@ -11,7 +11,8 @@ use crate::server::otc::WorkerSecret;
 use crate::server::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http};
 
 use super::exit::{BadRequest, Exit};
-use super::serving::{self, Ready, Serving};
+use super::serving::{self, Serving};
+use super::starting::Ready;
 
 /// Offers tools over HTTP: to MCP clients at /mcp, and to any program at /v1. Clients need a token, printed once on standard error.
 #[derive(Debug, Args)]

@@ -9,7 +9,11 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use tokio::runtime::Runtime;
-use toolcell::{Home, Host, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks, Terms, memory_share_bytes};
+use tokio::sync::watch;
+use toolcell::{
+    Compilation, Home, Host, HostBuilder, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks, Terms,
+    memory_share_bytes,
+};
 use toolcell_core::approval::EXPIRE_DEFAULT;
 use toolcell_core::catalog::{Conditions, Surface};
 use toolcell_core::journal::{CallLog, Journal};
@@ -20,7 +24,7 @@ use crate::server::{self, ApprovalSettings, Away, CallStore, Offered, Offering, 
 use crate::telemetry::Telemetry;
 
 use super::ask::{self, Origins};
-use super::exit::{self, BadRequest, Exit, Stop};
+use super::exit::{BadRequest, Stop};
 use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::reload::Reload;
 use super::target::{self, Building, EntryPaths, Target};
@@ -49,7 +53,7 @@ pub(super) struct Serving {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     #[command(flatten)]
-    options: CallOptions,
+    pub(super) options: CallOptions,
     /// Memory of all calls together; each takes its --memory, its output and some more, and waits for it [default: half of
     /// what this machine has]
     #[arg(long, value_name = "SIZE", value_parser = config::size, help_heading = "Limits")]
@@ -63,6 +67,9 @@ pub(super) struct Serving {
     /// What the files asked for when the process began; later ones change nothing of it.
     #[arg(skip)]
     telemetry: OnceLock<Option<Arc<Telemetry>>>,
+    /// The size of the component that is compiled, in bytes; a change means that a compilation begins.
+    #[arg(skip)]
+    pub(super) compiles: watch::Sender<usize>,
     /// Those that hold a token of their own.
     #[arg(skip = 1_usize)]
     pub(super) callers: usize,
@@ -83,19 +90,13 @@ enum AwayWord {
     Return,
 }
 
-/// A server that is ready, or the exit code of a refusal that was printed on standard error.
-pub(super) enum Ready {
-    Server(Served),
-    Refused(Exit),
-}
-
 /// A server, and the state that it takes to follow changes on disk.
 pub(super) struct Served {
     pub(super) server: Arc<Server>,
     pub(super) serving: Arc<Serving>,
-    home: Home,
-    components: Components,
-    watched: Watched,
+    pub(super) home: Home,
+    pub(super) components: Components,
+    pub(super) watched: Watched,
 }
 
 /// The component file of each tool. A change of the file counts; a change of the sources does not, because the user has
@@ -162,36 +163,32 @@ pub(super) fn offered(
 }
 
 impl Serving {
-    /// Loads the tools. Refuses to start if one of them is missing, because a server that lacks some of its tools would
-    /// surprise.
-    pub(super) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
-        let home = Home::find()?;
-        let mut components = Components::new();
-        let mut watched = Watched::new(&home, &self.options.policy);
-        let offering = match runtime.block_on(self.assemble(&home, &mut components, &mut watched, None)) {
-            Ok(offering) => offering,
-            Err(stop) => {
-                let refusal = stop.refusal()?;
-                show::say(&format!("error: {}", refusal.message));
-                show::detail(&refusal);
-                return Ok(Ready::Refused(exit::of_refusal(&refusal)));
-            }
-        };
+    pub(super) fn settings(&self, home: &Home) -> anyhow::Result<server::Settings> {
         let recorder = self.record.as_deref().map(|file| Recorder::open(file, unwritable)).transpose()?.map(Arc::new);
         let store = CallStore {
             // For reading: the host of each offering has its own, which writes as its settings say.
             calls: CallLog::new(home.calls(), home.calls_key(), LogSettings::default()),
             approvals: Journal::new(home.journal(), home.journal_key()),
         };
-        let settings = server::Settings { recorder, announcer: Arc::new(ask::announce), store: Some(store) };
-        let server = Server::new(settings, offering);
-        runtime.block_on(server.announce());
-        Ok(Ready::Server(Served { server, serving: Arc::new(self), home, components, watched }))
+        Ok(server::Settings { recorder, announcer: Arc::new(ask::announce), store: Some(store) })
+    }
+
+    /// Adds to what a host does with compilations that this server notices them.
+    fn notice_compilations(&self, host: &mut HostBuilder) {
+        let (compiles, shown) = (self.compiles.clone(), host.compile_watch.take());
+        host.compile_watch = Some(Arc::new(move |step| {
+            if let Compilation::Begins { bytes } = step {
+                compiles.send_replace(bytes);
+            }
+            if let Some(shown) = &shown {
+                shown(step);
+            }
+        }));
     }
 
     /// Reads the current configuration files, and loads every tool that they or the command line name. Adds what it reads
     /// to `watched`, before it reads it, and tells `reload` how that goes.
-    async fn assemble(
+    pub(super) async fn assemble(
         &self,
         home: &Home,
         components: &mut Components,
@@ -219,6 +216,7 @@ impl Serving {
             host.calls_at_once = toolcell::CALLS_AT_ONCE;
             host.callers = self.callers;
             target::configure(host, &layers, &limits);
+            self.notice_compilations(host);
             self.options.grants.reach(&mut host.network);
             host.memory = Some(memory.clone());
             host.locks = self.locks.clone();

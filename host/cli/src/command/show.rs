@@ -298,6 +298,13 @@ pub(super) fn json_for_terminals(text: &str) -> Cow<'_, str> {
     if guard!("terminal_escapes") { visible_json(text) } else { Cow::Borrowed(text) }
 }
 
+/// Returns the style of a line of progress, in the characters that the locale has; `None` for a template that cannot be
+/// parsed.
+pub(super) fn style(template: &str) -> Option<ProgressStyle> {
+    let style = ProgressStyle::with_template(template).ok()?;
+    Some(if is_utf8(variable) { style } else { style.tick_chars("|/-\\ ").progress_chars("#-") })
+}
+
 /// Shows progress on standard error while a tool runs: a spinner, and a bar once the tool says how far it is. A terminal
 /// that cannot move its cursor (`TERM=dumb`) shows nothing.
 pub(super) struct Bar {
@@ -314,10 +321,6 @@ impl Bar {
         if !io::stderr().is_terminal() {
             return None;
         }
-        let style = |template| {
-            let style = ProgressStyle::with_template(template).ok()?;
-            Some(if is_utf8(variable) { style } else { style.tick_chars("|/-\\ ").progress_chars("#-") })
-        };
         let styles = [style("{spinner} {msg}")?, style("{spinner} {wide_bar} {pos:>3}% {msg}")?];
         Some(Arc::new(Self { bar: ProgressBar::new(100), styles, ticks: AtomicBool::new(false) }))
     }

@@ -92,7 +92,7 @@ impl ShowSurface {
         let settings = options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
         let Settings { grants, mut policy, layers, .. } = settings;
         let selection = config::selection(&layers, self.tool_budget, self.role.as_deref())?;
-        let host = target::host(&home, |host| host.cache_bytes_max = layers.cache_bytes_max())?;
+        let host = target::host(&home, |host| layers.compilation().apply(host))?;
         let runtime = runtime()?;
         let offered = serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
         let mut known = HashSet::new();

@@ -227,6 +227,7 @@ pub(super) fn host(home: &Home, change: impl FnOnce(&mut HostBuilder)) -> anyhow
     let mut settings = Host::builder().home(home.clone());
     settings.calls_at_once = 1;
     settings.pooled = false;
+    settings.compile_watch = super::compiling::shown();
     change(&mut settings);
     Ok(settings.build()?)
 }
@@ -234,7 +235,7 @@ pub(super) fn host(home: &Home, change: impl FnOnce(&mut HostBuilder)) -> anyhow
 /// Applies what the configuration files say of a host that runs calls with `limits`.
 pub(super) fn configure(host: &mut HostBuilder, layers: &Layers, limits: &Limits) {
     host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
-    host.cache_bytes_max = layers.cache_bytes_max();
+    layers.compilation().apply(host);
     host.journal = layers.journal();
     host.keeping = layers.keeping();
 }

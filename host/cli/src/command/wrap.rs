@@ -15,7 +15,7 @@ use toolcell_core::dialect::wrapping::{DOCS_SECTION, PROFILE_SECTION, Profile};
 use toolcell_core::record::Refusal;
 use wit_parser::{PackageId, PackageMetadata, Resolve, WorldItem};
 
-use crate::config::{configured_cache_bytes, extension_manifest};
+use crate::config::{configured_compilation, extension_manifest};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::{runtime, show, target};
@@ -104,8 +104,8 @@ impl Wrap {
         }
         let home = Home::find()?;
         let wrapped = self.wrapped(read_component(&self.file)?)?;
-        let cache_bytes_max = configured_cache_bytes(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
-        let host = target::host(&home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
+        let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let host = target::host(&home, |settings| compilation.apply(settings))?;
         let loaded = runtime()?.block_on(host.load(&wrapped))?;
         if self.manifest.is_some() && !loaded.tools.iter().all(|tool| is_of_manifest(tool)) {
             let shown = self.file.display();

@@ -31,6 +31,7 @@ pub struct ConfigFile {
     pub limits: LimitSection,
     pub approvals: ApprovalSection,
     pub cache: CacheSection,
+    pub compile: CompileSection,
     pub journal: JournalSection,
     pub results: ResultSection,
     pub retry: RetrySection,
@@ -116,6 +117,16 @@ pub struct ApprovalSection {
 pub struct CacheSection {
     /// Maximum size of compiled code on disk, such as `2GiB`.
     pub max: Option<Word>,
+}
+
+/// `[compile]`: has an effect in the user's own file only.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CompileSection {
+    /// CPU time limit of one compilation, such as `2m`.
+    pub time: Option<Word>,
+    /// Address space limit of one compilation, such as `3GiB`.
+    pub memory: Option<Word>,
 }
 
 /// `[journal]`: has an effect in the user's own file only.

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use toolcell::record::Keeping;
-use toolcell::{CACHE_BYTES, Home, LogSettings};
+use toolcell::{Home, LogSettings};
 use toolcell_core::policy::{FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords};
 use toolcell_core::record::{ErrorClass, Mode, Refusal, RuleSource, digest};
 use toolcell_core::scheduler::RetryPolicy;
 
 use super::hooks::{self, hook_digest};
-use super::{ConfigFile, GivenLimits, TelemetrySettings, Trust, Trusted, Word};
+use super::{CompilationSettings, ConfigFile, GivenLimits, TelemetrySettings, Trust, Trusted};
 
 const FOLDER_GONE: &str = "the current folder cannot be found, and so neither can the file of its project; go to a \
                            folder that is there, or say --no-config or --config=FILE";
@@ -45,7 +45,7 @@ pub struct Layers {
     kept: Grants,
     /// The lowest limits that any file sets.
     limits: GivenLimits,
-    cache_bytes_max: Option<u64>,
+    compilation: CompilationSettings,
     journal: LogSettings,
     /// What every file allows to become of outputs.
     keeping: Keeping,
@@ -174,13 +174,13 @@ impl Layers {
             }
         }
         self.limits = std::mem::take(&mut self.limits).lower(GivenLimits::of_file(&file)?);
-        if let Some(word) = &file.cache.max {
+        if let Some((section, word)) = CompilationSettings::word(&file) {
             anyhow::ensure!(
                 source == RuleSource::UserSettings,
-                "{}: [cache] is for your own toolcell.toml alone, because all projects share the cache; remove it here",
+                "{}: {section} is for your own toolcell.toml alone, because all projects share the cache; remove it here",
                 file.place_of(word)
             );
-            self.cache_bytes_max = Some(cache_bytes(&file, word)?);
+            self.compilation = CompilationSettings::of_file(&file)?;
         }
         if let Some(word) = file.journal.word() {
             anyhow::ensure!(
@@ -222,9 +222,9 @@ impl Layers {
         &self.grants
     }
 
-    /// Maximum size of the cache of compiled components, in bytes.
-    pub fn cache_bytes_max(&self) -> u64 {
-        self.cache_bytes_max.unwrap_or(CACHE_BYTES)
+    /// How components are compiled, and how much of their code is kept.
+    pub fn compilation(&self) -> CompilationSettings {
+        self.compilation
     }
 
     /// How calls are kept on record.
@@ -257,21 +257,6 @@ impl Layers {
     pub fn memory_total(&self) -> Option<u64> {
         self.limits.memory_total
     }
-}
-
-/// Returns the maximum size of the cache of compiled components that the user's own file sets, in bytes, for commands
-/// that read nothing else of it.
-pub fn configured_cache_bytes(home: &Home) -> anyhow::Result<u64> {
-    let file = ConfigFile::read(&home.user_file()?)?;
-    match file.as_ref().and_then(|file| Some((file, file.cache.max.as_ref()?))) {
-        Some((file, word)) => cache_bytes(file, word),
-        None => Ok(CACHE_BYTES),
-    }
-}
-
-fn cache_bytes(file: &ConfigFile, word: &Word) -> anyhow::Result<u64> {
-    let parsed = super::size(word).map_err(|error| anyhow::anyhow!("[cache] max = {word:?}: {error}"));
-    parsed.with_context(|| file.place_of(word))
 }
 
 /// Parses a mode.

@@ -1,5 +1,6 @@
 //! The contents of `toolcell.toml`, the layers that its files form, and which projects are trusted.
 
+mod compilation;
 mod file;
 mod find;
 mod hooks;
@@ -17,6 +18,7 @@ mod trust;
 mod units;
 mod word;
 
+pub use compilation::{CompilationSettings, configured_compilation};
 pub use file::{
     ApprovalSection, ConfigFile, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure, RuleEntry, ToolEntry,
     bytes, project_bytes,
@@ -24,7 +26,7 @@ pub use file::{
 pub use find::project_file;
 pub use hooks::{ConfiguredHook, add_hook, hook_digests};
 pub use journal::configured_journal;
-pub use layers::{Layer, LayerOptions, Layers, configured_cache_bytes, untrusted};
+pub use layers::{Layer, LayerOptions, Layers, untrusted};
 pub use limits::GivenLimits;
 pub use manifest::extension_manifest;
 pub use surface::{SurfaceSection, selection};

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ARGUMENT_BYTES_MAX;
 use super::budget::{Budget, give_back_soon};
+use super::loading::LoadEnd;
 use super::outline::{ARRAY, Outline, Unread, is_array};
 use super::pending::{Pending, Taken};
 use super::sent::{Sent, weight};
@@ -48,6 +49,8 @@ pub(super) struct Frames {
     refusal: Option<Outgoing>,
     /// Whether a refusal is not yet written completely.
     owes: bool,
+    /// The load of the tools that requests may wait for; the end of the input counts when that has ended.
+    load: Option<LoadEnd>,
 }
 
 impl Frames {
@@ -55,7 +58,11 @@ impl Frames {
         let output = Output { writer, left: BytesMut::new() };
         let output = Arc::new(tokio::sync::Mutex::new(Some(output)));
         let lines = Lines::default();
-        Self { reader, lines, output, closed, pending: Arc::default(), refusal: None, owes: false }
+        Self { reader, lines, output, closed, pending: Arc::default(), refusal: None, owes: false, load: None }
+    }
+
+    pub(super) fn until_loaded(self, load: Option<LoadEnd>) -> Self {
+        Self { load, ..self }
     }
 
     /// The ids of unanswered requests.
@@ -146,6 +153,10 @@ impl Transport<RoleServer> for Frames {
             let Ok(Some(mut message)) = self.next().await else { break };
             let Err(taken) = self.begins(&mut message) else { return Some(message) };
             self.refuse(taken.to_string(), None);
+        }
+        // The requests that wait for the tools get their answers, although the client sends no more.
+        if let Some(load) = &mut self.load {
+            load.wait().await;
         }
         self.closed.cancel();
         None

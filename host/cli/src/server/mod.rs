@@ -12,6 +12,7 @@ mod discovery;
 mod frames;
 mod held;
 mod http;
+mod loading;
 mod loads;
 mod notices;
 mod offer;
@@ -38,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use calls::Calls;
 use held::HeldCalls;
+use loading::Loading;
 use tasks::Tasks;
 
 pub use asking::{Announcer, Away};
@@ -75,10 +77,16 @@ pub struct Server {
     /// The calls that clients ask about; `None` without a store.
     tasks: Option<Arc<Tasks>>,
     stop: CancellationToken,
+    /// `None` if the server was created with its tools.
+    loading: Option<Loading>,
 }
 
 impl Server {
-    pub fn new(mut settings: Settings, offering: Offering) -> Arc<Self> {
+    pub fn new(settings: Settings, offering: Offering) -> Arc<Self> {
+        Self::with(settings, offering, None)
+    }
+
+    fn with(mut settings: Settings, offering: Offering, loading: Option<Loading>) -> Arc<Self> {
         let tasks = settings.store.take().map(Tasks::new);
         Arc::new(Self {
             settings,
@@ -89,6 +97,7 @@ impl Server {
             held: HeldCalls::default(),
             tasks,
             stop: CancellationToken::new(),
+            loading,
         })
     }
 
@@ -108,16 +117,19 @@ impl Server {
     /// surface of tools, if anything did.
     pub async fn replace(&self, offering: Offering) -> Option<String> {
         let new = Arc::new(offering);
-        let old = {
-            let mut current = self.offering.write().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *current, Arc::clone(&new))
-        };
+        let old = self.install(Arc::clone(&new));
         self.tell_providers(Providers::default());
         old.outdate();
         if !old.lists_as(&new) {
             self.changes.send_modify(|count| *count += 1);
         }
         new.host.announce_surface(new.offers.surface(), Some(old.offers.surface())).await
+    }
+
+    /// Makes `new` the current offering, and returns the one before.
+    fn install(&self, new: Arc<Offering>) -> Arc<Offering> {
+        let mut current = self.offering.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *current, new)
     }
 
     /// Sets which components searches name as loading or unavailable.

@@ -23,6 +23,7 @@ use super::asking::{Ask, AskChannel};
 use super::call::{Caller, Incoming, Running, Seen, Step, revision};
 use super::frames::NotPending;
 use super::held::HeldCallKey;
+use super::loading::ToldOfLoad;
 use super::loads::Loads;
 use super::notices::Wanted;
 use super::offer::Offer;
@@ -68,6 +69,7 @@ pub(super) struct Session {
     level: AtomicU8,
     /// How many cancellations of unknown requests are on record.
     unknown_cancels: AtomicU32,
+    pub(super) told_of_load: ToldOfLoad,
     /// Stops the background tasks of the session.
     ended: CancellationToken,
     _ends: DropGuard,
@@ -78,8 +80,8 @@ impl Session {
         let ended = CancellationToken::new();
         let _ends = ended.clone().drop_guard();
         let (id, level) = (Ulid::generate().to_string().into(), AtomicU8::new(Level::Info as u8));
-        let unknown_cancels = AtomicU32::new(0);
-        Self { server, identity, id, loads: Loads::default(), level, unknown_cancels, ended, _ends }
+        let (unknown_cancels, told_of_load) = (AtomicU32::new(0), ToldOfLoad::default());
+        Self { server, identity, id, loads: Loads::default(), level, unknown_cancels, told_of_load, ended, _ends }
     }
 
     /// The current offering.
@@ -126,12 +128,16 @@ impl Session {
     }
 
     fn wanted(&self, context: &RequestContext<RoleServer>) -> Wanted {
+        Wanted { progress: context.meta.get_progress_token(), logs: self.least_level(context) }
+    }
+
+    /// The minimum log level of messages for the client of this request; `None` if it wants none.
+    pub(super) fn least_level(&self, context: &RequestContext<RoleServer>) -> Option<Level> {
         // 2026-07-28 has no sessions: each request carries its own log level.
-        let logs = match revision(context) >= ProtocolVersion::V_2026_07_28 {
+        match revision(context) >= ProtocolVersion::V_2026_07_28 {
             true => context.meta.log_level().map(mcp::log_level),
             false => self.level(),
-        };
-        Wanted { progress: context.meta.get_progress_token(), logs }
+        }
     }
 
     fn level(&self) -> Option<Level> {
@@ -351,6 +357,7 @@ impl ServerHandler for Session {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        self.loaded(&context, context.meta.get_progress_token()).await?;
         let offering = self.offering();
         let tools = offering.offers.listed(self.loads(&context)).into_iter().map(|tool| offering.shown(tool));
         let own = offering.can_persist().then(mcp::read_result);
@@ -380,6 +387,8 @@ impl ServerHandler for Session {
     ) -> Result<CallToolResponse, ErrorData> {
         // Boxed, because the future is moved several times before it runs.
         Box::pin(async move {
+            // The tool's own progress must not begin below that of the load.
+            self.loaded(&context, None).await?;
             if let Some(answer) = self.discover(&params.name, &context).await {
                 return Ok(answer.into());
             }
@@ -398,6 +407,7 @@ impl ServerHandler for Session {
         params: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
+        self.loaded(&context, None).await?;
         self.look_at_task(&params.task_id, &context).await
     }
 
@@ -406,6 +416,7 @@ impl ServerHandler for Session {
         params: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.loaded(&context, None).await?;
         self.answer_task(&params.task_id, &params.input_responses, &context).await
     }
 
@@ -414,12 +425,18 @@ impl ServerHandler for Session {
         params: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.loaded(&context, None).await?;
         self.stop_task(&params.task_id, &context).await
     }
 
     /// Records a cancellation that comes too late, or names a request that there never was.
     async fn on_cancelled(&self, canceled: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
         let Some(id) = canceled.request_id.filter(|_| context.extensions.get::<NotPending>().is_some()) else { return };
+        if let Some(mut load) = self.server.load_end()
+            && !load.wait().await
+        {
+            return;
+        }
         let offering = self.offering();
         let session = offering.approvals.session.clone().unwrap_or_else(|| format!("mcp:{}", self.id));
         self.tell_unknown_cancel(&offering, &id.to_string(), Some(session)).await;
@@ -433,6 +450,7 @@ impl ServerHandler for Session {
     ) -> Result<CustomResult, ErrorData> {
         match request.method.as_str() {
             "tools/call" => {
+                self.loaded(&context, None).await?;
                 let params = request.params.unwrap_or_default();
                 let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
                 let Sent { arguments: input, lease } = Sent::with(&context).unwrap_or_else(|| Sent::new("null", None));

@@ -50,7 +50,7 @@ pub async fn serve_streams(
     interrupted: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let closed = CancellationToken::new();
-    let frames = Frames::new(reader, writer, closed.clone());
+    let frames = Frames::new(reader, writer, closed.clone()).until_loaded(server.load_end());
     let pending = frames.pending();
     let identity = Identity {
         actor: actor.map(Into::into),
@@ -70,6 +70,9 @@ pub async fn serve_streams(
                     server.idle().await;
                 };
                 let _ = tokio::time::timeout(LINGER, answered).await;
+            }
+            () = server.load_failed() => {
+                let _ = tokio::time::timeout(LINGER, pending.empty()).await;
             }
         }
         server.stop();

@@ -102,7 +102,7 @@ impl ApprovalCommands {
         let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
         let Ok(Settings { limits, layers, .. }) = settings else { return Ok(()) };
         let host = target::host(&self.home, |settings| {
-            settings.cache_bytes_max = layers.cache_bytes_max();
+            layers.compilation().apply(settings);
             settings.journal = layers.journal();
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
         });

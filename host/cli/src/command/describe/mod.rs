@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use toolcell::{Home, Loaded};
 use toolcell_core::catalog::Tool;
 
-use crate::config::configured_cache_bytes;
+use crate::config::configured_compilation;
 
 use super::exit::{self, BadRequest, Exit};
 use super::target::{self, Building, Target};
@@ -31,8 +31,8 @@ pub(super) struct Describe {
 impl Describe {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let cache_bytes_max = configured_cache_bytes(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
-        let host = target::host(&home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
+        let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let host = target::host(&home, |settings| compilation.apply(settings))?;
         let target = Target::parse(&self.tool);
         let loaded = runtime()?.block_on(async {
             let component = target.locate(&home, Building::No)?;

@@ -8,7 +8,7 @@ use toolcell::{Home, read_component};
 use super::super::exit::{BadRequest, Stop};
 use super::super::target;
 use super::program::Program;
-use crate::config::configured_cache_bytes;
+use crate::config::configured_compilation;
 use crate::dialect::evaluation::{self, Assertion, EvalCase, Trace, Verdict};
 
 /// The result of a judged assertion where there is no judge. Such an assertion never passes.
@@ -41,8 +41,8 @@ impl Judge {
 /// Loads the component `file` as a judge, whose answers take at most `wall` each.
 pub(super) async fn load(file: &Path, wall: Duration) -> Result<toolcell::Judge, Stop> {
     let home = Home::find()?;
-    let cache_bytes_max = configured_cache_bytes(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
-    let host = target::host(&home, |settings| settings.cache_bytes_max = cache_bytes_max)?;
+    let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+    let host = target::host(&home, |settings| compilation.apply(settings))?;
     let bytes = read_component(file)?;
     Ok(host.load_judge(&bytes, wall).await?)
 }

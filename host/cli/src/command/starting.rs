@@ -1,0 +1,143 @@
+//! The start of a server: with its tools, or, over standard streams, before a component of them is compiled.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use toolcell::{Home, Limits};
+use toolcell_core::approval::EXPIRE_DEFAULT;
+use toolcell_core::catalog::Surface;
+
+use crate::server::{ApprovalSettings, Away, Offering, Offers, Server};
+
+use super::exit::{self, Exit, Stop};
+use super::serving::{Components, Served, Serving};
+use super::watching::Watched;
+use super::{compiling, show, target};
+
+/// A server that is ready, or the exit code of a refusal that was printed on standard error.
+pub(super) enum Ready {
+    Server(Served),
+    Refused(Exit),
+}
+
+/// A server that may speak before it is ready.
+pub(super) enum Early {
+    Ready(Ready),
+    Loading(Loading),
+}
+
+/// A server whose tools are still loaded, because a component is compiled.
+pub(super) struct Loading {
+    pub(super) server: Arc<Server>,
+    load: Load,
+}
+
+type Load = Pin<Box<dyn Future<Output = (Start, Result<Offering, Stop>)> + Send>>;
+
+/// What it takes to load the tools of a server for the first time.
+struct Start {
+    serving: Arc<Serving>,
+    home: Home,
+    components: Components,
+    watched: Watched,
+}
+
+impl Serving {
+    /// Loads the tools. Refuses to start if one of them is missing, because a server that lacks some of its tools would
+    /// surprise.
+    pub(super) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
+        let (start, loaded) = runtime.block_on(Start::new(self)?.load());
+        start.ready(loaded, runtime)
+    }
+
+    /// Does what [`Self::server`] does, and returns early if a component has to be compiled for that.
+    pub(super) fn early_server(self, runtime: &Runtime) -> anyhow::Result<Early> {
+        let start = Start::new(self)?;
+        let (serving, home) = (Arc::clone(&start.serving), start.home.clone());
+        let mut compiles = serving.compiles.subscribe();
+        let mut load: Load = Box::pin(start.load());
+        let loaded = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                loaded = &mut load => Some(loaded),
+                _ = compiles.changed() => None,
+            }
+        });
+        if let Some((start, loaded)) = loaded {
+            return start.ready(loaded, runtime).map(Early::Ready);
+        }
+        let reason = compiling::running(*compiles.borrow());
+        let server = Server::loading(serving.settings(&home)?, interim(&home)?, reason);
+        Ok(Early::Loading(Loading { server, load }))
+    }
+}
+
+impl Start {
+    fn new(serving: Serving) -> anyhow::Result<Self> {
+        let home = Home::find()?;
+        let watched = Watched::new(&home, &serving.options.policy);
+        Ok(Self { serving: Arc::new(serving), home, components: Components::new(), watched })
+    }
+
+    async fn load(mut self) -> (Self, Result<Offering, Stop>) {
+        let loaded = self.serving.assemble(&self.home, &mut self.components, &mut self.watched, None).await;
+        (self, loaded)
+    }
+
+    fn ready(self, loaded: Result<Offering, Stop>, runtime: &Runtime) -> anyhow::Result<Ready> {
+        let offering = match loaded {
+            Ok(offering) => offering,
+            Err(stop) => return refused(stop).map(Ready::Refused),
+        };
+        let server = Server::new(self.serving.settings(&self.home)?, offering);
+        runtime.block_on(server.announce());
+        Ok(Ready::Server(self.served(server)))
+    }
+
+    fn served(self, server: Arc<Server>) -> Served {
+        let Self { serving, home, components, watched } = self;
+        Served { server, serving, home, components, watched }
+    }
+}
+
+impl Loading {
+    /// Loads the tools, and then follows their changes. The receiver gets what ends the server if they cannot be loaded,
+    /// and closes once they are.
+    pub(super) fn spawn(self, runtime: &Runtime) -> oneshot::Receiver<anyhow::Result<Exit>> {
+        let (fails, failed) = oneshot::channel();
+        runtime.spawn(async move {
+            let Self { server, load } = self;
+            let (start, loaded) = load.await;
+            match loaded {
+                Ok(offering) => {
+                    server.loaded(offering).await;
+                    drop(fails);
+                    start.served(server).follow().await;
+                }
+                Err(stop) => {
+                    let _ = fails.send(refused(stop));
+                    server.not_loaded();
+                }
+            }
+        });
+        failed
+    }
+}
+
+/// Prints why a server does not start, and returns its exit code.
+fn refused(stop: Stop) -> anyhow::Result<Exit> {
+    let refusal = stop.refusal()?;
+    show::say(&format!("error: {}", refusal.message));
+    show::detail(&refusal);
+    Ok(exit::of_refusal(&refusal))
+}
+
+/// An offering without tools, for a server that waits for its own.
+fn interim(home: &Home) -> anyhow::Result<Offering> {
+    let host = Arc::new(target::host(home, |_| {})?);
+    let offers = Offers::on(Vec::new(), |tools| Surface::new(tools, 0));
+    let approvals = ApprovalSettings { expire: EXPIRE_DEFAULT, session: None, elicitation: false, away: Away::Return };
+    Ok(Offering::new(host, offers, Arc::default(), Arc::default(), Limits::default(), approvals))
+}

@@ -1,0 +1,88 @@
+//! `[cache]` and `[compile]`: how components are compiled, and how much of their code is kept. All projects share the cache,
+//! and a project must not decide how long a hostile component keeps the machine busy.
+
+use anyhow::Context;
+use toolcell::{CACHE_BYTES, COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES, Home, HostBuilder};
+
+use super::{ConfigFile, Word};
+
+/// What the user's own file says of compiled components.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompilationSettings {
+    /// Maximum size of the cache of compiled components, in bytes.
+    pub cache_bytes_max: u64,
+    /// CPU time limit of one compilation, in seconds.
+    pub cpu_seconds: u64,
+    /// Address space limit of one compilation, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Default for CompilationSettings {
+    fn default() -> Self {
+        Self { cache_bytes_max: CACHE_BYTES, cpu_seconds: COMPILE_CPU_SECONDS, memory_bytes: COMPILE_MEMORY_BYTES }
+    }
+}
+
+impl CompilationSettings {
+    /// Parses the sections of `file`.
+    pub(super) fn of_file(file: &ConfigFile) -> anyhow::Result<Self> {
+        let mut settings = Self::default();
+        let size = |name: &str, word: &Word| {
+            let parsed = super::size(word).map_err(|error| anyhow::anyhow!("{name} = {word:?}: {error}"));
+            parsed.with_context(|| file.place_of(word))
+        };
+        if let Some(word) = &file.cache.max {
+            settings.cache_bytes_max = size("[cache] max", word)?;
+        }
+        if let Some(word) = &file.compile.time {
+            let parsed = super::duration(word).map_err(|error| anyhow::anyhow!("[compile] time = {word:?}: {error}"));
+            // The kernel counts whole seconds, and none would be no limit at all.
+            settings.cpu_seconds = parsed.with_context(|| file.place_of(word))?.as_secs().max(1);
+        }
+        if let Some(word) = &file.compile.memory {
+            settings.memory_bytes = size("[compile] memory", word)?;
+        }
+        Ok(settings)
+    }
+
+    /// The first word of `file` that is for the user's own file alone, and its section.
+    pub(super) fn word(file: &ConfigFile) -> Option<(&'static str, &Word)> {
+        let compile = file.compile.time.as_ref().or(file.compile.memory.as_ref());
+        let cache = file.cache.max.as_ref().map(|word| ("[cache]", word));
+        cache.or(compile.map(|word| ("[compile]", word)))
+    }
+
+    /// Applies the settings to a host.
+    pub fn apply(self, host: &mut HostBuilder) {
+        host.cache_bytes_max = self.cache_bytes_max;
+        host.compile_cpu_seconds = self.cpu_seconds;
+        host.compile_memory_bytes = self.memory_bytes;
+    }
+}
+
+/// Returns what the user's own file says of compiled components, for commands that read nothing else of it.
+pub fn configured_compilation(home: &Home) -> anyhow::Result<CompilationSettings> {
+    let file = ConfigFile::read(&home.user_file()?)?;
+    file.as_ref().map_or_else(|| Ok(CompilationSettings::default()), CompilationSettings::of_file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn limits_are_read_and_a_wrong_one_is_an_error_with_its_place() {
+        let of = |text: &str| CompilationSettings::of_file(&ConfigFile::parse(text, Path::new("/")).unwrap());
+        assert_eq!(of("").unwrap(), CompilationSettings::default());
+        let all = of("[cache]\nmax = \"1KiB\"\n[compile]\ntime = \"5m\"\nmemory = \"8GiB\"").unwrap();
+        let expected = CompilationSettings { cache_bytes_max: 1 << 10, cpu_seconds: 300, memory_bytes: 8 << 30 };
+        assert_eq!(all, expected);
+        assert_eq!(of("[compile]\ntime = \"20ms\"").unwrap().cpu_seconds, 1);
+        for wrong in ["[compile]\ntime = \"soon\"", "[compile]\nmemory = \"0\"", "[cache]\nmax = \"much\""] {
+            let error = format!("{:#}", of(wrong).unwrap_err());
+            assert!(error.contains("line 2"), "{error}");
+        }
+    }
+}
