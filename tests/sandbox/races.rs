@@ -10,8 +10,22 @@ use crate::support::{Test, scratch};
 const SECRET: &str = "secret-4e51-nobody-may-read-this";
 const MS: u64 = 1_500;
 
-/// Runs the two calls at the same time. The link leads to `to`, which has the same names as the open folder.
+/// Races until the calls met often enough to show something: on a busy machine one of them may hardly run.
 async fn race(deny: impl Fn(&mut toolcell_core::policy::Grants, &str)) {
+    let mut met = Vec::new();
+    for _ in 0..10 {
+        let [swaps, rounds] = race_once(&deny).await;
+        if swaps > 20 && rounds > 20 {
+            return;
+        }
+        met.push((swaps, rounds));
+    }
+    panic!("too little was swapped or used, so this test shows nothing: {met:?}");
+}
+
+/// Runs the two calls at the same time, and returns how often they did their part. The link leads to `to`, which has the
+/// same names as the open folder.
+async fn race_once(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> [u64; 2] {
     let (_guard, root) = scratch();
     for folder in ["closed/empty", "swapped/empty", "closed/movable", "swapped/movable"] {
         fs::create_dir_all(root.join(folder)).unwrap();
@@ -28,9 +42,8 @@ async fn race(deny: impl Fn(&mut toolcell_core::policy::Grants, &str)) {
     let (swapped, used) = tokio::join!(swap, used);
     let (swapped, used) = (swapped.succeeded(), used.succeeded());
     assert_eq!(snapshot(&closed), before, "what is closed was changed: {swapped} {used}");
-    assert!(swapped["swaps"].as_u64().unwrap() > 20, "nothing was swapped, so this test shows nothing: {swapped}");
-    assert!(used["rounds"].as_u64().unwrap() > 20, "nothing was used, so this test shows nothing: {used}");
-    assert!(!used.to_string().contains(SECRET) || !is_closed_for_reading(&deny), "the secret was read: {used}");
+    assert!(!used.to_string().contains(SECRET) || !is_closed_for_reading(deny), "the secret was read: {used}");
+    [swapped["swaps"].as_u64().unwrap(), used["rounds"].as_u64().unwrap()]
 }
 
 fn is_closed_for_reading(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> bool {

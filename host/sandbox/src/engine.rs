@@ -275,8 +275,8 @@ impl Ticker {
         let handle = thread::Builder::new()
             .name("toolcell-epoch".to_owned())
             .spawn(move || {
-                let Ok(ticker) = receive.recv() else { return };
-                let ticker = Arc::downgrade(&ticker);
+                // Only weakly, so that the thread ends with the last engine.
+                let Ok(ticker) = receive.recv().map(|ticker: Arc<Self>| Arc::downgrade(&ticker)) else { return };
                 let mut idle = 0;
                 while let Some(ticker) = ticker.upgrade() {
                     // The turns come before the tick, because guests ask for one at the tick.
@@ -337,6 +337,18 @@ mod tests {
             let engine = engines.of(concurrency);
             assert_eq!(engine.compatibility(), engine.compatibility_with(TRANSLATION_VERSION));
             assert_ne!(engine.compatibility(), engine.compatibility_with("another"));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_thread_of_the_ticker_ends_with_its_engines() {
+        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let ticker = Arc::downgrade(&engines.of(Concurrency::Off).ticker);
+        drop(engines);
+        let begun = Instant::now();
+        while ticker.strong_count() > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the thread keeps its ticker");
+            tokio::time::sleep(TICK).await;
         }
     }
 

@@ -180,6 +180,8 @@ const ENDLESS: [&str; 5] = ["act#spin", "act#spin_politely", "act#spin_in_a_stre
 
 #[tokio::test]
 async fn a_tool_that_never_ends_is_stopped_at_its_deadline() {
+    // Otherwise the first call would wait for the guest to be built.
+    Test::new("act#spin").load().await.unwrap();
     for tool in ENDLESS.into_iter().filter(|tool| *tool != "act#wait") {
         let began = Instant::now();
         let called = Test::new(tool).timeout_ms(300).call(json!({})).await;
@@ -223,6 +225,7 @@ async fn a_tool_that_never_ends_is_stopped_when_it_is_canceled() {
 
 #[tokio::test]
 async fn work_after_the_answer_ends_with_the_call() {
+    Test::new("act#spin_later").load().await.unwrap();
     let began = Instant::now();
     let called = Test::new("act#spin_later").call(json!({})).await;
     called.ended("succeeded", "succeeded");

@@ -270,7 +270,7 @@ async fn a_command_that_spins_ends_at_its_limits() {
     let began = Instant::now();
     let called = test(&module).cancel_after(Duration::from_millis(100)).call(json!({})).await;
     called.failed("canceled", "canceled").ended("canceled", "canceled");
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < Duration::from_secs(20));
     let growing =
         program("", "(loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable");
     let called = test(&growing).limit(|limits| limits.memory_bytes = 8 << 20).call(json!({})).await;
