@@ -325,14 +325,7 @@ fn tools() -> Vec<Arc<Tool>> {
         }],
     });
     let described = agent_tool::toolkit(&toolkit.to_string()).unwrap();
-    let facts = ComponentFacts {
-        component: format!("sha256:{}", "0".repeat(64)).into(),
-        imports: Vec::new(),
-        validates: false,
-        classifies: false,
-        configures: false,
-        leaves_files: false,
-    };
+    let facts = ComponentFacts { component: format!("sha256:{}", "0".repeat(64)).into(), ..ComponentFacts::default() };
     Tool::from_toolkit(described.toolkit, &described.notes, &facts, Duration::from_secs(60)).unwrap()
 }
 

@@ -1,5 +1,7 @@
 //! One call: a fresh store, limits set before any guest code runs, and an outcome in every case.
 
+mod outcome;
+
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -8,8 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use toolcell_core::executor::{
-    Cancellation, Check, Execution, GuestOutcome, GuestOutput, GuestProgress, Observer, Resumed, Run, SandboxDenial,
-    canceled,
+    Cancellation, Check, Execution, GuestOutcome, GuestProgress, Observer, Resumed, Run, SandboxDenial,
 };
 use toolcell_core::policy::{Capability, Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
@@ -17,8 +18,7 @@ use wasmtime::{Store, UpdateDeadline};
 
 use super::Sandbox;
 use super::bindings::classifying::exports::toolcell::tool::classification::Claim;
-use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome, Output, PartialOutput};
-use super::bindings::tool::toolcell::tool::types as wit;
+use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
 use super::component::{Linked, LoadedComponent};
 use super::egress::{Credentials, Egress, Gate, Uplink};
 use super::engine::{Engine, WASM_STACK_BYTES};
@@ -26,12 +26,12 @@ use super::import::context_modifiers::Modifiers;
 use super::import::tools::Children;
 use super::nondeterminism::{Recorder, Sources};
 use super::state::State;
-use super::trap::{self, Circumstances, Denied, Stop};
+use super::trap::{self, Circumstances, Stop};
 use super::wasi::{Process, Setup};
 
-/// Maximum length of a guest's error code and message, in characters.
-const CODE_CHARS_MAX: usize = 64;
-pub(super) const MESSAGE_CHARS_MAX: usize = 4_000;
+pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
+use outcome::{accept, guest_error, heed_cancellation, heed_denials, size};
+
 /// Tasks, threads, streams and their ends that a guest may have in the engine's own table, for each handle that it may have.
 const ENTRIES_OF_HANDLE: usize = 8;
 /// Text in the result of a call on a file system that hangs.
@@ -259,10 +259,10 @@ pub(super) fn offline(
     limits: &Limits,
     cancellation: &Cancellation,
 ) -> wasmtime::Result<Store<State>> {
-    let (nobody, egress) = (Arc::new(Unheard), Egress::new(None));
+    let (unheard, egress) = (Arc::new(Unheard), Egress::new(None));
     let (cancellation, sources) = (cancellation.clone(), Sources::default());
     let setup = Setup { capability, scratch_dir: engine.scratch_dir(), sources: &sources, process: None };
-    let state = State::new(setup, limits, cancellation, nobody, egress)?;
+    let state = State::new(setup, limits, cancellation, unheard, egress)?;
     open(engine, state, limits)
 }
 
@@ -464,18 +464,6 @@ pub(super) fn usage(state: &State, fuel: u64, limits: &Limits) -> Usage {
     usage
 }
 
-/// Gives a call that failed after the sandbox denied it something the sandbox's verdict.
-fn heed_denials(outcome: Result<GuestOutcome, Refusal>, denied: Option<Denied>) -> Result<GuestOutcome, Refusal> {
-    let Some(denied) = denied else { return outcome };
-    match outcome {
-        Ok(GuestOutcome::Failure(failure)) if failure.class != ErrorClass::Canceled => {
-            Ok(GuestOutcome::Failure(denied.verdict(&failure)))
-        }
-        Err(failure) if failure.class == ErrorClass::ExecutionFailed => Err(denied.verdict(&failure)),
-        outcome => outcome,
-    }
-}
-
 /// Returns the limits, with nothing used.
 fn blank(limits: &Limits) -> Usage {
     let metered = |limit| Metered { used: 0, limit };
@@ -502,99 +490,6 @@ fn context(capability: &Capability) -> String {
         context.extend(value.as_ref().map(|value| (name.to_owned(), value.as_str().into())));
     }
     serde_json::Value::Object(context).to_string()
-}
-
-fn size(outcome: &Outcome) -> u64 {
-    let of = |output: &Output| {
-        output.content.len()
-            + output.structured.as_ref().map_or(0, String::len)
-            + output.ui_summary.as_ref().map_or(0, String::len)
-    };
-    let bytes = match outcome {
-        Outcome::Success(output) | Outcome::Partial(PartialOutput { output, .. }) => of(output),
-        Outcome::Text(text) | Outcome::Json(text) => text.len(),
-        Outcome::Failure(_) => 0,
-    };
-    bytes as u64
-}
-
-fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
-    if bytes.used > bytes.limit && guard!("output_limit") {
-        let message =
-            format!("the tool returned {} bytes, {} are allowed; --max-output raises it", bytes.used, bytes.limit);
-        return Err(Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message));
-    }
-    let output = |output: Output| GuestOutput {
-        content: output.content,
-        structured: output.structured,
-        ui_summary: output.ui_summary,
-    };
-    Ok(match outcome {
-        Outcome::Success(success) => GuestOutcome::Success(output(success)),
-        Outcome::Text(text) => GuestOutcome::Success(GuestOutput {
-            content: serde_json::json!([{ "type": "text", "text": text }]).to_string(),
-            ..GuestOutput::default()
-        }),
-        Outcome::Json(value) => GuestOutcome::Success(GuestOutput {
-            content: "[]".to_owned(),
-            structured: Some(value),
-            ..GuestOutput::default()
-        }),
-        Outcome::Partial(PartialOutput { output: partial, error }) => {
-            let mut refusal = guest_error(error, ErrorClass::PartialFailure);
-            refusal.class = ErrorClass::PartialFailure;
-            GuestOutcome::Partial(output(partial), refusal)
-        }
-        Outcome::Failure(error) => GuestOutcome::Failure(guest_error(error, ErrorClass::ExecutionFailed)),
-    })
-}
-
-/// Turns what a guest answers after a cancellation into a canceled outcome that keeps the output.
-fn heed_cancellation(outcome: GuestOutcome, cancellation: &Cancellation) -> GuestOutcome {
-    let Some(reason) = cancellation.requested() else { return outcome };
-    let refusal = canceled(reason);
-    match outcome {
-        GuestOutcome::Success(output) | GuestOutcome::Partial(output, _) => GuestOutcome::Partial(output, refusal),
-        GuestOutcome::Failure(_) | GuestOutcome::NeedsInput(_) => GuestOutcome::Failure(refusal),
-    }
-}
-
-/// Converts a guest's error, with its texts cut. A class that the host does not know becomes `otherwise`.
-fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
-    let class = match error.class {
-        wit::ErrorClass::InvalidArguments => ErrorClass::InvalidArguments,
-        wit::ErrorClass::CapabilityGap => ErrorClass::CapabilityGap,
-        wit::ErrorClass::SetupRequired => ErrorClass::SetupRequired,
-        wit::ErrorClass::CredentialMissing => ErrorClass::CredentialMissing,
-        wit::ErrorClass::Timeout => ErrorClass::Timeout,
-        wit::ErrorClass::RateLimited => ErrorClass::RateLimited,
-        wit::ErrorClass::DependencyUnavailable => ErrorClass::DependencyUnavailable,
-        wit::ErrorClass::PartialFailure => ErrorClass::PartialFailure,
-        wit::ErrorClass::ResultTooLarge => ErrorClass::ResultTooLarge,
-        wit::ErrorClass::Canceled => ErrorClass::Canceled,
-        wit::ErrorClass::ExecutionFailed => ErrorClass::ExecutionFailed,
-        wit::ErrorClass::Other(_) => otherwise,
-    };
-    let mut refusal = Refusal::new(class, Refusal::TOOL_FAILED, cut(error.message, MESSAGE_CHARS_MAX));
-    refusal.guest_code = Some(plain(&error.code)).filter(|code| !code.is_empty());
-    refusal.detail = error.detail.map(|detail| cut(detail, MESSAGE_CHARS_MAX));
-    #[allow(clippy::cast_precision_loss, reason = "seconds with a fraction; no delay is near 2^53 ms")]
-    let seconds = error.retry_after_ms.map(|ms| ms as f64 / 1_000.0);
-    refusal.retry_after = seconds;
-    refusal
-}
-
-/// Cuts an error code, and replaces all but visible ASCII, because terminals show it and would interpret control
-/// characters.
-pub(super) fn plain(code: &str) -> String {
-    code.chars().take(CODE_CHARS_MAX).map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect()
-}
-
-pub(super) fn cut(text: String, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        Some((end, _)) if guard!("message_limit") => text.get(..end).unwrap_or_default().to_owned(),
-        _ => text,
-    }
 }
 
 /// An observer that ignores everything, for guests that run outside a call.

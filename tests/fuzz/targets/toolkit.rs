@@ -19,14 +19,7 @@ pub(crate) fn run(data: &[u8]) {
         _ => first.to_owned(),
     };
     let Ok(described) = agent_tool::toolkit(&text) else { return };
-    let facts = ComponentFacts {
-        component: "sha256:0".into(),
-        imports: Vec::new(),
-        validates: false,
-        classifies: false,
-        configures: false,
-        leaves_files: false,
-    };
+    let facts = ComponentFacts { component: "sha256:0".into(), ..ComponentFacts::default() };
     let wall = Duration::from_secs(60);
     let Ok(tools) = Tool::from_toolkit(described.toolkit, &described.notes, &facts, wall) else { return };
     let Ok(value) = serde_json::from_str::<Value>(second) else { return };

@@ -306,14 +306,7 @@ mod tests {
         }
         let toolkit = json!({ "declarations": declarations, "interfaces": interfaces }).to_string();
         let described = agent_tool::toolkit(&toolkit).unwrap();
-        let facts = ComponentFacts {
-            component: "sha256:00".into(),
-            imports: Vec::new(),
-            validates: false,
-            classifies: false,
-            configures: false,
-            leaves_files: false,
-        };
+        let facts = ComponentFacts { component: "sha256:00".into(), ..ComponentFacts::default() };
         Tool::from_toolkit(described.toolkit, &described.notes, &facts, Duration::from_secs(60)).unwrap()
     }
 

@@ -28,7 +28,7 @@ const CALLING: [&str; 2] = ["toolcell:tool/tools@", "near:agent/host@"];
 const SENDING: [&str; 2] = ["wasi:http/", "near:agent/host@"];
 
 /// What the host observed of a component. The flags of the execution profile are written from it, never from a claim.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ComponentFacts {
     /// `sha256:<hex>` of the component.
     pub component: Arc<str>,

@@ -25,14 +25,7 @@ fn tools(declarations: &[Value]) -> Vec<Arc<Tool>> {
     let load = |(at, declarations): (usize, &[Value])| {
         let described = agent_tool::toolkit(&json!({ "declarations": declarations }).to_string()).unwrap();
         let component = format!("sha256:{at:064x}").into();
-        let facts = ComponentFacts {
-            component,
-            imports: Vec::new(),
-            validates: false,
-            classifies: false,
-            configures: false,
-            leaves_files: false,
-        };
+        let facts = ComponentFacts { component, ..ComponentFacts::default() };
         Tool::from_toolkit(described.toolkit, &described.notes, &facts, Duration::from_secs(60)).unwrap()
     };
     let components = declarations.chunk_by(|one, next| one["namespace"] == next["namespace"]);

@@ -3,7 +3,7 @@ use std::future::pending;
 use std::task::{Context, Waker};
 
 use super::*;
-use toolcell_core::executor::NeededInput;
+use toolcell_core::executor::{GuestOutput, NeededInput};
 
 #[tokio::test]
 async fn a_guest_that_ends_at_once_needs_no_timer_and_one_that_waits_is_stopped() {

@@ -10,10 +10,16 @@ impl Host for State {
             Level::Warn => "warn",
             Level::Error => "error",
         };
-        // A line that the log limit cut is not sent to the observer either.
-        if self.logs.line(level, &message, fields.as_deref()) {
-            self.observer.log(level, &message, fields.as_deref());
-        }
+        self.log_line(level, &message, fields.as_deref());
         Ok(())
+    }
+}
+
+impl State {
+    /// Keeps a line of the guest's log, and tells the observer of it, unless the log limit cut it.
+    pub(super) fn log_line(&mut self, level: &str, message: &str, fields: Option<&str>) {
+        if self.logs.line(level, message, fields) {
+            self.observer.log(level, message, fields);
+        }
     }
 }

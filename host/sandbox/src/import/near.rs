@@ -59,10 +59,7 @@ fn log(state: &mut State, level: LogLevel, message: &str) {
         LogLevel::Warn => "warn",
         LogLevel::Error => "error",
     };
-    // A line that the log limit cut is not sent to the observer either.
-    if state.logs.line(level, message, None) {
-        state.observer.log(level, message, None);
-    }
+    state.log_line(level, message, None);
 }
 
 /// Reads the wall clock of the call, which is recorded for a replay, or comes from a record.

@@ -46,14 +46,7 @@ fn accepted(short: &Value) -> Value {
     let records = of(short);
     assert_eq!(of(&full), records);
     let Described { toolkit, notes, .. } = toolkit(&short.to_string()).unwrap();
-    let facts = ComponentFacts {
-        component: "sha256:0".into(),
-        imports: Vec::new(),
-        validates: false,
-        classifies: false,
-        configures: false,
-        leaves_files: false,
-    };
+    let facts = ComponentFacts { component: "sha256:0".into(), ..ComponentFacts::default() };
     assert_eq!(Tool::from_toolkit(toolkit, &notes, &facts, Duration::from_secs(60)).unwrap().len(), 1);
     records
 }
@@ -351,14 +344,7 @@ fn errors_of_contracts_are_placed_in_the_short_form() {
     broken["tools"].as_array_mut().unwrap().insert(0, json!({ "name": "a", "description": "A.", "input": {} }));
     let described = toolkit(&broken.to_string()).unwrap();
     let placing = described.placing();
-    let facts = ComponentFacts {
-        component: "sha256:0".into(),
-        imports: Vec::new(),
-        validates: false,
-        classifies: false,
-        configures: false,
-        leaves_files: false,
-    };
+    let facts = ComponentFacts { component: "sha256:0".into(), ..ComponentFacts::default() };
     let loaded = Tool::from_toolkit(described.toolkit, &described.notes, &facts, Duration::from_secs(60));
     let errors = placing(loaded.unwrap_err());
     assert_eq!(errors.iter().map(|error| error.path.as_str()).collect::<Vec<_>>(), ["/tools/1"], "{errors:?}");

@@ -1,0 +1,120 @@
+//! The outcome of a call: what a guest answered, held against the output limit, a cancellation, and what the sandbox denied.
+
+use toolcell_core::executor::{Cancellation, GuestOutcome, GuestOutput, canceled};
+use toolcell_core::record::{ErrorClass, Metered, Refusal};
+
+use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, PartialOutput};
+use crate::bindings::tool::toolcell::tool::types as wit;
+use crate::trap::Denied;
+
+/// Maximum length of a guest's error code and message, in characters.
+const CODE_CHARS_MAX: usize = 64;
+pub(crate) const MESSAGE_CHARS_MAX: usize = 4_000;
+
+/// Gives a call that failed after the sandbox denied it something the sandbox's verdict.
+pub(super) fn heed_denials(
+    outcome: Result<GuestOutcome, Refusal>,
+    denied: Option<Denied>,
+) -> Result<GuestOutcome, Refusal> {
+    let Some(denied) = denied else { return outcome };
+    match outcome {
+        Ok(GuestOutcome::Failure(failure)) if failure.class != ErrorClass::Canceled => {
+            Ok(GuestOutcome::Failure(denied.verdict(&failure)))
+        }
+        Err(failure) if failure.class == ErrorClass::ExecutionFailed => Err(denied.verdict(&failure)),
+        outcome => outcome,
+    }
+}
+
+pub(super) fn size(outcome: &Outcome) -> u64 {
+    let of = |output: &Output| {
+        output.content.len()
+            + output.structured.as_ref().map_or(0, String::len)
+            + output.ui_summary.as_ref().map_or(0, String::len)
+    };
+    let bytes = match outcome {
+        Outcome::Success(output) | Outcome::Partial(PartialOutput { output, .. }) => of(output),
+        Outcome::Text(text) | Outcome::Json(text) => text.len(),
+        Outcome::Failure(_) => 0,
+    };
+    bytes as u64
+}
+
+pub(super) fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
+    if bytes.used > bytes.limit && guard!("output_limit") {
+        let message =
+            format!("the tool returned {} bytes, {} are allowed; --max-output raises it", bytes.used, bytes.limit);
+        return Err(Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message));
+    }
+    let output = |output: Output| GuestOutput {
+        content: output.content,
+        structured: output.structured,
+        ui_summary: output.ui_summary,
+    };
+    Ok(match outcome {
+        Outcome::Success(success) => GuestOutcome::Success(output(success)),
+        Outcome::Text(text) => GuestOutcome::Success(GuestOutput {
+            content: serde_json::json!([{ "type": "text", "text": text }]).to_string(),
+            ..GuestOutput::default()
+        }),
+        Outcome::Json(value) => GuestOutcome::Success(GuestOutput {
+            content: "[]".to_owned(),
+            structured: Some(value),
+            ..GuestOutput::default()
+        }),
+        Outcome::Partial(PartialOutput { output: partial, error }) => {
+            let mut refusal = guest_error(error, ErrorClass::PartialFailure);
+            refusal.class = ErrorClass::PartialFailure;
+            GuestOutcome::Partial(output(partial), refusal)
+        }
+        Outcome::Failure(error) => GuestOutcome::Failure(guest_error(error, ErrorClass::ExecutionFailed)),
+    })
+}
+
+/// Turns what a guest answers after a cancellation into a canceled outcome that keeps the output.
+pub(super) fn heed_cancellation(outcome: GuestOutcome, cancellation: &Cancellation) -> GuestOutcome {
+    let Some(reason) = cancellation.requested() else { return outcome };
+    let refusal = canceled(reason);
+    match outcome {
+        GuestOutcome::Success(output) | GuestOutcome::Partial(output, _) => GuestOutcome::Partial(output, refusal),
+        GuestOutcome::Failure(_) | GuestOutcome::NeedsInput(_) => GuestOutcome::Failure(refusal),
+    }
+}
+
+/// Converts a guest's error, with its texts cut. A class that the host does not know becomes `otherwise`.
+pub(super) fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
+    let class = match error.class {
+        wit::ErrorClass::InvalidArguments => ErrorClass::InvalidArguments,
+        wit::ErrorClass::CapabilityGap => ErrorClass::CapabilityGap,
+        wit::ErrorClass::SetupRequired => ErrorClass::SetupRequired,
+        wit::ErrorClass::CredentialMissing => ErrorClass::CredentialMissing,
+        wit::ErrorClass::Timeout => ErrorClass::Timeout,
+        wit::ErrorClass::RateLimited => ErrorClass::RateLimited,
+        wit::ErrorClass::DependencyUnavailable => ErrorClass::DependencyUnavailable,
+        wit::ErrorClass::PartialFailure => ErrorClass::PartialFailure,
+        wit::ErrorClass::ResultTooLarge => ErrorClass::ResultTooLarge,
+        wit::ErrorClass::Canceled => ErrorClass::Canceled,
+        wit::ErrorClass::ExecutionFailed => ErrorClass::ExecutionFailed,
+        wit::ErrorClass::Other(_) => otherwise,
+    };
+    let mut refusal = Refusal::new(class, Refusal::TOOL_FAILED, cut(error.message, MESSAGE_CHARS_MAX));
+    refusal.guest_code = Some(plain(&error.code)).filter(|code| !code.is_empty());
+    refusal.detail = error.detail.map(|detail| cut(detail, MESSAGE_CHARS_MAX));
+    #[allow(clippy::cast_precision_loss, reason = "seconds with a fraction; no delay is near 2^53 ms")]
+    let seconds = error.retry_after_ms.map(|ms| ms as f64 / 1_000.0);
+    refusal.retry_after = seconds;
+    refusal
+}
+
+/// Cuts an error code, and replaces all but visible ASCII, because terminals show it and would interpret control
+/// characters.
+pub(crate) fn plain(code: &str) -> String {
+    code.chars().take(CODE_CHARS_MAX).map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect()
+}
+
+pub(crate) fn cut(text: String, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) if guard!("message_limit") => text.get(..end).unwrap_or_default().to_owned(),
+        _ => text,
+    }
+}
