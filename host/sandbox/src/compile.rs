@@ -365,6 +365,7 @@ mod tests {
             arguments: ["-c", script].map(str::to_owned).to_vec(),
             cpu_seconds: 60,
             memory_bytes: 1 << 30,
+            watch: None,
         };
         let refusal = Compiler::new(settings).compile(b"").await.unwrap_err();
         assert_eq!(refusal.code, "component_invalid", "{refusal:?}");
