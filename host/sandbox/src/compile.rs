@@ -23,6 +23,13 @@ use super::engine::{Concurrency, config};
 pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
 /// Maximum size of the compiled code of one component, in bytes.
 const CODE_BYTES_MAX: u64 = 512 << 20;
+/// Address space for each thread of a compilation: its stack, and what it allocates for one function.
+const THREAD_BYTES: u64 = 256 << 20;
+/// Bytes of stack of each thread: as many as a main thread has, because the depth of hostile code decides how much is used.
+const STACK_BYTES: usize = 8 << 20;
+/// The smallest component with a function. Compiling it starts the threads.
+const SMALLEST: &[u8] =
+    b"\0asm\x0d\0\x01\0\x01\x18\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x04\x01\x02\0\x0b";
 /// Exit status of a worker whose code is for the engine with concurrency.
 const CONCURRENT: i32 = 3;
 /// Exit status of a worker that found the component invalid, and wrote why to its standard error.
@@ -154,6 +161,8 @@ impl Compiler {
             // The memory limit applies to address space, of which the program's allocator would reserve a gigabyte at
             // its start.
             .env("MIMALLOC_DISALLOW_ARENA_ALLOC", "1")
+            .env("RAYON_NUM_THREADS", threads(settings.memory_bytes).to_string())
+            .env("RUST_MIN_STACK", STACK_BYTES.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -218,6 +227,13 @@ impl Compiler {
         };
         Refusal::new(ErrorClass::SandboxViolation, "compile_limit", message)
     }
+}
+
+/// The number of threads of a compilation: one for each processor, as far as they fit into `memory_bytes`. The limit on CPU
+/// time counts them together.
+fn threads(memory_bytes: u64) -> u64 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (memory_bytes / THREAD_BYTES).clamp(1, u64::try_from(processors).unwrap_or(1))
 }
 
 /// What the operator can do about a limit.
@@ -307,7 +323,7 @@ impl Compilers {
 }
 
 /// Limits this process, and returns the engines, created before the filter because that queries the processor and the
-/// kernel.
+/// kernel, as are the threads.
 fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<Compilers> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
@@ -316,6 +332,8 @@ fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<C
     setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
     setrlimit(Resource::Core, limit(0)).context("forbid core dumps")?;
     let engines = Compilers::new()?;
+    // Under the filter, no thread can be started.
+    engines.compile(SMALLEST).context("cannot start the threads")?;
     if guard!("compile_filter") {
         confine::only_compute()?;
     }
@@ -388,6 +406,14 @@ mod tests {
         let refusal = compiled.unwrap().unwrap_err();
         assert_eq!(refusal.code, "compile_limit");
         assert!(refusal.message.contains("code") && refusal.message.contains("1000 bytes"), "{}", refusal.message);
+    }
+
+    #[test]
+    fn threads_fit_into_the_memory_and_the_smallest_component_compiles() {
+        let processors = std::thread::available_parallelism().unwrap().get() as u64;
+        assert_eq!((super::threads(160 << 20), super::threads(u64::MAX)), (1, processors));
+        assert_eq!(super::threads(512 << 20), processors.min(2));
+        assert_eq!(Compilers::new().unwrap().compile(super::SMALLEST).unwrap().0, Concurrency::Off);
     }
 
     #[tokio::test]

@@ -72,17 +72,26 @@ mod linux {
         Ok(rules)
     }
 
-    /// Makes the kernel refuse every other system call: no file can be opened, no process started, no socket created. A
-    /// refused call fails with `EPERM` instead of ending the process, because allocators and the C library try calls
-    /// that they can do without, and which ones differs between their releases.
+    /// Makes the kernel refuse every other system call to all threads of this process: no file can be opened, no process
+    /// or thread started, no socket created. A refused call fails with `EPERM` instead of ending the process, because
+    /// allocators and the C library try calls that they can do without, and which ones differs between their releases.
     pub(crate) fn only_compute() -> anyhow::Result<()> {
+        seccompiler::apply_filter_all_threads(&filter()?).context("cannot put the filter in place")
+    }
+
+    /// Does what [`only_compute`] does to this thread alone.
+    #[cfg(test)]
+    pub(crate) fn only_compute_here() -> anyhow::Result<()> {
+        seccompiler::apply_filter(&filter()?).context("cannot put the filter in place")
+    }
+
+    fn filter() -> anyhow::Result<BpfProgram> {
         let rules = rules().context("cannot list the allowed system calls")?;
         let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
         let machine = std::env::consts::ARCH.try_into().context("cannot find the filter's instruction set")?;
         let filter =
             SeccompFilter::new(rules, refused, SeccompAction::Allow, machine).context("cannot create a filter")?;
-        let program: BpfProgram = filter.try_into().context("cannot compile the filter")?;
-        seccompiler::apply_filter(&program).context("cannot put the filter in place")
+        filter.try_into().context("cannot compile the filter")
     }
 }
 
@@ -104,7 +113,7 @@ mod tests {
         // The filter applies to the thread that installs it, until that thread ends.
         let thread = std::thread::spawn(move || {
             let before = (reaches(own), reaches(id));
-            super::only_compute().unwrap();
+            super::linux::only_compute_here().unwrap();
             (before, (reaches(own), reaches(id)))
         });
         let reached = thread.join();
