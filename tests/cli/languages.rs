@@ -43,7 +43,7 @@ fn each_language_goes_from_nothing_to_a_call_and_a_native_test() {
         assert_eq!(call.stdout, "3 words\n", "{}", lang.name());
         // The host checks the arguments against the schema that the types became.
         let wrong = with_toolchain(&place, &["call", &folder, "{\"text\": 3}", "--json"]).run().exits(2).json();
-        assert_eq!(wrong["error"]["error_class"], "invalid_arguments", "{}: {wrong}", lang.name());
+        assert_eq!(wrong["error"]["error_class"], "schema_validation_failed", "{}: {wrong}", lang.name());
 
         native_test(lang, &project);
         // Neither a call nor a test makes the build stale.

@@ -23,12 +23,14 @@ fn the_reader_of_c_takes_json_alone_and_the_host_of_its_tests_answers() {
     assert!(Command::new(&program).status().unwrap().success());
 }
 
-/// A new project of `language`, whose tool is that of `languages/FILE`, built.
-fn built(place: &Path, language: &str, file: &str) {
-    with_toolchain(place, &["new", language, "--lang", language]).run().exits(0);
+/// A new project of `language`, whose tool is that of `languages/FILE`, built; returns the name of its folder.
+fn built(place: &Path, language: &str, file: &str) -> String {
+    let folder = format!("in-{language}");
+    with_toolchain(place, &["new", &folder, "--lang", language]).run().exits(0);
     let source = root().join("tests/cli/languages").join(file);
-    std::fs::copy(source, place.join(language).join(file)).unwrap();
-    with_toolchain(place, &["build", language]).run().exits(0);
+    std::fs::copy(source, place.join(&folder).join(file)).unwrap();
+    with_toolchain(place, &["build", &folder]).run().exits(0);
+    folder
 }
 
 #[test]
@@ -38,9 +40,9 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
     let server = Server::hello();
     let allowed = format!("--allow-net=http://127.0.0.1:{}", server.port);
     for (language, file) in [("cpp", "tool.cpp"), ("zig", "tool.zig"), ("go", "tool.go")] {
-        built(&place, language, file);
+        let folder = &built(&place, language, file);
         let call = |input: &serde_json::Value| {
-            with_toolchain(&place, &["call", language, &input.to_string(), "--json", &allowed]).run().json()
+            with_toolchain(&place, &["call", folder, &input.to_string(), "--json", &allowed]).run().json()
         };
         let text = |word: &str| call(&json!({ "text": word }));
         let done = call(&json!({ "text": "x", "limit": 4, "more": ["a", "b"] }));
@@ -52,7 +54,7 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
         assert_eq!((&error["error_code"], &error["message"]), (&json!("slow"), &json!("wait 1")), "{language}");
         assert_eq!(text("ask")["error"]["error_code"], "nobody_to_ask", "{language}");
         assert_eq!(text("part")["error"]["error_code"], "half", "{language}");
-        let plain = with_toolchain(&place, &["call", language, r#"{"text": "x"}"#, &allowed]).run().exits(0);
+        let plain = with_toolchain(&place, &["call", folder, r#"{"text": "x"}"#, &allowed]).run().exits(0);
         assert!(plain.stderr.contains("info read 1 bytes"), "{language}: {}", plain.stderr);
         let got = text(&format!("http://127.0.0.1:{}/words", server.port));
         assert!(got["model_facing_content"].to_string().contains("200 hello"), "{language}: {got}");
@@ -61,6 +63,6 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
             assert!(kept["content"].to_string().contains("artifact_ref"), "{language}: {kept}");
         }
     }
-    let panicked = with_toolchain(&place, &["call", "go", r#"{"text": "panic"}"#, "--json", &allowed]).run().json();
+    let panicked = with_toolchain(&place, &["call", "in-go", r#"{"text": "panic"}"#, "--json", &allowed]).run().json();
     assert_eq!(panicked["error"]["error_code"], "panic", "{panicked}");
 }

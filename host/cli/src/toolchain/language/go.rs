@@ -70,7 +70,11 @@ impl Language for Go {
     }
 
     fn refuses_name(&self, name: &str) -> Option<&'static str> {
-        (name == "toolcell").then_some("it is the name of the SDK's module")
+        match name {
+            "toolcell" => Some("it is the name of the SDK's module"),
+            "go" | "toolchain" => Some("Go refuses it as the name of a module"),
+            _ => None,
+        }
     }
 
     fn sdk(&self) -> &'static [File] {
