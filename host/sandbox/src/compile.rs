@@ -27,9 +27,6 @@ const CODE_BYTES_MAX: u64 = 512 << 20;
 const THREAD_BYTES: u64 = 256 << 20;
 /// Bytes of stack of each thread: as many as a main thread has, because the depth of hostile code decides how much is used.
 const STACK_BYTES: usize = 8 << 20;
-/// The smallest component with a function. Compiling it starts the threads.
-const SMALLEST: &[u8] =
-    b"\0asm\x0d\0\x01\0\x01\x18\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x04\x01\x02\0\x0b";
 /// Exit status of a worker whose code is for the engine with concurrency.
 const CONCURRENT: i32 = 3;
 /// Exit status of a worker that found the component invalid, and wrote why to its standard error.
@@ -161,8 +158,6 @@ impl Compiler {
             // The memory limit applies to address space, of which the program's allocator would reserve a gigabyte at
             // its start.
             .env("MIMALLOC_DISALLOW_ARENA_ALLOC", "1")
-            .env("RAYON_NUM_THREADS", threads(settings.memory_bytes).to_string())
-            .env("RUST_MIN_STACK", STACK_BYTES.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -231,9 +226,17 @@ impl Compiler {
 
 /// The number of threads of a compilation: one for each processor, as far as they fit into `memory_bytes`. The limit on CPU
 /// time counts them together.
-fn threads(memory_bytes: u64) -> u64 {
+fn threads(memory_bytes: u64) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (memory_bytes / THREAD_BYTES).clamp(1, u64::try_from(processors).unwrap_or(1))
+    usize::try_from(memory_bytes / THREAD_BYTES).unwrap_or(processors).clamp(1, processors)
+}
+
+/// Starts the threads that compile, and waits until each runs: the filter forbids some of the system calls of a thread's
+/// start.
+fn start_threads(memory_bytes: u64) -> anyhow::Result<()> {
+    rayon_core::ThreadPoolBuilder::new().num_threads(threads(memory_bytes)).stack_size(STACK_BYTES).build_global()?;
+    rayon_core::broadcast(|_| ());
+    Ok(())
 }
 
 /// What the operator can do about a limit.
@@ -332,8 +335,7 @@ fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<C
     setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
     setrlimit(Resource::Core, limit(0)).context("forbid core dumps")?;
     let engines = Compilers::new()?;
-    // Under the filter, no thread can be started.
-    engines.compile(SMALLEST).context("cannot start the threads")?;
+    start_threads(memory_bytes).context("cannot start the threads")?;
     if guard!("compile_filter") {
         confine::only_compute()?;
     }
@@ -409,11 +411,10 @@ mod tests {
     }
 
     #[test]
-    fn threads_fit_into_the_memory_and_the_smallest_component_compiles() {
-        let processors = std::thread::available_parallelism().unwrap().get() as u64;
+    fn threads_fit_into_the_memory() {
+        let processors = std::thread::available_parallelism().unwrap().get();
         assert_eq!((super::threads(160 << 20), super::threads(u64::MAX)), (1, processors));
         assert_eq!(super::threads(512 << 20), processors.min(2));
-        assert_eq!(Compilers::new().unwrap().compile(super::SMALLEST).unwrap().0, Concurrency::Off);
     }
 
     #[tokio::test]
