@@ -17,7 +17,7 @@ var (
 	early     [3 << 16]byte
 	earlyUsed uintptr
 	ready     bool
-	// Keeps what the host reads or has written. An instance lives for one call, so nothing is freed.
+	// Keeps what the host reads. An instance lives for one call, so nothing is freed.
 	kept []any
 )
 
@@ -35,16 +35,27 @@ func cabiRealloc(old unsafe.Pointer, oldSize, align, size uint32) unsafe.Pointer
 		earlyUsed = at + uintptr(size) - base
 		return unsafe.Pointer(at)
 	}
-	return reallocate(old, oldSize, size)
+	if size == 0 {
+		return unsafe.Pointer(uintptr(align))
+	}
+	made := persistentalloc(uintptr(size), uintptr(align), &hostBytes)
+	if made == nil {
+		*(*byte)(nil) = 0
+	}
+	if oldSize > 0 {
+		copy(unsafe.Slice((*byte)(made), size), unsafe.Slice((*byte)(old), min(oldSize, size)))
+	}
+	return made
 }
 
-func reallocate(old unsafe.Pointer, oldSize, size uint32) unsafe.Pointer {
-	made := area(int(size))
-	if oldSize > 0 {
-		copy(made, unsafe.Slice((*byte)(old), min(oldSize, size)))
-	}
-	return unsafe.Pointer(unsafe.SliceData(made))
-}
+// While the host writes into an instance, the instance may call nothing of the host. An allocation on Go's heap could start a
+// collection, which asks for the time; so what the host writes lies beside the heap, in memory that is never freed.
+//
+//go:linkname persistentalloc runtime.persistentalloc
+func persistentalloc(size, align uintptr, stat *uint64) unsafe.Pointer
+
+// The bytes that the host has written.
+var hostBytes uint64
 
 // area returns zeroed bytes that are aligned for every type of the ABI.
 func area(size int) []byte {

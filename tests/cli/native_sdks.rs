@@ -58,6 +58,10 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
         assert!(plain.stderr.contains("info read 1 bytes"), "{language}: {}", plain.stderr);
         let got = text(&format!("http://127.0.0.1:{}/words", server.port));
         assert!(got["model_facing_content"].to_string().contains("200 hello"), "{language}: {got}");
+        // More than the garbage collector of Go waits for.
+        let large = json!({ "text": "x".repeat(9 << 20) }).to_string();
+        let counted = with_toolchain(&place, &["call", folder, "-", "--json", &allowed]).stdin(&large).run().json();
+        assert!(counted["structured_content"].is_object(), "{language}: {}", counted["error"]);
         if language != "go" {
             let kept = text("file");
             assert!(kept["content"].to_string().contains("artifact_ref"), "{language}: {kept}");

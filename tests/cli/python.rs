@@ -57,7 +57,7 @@ fn failures(place: &Path) {
     assert!(!bug["result"].to_string().contains("Traceback"), "the model does not read the traceback: {bug:#}");
     assert_eq!(error(&fail("own")), ("invalid_arguments", "not_found"));
     assert_eq!(error(&fail("exit")), ("execution_failed", "exit"));
-    assert_eq!(error(&fail("other")).0, "invalid_arguments");
+    assert_eq!(error(&fail("other")).0, "schema_validation_failed");
     // A check runs before the decision, with no file.
     let refused = call(place, "write", &json!({ "path": "x", "words": [""] }), &[]);
     assert_eq!(error(&refused).1, "unusable_value", "{refused:#}");

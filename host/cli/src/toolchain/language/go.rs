@@ -85,6 +85,7 @@ impl Language for Go {
             "guest-sdk/go/host_wasip1.go",
             "guest-sdk/go/http.go",
             "guest-sdk/go/http_wasip1.go",
+            "guest-sdk/go/runtime_wasip1.s",
             "guest-sdk/go/toolcell.go",
         ]
     }
@@ -119,7 +120,9 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let (dir, sdk) = (path(job.dir)?, path(&job.sdk.join("guest-sdk").join("go"))?);
     std::fs::write(&workspace, format!("go 1.24\n\nuse {dir}\n\nuse {sdk}\n")).context("cannot write go.work")?;
     let mut go = job.command(&program);
-    go.args(["build", "-trimpath", "-ldflags=-s -w", "-buildmode=c-shared", "-o"]).arg(&module).arg(".");
+    go.args(["build", "-trimpath", "-ldflags=-s -w -checklinkname=0", "-buildmode=c-shared", "-o"])
+        .arg(&module)
+        .arg(".");
     go.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOROOT", &root).env("GOWORK", &workspace);
     // A build fetches no modules, and no other Go. The user's own settings of Go would change what it makes.
     go.env("GOPROXY", "off").env("GOTOOLCHAIN", "local").env("GOENV", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0");

@@ -1,0 +1,1 @@
+// Lets the package declare a function that the runtime has.
