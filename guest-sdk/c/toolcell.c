@@ -399,7 +399,7 @@ static const char *schema_of(const toolcell_argument *arguments) {
                                   types[arguments->type], text);
         if (!arguments->optional) required = toolcell_format("%s%s%s", required, *required ? "," : "", name);
     }
-    return toolcell_format("{\"type\":\"object\",\"properties\":{%s},\"required\":[%s]}", members, required);
+    return toolcell_format("{\"type\":\"object\",\"properties\":{%s},\"required\":[%s],\"additionalProperties\":false}", members, required);
 }
 
 const char *toolcell_describe(void) {

@@ -88,7 +88,10 @@ type Definition struct {
 // whose schema is made of the type.
 func Tool[In, Out any](name, description string, function func(*Call, In) (Out, error), options ...Option) Definition {
 	fields := map[string]any{"name": name, "description": description, "input": schema(reflect.TypeFor[In]())}
-	if out := reflect.TypeFor[Out](); out.Kind() == reflect.Struct && out != reflect.TypeFor[Content]() {
+	switch out := reflect.TypeFor[Out](); {
+	case out.Kind() == reflect.String:
+		fields["content_types"] = []string{"text"}
+	case out.Kind() == reflect.Struct && out != reflect.TypeFor[Content]():
 		fields["output"] = schema(out)
 	}
 	for _, option := range options {
@@ -259,5 +262,5 @@ func structSchema(t reflect.Type) map[string]any {
 			required = append(required, name)
 		}
 	}
-	return map[string]any{"type": "object", "properties": properties, "required": required}
+	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 }

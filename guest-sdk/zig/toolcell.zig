@@ -151,7 +151,7 @@ fn schema(comptime T: type) [:0]const u8 {
                 if (attributes.default_value_ptr == null and @typeInfo(Field) != .optional)
                     required = required ++ (if (required.len == 0) "" else ",") ++ quoted(name);
             }
-            break :blk "{\"type\":\"object\",\"properties\":{" ++ members ++ "},\"required\":[" ++ required ++ "]}";
+            break :blk "{\"type\":\"object\",\"properties\":{" ++ members ++ "},\"required\":[" ++ required ++ "],\"additionalProperties\":false}";
         },
         else => @compileError("no JSON Schema for " ++ @typeName(T)),
     };

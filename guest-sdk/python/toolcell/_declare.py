@@ -37,7 +37,9 @@ class Declared:
         found["input"] = _schema.schema_of_arguments(self.parameters, texts)
         if inspect.iscoroutinefunction(self.function):
             raise TypeError(f"{self.name}: an async function cannot be a tool: call asyncio.run in a plain one")
-        if returned not in (str, type(None), None, Output, inspect.Parameter.empty):
+        if returned is str:
+            found["content_types"] = ["text"]
+        elif returned not in (type(None), None, Output, inspect.Parameter.empty):
             output = _schema.schema(returned)
             found.update({"output": output} if output else {})
         self._permissions(found, options)

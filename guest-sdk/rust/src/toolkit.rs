@@ -338,13 +338,17 @@ fn permission_profile(attributes: &Attributes, ids: &Ids) -> Value {
         [] => &["none"],
         stated => stated,
     };
+    let network_scope = match attributes.network_scope {
+        None if !attributes.access.contains(&"network") => Some("none"),
+        stated => stated,
+    };
     Object::new()
         .set("schema_version", SCHEMA_VERSION)
         .set("permission_profile_id", ids.permission_profile.as_str())
         .set("risk_level", attributes.risk)
         .set("access_kinds", json!(attributes.access))
         .set("write_effects", json!(write_effects))
-        .maybe("network_scope", attributes.network_scope)
+        .maybe("network_scope", network_scope)
         .list("credential_refs", attributes.credential_refs)
         .list("environment", attributes.env)
         .list("tool_calls", attributes.tool_calls)

@@ -12,8 +12,8 @@ const FUNCTIONS_MAX: usize = 257;
 /// Maximum number of functions that are remembered as left out.
 const LEFT_OUT_MAX: usize = 1_000;
 
-/// A function at the root that componentize-qjs adds to start its runtime.
-const HELPER: &str = "init";
+/// Functions that start a runtime, with the interface of each: componentize-qjs adds the first, componentize-py the second.
+const HELPERS: [(Option<&str>, &str); 2] = [(None, "init"), (Some("exports"), "init")];
 /// Interfaces of WASI, which a host calls for purposes of its own.
 const WASI: &str = "wasi:";
 
@@ -75,7 +75,9 @@ impl Found {
         }
         // Constructors and methods of resources are named `[constructor]..`, `[method]..` and `[static]..`.
         let signature = match name {
-            HELPER if interface.is_none() => Err("by its name, it starts the runtime of its toolchain".to_owned()),
+            _ if HELPERS.contains(&(interface, name)) => {
+                Err("by its name, it starts the runtime of its toolchain".to_owned())
+            }
             _ if name.starts_with('[') => Err("it belongs to a resource, for which JSON has no value".to_owned()),
             _ => Signature::of(function, parts),
         };
@@ -190,11 +192,13 @@ mod tests {
         let found = found(
             "(import \"init\" (func))
              (import \"start\" (func))
+             (import \"exports\" (instance (export \"init\" (func))))
              (import \"wasi:acme/run@0.1.0\" (instance (export \"run\" (func))))",
         );
         let named: Vec<_> = found.functions.iter().map(|function| function.tool.as_str()).collect();
         assert_eq!(named, ["start"]);
-        assert_eq!(found.left_out[0].name, "init");
+        let left_out: Vec<_> = found.left_out.iter().map(|left_out| left_out.name.as_str()).collect();
+        assert_eq!(left_out, ["init", "exports#init"]);
         assert_eq!(found.package(), None);
     }
 

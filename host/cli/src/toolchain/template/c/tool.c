@@ -22,4 +22,5 @@ static const toolcell_argument count_arguments[] = {
 TOOLCELL_TOOLKIT("{{name}}", {.name = "count",
                            .description = "Counts the words of a text.",
                            .run = count,
-                           .arguments = count_arguments});
+                           .arguments = count_arguments,
+                           .more = "\"content_types\": [\"text\"]"});

@@ -19,4 +19,5 @@ static const toolcell_argument count_arguments[] = {
     {},
 };
 
-TOOLCELL_TOOLKIT("{{name}}", tool<count>("count", "Counts the words of a text.", count_arguments));
+TOOLCELL_TOOLKIT("{{name}}", tool<count>("count", "Counts the words of a text.", count_arguments, nullptr,
+                                            R"("content_types": ["text"])"));

@@ -16,7 +16,7 @@ fn count(_: *toolcell.Call, input: Text) toolcell.Output {
 
 comptime {
     toolcell.toolkit("{{name}}", &.{
-        toolcell.tool("count", "Counts the words of a text.", count, .{}),
+        toolcell.tool("count", "Counts the words of a text.", count, .{ .more = "\"content_types\": [\"text\"]" }),
     });
 }
 
