@@ -16,14 +16,23 @@ pub struct Attributes {
     pub kind: &'static str,
     pub search_hint: Option<&'static str>,
     pub aliases: &'static [&'static str],
+    pub lifecycle: &'static str,
     pub risk: &'static str,
     pub access: &'static [&'static str],
     pub write_effects: &'static [&'static str],
     pub network_scope: Option<&'static str>,
     pub credential_refs: &'static [&'static str],
+    /// Each is JSON, as are `defaults`, `examples`, and a redaction rule that is not the name of a field.
+    pub credential_uses: &'static [&'static str],
     pub env: &'static [&'static str],
     pub tool_calls: &'static [&'static str],
+    pub approval: Option<&'static str>,
+    pub data_sensitivity: Option<&'static str>,
+    pub defaults: Option<&'static str>,
+    pub examples: &'static [&'static str],
     pub sensitive_fields: &'static [&'static str],
+    pub internal_fields: &'static [&'static str],
+    pub redaction_rules: &'static [&'static str],
     pub paths: &'static [&'static str],
     pub urls: &'static [&'static str],
     pub resources: &'static [&'static str],
@@ -49,14 +58,22 @@ impl Attributes {
             kind: "function",
             search_hint: None,
             aliases: &[],
+            lifecycle: "available",
             risk: "low",
             access: &[],
             write_effects: &[],
             network_scope: None,
             credential_refs: &[],
+            credential_uses: &[],
             env: &[],
             tool_calls: &[],
+            approval: None,
+            data_sensitivity: None,
+            defaults: None,
+            examples: &[],
             sensitive_fields: &[],
+            internal_fields: &[],
+            redaction_rules: &[],
             paths: &[],
             urls: &[],
             resources: &[],
@@ -253,13 +270,18 @@ fn declaration(namespace: &str, entry: &Entry, ids: &Ids) -> Value {
         .set("model_input_schema", (entry.input_schema)())
         .set("strict", true)
         .set("argument_mode", "json")
-        .list("sensitive_fields", attributes.sensitive_fields);
+        .maybe("defaults", attributes.defaults.map(json))
+        .jsons("examples", attributes.examples)
+        .list("sensitive_fields", attributes.sensitive_fields)
+        .list("internal_only_fields", attributes.internal_fields);
     let content_types = match attributes.content {
         [] => (entry.content_types)(),
         stated => stated,
     };
-    let output =
-        Object::new().maybe("structured_schema", (entry.structured_schema)()).list("content_types", content_types);
+    let output = Object::new()
+        .maybe("structured_schema", (entry.structured_schema)())
+        .list("content_types", content_types)
+        .jsons("redaction_rules", attributes.redaction_rules);
     Object::new()
         .set("schema_version", SCHEMA_VERSION)
         .set("tool_id", ids.tool.as_str())
@@ -269,7 +291,7 @@ fn declaration(namespace: &str, entry: &Entry, ids: &Ids) -> Value {
         .maybe("search_hint", attributes.search_hint)
         .maybe("title", attributes.title)
         .set("description", attributes.description)
-        .set("lifecycle", "available")
+        .set("lifecycle", attributes.lifecycle)
         .set("tool_kind", attributes.kind)
         .set("input_contract", input.0)
         .set("output_contract", output.0)
@@ -350,9 +372,18 @@ fn permission_profile(attributes: &Attributes, ids: &Ids) -> Value {
         .set("write_effects", json!(write_effects))
         .maybe("network_scope", network_scope)
         .list("credential_refs", attributes.credential_refs)
+        .jsons("credential_uses", attributes.credential_uses)
+        .maybe("approval_required", attributes.approval.map(|_| true))
+        .maybe("approval_reason", attributes.approval)
+        .maybe("data_sensitivity", attributes.data_sensitivity)
         .list("environment", attributes.env)
         .list("tool_calls", attributes.tool_calls)
         .into()
+}
+
+/// The value of a JSON text. What is none is a text, which the host refuses where it takes no text.
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 
 /// A JSON object that leaves out absent values.
@@ -377,6 +408,11 @@ impl Object {
 
     fn list(self, name: &str, values: &[&str]) -> Self {
         if values.is_empty() { self } else { self.set(name, json!(values)) }
+    }
+
+    fn jsons(self, name: &str, texts: &[&str]) -> Self {
+        let values: Vec<Value> = texts.iter().map(|text| json(text)).collect();
+        if values.is_empty() { self } else { self.set(name, values) }
     }
 }
 

@@ -53,7 +53,19 @@ fn count(input: Text) -> Result<Count, ToolError> {
 }
 
 /// Answers with text.
-#[tool]
+#[tool(
+    lifecycle = "deprecated",
+    access = ["network"],
+    network_scope = "api.example.com",
+    credential_refs = ["KEY"],
+    credential_uses = [r#"{"ref": "KEY", "header": "x-key"}"#],
+    approval = "It leaves the machine.",
+    data_sensitivity = "internal",
+    defaults = r#"{"name": "you"}"#,
+    examples = ["{}"],
+    internal_fields = ["trace"],
+    redaction_rules = ["token", r#"{"pattern": "k-[0-9]+"}"#]
+)]
 fn hello() -> String {
     format!("hello, attempt {}", context().attempt)
 }
@@ -113,7 +125,23 @@ fn what_is_not_stated_stays_absent() {
     assert_eq!((&profile["timeout_ms"], &profile["requires_background"]), (&json!(500), &json!(true)));
     assert!(other.get("timeout_ms").is_none() && other.get("requires_background").is_none());
     assert!(described["declarations"][1]["output_contract"].get("structured_schema").is_none());
-    assert_eq!(described["permission_profiles"][1]["access_kinds"], json!([]));
+    assert_eq!(described["permission_profiles"][0]["access_kinds"], json!([]));
+}
+
+#[test]
+fn what_the_host_enforces_can_be_stated() {
+    let described = testing::describe::<Toolkit>();
+    let (declaration, profile) = (&described["declarations"][1], &described["permission_profiles"][1]);
+    assert_eq!(declaration["lifecycle"], "deprecated");
+    let input = &declaration["input_contract"];
+    assert_eq!((&input["defaults"], &input["examples"]), (&json!({"name": "you"}), &json!([{}])));
+    assert_eq!(input["internal_only_fields"], json!(["trace"]));
+    assert_eq!(declaration["output_contract"]["redaction_rules"], json!(["token", {"pattern": "k-[0-9]+"}]));
+    assert_eq!(profile["credential_uses"], json!([{"ref": "KEY", "header": "x-key"}]));
+    let approval = (&profile["approval_required"], &profile["approval_reason"]);
+    assert_eq!(approval, (&json!(true), &json!("It leaves the machine.")));
+    assert_eq!(profile["data_sensitivity"], "internal");
+    assert!(described["permission_profiles"][0].get("approval_required").is_none());
 }
 
 #[test]

@@ -25,8 +25,10 @@ const CONTENT: &[&str] = &[
     "structured_content",
 ];
 const CONTEXT_MODIFIER_POLICIES: &[&str] = &["allow_serial_only", "defer_until_batch_complete", "forbid"];
-const ARGUMENTS: &str = "name, title, kind, search_hint, aliases, risk, access, write_effects, network_scope, \
-     credential_refs, env, tool_calls, sensitive_fields, paths, urls, resources, content, read_only, concurrency_safe, destructive, open_world, \
+const LIFECYCLES: &[&str] = &["draft", "available", "disabled", "requires_setup", "deferred", "deprecated", "retired"];
+const ARGUMENTS: &str = "name, title, kind, search_hint, aliases, lifecycle, risk, access, write_effects, network_scope, \
+     credential_refs, credential_uses, env, tool_calls, approval, data_sensitivity, defaults, examples, sensitive_fields, \
+     internal_fields, redaction_rules, paths, urls, resources, content, read_only, concurrency_safe, destructive, open_world, \
      should_defer, always_load, requires_background, context_modifier_policy, timeout_ms, \
      validate, preflight";
 
@@ -67,10 +69,11 @@ impl Arguments {
             "validate" => self.validate = Some(value(input)?),
             "preflight" => self.preflight = Some(value(input)?),
             "kind" => self.text(&key, input)?,
-            "title" | "search_hint" | "network_scope" => self.optional_text(&key, input)?,
-            "risk" => self.risk(&key, input)?,
-            "aliases" | "credential_refs" | "env" | "tool_calls" | "sensitive_fields" | "paths" | "urls"
-            | "resources" => self.list(&key, input, None)?,
+            "title" | "search_hint" | "network_scope" | "approval" | "data_sensitivity" | "defaults" => self.optional_text(&key, input)?,
+            "risk" => self.word(&key, input, RISKS)?,
+            "lifecycle" => self.word(&key, input, LIFECYCLES)?,
+            "aliases" | "credential_refs" | "credential_uses" | "env" | "tool_calls" | "examples" | "sensitive_fields"
+            | "internal_fields" | "redaction_rules" | "paths" | "urls" | "resources" => self.list(&key, input, None)?,
             "access" => self.list(&key, input, Some(ACCESS_KINDS))?,
             "write_effects" => self.list(&key, input, Some(WRITE_EFFECTS))?,
             "content" => self.list(&key, input, Some(CONTENT))?,
@@ -113,10 +116,10 @@ impl Arguments {
         Ok(())
     }
 
-    fn risk(&mut self, key: &Ident, input: ParseStream<'_>) -> Result<()> {
-        let risk: LitStr = value(input)?;
-        known(&risk, RISKS)?;
-        self.fields.push(quote!(#key: #risk));
+    fn word(&mut self, key: &Ident, input: ParseStream<'_>, words: &[&str]) -> Result<()> {
+        let word: LitStr = value(input)?;
+        known(&word, words)?;
+        self.fields.push(quote!(#key: #word));
         Ok(())
     }
 
@@ -206,6 +209,7 @@ mod tests {
         assert!(refusal(quote!(risk = "tiny")).starts_with("`tiny` is not one of: low, medium"));
         assert!(refusal(quote!(access = ["files"])).starts_with("`files` is not one of: file_read"));
         assert!(refusal(quote!(write_effects = ["all"])).starts_with("`all` is not one of: none"));
+        assert!(refusal(quote!(lifecycle = "old")).starts_with("`old` is not one of: draft"));
         assert!(refusal(quote!(content = ["html"])).starts_with("`html` is not one of: text"));
         let message = refusal(quote!(context_modifier_policy = "never"));
         assert!(message.starts_with("`never` is not one of: allow_serial_only"), "{message}");

@@ -20,14 +20,22 @@ use quote::quote;
 /// | `kind` | the `tool_kind` | `"function"` |
 /// | `search_hint` | 3 to 10 words that a search should find | none |
 /// | `aliases` | `["other_name", ..]` | none |
+/// | `lifecycle` | `"draft"`, `"deprecated"`, .. | `"available"` |
 /// | `risk` | `"low"`, `"medium"`, `"high"`, `"critical"` | `"low"` |
 /// | `access` | access kinds: `["file_read", "network", ..]` | no access |
 /// | `write_effects` | `["local_persistent", ..]` | `["none"]`, or with `file_write` `["local_persistent"]` |
 /// | `network_scope` | origins, such as `"https://api.example.com"` | none |
 /// | `credential_refs` | names of credentials | none |
+/// | `credential_uses` | JSON of where a request carries each: `[r#"{"ref": "KEY", "header": "x-key"}"#]` | `Authorization: Bearer` |
 /// | `env` | names of environment variables | none |
 /// | `tool_calls` | tools that the tool calls, by qualified name or pattern: `["files.*", ..]` | none |
+/// | `approval` | why each call needs an approval: a text for whoever is asked | none is needed |
+/// | `data_sensitivity` | a word; any but `"public"` and `"internal"` keeps arguments out of records | none |
+/// | `defaults` | JSON of the values of absent arguments | none |
+/// | `examples` | JSON of examples of the input | none |
 /// | `sensitive_fields` | input fields to redact | none |
+/// | `internal_fields` | input fields that no model sees or sets | none |
+/// | `redaction_rules` | fields of the output to redact, or patterns: `["token", r#"{"pattern": "k-[0-9]+"}"#]` | none |
 /// | `paths`, `urls`, `resources` | input fields that name what the call is about: the host decides on them, opens no other folder, and makes relative paths absolute | none |
 /// | `content` | the block types that an `Output` may hold | any |
 /// | `read_only`, `concurrency_safe`, `destructive`, `open_world` | a boolean; the bare word means true | unstated |
