@@ -69,11 +69,15 @@ impl Arguments {
             "validate" => self.validate = Some(value(input)?),
             "preflight" => self.preflight = Some(value(input)?),
             "kind" => self.text(&key, input)?,
-            "title" | "search_hint" | "network_scope" | "approval" | "data_sensitivity" | "defaults" => self.optional_text(&key, input)?,
+            "title" | "search_hint" | "network_scope" | "approval" | "data_sensitivity" | "defaults" => {
+                self.optional_text(&key, input)?
+            }
             "risk" => self.word(&key, input, RISKS)?,
             "lifecycle" => self.word(&key, input, LIFECYCLES)?,
-            "aliases" | "credential_refs" | "credential_uses" | "env" | "tool_calls" | "examples" | "sensitive_fields"
-            | "internal_fields" | "redaction_rules" | "paths" | "urls" | "resources" => self.list(&key, input, None)?,
+            "aliases" | "credential_refs" | "credential_uses" | "env" | "tool_calls" | "examples"
+            | "sensitive_fields" | "internal_fields" | "redaction_rules" | "paths" | "urls" | "resources" => {
+                self.list(&key, input, None)?
+            }
             "access" => self.list(&key, input, Some(ACCESS_KINDS))?,
             "write_effects" => self.list(&key, input, Some(WRITE_EFFECTS))?,
             "content" => self.list(&key, input, Some(CONTENT))?,

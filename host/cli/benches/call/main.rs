@@ -7,6 +7,7 @@
 
 mod cancel;
 mod cold;
+mod languages;
 mod many;
 mod metering;
 mod subjects;
@@ -24,9 +25,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Section = fn() -> anyhow::Result<()>;
 
-const SECTIONS: [(&str, Section); 6] = [
+const SECTIONS: [(&str, Section); 7] = [
     ("warm", warm::run),
     ("cold", cold::run),
+    ("languages", languages::run),
     ("metering", metering::run),
     ("throughput", throughput::run),
     ("cancel", cancel::run),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use toolcell::{Home, Host, HostBuilder, Keep, Request};
-use toolcell_cli::toolchain::{BuildSettings, Kind, Preference, Search, build, new_project, write_sdk};
+use toolcell_cli::toolchain::{BuildSettings, Kind, Lang, Preference, Search, build, new_project, write_sdk};
 use toolcell_core::record::CallRecord;
 
 /// One component, and one call of it.
@@ -32,14 +32,21 @@ pub(crate) fn echo() -> anyhow::Result<Subject> {
 
 /// What `toolcell new` writes: the smallest tool that an author would write with the SDK.
 pub(crate) fn count() -> anyhow::Result<Subject> {
+    Ok(Subject { name: "SDK new", ..count_in("rust".parse()?)? })
+}
+
+/// The same tool in another language.
+pub(crate) fn count_in(lang: Lang) -> anyhow::Result<Subject> {
     let sdk = write_sdk(home().folder())?;
-    let folder = kept().join("count");
+    let parent = kept().join(lang.name());
+    let folder = parent.join("count");
     if !folder.exists() {
-        new_project(&kept(), "count", "rust".parse()?, Kind::Tool, Some(&sdk))?;
+        std::fs::create_dir_all(&parent)?;
+        new_project(&parent, "count", lang, Kind::Tool, Some(&sdk))?;
     }
     let component = component(&folder, Some(sdk))?;
     let input = r#"{"text":"one two"}"#;
-    Ok(Subject { name: "SDK new", component, tool: "count", qualified: "count.count", input })
+    Ok(Subject { name: lang.title(), component, tool: "count", qualified: "count.count", input })
 }
 
 /// A tool with a parser, an interpreter and structured output under a schema.

@@ -35,8 +35,25 @@ struct Compared {
     pipeline: f64,
 }
 
-/// With what `keep` says on record.
+/// Prints what a call costs, with what `keep` says on record.
 fn compare(subject: &Subject, keep: Keep) -> anyhow::Result<Compared> {
+    let (floor, pipeline) = measured(subject, keep)?;
+    let compared = Compared { floor: floor.median_us(), pipeline: pipeline.median_us() };
+    println!(
+        "{:<12}{:>10.1}{:>10.1}{:>8.2}{:>8.1}{:>12.1}{:>12.1}",
+        if keep == Keep::None { subject.name.to_owned() } else { format!("{}, on record", subject.name) },
+        compared.floor,
+        compared.pipeline,
+        compared.pipeline / compared.floor,
+        compared.pipeline - compared.floor,
+        floor.us(0.99),
+        pipeline.us(0.99),
+    );
+    Ok(compared)
+}
+
+/// Bare calls, and calls through the pipeline.
+pub(crate) fn measured(subject: &Subject, keep: Keep) -> anyhow::Result<(Samples, Samples)> {
     let (mut floor, mut pipeline) = (Samples::default(), Samples::default());
     let bare = Bare::compile(Settings::metered(Some(POOL)), &subject.component)?;
     let host = subjects::host(|settings| {
@@ -63,16 +80,5 @@ fn compare(subject: &Subject, keep: Keep) -> anyhow::Result<Compared> {
         }
         anyhow::Ok(())
     })?;
-    let compared = Compared { floor: floor.median_us(), pipeline: pipeline.median_us() };
-    println!(
-        "{:<12}{:>10.1}{:>10.1}{:>8.2}{:>8.1}{:>12.1}{:>12.1}",
-        if keep == Keep::None { subject.name.to_owned() } else { format!("{}, on record", subject.name) },
-        compared.floor,
-        compared.pipeline,
-        compared.pipeline / compared.floor,
-        compared.pipeline - compared.floor,
-        floor.us(0.99),
-        pipeline.us(0.99),
-    );
-    Ok(compared)
+    Ok((floor, pipeline))
 }
