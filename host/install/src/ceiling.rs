@@ -1,0 +1,1 @@
+//! What a tool could ever ask for, in plain words, and the difference of two.

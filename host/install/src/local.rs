@@ -1,0 +1,1 @@
+//! Files and built folders as a source of components.

@@ -1,0 +1,1 @@
+//! What an install or an update would change, and whether it asks.

@@ -1,0 +1,1 @@
+//! URLs as a source of components.
