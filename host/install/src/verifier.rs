@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
 use crate::reference::Reference;
@@ -67,27 +67,6 @@ pub struct Verdict {
     pub is_named: bool,
     /// What the user should read, such as that a file is not signed.
     pub notes: Vec<String>,
-}
-
-/// Checks no signature: files are taken as they are, and everything else only if the user said that it may be unsigned.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unsigned;
-
-impl Verifier for Unsigned {
-    fn verify(&self, subject: &Subject<'_>, _found: &[Referrer]) -> Result<Verdict, Refusal> {
-        if !subject.reference.is_path() && !subject.is_unsigned_allowed && guard!("unsigned") {
-            let message = format!(
-                "no signature of {} could be checked: if you trust where it comes from, say --allow-unsigned",
-                subject.reference
-            );
-            return Err(Refusal::new(ErrorClass::PolicyBlocked, "unsigned", message));
-        }
-        let note = match subject.reference.is_path() {
-            true => "it is a file, and no signature was checked",
-            false => "no signature was checked, as you said",
-        };
-        Ok(Verdict { signer: None, is_named: false, notes: vec![note.to_owned()] })
-    }
 }
 
 /// Checks signatures.

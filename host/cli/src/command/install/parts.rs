@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use toolcell::{Home, Refusal};
 use toolcell_core::record::ErrorClass;
+use toolcell_install::absent::{NoRegistries, Unsigned};
 use toolcell_install::local::Local;
 use toolcell_install::obtain::Sources;
 use toolcell_install::source::Source;
-use toolcell_install::verifier::{Unsigned, Verifier};
+use toolcell_install::tls;
+use toolcell_install::verifier::Verifier;
 use toolcell_install::web::Web;
-use toolcell_install::{registry, tls};
 
 use crate::config::Layers;
 
@@ -30,7 +31,7 @@ pub(super) fn sources(home: &Home, options: &SourceOptions) -> Result<Sources, B
 
 /// Registries.
 fn oci() -> Box<dyn Source> {
-    Box::new(registry::NoRegistries)
+    Box::new(NoRegistries)
 }
 
 /// What checks signatures, as the settings of `layers` say.
