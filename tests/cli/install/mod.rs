@@ -165,10 +165,10 @@ fn a_component_that_was_changed_in_the_store_is_not_used() {
 #[test]
 fn what_cannot_be_loaded_is_not_installed() {
     let place = project();
-    for (bytes, code) in [(&b"not wasm"[..], None), (&crate::support::wat("describe-traps"), None)] {
+    for bytes in [b"not wasm".to_vec(), crate::support::wat("describe-traps")] {
         fs::write(place.project.join("bad.wasm"), bytes).unwrap();
         let ran = place.run(&["install", "./bad.wasm", "--yes", "--json"]);
-        assert!(ran.code != Some(0) && ran.json()["error"]["error_code"].is_string(), "{code:?} {ran:?}");
+        assert!(ran.code != Some(0) && ran.json()["error"]["error_code"].is_string(), "{ran:?}");
     }
     for (arguments, words) in [
         (&["install", "./missing.wasm", "--yes"][..], "no tool at"),

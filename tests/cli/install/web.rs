@@ -65,7 +65,7 @@ fn a_body_is_whole_and_bounded() {
     let large = || b"HTTP/1.1 200 OK\r\ncontent-length: 10737418240\r\nconnection: close\r\n\r\nabc".to_vec();
     assert_eq!(install(&place, &serving(large), 4), "component_too_large");
     // Without a length, it is cut off at the bound.
-    let endless = || [&b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"[..], &vec![0; (64 << 20) + 1]].concat();
+    let endless = || [&b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"[..], &vec![0; (64 << 20) + 1][..]].concat();
     assert_eq!(install(&place, &serving(endless), 4), "component_too_large");
     let gone = Mirror::new(|_| b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec());
     assert_eq!(install(&place, &gone, 2), "reference_not_found");
