@@ -108,6 +108,24 @@ fn a_name_belongs_to_its_project_and_the_users_own_are_known_everywhere() {
 }
 
 #[test]
+fn a_client_is_told_of_the_project_that_knows_the_name() {
+    let place = project();
+    greet(&place, |_| {});
+    place.run(&["install", "./greet.wasm", "--name=hello", "--yes"]).exits(0);
+    place.run(&["install", "./greet.wasm", "--name=mine", "--user", "--yes"]).exits(0);
+    let arguments = |tool: &str| {
+        let printed = place.run(&["mcp", tool, "--print-config=cursor"]).exits(0).json();
+        printed["mcpServers"]["toolcell"]["args"].clone()
+    };
+    let config = format!("--config={}", place.file().canonicalize().unwrap().display());
+    assert_eq!(arguments("hello#echo"), json!(["mcp", "hello#echo", config]));
+    assert_eq!(arguments("mine"), json!(["mcp", "mine"]));
+    // That is what a client runs, in a folder of its own.
+    let away = place.home.parent().unwrap();
+    place.run_in(away, &["call", "hello", "{}", &config]).exits(0);
+}
+
+#[test]
 fn nothing_is_installed_without_consent() {
     let place = project();
     greet(&place, reaching("api.example.com"));

@@ -144,7 +144,9 @@ impl Shop {
         };
         let mut notes = obtained.verdict.notes.clone();
         if entry.signer.is_some() && !obtained.verdict.is_named {
-            notes.push("no [[trust]] names this signer: it is remembered, and another one will be asked about".to_owned());
+            notes.push(
+                "no [[trust]] names this signer: it is remembered, and another one will be asked about".to_owned(),
+            );
         }
         Ok((Version { entry, declared: Some((ceiling, words)) }, Bytes::Obtained(Box::new(obtained)), notes))
     }
