@@ -344,7 +344,11 @@ mod tests {
         test.put(&a, None).unwrap();
         assert_eq!(test.put(&other, None).unwrap_err().code, "lock_changed_meanwhile");
         test.put(&other, Some(&a)).unwrap();
-        test.place.change(|installed| Ok(drop(installed.remove("a")))).unwrap();
+        let remove = |installed: &mut Installed| {
+            installed.remove("a");
+            Ok(())
+        };
+        test.place.change(remove).unwrap();
         assert!(test.place.read().unwrap().get("a").is_none());
         let left: Vec<_> =
             std::fs::read_dir(test.place.folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
