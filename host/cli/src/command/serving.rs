@@ -391,8 +391,8 @@ pub(super) fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Ref
         }
     }
     if named.is_empty() {
-        let message = "say which tools to offer: an installed tool, a .wasm file, the source folder of a tool, or [[tool]] or [tools] in \
-             toolcell.toml";
+        let message = "say which tools to offer: an installed tool, a .wasm file, the source folder of a tool, or [[tool]] \
+                       or [tools] in toolcell.toml";
         return Err(Refusal::new(ErrorClass::SetupRequired, "no_tools", message));
     }
     Ok(named)
