@@ -1,6 +1,5 @@
 //! Checks whether a configuration can be used: what is wrong with it, and how to fix it.
 
-
 use toolcell::{Home, Loaded, memory_share_bytes};
 use toolcell_core::record::Refusal;
 use toolcell_core::secret::SecretStore;
