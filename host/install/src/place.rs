@@ -15,7 +15,7 @@ use crate::digest::Digest;
 use crate::lock::{self, BYTES_MAX, Entry, Lock};
 
 /// The folder of what was confirmed, in that of all state.
-const FOLDER: &str = "installed";
+pub(crate) const FOLDER: &str = "installed";
 /// The draft of a lock, beside it. Locked by the process that changes the lock.
 const DRAFT: &str = ".toolcell.lock.draft";
 /// Where a lock is, and where toolcell keeps what was confirmed of it.
@@ -123,8 +123,9 @@ impl Place {
         confirmed_in(&self.confirmed)
     }
 
-    /// Changes the lock, and confirms what `change` leaves of the entries `confirms`. Other processes wait meanwhile. A
-    /// process that is killed at any point leaves the old or the new lock, and either counts.
+    /// Changes the lock, and confirms the entries that `change` puts into it. Other processes wait meanwhile. A process
+    /// that is killed at any point leaves the old or the new lock, and either counts. The caller has the store open, so
+    /// that no other process removes the drafts.
     ///
     /// # Errors
     ///

@@ -71,6 +71,9 @@ fn a_killed_install_leaves_a_store_that_verifies() {
     // The next one removes what they left, and does its work.
     place.run(&["install", "./greet.wasm", "--name=last", "--yes"]).exits(0);
     assert_eq!(fs::read_dir(place.home.join("store/drafts")).unwrap().count(), 0);
+    let confirmed = fs::read_dir(place.home.join("installed")).unwrap();
+    let files: Vec<_> = confirmed.map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
     let installed = is_sound(&place);
     assert!(installed.iter().any(|one| one["tool"]["name"] == json!("last")));
     for one in &installed {

@@ -11,6 +11,7 @@ use toolcell_core::private::{self, Others};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::{Digest, Hasher};
+use crate::place;
 use crate::source::COMPONENT_BYTES_MAX;
 
 const FOLDER: &str = "store";
@@ -100,7 +101,7 @@ impl Store {
             let store = Self { folder: folder.clone(), lock };
             match store.lock.try_lock() {
                 Ok(()) => {
-                    store.sweep()?;
+                    store.sweep(home)?;
                     store.lock.unlock()?;
                 }
                 Err(TryLockError::WouldBlock) => {}
@@ -112,10 +113,17 @@ impl Store {
         open().map_err(|error| unusable(&folder, &error))
     }
 
-    /// Removes all drafts. Called while no other process can have any.
-    fn sweep(&self) -> io::Result<()> {
+    /// Removes all drafts: of components, and of what was confirmed. Called while no other process can have any.
+    fn sweep(&self, home: &Path) -> io::Result<()> {
         for draft in std::fs::read_dir(self.folder.join(DRAFTS))? {
             std::fs::remove_file(draft?.path())?;
+        }
+        let Ok(confirmed) = std::fs::read_dir(home.join(place::FOLDER)) else { return Ok(()) };
+        for file in confirmed {
+            let file = file?;
+            if file.file_name().as_encoded_bytes().starts_with(b".") {
+                std::fs::remove_file(file.path())?;
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 use clap::Args;
 use toolcell::Home;
+use toolcell_install::store::Store;
 
 use super::super::exit::{Exit, Stop};
 use super::options::PlaceOptions;
@@ -30,6 +31,8 @@ impl Remove {
 
     fn remove(&self, home: &Home, report: &mut Report) -> Result<(), Stop> {
         let place = shop::place(home, &self.place)?;
+        // Held while the lock is changed.
+        let _store = Store::open(home.folder())?;
         report.at(place.file());
         let known = place.read()?;
         // All of them, or none.
