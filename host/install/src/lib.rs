@@ -1,0 +1,29 @@
+//! Installs tools: finds out which bytes a reference means, checks who signed them, keeps them in a store that all
+//! projects share, and writes into `toolcell.lock` which bytes a name stands for.
+//!
+//! It runs nothing: the program loads a component to read what it declares, in an empty world.
+
+#[macro_use]
+extern crate toolcell_core;
+
+pub mod digest;
+pub mod reference;
+pub mod source;
+
+pub mod absent;
+pub mod ceiling;
+pub mod lock;
+pub mod obtain;
+pub mod place;
+pub mod plan;
+pub mod store;
+pub mod words;
+
+pub mod local;
+pub mod registry;
+pub mod tls;
+pub mod web;
+
+pub mod signature;
+pub mod trust;
+pub mod verifier;

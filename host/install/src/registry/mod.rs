@@ -1,0 +1,1 @@
+//! Registries as a source of components.

@@ -1,0 +1,184 @@
+//! Where components come from: the trait that registries, URLs and files implement, and the bounds that hold for all.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use toolcell_core::executor::BoxFuture;
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use crate::digest::{Digest, Hasher};
+use crate::reference::Reference;
+
+/// Maximum size of a component, in bytes: what the host loads.
+pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
+/// Maximum number of referrers that are read, for each kind.
+pub const REFERRERS_MAX: usize = 32;
+/// Maximum size of one referrer, in bytes.
+pub const REFERRER_BYTES_MAX: u64 = 1 << 20;
+
+/// What a reference stands for at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The reference as it was written.
+    pub reference: Reference,
+    /// The manifest in a registry, whose digest is what signatures are over. `None` for URLs and files, where they are
+    /// over the component.
+    pub manifest: Option<Manifest>,
+    /// Digest of the component. `None` if only its bytes tell, as with a URL.
+    pub component: Option<Digest>,
+    /// Size of the component, in bytes, as the source declares it; checked when it is fetched.
+    pub size: Option<u64>,
+    /// What the publisher wrote beside it, such as `org.opencontainers.image.version`. Untrusted.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// A manifest whose bytes have its digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// Digest of `bytes`.
+    pub digest: Digest,
+    /// The manifest as the registry sent it.
+    pub bytes: Vec<u8>,
+}
+
+/// The annotation that says which version of a tool a manifest is.
+pub const VERSION_ANNOTATION: &str = "org.opencontainers.image.version";
+
+impl Resolved {
+    /// The version that the publisher gives. Untrusted, unless the manifest is signed.
+    pub fn version(&self) -> Option<&str> {
+        self.annotations.get(VERSION_ANNOTATION).map(String::as_str)
+    }
+
+    /// What is written into the lock, if it is known before the component is fetched: the manifest's digest, or the
+    /// component's.
+    pub fn digest(&self) -> Option<Digest> {
+        self.manifest.as_ref().map(|manifest| manifest.digest).or(self.component)
+    }
+}
+
+/// What is attached to an artifact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReferrerKind {
+    /// Signatures, of any format.
+    Signature,
+    /// Software bills of materials.
+    Sbom,
+}
+
+/// Something that is attached to an artifact. Its bytes are untrusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referrer {
+    /// The media type, such as `application/vnd.dev.sigstore.bundle.v0.3+json`, or [`MINISIGN`].
+    pub media_type: String,
+    /// Where it was found, for messages: a digest, a URL or a path.
+    pub found: String,
+    /// At most [`REFERRER_BYTES_MAX`].
+    pub bytes: Vec<u8>,
+}
+
+/// Media type of a minisign signature.
+pub const MINISIGN: &str = "application/vnd.toolcell.minisign";
+/// Media type of a sigstore bundle, version 0.3.
+pub const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+
+/// A kind of place that components come from.
+pub trait Source: Send + Sync {
+    /// Finds out what `reference` stands for, without fetching the component.
+    ///
+    /// # Errors
+    ///
+    /// A reference that leads nowhere, a source that cannot be reached, an artifact that is not one component.
+    fn resolve<'a>(&'a self, reference: &'a Reference) -> BoxFuture<'a, Result<Resolved, Refusal>>;
+
+    /// Writes the component into `sink`, which counts and hashes it.
+    ///
+    /// # Errors
+    ///
+    /// A source that cannot be reached or stalls, and what [`Sink::write`] refuses.
+    fn fetch<'a>(&'a self, resolved: &'a Resolved, sink: &'a mut Sink<'_>) -> BoxFuture<'a, Result<(), Refusal>>;
+
+    /// Returns what is attached to the artifact, at most [`REFERRERS_MAX`] of at most [`REFERRER_BYTES_MAX`] each.
+    ///
+    /// # Errors
+    ///
+    /// A source that cannot be reached, and referrers that exceed the bounds.
+    fn referrers<'a>(
+        &'a self,
+        resolved: &'a Resolved,
+        kind: ReferrerKind,
+    ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>>;
+}
+
+/// Takes the bytes of a component: counts them against a bound, and hashes them on their way.
+pub struct Sink<'a> {
+    target: &'a mut (dyn Write + Send),
+    hasher: Hasher,
+    written: u64,
+    bytes_max: u64,
+}
+
+impl<'a> Sink<'a> {
+    /// A sink that takes at most `bytes_max` bytes, and never more than [`COMPONENT_BYTES_MAX`].
+    pub fn new(target: &'a mut (dyn Write + Send), bytes_max: u64) -> Self {
+        Self { target, hasher: Hasher::default(), written: 0, bytes_max: bytes_max.min(COMPONENT_BYTES_MAX) }
+    }
+
+    /// Writes the next bytes.
+    ///
+    /// # Errors
+    ///
+    /// More bytes than the sink takes, and a target that cannot be written.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        self.written = self.written.saturating_add(bytes.len() as u64);
+        if self.written > self.bytes_max && guard!("fetched_bytes") {
+            return Err(too_large(self.bytes_max));
+        }
+        self.hasher.update(bytes);
+        self.target.write_all(bytes).map_err(|error| unwritable(&error))
+    }
+
+    /// Number of bytes that it still takes.
+    pub fn room(&self) -> u64 {
+        self.bytes_max.saturating_sub(self.written)
+    }
+
+    /// Number of bytes that were written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The digest of all that was written.
+    pub fn finish(self) -> Digest {
+        self.hasher.finish()
+    }
+}
+
+/// The refusal of a component with more than `bytes_max` bytes.
+pub fn too_large(bytes_max: u64) -> Refusal {
+    let message = format!("the component has more than {bytes_max} bytes, so it was not fetched to its end");
+    Refusal::new(ErrorClass::ResultTooLarge, "component_too_large", message)
+}
+
+fn unwritable(error: &std::io::Error) -> Refusal {
+    Refusal::new(ErrorClass::SetupRequired, "store_unwritable", format!("cannot write to the store of tools: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sink_counts_hashes_and_ends() {
+        let mut kept = Vec::new();
+        let mut sink = Sink::new(&mut kept, 4);
+        sink.write(b"ab").unwrap();
+        sink.write(b"cd").unwrap();
+        assert_eq!(sink.write(b"e").unwrap_err().code, "component_too_large");
+        let mut kept = Vec::new();
+        let mut sink = Sink::new(&mut kept, u64::MAX);
+        sink.write(b"abc").unwrap();
+        assert_eq!((sink.written(), sink.finish()), (3, Digest::of(b"abc")));
+        assert_eq!(kept, b"abc");
+    }
+}

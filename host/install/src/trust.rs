@@ -1,0 +1,1 @@
+//! Whom the user trusts to sign what.

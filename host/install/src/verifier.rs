@@ -1,0 +1,80 @@
+//! Who signed a component: the trait that the formats of signatures are behind, and what it answers.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use toolcell_core::record::Refusal;
+
+use crate::digest::Digest;
+use crate::reference::Reference;
+use crate::source::Referrer;
+
+/// What a signature must be over.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The reference as it was written, which trust policies match.
+    pub reference: &'a Reference,
+    /// What is signed: the digest of the manifest in a registry, or else of the component.
+    pub digest: Digest,
+    /// The bytes with that digest, for formats that sign bytes: the manifest, or else the component.
+    pub bytes: &'a [u8],
+    /// Whether the user said of this reference that it may be unsigned.
+    pub is_unsigned_allowed: bool,
+}
+
+/// The signer of a component. Two that are equal are the same signer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
+pub enum Signer {
+    /// A sigstore identity, from a certificate.
+    Identity {
+        /// An e-mail address or the URL of a workflow.
+        identity: String,
+        /// URL of who vouches for the identity.
+        issuer: String,
+    },
+    /// A public key.
+    Key {
+        /// `sha256:<hex>` of the key in SubjectPublicKeyInfo form.
+        fingerprint: String,
+    },
+    /// A minisign key.
+    Minisign {
+        /// 16 hex digits in upper case, as minisign prints it.
+        key_id: String,
+        /// `sha256:<hex>` of the whole public key, because an id can be chosen.
+        fingerprint: String,
+    },
+}
+
+/// In plain words: `me@example.org (by https://accounts.example.org)`.
+impl fmt::Display for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identity { identity, issuer } => write!(f, "{identity} (by {issuer})"),
+            Self::Key { fingerprint } => write!(f, "the key {fingerprint}"),
+            Self::Minisign { key_id, .. } => write!(f, "the minisign key {key_id}"),
+        }
+    }
+}
+
+/// What verification found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// `None` if the component is unsigned, and may be.
+    pub signer: Option<Signer>,
+    /// Whether a `[[trust]]` entry names this signer for this reference. If not, a first install asks.
+    pub is_named: bool,
+    /// What the user should read, such as that a file is not signed.
+    pub notes: Vec<String>,
+}
+
+/// Checks signatures.
+pub trait Verifier: Send + Sync {
+    /// Checks `found`, which is untrusted, against `subject`.
+    ///
+    /// # Errors
+    ///
+    /// A refusal whose code and words say what is wrong: no signature where one is needed, or one that does not hold.
+    fn verify(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Verdict, Refusal>;
+}
