@@ -15,6 +15,11 @@ pub mod lock;
 pub mod plan;
 pub mod store;
 
+pub mod check;
+pub mod component;
+pub mod package;
+pub mod sbom;
+
 pub mod local;
 pub mod registry;
 pub mod web;

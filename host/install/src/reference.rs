@@ -200,8 +200,10 @@ fn parse_url(text: &str) -> Result<Url, String> {
     match url.scheme() {
         "https" => Ok(url),
         "http" if is_loopback(&url) => Ok(url),
-        "http" => Err("`http` is for this machine alone, because anybody on the way can change the bytes; use `https`"
-            .to_owned()),
+        "http" => {
+            Err("`http` is for this machine alone, because anybody on the way can change the bytes; use `https`"
+                .to_owned())
+        }
         other => Err(format!("`{other}` is not supported; use `oci`, `https` or a path")),
     }
 }
@@ -219,7 +221,8 @@ pub fn is_loopback(url: &Url) -> bool {
 /// Whether the first part of `text` can only be the host of a registry: it has a dot or a port, or is `localhost`, as
 /// with docker.
 fn begins_with_host(text: &str) -> bool {
-    text.split_once('/').is_some_and(|(first, _)| is_host(first) && (first.contains(['.', ':']) || first == "localhost"))
+    text.split_once('/')
+        .is_some_and(|(first, _)| is_host(first) && (first.contains(['.', ':']) || first == "localhost"))
 }
 
 fn is_host(text: &str) -> bool {
