@@ -72,13 +72,13 @@ pub(crate) fn text(file: &Path) -> Option<String> {
 }
 
 fn cargo(folder: &Path) -> Option<Package> {
-    let manifest: toml::Table = text(&folder.join("Cargo.toml"))?.parse().ok()?;
+    let manifest: toml::Table = toml::from_str(&text(&folder.join("Cargo.toml"))?).ok()?;
     let package = manifest.get("package")?.as_table()?;
     // A field with `workspace = true` is in the manifest of the workspace, which is in a folder above.
     let workspace = || {
         let above = folder.canonicalize().ok()?;
         above.ancestors().find_map(|folder| {
-            let manifest: toml::Table = text(&folder.join("Cargo.toml"))?.parse().ok()?;
+            let manifest: toml::Table = toml::from_str(&text(&folder.join("Cargo.toml"))?).ok()?;
             manifest.get("workspace")?.get("package").cloned()
         })
     };
@@ -113,7 +113,7 @@ fn npm(folder: &Path) -> Option<Package> {
 }
 
 fn python(folder: &Path) -> Option<Package> {
-    let manifest: toml::Table = text(&folder.join("pyproject.toml"))?.parse().ok()?;
+    let manifest: toml::Table = toml::from_str(&text(&folder.join("pyproject.toml"))?).ok()?;
     let project = manifest.get("project")?;
     let field = |name: &str| project.get(name)?.as_str().map(str::to_owned);
     let licence = || project.get("license")?.get("text")?.as_str().map(str::to_owned);

@@ -108,7 +108,7 @@ fn dependencies(folder: &Path, package: &Package) -> Option<(&'static str, Vec<D
 
 /// The packages of `Cargo.lock` that the package needs, directly or through others.
 fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
-    let lock: toml::Table = lock.parse().ok()?;
+    let lock: toml::Table = toml::from_str(lock).ok()?;
     let packages = lock.get("package")?.as_array()?;
     let field = |entry: &toml::Value, name: &str| Some(entry.get(name)?.as_str()?.to_owned());
     let mut by_name: BTreeMap<String, Vec<&toml::Value>> = BTreeMap::new();

@@ -30,8 +30,9 @@ pub(super) struct Published {
 impl Published {
     /// Loads and checks the tool at `path`.
     pub(super) fn examine(home: &Home, path: &Path, building: Building) -> Result<Self, Stop> {
-        let target = Target { name: None, ..Target::parse(&path.to_string_lossy()) };
-        let target = Target { path: path.to_owned(), ..target };
+        // The path is taken as it is: it names no tool of a component.
+        let mut target = Target::parse(&path.to_string_lossy());
+        (target.path, target.name) = (path.to_owned(), None);
         let compilation = configured_compilation(home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(home, |settings| compilation.apply(settings))?;
         let file = target.locate(home, building)?;

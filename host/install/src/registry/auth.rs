@@ -67,7 +67,7 @@ pub(super) async fn authorization(
             let call = token_call(url, service.as_deref(), &access.scope(repository), credential);
             token(wire, home, call, host, credential.is_some()).await.map(|token| format!("Bearer {}", token.as_str()))
         }
-        (_, Some(Credential::Password { user, password })) => Ok(basic(user, password)),
+        (_, Some(Credential::Password { user, password })) if !challenges.is_empty() => Ok(basic(user, password)),
         // An identity token is good for a token server alone.
         _ => Err(refusal::unauthorized(host, credential.is_some())),
     };

@@ -11,20 +11,20 @@ use crate::digest::Digest;
 use super::refusal;
 
 /// Maximum size of a manifest or an index, in bytes, as the distribution specification has it.
-pub const MANIFEST_BYTES_MAX: u64 = 4 << 20;
+pub(super) const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 /// Maximum number of entries of an index that are read.
 pub(super) const ENTRIES_MAX: usize = 256;
 
 /// Media type of a manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Media type of an index, which names several manifests.
-pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+pub(super) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// Media type of a component.
 pub const COMPONENT: &str = "application/wasm";
 /// Media type of the configuration that the CNCF layout has.
 pub const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 /// Media type of an empty configuration, `{}`.
-pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+pub(super) const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 
 /// Kinds of configuration that the manifest of a component can have: the CNCF layout, ACT's, and those with which
 /// Wassette's tools push a single layer.
@@ -113,15 +113,15 @@ impl Document {
         Ok(document)
     }
 
-    pub(super) fn is_index(&self, content_type: Option<&str>) -> bool {
-        let said = self.media_type.as_deref().or(content_type).unwrap_or_default();
+    fn is_index(&self) -> bool {
+        let said = self.media_type.as_deref().unwrap_or_default();
         self.manifests.is_some() || said.starts_with(INDEX) || said.starts_with(DOCKER_INDEX)
     }
 
     /// The one layer, if this is the manifest of a component.
     pub(super) fn component(&self, reference: &str) -> Result<Layer, Refusal> {
         let unsupported = |why: &str| Err(refusal::unsupported(reference, why));
-        if self.is_index(None) {
+        if self.is_index() {
             let message = format!(
                 "{reference} is an index of several manifests, not a component; name one of its manifests by its digest"
             );
@@ -144,8 +144,9 @@ impl Document {
         if layer.media_type != COMPONENT {
             return unsupported(&format!("its layer is of the type {:?}, not {COMPONENT}", layer.media_type));
         }
-        let digest = layer.digest.parse();
-        let digest = digest.or_else(|error| unsupported(&format!("the digest of its layer: {error}")))?;
+        let digest = layer.digest.parse::<Digest>();
+        let digest =
+            digest.map_err(|error| refusal::unsupported(reference, &format!("the digest of its layer: {error}")))?;
         Ok(Layer { digest, size: layer.size })
     }
 }

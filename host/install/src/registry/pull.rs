@@ -53,7 +53,7 @@ impl Source for Registries {
         Box::pin(async move {
             let registry = of_registry(&resolved.reference)?;
             let repository = self.repository(registry, Access::Pull)?;
-            let manifest = resolved.manifest.as_ref().map_or(&[][..], |manifest| &manifest.bytes);
+            let manifest = resolved.manifest.as_ref().map_or(&[][..], |manifest| manifest.bytes.as_slice());
             let layer = Document::parse(manifest, None, &registry.to_string())?.component(&registry.to_string())?;
             let mut hasher = Hasher::default();
             repository
@@ -110,7 +110,7 @@ impl Repository<'_> {
         let said = answer.header(CONTENT_DIGEST).and_then(|said| said.parse::<Digest>().ok());
         let bytes = answer.bytes(MANIFEST_BYTES_MAX).await?;
         let digest = Digest::of(&bytes);
-        for expected in [version.parse().ok(), said].into_iter().flatten() {
+        for expected in [version.parse::<Digest>().ok(), said].into_iter().flatten() {
             check_digest("the manifest", expected, digest)?;
         }
         Ok(Some(Sent { bytes, digest, content_type }))

@@ -73,7 +73,8 @@ impl Registries {
             return Ok(digest);
         }
         // The registry lists nothing by itself: an index under a tag of the subject does.
-        let known = subject.digest.parse().map_err(|_| refusal::malformed(&to.host, "a subject without a digest"))?;
+        let known =
+            subject.digest.parse::<Digest>().map_err(|_| refusal::malformed(&to.host, "a subject without a digest"))?;
         let mut entries = repository.listed(known).await?;
         if entries.iter().all(|entry| entry.digest != digest.to_string()) {
             let artifact_type = Some(attachment.media_type.clone());

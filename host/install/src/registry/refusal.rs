@@ -4,8 +4,9 @@ use http::StatusCode;
 use toolcell_core::approval::legible;
 use toolcell_core::record::{ErrorClass, Refusal};
 
-/// Maximum length of what an error repeats of a registry's answer, in characters.
-const QUOTED_MAX: usize = 40;
+/// Maximum length of an error code of a registry, and of any other text of it that a message repeats, in characters.
+const CODE_MAX: usize = 40;
+const QUOTED_MAX: usize = 300;
 
 /// A registry that cannot be reached, or whose connection breaks.
 pub(super) fn unreachable(host: &str, why: &str) -> Refusal {
@@ -22,13 +23,13 @@ pub(super) fn too_slow(host: &str, seconds: u64) -> Refusal {
 
 /// A redirect that is not followed.
 pub(super) fn redirected(host: &str, target: &str, why: &str) -> Refusal {
-    let message = format!("{host} redirects to {}, {why}; nothing was fetched from there", legible(target));
+    let message = format!("{host} redirects to {}, {why}; nothing was fetched from there", quoted(target));
     Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message)
 }
 
 /// An answer that is not what the distribution specification says.
 pub(super) fn malformed(host: &str, why: &str) -> Refusal {
-    let message = format!("the registry {host} gave an answer that cannot be used: {why}");
+    let message = format!("the registry {host} gave an answer that cannot be used: {}", quoted(why));
     Refusal::new(ErrorClass::DependencyUnavailable, "registry_answer_invalid", message)
 }
 
@@ -47,7 +48,7 @@ pub(super) fn mismatch(what: &str, expected: &str, found: &str) -> Refusal {
 
 /// An artifact that is not one component.
 pub(super) fn unsupported(reference: &str, why: &str) -> Refusal {
-    let message = format!("{reference} is not one WebAssembly component: {why}");
+    let message = format!("{reference} is not one WebAssembly component: {}", quoted(why));
     Refusal::new(ErrorClass::CapabilityGap, "artifact_unsupported", message)
 }
 
@@ -88,11 +89,16 @@ pub(super) fn status(host: &str, what: &str, status: StatusCode, said: &[u8]) ->
     }
 }
 
+/// The start of a text that may repeat what a registry sent, in characters that are what they look like.
+fn quoted(text: &str) -> String {
+    legible(&text.chars().take(QUOTED_MAX).collect::<String>())
+}
+
 /// The first error code of a registry's answer, if it has the form of one: `NAME_UNKNOWN`.
 fn error_code(body: &[u8]) -> Option<String> {
     let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
     let code = answer.pointer("/errors/0/code")?.as_str()?;
-    let is_code = code.len() <= QUOTED_MAX && code.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    let is_code = code.len() <= CODE_MAX && code.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
     is_code.then(|| code.to_owned())
 }
 
