@@ -17,9 +17,9 @@ pub(crate) use pushing::edited;
 /// What a pull gives: what the reference stands for, and the component.
 type Pulled = Result<(Resolved, Vec<u8>), Refusal>;
 
-/// Registries that are given up after a second without progress.
-fn settings() -> RegistrySettings {
-    RegistrySettings { patience: Duration::from_secs(1), ..RegistrySettings::default() }
+/// Registries that are given up after some seconds without progress.
+fn settings(seconds: u64) -> RegistrySettings {
+    RegistrySettings { patience: Duration::from_secs(seconds), ..RegistrySettings::default() }
 }
 
 fn reference(text: &str) -> Reference {
@@ -31,7 +31,7 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn pull(text: &str) -> Pulled {
-    pull_with(settings(), text)
+    pull_with(settings(20), text)
 }
 
 fn pull_with(settings: RegistrySettings, text: &str) -> Pulled {
@@ -49,7 +49,7 @@ fn pull_with(settings: RegistrySettings, text: &str) -> Pulled {
 /// What is attached to the artifact that `text` stands for.
 fn attached(text: &str, kind: ReferrerKind) -> Result<Vec<Referrer>, Refusal> {
     wait(async {
-        let registries = Registries::new(settings())?;
+        let registries = Registries::new(settings(20))?;
         let resolved = registries.resolve(&reference(text)).await?;
         registries.referrers(&resolved, kind).await
     })

@@ -9,7 +9,7 @@ use toolcell_install::source::{REFERRER_BYTES_MAX, ReferrerKind};
 
 use crate::support::{Answer, Body, Registry, scratch};
 
-use super::{attached, pinned, pull, pull_with};
+use super::{attached, pinned, pull, pull_with, settings};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -114,9 +114,11 @@ fn a_component_that_is_too_large_is_refused_before_it_is_fetched() {
 #[test]
 fn a_body_that_drips_for_ever_is_given_up() {
     let drops = || Answer { body: Body::Drops(Duration::from_millis(50)), ..Answer::of(200, MANIFEST, b"") };
-    let (code, message) = refused("/manifests/", drops);
-    assert_eq!(code, "registry_timeout", "{message}");
-    assert!(message.contains("made no progress for 1 s"), "{message}");
+    let (registry, reference, _) = registry();
+    registry.tamper(move |_, path, honest| if path.contains("/manifests/") { drops() } else { honest });
+    let refusal = pull_with(settings(1), &reference).unwrap_err();
+    assert_eq!(refusal.code, "registry_timeout", "{refusal}");
+    assert!(refusal.message.contains("made no progress for 1 s"), "{refusal}");
 }
 
 #[test]

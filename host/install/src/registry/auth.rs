@@ -23,7 +23,7 @@ const CLIENT: &str = "toolcell";
 
 /// What an answer with status 401 asks for.
 #[derive(Debug, PartialEq, Eq)]
-enum Challenge {
+pub(super) enum Challenge {
     Basic,
     Bearer { realm: String, service: Option<String> },
 }
@@ -51,15 +51,19 @@ impl Access {
     }
 }
 
-/// Returns the `Authorization` header with which the request of `answer`, which has status 401, can be sent again.
+/// What `answer`, which has status 401, asks for.
+pub(super) fn challenges(answer: &Answer) -> Vec<Challenge> {
+    answer.headers("www-authenticate").filter_map(challenge).collect()
+}
+
+/// Returns the `Authorization` header with which a request can be sent again that was answered with `challenges`.
 pub(super) async fn authorization(
     wire: &Wire,
     home: &Home,
-    answer: &Answer,
+    challenges: &[Challenge],
     credential: Option<&Credential>,
     (host, repository, access): (&str, &str, Access),
 ) -> Result<HeaderValue, Refusal> {
-    let challenges: Vec<Challenge> = answer.headers("www-authenticate").filter_map(challenge).collect();
     let bearer = challenges.iter().find(|challenge| **challenge != Challenge::Basic);
     let value = match (bearer, credential) {
         (Some(Challenge::Bearer { realm, service }), credential) => {

@@ -141,11 +141,12 @@ impl Repository<'_> {
         if answer.status() != StatusCode::UNAUTHORIZED {
             return Ok(answer);
         }
+        let challenges = auth::challenges(&answer);
+        drop(answer);
         // A token that was good for an earlier request can have expired.
         let credential = self.registries.settings.credentials.of_host(self.host()).await?;
         let scope = (self.host(), self.path.as_str(), self.access);
-        let value = auth::authorization(wire, &self.home, &answer, credential.as_ref(), scope).await?;
-        drop(answer);
+        let value = auth::authorization(wire, &self.home, &challenges, credential.as_ref(), scope).await?;
         let answer = wire.send(self.with(call, Some(&value)), &self.home).await?;
         if answer.status() == StatusCode::UNAUTHORIZED {
             return Err(refusal::unauthorized(self.host(), credential.is_some()));
