@@ -57,7 +57,7 @@ impl Source for Registries {
             let layer = Document::parse(manifest, None, &registry.to_string())?.component(&registry.to_string())?;
             let mut hasher = Hasher::default();
             repository
-                .blob(&layer.digest.to_string(), layer.size, |part| {
+                .blob(layer.digest, layer.size, |part| {
                     hasher.update(part);
                     sink.write(part)
                 })
@@ -119,7 +119,7 @@ impl Repository<'_> {
     /// Gives the bytes of a blob to `take`. Fails if there are not exactly `size`; the caller checks their digest.
     pub(super) async fn blob(
         &self,
-        digest: &str,
+        digest: Digest,
         size: u64,
         mut take: impl FnMut(&[u8]) -> Result<(), Refusal> + Send,
     ) -> Result<(), Refusal> {
@@ -153,7 +153,7 @@ impl Repository<'_> {
     /// Fetches a small blob whole, and checks its digest.
     pub(super) async fn small_blob(&self, digest: Digest, size: u64) -> Result<Vec<u8>, Refusal> {
         let mut bytes = Vec::new();
-        let taken = self.blob(&digest.to_string(), size, |part| {
+        let taken = self.blob(digest, size, |part| {
             bytes.extend_from_slice(part);
             Ok(())
         });
