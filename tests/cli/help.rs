@@ -68,10 +68,7 @@ const HELP: &[(&[&str], &[&str])] = &[
         &["FILE", "--wit", "--profile", "--name", "--manifest", "--output", "IronClaw", "read_only", "Examples:"],
     ),
     (&["check", "--help"], &["DIR|FILE", "--json", "Exit 0", "licence"]),
-    (
-        &["push", "--help"],
-        &["--dry-run", "--json", "docker login", "two places", "version of the package", "Examples:"],
-    ),
+    (&["push", "--help"], &["HOST/REPOSITORY:TAG", "--dry-run", "--json", "twice", "docker", "Examples:"]),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
     (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
     (&["policy", "check", "--help"], &["exit 0", "6 if it needs an approval", "--allow-read", "--mode"]),
