@@ -19,6 +19,11 @@ pub mod plan;
 pub mod store;
 pub mod words;
 
+pub mod check;
+pub mod component;
+pub mod package;
+pub mod sbom;
+
 pub mod local;
 pub mod registry;
 pub mod tls;

@@ -8,6 +8,7 @@ mod build;
 mod call;
 mod callable;
 mod calls;
+mod check;
 mod client_servers;
 mod clients;
 mod compiling;
@@ -35,8 +36,11 @@ mod new;
 mod notes;
 mod options;
 mod policy;
+mod published;
+mod push;
 mod reload;
 mod replay;
+mod reproduce;
 mod retrying;
 mod run;
 mod saved;
@@ -111,6 +115,10 @@ enum Command {
     Build(DeferredArgs<build::Build>),
     /// Write names, documentation, a profile or a manifest into a copy of a component of another world
     Wrap(DeferredArgs<wrap::Wrap>),
+    /// Check a tool before it is published
+    Check(DeferredArgs<check::Check>),
+    /// Publish a tool in a registry
+    Push(DeferredArgs<push::Push>),
     /// Offer tools to an MCP client, on standard input and output
     Mcp(DeferredArgs<mcp::Mcp>),
     /// Offer tools to MCP clients over HTTP
@@ -174,6 +182,8 @@ pub fn run() -> ExitCode {
         Command::Export(DeferredArgs(command)) => command.run(),
         Command::Build(DeferredArgs(command)) => command.run(),
         Command::Wrap(DeferredArgs(command)) => command.run(),
+        Command::Check(DeferredArgs(command)) => command.run(),
+        Command::Push(DeferredArgs(command)) => command.run(),
         Command::Mcp(DeferredArgs(command)) => command.run(),
         Command::Serve(DeferredArgs(command)) => command.run(),
         Command::Install(DeferredArgs(command)) => command.run(),

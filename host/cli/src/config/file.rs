@@ -12,6 +12,7 @@ use toolcell_core::policy::GrantWord;
 
 use super::declared::DeclaredTool;
 use super::ownership;
+use super::registry::RegistrySection;
 use super::surface::SurfaceSection;
 use super::telemetry::TelemetrySection;
 use super::tool_config::ToolConfig;
@@ -35,6 +36,7 @@ pub struct ConfigFile {
     pub cache: CacheSection,
     pub compile: CompileSection,
     pub journal: JournalSection,
+    pub registry: RegistrySection,
     pub results: ResultSection,
     pub retry: RetrySection,
     pub surface: SurfaceSection,

@@ -210,6 +210,7 @@ impl Layers {
             self.journal = super::journal::settings(&file)?;
         }
         super::telemetry::read(&mut self.telemetry, source, &file)?;
+        super::registry::settings(source, &file)?;
         self.keeping = self.keeping.and(super::results::keeping(&file)?);
         self.retry = match (self.retry.take(), super::retry::policy(&file)?) {
             (Some(known), Some(said)) => Some(known.stricter(said)),
