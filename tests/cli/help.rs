@@ -67,6 +67,11 @@ const HELP: &[(&[&str], &[&str])] = &[
         &["wrap", "--help"],
         &["FILE", "--wit", "--profile", "--name", "--manifest", "--output", "IronClaw", "read_only", "Examples:"],
     ),
+    (&["sign", "--help"], &["FILE|REF", "--key", "--password-file", "cosign", "minisign", "Ed25519", "Examples:"]),
+    (
+        &["verify", "--help"],
+        &["FILE|REF", "--key", "--identity", "--issuer", "[[trust]]", "Exit 0", "Exit 6", "Exit 3"],
+    ),
     (
         &["install", "--help"],
         &["[REF]", "--name", "--allow-unsigned", "--locked", "--dry-run", "--yes", "--offline", "--user", "Examples:"],
@@ -78,7 +83,10 @@ const HELP: &[(&[&str], &[&str])] = &[
     (&["info", "--help"], &["<REF>", "without running anything", "--json"]),
     (&["store", "--help"], &["verify", "prune", "--json"]),
     (&["check", "--help"], &["DIR|FILE", "--json", "Exit 0", "licence"]),
-    (&["push", "--help"], &["HOST/REPOSITORY:TAG", "--dry-run", "--json", "twice", "docker", "Examples:"]),
+    (
+        &["push", "--help"],
+        &["--dry-run", "--json", "--sign", "docker login", "two places", "version of the package", "Examples:"],
+    ),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
     (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
     (&["policy", "check", "--help"], &["exit 0", "6 if it needs an approval", "--allow-read", "--mode"]),

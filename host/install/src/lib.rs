@@ -10,7 +10,6 @@ pub mod digest;
 pub mod reference;
 pub mod source;
 
-pub mod absent;
 pub mod ceiling;
 pub mod lock;
 pub mod obtain;

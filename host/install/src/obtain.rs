@@ -9,7 +9,7 @@ use crate::digest::Digest;
 use crate::reference::Reference;
 use crate::source::{COMPONENT_BYTES_MAX, Referrer, ReferrerKind, Resolved, Sink, Source};
 use crate::store::{self, Draft, Store};
-use crate::verifier::{Subject, Verdict, Verifier};
+use crate::verifier::{Signer, Subject, Verdict, Verifier};
 
 /// The sources of the three kinds of references.
 pub struct Sources {
@@ -50,6 +50,8 @@ pub struct Wanted<'a> {
     pub pinned: Option<(Digest, Digest)>,
     /// Whether the user said of this reference that it may be unsigned.
     pub is_unsigned_allowed: bool,
+    /// Who signed what is installed.
+    pub last_signer: Option<&'a Signer>,
 }
 
 /// A component that was fetched and verified. It is not in the store yet, unless it was there before.
@@ -102,8 +104,8 @@ pub async fn obtain(
     }
     let found = source.referrers(&resolved, ReferrerKind::Signature).await?;
     let verify = |digest, bytes: &[u8], found: &[Referrer]| {
-        let is_unsigned_allowed = wanted.is_unsigned_allowed;
-        verifier.verify(&Subject { reference, digest, bytes, is_unsigned_allowed }, found)
+        let Wanted { is_unsigned_allowed, last_signer, .. } = *wanted;
+        verifier.verify(&Subject { reference, digest, bytes, is_unsigned_allowed, last_signer }, found)
     };
     let before = match &resolved.manifest {
         Some(manifest) => Some(verify(manifest.digest, &manifest.bytes, &found)?),

@@ -13,6 +13,7 @@ use toolcell_core::policy::GrantWord;
 use super::declared::DeclaredTool;
 use super::ownership;
 use super::registry::RegistrySection;
+use super::signers::TrustSection;
 use super::surface::SurfaceSection;
 use super::telemetry::TelemetrySection;
 use super::tool_config::ToolConfig;
@@ -47,6 +48,9 @@ pub struct ConfigFile {
     pub hooks: Vec<HookEntry>,
     #[serde(rename = "tool")]
     pub tools: Vec<ToolEntry>,
+    pub trust: Vec<TrustSection>,
+    /// The trusted root of a private sigstore deployment: a file in JSON.
+    pub trusted_root: Option<Word>,
     /// `[tools]`: names, and what `toolcell install` installs under them.
     #[serde(rename = "tools")]
     pub declared: BTreeMap<String, DeclaredTool>,

@@ -11,6 +11,7 @@ use toolcell_install::place::{self, Installed};
 use toolcell_install::plan::{Plan, Version};
 use toolcell_install::reference::Reference;
 use toolcell_install::store;
+use toolcell_install::verifier::Signer;
 use toolcell_install::words::Words;
 
 use super::offer::{self, Offer};
@@ -67,11 +68,11 @@ impl Shop {
             report.add(State::Unchanged, entry, None, &[]);
             return Ok(());
         }
-        let (after, bytes, notes) = self.candidate(want)?;
+        let last = installed.last(&want.name);
+        let (after, bytes, notes) = self.candidate(want, last.and_then(|entry| entry.signer.as_ref()))?;
         if want.is_locked && want.pinned.as_ref() != Some(&after.entry) {
             return Err(out_of_date(want, self.place.file()));
         }
-        let last = installed.last(&want.name);
         let before = last.map(|entry| self.version(entry, (after.entry.ceiling, after.entry.declarations)));
         let plan = Plan::new(before.as_ref(), &after)?;
         let ceiling = after.declared.as_ref().map(|(ceiling, _)| ceiling);
@@ -109,8 +110,8 @@ impl Shop {
         (is_same && store::read(self.home.folder(), &entry.component).is_ok()).then_some(entry)
     }
 
-    /// What `want` would become in the lock.
-    fn candidate(&self, want: &Want) -> Result<(Version, Bytes, Vec<String>), Refusal> {
+    /// What `want` would become in the lock. `last_signer` signed what is installed under its name.
+    fn candidate(&self, want: &Want, last_signer: Option<&Signer>) -> Result<(Version, Bytes, Vec<String>), Refusal> {
         if let Some((version, notes)) = self.known(want)? {
             return Ok((version, Bytes::Known, notes));
         }
@@ -118,6 +119,7 @@ impl Shop {
             reference: &want.reference,
             pinned: want.pinned.as_ref().map(|entry| (entry.digest, entry.component)),
             is_unsigned_allowed: want.is_unsigned_allowed,
+            last_signer,
         };
         let home = self.home.folder();
         let obtained = self.runtime.block_on(obtain(&wanted, &self.sources, &*self.verifier, (&self.store, home)))?;

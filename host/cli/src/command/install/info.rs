@@ -44,7 +44,8 @@ impl Info {
         let shop = Shop::open(home, &self.place, &self.sources)?;
         let here = std::env::current_dir().unwrap_or_default();
         let reference = Reference::parse(&self.reference, &here)?;
-        let wanted = Wanted { reference: &reference, pinned: None, is_unsigned_allowed: self.allow_unsigned };
+        let is_unsigned_allowed = self.allow_unsigned;
+        let wanted = Wanted { reference: &reference, pinned: None, is_unsigned_allowed, last_signer: None };
         let (obtained, sboms) = shop.runtime.block_on(async {
             let obtained = obtain(&wanted, &shop.sources, &*shop.verifier, (&shop.store, home.folder())).await?;
             let sboms = shop.sources.of(&reference)?.referrers(&obtained.resolved, ReferrerKind::Sbom).await?;
