@@ -9,6 +9,7 @@ mod children;
 mod contracts;
 mod crowd;
 mod deferred;
+mod exchange;
 mod hostile;
 mod http;
 mod http_api;

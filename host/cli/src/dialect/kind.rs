@@ -1,4 +1,5 @@
 use serde_json::{Value, json};
+use toolcell_core::record::{ToolInvocation, ToolResult};
 
 use super::NameRule::{Function, SnakeCase};
 use super::openai::{self, responses};
@@ -10,6 +11,8 @@ use super::{Ended, Listed, ModelCall, NameRule, Unreadable, agentool, amplifier,
 pub struct Exchange {
     /// Reads the calls of a message.
     pub read: fn(&str) -> Result<Vec<ModelCall>, Unreadable>,
+    /// The result of one call, for a caller that makes the messages.
+    pub result: fn(&ToolInvocation, &ToolResult) -> Value,
     /// The messages that give the model the results of all calls, in their order.
     pub answers: fn(&[Ended<'_>]) -> Vec<Value>,
 }
@@ -36,9 +39,10 @@ impl Facts {
     fn calls(
         self,
         read: fn(&str) -> Result<Vec<ModelCall>, Unreadable>,
+        result: fn(&ToolInvocation, &ToolResult) -> Value,
         answers: fn(&[Ended<'_>]) -> Vec<Value>,
     ) -> Self {
-        Self { exchange: Some(Exchange { read, answers }), ..self }
+        Self { exchange: Some(Exchange { read, result, answers }), ..self }
     }
 }
 
@@ -66,18 +70,22 @@ macro_rules! dialects {
 
 dialects! {
     Mcp => Facts::new("mcp", NameRule::Exported, |listed, _| json!(mcp::tool(*listed)));
-    OpenAi => Facts::new("openai", Function, |listed, _| openai::tool(listed)).calls(openai::read, openai::answers);
-    OpenAiResponses =>
-        Facts::new("openai-responses", Function, responses::tool).defers().calls(responses::read, responses::answers);
-    Anthropic => Facts::new("anthropic", Function, anthropic::tool).defers().calls(anthropic::read, anthropic::answers);
+    OpenAi => Facts::new("openai", Function, |listed, _| openai::tool(listed))
+        .calls(openai::read, openai::result, openai::answers);
+    OpenAiResponses => Facts::new("openai-responses", Function, responses::tool)
+        .defers()
+        .calls(responses::read, responses::result, responses::answers);
+    Anthropic => Facts::new("anthropic", Function, anthropic::tool)
+        .defers()
+        .calls(anthropic::read, anthropic::result, anthropic::answers);
     Agentool => Facts::new("agentool", SnakeCase, |listed, _| agentool::spec(listed));
     Otc => Facts::new("otc", NameRule::Exported, |listed, _| otc::definition(listed, Mode::Otc));
     OtcSeed => Facts::new("otc-seed", NameRule::Exported, |listed, _| otc::definition(listed, Mode::OtcSeed));
     Arcade => Facts::new("arcade", NameRule::Exported, |listed, _| otc::definition(listed, Mode::Arcade));
     Amplifier => Facts::new("amplifier", SnakeCase, |listed, _| amplifier::tool(listed))
-        .calls(amplifier::read, amplifier::answers);
+        .calls(amplifier::read, amplifier::answer, amplifier::answers);
     AmplifierSeed => Facts::new("amplifier-seed", SnakeCase, |listed, _| amplifier::tool(listed))
-        .calls(amplifier::read, amplifier::seed_answers);
+        .calls(amplifier::read, amplifier::seed_answer, amplifier::seed_answers);
 }
 
 impl Dialect {

@@ -331,11 +331,14 @@ impl Ask {
 fn question(prompt: &Prompt) -> ElicitRequestParams {
     // The approver also reads the arguments that the form offers for editing.
     let arguments = visible_json(prompt.arguments().text());
-    mcp::question(prompt.text(), &arguments, prompt.can_remember(), prompt.is_cut())
+    let form = mcp::question(prompt.text(), &arguments, prompt.can_remember(), prompt.is_cut());
+    // A tool can ask a form of the same fields, and an answer to that approves nothing.
+    mcp::marked(form, mcp::approval_meta(&prompt.invocation_id(), &prompt.expires_at()))
 }
 
 fn input_question(inquiry: &Inquiry, request: &Requested) -> Option<ElicitRequestParams> {
-    mcp::form(&request.text(&inquiry.tool_id, COLUMNS), request.schema())
+    let form = mcp::form(&request.text(&inquiry.tool_id, COLUMNS), request.schema())?;
+    Some(mcp::marked(form, mcp::input_meta(&inquiry.invocation_id, &inquiry.expires_at)))
 }
 
 /// A question that the client shows; dropping it cancels the question.

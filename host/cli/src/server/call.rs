@@ -50,6 +50,22 @@ pub(super) struct Seen<'a> {
     pub(super) context: &'a RequestContext<RoleServer>,
 }
 
+impl Seen<'_> {
+    /// Completes once the client cancels the request, or disconnects.
+    pub(super) async fn ended(&self) {
+        let gone = async {
+            match &self.caller.gone {
+                Some(gone) => gone.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.context.ct.cancelled() => {}
+            () = gone => {}
+        }
+    }
+}
+
 /// An incoming call.
 pub(super) struct Incoming<'a> {
     pub(super) name: &'a str,
@@ -65,6 +81,21 @@ pub(super) struct Incoming<'a> {
     /// The id of the caller's surface.
     pub(super) surface: Arc<str>,
     pub(super) seen: &'a Seen<'a>,
+}
+
+/// A call that has not begun.
+pub(super) struct Prepared {
+    pub(super) request: Request,
+    /// Why it does not run.
+    pub(super) refused: Option<Refusal>,
+    /// `None` if all places of the server are taken.
+    pub(super) place: Option<Place>,
+    /// The questions of the call, if its client is to be asked.
+    pub(super) questions: Option<mpsc::Receiver<Ask>>,
+    /// The events of the tool, if its client requested them.
+    pub(super) spoken: Option<Spoken>,
+    identified: Option<Identified>,
+    background: Option<Background>,
 }
 
 /// A call in progress; its record is kept when it ends.
@@ -100,8 +131,20 @@ pub(super) enum Step {
 
 impl Server {
     /// Begins a call. It makes progress only while [`Running::attend`] runs.
-    pub(super) fn begin(self: &Arc<Self>, offering: &Arc<Offering>, incoming: Incoming<'_>) -> Running {
-        let Incoming { name, input, lease, responses, offer, loaded, surface, seen } = incoming;
+    pub(super) fn begin(self: &Arc<Self>, offering: &Arc<Offering>, mut incoming: Incoming<'_>) -> Running {
+        let (responses, lease) = (incoming.responses.take(), incoming.lease.take());
+        let Prepared { request, refused, place, questions, spoken, identified, background } =
+            self.prepare(offering, incoming);
+        let cancellation = request.cancellation.clone();
+        let task = identified.clone().zip(background.clone());
+        let run = Arc::clone(self).run(Arc::clone(offering), request, refused, (place, lease), task);
+        let (done, offering) = (Done::Here(Box::pin(run)), Arc::clone(offering));
+        Running { offering, done, cancellation, questions, responses, spoken, identified, background }
+    }
+
+    /// Makes the request of a call, which the host can run, alone or in a batch.
+    pub(super) fn prepare(&self, offering: &Arc<Offering>, incoming: Incoming<'_>) -> Prepared {
+        let Incoming { name, input, offer, loaded, surface, seen, .. } = incoming;
         let place = self.calls.begin();
         let mut request = request(offering, name, input, seen);
         request.keeper = self.keeper();
@@ -132,11 +175,7 @@ impl Server {
             }
         }
         request.tool = request.tool.on_surface(surface, withheld);
-        let cancellation = request.cancellation.clone();
-        let task = identified.clone().zip(background.clone());
-        let run = Arc::clone(self).run(Arc::clone(offering), request, refused, (place, lease), task);
-        let (done, offering) = (Done::Here(Box::pin(run)), Arc::clone(offering));
-        Running { offering, done, cancellation, questions, responses, spoken, identified, background }
+        Prepared { request, refused, place, questions, spoken, identified, background }
     }
 
     /// Runs the call, cancels it when the server stops, and keeps its record. `None` for a task that was left to another
@@ -305,16 +344,10 @@ async fn progress(
     let mut asked: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
     let mut stopping = false;
     loop {
-        let stop = async {
-            tokio::select! {
-                () = seen.context.ct.cancelled() => {}
-                () = ended(seen.caller.gone.as_ref()) => {}
-            }
-        };
         tokio::select! {
             biased;
             record = done.record() => return record.map(Step::Done),
-            () = stop, if !stopping => {
+            () = seen.ended(), if !stopping => {
                 stopping = true;
                 cancellation.cancel(AbortReason::UserInterruption);
             }
@@ -371,13 +404,6 @@ fn answered_early(questions: mpsc::Receiver<Ask>, responses: InputResponses) -> 
 async fn answered(asked: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
     if let Some(asked) = asked {
         asked.await;
-    }
-}
-
-async fn ended(gone: Option<&CancellationToken>) {
-    match gone {
-        Some(gone) => gone.cancelled().await,
-        None => std::future::pending().await,
     }
 }
 

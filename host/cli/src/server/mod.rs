@@ -9,6 +9,7 @@ mod budget;
 mod call;
 mod calls;
 mod discovery;
+mod exchange;
 mod frames;
 mod held;
 mod http;

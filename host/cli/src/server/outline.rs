@@ -8,6 +8,8 @@ use rmcp::model::RequestId;
 use serde::de::IgnoredAny;
 use toolcell_core::record::JSON_VALUES_MAX;
 
+use super::exchange::RUN;
+
 /// The outline of a JSON object. It does not validate the JSON; parsing does.
 #[derive(Debug)]
 pub(super) struct Outline<'a> {
@@ -97,9 +99,11 @@ impl<'a> Outline<'a> {
         name.is_some_and(|name| is(name, method))
     }
 
-    /// The text of the arguments, if this is a call that has some and the text is UTF-8.
+    /// The text of the arguments, if this is a call that has some and the text is UTF-8. Those of `toolcell/run` are a
+    /// message of a model.
     pub(super) fn arguments(&self) -> Option<&'a str> {
-        let arguments = self.is("tools/call").then(|| self.text.get(self.arguments.clone()?)).flatten()?;
+        let calls = self.is("tools/call") || self.is(RUN);
+        let arguments = calls.then(|| self.text.get(self.arguments.clone()?)).flatten()?;
         std::str::from_utf8(arguments).ok().filter(|text| *text != "null")
     }
 

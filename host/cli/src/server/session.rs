@@ -21,6 +21,7 @@ use crate::dialect::mcp::{self, Level};
 
 use super::asking::{Ask, AskChannel};
 use super::call::{Caller, Incoming, Running, Seen, Step, revision};
+use super::exchange;
 use super::frames::NotPending;
 use super::held::HeldCallKey;
 use super::loading::ToldOfLoad;
@@ -468,6 +469,8 @@ impl ServerHandler for Session {
                     _ => Err(ErrorData::invalid_params(message, None)),
                 }
             }
+            exchange::EXPORT => self.export(request, &context).await,
+            exchange::RUN => Box::pin(self.run_message(request, &context)).await,
             "tasks/get" | "tasks/update" | "tasks/cancel" if !self.seen(&context).tasks => {
                 Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
             }

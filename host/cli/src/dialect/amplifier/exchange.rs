@@ -81,6 +81,16 @@ pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
     messages(ended, Mode::Upstream)
 }
 
+/// The message for the result of one call.
+pub fn answer(invocation: &ToolInvocation, ended: &ToolResult) -> Value {
+    message(invocation, ended, Mode::Upstream)
+}
+
+/// As [`answer`], with the `ToolResult` of the contract's page.
+pub fn seed_answer(invocation: &ToolInvocation, ended: &ToolResult) -> Value {
+    message(invocation, ended, Mode::Seed)
+}
+
 /// As [`answers`], with the `ToolResult` of the contract's page.
 pub fn seed_answers(ended: &[Ended<'_>]) -> Vec<Value> {
     messages(ended, Mode::Seed)

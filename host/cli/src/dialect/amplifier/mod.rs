@@ -8,6 +8,6 @@ mod result;
 mod tool;
 
 pub use event::events;
-pub use exchange::{answers, read, seed_answers};
+pub use exchange::{answer, answers, read, seed_answer, seed_answers};
 pub use result::{ErrorType, Mode, error_type, result};
 pub use tool::tool;

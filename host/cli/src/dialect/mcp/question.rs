@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use rmcp::model::{
     BooleanSchema, CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
     ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult, InputResponses, MetaObject,
-    PrimitiveSchemaDefinition, StringSchema,
+    PrimitiveSchemaDefinition, RequestMetaObject, StringSchema,
 };
 use serde_json::{Value, json};
 use toolcell_core::record::InputResponse;
@@ -105,6 +105,17 @@ pub fn said(result: &ElicitResult) -> Said {
 pub fn form(text: &str, schema: &Value) -> Option<ElicitRequestParams> {
     let requested_schema = serde_json::from_value(schema.clone()).ok()?;
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message: text.to_owned(), requested_schema })
+}
+
+/// Adds to a form what it is about: an approval, or the input of a tool.
+pub fn marked(form: ElicitRequestParams, about: MetaObject) -> ElicitRequestParams {
+    match form {
+        ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+            let meta = Some(RequestMetaObject(about));
+            ElicitRequestParams::FormElicitationParams { meta, message, requested_schema }
+        }
+        other => other,
+    }
 }
 
 /// Converts the answer of the client's user to a form.

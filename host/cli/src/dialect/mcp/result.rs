@@ -127,7 +127,8 @@ fn meta(result: &ToolResult) -> MetaObject {
     MetaObject(meta)
 }
 
-pub(super) fn error_facts(error: &ToolError) -> Value {
+/// The facts of an error, as `_meta` has them.
+pub fn error_facts(error: &ToolError) -> Value {
     let mut facts = json!({
         "class": error.error_class,
         "code": error.error_code,

@@ -299,7 +299,7 @@ fn question(approval: &Approval) -> (Questions, MetaObject) {
     let shown = approval.plan.shown_input.as_ref().unwrap_or(&approval.plan.permission_input);
     let form = mcp::question(&text, &visible_json(shown), approval.session.is_some(), approval.cut);
     let meta = mcp::approval_meta(&approval.invocation_id, &approval.expires_at);
-    (Questions::from([(mcp::APPROVAL.to_owned(), form)]), meta)
+    (Questions::from([(mcp::APPROVAL.to_owned(), mcp::marked(form, meta.clone()))]), meta)
 }
 
 fn waits_elsewhere(id: InvocationId) -> String {

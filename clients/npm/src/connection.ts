@@ -1,0 +1,326 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import type { Socket } from "node:net";
+
+import { invalid, isObject, type Json, ofResponse, text, ToolcellError } from "./errors.js";
+import { type Progress, progressOf } from "./result.js";
+
+const REVISION = "2025-11-25";
+/** The program discards a longer line without an answer. */
+const REQUEST_BYTES_MAX = 16 << 20;
+/** More than the program writes in one line: a payload of 32 MiB in base64, and what is around it. */
+const ANSWER_BYTES_MAX = 64 << 20;
+/** What is kept of the program's standard error, for messages. */
+const STDERR_CHARS_MAX = 16 << 10;
+const STDERR_SHOWN_MAX = 2 << 10;
+/** How long the program gets to end by itself after its input closed, and then after SIGTERM, in milliseconds. */
+const STOP_MS = 3_000;
+const METHOD_NOT_FOUND = -32601;
+
+/** What a connection tells its owner. */
+export interface Handlers {
+  /** Answers `elicitation/create`. */
+  question(params: Json): Promise<Json>;
+  log(params: Json): void;
+  toolsChanged(): void;
+}
+
+/** A request that waits for its answer. */
+export class Pending {
+  readonly answer: Promise<unknown>;
+  #resolve!: (answer: unknown) => void;
+  #reject!: (error: ToolcellError) => void;
+
+  constructor(readonly id: number, readonly onProgress: ((progress: Progress) => void) | undefined) {
+    this.answer = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    // A call that nobody waits for is not an error of the process.
+    this.answer.catch(() => {});
+  }
+
+  end(answer: unknown): void {
+    this.#resolve(answer);
+  }
+
+  fail(error: ToolcellError): void {
+    this.#reject(error);
+  }
+}
+
+/** The programs that run: they end with this process. */
+const running = new Set<ChildProcess>();
+let isWatching = false;
+
+function watch(child: ChildProcess): void {
+  running.add(child);
+  if (isWatching) return;
+  isWatching = true;
+  process.once("exit", () => running.forEach((left) => left.kill()));
+}
+
+/** A running program. It is not started again: a call that it did not answer may have had an effect. */
+export class Connection {
+  readonly #child: ChildProcess;
+  readonly #exited: Promise<void>;
+  readonly #handlers: Handlers;
+  readonly #pending = new Map<number, Pending>();
+  /** The questions that are not answered. The program takes back those that do not matter any more. */
+  readonly #questions = new Set<unknown>();
+  #next = 1;
+  #ended: ToolcellError | undefined;
+  #read: Buffer[] = [];
+  #readBytes = 0;
+  #stderr = "";
+  #stopping: Promise<void> | undefined;
+
+  constructor(program: string, args: string[], folder: string | undefined, environment: NodeJS.ProcessEnv, handlers: Handlers) {
+    this.#handlers = handlers;
+    // Ctrl-C is for this process: the program is in a group of its own.
+    const detached = process.platform !== "win32";
+    const child = spawn(program, args, { cwd: folder, env: environment, stdio: "pipe", detached, windowsHide: true });
+    this.#child = child;
+    watch(child);
+    this.#exited = new Promise((resolve) => {
+      child.once("error", (error) => {
+        running.delete(child);
+        const why = `cannot start ${program}: ${error.message}`;
+        this.#end(new ToolcellError("setup_required", "program_not_started", why, { cause: error }));
+        resolve();
+      });
+      // Not `exit`: what the program wrote last is read before.
+      child.once("close", (code, signal) => {
+        running.delete(child);
+        this.#end(this.#endOfProgram(`toolcell has ended ${signal ? `by ${signal}` : `with exit code ${code}`}`));
+        resolve();
+      });
+    });
+    child.stdin.on("error", () => {});
+    child.stdout.on("data", (chunk: Buffer) => this.#take(chunk));
+    child.stdout.on("error", () => {});
+    child.stderr.setEncoding("utf8");
+    child.stderr.on("data", (said: string) => {
+      this.#stderr = (this.#stderr + said).slice(-STDERR_CHARS_MAX);
+    });
+    this.#hold(false);
+  }
+
+  async greet(capabilities: Json, version: string, withinMs: number): Promise<void> {
+    const clientInfo = { name: "toolcell-npm", version };
+    const pending = this.begin("initialize", { protocolVersion: REVISION, capabilities, clientInfo });
+    const message = `toolcell did not answer within ${withinMs} ms`;
+    const late = () => this.cancel(pending, new ToolcellError("timeout", "start_timeout", message));
+    const timer = setTimeout(late, withinMs);
+    try {
+      const answer = await pending.answer;
+      const server = isObject(answer) && isObject(answer["serverInfo"]) ? answer["serverInfo"] : {};
+      if (server["name"] !== "toolcell") throw new ToolcellError("host_fault", "protocol_error", "the program is not toolcell");
+      this.#send({ jsonrpc: "2.0", method: "notifications/initialized" });
+    } catch (error) {
+      await this.close();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Sends a request. Throws if it cannot be sent. */
+  begin(method: string, params: Json, onProgress?: (progress: Progress) => void, timeoutMs?: number): Pending {
+    const meta: Json = {};
+    const id = this.#next++;
+    if (onProgress !== undefined) meta["progressToken"] = id;
+    if (timeoutMs !== undefined) meta["toolcell/timeout_ms"] = timeoutMs;
+    const whole = Object.keys(meta).length > 0 ? { ...params, _meta: meta } : params;
+    const line = lineOf({ jsonrpc: "2.0", id, method, params: whole });
+    // Another object, because its stack is that of this request.
+    if (this.#ended) throw new ToolcellError(this.#ended.errorClass, this.#ended.code, this.#ended.message);
+    const pending = new Pending(id, onProgress);
+    this.#pending.set(id, pending);
+    this.#hold(true);
+    this.#child.stdin?.write(line);
+    return pending;
+  }
+
+  /** Ends a request with `error`, and asks the program to stop its call. A request that has ended stays as it is. */
+  cancel(pending: Pending, error: ToolcellError): void {
+    if (!this.#remove(pending.id)) return;
+    this.#cancel(pending.id, error.message);
+    pending.fail(error);
+  }
+
+  #cancel(requestId: number, reason: string): void {
+    this.#send({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId, reason } });
+  }
+
+  /** Cancels the calls that run, and stops the program. Completes when it has ended. */
+  close(): Promise<void> {
+    this.#stopping ??= this.#stop();
+    return this.#stopping;
+  }
+
+  async #stop(): Promise<void> {
+    const error = new ToolcellError("canceled", "client_closed", "the client was closed");
+    for (const id of this.#pending.keys()) this.#cancel(id, error.message);
+    this.#end(error);
+    this.#hold(true);
+    this.#child.stdin?.end();
+    for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+      if (await this.#exitsWithin(STOP_MS)) return;
+      this.#child.kill(signal);
+    }
+    if (await this.#exitsWithin(STOP_MS)) return;
+    // Another process holds the streams open.
+    for (const stream of [this.#child.stdout, this.#child.stderr]) stream?.destroy();
+    await this.#exited;
+  }
+
+  async #exitsWithin(ms: number): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<boolean>((resolve) => {
+      timer = setTimeout(() => resolve(false), ms);
+    });
+    const exited = this.#exited.then(() => true);
+    return Promise.race([exited, late]).finally(() => clearTimeout(timer));
+  }
+
+  get stderr(): string {
+    return this.#stderr;
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  /** Whether the program keeps this process alive: only while a request is open. */
+  #hold(isOpen: boolean): void {
+    const streams = [this.#child.stdin, this.#child.stdout, this.#child.stderr] as unknown as (Socket | null)[];
+    for (const held of [this.#child, ...streams]) {
+      if (isOpen) held?.ref();
+      else held?.unref();
+    }
+  }
+
+  #remove(id: number): Pending | undefined {
+    const pending = this.#pending.get(id);
+    this.#pending.delete(id);
+    if (this.#pending.size === 0 && !this.#stopping) this.#hold(false);
+    return pending;
+  }
+
+  #send(message: Json): void {
+    this.#child.stdin?.write(lineOf(message));
+  }
+
+  #take(chunk: Buffer): void {
+    let rest = chunk;
+    for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10)) {
+      const line = Buffer.concat([...this.#read, rest.subarray(0, end)]);
+      [this.#read, this.#readBytes] = [[], 0];
+      rest = rest.subarray(end + 1);
+      if (!this.#receive(line)) return;
+    }
+    if (rest.length === 0) return;
+    this.#read.push(rest);
+    this.#readBytes += rest.length;
+    if (this.#readBytes > ANSWER_BYTES_MAX) this.#giveUp(`a line has more than ${ANSWER_BYTES_MAX} bytes`);
+  }
+
+  #giveUp(why: string): void {
+    this.#end(this.#endOfProgram(`toolcell wrote what cannot be read: ${why}`));
+    [this.#read, this.#readBytes] = [[], 0];
+    this.#child.stdout?.removeAllListeners("data").resume();
+    this.#child.kill("SIGKILL");
+  }
+
+  /** Handles a message. Returns whether it was one. */
+  #receive(line: Buffer): boolean {
+    let message: unknown;
+    try {
+      message = JSON.parse(line.toString("utf8"));
+    } catch (error) {
+      this.#giveUp(String(error));
+      return false;
+    }
+    if (!isObject(message)) {
+      this.#giveUp("a message is not an object");
+      return false;
+    }
+    const { method, id } = message;
+    const params = isObject(message["params"]) ? message["params"] : {};
+    if (typeof method === "string" && id !== undefined) void this.#asked(method, id, params);
+    else if (typeof method === "string") this.#told(method, params);
+    else if (typeof id === "number") this.#answered(id, message);
+    return true;
+  }
+
+  #answered(id: number, message: Json): void {
+    const pending = this.#remove(id);
+    const error = message["error"];
+    if (!isObject(error)) return pending?.end(message["result"]);
+    const failed = ofResponse(error);
+    if (failed.errorClass !== "host_fault") return pending?.fail(failed);
+    pending?.fail(new ToolcellError(failed.errorClass, failed.code, this.#withStderr(failed.message)));
+  }
+
+  #told(method: string, params: Json): void {
+    try {
+      if (method === "notifications/progress") this.#progress(params);
+      else if (method === "notifications/message") this.#handlers.log(params);
+      else if (method === "notifications/tools/list_changed") this.#handlers.toolsChanged();
+      else if (method === "notifications/cancelled") this.#questions.delete(params["requestId"]);
+    } catch (error) {
+      // A function of the caller: it must not end the connection, and its error must not be lost.
+      queueMicrotask(() => {
+        throw error;
+      });
+    }
+  }
+
+  #progress(params: Json): void {
+    // The calls of a message have the tokens ID/INDEX.
+    const [id, index] = String(params["progressToken"]).split("/");
+    this.#pending.get(Number(id))?.onProgress?.(progressOf(params, Number(index ?? 0)));
+  }
+
+  async #asked(method: string, id: unknown, params: Json): Promise<void> {
+    if (method === "ping") return this.#send({ jsonrpc: "2.0", id, result: {} });
+    if (method !== "elicitation/create") {
+      const error = { code: METHOD_NOT_FOUND, message: `this client does not know ${method}` };
+      return this.#send({ jsonrpc: "2.0", id, error });
+    }
+    this.#questions.add(id);
+    const no = () => ({ action: "decline" });
+    const result = await this.#handlers.question(params).catch(no);
+    if (this.#questions.delete(id)) this.#send({ jsonrpc: "2.0", id, result });
+  }
+
+  #end(error: ToolcellError): void {
+    this.#ended ??= error;
+    const left = [...this.#pending.values()];
+    this.#pending.clear();
+    for (const pending of left) pending.fail(error);
+  }
+
+  #endOfProgram(message: string): ToolcellError {
+    return new ToolcellError("host_fault", "program_ended", this.#withStderr(message));
+  }
+
+  /** The message, and why: what the operator of the program is told, who is the caller here. */
+  #withStderr(message: string): string {
+    const said = this.#stderr.trim().slice(-STDERR_SHOWN_MAX);
+    return said ? `${message}; it said:\n${said}` : message;
+  }
+}
+
+/** A message as one line. Throws for what JSON cannot hold. */
+function lineOf(message: Json): string {
+  let line: string;
+  try {
+    line = `${JSON.stringify(message)}\n`;
+  } catch (error) {
+    throw invalid("arguments_not_json", `cannot send the arguments as JSON: ${text((error as Error).message) ?? error}`);
+  }
+  const bytes = Buffer.byteLength(line);
+  if (bytes <= REQUEST_BYTES_MAX) return line;
+  throw invalid("request_too_large", `the request has ${bytes} bytes; at most ${REQUEST_BYTES_MAX} can be sent`);
+}

@@ -1,0 +1,92 @@
+import { invalid, isObject, type Json, ToolcellError } from "./errors.js";
+import { type Result, resultOf } from "./result.js";
+import { type Dialect, type Format, messageOf, named, ofCall, ofMessage, unreadable } from "./shapes.js";
+
+/** A call by the name of its tool. */
+export type NamedCall = readonly [name: string, args?: object] | { name: string; arguments?: object };
+
+/** A request, and how its answer is read. */
+export interface Wanted<T> {
+  method: string;
+  params: Json;
+  read: (answer: unknown) => T;
+}
+
+export function tools(format: Format): Wanted<Json[]> {
+  const read = (answer: unknown) => list(answer, "tools");
+  if (format === "plain") return { method: "tools/list", params: {}, read };
+  return { method: "toolcell/export", params: { dialect: named(format) }, read };
+}
+
+export function call(name: string, args: unknown): Wanted<Result> {
+  return { method: "tools/call", params: { name, arguments: object(args) }, read: resultOf };
+}
+
+/** A call of a model. */
+export function shaped(given: unknown): Wanted<Json> {
+  const dialect = ofCall(given);
+  if (dialect === undefined) throw unreadable("it is not a call of OpenAI's or Anthropic's API");
+  return results([given], dialect, (all) => all[0] as Json);
+}
+
+/** Many calls: all by name, or all in the terms of one API. */
+export function batch(calls: readonly unknown[]): Wanted<(Result | ToolcellError | Json)[]> {
+  const dialects = new Set(calls.map(ofCall));
+  if (dialects.size > 1) {
+    throw invalid("batch_invalid", "cannot make the batch: its calls have different shapes; make one batch for each");
+  }
+  const [dialect] = dialects;
+  if (dialect !== undefined) return results(calls, dialect, (all) => all);
+  const params = { dialect: "mcp", form: "results", arguments: calls.map(byName) };
+  const read = (answer: unknown) => counted(list(answer, "results"), calls.length).map(ended);
+  return { method: "toolcell/run", params, read };
+}
+
+/** All calls of a message. */
+export function run(message: unknown, dialect: Dialect | undefined): Wanted<Json[]> {
+  // A list without calls has no answer in any dialect.
+  const spoken = dialect === undefined ? (ofMessage(message) ?? "openai-responses") : named(dialect);
+  const params = { dialect: spoken, form: "messages", arguments: message };
+  return { method: "toolcell/run", params, read: (answer) => list(answer, "messages") };
+}
+
+function results<T>(calls: readonly unknown[], dialect: Dialect, read: (all: Json[]) => T): Wanted<T> {
+  const params = { dialect, form: "results", arguments: messageOf(calls, dialect) };
+  return { method: "toolcell/run", params, read: (answer) => read(counted(list(answer, "results"), calls.length)) };
+}
+
+function byName(given: unknown): Json {
+  if (Array.isArray(given) && given.length <= 2 && typeof given[0] === "string") {
+    return { name: given[0], arguments: object(given[1]) };
+  }
+  if (isObject(given) && typeof given["name"] === "string") {
+    return { name: given["name"], arguments: object(given["arguments"]) };
+  }
+  throw invalid("batch_invalid", "cannot make the batch: a call is neither [name, arguments] nor a call of a model");
+}
+
+function object(args: unknown): Json {
+  if (args === undefined) return {};
+  if (!isObject(args)) throw invalid("arguments_not_object", "the arguments are not an object");
+  return args;
+}
+
+function ended(answer: unknown): Result | ToolcellError {
+  try {
+    return resultOf(answer);
+  } catch (error) {
+    if (error instanceof ToolcellError) return error;
+    throw error;
+  }
+}
+
+function list(answer: unknown, key: string): Json[] {
+  const found = isObject(answer) ? answer[key] : undefined;
+  if (!Array.isArray(found)) throw new ToolcellError("host_fault", "protocol_error", `toolcell answered without ${key}`);
+  return found as Json[];
+}
+
+function counted(found: Json[], wanted: number): Json[] {
+  if (found.length === wanted) return found;
+  throw new ToolcellError("host_fault", "protocol_error", `toolcell answered with ${found.length} results for ${wanted} calls`);
+}

@@ -1,0 +1,66 @@
+import { type Block, isObject, type Json, number, text, ToolcellError } from "./errors.js";
+
+/** The result of a call that succeeded. All of it is untrusted: a tool wrote it. */
+export interface Result {
+  /** The texts of the content, in lines. */
+  text: string;
+  /** The structured output, if the tool has one. */
+  structured: Json | undefined;
+  /** Blocks of MCP: texts, images, resources. */
+  content: Block[];
+  /** The id with which `toolcell show` finds the record of the call. */
+  invocationId: string | undefined;
+  /** More facts, such as `usage`, `provenance` and `artifact_refs`. */
+  meta: Json;
+}
+
+/** What a tool says of its work. The numbers of one call only grow. */
+export interface Progress {
+  progress: number;
+  total: number | undefined;
+  message: string | undefined;
+  /** The index of the call, in a batch or a message. */
+  index: number;
+}
+
+/** A message that a tool logged. */
+export interface Log {
+  level: string;
+  logger: string | undefined;
+  data: unknown;
+}
+
+const PREFIX = "toolcell/";
+
+/** The result in an answer to `tools/call`. Throws if the call failed. */
+export function resultOf(answer: unknown): Result {
+  if (!isObject(answer)) throw new ToolcellError("host_fault", "protocol_error", "toolcell answered with what is not a result");
+  const meta = isObject(answer["_meta"]) ? answer["_meta"] : {};
+  const content = (Array.isArray(answer["content"]) ? answer["content"] : []).filter(isObject) as Block[];
+  const said = content.filter((block) => block.type === "text").map((block) => String(block["text"] ?? "")).join("\n");
+  const invocationId = text(meta[`${PREFIX}invocation_id`]);
+  if (answer["isError"] === true) throw failure(meta, content, said, invocationId);
+  const more = Object.entries(meta).filter(([key]) => key.startsWith(PREFIX));
+  const structured = isObject(answer["structuredContent"]) ? answer["structuredContent"] : undefined;
+  const facts = Object.fromEntries(more.map(([key, value]) => [key.slice(PREFIX.length), value]));
+  return { text: said, structured, content, invocationId, meta: facts };
+}
+
+function failure(meta: Json, content: Block[], said: string, invocationId: string | undefined): ToolcellError {
+  const facts = isObject(meta[`${PREFIX}error`]) ? meta[`${PREFIX}error`] as Json : {};
+  const message = text(facts["message"]) ?? (said || "the call failed");
+  const errorClass = text(facts["class"]) ?? "execution_failed";
+  return new ToolcellError(errorClass, text(facts["code"]) ?? "unknown", message, {
+    hint: text(facts["hint"]),
+    retryAfter: number(facts["retry_after"]),
+    retrySafe: facts["retry_safe"] === true,
+    invocationId,
+    // Without the message of the error, which is one of the blocks.
+    content: content.filter((block) => block["text"] !== facts["message"]),
+  });
+}
+
+export function progressOf(params: Json, index: number): Progress {
+  const progress = number(params["progress"]) ?? 0;
+  return { progress, total: number(params["total"]), message: text(params["message"]), index };
+}

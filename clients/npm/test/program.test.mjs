@@ -1,0 +1,70 @@
+// Where the program is found, what the package needs, and which options it has.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { builtinModules } from "node:module";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { test } from "node:test";
+
+import { PACKAGE, scratch } from "./support.mjs";
+
+function program(path) {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, "#!/bin/sh\n");
+  chmodSync(path, 0o755);
+  return path;
+}
+
+test("the option, then the variable, then the package of the platform, then the path", (test) => {
+  const folder = scratch(test);
+  const [option, variable, onPath] = ["option", "variable", "path"].map((name) => program(join(folder, name, "toolcell")));
+  const lib = join(folder, "node_modules/toolcell/lib");
+  cpSync(join(PACKAGE, "lib"), lib, { recursive: true });
+  const platform = join(folder, `node_modules/@toolcell/${process.platform}-${process.arch}`);
+  const installed = program(join(platform, "bin/toolcell"));
+  writeFileSync(join(platform, "package.json"), "{}");
+  const url = pathToFileURL(join(lib, "program.js")).href;
+  const find = (argument, env) => {
+    const script = `import { findProgram } from ${JSON.stringify(url)};
+      try { console.log(findProgram(process.argv[1])); } catch (error) { console.log(error.message); }`;
+    const args = ["--input-type=module", "-e", script, ...(argument ? [argument] : [])];
+    return execFileSync(process.execPath, args, { env, encoding: "utf8" }).trim();
+  };
+  const env = { PATH: dirname(onPath) };
+  assert.equal(find(option, { ...env, TOOLCELL: variable }), option);
+  assert.equal(find("toolcell", env), onPath, "a name is looked up in PATH");
+  assert.equal(find(undefined, { ...env, TOOLCELL: variable }), variable);
+  assert.match(find(undefined, { ...env, TOOLCELL: "/no/such/program" }), /the variable TOOLCELL names "\/no\/such\/program"/);
+  assert.equal(find(undefined, env), installed);
+  rmSync(platform, { recursive: true });
+  assert.equal(find(undefined, env), onPath);
+  assert.match(find(undefined, { PATH: "/nowhere" }), /there is no package @toolcell\//);
+});
+
+test("it needs nothing but Node", () => {
+  const manifest = JSON.parse(readFileSync(join(PACKAGE, "package.json"), "utf8"));
+  assert.equal(manifest.dependencies, undefined);
+  for (const file of readdirSync(join(PACKAGE, "lib"))) {
+    for (const [, name] of readFileSync(join(PACKAGE, "lib", file), "utf8").matchAll(/ from "([^"]+)"/g)) {
+      assert.ok(name.startsWith("./") || builtinModules.includes(name.replace("node:", "")), `${file}: ${name}`);
+    }
+  }
+});
+
+test("every option is one of the program", async () => {
+  const { argumentsOf } = await import("../lib/options.js");
+  const helped = execFileSync(process.env.TOOLCELL, ["mcp", "--help"], { encoding: "utf8" });
+  const source = readFileSync(join(PACKAGE, "lib/options.d.ts"), "utf8");
+  const fields = [...source.matchAll(/^ {4}(\w+)\?: (.*);$/gm)].filter(([, name]) => name !== "tools");
+  assert.ok(fields.length > 20, source);
+  const given = (type) => (type.startsWith("readonly") ? ["x"] : type === "number" ? 1 : "x");
+  const options = Object.fromEntries(fields.map(([, name, type]) => [name, given(type)]));
+  for (const argument of argumentsOf(options, []).slice(1, -1)) {
+    assert.ok(helped.includes(`${argument.split("=")[0]} <`), argument);
+  }
+  const values = { allowRead: ["a", "b"], timeout: 1500, memory: "64MiB", config: false, tools: ["-t"] };
+  const made = ["mcp", "--allow-read=a", "--allow-read=b", "--memory=64MiB", "--timeout=1500ms", "--no-config", "--", "-t"];
+  assert.deepEqual(argumentsOf(values, []), made);
+});

@@ -1,0 +1,35 @@
+// Not run: what the types of the package promise to a caller.
+
+import {
+  type AnthropicAnswer,
+  type Approval,
+  type OpenAiAnswer,
+  type Progress,
+  type Result,
+  Toolcell,
+  ToolcellError,
+} from "toolcell";
+
+export async function calls(): Promise<void> {
+  const approve = (question: Approval) => ({ approved: question.message !== "", note: "seen" });
+  await using cell = await Toolcell.start({ tools: ["jq.wasm"], allowRead: ["src"], timeout: "5s", config: false, approve });
+  const result: Result = await cell.call("jq", { filter: "." }, { signal: AbortSignal.timeout(1_000), timeoutMs: 500 });
+  const outputs: unknown = result.structured?.["outputs"];
+  const args = { name: "jq", arguments: "{}" };
+  const chat: OpenAiAnswer = await cell.call({ id: "a", type: "function", function: args }, { timeoutMs: 500 });
+  const block: AnthropicAnswer = await cell.call({ type: "tool_use", id: "a", name: "jq", input: { filter: "." } });
+  const [first]: (Result | ToolcellError)[] = await cell.batch([["jq", { filter: "." }], { name: "jq" }]);
+  const running = cell.submit("ticker", { ticks: 3 });
+  for await (const update of running) {
+    const progress: Progress = update;
+    console.log(progress.message);
+  }
+  const ended: Result = await running.result;
+  console.log(outputs, chat.content, block.is_error, first instanceof ToolcellError, ended.text);
+  // @ts-expect-error: a misspelt option
+  await Toolcell.start({ allowReed: ["src"] });
+  // @ts-expect-error: no such format
+  await cell.tools("latin");
+  // @ts-expect-error: a text is no object of arguments
+  await cell.call("jq", "filter");
+}

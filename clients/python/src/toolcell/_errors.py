@@ -1,0 +1,88 @@
+"""The one exception of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Optional
+
+# Of JSON-RPC.
+_INTERNAL_ERROR = -32603
+
+
+class ToolcellError(Exception):
+    """A call that failed, or a program that cannot be used.
+
+    `error_class` is one of the classes of toolcell's records, `code` is finer, and `message` may be shown to a model.
+    """
+
+    def __init__(
+        self,
+        error_class: str,
+        code: str,
+        message: str,
+        *,
+        hint: Optional[str] = None,
+        retry_after: Optional[float] = None,
+        retry_safe: bool = False,
+        invocation_id: Optional[str] = None,
+        content: Optional[list[dict[str, Any]]] = None,
+    ) -> None:
+        super().__init__(error_class, code, message)
+        self.error_class = error_class
+        self.code = code
+        self.message = message
+        self.hint = hint
+        """What the caller can do."""
+        self.retry_after = retry_after
+        """Seconds after which the same call may succeed."""
+        self.retry_safe = retry_safe
+        """Whether the call changed nothing, so that it can be repeated without harm."""
+        self.invocation_id = invocation_id
+        """The id with which `toolcell show` finds the record of the call."""
+        self.content = content or []
+        """What the tool returned nevertheless, as blocks of MCP."""
+
+    def __str__(self) -> str:
+        hint = f"\n{self.hint}" if self.hint else ""
+        return f"{self.message} [{self.error_class}/{self.code}]{hint}"
+
+
+def of_facts(
+    facts: Mapping[str, Any],
+    *,
+    message: str,
+    invocation_id: Optional[str] = None,
+    content: Optional[list[dict[str, Any]]] = None,
+) -> ToolcellError:
+    """The error of a call, from `toolcell/error` in the metadata of its result."""
+    return ToolcellError(
+        str(facts.get("class") or "execution_failed"),
+        str(facts.get("code") or "unknown"),
+        str(facts.get("message") or message),
+        hint=facts.get("hint"),
+        retry_after=facts.get("retry_after"),
+        retry_safe=facts.get("retry_safe") is True,
+        invocation_id=invocation_id,
+        content=content,
+    )
+
+
+def of_response(error: Mapping[str, Any]) -> ToolcellError:
+    """The error of a request that the program refused. Its data is the record of a result, if there was a call."""
+    message = str(error.get("message") or "toolcell refused the request")
+    data = error.get("data")
+    record: Mapping[str, Any] = data if isinstance(data, dict) else {}
+    facts = record.get("error")
+    if not isinstance(facts, dict):
+        if error.get("code") == _INTERNAL_ERROR:
+            return ToolcellError("host_fault", "internal_error", message)
+        return ToolcellError("invalid_arguments", "request_refused", message)
+    retry = facts.get("retry")
+    return ToolcellError(
+        str(facts.get("error_class") or "invalid_arguments"),
+        str(facts.get("error_code") or "request_refused"),
+        message,
+        retry_after=facts.get("retry_after"),
+        retry_safe=isinstance(retry, dict) and retry.get("safe") is True,
+        invocation_id=record.get("invocation_id"),
+    )

@@ -1,0 +1,111 @@
+"""Requests to the program, and how their answers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, Generic, Optional, TypeVar, Union
+
+from . import _shapes
+from ._errors import ToolcellError
+from ._result import Result, result_of
+from ._shapes import Dialect, Format
+
+T = TypeVar("T")
+
+
+
+@dataclass(frozen=True)
+class Wanted(Generic[T]):
+    """A request, and how its answer is read."""
+
+    method: str
+    params: dict[str, Any]
+    read: Callable[[Any], T]
+
+
+def tools(format: Format) -> Wanted[list[dict[str, Any]]]:
+    """The list of tools."""
+    if format == "plain":
+        return Wanted("tools/list", {}, lambda answer: _list(answer, "tools"))
+    dialect = _shapes.named(format)
+    return Wanted("toolcell/export", {"dialect": dialect}, lambda answer: _list(answer, "tools"))
+
+
+def call(name: str, arguments: Optional[Mapping[str, Any]]) -> Wanted[Result]:
+    """A call by the name of its tool."""
+    return Wanted("tools/call", {"name": name, "arguments": _arguments(arguments)}, result_of)
+
+
+def shaped(given: Any) -> Wanted[dict[str, Any]]:
+    """A call of a model."""
+    written = _shapes.plain(given)
+    dialect = _shapes.of_call(written)
+    if dialect is None:
+        raise _shapes.unreadable("it is not a call of OpenAI's or Anthropic's API")
+    params = {"dialect": dialect, "form": "results", "arguments": _shapes.message_of([written], dialect)}
+    return Wanted("toolcell/run", params, lambda answer: _count(_list(answer, "results"), 1)[0])
+
+
+def batch(calls: Sequence[Any]) -> Wanted[list[Any]]:
+    """Many calls: all by name, or all in the terms of one API."""
+    written = [_shapes.plain(one) for one in calls]
+    dialects = {_shapes.of_call(one) for one in written}
+    if len(dialects) > 1:
+        message = "cannot make the batch: its calls have different shapes; make one batch for each"
+        raise ToolcellError("invalid_arguments", "batch_invalid", message)
+    dialect = next(iter(dialects), None)
+    count = len(written)
+    if dialect is not None:
+        params = {"dialect": dialect, "form": "results", "arguments": _shapes.message_of(written, dialect)}
+        return Wanted("toolcell/run", params, lambda answer: _count(_list(answer, "results"), count))
+    params = {"dialect": "mcp", "form": "results", "arguments": [_named(one) for one in written]}
+    return Wanted("toolcell/run", params, lambda answer: [_ended(one) for one in _count(_list(answer, "results"), count)])
+
+
+def run(message: Any, dialect: Optional[Dialect]) -> Wanted[list[dict[str, Any]]]:
+    """All calls of a message."""
+    written = _shapes.plain(message)
+    # A list without calls has no answer in any dialect.
+    spoken = _shapes.named(dialect) if dialect is not None else _shapes.of_message(written) or "openai-responses"
+    params = {"dialect": spoken, "form": "messages", "arguments": written}
+    return Wanted("toolcell/run", params, lambda answer: _list(answer, "messages"))
+
+
+def _named(one: Any) -> dict[str, Any]:
+    if isinstance(one, dict) and isinstance(one.get("name"), str):
+        return {"name": one["name"], "arguments": _arguments(one.get("arguments"))}
+    if isinstance(one, list) and len(one) == 2 and isinstance(one[0], str):
+        return {"name": one[0], "arguments": _arguments(one[1])}
+    message = f"cannot make the batch: {one!r} is neither (name, arguments) nor a call of a model"
+    raise ToolcellError("invalid_arguments", "batch_invalid", message)
+
+
+def _arguments(arguments: Any) -> dict[str, Any]:
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, Mapping):
+        message = f"the arguments are not a mapping: {type(arguments).__name__}"
+        raise ToolcellError("invalid_arguments", "arguments_not_object", message)
+    return dict(arguments)
+
+
+def _ended(answer: Any) -> Union[Result, ToolcellError]:
+    try:
+        return result_of(answer)
+    except ToolcellError as error:
+        return error
+
+
+def _list(answer: Any, key: str) -> list[dict[str, Any]]:
+    found = answer.get(key) if isinstance(answer, dict) else None
+    if not isinstance(found, list):
+        raise ToolcellError("host_fault", "protocol_error", f"toolcell answered without {key}")
+    return found
+
+
+def _count(found: list[dict[str, Any]], wanted: int) -> list[dict[str, Any]]:
+    if len(found) != wanted:
+        message = f"toolcell answered with {len(found)} results for {wanted} calls"
+        raise ToolcellError("host_fault", "protocol_error", message)
+    return found

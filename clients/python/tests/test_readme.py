@@ -1,0 +1,44 @@
+"""Runs every snippet of the README, with the official packages of OpenAI and Anthropic, and compares what it prints."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from .model import Model
+from .support import SOURCE, example
+
+README = Path(__file__).parents[1] / "README.md"
+SNIPPETS = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```\n", re.DOTALL)
+
+
+class Readme(unittest.TestCase):
+    maxDiff = None
+
+    def test_every_snippet_prints_what_is_below_it(self) -> None:
+        text = README.read_text()
+        snippets = SNIPPETS.findall(text)
+        self.assertEqual(len(snippets), text.count("```python"), "each snippet has its output below it")
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for name in ("jq", "ticker", "files"):
+            shutil.copy(example(name), folder)
+        (folder / "src").mkdir()
+        (folder / "src" / "hello.txt").write_text("hello")
+        (folder / "ask.toml").write_text('[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n')
+        with Model() as model:
+            environment = {**os.environ, **model.variables, "PYTHONPATH": str(SOURCE)}
+            for snippet, printed in snippets:
+                with self.subTest(snippet):
+                    ran = subprocess.run(
+                        [sys.executable, "-W", "error", "-c", snippet],
+                        cwd=folder,
+                        env=environment,
+                        capture_output=True,
+                        text=True,
+                        timeout=120,
+                    )
+                    self.assertEqual((ran.stdout, ran.stderr, ran.returncode), (printed, "", 0))
