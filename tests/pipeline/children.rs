@@ -217,22 +217,22 @@ async fn calls_are_nested_four_deep_and_no_deeper() {
 async fn a_flood_of_calls_ends_at_a_limit_for_all_depths_together() {
     let family = Family::new().await;
     let mut many = calling("probe.invocation", json!({}));
-    many["times"] = json!(70);
+    many["times"] = json!(260);
     let called = family.free("call").call(many).await;
     let answers = called.succeeded()["answers"].as_array().unwrap().clone();
-    assert_eq!(answers.iter().filter(|answer| answer["error"].is_null()).count(), 64);
-    refused(&answers[64], "RateLimited", "child_calls_limit");
-    assert_eq!(children(&called).len(), 64);
+    assert_eq!(answers.iter().filter(|answer| answer["error"].is_null()).count(), 256);
+    refused(&answers[256], "RateLimited", "child_calls_limit");
+    assert_eq!(children(&called).len(), 256);
     let bomb = json!({
-        "tool": "caller.call_2", "times": 10,
-        "input": { "tool": "probe.invocation", "times": 10, "input": {} },
+        "tool": "caller.call_2", "times": 20,
+        "input": { "tool": "probe.invocation", "times": 20, "input": {} },
     });
     let called = family.free("call").call(bomb).await;
     let answers = called.succeeded()["answers"].as_array().unwrap().clone();
     let inner = answers.iter().filter_map(|answer| answer["structured"]["answers"].as_array()).flatten();
     let ran = inner.filter(|answer| answer["error"].is_null()).count();
     let outer = answers.iter().filter(|answer| answer["error"].is_null()).count();
-    assert_eq!(ran + outer, 64);
+    assert_eq!(ran + outer, 256);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use toolcell_core::journal::CallLog;
 
 /// Maximum depth and number of calls that are shown. A record that was not edited has less of both.
 const DEPTH_MAX: usize = 8;
-const CALLS_MAX: usize = 100;
+const CALLS_MAX: usize = 300;
 
 /// Adds the call that made this one, and those that it made with the ones below them.
 pub(super) fn show(log: &CallLog, invocation: &Value, sheet: &mut Sheet) {

@@ -40,7 +40,7 @@ const CHILDREN: &str = "child_invocation_ids";
 
 /// Maximum number of calls below one call that a client made, at all depths together and refused ones included, because
 /// each leaves a record.
-const CALLS_MAX: u32 = 64;
+const CALLS_MAX: u32 = 256;
 /// Maximum number of tools in a list for a guest.
 const LISTED_MAX: usize = 256;
 /// Maximum length of the name of a tool in a message, in characters, because a guest wrote it.
