@@ -44,6 +44,7 @@ mod people;
 mod pipes;
 mod policy;
 mod python;
+mod python_tool;
 mod readme;
 mod records;
 mod replay;
