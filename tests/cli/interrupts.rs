@@ -30,19 +30,19 @@ fn status(child: &Child, field: &str) -> String {
 }
 
 /// Whether the program handles both signals yet; until then, a signal would kill it.
-fn listens(child: &Child) -> bool {
+pub(super) fn listens(child: &Child) -> bool {
     let caught = u64::from_str_radix(&status(child, "SigCgt"), 16).unwrap();
     [Signal::INT, Signal::TERM].iter().all(|signal| caught & (1 << (signal.as_raw() - 1)) != 0)
 }
 
 /// CPU time of the process so far, in clock ticks.
-fn ticks(child: &Child) -> u64 {
+pub(super) fn ticks(child: &Child) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let fields: Vec<&str> = text.rsplit_once(") ").unwrap().1.split(' ').collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-fn interrupt(child: Child, signal: Signal) -> Ran {
+pub(super) fn interrupt(child: Child, signal: Signal) -> Ran {
     let begun = Instant::now();
     kill_process(Pid::from_child(&child), signal).unwrap();
     let ran = Ran::from(child.wait_with_output().unwrap());

@@ -120,6 +120,13 @@ fn built_by_the_user(examples: &[&str]) {
     }
 }
 
+/// Runs the commands in the README of an example tool, in the checkout. Returns what each prints.
+pub(super) fn commands_of(tool: &str) -> Vec<String> {
+    let readme = std::fs::read_to_string(root().join(tool).join("README.md")).unwrap();
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    blocks(&readme).iter().flatten().map(|line| run(line, &root())).collect()
+}
+
 #[test]
 fn every_command_of_the_readme_does_what_it_says() {
     built_by_the_user(&["fetch", "files", "jq", "patch", "ticker"]);

@@ -261,16 +261,19 @@ impl Building {
 
 /// What a build of `folder` runs as the user, and what it fetches.
 fn building(folder: &Path) -> Vec<String> {
-    let Some(lang) = Lang::of(folder).filter(|lang| lang.name() != "rust") else {
-        return vec![
+    let lang = Lang::of(folder);
+    let mut rows = match lang.filter(|lang| lang.name() != "rust") {
+        Some(lang) => {
+            vec![format!("Building runs the toolchain of {} on it as you, outside of the sandbox.", lang.title())]
+        }
+        None => vec![
             "Building runs its code as you, outside of the sandbox: build scripts and".to_owned(),
             "macros, its own and those of everything that it depends on.".to_owned(),
-        ];
+        ],
     };
-    let mut rows =
-        vec![format!("Building runs the toolchain of {} on it as you, outside of the sandbox.", lang.title())];
-    let search = Home::find().map(|home| Search::new(Preference::Any, home.cache()));
-    let fetches = search.map(|search| lang.fetches(&search)).unwrap_or_default();
+    let search =
+        Home::find().map(|home| Search { dir: folder.to_owned(), ..Search::new(Preference::Any, home.cache()) });
+    let fetches = lang.zip(search).map(|(lang, search)| lang.fetches(&search)).unwrap_or_default();
     rows.extend(fetches.into_iter().map(|fetch| format!("It fetches {fetch}.")));
     rows
 }

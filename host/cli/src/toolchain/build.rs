@@ -12,7 +12,7 @@ use super::find::{Search, Toolchain, ToolchainSource, find};
 use super::process::{self, Stream};
 use super::record::{self, Made};
 use super::sources::{Listing, Scope};
-use super::{Say, TARGET, build_cache};
+use super::{Say, TARGET, build_cache, c_code, language};
 
 /// Initial memory of a component, in bytes: room for the stack and for a heap that a small tool never has to grow.
 const INITIAL_MEMORY: u64 = 2 << 20;
@@ -66,12 +66,14 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
     }
     let search = Search { dir: dir.clone(), offline: settings.offline, ..settings.search.clone() };
     let toolchain = find(&search, say)?;
+    let c_compiler = c_code::compiler(&search, say)?;
     let workspace = Workspace::read(&dir, &toolchain)?;
     let package = workspace.package_at(&dir)?;
     package.check_component()?;
     let sdk = settings.sdk.as_deref().filter(|_| workspace.wants_sdk());
     let sdk = sdk.map(std::path::absolute).transpose().context("cannot find the SDK")?;
-    let job = Job { dir: &dir, settings, toolchain: &toolchain, workspace: &workspace, package, sdk: sdk.as_deref() };
+    let (sdk, c_compiler) = (sdk.as_deref(), c_compiler.as_deref());
+    let job = Job { dir: &dir, settings, toolchain: &toolchain, workspace: &workspace, package, sdk, c_compiler };
 
     let _held = record::lock(&job.compiling(), say)?;
     let earlier = record::read(&settings.records, &dir);
@@ -193,7 +195,15 @@ impl Workspace {
         let beside = self.packages.iter().flat_map(|package| &package.dependencies);
         beside.filter_map(|dependency| dependency.path.as_deref()).for_each(|folder| scope.add(folder));
         scope.add_cargo_home();
+        scope.skipped.extend(self.made_in_other_projects());
         scope
+    }
+
+    /// Folders that builds of projects in other languages write, in the folder of the workspace. They change without an
+    /// edit, and are sources of this one only if cargo lists them: see [`Job::scope`].
+    fn made_in_other_projects(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.workspace_root).into_iter().flatten().flatten();
+        entries.flat_map(|entry| language::made_in(&entry.path())).collect()
     }
 
     /// Refuses a build whose sources changed meanwhile, because it is unknown which of them it contains. Cargo itself
@@ -258,6 +268,8 @@ struct Job<'a> {
     workspace: &'a Workspace,
     package: &'a Package,
     sdk: Option<&'a Path>,
+    /// The room of a compiler for C, if the package wants one.
+    c_compiler: Option<&'a Path>,
 }
 
 struct Artifact {
@@ -303,6 +315,9 @@ impl Job<'_> {
         if let Some(sdk) = self.sdk {
             command.args(["--config", &patch(sdk)?]);
         }
+        if let Some(room) = self.c_compiler {
+            c_code::use_in(&mut command, room, &self.target_dir())?;
+        }
         command.args(["--", "-C", &format!("link-arg=--initial-memory={initial_memory}")]);
 
         let mut artifact = None;
@@ -318,7 +333,11 @@ impl Job<'_> {
         if !status.success() {
             return match memory_wanted(&complaint) {
                 Some(bytes) => Ok(Compiled::NeedsMemory(bytes)),
-                None => Err(anyhow!("{} does not build:\n{}", self.package.name, complaint.trim_end())),
+                None => {
+                    let advice = c_code::advice(&complaint).filter(|_| self.c_compiler.is_none());
+                    let advice = advice.map(|advice| format!("\n{advice}")).unwrap_or_default();
+                    Err(anyhow!("{} does not build:\n{}{advice}", self.package.name, complaint.trim_end()))
+                }
             };
         }
         // Warnings, if any.
@@ -375,7 +394,9 @@ impl Job<'_> {
         let mut scope = self.workspace.scope(self.dir);
         for file in sources_in(&text).into_iter().map(|file| self.dir.join(file)) {
             let known = file.starts_with(&made_here) || scope.folders.iter().any(|folder| file.starts_with(folder));
+            let skipped = scope.skipped.iter().any(|folder| file.starts_with(folder));
             match manifest_of(&file).as_deref().and_then(Path::parent) {
+                _ if skipped => scope.add_file(file),
                 _ if known => {}
                 Some(folder) => scope.add(folder),
                 None => scope.add_file(file),
@@ -481,6 +502,18 @@ mod tests {
         assert_eq!(error(&both), "/w is a workspace of several tools: name the folder of one:\n  /w/a\n  /w/b");
         assert_eq!(error(&workspace(&[("a", "cdylib")])), "/w is a workspace: name its tool's folder, /w/a");
         assert_eq!(error(&workspace(&[("c", "lib")])), "/w is a workspace without a tool in it");
+    }
+
+    #[test]
+    fn what_builds_in_other_languages_write_beside_a_tool_is_no_source_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in ["py/pyproject.toml", "rs/Cargo.toml", "plain/file"] {
+            super::super::project::write(&folder.path().join(file), "").unwrap();
+        }
+        let workspace = Workspace { workspace_root: folder.path().to_owned(), ..workspace(&[]) };
+        let (made, py) = (workspace.made_in_other_projects(), folder.path().join("py"));
+        assert!(made.contains(&py.join("target/toolcell")) && made.contains(&py.join("toolcell")), "{made:?}");
+        assert!(made.iter().all(|path| path.starts_with(&py)), "{made:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! packages the toolchain from apt's packages                  sysroot  its private sysroot
 //! build    cargo, then the component copied to `<tool>/target/toolcell/`
 //!          build_cache bounds the folders where cargo compiles
+//! c_code   a compiler for C in the dependencies of a tool in Rust
 //! sources  the files that cargo reads, and a digest of each
 //! record   which sources were built with the user's consent, and the resulting component
 //! language a file for each language, behind one trait      make     a build in any of them but Rust
@@ -18,6 +19,7 @@
 
 mod build;
 mod build_cache;
+mod c_code;
 mod find;
 mod language;
 mod make;

@@ -19,7 +19,7 @@ use super::{File, Language};
 pub(super) struct C;
 
 /// Zig's compiler, which is also one of C and C++ and brings their libraries for WASI.
-pub(super) const ZIG: Room = Room {
+pub(in super::super) static ZIG: Room = Room {
     name: "ziglang-0.17.0",
     contents: "Zig 0.17.0, a compiler of C, C++ and Zig",
     registry: "PyPI",
@@ -128,11 +128,16 @@ pub(super) const REACTOR: [&str; 6] =
     ["-target", "wasm32-wasi", "-mexec-model=reactor", "-Os", "-ffunction-sections", "-fdata-sections"];
 pub(super) const STRIPPED: [&str; 1] = ["-Wl,--gc-sections,--strip-debug"];
 
+/// Zig's program in its room.
+pub(in super::super) fn program(room: &Path) -> PathBuf {
+    room.join("python").join("ziglang").join(format!("zig{}", std::env::consts::EXE_SUFFIX))
+}
+
 /// A command of Zig's compiler, whose caches lie with toolcell's own. The libraries that it compiles are in its room, for
 /// all projects.
 pub(super) fn zig(job: &Job, subcommand: &str) -> Result<Command> {
     let room = job.room(&ZIG);
-    let program = room.join("python").join("ziglang").join(format!("zig{}", std::env::consts::EXE_SUFFIX));
+    let program = program(&room);
     if !program.is_file() {
         bail!("{} is missing: remove the folder {}", program.display(), room.display());
     }

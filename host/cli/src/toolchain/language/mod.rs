@@ -13,6 +13,8 @@ mod rust;
 mod typescript;
 mod zig;
 
+pub(super) use c::{ZIG, program as zig_program};
+
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -231,6 +233,14 @@ pub(super) fn scope(dir: &Path) -> Scope {
         },
         |lang| lang.scope(dir),
     )
+}
+
+/// The folders that a build writes into the project in `dir`, if that is one in another language than Rust, whose builds
+/// know them by themselves.
+pub(super) fn made_in(dir: &Path) -> Vec<PathBuf> {
+    let Some(lang) = Lang::of(dir).filter(|lang| lang.name() != rust::Rust.name()) else { return Vec::new() };
+    let names = lang.0.made_beside().iter().map(|name| name.strip_prefix("./").unwrap_or(name));
+    names.chain([OUTPUT]).map(|name| dir.join(name)).collect()
 }
 
 /// Writes the files of a project that belong to this machine alone, where they are missing. Returns them.

@@ -7,9 +7,11 @@ use anyhow::{Context, Result};
 use super::super::build::{self, BuildSettings, Built, quoted};
 use super::super::find::Search;
 use super::super::project::Kind;
+use super::super::room::Room;
 use super::super::sources::Scope;
 use super::super::survey::{self, Finding};
-use super::super::{Say, sdk};
+use super::super::{Say, c_code, sdk};
+use super::c::ZIG;
 use super::{File, Language};
 
 pub(super) struct Rust;
@@ -154,6 +156,11 @@ impl Language for Rust {
 
     fn test_command(&self) -> &'static str {
         "cargo test"
+    }
+
+    /// A compiler for C, if the package in the folder of the search asks for one. Cargo's own toolchain is `find`'s.
+    fn rooms(&self, search: &Search) -> Vec<&'static Room> {
+        if c_code::is_wanted(&search.dir) { vec![&ZIG] } else { Vec::new() }
     }
 
     fn scope(&self, dir: &Path) -> Scope {

@@ -1,0 +1,138 @@
+//! C in the dependencies of a tool in Rust. Their build scripts look for a compiler with the crate `cc`, and most machines
+//! have none for WASI. A package that says so in its manifest gets Zig's:
+//!
+//! ```toml
+//! [package.metadata.toolcell]
+//! c-compiler = true
+//! ```
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::find::Search;
+use super::language::{ZIG, zig_program};
+use super::{Say, record};
+
+/// The variables by which the crate `cc` finds a compiler and an archiver, and the subcommand of Zig that is one.
+const PROGRAMS: [(&str, &str); 2] = [(COMPILER, "cc"), ("AR_wasm32_wasip2", "ar")];
+const COMPILER: &str = "CC_wasm32_wasip2";
+/// What build scripts print that found no compiler.
+const COMPLAINT: &str = "error occurred in cc-rs";
+
+/// Whether a build of the package in `dir` gets a compiler from toolcell. The user's own one comes first.
+pub(super) fn is_wanted(dir: &Path) -> bool {
+    std::env::var_os(COMPILER).is_none()
+        && std::fs::read_to_string(dir.join("Cargo.toml")).is_ok_and(|manifest| asks(&manifest))
+}
+
+fn asks(manifest: &str) -> bool {
+    let Ok(manifest) = toml::from_str::<toml::Table>(manifest) else { return false };
+    let package = manifest.get("package").and_then(|package| package.get("metadata"));
+    let own = package.and_then(|metadata| metadata.get("toolcell"));
+    own.and_then(|own| own.get("c-compiler")).and_then(toml::Value::as_bool).unwrap_or_default()
+}
+
+/// The folder of the compiler, which is fetched if it is not there; `None` if the package asks for none.
+pub(super) fn compiler(search: &Search, say: Say) -> Result<Option<PathBuf>> {
+    is_wanted(&search.dir).then(|| ZIG.ready(search, say)).transpose()
+}
+
+/// Makes `cargo` compile C with the compiler in `room`. `target_dir`: where it compiles; the scripts that it calls stay
+/// there, because another path of the compiler would have everything compiled again.
+pub(super) fn use_in(cargo: &mut Command, room: &Path, target_dir: &Path) -> Result<()> {
+    let zig = zig_program(room);
+    if !zig.is_file() {
+        bail!("{} is missing: remove the folder {}", zig.display(), room.display());
+    }
+    let folder = target_dir.join("c-compiler");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    for (variable, subcommand) in PROGRAMS {
+        let script = folder.join(subcommand);
+        record::replace(&script, script_of(&zig, subcommand)?.as_bytes())?;
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))
+            .with_context(|| format!("cannot make {} executable", script.display()))?;
+        cargo.env(variable, script);
+    }
+    cargo.env("ZIG_GLOBAL_CACHE_DIR", room.join("cache")).env("ZIG_LOCAL_CACHE_DIR", folder.join("cache"));
+    Ok(())
+}
+
+/// A script that is a compiler or an archiver to the crate `cc`, which gives a compiler the target in Rust's words.
+fn script_of(zig: &Path, subcommand: &str) -> Result<String> {
+    let zig = quoted(zig.as_os_str())?;
+    Ok(match subcommand {
+        "cc" => format!(
+            "#!/bin/sh\nn=$#\nwhile [ $n -gt 0 ]; do\n  case $1 in --target=*) ;; *) set -- \"$@\" \"$1\" ;; esac\n  \
+             shift\n  n=$((n - 1))\ndone\nexec {zig} cc -target wasm32-wasi \"$@\"\n"
+        ),
+        other => format!("#!/bin/sh\nexec {zig} {other} \"$@\"\n"),
+    })
+}
+
+/// A path as a word of the shell.
+fn quoted(path: &OsStr) -> Result<String> {
+    let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+    Ok(format!("'{}'", text.replace('\'', r"'\''")))
+}
+
+/// What to do about a build that failed for the lack of a compiler.
+pub(super) fn advice(complaint: &str) -> Option<&'static str> {
+    complaint.contains(COMPLAINT).then_some(
+        "A dependency has C in it. Add to Cargo.toml:\n[package.metadata.toolcell]\nc-compiler = true\n\
+         or set CC_wasm32_wasip2 to a compiler of your own",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_asks_for_a_compiler_in_its_manifest() {
+        assert!(asks("[package]\nname = \"a\"\n[package.metadata.toolcell]\nc-compiler = true\n"));
+        for other in [
+            "",
+            "[package]",
+            "[package.metadata.toolcell]\nc-compiler = false",
+            "[package.metadata]\ntoolcell = 1",
+            "[",
+        ] {
+            assert!(!asks(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_compiler_gets_every_argument_but_the_target_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = folder.path().join("it's a room");
+        let zig = zig_program(&room);
+        std::fs::create_dir_all(zig.parent().unwrap()).unwrap();
+        std::fs::write(&zig, "#!/bin/sh\nprintf '<%s>' \"$@\"\n").unwrap();
+        std::fs::set_permissions(&zig, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut cargo = Command::new("cargo");
+        use_in(&mut cargo, &room, folder.path()).unwrap();
+        let script = |variable: &str| {
+            let found = cargo.get_envs().find(|(name, _)| *name == OsStr::new(variable));
+            found.and_then(|(_, value)| value).unwrap().to_owned()
+        };
+        let run = |variable: &str, arguments: &[&str]| {
+            let output = Command::new(script(variable)).args(arguments).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let arguments = ["-O2", "--target=wasm32-wasip2", "-DA=\"b c\"", "", "x.c"];
+        assert_eq!(run("CC_wasm32_wasip2", &arguments), "<cc><-target><wasm32-wasi><-O2><-DA=\"b c\"><><x.c>");
+        assert_eq!(run("CC_wasm32_wasip2", &[]), "<cc><-target><wasm32-wasi>");
+        assert_eq!(run("AR_wasm32_wasip2", &["cq", "a.a"]), "<ar><cq><a.a>");
+    }
+
+    #[test]
+    fn a_build_without_a_compiler_is_told_what_to_add() {
+        let complaint = "error occurred in cc-rs: failed to find tool \"clang\"";
+        assert!(advice(complaint).unwrap().contains("c-compiler = true"));
+        assert_eq!(advice("error: expected `;`"), None);
+    }
+}
