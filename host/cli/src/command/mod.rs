@@ -5,6 +5,7 @@ mod artifact;
 mod ask;
 mod batch;
 mod build;
+mod bundle;
 mod call;
 mod callable;
 mod calls;
@@ -44,6 +45,7 @@ mod search;
 mod secret;
 mod serve;
 mod serving;
+mod shipped;
 mod show;
 mod starting;
 mod surface;
@@ -110,6 +112,8 @@ enum Command {
     Build(DeferredArgs<build::Build>),
     /// Write names, documentation, a profile or a manifest into a copy of a component of another world
     Wrap(DeferredArgs<wrap::Wrap>),
+    /// Make one .mcpb file of toolcell, tools, grants and limits, for MCP clients on desktops
+    Bundle(DeferredArgs<bundle::Bundle>),
     /// Offer tools to an MCP client, on standard input and output
     Mcp(DeferredArgs<mcp::Mcp>),
     /// Offer tools to MCP clients over HTTP
@@ -159,6 +163,7 @@ pub fn run() -> ExitCode {
         Command::Export(DeferredArgs(command)) => command.run(),
         Command::Build(DeferredArgs(command)) => command.run(),
         Command::Wrap(DeferredArgs(command)) => command.run(),
+        Command::Bundle(DeferredArgs(command)) => command.run(),
         Command::Mcp(DeferredArgs(command)) => command.run(),
         Command::Serve(DeferredArgs(command)) => command.run(),
         Command::New(DeferredArgs(command)) => command.run(),

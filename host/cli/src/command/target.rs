@@ -13,7 +13,7 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use crate::config::{Layer, Layers};
 use crate::toolchain::{self, BuildSettings, Built, Lang, Preference, Search, Standing};
 
-use super::{folder, terminal};
+use super::{folder, shipped, terminal};
 
 /// TOOL as it was typed: a path, and the name of one of its tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,7 @@ impl Target {
             Some((path, name)) if !whole.exists() => (PathBuf::from(path), Some(name.to_owned())),
             _ => (whole.to_owned(), None),
         };
+        let path = shipped::component(&path).unwrap_or(path);
         Self { path, name, typed: typed.to_owned() }
     }
 
