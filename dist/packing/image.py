@@ -25,10 +25,9 @@ def libraries(path: Path, program: Program) -> Tree:
     missing = [name for name in program.libraries if name not in found and not program.interpreter.endswith(name)]
     if missing:
         raise Refused(f"this machine lacks {', '.join(missing)}")
-    tree = {program.interpreter.lstrip("/"): program.interpreter}
-    # Where the loader looks without a cache of its own.
-    tree |= {f"lib/{name}": place for name, place in found.items()}
-    return {place: File(Path(source).read_bytes(), executable=True) for place, source in tree.items()}
+    # At their own places, because that is where this loader looks without a cache.
+    places = {program.interpreter, *found.values()}
+    return {place.lstrip("/"): File(Path(place).read_bytes(), executable=True) for place in sorted(places)}
 
 
 def pack(version: str, path: Path, program: Program, installed: Tree, seconds: int, level: int) -> tuple[str, bytes]:
