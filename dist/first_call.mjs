@@ -4,7 +4,11 @@ import { Toolcell } from "toolcell";
 
 const input = { filter: "map(.n) | add", input: [{ n: 1 }, { n: 2 }] };
 const call = { id: "call_1", type: "function", function: { name: "jq", arguments: JSON.stringify(input) } };
-await using cell = new Toolcell("jq");
-const answer = await cell.call(call);
-assert.equal(answer.tool_call_id, "call_1");
-assert.match(answer.content, /3/);
+const cell = await Toolcell.start({ tools: ["jq"] });
+try {
+  const answer = await cell.call(call);
+  assert.equal(answer.tool_call_id, "call_1");
+  assert.match(answer.content, /3/);
+} finally {
+  await cell.close();
+}
