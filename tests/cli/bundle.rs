@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::{Client, Ran, Toolcell, fixture, kept, scratch, wat};
+use crate::support::{Client, Ran, Toolcell, component, fixture, kept, root, scratch, wat};
 
 use super::clients::tools;
 
@@ -223,7 +223,40 @@ fn installed(prefix: &Path) -> PathBuf {
     let tools = prefix.join("share/toolcell/tools");
     std::fs::create_dir_all(&tools).unwrap();
     std::fs::write(tools.join("shipped.wasm"), wat("echo")).unwrap();
+    std::fs::copy(component("example-tools/jq"), tools.join("jq.wasm")).unwrap();
     program
+}
+
+/// The commands of `docs/install.md`, and the line that each prints.
+fn commands_of_the_page() -> Vec<(String, String)> {
+    let page = std::fs::read_to_string(root().join("docs/install.md")).unwrap();
+    let lines: Vec<&str> = page.lines().collect();
+    let typed = |pair: &[&str]| Some((pair[0].strip_prefix("$ ")?.to_owned(), pair[1].to_owned()));
+    lines.windows(2).filter_map(typed).collect()
+}
+
+#[test]
+fn the_commands_of_the_page_print_what_it_says() {
+    let (_guard, folder) = place();
+    let program = installed(&folder.join("prefix"));
+    let commands = commands_of_the_page();
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    for (command, printed) in commands {
+        let mut command = command.replacen("toolcell", program.to_str().unwrap(), 1);
+        for example in ["example-tools/files", "example-tools/jq"] {
+            if command.contains(example) {
+                command = command.replace(example, component(example).to_str().unwrap());
+                command.push_str(" --program=program");
+            }
+        }
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &command]).env("TOOLCELL_HOME", kept("home"));
+        let ran = Toolcell::exactly(shell).dir(&folder).run().exits(0);
+        assert_eq!(ran.stdout.trim_end(), printed, "{command}");
+    }
+    for made in ["notes.mcpb", "jq-mcp.mcpb", "server.json"] {
+        assert!(folder.join(made).is_file(), "{made}");
+    }
 }
 
 #[test]
