@@ -24,7 +24,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 
 fn bundle(folder: &Path, arguments: &[&str]) -> Ran {
     let always = ["bundle", "--author=Ada", "--program=program"];
-    Toolcell::new([&always, arguments].concat()).dir(folder).run()
+    Toolcell::new([&always[..], arguments].concat()).dir(folder).run()
 }
 
 fn number(bytes: &[u8]) -> usize {
@@ -163,7 +163,7 @@ fn the_registry_gets_the_digest_of_the_bundle() {
     let of_url = format!("--url={url}");
     let registry = ["--server-json=server.json", "--server-name=io.github.me/notes", &of_url, "--release=1.2.0"];
     let long = format!("--description={}", "long ".repeat(40));
-    let typed = [&["echo.wasm", "-o", "notes-mcp.mcpb", "--json", &long], &registry[..]].concat();
+    let typed = [&["echo.wasm", "-o", "notes-mcp.mcpb", "--json", &long][..], &registry].concat();
     let made = bundle(&folder, &typed).exits(0).json();
     assert_eq!(made["server_json"], json!("server.json"));
     let server: Value = serde_json::from_slice(&std::fs::read(folder.join("server.json")).unwrap()).unwrap();
@@ -202,7 +202,7 @@ fn what_would_mean_something_else_on_another_machine_is_refused() {
         (&[], "TOOL"),
     ] {
         let program: &[&str] = if arguments.contains(&"--program=missing") { &[] } else { &["--program=program"] };
-        let typed = [&["bundle", "--author=Ada", "-o", "x.mcpb"], program, arguments].concat();
+        let typed = [&["bundle", "--author=Ada", "-o", "x.mcpb"][..], program, arguments].concat();
         let refused = Toolcell::new(typed).dir(&folder).run().exits(2);
         assert!(refused.stderr.contains(words), "{arguments:?}: {}", refused.stderr);
         assert!(!folder.join("x.mcpb").exists() && !folder.join("s.json").exists(), "{arguments:?}");

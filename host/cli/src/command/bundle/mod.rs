@@ -234,7 +234,7 @@ impl Bundle {
                     place
                 }
             };
-            parts.targets.push(target(&named, &place));
+            parts.targets.push(argument(&named, &place));
         }
         let (policy, missing) = (Policy::default(), Default::default());
         let conditions = Conditions { policy: &policy, missing_secrets: &missing };
@@ -275,7 +275,7 @@ impl Bundle {
         if !url.starts_with("https://") {
             return Err(BadRequest(format!("the bundle cannot be downloaded from {url:?}: give an https URL")));
         }
-        Ok(Some((file, move |sha256: &str| facts.server(name, url, sha256))))
+        Ok(Some((file.as_path(), move |sha256: &str| facts.server(name, url, sha256))))
     }
 }
 
@@ -309,7 +309,8 @@ fn stem(file: &Path) -> String {
     stem.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' }).collect()
 }
 
-fn target(named: &Named, place: &str) -> String {
+/// The component at `place` as TOOL, with `/` in front.
+fn argument(named: &Named, place: &str) -> String {
     match &named.target.name {
         Some(name) => format!("/{place}#{name}"),
         None => format!("/{place}"),
