@@ -85,3 +85,8 @@ peers:
 # One call over MCP on HTTP, and over the plain HTTP API: nothing else should run on this machine
 doors:
     benches/doors/run
+
+# The packages of toolcell, in target/packages: each is installed in a place of its own, and makes its first call. Takes long
+dist:
+    dist/build
+    dist/check

@@ -7,6 +7,7 @@ mod artifact_files;
 mod artifacts;
 mod batch;
 mod build;
+mod bundle;
 mod cache;
 mod calls;
 mod check;

@@ -66,6 +66,7 @@ fn kind_of(value: &Value) -> Option<&'static str> {
         ["declarations", ..] => Some("describe"),
         ["error"] if value["error"]["error_class"].is_string() => Some("describe"),
         ["name", "wasm", ..] => Some("build"),
+        ["bundled", ..] => Some("bundle"),
         ["wrapped", ..] => Some("wrap"),
         ["signed", ..] => Some("sign"),
         ["verified", ..] => Some("verify"),

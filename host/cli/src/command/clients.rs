@@ -10,6 +10,7 @@ use toolcell::{GrantWord, HOME_VARIABLE};
 use crate::config::Names;
 
 use super::exit::BadRequest;
+use super::shipped;
 
 /// Clients whose configuration is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -118,10 +119,11 @@ fn tool(typed: &str, folder: &Path, names: &Names) -> anyhow::Result<String> {
         Some((path, name)) if !folder.join(typed).exists() => (path, Some(name)),
         _ => (typed, None),
     };
-    if !folder.join(path).exists() {
+    let shipped = shipped::component(Path::new(path));
+    if shipped.is_none() && !folder.join(path).exists() {
         return Err(BadRequest(format!("there is no tool at {path}")).into());
     }
-    let path = absolute(Path::new(path), folder)?;
+    let path = absolute(shipped.as_deref().unwrap_or(Path::new(path)), folder)?;
     Ok(name.map_or(path.clone(), |name| format!("{path}#{name}")))
 }
 

@@ -5,6 +5,7 @@ mod artifact;
 mod ask;
 mod batch;
 mod build;
+mod bundle;
 mod call;
 mod callable;
 mod calls;
@@ -49,6 +50,7 @@ mod search;
 mod secret;
 mod serve;
 mod serving;
+mod shipped;
 mod show;
 mod sign;
 mod signed;
@@ -127,6 +129,8 @@ enum Command {
     Check(DeferredArgs<check::Check>),
     /// Publish a tool in a registry
     Push(DeferredArgs<push::Push>),
+    /// Make one .mcpb file of toolcell, tools, grants and limits, for MCP clients on desktops
+    Bundle(DeferredArgs<bundle::Bundle>),
     /// Offer tools to an MCP client, on standard input and output
     Mcp(DeferredArgs<mcp::Mcp>),
     /// Offer tools to MCP clients over HTTP
@@ -194,6 +198,7 @@ pub fn run() -> ExitCode {
         Command::Verify(DeferredArgs(command)) => command.run(),
         Command::Check(DeferredArgs(command)) => command.run(),
         Command::Push(DeferredArgs(command)) => command.run(),
+        Command::Bundle(DeferredArgs(command)) => command.run(),
         Command::Mcp(DeferredArgs(command)) => command.run(),
         Command::Serve(DeferredArgs(command)) => command.run(),
         Command::Install(DeferredArgs(command)) => command.run(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use toolcell::{GrantWord, Grants, Home, Limits, NetworkSettings, Policy, Session, SystemResolver, Terms};
@@ -103,6 +104,34 @@ impl GrantOptions {
             self.specs(word).iter().try_for_each(|spec| grants.add(word, spec, &Provenance::COMMAND_LINE))?;
         }
         Ok(())
+    }
+
+    /// These options as they would be typed on another machine. Fails if a value is not understood, or leads to a place
+    /// that depends on the current folder.
+    pub(super) fn typed(&self) -> anyhow::Result<Vec<String>> {
+        let mut typed = Vec::new();
+        let mut grants = Grants::default();
+        for word in GrantWord::ALL {
+            for spec in self.specs(word) {
+                let place = spec.split_once('=').map_or(spec.as_str(), |(place, _)| place);
+                let is_pattern = matches!(word, GrantWord::DenyRead | GrantWord::DenyWrite) && place.starts_with('*');
+                match word.is_path() {
+                    true if is_pattern || Path::new(place).is_absolute() => {}
+                    true => anyhow::bail!(
+                        "{}={spec} is not an absolute path, and would be another folder there",
+                        word.option()
+                    ),
+                    false => grants.add(word, spec, &Provenance::COMMAND_LINE)?,
+                }
+                typed.push(format!("{}={spec}", word.option()));
+            }
+        }
+        if let Some(file) = &self.tls_ca {
+            anyhow::ensure!(file.is_absolute(), "--tls-ca={} is not an absolute path", file.display());
+            typed.push(format!("--tls-ca={}", file.to_str().context("--tls-ca is not Unicode")?));
+        }
+        typed.extend(self.name_server.iter().map(|server| format!("--name-server={server}")));
+        Ok(typed)
     }
 
     /// The grants or denials of one kind.
@@ -245,6 +274,23 @@ impl LimitOptions {
     fn given(&self) -> GivenLimits {
         let &Self { timeout, fuel, memory, max_output, max_disk, max_artifact_bytes } = self;
         GivenLimits { timeout, fuel, memory, memory_total: None, max_output, max_disk, max_artifact_bytes }
+    }
+}
+
+impl LimitOptions {
+    /// These options as they would be typed.
+    pub(super) fn typed(&self) -> Vec<String> {
+        let &Self { timeout, fuel, memory, max_output, max_disk, max_artifact_bytes } = self;
+        let numbers = [
+            ("--fuel", fuel),
+            ("--memory", memory),
+            ("--max-output", max_output),
+            ("--max-disk", max_disk),
+            ("--max-artifact-bytes", max_artifact_bytes),
+        ];
+        let timeout = timeout.map(|timeout| format!("--timeout={}ms", timeout.as_millis()));
+        let numbers = numbers.into_iter().filter_map(|(option, value)| Some(format!("{option}={}", value?)));
+        timeout.into_iter().chain(numbers).collect()
     }
 }
 

@@ -34,6 +34,7 @@ const SCHEMAS: &[(&str, &str)] = schemas![
     "artifact",
     "batch-result",
     "build",
+    "bundle",
     "call-record",
     "calls",
     "check",

@@ -15,7 +15,7 @@ use toolcell_install::store;
 use crate::config::{self, Found, Layer, Layers, Names};
 use crate::toolchain::{self, BuildSettings, Built, Lang, Preference, Search, Standing};
 
-use super::{folder, terminal};
+use super::{folder, shipped, terminal};
 
 /// TOOL as it was typed: a path or an installed name, and the name of one of its tools.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +90,7 @@ impl Target {
             Some((path, name)) if !whole.exists() => (PathBuf::from(path), Some(name.to_owned())),
             _ => (whole.to_owned(), None),
         };
+        let path = shipped::component(&path).unwrap_or(path);
         Self { path, name, typed: typed.to_owned(), installed: None }
     }
 

@@ -233,7 +233,7 @@ fn take(path: &Path, left: &mut u64, depth: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn exists(file: &Path) -> BadRequest {
+pub(super) fn exists(file: &Path) -> BadRequest {
     BadRequest(format!("{} exists; --force replaces it", file.display()))
 }
 
