@@ -83,10 +83,7 @@ const HELP: &[(&[&str], &[&str])] = &[
     (&["info", "--help"], &["<REF>", "without running anything", "--json"]),
     (&["store", "--help"], &["verify", "prune", "--json"]),
     (&["check", "--help"], &["DIR|FILE", "--json", "Exit 0", "licence"]),
-    (
-        &["push", "--help"],
-        &["--dry-run", "--json", "--sign", "docker login", "two places", "version of the package", "Examples:"],
-    ),
+    (&["push", "--help"], &["HOST/REPOSITORY:TAG", "--dry-run", "--json", "--sign", "twice", "docker", "Examples:"]),
     (
         &["bundle", "--help"],
         &[

@@ -40,14 +40,14 @@ fn program() -> &'static Path {
 }
 
 /// The registry, while it runs.
-struct Debian {
+pub(super) struct Debian {
     child: Child,
-    host: String,
+    pub(super) host: String,
     _folder: tempfile::TempDir,
 }
 
 impl Debian {
-    fn start(with_password: bool) -> Self {
+    pub(super) fn start(with_password: bool) -> Self {
         let (guard, folder) = scratch();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut config = json!({

@@ -1,6 +1,7 @@
 //! Registries: what is pushed, what is pulled, and what a registry that lies achieves.
 
 mod debian;
+mod installing;
 mod pulling;
 mod pushing;
 
