@@ -23,6 +23,7 @@ mod eval;
 mod events;
 mod examples;
 mod exit_codes;
+mod explain;
 mod files;
 mod foretelling;
 mod grants;
