@@ -6,6 +6,7 @@ mod arguments;
 mod artifact_files;
 mod artifacts;
 mod batch;
+mod book;
 mod build;
 mod cache;
 mod calls;
