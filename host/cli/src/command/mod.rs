@@ -125,8 +125,6 @@ enum Command {
     /// List, print and apply the JSON Schemas of what toolcell prints
     Schema(DeferredArgs<schema::Schema>),
     /// Explain an error code: what it means, its cause, and what to do
-    ///
-    /// `toolcell policy explain` is another command: it explains the decision on a call.
     Explain(DeferredArgs<explain::Explain>),
     /// Check what this machine has, and say how to fix what is missing
     Doctor(DeferredArgs<doctor::Doctor>),

@@ -20,8 +20,9 @@ const SIMILAR_MAX: usize = 3;
 /// Explains an error code: what it means, its cause, and what to do.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit 0 if the code is known, 2 if it is not.\n\nExamples:\n  toolcell explain memory_limit\n  \
-                        toolcell explain sandbox_violation/memory_limit\n  toolcell explain timeout"
+    after_help = "Exit 0 if the code is known, else 2. `toolcell policy explain` explains the decision on a call.\n\n\
+                  Examples:\n  toolcell explain memory_limit\n  toolcell explain sandbox_violation/memory_limit\n  \
+                  toolcell explain timeout"
 )]
 pub(super) struct Explain {
     /// A code as an error prints it, with or without its class; or a class, to list its codes; default: list all codes
