@@ -35,6 +35,14 @@ test-room ROOM:
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 
+# The book, as web pages in target/book (pip fetches mdBook once)
+book:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    source tests/conformance/tools.sh
+    python_tools docs/requirements.txt
+    "$(dirname "$PYTHON")/mdbook" build docs
+
 # What a call costs, beside bare wasmtime in the same run. CI runs each bench in a short form, which measures nothing
 bench:
     cargo bench -p toolcell-cli --bench call

@@ -100,6 +100,8 @@ const HELP: &[(&[&str], &[&str])] = &[
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
     (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
     (&["policy", "check", "--help"], &["exit 0", "6 if it needs an approval", "--allow-read", "--mode"]),
+    (&["policy", "explain", "--help"], &["each rule", "`toolcell explain`"]),
+    (&["explain", "--help"], &["[CODE]", "--json", "`toolcell policy explain`", "Exit 0", "Examples:"]),
     (&["doctor", "--help"], &["--json", "fix what is missing"]),
     (&["replay", "--help"], &["<ID>", "--component", "--json", "Exit 0", "differs"]),
     (&["schema", "--help"], &["list", "show", "validate", "exit 0"]),

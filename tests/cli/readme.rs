@@ -1,5 +1,5 @@
-//! Every command in the `sh` blocks of the README is run as it stands. Those of `docs/worlds.md` are about components that are
-//! not in this repository, so their options are checked.
+//! Every command in the `sh` blocks of the README and of the book is run as it stands. Those of `docs/worlds.md` are about
+//! components that are not in this repository, so their options are checked.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -11,6 +11,7 @@ use toolcell_cli::config::ConfigFile;
 use crate::support::{Client, Toolcell, build_in, component, root, scratch};
 
 use super::BUILDING;
+use super::book::pages;
 use super::clients::{CLIENTS, started, tools};
 
 const CARGO_RUN: &str = "cargo run -- ";
@@ -20,8 +21,26 @@ const CARGO_RUN: &str = "cargo run -- ";
 const SKIPPED: [&str; 6] =
     ["cargo test", "cargo install", "cargo run --example", "git clone", "export ", "pip install ./clients/amplifier"];
 
+/// The page whose commands are about components that are not in this repository.
+const OF_OTHERS: &str = "docs/worlds.md";
+
+/// Blocks with commands that are not run as they stand: the page, the first command, and the reason.
+const NOT_RUN: [(&str, &str, &str); 4] = [
+    ("docs/dialects/http.md", "toolcell serve example-tools/jq", "server::http_api sends its request"),
+    ("docs/operators/approvals.md", "toolcell approvals list", "cli::approvals answers questions of calls that wait"),
+    ("docs/operators/secrets.md", "toolcell secret set API_KEY", "cli::secrets sets a secret of its own"),
+    ("docs/start.md", "$ toolcell new greet --lang python", "cli::languages begins a tool in each language"),
+];
+
+/// A block of commands.
+struct Block {
+    lines: Vec<Line>,
+    /// Lines that the page shows directly below: output of the last command.
+    shown: Vec<String>,
+}
+
 struct Line {
-    /// The line in the README.
+    /// The line in the page.
     text: String,
     /// The line for the shell, with the program's bare name, whatever its path.
     command: String,
@@ -63,10 +82,37 @@ impl Line {
     }
 }
 
-/// The `sh` blocks of a text, line by line.
-fn blocks(markdown: &str) -> Vec<Vec<Line>> {
-    let parts = markdown.split("```sh\n").skip(1);
-    parts.map(|part| part.split("```").next().unwrap().lines().filter_map(Line::parse).collect()).collect()
+/// The `sh` blocks of a text.
+fn blocks(markdown: &str) -> Vec<Block> {
+    let block = |part: &str| {
+        let (commands, rest) = part.split_once("```").unwrap();
+        let shown = rest.strip_prefix("\n\n```text\n").and_then(|shown| shown.split("```").next()).unwrap_or_default();
+        Block {
+            lines: commands.lines().filter_map(Line::parse).collect(),
+            shown: shown.lines().map(str::to_owned).collect(),
+        }
+    };
+    markdown.split("```sh\n").skip(1).map(block).collect()
+}
+
+/// All commands in the `sh` blocks of a text.
+fn commands(markdown: &str) -> Vec<Line> {
+    blocks(markdown).into_iter().flat_map(|block| block.lines).collect()
+}
+
+/// The text of a page.
+fn page(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The only `toml` block of a page that starts with `start`.
+fn toml(path: &str, start: &str) -> String {
+    let page = page(path);
+    let texts = page.split("```toml\n").skip(1).map(|part| part.split("```").next().unwrap());
+    let mut found = texts.filter(|text| text.starts_with(start));
+    let text = found.next().unwrap_or_else(|| panic!("{path} has no such block"));
+    assert!(found.next().is_none(), "{path} has several such blocks");
+    text.to_owned()
 }
 
 /// Runs one line in a shell in which `toolcell` is the program of this build, with its state in `home`.
@@ -83,31 +129,36 @@ fn output(line: &Line, dir: &Path, home: &Path) -> Output {
         .unwrap()
 }
 
-/// Runs one line with the user's state. Returns what it prints.
-fn run(line: &Line, dir: &Path) -> String {
+/// Runs one line with the user's state. Returns what it prints on both streams.
+fn run(line: &Line, dir: &Path) -> (String, String) {
     let output = output(line, dir, Home::find().unwrap().folder());
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(line.exit), "{}\n{said}", line.text);
     assert!(line.exit != 0 || !output.stdout.is_empty(), "{} says nothing", line.text);
-    String::from_utf8(output.stdout).unwrap()
+    (String::from_utf8(output.stdout).unwrap(), said)
 }
 
 /// A block that creates a tool runs in a separate folder, every other one in the checkout.
-fn run_block(lines: &[Line]) -> usize {
+fn run_block(block: &Block) -> usize {
+    let lines = &block.lines;
     let starts = lines.iter().any(|line| line.command.starts_with("toolcell new "));
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (_guard, place) = scratch();
     let mut dir: PathBuf = if starts { place } else { root() };
-    let mut commands = 0;
+    let (mut commands, mut printed) = (0, String::new());
     for line in lines {
         match line.kind() {
             Kind::Skip => {}
             Kind::Enter(folder) => dir = dir.join(folder).canonicalize().unwrap(),
             Kind::Run => {
-                run(line, &dir);
+                let (stdout, stderr) = run(line, &dir);
+                printed = stdout + &stderr;
                 commands += 1;
             }
         }
+    }
+    for line in &block.shown {
+        assert!(printed.lines().any(|known| known == line), "{line}\nis not in\n{printed}");
     }
     commands
 }
@@ -128,24 +179,54 @@ pub(super) fn commands_of(tool: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_command_of_the_readme_does_what_it_says() {
+fn every_command_of_the_readme_and_the_book_does_what_it_says() {
     built_by_the_user(&["fetch", "files", "jq", "patch", "ticker"]);
-    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let commands: usize = blocks(&markdown).iter().map(|block| run_block(block)).sum();
-    assert!(commands >= 5, "only {commands} commands were found");
+    let mut commands = 0;
+    for (_, markdown) in pages().into_iter().filter(|(path, _)| path != OF_OTHERS) {
+        commands += blocks(&markdown).iter().map(run_block).sum::<usize>();
+    }
+    assert!(commands >= 20, "only {commands} commands were found");
 }
 
 #[test]
-fn the_toolcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
-    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let texts: Vec<&str> = markdown.split("```toml\n").skip(1).map(|part| part.split("```").next().unwrap()).collect();
-    assert_eq!(texts.len(), 5);
+fn commands_that_are_not_run_are_listed_and_stand_in_no_other_block() {
+    let mut found = Vec::new();
+    for (path, markdown) in pages() {
+        let mut blocks = markdown.split("\n```").skip(1);
+        while let Some(block) = blocks.next() {
+            let (kind, text) = block.split_once('\n').unwrap();
+            assert!(blocks.next().is_some(), "{path}: a block does not end");
+            let first = text.lines().next().unwrap_or_default();
+            match kind {
+                "sh" => {}
+                "sh,not-run" | "console" => found.push((path.clone(), first.to_owned())),
+                _ => {
+                    let is_command =
+                        |line: &str| ["$ ", "toolcell ", "cargo ", "curl "].iter().any(|start| line.starts_with(start));
+                    let is_help = path == "docs/reference/commands.md";
+                    assert!(
+                        is_help || !text.lines().any(is_command),
+                        "{path} has commands in a block `{kind}`: {text}"
+                    );
+                    assert!(!kind.is_empty(), "{path}: a block without a language: {text}");
+                }
+            }
+        }
+    }
+    let listed: Vec<(String, String)> =
+        NOT_RUN.iter().map(|(path, first, _)| ((*path).to_owned(), (*first).to_owned())).collect();
+    assert_eq!(found, listed);
+}
+
+#[test]
+fn the_toolcell_toml_of_the_book_is_understood_and_does_what_it_says() {
+    let text = toml("docs/operators/policy.md", "mode = ");
     let (_guard, folder) = scratch();
     for made in ["src/secrets", "docs"] {
         std::fs::create_dir_all(folder.join(made)).unwrap();
     }
     std::fs::write(folder.join("src/.env"), "x").unwrap();
-    std::fs::write(folder.join("config.toml"), texts[0]).unwrap();
+    std::fs::write(folder.join("config.toml"), text).unwrap();
     let tool = format!("{}#read", component("example-tools/files").display());
     let check = |path: &str| {
         let input = serde_json::json!({ "path": path }).to_string();
@@ -158,23 +239,21 @@ fn the_toolcell_toml_of_the_readme_is_understood_and_does_what_it_says() {
 }
 
 #[test]
-fn the_telemetry_of_the_readme_is_understood() {
-    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let texts: Vec<&str> = markdown.split("```toml\n").map(|part| part.split("```").next().unwrap()).collect();
-    let whole = texts.into_iter().find(|text| text.starts_with("[telemetry]")).unwrap();
+fn the_telemetry_of_the_book_is_understood() {
+    let markdown = page("docs/operators/telemetry.md");
+    let whole = toml("docs/operators/telemetry.md", "[telemetry]");
     let line = markdown.lines().find_map(|line| line.split('`').find(|code| code.starts_with("telemetry.export")));
-    for (text, arguments) in [(whole, Some(true)), (line.unwrap(), None)] {
+    for (text, arguments) in [(whole.as_str(), Some(true)), (line.unwrap(), None)] {
         let said = ConfigFile::parse(text, Path::new("/")).unwrap().telemetry;
         assert_eq!((said.export, said.arguments), (Some(true), arguments), "{text}");
     }
 }
 
 #[test]
-fn the_journal_of_the_readme_is_for_the_users_own_file() {
-    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let text = markdown.split("```toml\n").find(|part| part.starts_with("[journal]")).unwrap();
+fn the_journal_of_the_book_is_for_the_users_own_file() {
+    let text = toml("docs/operators/journal.md", "[journal]");
     let (_guard, home) = scratch();
-    std::fs::write(home.join("toolcell.toml"), text.split("```").next().unwrap()).unwrap();
+    std::fs::write(home.join("toolcell.toml"), text).unwrap();
     let echo = component("tests/guests/probe").display().to_string() + "#echo";
     Toolcell::at(&home, ["call", &echo, r#"{"text": "x"}"#, "--no-config"]).run().exits(0);
     Toolcell::at(&home, ["call", &echo, r#"{"text": "x"}"#]).run().exits(0);
@@ -189,10 +268,9 @@ fn the_journal_of_the_readme_is_for_the_users_own_file() {
 }
 
 #[test]
-fn the_tools_of_the_readme_are_served() {
-    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let text =
-        markdown.split("```toml\n").find(|part| part.contains("\n[[tool]]")).unwrap().split("```").next().unwrap();
+fn the_tools_of_the_book_are_served() {
+    let text = toml("docs/operators/serving.md", "[grants]");
+    assert!(text.contains("\n[[tool]]"), "{text}");
     let (_guard, folder) = scratch();
     std::fs::create_dir(folder.join("src")).unwrap();
     std::fs::copy(component("example-tools/jq"), folder.join("jq.wasm")).unwrap();
@@ -204,16 +282,15 @@ fn the_tools_of_the_readme_are_served() {
 }
 
 #[test]
-fn what_the_readme_has_clients_start_offers_the_tools_that_it_names() {
+fn what_the_pages_have_clients_start_offers_the_tools_that_they_name() {
     built_by_the_user(&["files", "jq"]);
-    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let lines: Vec<Line> = blocks(&markdown).into_iter().flatten().collect();
+    let lines = commands(&(page("README.md") + &page("docs/operators/serving.md")));
     let printing: Vec<&Line> = lines.iter().filter(|line| line.command.contains("--print-config=")).collect();
-    assert!(printing.len() >= 2, "only {} lines were found", printing.len());
+    assert!(printing.len() >= 3, "only {} lines were found", printing.len());
     for line in printing {
         let name = line.command.rsplit_once("--print-config=").unwrap().1;
         let key = CLIENTS.iter().find(|(client, _)| *client == name).unwrap().1;
-        let printed: serde_json::Value = serde_json::from_str(&run(line, &root())).unwrap();
+        let printed: serde_json::Value = serde_json::from_str(&run(line, &root()).0).unwrap();
         let mut client = started(&printed[key]["toolcell"]);
         let offered = tools(&mut client);
         assert!(offered.contains(&"jq".to_owned()), "{offered:?}");
@@ -228,14 +305,13 @@ fn what_the_readme_has_clients_start_offers_the_tools_that_it_names() {
 }
 
 #[test]
-fn the_hook_of_the_readme_runs_as_it_says() {
-    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let text = markdown.split("```toml\n").find(|part| part.starts_with("[[hook]]")).unwrap();
+fn the_hook_of_the_book_runs_as_it_says() {
+    let text = toml("docs/operators/hooks.md", "[[hook]]");
     let (_guard, folder) = scratch();
     std::fs::create_dir(folder.join("rules")).unwrap();
     std::fs::write(folder.join("note"), "see /home/ada/plans").unwrap();
     let hook = component("example-tools/redact-paths");
-    let text = text.split("```").next().unwrap().replace("example-tools/redact-paths", hook.to_str().unwrap());
+    let text = text.replace("example-tools/redact-paths", hook.to_str().unwrap());
     std::fs::write(folder.join("config.toml"), text).unwrap();
     let tool = format!("{}#read", component("example-tools/files").display());
     let call = ["call", &tool, "{\"path\": \"note\"}", "--allow-read=.", "--config=config.toml"];
@@ -244,12 +320,12 @@ fn the_hook_of_the_readme_runs_as_it_says() {
 }
 
 #[test]
-fn the_hook_that_the_readme_shows_stops_dotfiles_wherever_they_lie() {
-    let markdown = std::fs::read_to_string(root().join("README.md")).unwrap();
+fn the_hook_that_the_book_shows_stops_dotfiles_wherever_they_lie() {
+    let markdown = page("docs/operators/hooks.md");
     let shown = markdown.split("```rust\n").find(|part| part.contains("#[hook(")).unwrap();
     let shown = shown.split("```").next().unwrap();
     let source = std::fs::read_to_string(root().join("example-tools/no-dotfiles/src/lib.rs")).unwrap();
-    assert!(source.ends_with(shown), "the README shows another hook than example-tools/no-dotfiles");
+    assert!(source.ends_with(shown), "the page shows another hook than example-tools/no-dotfiles");
     let (_guard, folder) = scratch();
     for name in [".env", "sub/.env", ".git/config", "sub/note.txt", "a.b"] {
         std::fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
@@ -272,8 +348,7 @@ fn the_hook_that_the_readme_shows_stops_dotfiles_wherever_they_lie() {
 
 #[test]
 fn the_commands_of_the_page_about_worlds_have_the_arguments_and_options_that_they_name() {
-    let page = std::fs::read_to_string(root().join("docs/worlds.md")).unwrap().replace("\\\n", " ");
-    let lines: Vec<Line> = blocks(&page).into_iter().flatten().collect();
+    let lines = commands(&page(OF_OTHERS).replace("\\\n", " "));
     assert!(lines.len() >= 8, "only {} commands were found", lines.len());
     let (_guard, folder) = scratch();
     let home = folder.join("home");
@@ -290,12 +365,13 @@ fn the_commands_of_the_page_about_worlds_have_the_arguments_and_options_that_the
 }
 
 #[test]
-fn lines_of_a_readme_are_understood() {
+fn lines_of_a_page_are_understood() {
     let found = blocks(
-        "x\n```sh\ncargo run -- call a '{}'  # refused, exit 3\ncd b\n\n# why\ncargo test\n```\n```rust\ntoolcell\n```\n",
+        "x\n```sh\ncargo run -- call a '{}'  # refused, exit 3\ncd b\n\n# why\ncargo test\n```\n\n```text\nno\n```\n```rust\ntoolcell\n```\n",
     );
-    assert_eq!(found.len(), 1);
-    let [call, enter, skip] = found.into_iter().next().unwrap().try_into().ok().unwrap();
+    let [block] = found.try_into().ok().unwrap();
+    assert_eq!(block.shown, ["no"]);
+    let [call, enter, skip] = block.lines.try_into().ok().unwrap();
     assert_eq!((call.kind(), call.exit), (Kind::Run, 3));
     assert!(call.command.starts_with("toolcell call a '{}'"));
     assert_eq!(enter.kind(), Kind::Enter("b".to_owned()));

@@ -519,11 +519,11 @@ fn the_description_names_every_path_and_is_served() {
     }
 }
 
-/// The request that the section "HTTP" of the README sends with curl.
+/// The request that the page about HTTP sends with curl.
 #[test]
-fn the_request_of_the_readme_is_answered() {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let line = readme.lines().find(|line| line.starts_with("curl http://127.0.0.1:4780/")).unwrap();
+fn the_request_of_the_book_is_answered() {
+    let page = std::fs::read_to_string(root().join("docs/dialects/http.md")).unwrap();
+    let line = page.lines().find(|line| line.starts_with("curl http://127.0.0.1:4780/")).unwrap();
     let path = line.split(' ').nth(1).unwrap().strip_prefix("http://127.0.0.1:4780").unwrap();
     let body = line.split_once("-d '").and_then(|(_, rest)| rest.strip_suffix('\'')).unwrap();
     for header in ["Authorization: Bearer $TOKEN", "Content-Type: application/json"] {

@@ -61,6 +61,8 @@ fn kind_of(value: &Value) -> Option<&'static str> {
         ["secrets"] => Some("secret-list"),
         ["installed"] => Some("installed-list"),
         ["lock", "dry_run", "tools", "errors"] => Some("install"),
+        ["codes"] => Some("error-codes"),
+        ["code", "means", ..] => Some("error-code"),
         ["approvals"] => Some("approvals-list"),
         ["state", "approval", ..] => Some("approvals-show"),
         ["declarations", ..] => Some("describe"),

@@ -120,9 +120,9 @@ async def test_a_session_goes_on_without_toolcell() -> None:
         assert await session.execute("[]") == "[]"
 
 
-async def test_the_readme_says_what_works(components: Path, tmp_path: Path) -> None:
-    """The configuration of the README, in a folder that has what it names."""
-    section = (ROOT / "README.md").read_text().split("\n## Amplifier\n")[1].split("\n## ")[0]
+async def test_the_book_says_what_works(components: Path, tmp_path: Path) -> None:
+    """The configuration of the page about Amplifier, in a folder that has what it names."""
+    section = (ROOT / "docs/dialects/amplifier.md").read_text()
     told = yaml.safe_load(section.split("```yaml\n")[1].split("```")[0])["tools"]
     assert [tool["module"] for tool in told] == ["tool-toolcell"]
     config = told[0]["config"]

@@ -21,6 +21,7 @@ mod doctor;
 mod eval;
 mod events;
 mod exit;
+mod explain;
 mod export;
 mod exported;
 mod exporting;
@@ -77,7 +78,7 @@ use exit::Exit;
 #[command(name = "toolcell", version, max_term_width = 110, propagate_version = true)]
 #[command(after_help = "Exit codes: 0 succeeded, 1 the tool failed, 2 bad request, 3 refused, 4 a limit was hit, \
                         5 canceled, 6 needs an approval (policy check) or a signer that is named (verify), 70 internal \
-                        error.")]
+                        error. `toolcell explain CODE` explains an error.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -157,6 +158,8 @@ enum Command {
     Secret(DeferredArgs<secret::Secret>),
     /// List, print and apply the JSON Schemas of what toolcell prints
     Schema(DeferredArgs<schema::Schema>),
+    /// Explain an error code: what it means, its cause, and what to do
+    Explain(DeferredArgs<explain::Explain>),
     /// Check what this machine has, and say how to fix what is missing
     Doctor(DeferredArgs<doctor::Doctor>),
     /// Print a script that completes commands and options in a shell
@@ -212,6 +215,7 @@ pub fn run() -> ExitCode {
         Command::Policy(DeferredArgs(command)) => command.run(),
         Command::Secret(DeferredArgs(command)) => command.run(),
         Command::Schema(DeferredArgs(command)) => command.run(),
+        Command::Explain(DeferredArgs(command)) => command.run(),
         Command::Doctor(DeferredArgs(command)) => command.run(),
         Command::Completions(DeferredArgs(command)) => command.run(),
         Command::Man(DeferredArgs(command)) => command.run(),

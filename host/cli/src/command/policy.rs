@@ -26,6 +26,7 @@ enum Command {
     /// Say whether a call would run: exit 0 if it would, 3 if it is refused, 6 if it needs an approval
     Check(Foretell),
     /// Say why: each rule that is looked at, what it matched, and what the call would get
+    #[command(after_help = "This explains the decision on a call; `toolcell explain` explains an error code.")]
     Explain(Foretell),
     /// Trust the toolcell.toml of a project, and the hooks that it names, as they are now
     Trust {

@@ -42,6 +42,8 @@ const SCHEMAS: &[(&str, &str)] = schemas![
     "describe",
     "doctor",
     "error",
+    "error-code",
+    "error-codes",
     "event",
     "events",
     "execution-profile",

@@ -68,14 +68,23 @@ pub struct ConfigFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GrantSection {
+    /// Folders to read, such as `src` or `HOST=GUEST`; relative paths start at this file.
     pub read: Vec<Word>,
+    /// Folders to read and write.
     pub write: Vec<Word>,
+    /// Names of environment variables.
     pub env: Vec<Word>,
+    /// Hosts, such as `api.example.com`, `*.example.com` or `GET+HEAD@HOST`.
     pub net: Vec<Word>,
+    /// Secrets and the only origin of each, as `NAME@https://HOST`.
     pub secret: Vec<Word>,
+    /// Tools that a tool may call, such as `files.*`.
     pub tool: Vec<Word>,
+    /// Paths that stay closed to readers.
     pub deny_read: Vec<Word>,
+    /// Paths that stay closed to writers.
     pub deny_write: Vec<Word>,
+    /// Hosts that no request reaches.
     pub deny_net: Vec<Word>,
 }
 
@@ -100,13 +109,19 @@ impl GrantSection {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitSection {
+    /// Wall time of a call, such as `10s`.
     pub timeout: Option<Word>,
+    /// CPU budget of a call, in units of fuel.
     pub fuel: Option<u64>,
+    /// Memory of a call, such as `256MiB`.
     pub memory: Option<Word>,
-    /// For all calls of a server together.
+    /// Memory of all calls of a server together.
     pub memory_total: Option<Word>,
+    /// Size of what a tool returns, such as `8MiB`.
     pub max_output: Option<Word>,
+    /// Size of what a call writes to files, such as `1GiB`.
     pub max_disk: Option<Word>,
+    /// Size of the files that a tool answers with, such as `1GiB`.
     pub max_artifact_bytes: Option<Word>,
 }
 
@@ -195,12 +210,17 @@ pub struct ToolEntry {
 pub struct RuleEntry {
     /// `allow`, `ask` or `deny`.
     pub behavior: Word,
+    /// Name of a tool, such as `patch.*`.
     pub tool: Option<Word>,
+    /// Namespace of a tool.
     pub namespace: Option<Word>,
     /// `sha256:<hex>` of a component. A tool chooses its own name, but not this.
     pub component: Option<Word>,
+    /// Path that an argument names, or that a tool would open.
     pub path: Option<Word>,
+    /// URL that an argument names, or that a tool requests.
     pub url: Option<Word>,
+    /// Resource that an argument names.
     pub resource: Option<Word>,
     /// Matches tools of at least this risk.
     pub risk: Option<Word>,
@@ -214,6 +234,7 @@ pub struct RuleEntry {
 pub struct HookEntry {
     /// The hook's name in records. Default: the file name of the component.
     pub id: Option<String>,
+    /// A .wasm file; in the user's own file also a source folder that is built.
     pub component: PathBuf,
     /// Hook events, such as `pre_tool_use`. Default: all that the component handles.
     #[serde(default)]
@@ -236,7 +257,9 @@ pub struct HookEntry {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HookMatcher {
+    /// Name of a tool, such as `files.*`.
     pub tool: Option<String>,
+    /// Namespace of a tool.
     pub namespace: Option<String>,
 }
 

@@ -13,6 +13,7 @@ pub use batch::{BatchCallRequest, BatchDocument, batch};
 pub use call::{CallDocument, CallRequest};
 pub use problem::Problem;
 pub(crate) use problem::whole_seconds;
+pub(crate) use status::status_of;
 pub use status::{CALL_STATUSES, status};
 pub use tool::{ToolDocument, ToolList, tool};
 

@@ -6,12 +6,13 @@ pub const CALL_STATUSES: [u16; 16] = [200, 207, 401, 403, 404, 409, 413, 422, 42
 /// The status code of the answer that carries `result` (requirements 3.4).
 pub fn status(result: &ToolResult) -> u16 {
     match &result.error {
-        Some(error) if result.is_error => of_error(error),
+        Some(error) if result.is_error => status_of(error),
         _ => 200,
     }
 }
 
-fn of_error(error: &ToolError) -> u16 {
+/// The status code of a call that failed with `error`.
+pub(crate) fn status_of(error: &ToolError) -> u16 {
     match error.error_class {
         // A fault of the host is the only error that is the server's own.
         ErrorClass::ExecutionFailed if error.error_code == Refusal::HOST_FAULT => 500,
@@ -50,7 +51,7 @@ mod tests {
 
     use toolcell_core::record::{ErrorClass, Refusal};
 
-    use super::{CALL_STATUSES, of_class, of_error};
+    use super::{CALL_STATUSES, of_class, status_of};
 
     /// The column "HTTP" of the requirements, in the order of the specification.
     const TABLE: [u16; 22] =
@@ -61,15 +62,15 @@ mod tests {
         let statuses = ErrorClass::ALL.map(of_class);
         assert_eq!(statuses, TABLE);
         let error = |class| Refusal::new(class, "code", "message").to_error();
-        assert_eq!(ErrorClass::ALL.map(|class| of_error(&error(class))), TABLE);
+        assert_eq!(ErrorClass::ALL.map(|class| status_of(&error(class))), TABLE);
     }
 
     #[test]
     fn a_failure_of_the_tool_a_crash_of_it_and_a_fault_of_the_host_differ() {
         let failed = Refusal::new(ErrorClass::ExecutionFailed, Refusal::TOOL_FAILED, "no such file");
-        assert_eq!(of_error(&failed.to_error()), 200);
-        assert_eq!(of_error(&failed.native("unreachable").to_error()), 502);
-        assert_eq!(of_error(&Refusal::host_fault("the disk is full").to_error()), 500);
+        assert_eq!(status_of(&failed.to_error()), 200);
+        assert_eq!(status_of(&failed.native("unreachable").to_error()), 502);
+        assert_eq!(status_of(&Refusal::host_fault("the disk is full").to_error()), 500);
     }
 
     #[test]

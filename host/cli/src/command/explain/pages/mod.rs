@@ -1,0 +1,21 @@
+//! The page of each error code.
+
+mod api;
+mod calling;
+mod components;
+mod policy;
+mod replay;
+mod running;
+
+use super::page::Page;
+
+/// All pages, by area.
+const AREAS: [&[Page]; 6] =
+    [calling::PAGES, policy::PAGES, running::PAGES, components::PAGES, api::PAGES, replay::PAGES];
+
+/// All pages, in alphabetical order of their codes.
+pub(super) fn all() -> Vec<&'static Page> {
+    let mut pages: Vec<&Page> = AREAS.into_iter().flatten().collect();
+    pages.sort_unstable_by_key(|page| page.code);
+    pages
+}
