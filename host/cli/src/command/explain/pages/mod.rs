@@ -3,6 +3,7 @@
 mod api;
 mod calling;
 mod components;
+mod install;
 mod policy;
 mod replay;
 mod running;
@@ -10,8 +11,8 @@ mod running;
 use super::page::Page;
 
 /// All pages, by area.
-const AREAS: [&[Page]; 6] =
-    [calling::PAGES, policy::PAGES, running::PAGES, components::PAGES, api::PAGES, replay::PAGES];
+const AREAS: [&[Page]; 7] =
+    [calling::PAGES, policy::PAGES, running::PAGES, components::PAGES, api::PAGES, install::PAGES, replay::PAGES];
 
 /// All pages, in alphabetical order of their codes.
 pub(super) fn all() -> Vec<&'static Page> {
