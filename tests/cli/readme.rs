@@ -175,7 +175,7 @@ fn built_by_the_user(examples: &[&str]) {
 pub(super) fn commands_of(tool: &str) -> Vec<String> {
     let readme = std::fs::read_to_string(root().join(tool).join("README.md")).unwrap();
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    blocks(&readme).iter().flatten().map(|line| run(line, &root())).collect()
+    commands(&readme).iter().map(|line| run(line, &root()).0).collect()
 }
 
 #[test]
