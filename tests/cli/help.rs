@@ -67,6 +67,11 @@ const HELP: &[(&[&str], &[&str])] = &[
         &["wrap", "--help"],
         &["FILE", "--wit", "--profile", "--name", "--manifest", "--output", "IronClaw", "read_only", "Examples:"],
     ),
+    (&["sign", "--help"], &["FILE", "--key", "--password-file", "cosign", "minisign", "Ed25519", "Examples:"]),
+    (
+        &["verify", "--help"],
+        &["FILE|REF", "--key", "--identity", "--issuer", "[[trust]]", "Exit 0", "Exit 6", "Exit 3"],
+    ),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
     (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
     (&["policy", "check", "--help"], &["exit 0", "6 if it needs an approval", "--allow-read", "--mode"]),

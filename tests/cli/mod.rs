@@ -54,6 +54,7 @@ mod screen;
 mod search;
 mod secrets;
 mod short_toolkits;
+mod signatures;
 mod strict;
 mod surface;
 mod thousand;

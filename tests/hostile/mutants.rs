@@ -256,6 +256,14 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("jwt_signature", &[], &["unit:server::otc::token::"]),
     ("jwt_audience", &[], &["unit:server::otc::token::"]),
     ("jwt_expiry", &[], &["unit:server::otc::token::"]),
+    ("signatures_max", &[], &["unit:signature::"]),
+    ("signature_bytes", &[], &["cli::signatures::a_signature_that_is_cut"]),
+    ("signed_predicate", &[], &["cli::signatures::each_tampered_bundle"]),
+    ("signed_digest", &[], &["unit:signature::"]),
+    ("managed_key", &[], &["cli::signatures::a_managed_key"]),
+    ("minisign", &[], &["cli::signatures::minisign_signs"]),
+    ("trust_policy", &[], &["cli::signatures::a_keyless_signature"]),
+    ("unsigned", &[], &["unit:signature::"]),
 ];
 
 /// A mutant that hangs for this time counts as noticed.
@@ -310,7 +318,17 @@ fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
             true => {
                 let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
                 cargo.args(["test", "--quiet", "--features", "toolcell-cli/mutants", "--lib"]);
-                cargo.args(["-p", "toolcell-core", "-p", "toolcell-sandbox", "-p", "toolcell-cli", "--"]);
+                cargo.args([
+                    "-p",
+                    "toolcell-core",
+                    "-p",
+                    "toolcell-sandbox",
+                    "-p",
+                    "toolcell-install",
+                    "-p",
+                    "toolcell-cli",
+                    "--",
+                ]);
                 cargo
             }
         };

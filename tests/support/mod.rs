@@ -11,6 +11,7 @@ mod program;
 mod resolver;
 mod schemas;
 mod server;
+mod sigstore;
 mod special;
 mod web;
 
@@ -24,6 +25,7 @@ pub(crate) use program::{Ran, Toolcell};
 pub(crate) use resolver::ScriptedResolver;
 pub(crate) use schemas::{check_one, check_printed, check_record, own as own_schemas, prepare_schemas};
 pub(crate) use server::{Identity, Server, Visit};
+pub(crate) use sigstore::{IDENTITY, ISSUER, Sigstore, Wanted};
 pub(crate) use special::SPECIAL_HOSTS;
 pub(crate) use web::{Coming, Reply, Web, frame};
 

@@ -65,6 +65,8 @@ fn kind_of(value: &Value) -> Option<&'static str> {
         ["error"] if value["error"]["error_class"].is_string() => Some("describe"),
         ["name", "wasm", ..] => Some("build"),
         ["wrapped", ..] => Some("wrap"),
+        ["signed", ..] => Some("sign"),
+        ["verified", ..] => Some("verify"),
         ["id", "result" | "context_modifiers"] => Some("batch-result"),
         ["reference", "state", ..] => Some("artifact"),
         ["sequence", .., "event"] | ["missed"] => Some("events"),

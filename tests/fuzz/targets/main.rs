@@ -10,13 +10,14 @@ mod rules;
 mod sections;
 mod settings;
 mod shared;
+mod signatures;
 mod toolkit;
 
 use std::sync::OnceLock;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 8] = [
+const TARGETS: [(&str, Target); 9] = [
     ("toolkit", toolkit::run),
     ("redaction", redaction::run),
     ("rules", rules::run),
@@ -25,6 +26,7 @@ const TARGETS: [(&str, Target); 8] = [
     ("lifting", lifting::run),
     ("components", components::run),
     ("sections", sections::run),
+    ("signatures", signatures::run),
 ];
 
 fn named() -> Target {

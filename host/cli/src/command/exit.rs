@@ -14,7 +14,7 @@ pub(super) enum Exit {
     /// Time, fuel, memory, output.
     Limit = 4,
     Canceled = 5,
-    /// `toolcell policy check` only: an approval would be requested.
+    /// `toolcell policy check`: an approval would be requested. `toolcell verify`: no policy names the signer.
     WouldAsk = 6,
     /// A fault of toolcell itself.
     HostFault = 70,

@@ -45,6 +45,8 @@ mod secret;
 mod serve;
 mod serving;
 mod show;
+mod sign;
+mod signed;
 mod starting;
 mod surface;
 mod target;
@@ -52,6 +54,7 @@ mod terminal;
 mod tool_configs;
 mod trace;
 mod trust;
+mod verify;
 mod watching;
 mod wrap;
 
@@ -66,7 +69,8 @@ use exit::Exit;
 #[derive(Debug, Parser)]
 #[command(name = "toolcell", version, max_term_width = 110, propagate_version = true)]
 #[command(after_help = "Exit codes: 0 succeeded, 1 the tool failed, 2 bad request, 3 refused, 4 a limit was hit, \
-                        5 canceled, 6 needs an approval (policy check), 70 internal error.")]
+                        5 canceled, 6 needs an approval (policy check) or a signer that is named (verify), 70 internal \
+                        error.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -110,6 +114,10 @@ enum Command {
     Build(DeferredArgs<build::Build>),
     /// Write names, documentation, a profile or a manifest into a copy of a component of another world
     Wrap(DeferredArgs<wrap::Wrap>),
+    /// Sign a component with your own key
+    Sign(DeferredArgs<sign::Sign>),
+    /// Say who signed a component, and whether your policy trusts the signer
+    Verify(DeferredArgs<verify::Verify>),
     /// Offer tools to an MCP client, on standard input and output
     Mcp(DeferredArgs<mcp::Mcp>),
     /// Offer tools to MCP clients over HTTP
@@ -159,6 +167,8 @@ pub fn run() -> ExitCode {
         Command::Export(DeferredArgs(command)) => command.run(),
         Command::Build(DeferredArgs(command)) => command.run(),
         Command::Wrap(DeferredArgs(command)) => command.run(),
+        Command::Sign(DeferredArgs(command)) => command.run(),
+        Command::Verify(DeferredArgs(command)) => command.run(),
         Command::Mcp(DeferredArgs(command)) => command.run(),
         Command::Serve(DeferredArgs(command)) => command.run(),
         Command::New(DeferredArgs(command)) => command.run(),

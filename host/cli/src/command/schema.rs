@@ -64,11 +64,13 @@ const SCHEMAS: &[(&str, &str)] = schemas![
     "result",
     "result-persistence",
     "secret-list",
+    "sign",
     "tool-declaration",
     "tool-interface",
     "tool-search-result",
     "tool-surface",
     "toolkit-short",
+    "verify",
     "wrap",
 ];
 /// The schema that holds what the others share. It describes no document.

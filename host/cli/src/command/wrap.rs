@@ -238,7 +238,7 @@ fn exists(file: &Path) -> BadRequest {
 }
 
 /// Writes `file`, which appears whole or not at all, with the permissions of any new file.
-fn write(file: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
+pub(super) fn write(file: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let draft = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
     let mut draft = draft.map_err(|error| BadRequest(format!("cannot write to {}: {error}", folder.display())))?;

@@ -10,6 +10,7 @@ use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::policy::GrantWord;
 
 use super::ownership;
+use super::signers::TrustSection;
 use super::surface::SurfaceSection;
 use super::telemetry::TelemetrySection;
 use super::tool_config::ToolConfig;
@@ -43,6 +44,9 @@ pub struct ConfigFile {
     pub hooks: Vec<HookEntry>,
     #[serde(rename = "tool")]
     pub tools: Vec<ToolEntry>,
+    pub trust: Vec<TrustSection>,
+    /// The trusted root of a private sigstore deployment: a file in JSON.
+    pub trusted_root: Option<Word>,
     /// The folder in which relative paths of this file start.
     #[serde(skip)]
     pub folder: PathBuf,

@@ -10,6 +10,7 @@ use toolcell::{Home, LogSettings};
 use toolcell_core::policy::{FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords};
 use toolcell_core::record::{ErrorClass, Mode, Refusal, RuleSource, digest};
 use toolcell_core::scheduler::RetryPolicy;
+use toolcell_install::trust::TrustPolicy;
 
 use super::hooks::{self, hook_digest};
 use super::{CompilationSettings, ConfigFile, GivenLimits, TelemetrySettings, Trust, Trusted};
@@ -52,6 +53,8 @@ pub struct Layers {
     /// The stricter one of each setting of all files.
     retry: Option<RetryPolicy>,
     telemetry: TelemetrySettings,
+    /// Who must have signed what is installed.
+    signers: TrustPolicy,
 }
 
 impl Layers {
@@ -191,6 +194,7 @@ impl Layers {
             self.journal = super::journal::settings(&file)?;
         }
         super::telemetry::read(&mut self.telemetry, source, &file)?;
+        super::signers::read(&mut self.signers, source, &file)?;
         self.keeping = self.keeping.and(super::results::keeping(&file)?);
         self.retry = match (self.retry.take(), super::retry::policy(&file)?) {
             (Some(known), Some(said)) => Some(known.stricter(said)),
@@ -235,6 +239,11 @@ impl Layers {
     /// What is measured, and where that goes.
     pub fn telemetry(&self) -> &TelemetrySettings {
         &self.telemetry
+    }
+
+    /// Who must have signed what is installed, by what every file says.
+    pub fn signers(&self) -> &TrustPolicy {
+        &self.signers
     }
 
     /// What may become of outputs: what every file allows.

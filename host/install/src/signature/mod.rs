@@ -1,1 +1,332 @@
-//! The formats of signatures.
+//! The formats of signatures: sigstore bundles, with a certificate or with a managed key, and minisign. They are checked in
+//! this process, without the network.
+
+pub mod beside;
+mod bundle;
+mod cosign_key;
+mod key;
+mod keyless;
+mod managed;
+mod minisign;
+mod provider;
+mod refusal;
+mod root;
+pub mod sign;
+mod statement;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use toolcell_core::record::Refusal;
+
+use crate::digest::Digest;
+use crate::reference::Reference;
+use crate::source::{REFERRERS_MAX, Referrer};
+use crate::trust::TrustPolicy;
+use crate::verifier::{Signer, Subject, Verdict, Verifier};
+
+pub use key::{ManagedKey, MinisignKey};
+use refusal::Problem;
+use root::Root;
+
+/// Maximum size of one signature, in bytes. Bundles of real tools have about 10 KiB.
+pub const SIGNATURE_BYTES_MAX: usize = 256 << 10;
+/// Maximum number of signatures of one artifact that are checked.
+pub const SIGNATURES_MAX: usize = REFERRERS_MAX;
+/// Time after which no further signature of an artifact is checked.
+const TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A signature that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// Who signed.
+    pub signer: Signer,
+    /// When, in seconds since 1970. Only a log or the signer says so.
+    pub signed_at: Option<i64>,
+    /// Whether a transparency log has the signature.
+    pub is_logged: bool,
+}
+
+/// One signature that was found, and what checking it showed.
+#[derive(Clone, Debug)]
+pub struct Examined {
+    /// Where it was found.
+    pub found: String,
+    /// `sigstore`, `minisign` or `unknown`.
+    pub format: &'static str,
+    /// The signature, if it holds.
+    pub outcome: Result<Signed, Refusal>,
+}
+
+/// Checks signatures against what the user trusts.
+pub struct SignatureVerifier {
+    policy: TrustPolicy,
+    root: Root,
+    preferred: Option<Signer>,
+}
+
+impl SignatureVerifier {
+    /// A verifier with the user's policy.
+    pub fn new(policy: TrustPolicy) -> Self {
+        provider::install();
+        let root = Root::new(policy.trusted_root().map(PathBuf::from));
+        Self { policy, root, preferred: None }
+    }
+
+    /// Prefers `signer`, the one in the lock, if an artifact has several signatures.
+    #[must_use]
+    pub fn prefer(mut self, signer: Option<Signer>) -> Self {
+        self.preferred = signer;
+        self
+    }
+
+    /// The policy that it applies.
+    pub fn policy(&self) -> &TrustPolicy {
+        &self.policy
+    }
+
+    /// Checks each of the signatures `found`, which are untrusted, against `subject`.
+    ///
+    /// # Errors
+    ///
+    /// Too many signatures, and signatures that take too long.
+    pub fn examine(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Vec<Examined>, Refusal> {
+        if found.len() > SIGNATURES_MAX && guard!("signatures_max") {
+            return Err(refusal::too_many(subject.reference, found.len()));
+        }
+        let start = Instant::now();
+        let mut examined = Vec::new();
+        for referrer in found {
+            if start.elapsed() > TIME_MAX {
+                return Err(refusal::too_slow(subject.reference));
+            }
+            let (format, outcome) = self.check(subject, referrer);
+            examined.push(Examined { found: referrer.found.clone(), format, outcome });
+        }
+        Ok(examined)
+    }
+
+    fn check(&self, subject: &Subject<'_>, referrer: &Referrer) -> (&'static str, Result<Signed, Refusal>) {
+        let (bytes, found) = (&*referrer.bytes, &*referrer.found);
+        let refused = |problem: Problem, why: &str| ("unknown", Err(problem.refusal(found, why)));
+        if bytes.len() > SIGNATURE_BYTES_MAX && guard!("signature_bytes") {
+            return ("unknown", Err(refusal::too_large(found, bytes.len())));
+        }
+        if Digest::of(subject.bytes) != subject.digest {
+            return refused(Problem::WrongDigest, "the bytes do not have the digest");
+        }
+        let Ok(text) = str::from_utf8(bytes) else { return refused(Problem::FormatUnknown, "it is not UTF-8 text") };
+        match text.trim_start() {
+            "" => refused(Problem::Truncated, ""),
+            json if json.starts_with('{') => {
+                let keys: Vec<&ManagedKey> = self.policy.managed_keys().collect();
+                ("sigstore", bundle::check(bytes, subject, &keys, &self.root, found))
+            }
+            lines if lines.starts_with(minisign::BEGIN) || minisign::BEGIN.starts_with(lines) => {
+                let keys: Vec<&MinisignKey> = self.policy.minisign_keys().collect();
+                ("minisign", minisign::check(text, subject, &keys, found))
+            }
+            _ => refused(Problem::FormatUnknown, ""),
+        }
+    }
+
+    /// What follows from the signatures that were `examined`.
+    ///
+    /// # Errors
+    ///
+    /// A refusal whose code and words say what is wrong.
+    pub fn judge(&self, subject: &Subject<'_>, examined: &[Examined]) -> Result<Verdict, Refusal> {
+        let valid: Vec<&Signed> = examined.iter().filter_map(|one| one.outcome.as_ref().ok()).collect();
+        let signers: Vec<&Signer> = valid.iter().map(|signed| &signed.signer).collect();
+        let unmet = self.policy.unmet(subject.reference, &signers).filter(|_| guard!("trust_policy"));
+        if valid.is_empty() {
+            return self.without_signer(subject, examined, unmet);
+        }
+        if let Some(place) = unmet {
+            return Err(refusal::not_trusted(subject.reference, &signers, place));
+        }
+        let named: Vec<&Signer> =
+            signers.iter().copied().filter(|signer| self.policy.names(subject.reference, signer)).collect();
+        let candidates = if named.is_empty() { &signers } else { &named };
+        let mut candidates = candidates.iter().copied();
+        let first = candidates.clone().next();
+        let preferred = candidates.find(|signer| self.preferred.as_ref() == Some(*signer));
+        let signer = preferred.or(first).cloned();
+        let rejected = examined.iter().filter_map(|one| one.outcome.as_ref().err());
+        let notes = rejected.map(|refusal| format!("ignored: {}", refusal.message)).collect();
+        Ok(Verdict { signer, is_named: !named.is_empty(), notes })
+    }
+
+    /// What follows if no signature holds.
+    fn without_signer(
+        &self,
+        subject: &Subject<'_>,
+        examined: &[Examined],
+        unmet: Option<&str>,
+    ) -> Result<Verdict, Refusal> {
+        let refusals: Vec<&Refusal> = examined.iter().filter_map(|one| one.outcome.as_ref().err()).collect();
+        // What was tampered with is refused, whatever is allowed.
+        let broken = refusals.iter().find(|refusal| !refusal::is_unverifiable(refusal.code));
+        if let Some(refusal) = broken {
+            return Err((*refusal).clone());
+        }
+        let is_allowed = subject.is_unsigned_allowed || matches!(subject.reference, Reference::Path(_));
+        if unmet.is_some() || (!is_allowed && guard!("unsigned")) {
+            let unsigned = || refusal::unsigned(subject.reference, unmet);
+            return Err(refusals.first().map_or_else(unsigned, |refusal| (*refusal).clone()));
+        }
+        let mut notes = vec![format!("{} is not signed: nothing says who made it", subject.reference)];
+        notes.extend(refusals.iter().map(|refusal| format!("not checked: {}", refusal.message)));
+        Ok(Verdict { signer: None, is_named: false, notes })
+    }
+}
+
+impl Verifier for SignatureVerifier {
+    fn verify(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Verdict, Refusal> {
+        self.judge(subject, &self.examine(subject, found)?)
+    }
+}
+
+/// The refusal of an artifact without a signature.
+pub fn unsigned(reference: &Reference) -> Refusal {
+    refusal::unsigned(reference, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sign::SigningKey;
+    use super::*;
+    use crate::source::MINISIGN;
+    use crate::trust::{Pattern, TrustEntry, TrustedSigner};
+
+    /// A minisign key without a password: the text of its file, and its public key.
+    pub(super) fn unencrypted() -> (String, String) {
+        let pair = ::minisign::KeyPair::generate_unencrypted_keypair().unwrap();
+        (pair.sk.to_box(None).unwrap().to_string(), pair.pk.to_base64())
+    }
+
+    /// An artifact, and what is checked against it.
+    pub(super) struct Place {
+        reference: Reference,
+        bytes: Vec<u8>,
+        pub(super) is_unsigned_allowed: bool,
+        preferred: Option<Signer>,
+    }
+
+    impl Place {
+        pub(super) fn new(reference: &str, bytes: &[u8]) -> Self {
+            let reference = Reference::parse(reference, "/".as_ref()).unwrap();
+            Self { reference, bytes: bytes.to_vec(), is_unsigned_allowed: false, preferred: None }
+        }
+
+        /// A policy that names these signers of this reference: `key TEXT` or `minisign TEXT`, one in a line.
+        pub(super) fn trusting(&self, signers: &str) -> TrustPolicy {
+            let entry = |line: &str| {
+                let (kind, text) = line.split_once(' ').unwrap();
+                let signer = match kind {
+                    "key" => TrustedSigner::Key(ManagedKey::parse(text).unwrap()),
+                    _ => TrustedSigner::Minisign(MinisignKey::parse(text).unwrap()),
+                };
+                let reference = Pattern::new(if self.reference.is_path() { "/*" } else { "*" });
+                TrustEntry { reference, signer, place: "toolcell.toml, line 1".to_owned() }
+            };
+            let mut policy = TrustPolicy::default();
+            policy.add(signers.lines().map(entry).collect());
+            policy
+        }
+
+        pub(super) fn judge(&self, policy: TrustPolicy, signatures: &[Vec<u8>]) -> Result<Verdict, Refusal> {
+            let found = |bytes: &Vec<u8>| Referrer {
+                media_type: MINISIGN.to_owned(),
+                found: "here".to_owned(),
+                bytes: bytes.clone(),
+            };
+            let found: Vec<Referrer> = signatures.iter().map(found).collect();
+            let digest = Digest::of(&self.bytes);
+            let subject = Subject {
+                reference: &self.reference,
+                digest,
+                bytes: &self.bytes,
+                is_unsigned_allowed: self.is_unsigned_allowed,
+            };
+            SignatureVerifier::new(policy).prefer(self.preferred.clone()).verify(&subject, &found)
+        }
+    }
+
+    #[test]
+    fn what_is_unsigned_is_refused_unless_it_is_a_file_or_was_named_so() {
+        let (secret, public) = unencrypted();
+        let signature = SigningKey::read(&secret, || panic!()).unwrap().sign_file(b"jq", "jq").unwrap().bytes;
+        let of_another = SigningKey::read(&secret, || panic!()).unwrap().sign_file(b"yq", "yq").unwrap().bytes;
+        let none = TrustPolicy::default;
+        for reference in ["ghcr.io/acme/jq:1", "https://example.org/jq.wasm"] {
+            let mut place = Place::new(reference, b"jq");
+            let named = || place.trusting(&format!("minisign {public}"));
+            assert_eq!(place.judge(none(), &[]).unwrap_err().code, "unsigned");
+            assert_eq!(place.judge(named(), &[]).unwrap_err().code, "unsigned");
+            // A key that nobody has says nothing.
+            assert_eq!(place.judge(none(), &[signature.clone()]).unwrap_err().code, "signer_unknown");
+            assert_eq!(place.judge(none(), &[b"PGP".to_vec()]).unwrap_err().code, "signature_format_unknown");
+            let (named, other) = (named(), named());
+            place.is_unsigned_allowed = true;
+            for found in [vec![], vec![signature.clone()], vec![b"PGP".to_vec()]] {
+                let verdict = place.judge(none(), &found).unwrap();
+                assert_eq!(verdict.signer, None);
+                assert!(verdict.notes[0].contains("is not signed"), "{verdict:?}");
+                assert_eq!(verdict.notes.len(), 1 + found.len());
+            }
+            // Who is named must have signed, and what was tampered with is refused, whatever is allowed.
+            assert_eq!(place.judge(named, &[]).unwrap_err().code, "unsigned");
+            assert_eq!(place.judge(other, &[of_another.clone()]).unwrap_err().code, "signature_replayed");
+            assert_eq!(place.judge(none(), &[b"{".to_vec()]).unwrap_err().code, "signature_truncated");
+        }
+        let place = Place::new("/tools/jq.wasm", b"jq");
+        assert!(place.judge(none(), &[]).unwrap().notes[0].contains("nothing says who made it"));
+        assert_eq!(place.judge(place.trusting(&format!("minisign {public}")), &[]).unwrap_err().code, "unsigned");
+    }
+
+    #[test]
+    fn signatures_are_bounded_in_number_and_size() {
+        let place = Place::new("ghcr.io/acme/jq:1", b"jq");
+        let many = vec![b"{".to_vec(); SIGNATURES_MAX + 1];
+        assert_eq!(place.judge(TrustPolicy::default(), &many).unwrap_err().code, "signatures_too_many");
+        let large = vec![b' '; SIGNATURE_BYTES_MAX + 1];
+        assert_eq!(place.judge(TrustPolicy::default(), &[large]).unwrap_err().code, "signature_too_large");
+    }
+
+    #[test]
+    fn of_several_signers_that_of_the_lock_counts() {
+        let ((one, one_public), (two, two_public)) = (unencrypted(), unencrypted());
+        let mut place = Place::new("ghcr.io/acme/jq:1", b"jq");
+        let keys = [one, two].map(|secret| SigningKey::read(&secret, || panic!()).unwrap());
+        let signatures = keys.each_ref().map(|key| key.sign_file(b"jq", "jq").unwrap().bytes);
+        let policy = || place.trusting(&format!("minisign {one_public}\nminisign {two_public}"));
+        let (first, second, third) = (policy(), policy(), policy());
+        assert_eq!(place.judge(first, &signatures).unwrap().signer.as_ref(), Some(keys[0].signer()));
+        place.preferred = Some(keys[1].signer().clone());
+        assert_eq!(place.judge(second, &signatures).unwrap().signer.as_ref(), Some(keys[1].signer()));
+        // Another signer is another signer, also if the policy names both.
+        let verdict = place.judge(third, &signatures[..1]).unwrap();
+        assert_eq!(verdict.signer.as_ref(), Some(keys[0].signer()));
+        // A signer who is named for something else signed this.
+        let mut elsewhere = place.trusting(&format!("minisign {one_public}"));
+        elsewhere.add(vec![TrustEntry {
+            reference: Pattern::new("ghcr.io/other/*"),
+            signer: TrustedSigner::Minisign(MinisignKey::parse(&two_public).unwrap()),
+            place: String::new(),
+        }]);
+        assert_eq!(place.judge(elsewhere, &signatures[1..]).unwrap_err().code, "signer_not_trusted");
+    }
+
+    #[test]
+    fn bytes_of_another_digest_are_not_verified() {
+        let (secret, public) = unencrypted();
+        let place = Place::new("ghcr.io/acme/jq:1", b"jq");
+        let signature = SigningKey::read(&secret, || panic!()).unwrap().sign_file(b"jq", "jq").unwrap().bytes;
+        let found = Referrer { media_type: MINISIGN.to_owned(), found: "here".to_owned(), bytes: signature };
+        let verifier = SignatureVerifier::new(place.trusting(&format!("minisign {public}")));
+        let digest = Digest::of(b"another");
+        let subject = Subject { reference: &place.reference, digest, bytes: b"jq", is_unsigned_allowed: false };
+        assert_eq!(verifier.verify(&subject, &[found]).unwrap_err().code, "signature_wrong_digest");
+    }
+}

@@ -1,0 +1,61 @@
+//! What `toolcell sign` and `toolcell verify` are about: the bytes that a signature is over, and the signatures there are.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_install::digest::Digest;
+use toolcell_install::reference::Reference;
+use toolcell_install::signature::beside;
+use toolcell_install::signature::sign::KEY_BYTES_MAX;
+use toolcell_install::source::{COMPONENT_BYTES_MAX, Referrer, too_large};
+
+use super::exit::{BadRequest, Stop};
+
+/// What is signed.
+pub(super) struct Artifact {
+    pub(super) digest: Digest,
+    pub(super) bytes: Vec<u8>,
+    pub(super) signatures: Vec<Referrer>,
+}
+
+/// Reads what `reference` stands for, as far as signatures are over it: a manifest, or else a component.
+pub(super) async fn artifact(reference: &Reference) -> Result<Artifact, Stop> {
+    match reference {
+        Reference::Path(path) => {
+            let bytes = component(path)?;
+            Ok(Artifact { digest: Digest::of(&bytes), bytes, signatures: beside::of(path)? })
+        }
+        other => {
+            let message = format!("{other} is not a file; fetch it first");
+            Err(Refusal::new(ErrorClass::CapabilityGap, "reference_unsupported", message).into())
+        }
+    }
+}
+
+/// Reads a component, whatever it holds.
+pub(super) fn component(path: &Path) -> Result<Vec<u8>, Stop> {
+    let unreadable = |error: std::io::Error| BadRequest(format!("cannot read {}: {error}", path.display()));
+    let mut bytes = Vec::new();
+    let open = File::open(path).map_err(unreadable)?;
+    if !open.metadata().map_err(unreadable)?.is_file() {
+        return Err(BadRequest(format!("{} is not a regular file; name the .wasm", path.display())).into());
+    }
+    open.take(COMPONENT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    match bytes.len() as u64 > COMPONENT_BYTES_MAX {
+        true => Err(too_large(COMPONENT_BYTES_MAX).into()),
+        false => Ok(bytes),
+    }
+}
+
+/// Reads the file of a key or of a password.
+pub(super) fn small_text(file: &Path) -> Result<String, BadRequest> {
+    let unreadable = |error: std::io::Error| BadRequest(format!("cannot read {}: {error}", file.display()));
+    let mut text = String::new();
+    let read = File::open(file).and_then(|open| open.take(KEY_BYTES_MAX + 1).read_to_string(&mut text));
+    match read.map_err(unreadable)? as u64 > KEY_BYTES_MAX {
+        true => Err(BadRequest(format!("{} is larger than {KEY_BYTES_MAX} bytes", file.display()))),
+        false => Ok(text),
+    }
+}

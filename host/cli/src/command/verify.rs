@@ -1,0 +1,200 @@
+//! `toolcell verify`: who signed a component, and whether the user's policy trusts the signer.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use toolcell::Home;
+use toolcell_core::record::{Refusal, Timestamp};
+use toolcell_install::digest::Digest;
+use toolcell_install::reference::Reference;
+use toolcell_install::signature::{self, Examined, ManagedKey, MinisignKey, SignatureVerifier, beside};
+use toolcell_install::trust::{Pattern, TrustEntry, TrustPolicy, TrustedSigner};
+use toolcell_install::verifier::{Subject, Verdict};
+
+use crate::config::{LayerOptions, Layers, identified};
+
+use super::exit::{self, BadRequest, Exit, Stop};
+use super::signed::{self, Artifact};
+use super::{runtime, show};
+
+/// Says who signed a component, how, and whether the [[trust]] entries of toolcell.toml trust that signer. Nothing is run,
+/// and checking needs no network.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit 0: a signer who is named, by toolcell.toml or by an option. Exit 6: a valid signature of \
+                        someone who is not named. Exit 3: no signature, one that does not hold, or one of somebody else.\n\n\
+                        Examples:\n  toolcell verify jq.wasm\n  toolcell verify ghcr.io/example/jq:1 --json\n  \
+                        toolcell verify jq.wasm --key publisher.pub"
+)]
+pub(super) struct Verify {
+    /// A file, whose signature is FILE.sigstore.json or FILE.minisig, or the reference of a registry
+    #[arg(value_name = "FILE|REF")]
+    reference: String,
+    /// The file of the signature
+    #[arg(long, value_name = "FILE")]
+    signature: Option<PathBuf>,
+    /// Trust this public key alone: a file with PEM or a minisign.pub
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["identity", "issuer"])]
+    key: Option<PathBuf>,
+    /// Trust this sigstore identity alone; * stands for any text
+    #[arg(long, value_name = "IDENTITY", requires = "issuer")]
+    identity: Option<String>,
+    /// URL of who vouches for the identity
+    #[arg(long, value_name = "URL", requires = "identity")]
+    issuer: Option<String>,
+    /// Read this file instead of the project's toolcell.toml
+    #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
+    config: Option<PathBuf>,
+    /// Read no toolcell.toml, neither your own nor the project's
+    #[arg(long)]
+    no_config: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found out.
+#[derive(Default)]
+struct Report {
+    reference: Option<Reference>,
+    digest: Option<Digest>,
+    examined: Vec<Examined>,
+    verdict: Option<Verdict>,
+}
+
+impl Verify {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let mut report = Report::default();
+        let refusal = match self.verify(&mut report) {
+            Ok(()) => None,
+            Err(stop) => Some(stop.refusal()?),
+        };
+        let is_named = report.verdict.as_ref().is_some_and(|verdict| verdict.is_named);
+        let exit = match &refusal {
+            Some(refusal) => exit::of_refusal(refusal),
+            None if is_named => Exit::Succeeded,
+            None => Exit::WouldAsk,
+        };
+        if self.json {
+            return show::json(&document(&report, refusal.as_ref())).map(|()| exit).or_else(show::closed);
+        }
+        print(&report).map(|()| exit).or_else(show::closed)?;
+        if let Some(refusal) = &refusal {
+            show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+        }
+        Ok(exit)
+    }
+
+    fn verify(&self, report: &mut Report) -> Result<(), Stop> {
+        let home = Home::find()?;
+        let folder = std::env::current_dir().ok();
+        let reference = Reference::parse(&self.reference, folder.as_deref().unwrap_or(Path::new("/")))?;
+        let options = LayerOptions { file: self.config.clone(), none: self.no_config };
+        let layers = Layers::read(&home, folder.as_deref(), &options)?;
+        let verifier = SignatureVerifier::new(self.policy(layers.signers())?);
+        let mut artifact = runtime()?.block_on(signed::artifact(&reference))?;
+        if let Some(file) = &self.signature {
+            artifact.signatures = vec![beside::read(file)?];
+        }
+        let Artifact { digest, bytes, signatures } = artifact;
+        let subject = Subject { reference: &reference, digest, bytes: &bytes, is_unsigned_allowed: false };
+        report.digest = Some(digest);
+        report.reference = Some(reference.clone());
+        report.examined = verifier.examine(&subject, &signatures)?;
+        let verdict = verifier.judge(&subject, &report.examined)?;
+        if verdict.signer.is_none() {
+            let failed = report.examined.iter().find_map(|one| one.outcome.as_ref().err());
+            return Err(failed.cloned().unwrap_or_else(|| signature::unsigned(&reference)).into());
+        }
+        report.verdict = Some(verdict);
+        Ok(())
+    }
+
+    /// The policy of the files, or that of the options in its place.
+    fn policy(&self, of_files: &TrustPolicy) -> anyhow::Result<TrustPolicy> {
+        let (signer, place) = match (&self.key, &self.identity, &self.issuer) {
+            (Some(file), _, _) => (public_key(file)?, "--key"),
+            (None, Some(identity), Some(issuer)) => {
+                (identified(identity, issuer).map_err(|error| BadRequest(format!("{error:#}")))?, "--identity")
+            }
+            _ => return Ok(of_files.clone()),
+        };
+        let mut policy = TrustPolicy::default();
+        let entry = |reference: &str| TrustEntry {
+            reference: Pattern::new(reference),
+            signer: signer.clone(),
+            place: place.to_owned(),
+        };
+        policy.add(vec![entry("*"), entry("/*")]);
+        if let Some(root) = of_files.trusted_root() {
+            policy.use_root(root.to_owned());
+        }
+        Ok(policy)
+    }
+}
+
+fn public_key(file: &Path) -> anyhow::Result<TrustedSigner> {
+    let text = signed::small_text(file)?;
+    let read = match text.starts_with("-----") {
+        true => ManagedKey::parse(&text).map(TrustedSigner::Key),
+        false => MinisignKey::parse(&text).map(TrustedSigner::Minisign),
+    };
+    Ok(read.map_err(|why| BadRequest(format!("the key {} cannot be used: {why}", file.display())))?)
+}
+
+/// The moment `seconds` after the beginning of 1970.
+fn moment(seconds: i64) -> Timestamp {
+    Timestamp::of_unix_millis(seconds.saturating_mul(1000))
+}
+
+fn document(report: &Report, refusal: Option<&Refusal>) -> Value {
+    let signatures = report.examined.iter().map(|one| {
+        let signed = one.outcome.as_ref().ok();
+        json!({
+            "found": one.found,
+            "format": one.format,
+            "signer": signed.map(|signed| &signed.signer),
+            "signed_at": signed.and_then(|signed| signed.signed_at).map(moment),
+            "logged": signed.is_some_and(|signed| signed.is_logged),
+            "error": one.outcome.as_ref().err().map(Refusal::to_error),
+        })
+    });
+    let verdict = report.verdict.as_ref();
+    json!({
+        "verified": verdict.is_some(),
+        "reference": report.reference.as_ref(),
+        "digest": report.digest.as_ref(),
+        "signer": verdict.and_then(|verdict| verdict.signer.as_ref()),
+        "trusted": verdict.is_some_and(|verdict| verdict.is_named),
+        "signatures": signatures.collect::<Vec<_>>(),
+        "error": refusal.map(Refusal::to_error),
+    })
+}
+
+fn print(report: &Report) -> io::Result<()> {
+    let mut text = String::new();
+    if let (Some(reference), Some(digest)) = (&report.reference, &report.digest) {
+        text += &format!("{reference}\n{digest}\n");
+    }
+    for one in &report.examined {
+        text += &match &one.outcome {
+            Ok(signed) => {
+                let when = signed.signed_at.map(|seconds| format!(", at {}", moment(seconds))).unwrap_or_default();
+                let log = if signed.is_logged { ", in a transparency log" } else { "" };
+                format!("signed by {}{when}{log} ({}, {})\n", signed.signer, one.format, one.found)
+            }
+            Err(refusal) => format!("rejected: {} [{}]\n", refusal.message, refusal.code),
+        };
+    }
+    if let Some(Verdict { signer: Some(signer), is_named, .. }) = &report.verdict {
+        text += &match is_named {
+            true => format!("trusted: {signer}\n"),
+            false => format!("not named: no [[trust]] entry names {signer}; an install asks\n"),
+        };
+    }
+    let mut out = io::stdout().lock();
+    let terminal = io::IsTerminal::is_terminal(&out);
+    out.write_all(show::printable(&text, terminal).as_bytes())
+}

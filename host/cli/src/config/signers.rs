@@ -1,0 +1,153 @@
+//! `[[trust]]` and `trusted_root`: who must have signed what is installed.
+
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use serde::Deserialize;
+use toolcell_core::record::RuleSource;
+use toolcell_install::signature::{ManagedKey, MinisignKey};
+use toolcell_install::trust::{ENTRIES_MAX, Pattern, TrustEntry, TrustPolicy, TrustedSigner};
+
+use super::Word;
+use super::file::ConfigFile;
+
+/// `[[trust]]`: names one signer, in one of three ways. A key is written into the file itself, so that trust in the file
+/// covers it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrustSection {
+    /// `host/repository`, a URL, or a path; `*` stands for any text.
+    pub reference: Word,
+    /// A sigstore identity, such as an e-mail address; `*` stands for any text.
+    pub identity: Option<Word>,
+    /// URL of who vouches for the identity.
+    pub issuer: Option<Word>,
+    /// A public key: PEM, or its base64 text.
+    pub key: Option<Word>,
+    /// A public key of minisign.
+    pub minisign: Option<Word>,
+}
+
+/// Adds what `file`, a file of this `source`, says of signers.
+pub(super) fn read(policy: &mut TrustPolicy, source: RuleSource, file: &ConfigFile) -> anyhow::Result<()> {
+    if let Some(word) = &file.trusted_root {
+        // The trust in a project's file covers its own bytes, and not those of another file.
+        ensure!(
+            source != RuleSource::ProjectSettings,
+            "{}: `trusted_root` has no effect in a project's file; set it in your own toolcell.toml, or name a file \
+             with --config",
+            file.place_of(word)
+        );
+        policy.use_root(file.folder.join(&**word));
+    }
+    if file.trust.is_empty() {
+        return Ok(());
+    }
+    ensure!(file.trust.len() <= ENTRIES_MAX, "{}: more than {ENTRIES_MAX} [[trust]] entries", file.path.display());
+    let entries = file.trust.iter().map(|section| entry(section, file));
+    policy.add(entries.collect::<anyhow::Result<_>>()?);
+    Ok(())
+}
+
+fn entry(section: &TrustSection, file: &ConfigFile) -> anyhow::Result<TrustEntry> {
+    let place = file.place_of(&section.reference);
+    let reference = pattern(&section.reference, &file.folder).with_context(|| place.clone())?;
+    let signer = signer(section).with_context(|| place.clone())?;
+    Ok(TrustEntry { reference, signer, place })
+}
+
+fn signer(section: &TrustSection) -> anyhow::Result<TrustedSigner> {
+    let TrustSection { identity, issuer, key, minisign, .. } = section;
+    match (identity, issuer, key, minisign) {
+        (Some(identity), Some(issuer), None, None) => identified(identity, issuer),
+        (None, None, Some(key), None) => match ManagedKey::parse(key) {
+            Ok(key) => Ok(TrustedSigner::Key(key)),
+            Err(why) => bail!("[[trust]] key: {why}"),
+        },
+        (None, None, None, Some(key)) => match MinisignKey::parse(key) {
+            Ok(key) => Ok(TrustedSigner::Minisign(key)),
+            Err(why) => bail!("[[trust]] minisign: {why}"),
+        },
+        _ => bail!("[[trust]] names one signer: `identity` with `issuer`, or `key`, or `minisign`"),
+    }
+}
+
+/// The signer with this sigstore identity.
+pub fn identified(identity: &str, issuer: &str) -> anyhow::Result<TrustedSigner> {
+    let identity = Pattern::new(identity);
+    ensure!(!identity.is_blank(), "[[trust]] identity: it would match everybody; name one, or a part of it");
+    ensure!(
+        issuer.starts_with("https://"),
+        "[[trust]] issuer: {issuer:?} is not an https URL, such as https://accounts.google.com"
+    );
+    Ok(TrustedSigner::Identity { identity, issuer: issuer.to_owned() })
+}
+
+/// The references that `word` names. A version is no part of them.
+fn pattern(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
+    let word = word.strip_prefix("oci://").unwrap_or(word);
+    if word.starts_with(['.', '/']) {
+        let path = std::path::absolute(folder.join(word)).context("[[trust]] reference")?;
+        return Ok(Pattern::new(path.to_string_lossy()));
+    }
+    if word.contains("://") || word == "*" {
+        return Ok(Pattern::new(word));
+    }
+    let (_, last) = word.rsplit_once('/').with_context(|| {
+        format!(
+            "[[trust]] reference: {word:?} is not `host/repository`, a URL, a path that begins with `.` or `/`, or `*`"
+        )
+    })?;
+    ensure!(
+        !last.contains([':', '@']),
+        "[[trust]] reference: {word:?} has a tag or a digest; name the repository, because an entry is for all its versions"
+    );
+    Ok(Pattern::new(word.to_ascii_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINISIGN: &str = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
+
+    fn policy(source: RuleSource, text: &str) -> anyhow::Result<TrustPolicy> {
+        let mut policy = TrustPolicy::default();
+        read(&mut policy, source, &ConfigFile::parse(text, Path::new("/project"))?)?;
+        Ok(policy)
+    }
+
+    #[test]
+    fn an_entry_names_one_signer_of_references() {
+        let text = format!(
+            "trusted_root = \"root.json\"\n[[trust]]\nreference = \"ghcr.io/acme/*\"\nidentity = \"*@acme.test\"\n\
+             issuer = \"https://issuer.test\"\n[[trust]]\nreference = \"./dist/*\"\nminisign = \"{MINISIGN}\"\n"
+        );
+        let read = policy(RuleSource::UserSettings, &text).unwrap();
+        assert_eq!(read.trusted_root(), Some(Path::new("/project/root.json")));
+        assert_eq!(read.minisign_keys().count(), 1);
+        let error = policy(RuleSource::ProjectSettings, &text).unwrap_err().to_string();
+        assert!(error.contains("`trusted_root` has no effect in a project's file"), "{error}");
+    }
+
+    #[test]
+    fn what_an_entry_lacks_or_has_too_much_is_named() {
+        let of = |words: &str| {
+            format!("{:#}", policy(RuleSource::ProjectSettings, &format!("[[trust]]\n{words}")).unwrap_err())
+        };
+        for (words, why) in [
+            ("reference = \"a.b/c\"", "names one signer"),
+            ("reference = \"a.b/c\"\nidentity = \"a@b.c\"", "names one signer"),
+            ("reference = \"a.b/c\"\nidentity = \"*\"\nissuer = \"https://x\"", "it would match everybody"),
+            ("reference = \"a.b/c\"\nidentity = \"a@b.c\"\nissuer = \"x\"", "not an https URL"),
+            ("reference = \"a.b/c\"\nkey = \"x\"", "[[trust]] key: it is neither PEM nor base64"),
+            ("reference = \"a.b/c\"\nminisign = \"x\"", "[[trust]] minisign: it is not a minisign public key"),
+            ("reference = \"a.b/c:1\"\nkey = \"x\"", "has a tag or a digest"),
+            ("reference = \"jq\"\nkey = \"x\"", "is not `host/repository`"),
+            ("reference = \"a.b/c\"\nkeys = \"x\"", "unknown field `keys`"),
+        ] {
+            assert!(of(words).contains(why), "{words}: {}", of(words));
+        }
+        assert!(of("reference = \"a.b/c\"\nkey = \"x\"").contains(", line 2"));
+    }
+}

@@ -1,0 +1,56 @@
+//! Signatures of files: those that lie beside them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use super::SIGNATURE_BYTES_MAX;
+use crate::source::{MINISIGN, Referrer, SIGSTORE_BUNDLE};
+
+/// What is appended to the name of a file for its signature, and the media type of that.
+pub const ENDINGS: [(&str, &str); 2] = [(".sigstore.json", SIGSTORE_BUNDLE), (".minisig", MINISIGN)];
+
+/// The path of the signature of `file` with this ending.
+pub fn path(file: &Path, ending: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// The signatures that lie beside `file`.
+///
+/// # Errors
+///
+/// A signature that is there and cannot be read.
+pub fn of(file: &Path) -> Result<Vec<Referrer>, Refusal> {
+    let mut found = Vec::new();
+    for (ending, _) in ENDINGS {
+        let signature = path(file, ending);
+        if signature.symlink_metadata().is_ok() {
+            found.push(read(&signature)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the signature in `file`, of whatever format.
+///
+/// # Errors
+///
+/// A file that cannot be read.
+pub fn read(file: &Path) -> Result<Referrer, Refusal> {
+    let found = file.display().to_string();
+    let unreadable = |error: io::Error| {
+        let message = format!("the signature {found} cannot be read: {error}");
+        Refusal::new(ErrorClass::InvalidArguments, "signature_unreadable", message)
+    };
+    let mut bytes = Vec::new();
+    // One byte more, which the verifier refuses.
+    let open = File::open(file).map_err(unreadable)?;
+    open.take(SIGNATURE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let is_minisign = file.extension().is_some_and(|extension| extension == "minisig");
+    let media_type = if is_minisign { MINISIGN } else { SIGSTORE_BUNDLE };
+    Ok(Referrer { media_type: media_type.to_owned(), found, bytes })
+}

@@ -1,0 +1,48 @@
+//! Sigstore bundles: how they are read, and which way of checking one needs.
+
+use serde_json::Value;
+use sigstore_verify::types::bundle::{MediaType, VerificationMaterialContent};
+use sigstore_verify::types::{Bundle, HashAlgorithm, SignatureContent};
+use toolcell_core::record::Refusal;
+
+use super::key::ManagedKey;
+use super::refusal::Problem;
+use super::root::Root;
+use super::{Signed, keyless, managed};
+use crate::digest::Digest;
+use crate::verifier::Subject;
+
+/// Checks `bytes`, a bundle that was found at `found`, against `subject`.
+pub(super) fn check(
+    bytes: &[u8],
+    subject: &Subject<'_>,
+    keys: &[&ManagedKey],
+    root: &Root,
+    found: &str,
+) -> Result<Signed, Refusal> {
+    let bundle = read(bytes).map_err(|(problem, why)| problem.refusal(found, &why))?;
+    match &bundle.verification_material.content {
+        VerificationMaterialContent::PublicKey(hint) => managed::check(&bundle, &hint.hint, subject, keys, root, found),
+        _ => keyless::check(&bundle, subject, root, found),
+    }
+}
+
+/// Reads a bundle of any version. It proves nothing.
+pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (Problem, String)> {
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| match error.is_eof() {
+        true => (Problem::Truncated, String::new()),
+        false => (Problem::Malformed, error.to_string()),
+    })?;
+    let media_type = value.get("mediaType").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if media_type.parse::<MediaType>().is_err() {
+        return Err((Problem::FormatUnknown, format!("its media type is `{media_type}`")));
+    }
+    serde_json::from_value(value).map_err(|error| (Problem::Malformed, error.to_string()))
+}
+
+/// The digest that the signature of a message says it is over, if it is one of SHA-256.
+pub(super) fn claimed(bundle: &Bundle) -> Option<Digest> {
+    let SignatureContent::MessageSignature(message) = &bundle.content else { return None };
+    let digest = message.message_digest.as_ref().filter(|digest| digest.algorithm == HashAlgorithm::Sha2256)?;
+    format!("sha256:{}", digest.digest.to_hex()).parse().ok()
+}

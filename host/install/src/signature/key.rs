@@ -1,0 +1,104 @@
+//! Public keys that a policy names.
+
+use std::fmt;
+
+use data_encoding::{BASE64, HEXUPPER};
+use sigstore_verify::crypto::{KeyAlgorithm, SigningScheme};
+use sigstore_verify::types::DerPublicKey;
+
+use crate::digest::Digest;
+use crate::verifier::Signer;
+
+/// Length of a minisign public key: algorithm, id, key.
+const MINISIGN_BYTES: usize = 2 + 8 + 32;
+
+/// A managed public key: ECDSA on P-256, or Ed25519.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ManagedKey {
+    /// In SubjectPublicKeyInfo form.
+    pub(super) der: DerPublicKey,
+    pub(super) scheme: SigningScheme,
+}
+
+impl ManagedKey {
+    /// Reads a key: PEM (`-----BEGIN PUBLIC KEY-----`), or the base64 text of one without its first and last line.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no public key, and a key of another kind.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let der = match text.starts_with("-----") {
+            true => DerPublicKey::from_pem(text).map_err(|_| "it is not a PEM public key".to_owned())?,
+            false => {
+                let joined: String = text.split_whitespace().collect();
+                let bytes = BASE64.decode(joined.as_bytes());
+                DerPublicKey::new(bytes.map_err(|_| "it is neither PEM nor base64".to_owned())?)
+            }
+        };
+        Self::from_der(der)
+    }
+
+    pub(super) fn from_der(der: DerPublicKey) -> Result<Self, String> {
+        let algorithm = KeyAlgorithm::from_spki(&der).map_err(|_| "it is not a public key".to_owned())?;
+        match algorithm {
+            KeyAlgorithm::EcdsaP256 | KeyAlgorithm::Ed25519 => {
+                Ok(Self { der, scheme: algorithm.default_signing_scheme() })
+            }
+            _ => Err("it is of another kind: keys for ECDSA on P-256 and for Ed25519 can be used".to_owned()),
+        }
+    }
+
+    /// What a bundle says of the key that signed it, as cosign writes it. It proves nothing.
+    pub(super) fn hint(&self) -> String {
+        BASE64.encode(Digest::of(self.der.as_bytes()).bytes())
+    }
+
+    /// Who signs with this key.
+    pub fn signer(&self) -> Signer {
+        Signer::Key { fingerprint: Digest::of(self.der.as_bytes()).to_string() }
+    }
+}
+
+impl fmt::Debug for ManagedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ManagedKey({})", self.signer())
+    }
+}
+
+/// A public key of minisign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MinisignKey {
+    pub(super) key: minisign_verify::PublicKey,
+    pub(super) raw: [u8; MINISIGN_BYTES],
+}
+
+impl MinisignKey {
+    /// Reads a key: its line in base64, or the content of `minisign.pub`.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no minisign public key.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+        let raw = BASE64.decode(line.as_bytes()).ok().and_then(|raw| raw.try_into().ok());
+        match (minisign_verify::PublicKey::from_base64(line), raw) {
+            (Ok(key), Some(raw)) => Ok(Self { key, raw }),
+            _ => {
+                Err("it is not a minisign public key: 56 letters and digits that begin with RW are expected".to_owned())
+            }
+        }
+    }
+
+    /// The id of the key: 8 bytes, backwards, as minisign prints it.
+    pub(super) fn id(&self) -> String {
+        let mut id: Vec<u8> = self.raw.iter().skip(2).take(8).copied().collect();
+        id.reverse();
+        HEXUPPER.encode(&id)
+    }
+
+    /// Who signs with this key.
+    pub fn signer(&self) -> Signer {
+        Signer::Minisign { key_id: self.id(), fingerprint: Digest::of(&self.raw).to_string() }
+    }
+}

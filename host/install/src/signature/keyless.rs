@@ -1,0 +1,91 @@
+//! Bundles whose key has a certificate of sigstore: the certificate says who signed, and a transparency log when.
+
+use sigstore_verify::crypto::parse_certificate_info;
+use sigstore_verify::types::{Bundle, Sha256Hash, SignatureContent};
+use sigstore_verify::{CertificateError, Error, TransparencyLogError, VerificationPolicy, Verifier};
+use toolcell_core::record::Refusal;
+
+use super::bundle::claimed;
+use super::refusal::{self, Problem};
+use super::root::Root;
+use super::{Signed, statement};
+use crate::verifier::{Signer, Subject};
+
+/// Checks `bundle` without the network. Whether its signer is trusted is for the policy to say.
+pub(super) fn check(bundle: &Bundle, subject: &Subject<'_>, root: &Root, found: &str) -> Result<Signed, Refusal> {
+    let verifier = root.verifier()?;
+    let mut policy = VerificationPolicy::any_identity();
+    if !root.has_certificate_log()? {
+        policy = policy.skip_sct();
+    }
+    let result = verifier
+        .verify(subject.bytes, bundle, &policy)
+        .map_err(|error| self::refusal(&error, bundle, verifier, subject, found))?;
+    if let SignatureContent::DsseEnvelope(envelope) = &bundle.content {
+        statement::check(envelope.payload.as_bytes(), subject, found)?;
+    }
+    let (Some(identity), Some(issuer)) = (result.identity(), result.issuer()) else {
+        return Err(Problem::Malformed.refusal(found, "its certificate does not say who signed"));
+    };
+    let earliest = result.verified_timestamps().iter().min();
+    Ok(Signed {
+        signer: Signer::Identity { identity: identity.to_string(), issuer: issuer.to_owned() },
+        signed_at: result.integrated_time().or(earliest.copied()).map(|time| time.as_second()),
+        is_logged: result.tlog_verified(),
+    })
+}
+
+/// The refusal of a bundle that `verifier` rejected with `error`.
+pub(super) fn refusal(
+    error: &Error,
+    bundle: &Bundle,
+    verifier: &Verifier,
+    subject: &Subject<'_>,
+    found: &str,
+) -> Refusal {
+    if let Error::ArtifactMismatch(_) = error {
+        return mismatch(bundle, verifier, subject, found);
+    }
+    let problem = match error {
+        Error::SignatureInvalid(_) => Problem::Invalid,
+        Error::Certificate(_) if is_expired(bundle) => Problem::Expired,
+        Error::Certificate(CertificateError::Expired { .. } | CertificateError::NotYetValid { .. })
+        | Error::TransparencyLog(TransparencyLogError::IntegratedTime(_)) => Problem::Expired,
+        Error::Certificate(CertificateError::Malformed(_)) => Problem::Malformed,
+        Error::Certificate(CertificateError::Sct(_)) | Error::TransparencyLog(_) => Problem::NotLogged,
+        Error::Certificate(_) => Problem::AuthorityUnknown,
+        Error::Timestamp(_) => Problem::TimeUnproven,
+        Error::Bundle(_) if !bundle.has_inclusion_proof() => Problem::NotLogged,
+        Error::UnsupportedBundle(_) | Error::UnsupportedArtifact(_) => Problem::FormatUnknown,
+        Error::InvalidTrustRoot(why) => return refusal::root_invalid("", why),
+        _ => Problem::Malformed,
+    };
+    problem.refusal(found, &error.to_string())
+}
+
+/// Whether a log entry was made while the certificate was not valid. The chain is checked first, and its error says only
+/// that it does not hold.
+fn is_expired(bundle: &Bundle) -> bool {
+    let Some(certificate) = bundle.signing_certificate().and_then(|der| parse_certificate_info(der).ok()) else {
+        return false;
+    };
+    let times = bundle.verification_material.tlog_entries.iter().filter_map(|entry| entry.integrated_time);
+    times.into_iter().any(|time| time < certificate.not_before || time > certificate.not_after)
+}
+
+/// The refusal of a bundle that does not describe its artifact: a genuine one of another artifact, or a changed one.
+fn mismatch(bundle: &Bundle, verifier: &Verifier, subject: &Subject<'_>, found: &str) -> Refusal {
+    let SignatureContent::DsseEnvelope(_) = &bundle.content else {
+        let Some(other) = claimed(bundle) else {
+            return Problem::WrongDigest.refusal(found, "");
+        };
+        let policy = VerificationPolicy::any_identity().skip_sct();
+        let is_genuine = verifier.verify(Sha256Hash::from(*other.bytes()), bundle, &policy).is_ok();
+        return match is_genuine {
+            true => refusal::replayed(found, &other.to_string(), &subject.digest),
+            false => Problem::WrongDigest.refusal(found, &format!("it names {other}, and this is {}", subject.digest)),
+        };
+    };
+    // The signature over the statement was checked before its digest.
+    Problem::Replayed.refusal(found, &format!("its statement does not name {}", subject.digest))
+}

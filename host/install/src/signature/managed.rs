@@ -1,0 +1,100 @@
+//! Bundles that were signed with a managed key. They need no transparency log, because whoever verifies has the key; a
+//! log entry that is there must hold.
+
+use sigstore_verify::crypto::{verify_signature, verify_signature_prehashed};
+use sigstore_verify::types::bundle::MessageSignature;
+use sigstore_verify::types::{Bundle, HashAlgorithm, Sha256Hash, SignatureContent};
+use sigstore_verify::{PublicKeyVerificationPolicy, Verifier};
+use toolcell_core::record::Refusal;
+
+use super::Signed;
+use super::bundle::claimed;
+use super::key::ManagedKey;
+use super::keyless;
+use super::refusal::{self, Problem};
+use super::root::Root;
+use super::statement::{self, PAYLOAD_TYPE};
+use crate::verifier::Subject;
+
+/// Checks `bundle`, whose key has the unproven `hint`.
+pub(super) fn check(
+    bundle: &Bundle,
+    hint: &str,
+    subject: &Subject<'_>,
+    keys: &[&ManagedKey],
+    root: &Root,
+    found: &str,
+) -> Result<Signed, Refusal> {
+    let mut refusal = None;
+    for key in keys {
+        match check_with(key, bundle, subject, found) {
+            Ok(()) => {
+                let is_logged = logged(key, bundle, subject, root, found)?;
+                return Ok(Signed { signer: key.signer(), signed_at: None, is_logged });
+            }
+            // A signature that holds for another artifact was made with this key.
+            Err(refused) if refused.code != Problem::Invalid.code() || key.hint() == hint => refusal = Some(refused),
+            Err(_) => {}
+        }
+    }
+    let unknown = || Problem::SignerUnknown.refusal(found, &format!("the key with the hint `{hint}`"));
+    Err(refusal.unwrap_or_else(unknown))
+}
+
+fn check_with(key: &ManagedKey, bundle: &Bundle, subject: &Subject<'_>, found: &str) -> Result<(), Refusal> {
+    match &bundle.content {
+        SignatureContent::DsseEnvelope(envelope) => {
+            let holds = verify_signature(&key.der, &envelope.pae(), &envelope.signature.sig, key.scheme).is_ok();
+            if !holds && guard!("managed_key") {
+                return Err(Problem::Invalid.refusal(found, ""));
+            }
+            if envelope.payload_type != PAYLOAD_TYPE {
+                let why = format!("its payload is of the type `{}`", envelope.payload_type);
+                return Err(Problem::FormatUnknown.refusal(found, &why));
+            }
+            statement::check(envelope.payload.as_bytes(), subject, found)
+        }
+        SignatureContent::MessageSignature(message) => check_message(key, bundle, message, subject, found),
+        _ => Err(Problem::FormatUnknown.refusal(found, "")),
+    }
+}
+
+fn check_message(
+    key: &ManagedKey,
+    bundle: &Bundle,
+    message: &MessageSignature,
+    subject: &Subject<'_>,
+    found: &str,
+) -> Result<(), Refusal> {
+    if let Some(digest) = &message.message_digest
+        && digest.algorithm != HashAlgorithm::Sha2256
+    {
+        return Err(Problem::FormatUnknown.refusal(found, &format!("its digest is {}", digest.algorithm)));
+    }
+    if let Some(other) = claimed(bundle).filter(|claimed| *claimed != subject.digest) {
+        let hash = Sha256Hash::from(*other.bytes());
+        let is_genuine = verify_signature_prehashed(&key.der, hash.as_bytes(), &message.signature, key.scheme).is_ok();
+        return Err(match is_genuine {
+            true => refusal::replayed(found, &other.to_string(), &subject.digest),
+            // With Ed25519 nothing can be said of bytes that are not there, so the hint has to do.
+            false => Problem::WrongDigest.refusal(found, &format!("it names {other}, and this is {}", subject.digest)),
+        });
+    }
+    match verify_signature(&key.der, subject.bytes, &message.signature, key.scheme).is_ok() || !guard!("managed_key") {
+        true => Ok(()),
+        false => Err(Problem::Invalid.refusal(found, "")),
+    }
+}
+
+/// Whether a transparency log has the signature. Fails if it has an entry that does not hold.
+fn logged(key: &ManagedKey, bundle: &Bundle, subject: &Subject<'_>, root: &Root, found: &str) -> Result<bool, Refusal> {
+    if bundle.verification_material.tlog_entries.is_empty() {
+        return Ok(false);
+    }
+    let policy = PublicKeyVerificationPolicy::new(key.der.clone());
+    let verifier: &Verifier = root.verifier()?;
+    match verifier.verify(subject.bytes, bundle, &policy) {
+        Ok(result) => Ok(result.tlog_verified()),
+        Err(error) => Err(keyless::refusal(&error, bundle, verifier, subject, found)),
+    }
+}

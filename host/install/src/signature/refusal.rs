@@ -1,0 +1,158 @@
+//! Why a signature is refused: a code for each reason, and words that say what to do.
+
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use super::{SIGNATURE_BYTES_MAX, SIGNATURES_MAX};
+use crate::digest::Digest;
+use crate::reference::Reference;
+use crate::verifier::Signer;
+
+/// Maximum length of what is quoted from a signature, in characters.
+const QUOTED_CHARS_MAX: usize = 300;
+
+/// Why a signature is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Problem {
+    Truncated,
+    Malformed,
+    FormatUnknown,
+    Invalid,
+    WrongDigest,
+    Replayed,
+    WrongSubject,
+    Attestation,
+    Expired,
+    NotLogged,
+    AuthorityUnknown,
+    TimeUnproven,
+    SignerUnknown,
+}
+
+impl Problem {
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Self::Truncated => "signature_truncated",
+            Self::Malformed => "signature_malformed",
+            Self::FormatUnknown => "signature_format_unknown",
+            Self::Invalid => "signature_invalid",
+            Self::WrongDigest => "signature_wrong_digest",
+            Self::Replayed => "signature_replayed",
+            Self::WrongSubject => "signature_wrong_subject",
+            Self::Attestation => "signature_is_attestation",
+            Self::Expired => "signature_expired",
+            Self::NotLogged => "signature_not_logged",
+            Self::AuthorityUnknown => "signature_authority_unknown",
+            Self::TimeUnproven => "signature_time_unproven",
+            Self::SignerUnknown => "signer_unknown",
+        }
+    }
+
+    /// What is wrong, and what to do.
+    fn words(self) -> (&'static str, &'static str) {
+        const AGAIN: &str = "fetch it again, or ask the publisher for a signature of this version";
+        match self {
+            Self::Truncated => ("ends too early, so a part of it is missing", "fetch it again"),
+            Self::Malformed => ("cannot be read", AGAIN),
+            Self::FormatUnknown => {
+                ("has a format that cannot be checked", "sigstore bundles and minisign signatures can be checked")
+            }
+            Self::Invalid => ("does not hold: the signature or what it signs was changed", AGAIN),
+            Self::WrongDigest => ("is over another digest, and does not hold for that one either", AGAIN),
+            Self::Replayed => ("is a valid signature of another artifact, copied to this one", AGAIN),
+            Self::WrongSubject => ("does not name this artifact, and nothing else", AGAIN),
+            Self::Attestation => {
+                ("is an attestation, which says something of the artifact and does not sign it", AGAIN)
+            }
+            Self::Expired => {
+                ("was made when the certificate of its signer was not valid", "ask the publisher to sign it again")
+            }
+            Self::NotLogged => {
+                ("has no valid proof that a transparency log has it", "ask the publisher to sign it again, with a log")
+            }
+            Self::AuthorityUnknown => (
+                "has a certificate of an unknown authority",
+                "for a private sigstore deployment, set `trusted_root` in your own toolcell.toml",
+            ),
+            Self::TimeUnproven => {
+                ("does not prove when it was made", "ask the publisher to sign it again, with a log or a timestamp")
+            }
+            Self::SignerUnknown => (
+                "was made with a key that no [[trust]] entry has",
+                "get the public key from the publisher, and name it in a [[trust]] entry of toolcell.toml",
+            ),
+        }
+    }
+
+    /// The refusal of the signature that was found at `found`; `why` is quoted from it, and may be empty.
+    pub(super) fn refusal(self, found: &str, why: &str) -> Refusal {
+        let (what, next) = self.words();
+        let why: String = why.chars().take(QUOTED_CHARS_MAX).collect();
+        let why = if why.is_empty() { why } else { format!(" ({why})") };
+        refused(self.code(), format!("the signature {found} {what}{why}; {next}"))
+    }
+}
+
+/// Whether the refusal with this code leaves open who signed: the signature could not be checked at all, so that its
+/// artifact counts as unsigned.
+pub(super) fn is_unverifiable(code: &str) -> bool {
+    [Problem::FormatUnknown, Problem::SignerUnknown, Problem::Attestation].iter().any(|problem| problem.code() == code)
+}
+
+/// The refusal of a signature of another artifact.
+pub(super) fn replayed(found: &str, signed: &str, digest: &Digest) -> Refusal {
+    Problem::Replayed.refusal(found, &format!("it is over {signed}, and this is {digest}"))
+}
+
+/// The refusal of an artifact without a signature.
+pub(super) fn unsigned(reference: &Reference, entry: Option<&str>) -> Refusal {
+    let next = match entry {
+        Some(place) => format!("the [[trust]] entry at {place} names who must have signed it"),
+        None => "ask the publisher to sign it; --allow-unsigned accepts it as it is".to_owned(),
+    };
+    refused("unsigned", format!("{reference} is not signed, so nothing says who made it; {next}"))
+}
+
+/// The refusal of signatures that hold, by `signers`, of whom the policy names none.
+pub(super) fn not_trusted(reference: &Reference, signers: &[&Signer], entry: &str) -> Refusal {
+    let signers: Vec<String> = signers.iter().map(ToString::to_string).collect();
+    let message = format!(
+        "{reference} is signed by {}, whom the [[trust]] entries for it do not name ({entry}); if you trust this \
+         signer, add an entry",
+        signers.join(", and by ")
+    );
+    refused("signer_not_trusted", message)
+}
+
+pub(super) fn too_large(found: &str, bytes: usize) -> Refusal {
+    let message = format!(
+        "the signature {found} has {bytes} bytes, and at most {SIGNATURE_BYTES_MAX} are read; ask the publisher for \
+         the signature alone"
+    );
+    refused("signature_too_large", message)
+}
+
+pub(super) fn too_many(reference: &Reference, found: usize) -> Refusal {
+    let message = format!(
+        "{reference} has {found} signatures, and at most {SIGNATURES_MAX} are checked; ask the publisher to remove \
+         those that are not needed"
+    );
+    refused("signatures_too_many", message)
+}
+
+pub(super) fn too_slow(reference: &Reference) -> Refusal {
+    let message = format!("checking the signatures of {reference} took too long; try again on an idle machine");
+    Refusal::new(ErrorClass::Timeout, "signatures_too_slow", message)
+}
+
+/// The refusal of a trusted root that cannot be used.
+pub(super) fn root_invalid(place: &str, why: &str) -> Refusal {
+    let message = format!(
+        "the sigstore trusted root {place} cannot be used ({why}); correct it, or remove `trusted_root` from \
+         toolcell.toml"
+    );
+    Refusal::new(ErrorClass::SetupRequired, "trusted_root_invalid", message)
+}
+
+fn refused(code: &'static str, message: String) -> Refusal {
+    Refusal::new(ErrorClass::PolicyBlocked, code, message)
+}

@@ -1,0 +1,65 @@
+//! The trusted root of sigstore: the keys of its authorities and logs.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use sigstore_verify::Verifier;
+use sigstore_verify::trust_root::{SigstoreInstance, TrustedRoot};
+use toolcell_core::record::Refusal;
+
+use super::{provider, refusal};
+
+/// Maximum size of the file of a trusted root, in bytes.
+const ROOT_BYTES_MAX: u64 = 1 << 20;
+
+/// A trusted root, which is read when the first bundle needs it.
+#[derive(Default)]
+pub(super) struct Root {
+    /// `None`: that of the public instance, which is in the program.
+    file: Option<PathBuf>,
+    read: OnceLock<Result<(TrustedRoot, Verifier), Refusal>>,
+}
+
+impl Root {
+    pub(super) fn new(file: Option<PathBuf>) -> Self {
+        Self { file, read: OnceLock::new() }
+    }
+
+    /// The verifier with these keys.
+    pub(super) fn verifier(&self) -> Result<&Verifier, Refusal> {
+        self.get().map(|(_, verifier)| verifier)
+    }
+
+    /// Whether certificates must be in a certificate transparency log. A private deployment may have none.
+    pub(super) fn has_certificate_log(&self) -> Result<bool, Refusal> {
+        self.get().map(|(root, _)| self.file.is_none() || !root.ctlogs.is_empty())
+    }
+
+    fn get(&self) -> Result<&(TrustedRoot, Verifier), Refusal> {
+        let read = || {
+            provider::install();
+            let place =
+                self.file.as_deref().map_or_else(|| "in the program".to_owned(), |file| file.display().to_string());
+            let invalid = |why: String| refusal::root_invalid(&place, &why);
+            let root = match &self.file {
+                Some(file) => TrustedRoot::from_json(&text(file).map_err(invalid)?),
+                None => TrustedRoot::from_embedded(SigstoreInstance::PublicGood),
+            };
+            let root = root.map_err(|error| invalid(error.to_string()))?;
+            let verifier = Verifier::new(&root).map_err(|error| invalid(error.to_string()))?;
+            Ok((root, verifier))
+        };
+        self.read.get_or_init(read).as_ref().map_err(Clone::clone)
+    }
+}
+
+fn text(file: &Path) -> Result<String, String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let open = std::fs::File::open(file).map_err(|error| error.to_string())?;
+    open.take(ROOT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    match text.len() as u64 > ROOT_BYTES_MAX {
+        true => Err(format!("it is larger than {ROOT_BYTES_MAX} bytes")),
+        false => Ok(text),
+    }
+}

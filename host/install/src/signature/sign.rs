@@ -1,0 +1,267 @@
+//! Signs with a managed key or a minisign key, in the formats that cosign and minisign read.
+
+use std::io::Cursor;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use data_encoding::BASE64;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
+use serde_json::{Value, json};
+use sigstore_verify::types::{DerPublicKey, pae};
+
+use toolcell_core::record::{ErrorClass, Refusal};
+use zeroize::Zeroizing;
+
+use super::key::{ManagedKey, MinisignKey};
+use super::statement::{PAYLOAD_TYPE, SIGN_PREDICATE, STATEMENT_TYPE};
+use super::{cosign_key, minisign as verification};
+use crate::digest::Digest;
+use crate::source::{MINISIGN, SIGSTORE_BUNDLE};
+use crate::verifier::Signer;
+
+/// Maximum size of the file of a key, in bytes.
+pub const KEY_BYTES_MAX: u64 = 64 << 10;
+/// A public key for ECDSA on P-256 in SubjectPublicKeyInfo form, up to the point.
+const P256_PREFIX: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+/// A public key for Ed25519 in SubjectPublicKeyInfo form, up to the key.
+const ED25519_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// A key to sign with.
+pub struct SigningKey {
+    kind: Kind,
+    signer: Signer,
+}
+
+enum Kind {
+    Ecdsa(Box<EcdsaKeyPair>, ManagedKey),
+    Ed25519(Box<Ed25519KeyPair>, ManagedKey),
+    Minisign(Box<minisign::SecretKey>),
+}
+
+/// A signature that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// [`SIGSTORE_BUNDLE`] or [`MINISIGN`].
+    pub media_type: &'static str,
+    /// What is appended to the name of a signed file.
+    pub ending: &'static str,
+    /// The signature.
+    pub bytes: Vec<u8>,
+}
+
+impl SigningKey {
+    /// Reads a secret key from the text of its file: PKCS #8 in PEM, a key of cosign, or one of minisign. `password` is
+    /// asked for only if the key is encrypted.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no such key, a wrong password, and what `password` fails with.
+    pub fn read(text: &str, password: impl FnOnce() -> Result<Zeroizing<String>, Refusal>) -> Result<Self, Refusal> {
+        super::provider::install();
+        let text = text.trim();
+        if text.starts_with(verification::BEGIN) {
+            return Self::of_minisign(text, password);
+        }
+        let (label, body) = pem(text).ok_or_else(|| unreadable("it is neither a PEM key nor a minisign key"))?;
+        match label {
+            "PRIVATE KEY" => Self::of_pkcs8(&body),
+            "ENCRYPTED SIGSTORE PRIVATE KEY" | "ENCRYPTED COSIGN PRIVATE KEY" => {
+                Self::of_pkcs8(&cosign_key::decrypt(&body, &password()?).map_err(|why| unreadable(&why))?)
+            }
+            "PUBLIC KEY" => Err(unreadable("it is a public key, which cannot sign")),
+            "ENCRYPTED PRIVATE KEY" => Err(unreadable(
+                "encrypted PKCS #8 is not supported; `openssl pkcs8 -in KEY -out NEW` decrypts it, and \
+                 `cosign import-key-pair --key NEW` encrypts it again",
+            )),
+            other => Err(unreadable(&format!(
+                "`{other}` is not supported; `openssl pkcs8 -topk8 -nocrypt -in KEY -out NEW` converts it"
+            ))),
+        }
+    }
+
+    fn of_pkcs8(der: &[u8]) -> Result<Self, Refusal> {
+        let managed = |prefix: &[u8], key: &[u8]| {
+            ManagedKey::from_der(DerPublicKey::new([prefix, key].concat())).map_err(|why| unreadable(&why))
+        };
+        if let Ok(pair) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der) {
+            let key = managed(&ED25519_PREFIX, pair.public_key().as_ref())?;
+            return Ok(Self { signer: key.signer(), kind: Kind::Ed25519(Box::new(pair), key) });
+        }
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der, &SystemRandom::new());
+        let pair = pair.map_err(|_| unreadable("keys for ECDSA on P-256 and for Ed25519 can be used"))?;
+        let key = managed(&P256_PREFIX, pair.public_key().as_ref())?;
+        Ok(Self { signer: key.signer(), kind: Kind::Ecdsa(Box::new(pair), key) })
+    }
+
+    fn of_minisign(text: &str, password: impl FnOnce() -> Result<Zeroizing<String>, Refusal>) -> Result<Self, Refusal> {
+        let invalid = |error: minisign::PError| unreadable(&error.to_string());
+        let raw = text.lines().nth(1).and_then(|line| BASE64.decode(line.trim().as_bytes()).ok()).map(Zeroizing::new);
+        let raw = raw.ok_or_else(|| unreadable("it is a damaged minisign key"))?;
+        let key = match raw.get(2..4) {
+            // `minisign -W` writes no checksum, which the reader of key files would miss.
+            Some([0, 0]) => minisign::SecretKey::from_bytes(&raw),
+            // Without a password it would ask for one itself.
+            Some(b"Sc") => minisign::SecretKeyBox::from(text.to_owned()).into_secret_key(Some(password()?.to_string())),
+            _ => return Err(unreadable("it is a damaged minisign key")),
+        };
+        let key = key.map_err(invalid)?;
+        let public = minisign::PublicKey::from_secret_key(&key).map_err(invalid)?;
+        let public = MinisignKey::parse(&public.to_base64()).map_err(|why| unreadable(&why))?;
+        Ok(Self { signer: public.signer(), kind: Kind::Minisign(Box::new(key)) })
+    }
+
+    /// Who signs with this key.
+    pub fn signer(&self) -> &Signer {
+        &self.signer
+    }
+
+    /// Signs the bytes of a file. `name` is what the signature says of itself.
+    ///
+    /// # Errors
+    ///
+    /// A system that has no random numbers.
+    pub fn sign_file(&self, bytes: &[u8], name: &str) -> Result<Made, Refusal> {
+        let content = |signature: Vec<u8>| {
+            let digest = BASE64.encode(Digest::of(bytes).bytes());
+            let message = json!({ "algorithm": "SHA2_256", "digest": digest });
+            ("messageSignature", json!({ "messageDigest": message, "signature": BASE64.encode(&signature) }))
+        };
+        match &self.kind {
+            Kind::Minisign(key) => of_minisign(key, bytes, &format!("file:{name}")),
+            kind => Ok(bundle(kind, content(raw(kind, bytes)?))),
+        }
+    }
+
+    /// Signs the manifest of an artifact in a registry, as `cosign sign` does; minisign signs the bytes of the manifest.
+    ///
+    /// # Errors
+    ///
+    /// A system that has no random numbers.
+    pub fn sign_manifest(&self, manifest: &[u8]) -> Result<Made, Refusal> {
+        if let Kind::Minisign(key) = &self.kind {
+            return of_minisign(key, manifest, &Digest::of(manifest).to_string());
+        }
+        let statement = json!({
+            "_type": STATEMENT_TYPE,
+            "subject": [{ "digest": { "sha256": Digest::of(manifest).hex() } }],
+            "predicateType": SIGN_PREDICATE,
+            "predicate": {},
+        });
+        let payload = statement.to_string().into_bytes();
+        let signature = raw(&self.kind, &pae(PAYLOAD_TYPE, &payload))?;
+        let envelope = json!({
+            "payload": BASE64.encode(&payload),
+            "payloadType": PAYLOAD_TYPE,
+            "signatures": [{ "sig": BASE64.encode(&signature) }],
+        });
+        Ok(bundle(&self.kind, ("dsseEnvelope", envelope)))
+    }
+}
+
+/// The signature of `message` with a managed key.
+fn raw(kind: &Kind, message: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let failed = || Refusal::host_fault("the system has no random numbers to sign with");
+    match kind {
+        Kind::Ecdsa(pair, _) => {
+            pair.sign(&SystemRandom::new(), message).map(|made| made.as_ref().to_vec()).map_err(|_| failed())
+        }
+        Kind::Ed25519(pair, _) => Ok(pair.sign(message).as_ref().to_vec()),
+        Kind::Minisign(_) => Err(failed()),
+    }
+}
+
+fn bundle(kind: &Kind, (name, content): (&str, Value)) -> Made {
+    let hint = match kind {
+        Kind::Ecdsa(_, key) | Kind::Ed25519(_, key) => key.hint(),
+        Kind::Minisign(_) => String::new(),
+    };
+    let bundle = json!({
+        "mediaType": SIGSTORE_BUNDLE,
+        "verificationMaterial": { "publicKey": { "hint": hint }, "tlogEntries": [] },
+        name: content,
+    });
+    Made { media_type: SIGSTORE_BUNDLE, ending: ".sigstore.json", bytes: bundle.to_string().into_bytes() }
+}
+
+fn of_minisign(key: &minisign::SecretKey, bytes: &[u8], about: &str) -> Result<Made, Refusal> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    // A line of its own: a name with a line break would end the comment.
+    let about: String = about.chars().filter(|char| !char.is_control()).collect();
+    let comment = format!("timestamp:{seconds}\t{about}\thashed");
+    let made = minisign::sign(None, key, Cursor::new(bytes), Some(&comment), Some("signature from toolcell"));
+    let made = made.map_err(|error| Refusal::host_fault(error.to_string()))?;
+    Ok(Made { media_type: MINISIGN, ending: ".minisig", bytes: made.to_string().into_bytes() })
+}
+
+/// The label and the content of a PEM file.
+fn pem(text: &str) -> Option<(&str, Zeroizing<Vec<u8>>)> {
+    let (label, rest) = text.strip_prefix("-----BEGIN ")?.split_once("-----")?;
+    let (body, _) = rest.split_once("-----END ")?;
+    let body: Zeroizing<String> = Zeroizing::new(body.split_whitespace().collect());
+    Some((label, Zeroizing::new(BASE64.decode(body.as_bytes()).ok()?)))
+}
+
+fn unreadable(why: &str) -> Refusal {
+    let message = format!("the key to sign with cannot be read: {why}");
+    Refusal::new(ErrorClass::InvalidArguments, "key_unreadable", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Place, unencrypted};
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_signed_as_cosign_does_it() {
+        let place = Place::new("ghcr.io/acme/jq:1", b"a manifest");
+        // Of RFC 8410, section 10.3.
+        let pem = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
+                   -----END PRIVATE KEY-----";
+        let key = SigningKey::read(pem, || panic!("it is not encrypted")).unwrap();
+        let made = key.sign_manifest(b"a manifest").unwrap();
+        assert_eq!((made.media_type, made.ending), (SIGSTORE_BUNDLE, ".sigstore.json"));
+        let public = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
+        let policy = || place.trusting(&format!("key {public}"));
+        let verdict = place.judge(policy(), std::slice::from_ref(&made.bytes)).unwrap();
+        assert_eq!(verdict.signer.as_ref(), Some(key.signer()));
+        assert!(verdict.is_named && verdict.notes.is_empty(), "{verdict:?}");
+        let other = key.sign_manifest(b"another manifest").unwrap().bytes;
+        assert_eq!(place.judge(policy(), &[other.clone()]).unwrap_err().code, "signature_replayed");
+        // Beside one that holds, one that does not is noted.
+        let verdict = place.judge(policy(), &[other, made.bytes.clone()]).unwrap();
+        assert!(verdict.notes[0].contains("a valid signature of another artifact"), "{verdict:?}");
+        let mut bundle: Value = serde_json::from_slice(&made.bytes).unwrap();
+        let payload = |name: &str, predicate: &str| {
+            let digest = json!({ "sha256": Digest::of(b"a manifest").hex() });
+            json!({ "subject": [{ "name": name, "digest": digest }], "predicateType": predicate, "predicate": {} })
+        };
+        for (payload, code) in [
+            (payload("ghcr.io/acme/jq", SIGN_PREDICATE), None),
+            (payload("ghcr.io/acme/jq:2", SIGN_PREDICATE), None),
+            (payload("ghcr.io/acme/jq2", SIGN_PREDICATE), Some("signature_wrong_subject")),
+            (payload("", "https://slsa.dev/provenance/v1"), Some("signature_is_attestation")),
+            (json!({}), Some("signature_malformed")),
+        ] {
+            let payload = payload.to_string().into_bytes();
+            bundle["dsseEnvelope"]["payload"] = json!(BASE64.encode(&payload));
+            let signature = raw(&key.kind, &pae(PAYLOAD_TYPE, &payload)).unwrap();
+            bundle["dsseEnvelope"]["signatures"][0]["sig"] = json!(BASE64.encode(&signature));
+            let judged = place.judge(policy(), &[bundle.to_string().into_bytes()]);
+            assert_eq!(judged.err().map(|refusal| refusal.code), code);
+        }
+    }
+
+    #[test]
+    fn minisign_signs_the_bytes_of_a_manifest() {
+        let (secret, public) = unencrypted();
+        let place = Place::new("ghcr.io/acme/jq:1", b"a manifest");
+        let key = SigningKey::read(&secret, || panic!("it is not encrypted")).unwrap();
+        let made = key.sign_manifest(b"a manifest").unwrap();
+        assert_eq!(made.media_type, MINISIGN);
+        let verdict = place.judge(place.trusting(&format!("minisign {public}")), &[made.bytes]).unwrap();
+        assert_eq!(verdict.signer.as_ref(), Some(key.signer()));
+    }
+}

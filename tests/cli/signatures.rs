@@ -1,0 +1,409 @@
+//! `toolcell sign` and `toolcell verify`: who signed a component, and what is refused.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use data_encoding::BASE64;
+use rcgen::{KeyPair, PKCS_ED25519, SigningKey};
+use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
+use serde_json::{Value, json};
+
+use crate::support::{Home, IDENTITY, ISSUER, Ran, Sigstore, Toolcell, Wanted, wat};
+
+/// A folder with the file `jq.wasm`, and a private sigstore deployment that the user trusts.
+struct Place {
+    home: Home,
+    sigstore: Sigstore,
+    artifact: Vec<u8>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (home, sigstore, artifact) = (Home::new(), Sigstore::new(), wat("echo"));
+        home.keep("jq.wasm", &artifact);
+        home.keep("root.json", sigstore.root().to_string().as_bytes());
+        let place = Self { home, sigstore, artifact };
+        place.trust("");
+        place
+    }
+
+    /// Writes the user's file, with these `[[trust]]` entries.
+    fn trust(&self, entries: &str) {
+        self.home.configure(&format!("trusted_root = \"root.json\"\n{entries}"));
+    }
+
+    fn sign(&self, bundle: &Value) {
+        self.home.keep("jq.wasm.sigstore.json", bundle.to_string().as_bytes());
+    }
+
+    fn toolcell(&self, arguments: &[&str]) -> Toolcell {
+        self.home.toolcell(arguments).dir(self.home.path())
+    }
+
+    fn verify(&self, options: &[&str]) -> Ran {
+        self.toolcell(&[&["verify", "jq.wasm"], options].concat()).run()
+    }
+
+    /// The code that the file is refused with.
+    #[track_caller]
+    fn refused(&self) -> String {
+        let refused = self.verify(&["--json"]).exits(3).json();
+        assert_eq!(
+            (&refused["verified"], &refused["trusted"], &refused["signer"]),
+            (&json!(false), &json!(false), &json!(null))
+        );
+        refused["error"]["error_code"].as_str().unwrap().to_owned()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+}
+
+/// An entry for all files here, that names this sigstore identity.
+fn identity(identity: &str, issuer: &str) -> String {
+    format!("[[trust]]\nreference = \"./*\"\nidentity = \"{identity}\"\nissuer = \"{issuer}\"\n")
+}
+
+#[test]
+fn a_keyless_signature_says_who_signed_and_the_policy_whether_that_counts() {
+    let place = Place::new();
+    for bundle in [
+        place.sigstore.message(&place.artifact, &Wanted::default()),
+        place.sigstore.statement(&place.artifact, &Wanted::default()),
+    ] {
+        place.trust("");
+        place.sign(&bundle);
+        let unnamed = place.verify(&[]).exits(6);
+        assert!(
+            unnamed.stdout.contains("signed by release@acme.test (by https://accounts.acme.test), at 20"),
+            "{unnamed:?}"
+        );
+        assert!(unnamed.stdout.contains("no [[trust]] entry names release@acme.test"), "{unnamed:?}");
+        place.trust(&identity("*@acme.test", ISSUER));
+        let named = place.verify(&["--json"]).exits(0).json();
+        assert_eq!(
+            (&named["verified"], &named["trusted"], &named["error"]),
+            (&json!(true), &json!(true), &json!(null))
+        );
+        assert_eq!(named["signer"], json!({ "kind": "identity", "identity": IDENTITY, "issuer": ISSUER }));
+        assert_eq!(named["signatures"][0]["logged"], true);
+        for other in [identity("*@other.test", ISSUER), identity(IDENTITY, "https://evil.test")] {
+            place.trust(&other);
+            let refused = place.verify(&[]).exits(3);
+            assert!(refused.stderr.contains("signed by release@acme.test"), "{refused:?}");
+            assert!(refused.stderr.contains("toolcell.toml, line 3"), "the entry is named: {refused:?}");
+            assert!(refused.stderr.contains("[signer_not_trusted]"), "{refused:?}");
+        }
+        place.verify(&["--identity", IDENTITY, "--issuer", ISSUER]).exits(0);
+        place.verify(&["--identity", "me@acme.test", "--issuer", ISSUER]).exits(3);
+    }
+}
+
+#[test]
+fn a_root_of_another_deployment_knows_no_signer_of_this_one() {
+    let place = Place::new();
+    place.sign(&place.sigstore.message(&place.artifact, &Wanted::default()));
+    place.home.keep("root.json", Sigstore::new().root().to_string().as_bytes());
+    assert_eq!(place.refused(), "signature_not_logged");
+    // That of the public instance, which is in the program.
+    place.home.configure("");
+    assert_eq!(place.refused(), "signature_not_logged");
+    // The same logs, and another authority.
+    let mut root = place.sigstore.root();
+    root["certificateAuthorities"] = Sigstore::new().root()["certificateAuthorities"].clone();
+    place.home.keep("root.json", root.to_string().as_bytes());
+    place.trust("");
+    assert_eq!(place.refused(), "signature_authority_unknown");
+    for root in ["{", "{}", "[]"] {
+        place.home.keep("root.json", root.as_bytes());
+        let refused = place.verify(&[]).exits(2);
+        assert!(refused.stderr.contains("root.json cannot be used"), "{root}: {refused:?}");
+        assert!(refused.stderr.contains("[trusted_root_invalid]"), "{root}: {refused:?}");
+    }
+}
+
+#[test]
+fn without_a_signature_nothing_is_verified() {
+    let place = Place::new();
+    assert_eq!(place.refused(), "unsigned");
+    place.trust(&identity(IDENTITY, ISSUER));
+    let refused = place.verify(&[]).exits(3);
+    assert!(refused.stderr.contains("names who must have signed it"), "{refused:?}");
+    place.toolcell(&["verify", "missing.wasm"]).run().exits(2);
+    place.toolcell(&["verify", "."]).run().exits(2);
+    place.toolcell(&["verify", "jq.wasm", "--signature=missing"]).run().exits(2);
+    place.toolcell(&["verify", "jq.wasm", "--identity=me"]).run().exits(2);
+}
+
+/// Turns over one bit in the middle of the base64 text at this place.
+fn turned(bundle: &Value, place: &str) -> Value {
+    let mut bundle = bundle.clone();
+    let text = bundle.pointer_mut(place).unwrap();
+    let mut bytes = BASE64.decode(text.as_str().unwrap().as_bytes()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    *text = json!(BASE64.encode(&bytes));
+    bundle
+}
+
+/// The bundle with another value at this place, or without it.
+fn changed(bundle: &Value, (parent, name): (&str, &str), value: Option<Value>) -> Value {
+    let mut bundle = bundle.clone();
+    let object = bundle.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+    match value {
+        Some(value) => drop(object.insert(name.to_owned(), value)),
+        None => drop(object.remove(name).unwrap()),
+    }
+    bundle
+}
+
+const ENTRY: &str = "/verificationMaterial/tlogEntries/0";
+
+#[test]
+fn each_tampered_bundle_is_refused_in_its_own_words() {
+    let place = Place::new();
+    place.trust(&identity(IDENTITY, ISSUER));
+    let sigstore = &place.sigstore;
+    let wanted = Wanted::default();
+    let message = sigstore.message(&place.artifact, &wanted);
+    let statement = sigstore.statement(&place.artifact, &wanted);
+    let payload = BASE64.decode(statement["dsseEnvelope"]["payload"].as_str().unwrap().as_bytes()).unwrap();
+    let payload = String::from_utf8(payload).unwrap().replace("cosign", "cosigm");
+    let none = BASE64.encode(&[7; 32]);
+    for (bundle, code, words) in [
+        (sigstore.message(b"another", &wanted), "signature_replayed", "a valid signature of another artifact"),
+        (sigstore.statement(b"another", &wanted), "signature_replayed", "a valid signature of another artifact"),
+        (
+            changed(&message, ("/messageSignature/messageDigest", "digest"), Some(json!(none))),
+            "signature_wrong_digest",
+            "is over another digest",
+        ),
+        (turned(&message, "/messageSignature/signature"), "signature_invalid", "does not hold"),
+        (turned(&statement, "/dsseEnvelope/signatures/0/sig"), "signature_invalid", "does not hold"),
+        (
+            changed(&statement, ("/dsseEnvelope", "payload"), Some(json!(BASE64.encode(payload.as_bytes())))),
+            "signature_invalid",
+            "does not hold",
+        ),
+        (
+            sigstore.message(&place.artifact, &Wanted { age: 700, ..wanted.clone() }),
+            "signature_expired",
+            "when the certificate of its signer was not valid",
+        ),
+        (
+            Sigstore::new().message(&place.artifact, &wanted),
+            "signature_not_logged",
+            "no valid proof that a transparency log has it",
+        ),
+        (
+            sigstore.message(&place.artifact, &Wanted { in_certificate_log: false, ..wanted.clone() }),
+            "signature_not_logged",
+            "SCT",
+        ),
+        (
+            turned(&message, &format!("{ENTRY}/inclusionPromise/signedEntryTimestamp")),
+            "signature_not_logged",
+            "transparency log",
+        ),
+        (
+            changed(&message, (ENTRY, "integratedTime"), Some(json!("1700000000"))),
+            "signature_not_logged",
+            "transparency log",
+        ),
+        (changed(&message, (ENTRY, "inclusionProof"), None), "signature_not_logged", "transparency log"),
+        (
+            changed(&message, (&format!("{ENTRY}/inclusionProof"), "hashes"), Some(json!([none]))),
+            "signature_not_logged",
+            "transparency log",
+        ),
+        (
+            changed(
+                &statement,
+                (ENTRY, "canonicalizedBody"),
+                Some(message["verificationMaterial"]["tlogEntries"][0]["canonicalizedBody"].clone()),
+            ),
+            "signature_not_logged",
+            "transparency log",
+        ),
+        (
+            sigstore
+                .statement(&place.artifact, &Wanted { predicate: "https://slsa.dev/provenance/v1", ..wanted.clone() }),
+            "signature_is_attestation",
+            "https://slsa.dev/provenance/v1",
+        ),
+        (
+            sigstore.statement(&place.artifact, &Wanted { subjects: 2, ..wanted.clone() }),
+            "signature_wrong_subject",
+            "names 2 artifacts",
+        ),
+        (
+            changed(&message, ("", "mediaType"), Some(json!("application/vnd.dev.sigstore.bundle.v9+json"))),
+            "signature_format_unknown",
+            "bundle.v9",
+        ),
+        (changed(&message, ("", "verificationMaterial"), None), "signature_malformed", "cannot be read"),
+    ] {
+        place.sign(&bundle);
+        assert_eq!(place.refused(), code, "{words}: {bundle}");
+        let refused = place.verify(&[]).exits(3);
+        assert!(refused.stderr.contains(words) && refused.stderr.contains(code), "{code}: {refused:?}");
+        assert!(refused.stderr.contains("jq.wasm.sigstore.json"), "{code}: {refused:?}");
+    }
+    place.sign(&message);
+    place.verify(&[]).exits(0);
+}
+
+#[test]
+fn a_signature_that_is_cut_or_too_large_or_of_no_format_is_refused() {
+    let place = Place::new();
+    let whole = place.sigstore.message(&place.artifact, &Wanted::default()).to_string();
+    let cut = |length: usize| whole.as_bytes()[..length].to_vec();
+    for (bytes, code) in [
+        (cut(0), "signature_truncated"),
+        (cut(1), "signature_truncated"),
+        (cut(whole.len() / 2), "signature_truncated"),
+        (cut(whole.len() - 1), "signature_truncated"),
+        ([whole.as_bytes(), b"}"].concat(), "signature_malformed"),
+        ([whole.as_bytes(), &vec![b' '; 256 << 10]].concat(), "signature_too_large"),
+        (b"-----BEGIN PGP SIGNATURE-----".to_vec(), "signature_format_unknown"),
+        (vec![0xff; 64], "signature_format_unknown"),
+        ("[".repeat(200_000).into_bytes(), "signature_format_unknown"),
+        (format!("{{\"a\":{}", "[".repeat(200_000)).into_bytes(), "signature_malformed"),
+    ] {
+        place.home.keep("jq.wasm.sigstore.json", &bytes);
+        assert_eq!(place.refused(), code, "{:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(80)]));
+    }
+}
+
+#[test]
+fn a_managed_key_signs_what_others_can_verify() {
+    let place = Place::new();
+    for (name, key) in
+        [("p256", KeyPair::generate().unwrap()), ("ed25519", KeyPair::generate_for(&PKCS_ED25519).unwrap())]
+    {
+        let secret = place.home.keep(&format!("{name}.key"), key.serialize_pem().as_bytes());
+        let public = place.home.keep(&format!("{name}.pub"), key.public_key_pem().as_bytes());
+        let signed = place.toolcell(&["sign", "jq.wasm", "--key", &secret, "--force", "--json"]).run().exits(0).json();
+        assert_eq!(signed["signed"], "jq.wasm.sigstore.json");
+        let bundle: Value =
+            serde_json::from_slice(&std::fs::read(place.file("jq.wasm.sigstore.json")).unwrap()).unwrap();
+        let signature = BASE64.decode(bundle["messageSignature"]["signature"].as_str().unwrap().as_bytes()).unwrap();
+        if name == "p256" {
+            let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key.public_key_raw());
+            key.verify(&place.artifact, &signature).unwrap();
+        } else {
+            assert_eq!(signature, key.sign(&place.artifact).unwrap(), "Ed25519 has one signature for one message");
+        }
+        let verified = place.verify(&["--key", &public, "--json"]).exits(0).json();
+        assert_eq!(verified["signer"], signed["signer"]);
+        assert_eq!(verified["signatures"][0]["logged"], false);
+        // Nobody knows the key.
+        assert_eq!(place.refused(), "signer_unknown");
+        let pem = key.public_key_pem();
+        place.trust(&format!("[[trust]]\nreference = \"./*\"\nkey = '''\n{pem}'''\n"));
+        place.verify(&[]).exits(0);
+        let line: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+        place.trust(&format!("[[trust]]\nreference = \"./jq.*\"\nkey = \"{line}\"\n"));
+        place.verify(&[]).exits(0);
+        for (bundle, code) in [
+            (turned(&bundle, "/messageSignature/signature"), "signature_invalid"),
+            (
+                changed(&bundle, ("/messageSignature/messageDigest", "digest"), Some(json!(BASE64.encode(&[7; 32])))),
+                "signature_wrong_digest",
+            ),
+        ] {
+            place.sign(&bundle);
+            assert_eq!(place.refused(), code, "{name}");
+        }
+        place.sign(&bundle);
+        place.home.keep("jq.wasm", b"another");
+        let expected = if name == "p256" { "signature_replayed" } else { "signature_wrong_digest" };
+        assert_eq!(place.refused(), expected, "{name}");
+        place.home.keep("jq.wasm", &place.artifact);
+        place.trust("");
+    }
+}
+
+#[test]
+fn minisign_signs_and_its_password_is_in_no_argument() {
+    let place = Place::new();
+    let pair = minisign::KeyPair::generate_encrypted_keypair(Some("correct horse".to_owned())).unwrap();
+    let public = pair.pk.to_base64();
+    place.home.keep("minisign.key", pair.sk.to_box(None).unwrap().to_string().as_bytes());
+    place.home.keep("minisign.pub", pair.pk.to_box().unwrap().to_string().as_bytes());
+    place.home.keep("password", b"correct horse\n");
+    place.home.keep("wrong", b"correct house\n");
+    let sign = ["sign", "jq.wasm", "--key=minisign.key"];
+    let refused = place.toolcell(&sign).run().exits(2);
+    assert!(refused.stderr.contains("--password-file") && refused.stderr.contains("[password_missing]"), "{refused:?}");
+    let refused = place.toolcell(&[&sign[..], &["--password-file=wrong"]].concat()).run().exits(2);
+    assert!(refused.stderr.contains("[key_unreadable]"), "{refused:?}");
+    assert!(!place.file("jq.wasm.minisig").exists());
+    let signed = place.toolcell(&[&sign[..], &["--password-file=password"]].concat()).run().exits(0);
+    assert_eq!(signed.stdout, "jq.wasm.minisig\n");
+    let refused = place.toolcell(&[&sign[..], &["--password-file=password"]].concat()).run().exits(2);
+    assert!(refused.stderr.contains("jq.wasm.minisig exists; --force replaces it"), "{refused:?}");
+    place.verify(&["--key=minisign.pub"]).exits(0);
+    assert_eq!(place.refused(), "signer_unknown");
+    place.trust(&format!("[[trust]]\nreference = \"./*\"\nminisign = \"{public}\"\n"));
+    let verified = place.verify(&["--json"]).exits(0).json();
+    assert_eq!(verified["signer"]["kind"], "minisign");
+    assert!(verified["signatures"][0]["signed_at"].is_string(), "{verified}");
+    let text = std::fs::read_to_string(place.file("jq.wasm.minisig")).unwrap();
+    for (bytes, code) in [
+        (text.replace("file:jq.wasm", "file:yq.wasm"), "signature_invalid"),
+        (text[..text.len() - 20].to_owned(), "signature_truncated"),
+        (text.lines().take(2).collect::<Vec<_>>().join("\n"), "signature_truncated"),
+        (text[..12].to_owned(), "signature_truncated"),
+        (text.replace("trusted comment: timestamp", "comment: timestamp"), "signature_malformed"),
+    ] {
+        place.home.keep("jq.wasm.minisig", bytes.as_bytes());
+        assert_eq!(place.refused(), code, "{bytes}");
+    }
+    place.home.keep("jq.wasm.minisig", text.as_bytes());
+    place.home.keep("jq.wasm", b"another");
+    assert_eq!(place.refused(), "signature_replayed");
+}
+
+#[test]
+fn a_key_that_cannot_sign_is_refused_before_anything_is_written() {
+    let place = Place::new();
+    let public = KeyPair::generate().unwrap().public_key_pem();
+    let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    for (text, why) in [
+        ("", "neither a PEM key nor a minisign key"),
+        (&*public, "it is a public key"),
+        (encrypted, "encrypted PKCS #8 is not supported"),
+        ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "keys for ECDSA on P-256"),
+        ("-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n", "openssl pkcs8 -topk8"),
+        ("untrusted comment: x\nRWQ\n", "cannot be read"),
+    ] {
+        place.home.keep("some.key", text.as_bytes());
+        let refused = place.toolcell(&["sign", "jq.wasm", "--key=some.key"]).run().exits(2);
+        assert!(refused.stderr.contains(why), "{text}: {refused:?}");
+    }
+    assert!(!place.file("jq.wasm.sigstore.json").exists() && !place.file("jq.wasm.minisig").exists());
+}
+
+/// Where the program is not installed, this shows nothing; CI installs it.
+#[test]
+fn the_program_minisign_verifies_what_toolcell_signs_and_the_other_way_round() {
+    let place = Place::new();
+    let minisign = |arguments: &[&str]| {
+        Command::new("minisign").args(arguments).current_dir(place.home.path()).stdin(Stdio::null()).output()
+    };
+    let Ok(made) = minisign(&["-G", "-W", "-p", "program.pub", "-s", "program.key"]) else { return };
+    assert!(made.status.success(), "{made:?}");
+    place.toolcell(&["sign", "jq.wasm", "--key=program.key"]).run().exits(0);
+    let verified = minisign(&["-V", "-m", "jq.wasm", "-p", "program.pub"]).unwrap();
+    assert!(verified.status.success(), "{verified:?}");
+    place.verify(&["--key=program.pub"]).exits(0);
+    for legacy in [&[][..], &["-l"]] {
+        let signed = minisign(&[&["-S", "-W", "-s", "program.key", "-m", "jq.wasm"], legacy].concat()).unwrap();
+        assert!(signed.status.success(), "{signed:?}");
+        place.verify(&["--key=program.pub"]).exits(0);
+    }
+    place.home.keep("jq.wasm", b"another");
+    place.verify(&["--key=program.pub"]).exits(3);
+}

@@ -1,0 +1,272 @@
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use data_encoding::{BASE64, HEXLOWER};
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PublicKeyData, SanType, SerialNumber, SigningKey, date_time_ymd,
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// Who the certificates of [`Sigstore`] are for, unless a test says otherwise.
+pub(crate) const IDENTITY: &str = "release@acme.test";
+pub(crate) const ISSUER: &str = "https://accounts.acme.test";
+/// What a signature states, as cosign has it.
+pub(crate) const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
+const STARTED: &str = "2020-01-01T00:00:00Z";
+
+/// A private sigstore deployment: an authority for certificates, a log of certificates, and a log of signatures.
+pub(crate) struct Sigstore {
+    authority: Issuer<'static, KeyPair>,
+    authority_der: Vec<u8>,
+    certificates: KeyPair,
+    signatures: KeyPair,
+}
+
+/// What a test wants of a signature.
+#[derive(Clone)]
+pub(crate) struct Wanted {
+    pub(crate) identity: &'static str,
+    /// Seconds from the beginning of the certificate to the signature; it is valid for 600 s.
+    pub(crate) age: u64,
+    /// Whether the log of certificates has the certificate.
+    pub(crate) in_certificate_log: bool,
+    pub(crate) predicate: &'static str,
+    /// How many artifacts a statement names.
+    pub(crate) subjects: usize,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self { identity: IDENTITY, age: 60, in_certificate_log: true, predicate: SIGN_PREDICATE, subjects: 1 }
+    }
+}
+
+/// A key with its certificate.
+struct Certified {
+    key: KeyPair,
+    der: Vec<u8>,
+    /// Seconds since 1970.
+    begins: u64,
+}
+
+impl Sigstore {
+    pub(crate) fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let authority_der = params.self_signed(&key).unwrap().der().to_vec();
+        Self {
+            authority: Issuer::new(params, key),
+            authority_der,
+            certificates: KeyPair::generate().unwrap(),
+            signatures: KeyPair::generate().unwrap(),
+        }
+    }
+
+    /// The trusted root of this deployment.
+    pub(crate) fn root(&self) -> Value {
+        let log = |key: &KeyPair| {
+            json!({
+                "baseUrl": "https://log.acme.test",
+                "hashAlgorithm": "SHA2_256",
+                "publicKey": {
+                    "rawBytes": BASE64.encode(&key.subject_public_key_info()),
+                    "keyDetails": "PKIX_ECDSA_P256_SHA_256",
+                    "validFor": { "start": STARTED },
+                },
+                "logId": { "keyId": BASE64.encode(&id(key)) },
+            })
+        };
+        json!({
+            "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
+            "tlogs": [log(&self.signatures)],
+            "certificateAuthorities": [{
+                "subject": { "organization": "acme", "commonName": "acme" },
+                "uri": "https://fulcio.acme.test",
+                "certChain": { "certificates": [{ "rawBytes": BASE64.encode(&self.authority_der) }] },
+                "validFor": { "start": STARTED },
+            }],
+            "ctlogs": [log(&self.certificates)],
+            "timestampAuthorities": [],
+        })
+    }
+
+    /// The bundle that `cosign sign-blob` makes of `artifact`.
+    pub(crate) fn message(&self, artifact: &[u8], wanted: &Wanted) -> Value {
+        let certified = self.certify(wanted);
+        let signature = certified.key.sign(artifact).unwrap();
+        let digest = Sha256::digest(artifact);
+        let body = json!({
+            "apiVersion": "0.0.1",
+            "kind": "hashedrekord",
+            "spec": {
+                "data": { "hash": { "algorithm": "sha256", "value": HEXLOWER.encode(&digest) } },
+                "signature": {
+                    "content": BASE64.encode(&signature),
+                    "publicKey": { "content": BASE64.encode(pem(&certified.der).as_bytes()) },
+                },
+            },
+        });
+        let mut bundle = self.bundle(&certified, wanted, "hashedrekord", &body);
+        bundle["messageSignature"] = json!({
+            "messageDigest": { "algorithm": "SHA2_256", "digest": BASE64.encode(&digest) },
+            "signature": BASE64.encode(&signature),
+        });
+        bundle
+    }
+
+    /// The bundle that `cosign sign` makes of an artifact with these bytes.
+    pub(crate) fn statement(&self, artifact: &[u8], wanted: &Wanted) -> Value {
+        let certified = self.certify(wanted);
+        let subject = json!({ "digest": { "sha256": HEXLOWER.encode(&Sha256::digest(artifact)) } });
+        let payload = json!({
+            "_type": "https://in-toto.io/Statement/v1",
+            "subject": vec![subject; wanted.subjects],
+            "predicateType": wanted.predicate,
+            "predicate": {},
+        })
+        .to_string();
+        let kind = "application/vnd.in-toto+json";
+        let message = format!("DSSEv1 {} {kind} {} {payload}", kind.len(), payload.len());
+        let signature = BASE64.encode(&certified.key.sign(message.as_bytes()).unwrap());
+        let hash = json!({ "algorithm": "sha256", "value": HEXLOWER.encode(&Sha256::digest(payload.as_bytes())) });
+        let body = json!({
+            "apiVersion": "0.0.1",
+            "kind": "dsse",
+            "spec": {
+                "envelopeHash": hash,
+                "payloadHash": hash,
+                "signatures": [{ "signature": signature, "verifier": BASE64.encode(pem(&certified.der).as_bytes()) }],
+            },
+        });
+        let mut bundle = self.bundle(&certified, wanted, "dsse", &body);
+        bundle["dsseEnvelope"] = json!({
+            "payload": BASE64.encode(payload.as_bytes()),
+            "payloadType": kind,
+            "signatures": [{ "sig": signature }],
+        });
+        bundle
+    }
+
+    /// A bundle without its content, whose log entry has this body. The entry is the second one of its log.
+    fn bundle(&self, certified: &Certified, wanted: &Wanted, kind: &str, body: &Value) -> Value {
+        let body = body.to_string();
+        let time = certified.begins + wanted.age;
+        let promised = format!(
+            "{{\"body\":\"{}\",\"integratedTime\":{time},\"logID\":\"{}\",\"logIndex\":1}}",
+            BASE64.encode(body.as_bytes()),
+            HEXLOWER.encode(&id(&self.signatures)),
+        );
+        let sibling = Sha256::digest([&[0][..], b"another entry"].concat());
+        let leaf = Sha256::digest([&[0][..], body.as_bytes()].concat());
+        let root = BASE64.encode(&Sha256::digest([&[1][..], &sibling, &leaf].concat()));
+        let note = format!("log.acme.test\n2\n{root}\n");
+        let signed = [&id(&self.signatures)[..4], &self.signatures.sign(note.as_bytes()).unwrap()].concat();
+        json!({
+            "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+            "verificationMaterial": {
+                "certificate": { "rawBytes": BASE64.encode(&certified.der) },
+                "tlogEntries": [{
+                    "logIndex": "1",
+                    "logId": { "keyId": BASE64.encode(&id(&self.signatures)) },
+                    "kindVersion": { "kind": kind, "version": "0.0.1" },
+                    "integratedTime": time.to_string(),
+                    "inclusionPromise": {
+                        "signedEntryTimestamp": BASE64.encode(&self.signatures.sign(promised.as_bytes()).unwrap()),
+                    },
+                    "inclusionProof": {
+                        "logIndex": "1",
+                        "rootHash": root,
+                        "treeSize": "2",
+                        "hashes": [BASE64.encode(&sibling)],
+                        "checkpoint": { "envelope": format!("{note}\n— log.acme.test {}\n", BASE64.encode(&signed)) },
+                    },
+                    "canonicalizedBody": BASE64.encode(body.as_bytes()),
+                }],
+            },
+        })
+    }
+
+    fn certify(&self, wanted: &Wanted) -> Certified {
+        let key = KeyPair::generate().unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let begins = now - wanted.age - 5;
+        let mut params = CertificateParams::default();
+        params.not_before = date_time_ymd(1970, 1, 1) + Duration::from_secs(begins);
+        params.not_after = params.not_before + Duration::from_secs(600);
+        params.serial_number = Some(SerialNumber::from_slice(&[1, 2, 3]));
+        params.subject_alt_names = vec![match wanted.identity.contains("://") {
+            true => SanType::URI(wanted.identity.try_into().unwrap()),
+            false => SanType::Rfc822Name(wanted.identity.try_into().unwrap()),
+        }];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];
+        let issuer = der(0x0c, ISSUER.as_bytes());
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 57264, 1, 8], issuer)];
+        if wanted.in_certificate_log {
+            let before = params.signed_by(&key, &self.authority).unwrap();
+            let stamp = der(0x04, &self.stamp(first_inside(before.der()), begins));
+            let extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 11129, 2, 4, 2], stamp);
+            params.custom_extensions.push(extension);
+        }
+        let der = params.signed_by(&key, &self.authority).unwrap().der().to_vec();
+        Certified { key, der, begins }
+    }
+
+    /// The list of one timestamp of the log of certificates, for a certificate without it.
+    fn stamp(&self, certificate: &[u8], seconds: u64) -> Vec<u8> {
+        let time = (seconds * 1000).to_be_bytes();
+        let issuer = Sha256::digest(self.authority.key().subject_public_key_info());
+        let length = u32::try_from(certificate.len()).unwrap().to_be_bytes();
+        let signed = [&[0, 0][..], &time, &[0, 1], &issuer, &length[1..], certificate, &[0, 0]].concat();
+        let signature = self.certificates.sign(&signed).unwrap();
+        let stamp = [&[0][..], &id(&self.certificates), &time, &[0, 0, 4, 3], &prefixed(&signature)].concat();
+        prefixed(&prefixed(&stamp))
+    }
+}
+
+/// The id of a log.
+fn id(key: &KeyPair) -> Vec<u8> {
+    Sha256::digest(key.subject_public_key_info()).to_vec()
+}
+
+fn pem(certificate: &[u8]) -> String {
+    let text = BASE64.encode(certificate);
+    let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| str::from_utf8(line).unwrap()).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+}
+
+/// `bytes` after their length in two bytes.
+fn prefixed(bytes: &[u8]) -> Vec<u8> {
+    [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
+}
+
+/// A value in DER, of less than 256 bytes.
+fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(content.len()).unwrap();
+    match length < 128 {
+        true => [&[tag, length][..], content].concat(),
+        false => [&[tag, 0x81, length][..], content].concat(),
+    }
+}
+
+/// The first value inside of a sequence in DER, with its header.
+fn first_inside(sequence: &[u8]) -> &[u8] {
+    let (header, _) = lengths(sequence);
+    let inside = &sequence[header..];
+    let (header, content) = lengths(inside);
+    &inside[..header + content]
+}
+
+/// The lengths of the header and the content of the value that `bytes` begin with.
+fn lengths(bytes: &[u8]) -> (usize, usize) {
+    match bytes[1] {
+        short @ 0..128 => (2, usize::from(short)),
+        long => {
+            let digits = usize::from(long & 0x7f);
+            (2 + digits, bytes[2..2 + digits].iter().fold(0, |length, digit| length << 8 | usize::from(*digit)))
+        }
+    }
+}
